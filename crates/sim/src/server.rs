@@ -15,9 +15,12 @@ mod etcd_user_sabotage;
 mod etcd_v2_sabotage;
 mod etcd_watches;
 mod forged;
+mod fronts;
 mod runtime;
+mod sabotage;
 mod turn;
 mod unborn;
+mod wakes;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -27,14 +30,14 @@ use machine::together::one_by_one;
 use machine::{BootId, ConnectionId, Level, Machine, MemberId, Origin, Settings, StatedLevel};
 use member::RaiseRefused;
 use member::fronts::etcd::{EtcdFrontConfig, OwnMember, WatchBounds};
-use member::fronts::zk::{FrontConfig, HeldBytes};
+use member::fronts::zk::FrontConfig;
 use member::limits::{APPLY_HOLD_COMMANDS_MAX, REPLIES_TOLD_BYTES};
 use member::log_writer::LogInput;
 use member::membership::bootstrap::{Attendance, absent_server};
 use member::membership::hello::Known;
 use member::message::{
-    Answer, Caller, Delivery, FromSnapshot, FromTransfer, FrontCounts, FrontId, LoopInput,
-    PersistId, SnapshotJob, ToApply, ToLoop,
+    Answer, Caller, Delivery, FromSnapshot, FromTransfer, FrontId, LoopInput, PersistId,
+    SnapshotJob, ToApply, ToLoop,
 };
 use member::peer::PeerFrame;
 use member::recovery::{
@@ -59,113 +62,26 @@ use crate::etcd_clients::network::EtcdNetwork;
 use crate::etcd_clients::wire::Served;
 use crate::fault::Disks;
 use crate::limits::{
-    COMMANDS_MAX_LEAST, ETCD_HOLD_KEYS_MAX, ETCD_PIECE_BYTES, FRONT_INPUT_IDLE_MAX,
-    FRONT_OUTPUT_IDLE_MAX, LARGE_REQUEST_BYTES_LEAST, LOOP_INPUTS_IDLE_MAX, MAIL_WAIT_US,
-    OWN_BATCHES_IDLE_MAX, OWN_BYTES_IDLE_MAX, RECEIVED_PIECE_BYTES, SYNC_US_MAX, TOKEN_TTL_MS,
+    COMMANDS_MAX_LEAST, ETCD_HOLD_KEYS_MAX, ETCD_PIECE_BYTES, LARGE_REQUEST_BYTES_LEAST,
+    LOOP_INPUTS_IDLE_MAX, MAIL_WAIT_US, OWN_BATCHES_IDLE_MAX, OWN_BYTES_IDLE_MAX,
+    RECEIVED_PIECE_BYTES, SYNC_US_MAX, TOKEN_TTL_MS,
 };
 use crate::network::Network;
 use crate::witness::Witness;
 use crate::witness::levels::Heard;
-use crate::world::{Actor, Clock, Event, World};
+use crate::world::{Actor, Clock, World};
 use etcd_runtime::EtcdRuntime;
 pub use etcd_sabotage::WatchSabotage;
 pub use etcd_user_sabotage::UserSabotage;
 pub use etcd_v2_sabotage::V2Sabotage;
-use runtime::Runtime;
+use fronts::Fronts;
+use runtime::{Ground, Runtime};
+pub use sabotage::Sabotage;
 pub use unborn::{Step, Unborn};
+use wakes::Wakes;
 
 /// No member has this id.
 const NOBODY: MemberId = MemberId(u64::MAX);
-
-/// A mistake that the shell makes on purpose, to see that the judges notice it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sabotage {
-    /// Loop is told that a job is durable when the disk is given it.
-    PersistedTooEarly,
-    /// Terms and votes are not written.
-    VotesForgotten,
-    /// A sync is answered from what is applied here.
-    SyncFromLocalState,
-    /// A Front does not know that its member has heard none of the others for a while.
-    ContactIgnored,
-    /// A batch of a Front is handed to Loop twice, now and then.
-    BatchesDoubled,
-    /// A server that proposes a birth takes it for chosen.
-    TwoBirths,
-    /// A directory that was lost is born again as the member that it was, with its vote.
-    OldIdAgain,
-    /// A member that is told not to use its directory any more goes on with it.
-    CondemnedIgnored,
-    /// Loop is not told which clients a Front has heard.
-    RenewalsOmitted,
-    /// Changes do not reach a Front, now and then, so that watches do not fire.
-    ChangesLost,
-    /// A Front is given the answers of a hold before the changes that they show.
-    AnswersFirst,
-    /// A Front is given the changes of a hold twice, now and then.
-    ChangesDoubled,
-    /// A Front takes each connection for one that has proved to be a user.
-    EveryoneIdentified,
-    /// A Front has no bound for the commands under way.
-    CreditIgnored,
-    /// A Front has no bound for the bytes of a request.
-    FrameBoundIgnored,
-    /// A Front is not told that a client has closed its connection.
-    ClosesUntold,
-    /// Copies of answers are kept after a Front was given them, so their room is not given back.
-    AnswersKept,
-    /// Each client that says whether it accepts a server of reads only passes for one that does.
-    ReadsDoForAll,
-    /// A Front takes each client for one that has seen nothing before.
-    SeenZxidForgotten,
-    /// Loop is handed the writes of clients that are served reads only.
-    WritesWithoutLeader,
-    /// Loop takes each other member for one that knows all levels.
-    LevelsIgnored,
-    /// A build says that it knows all levels, whichever it knows.
-    LevelsOverstated,
-    /// An EtcdFront answers linearizable reads from the state as it is, as if its member were
-    /// alone.
-    EtcdReadsUnconfirmed,
-    /// Some writes of etcd's clients are answered when they are handed over.
-    EtcdAnsweredEarly,
-    /// Some writes of etcd's clients are answered, and Loop never gets them.
-    EtcdWritesLost,
-    /// Every failure of an etcd call is called definite.
-    EtcdFatesDefinite,
-    /// Loop is not told which calls of etcd's clients are given up, and the clients are.
-    EtcdGiveUpsLost,
-    /// Pieces of streamed reads of etcd's clients are lost, now and then.
-    EtcdPiecesLost,
-    /// Streamed reads of etcd's clients end as compacted, now and then, and are not.
-    EtcdStreamsCut,
-    /// Reads of etcd's clients at a compacted revision are answered.
-    EtcdCompactedAnswered,
-    /// Answers of Apply do not reach an EtcdFront, now and then.
-    EtcdAnswersLost,
-    /// A member says that leadership was moved, and moves nothing.
-    MovesFeigned,
-    /// The hash of a member's keys is wrong now and then.
-    HashesForged,
-    /// Loop is not told of etcd's leases.
-    LeasesUntold,
-    /// Loop is told a shorter time to live of each lease than it was granted.
-    LeasesShortened,
-    /// Some keep-alives of leases are answered, and Loop never gets them.
-    KeepAlivesLost,
-    /// Puts with a lease that does not exist are answered.
-    UnknownLeasesTaken,
-    /// Conditions of etcd's transactions on the revision at which a key was created are ignored.
-    EtcdGuardsIgnored,
-    /// Some reads of etcd's clients below a creation revision find nothing.
-    EtcdNeighboursHidden,
-    /// Watches of etcd's clients are served wrongly.
-    EtcdWatches(WatchSabotage),
-    /// Users of etcd are served wrongly.
-    EtcdUsers(UserSabotage),
-    /// Clients of etcd v2 are served wrongly.
-    EtcdV2(V2Sabotage),
-}
 
 /// The configuration of a member. Each of its lives has the same one.
 #[derive(Clone, Debug)]
@@ -641,7 +557,6 @@ impl Seen {
 
 /// One life of the process.
 pub struct Server {
-    life: u64,
     number: usize,
     is_alone: bool,
     origin: Origin,
@@ -655,23 +570,14 @@ pub struct Server {
     apply: Apply,
     log: LogWriter<SimDisk>,
     image: SnapshotWriter<SimDisk>,
-    runtimes: Vec<Runtime>,
-    etcd_runtimes: Vec<EtcdRuntime>,
-    /// The runtime that takes the next connection.
-    next_front: u32,
-    /// When each part is to run next, and the token of that wake-up.
-    wakes: BTreeMap<Actor, (u64, u64)>,
+    fronts: Fronts,
+    wakes: Wakes,
     queues: Queues,
     times: Times,
     conditions: Conditions,
     judged: Judged,
     seen: Seen,
-    /// `Now::contact_at_ms`, by the clock of the runtimes.
-    contact_at_ms: Option<u64>,
     is_ready: bool,
-    /// Whether connection runtimes take connections and mail: once the member is ready or, where
-    /// reads are served without a leader, some time after the start.
-    is_open: bool,
 }
 
 /// The result of a start.
@@ -762,7 +668,6 @@ impl Server {
         let etcd_runtimes = config.etcd_runtimes((&apply, served_by(origin)), world.now_us, clock);
         let status = member.status();
         let mut server = Server {
-            life,
             number: config.number,
             is_alone: config.is_alone(),
             origin,
@@ -775,18 +680,14 @@ impl Server {
             apply,
             log: LogWriter::new(recovered.wal, config.room_bytes_min),
             image: SnapshotWriter::new(disk.clone(), identity.cluster_id),
-            runtimes,
-            etcd_runtimes,
-            next_front: 0,
-            wakes: BTreeMap::new(),
+            fronts: Fronts::new(runtimes, etcd_runtimes),
+            wakes: Wakes::new(life),
             queues: Queues::default(),
             times: Times::new(config, clock, world.now_us),
             conditions: Conditions::new(config, throttle),
             judged: Judged { snapshot_index, ..Judged::default() },
             seen: Seen::new(status),
-            contact_at_ms: None,
             is_ready: false,
-            is_open: false,
         };
         server.wake(world, Actor::Loop);
         server.wake(world, Actor::Disk);
@@ -805,7 +706,7 @@ impl Server {
 
     /// Which life of the process this is.
     pub fn life(&self) -> u64 {
-        self.life
+        self.wakes.life()
     }
 
     /// Whether it has become ready: clients are served all.
@@ -815,7 +716,7 @@ impl Server {
 
     /// Whether clients can connect.
     pub fn is_open(&self) -> bool {
-        self.is_open
+        self.fronts.are_open()
     }
 
     /// When the process was started.
@@ -838,7 +739,7 @@ impl Server {
     /// Checks that a connection runtime has no more commands under way than it may. A connect
     /// request needs no credit.
     fn check_credit(&self, front: usize) -> Lived {
-        let runtime = &self.runtimes[front];
+        let runtime = &self.fronts.zk[front];
         let (count, connections) = (runtime.commands_in_flight(), runtime.connection_count());
         let max = self.conditions.commands_max.saturating_add(connections);
         match count <= max {
@@ -994,7 +895,7 @@ impl Server {
 
     /// Connections that it has not closed.
     pub fn connection_count(&self) -> usize {
-        self.runtimes.iter().map(Runtime::connection_count).sum()
+        self.fronts.connection_count()
     }
 
     /// Whether the log's disk is done at `at_us` with all that was asked of it.
@@ -1020,7 +921,7 @@ impl Server {
     pub fn check_memory(&self) -> Result<(), String> {
         let LoopHeld { batches, unapplied_bytes, waiting_reads, deadlines, deadline_places } =
             self.member.held();
-        let replies_max = self.runtimes.len() * REPLIES_TOLD_BYTES;
+        let replies_max = self.fronts.zk.len() * REPLIES_TOLD_BYTES;
         let held = [
             ("batches that wait for a leader", batches, OWN_BATCHES_IDLE_MAX),
             ("batches that no leader was given", self.member.waiting_count(), OWN_BATCHES_IDLE_MAX),
@@ -1034,26 +935,7 @@ impl Server {
             ("bytes of answers in Apply", self.apply.held_bytes() as usize, 0),
             ("bytes of replies", self.apply.replies().bytes() as usize, replies_max),
         ];
-        let of_fronts = self.runtimes.iter().flat_map(|runtime| {
-            let HeldBytes { output, input, commands, travelling_reads } = runtime.held_bytes();
-            [
-                ("commands of a connection runtime", runtime.commands_in_flight(), 0),
-                ("connections that left commands behind", runtime.departed_count(), 0),
-                ("bytes of commands of a connection runtime", commands, 0),
-                ("reads that travel of a connection runtime", travelling_reads, 0),
-                ("bytes of input of a connection runtime", input, FRONT_INPUT_IDLE_MAX),
-                ("bytes of output of a connection runtime", output, FRONT_OUTPUT_IDLE_MAX),
-            ]
-        });
-        let of_etcd_fronts = self.etcd_runtimes.iter().flat_map(|runtime| {
-            let [calls, commands, bytes] = runtime.held();
-            [
-                ("calls of an etcd runtime", calls, 0),
-                ("commands of an etcd runtime", commands, 0),
-                ("bytes of commands of an etcd runtime", bytes, 0),
-            ]
-        });
-        check_held(self.number, held.into_iter().chain(of_fronts).chain(of_etcd_fronts))
+        check_held(self.number, held.into_iter().chain(self.fronts.held()))
     }
 
     /// The work that waits in each part of the process, as text for people.
@@ -1102,6 +984,73 @@ impl Server {
         self.wake(world, Actor::Loop);
     }
 
+    // Connections of ZooKeeper's clients.
+
+    /// A client connected.
+    pub fn accept(&mut self, number: usize, world: &mut World, network: &mut Network) {
+        let front = self.fronts.next_zk();
+        network.connections[number].front = front;
+        self.fronts.zk[front as usize].accept(number);
+        self.wake(world, Actor::Front(front));
+    }
+
+    /// Something came for a connection, or there is room to write again.
+    pub fn on_socket(&mut self, number: usize, world: &mut World, network: &Network) {
+        let connection = &network.connections[number];
+        let (id, front) = (ConnectionId(connection.server_id), connection.front);
+        if self.fronts.zk[front as usize].wake_socket(id) {
+            self.wake(world, Actor::Front(front));
+        }
+    }
+
+    /// Lets a runtime take one thing that has come, and then drive its Front.
+    fn run_front(
+        &mut self,
+        front: usize,
+        world: &mut World,
+        network: &mut Network,
+        witness: &mut Witness,
+    ) {
+        let actor = Actor::Front(front as u32);
+        if !self.fronts.are_open() {
+            match self.times.opens_us {
+                Some(at_us) if at_us <= world.now_us => self.open(world),
+                Some(at_us) => self.wake_at(world, actor, at_us),
+                None => {}
+            }
+            return;
+        }
+        let ground = Ground {
+            origin: self.origin,
+            clock: self.clock,
+            contact_at_ms: self.fronts.contact_at_ms,
+            is_leaderless: self.conditions.sabotage.is_some() && self.is_leaderless(world),
+            sabotage: self.conditions.sabotage,
+        };
+        let runtime = &mut self.fronts.zk[front];
+        if let Some(forged) = runtime.take_one(&ground, world, network, witness) {
+            self.push_loop(world, forged.into_iter().map(LoopInput::Front));
+            let runtime = &mut self.fronts.zk[front];
+            let driven = runtime.drive(&ground, &self.machine, world, network);
+            self.seen.counts.turned_away_count += driven.turned_away_count;
+            self.push_loop(world, driven.to_loop.into_iter().map(LoopInput::Front));
+        }
+        let runtime = &self.fronts.zk[front];
+        let (has_more, tick_us) = (runtime.has_more(), runtime.next_tick_us());
+        if has_more {
+            self.wake(world, actor);
+        }
+        self.wake_at(world, actor, tick_us);
+    }
+
+    /// Whether reads are served without a leader.
+    fn is_leaderless(&self, world: &World) -> bool {
+        let now_us = self.clock.local_us(world.now_us) - self.times.started_local_us;
+        let is_silent = |at_ms, after_ms| at_ms == 0 || now_us / 1000 >= at_ms + after_ms;
+        let contact = self.fronts.contact_at_ms.zip(self.conditions.read_only_after_ms);
+        contact.is_some_and(|(at_ms, after_ms)| is_silent(at_ms, after_ms))
+    }
+
     // Running.
 
     fn wake(&mut self, world: &mut World, actor: Actor) {
@@ -1114,12 +1063,7 @@ impl Server {
     }
 
     fn wake_at(&mut self, world: &mut World, actor: Actor, at_us: u64) {
-        if self.wakes.get(&actor).is_some_and(|(scheduled, _)| *scheduled <= at_us) {
-            return;
-        }
-        let token = world.token();
-        self.wakes.insert(actor, (at_us, token));
-        world.schedule(at_us, Event::Run { life: self.life, actor, token });
+        self.wakes.plan(world, actor, at_us);
     }
 
     /// A part of the process runs.
@@ -1135,10 +1079,9 @@ impl Server {
         etcd: &mut EtcdNetwork,
         witness: &mut Witness,
     ) -> Lived {
-        if self.wakes.get(&actor).is_none_or(|(_, newest)| *newest != token) {
+        if !self.wakes.take(actor, token) {
             return Ok(());
         }
-        self.wakes.remove(&actor);
         match actor {
             Actor::Loop => self.run_loop(world, witness),
             Actor::Apply => self.run_apply(world, witness),
@@ -1148,14 +1091,16 @@ impl Server {
                 self.run_spare(world);
                 Ok(())
             }
-            Actor::Front(front) if front as usize >= self.runtimes.len() => {
-                self.run_etcd_front(front as usize - self.runtimes.len(), world, etcd, witness);
-                Ok(())
-            }
-            Actor::Front(front) => {
-                self.run_front(front as usize, world, network, witness);
-                self.check_credit(front as usize)
-            }
+            Actor::Front(front) => match self.fronts.etcd_position(FrontId(front)) {
+                Some(front) => {
+                    self.run_etcd_front(front, world, etcd, witness);
+                    Ok(())
+                }
+                None => {
+                    self.run_front(front as usize, world, network, witness);
+                    self.check_credit(front as usize)
+                }
+            },
         }
     }
 
@@ -1224,18 +1169,8 @@ impl Server {
 
     /// The connection runtimes start, and connections come from now on.
     fn open(&mut self, world: &mut World) {
-        if core::mem::replace(&mut self.is_open, true) {
-            return;
-        }
-        let settings = Arc::new(self.machine.zk().settings().clone());
-        self.runtimes.iter_mut().for_each(|runtime| runtime.open(&settings));
-        let level = self.machine.control().level().level;
-        let now_ms = |runtime: &EtcdRuntime| runtime.monotonic_ms(world.now_us, self.clock);
-        let now_ms = self.etcd_runtimes.first().map_or(0, now_ms);
-        let token_times = Arc::new(TokenTimes::new(TOKEN_TTL_MS, now_ms));
-        self.etcd_runtimes.iter_mut().for_each(|runtime| runtime.open(level, &token_times));
-        for front in 0..(self.runtimes.len() + self.etcd_runtimes.len()) as u32 {
-            self.wake(world, Actor::Front(front));
+        if self.fronts.open(&self.machine, world.now_us, self.clock) {
+            self.fronts.actors().for_each(|actor| self.wake(world, actor));
         }
     }
 
@@ -1245,7 +1180,7 @@ impl Server {
             return Ok(());
         }
         // No runtime takes mail before the server is open.
-        if self.is_open && self.mail_is_full() {
+        if self.fronts.are_open() && self.fronts.is_mail_full(self.conditions.mail_max) {
             self.wake_at(world, Actor::Apply, world.now_us + MAIL_WAIT_US);
             return Ok(());
         }
@@ -1262,17 +1197,16 @@ impl Server {
             witness.on_applied(&self.machine).map_err(Death::Bug)?;
         }
         let mut output = self.apply.take_output();
-        let (zk, etcd) = (self.runtimes.len() as u32, self.etcd_runtimes.len() as u32);
-        for (front, delivery) in
-            output.deliveries(FrontCounts { zk, etcd }, self.apply.watch_interest())
-        {
+        let deliveries = output.deliveries(self.fronts.counts(), self.apply.watch_interest());
+        for (front, delivery) in deliveries {
             self.check_syncs(front, &delivery, witness)?;
-            if front.0 >= zk {
-                if self.is_open {
-                    self.push_etcd_mail((front.0 - zk) as usize, delivery, world);
-                }
-            } else if self.is_open {
-                let runtime = &mut self.runtimes[front.0 as usize];
+            if !self.fronts.are_open() {
+                continue;
+            }
+            if let Some(position) = self.fronts.etcd_position(front) {
+                self.push_etcd_mail(position, delivery, world);
+            } else {
+                let runtime = &mut self.fronts.zk[front.0 as usize];
                 if self.conditions.sabotage == Some(Sabotage::AnswersKept) {
                     self.judged.answers_kept.extend(delivery.answers.iter().cloned());
                 }
@@ -1308,12 +1242,6 @@ impl Server {
             self.wake(world, Actor::Apply);
         }
         Ok(())
-    }
-
-    fn mail_is_full(&self) -> bool {
-        let of_zk = self.runtimes.iter().map(|runtime| runtime.mail.len());
-        let of_etcd = self.etcd_runtimes.iter().map(|runtime| runtime.mail.len());
-        of_zk.chain(of_etcd).any(|count| count >= self.conditions.mail_max)
     }
 
     /// A sync is answered when everything that was committed when it came is applied.
@@ -1352,7 +1280,7 @@ impl Server {
         let done_us = self.done_us(self.conditions.paces.log, world, ops_before);
         self.queues.disk_report = Some(reports);
         self.times.disk_done_us = done_us;
-        world.schedule(done_us, Event::Done { life: self.life, actor: Actor::Disk });
+        self.wakes.report(world, Actor::Disk, done_us);
         Ok(())
     }
 
@@ -1391,7 +1319,7 @@ impl Server {
         };
         let done_us = self.done_us(self.conditions.paces.log, world, ops_before);
         self.queues.spare_report = Some((job, result));
-        world.schedule(done_us, Event::Done { life: self.life, actor: Actor::Spare });
+        self.wakes.report(world, Actor::Spare, done_us);
     }
 
     fn run_snapshot(&mut self, world: &mut World, witness: &Witness) -> Lived {
@@ -1413,7 +1341,7 @@ impl Server {
         let transfer = output.transfer.map(LoopInput::Transfer);
         self.queues.snapshot_report =
             Some(room.into_iter().chain(report).chain(transfer).collect());
-        world.schedule(done_us, Event::Done { life: self.life, actor: Actor::Snapshot });
+        self.wakes.report(world, Actor::Snapshot, done_us);
         Ok(())
     }
 

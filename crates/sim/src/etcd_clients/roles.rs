@@ -1,5 +1,5 @@
-//! What a client of etcd may do beside plain calls: want locks, change users, speak etcd v2, and ask
-//! about members.
+//! What a client of etcd may do beside plain calls: want locks, change users, speak etcd v2, and
+//! ask about members.
 
 use super::contender::Contender;
 use super::operator::Operator;

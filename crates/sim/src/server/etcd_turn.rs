@@ -18,38 +18,31 @@ use crate::world::{Actor, World};
 impl Server {
     /// A client of etcd connected.
     pub fn accept_etcd(&mut self, number: usize, network: &mut EtcdNetwork) {
-        let front = number % self.etcd_runtimes.len();
+        let front = number % self.fronts.etcd.len();
         network.connections[number].front = front;
     }
 
     /// Something came for a connection.
     pub fn on_etcd(&mut self, number: usize, world: &mut World, network: &EtcdNetwork) {
         let front = network.connections[number].front;
-        self.etcd_runtimes[front].woken.insert(number);
+        self.fronts.etcd[front].woken.insert(number);
         let actor = self.etcd_actor(front);
         self.wake(world, actor);
     }
 
     /// Whether the runtimes for etcd's clients have nothing to do.
     pub fn is_etcd_quiet(&self) -> bool {
-        self.etcd_runtimes.iter().all(|runtime| runtime.is_quiet())
+        self.fronts.is_etcd_quiet()
     }
 
     /// Checks that every Front of etcd's clients that has nothing to do knows the level of the
     /// state: one that does not refuses what the level allows.
     pub fn check_levels_of_fronts(&self) -> Result<(), String> {
-        let level = self.machine.control().level().level;
-        for runtime in self.etcd_runtimes.iter().filter(|runtime| runtime.is_quiet()) {
-            let known = runtime.front().level();
-            if known != level {
-                return Err(format!("a Front knows {known:?}, and the state has {level:?}"));
-            }
-        }
-        Ok(())
+        self.fronts.check_levels(self.machine.control().level().level)
     }
 
     pub(super) fn etcd_actor(&self, front: usize) -> Actor {
-        Actor::Front((self.runtimes.len() + front) as u32)
+        Actor::Front(self.fronts.etcd_id(front).0)
     }
 
     pub(super) fn run_etcd_front(
@@ -59,17 +52,17 @@ impl Server {
         network: &mut EtcdNetwork,
         witness: &mut Witness,
     ) {
-        if !self.is_open {
+        if !self.fronts.are_open() {
             return;
         }
         let (clock, term) = (self.clock, self.seen.status.term);
         let is_ignored = self.has_sabotage(WatchSabotage::LeaderlessIgnored);
-        let contact_at_ms = self.contact_at_ms.filter(|_| !is_ignored);
+        let contact_at_ms = self.fronts.contact_at_ms.filter(|_| !is_ignored);
         let of_users = match self.conditions.sabotage {
             Some(Sabotage::EtcdUsers(sabotage)) => Some(sabotage),
             _ => None,
         };
-        let runtime = &mut self.etcd_runtimes[front];
+        let runtime = &mut self.fronts.etcd[front];
         runtime.set_now(world, clock, term, contact_at_ms);
         if !runtime.is_driving {
             runtime.take_passwords(world.now_us, of_users);
@@ -81,14 +74,14 @@ impl Server {
         }
         self.pass_on_v2_reads(front, world, network);
         self.tell_of_replica(front);
-        if let Some(output) = self.etcd_runtimes[front].drive(&self.machine, world) {
+        if let Some(output) = self.fronts.etcd[front].drive(&self.machine, world) {
             let handed_over = output.to_loop.iter().flat_map(tickets_of);
-            for part in handed_over.filter(|ticket| self.etcd_runtimes[front].is_part(*ticket)) {
+            for part in handed_over.filter(|ticket| self.fronts.etcd[front].is_part(*ticket)) {
                 witness.etcd.on_part(self.origin, self.etcd_front_id(front), part);
             }
             self.pass_on(front, output, world, network);
         }
-        let runtime = &mut self.etcd_runtimes[front];
+        let runtime = &mut self.fronts.etcd[front];
         for Sent { number, stream, message } in core::mem::take(&mut runtime.slots.outbox) {
             network.send_to_watcher(world, number, stream, message);
         }
@@ -98,7 +91,7 @@ impl Server {
         if runtime.take_installed() {
             witness.etcd.on_installed(self.number, world.now_us);
         }
-        let (runtime, actor) = (&self.etcd_runtimes[front], self.etcd_actor(front));
+        let (runtime, actor) = (&self.fronts.etcd[front], self.etcd_actor(front));
         let (is_quiet, tick_us) = (runtime.is_quiet(), runtime.next_tick_us);
         if !is_quiet {
             self.wake(world, actor);
@@ -108,7 +101,7 @@ impl Server {
 
     /// Tells a Front of the replica, if it has calls about members.
     fn tell_of_replica(&mut self, front: usize) {
-        let runtime = &mut self.etcd_runtimes[front];
+        let runtime = &mut self.fronts.etcd[front];
         if !runtime.front().wants_replica() {
             return;
         }
@@ -127,7 +120,7 @@ impl Server {
     fn hand_over_for(&mut self, front: usize, moves: Vec<(Ticket, MemberId)>, world: &mut World) {
         for (ticket, to) in moves {
             let is_begun = self.hand_over(Some(to), world);
-            self.etcd_runtimes[front].front_mut().on_hand_over(ticket, is_begun);
+            self.fronts.etcd[front].front_mut().on_hand_over(ticket, is_begun);
             self.wake(world, self.etcd_actor(front));
         }
     }
@@ -141,7 +134,7 @@ impl Server {
         network: &mut EtcdNetwork,
         witness: &mut Witness,
     ) {
-        let runtime = &mut self.etcd_runtimes[front];
+        let runtime = &mut self.fronts.etcd[front];
         let connection = &mut network.connections[number];
         if let Some(sabotage) = self.conditions.sabotage {
             let messages = connection.at_server.iter_mut();
@@ -167,7 +160,7 @@ impl Server {
     }
 
     fn etcd_front_id(&self, front: usize) -> FrontId {
-        FrontId((self.runtimes.len() + front) as u32)
+        self.fronts.etcd_id(front)
     }
 
     fn has_sabotage(&self, sabotage: WatchSabotage) -> bool {
@@ -189,7 +182,7 @@ impl Server {
         {
             delivery.changes = SharedChanges::default();
         }
-        self.etcd_runtimes[front].mail.push_back(delivery);
+        self.fronts.etcd[front].mail.push_back(delivery);
         let actor = self.etcd_actor(front);
         self.wake(world, actor);
     }
@@ -201,14 +194,14 @@ impl Server {
         world: &mut World,
         network: &mut EtcdNetwork,
     ) {
-        self.etcd_runtimes[front].pass_on_watched(&mut output, world);
-        let password_us = self.etcd_runtimes[front].work_on_passwords(&mut output, world);
+        self.fronts.etcd[front].pass_on_watched(&mut output, world);
+        let password_us = self.fronts.etcd[front].work_on_passwords(&mut output, world);
         self.pass_on_v2(front, &mut output, world, network);
         self.hand_over_for(front, core::mem::take(&mut output.hand_overs), world);
         let EtcdOutput { mut to_loop, results, mut pieces, .. } = output;
         let mut cut = self.forge_pieces(front, &mut pieces, world);
         for (ticket, piece) in pieces {
-            if let Some((number, id)) = self.etcd_runtimes[front].waiting_for(ticket) {
+            if let Some((number, id)) = self.fronts.etcd[front].waiting_for(ticket) {
                 let result = encoded(Ok(piece));
                 network.send_down(world, number, FromServer { id, result, has_more: true });
             }
@@ -220,7 +213,7 @@ impl Server {
         self.push_loop(world, to_loop.into_iter().map(LoopInput::Front));
         for (ticket, result) in results {
             // The client of a cancelled call wants no result.
-            if let Some((number, id)) = self.etcd_runtimes[front].done(ticket) {
+            if let Some((number, id)) = self.fronts.etcd[front].done(ticket) {
                 network.send_down(world, number, FromServer { id, result, has_more: false });
             }
         }
@@ -231,7 +224,7 @@ impl Server {
 
     /// Passes on the reads of etcd v2 that were done at once.
     fn pass_on_v2_reads(&mut self, front: usize, world: &mut World, network: &mut EtcdNetwork) {
-        for (number, id, mut result) in core::mem::take(&mut self.etcd_runtimes[front].got) {
+        for (number, id, mut result) in core::mem::take(&mut self.fronts.etcd[front].got) {
             if let Some(Sabotage::EtcdV2(sabotage)) = self.conditions.sabotage {
                 sabotage.result(&mut result, world);
             }
@@ -250,7 +243,7 @@ impl Server {
         if let Some(Sabotage::EtcdV2(sabotage)) = self.conditions.sabotage {
             sabotage.output(output, world);
         }
-        let runtime = &mut self.etcd_runtimes[front];
+        let runtime = &mut self.fronts.etcd[front];
         for (ticket, result) in core::mem::take(&mut output.v2_results) {
             if let Some((number, id)) = runtime.done(ticket) {
                 network.send_to_v2(world, number, id, ToV2::Result(result));
@@ -278,7 +271,7 @@ impl Server {
             return results;
         }
         let actor = self.etcd_actor(front);
-        let runtime = &mut self.etcd_runtimes[front];
+        let runtime = &mut self.fronts.etcd[front];
         pieces.retain(|(ticket, _)| {
             if !world.random.one_in(10) {
                 return true;
@@ -322,7 +315,7 @@ impl Server {
         results: &mut Vec<(Ticket, SentResult)>,
         world: &mut World,
     ) {
-        let config = &self.etcd_runtimes[front].config;
+        let config = &self.fronts.etcd[front].config;
         let (cluster_id, member_id, raft_term) = (config.cluster_id, config.member_id, 0);
         let store = self.machine.etcd();
         let header =
@@ -343,7 +336,7 @@ impl Server {
     /// Changes some hashes of keys.
     fn forge_hashes(&self, front: usize, results: &mut [(Ticket, SentResult)], world: &mut World) {
         for (ticket, result) in results {
-            let is_hash = self.etcd_runtimes[front].hash_calls.contains(ticket);
+            let is_hash = self.fronts.etcd[front].hash_calls.contains(ticket);
             if let Ok(bytes) = result
                 && is_hash
                 && world.random.one_in(4)
@@ -365,7 +358,7 @@ impl Server {
     ) {
         let Some(sabotage) = self.conditions.sabotage else { return };
         let revision = self.machine.etcd().revision();
-        let config = &self.etcd_runtimes[front].config;
+        let config = &self.fronts.etcd[front].config;
         let (cluster_id, member_id, raft_term) = (config.cluster_id, config.member_id, 0);
         let response = |revision| -> SentResult {
             let header = pb::ResponseHeader { cluster_id, member_id, revision, raft_term };

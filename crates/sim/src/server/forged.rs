@@ -13,7 +13,7 @@ use zk::jute::JuteReader;
 use zk::ops::write_command;
 use zk::request::{Request, RequestHeader};
 
-use super::Sabotage;
+use super::sabotage::Sabotage;
 use crate::etcd_clients::network::FromClient;
 use crate::world::World;
 

@@ -7,18 +7,18 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use machine::{ConnectionId, SessionId, Settings};
+use machine::{ConnectionId, Machine, Origin, SessionId, Settings};
 use member::ZkFront;
 use member::fronts::zk::{FrontConfig, HeldBytes, Now};
-use member::message::{Delivery, LoopInput};
+use member::message::{Delivery, ToLoop};
 use workload::op::USERS;
 
 use super::forged::{forge_connect, forge_writes};
-use super::{Sabotage, Server};
+use super::sabotage::Sabotage;
 use crate::limits::{FRONT_TICK_LATE_US_MAX, FRONT_TICK_US, READ_BYTES};
 use crate::network::{End, Network};
 use crate::witness::Witness;
-use crate::world::{Actor, Clock, World};
+use crate::world::{Clock, World};
 
 /// Parts of the notices that a Front gives when a throttle closes a connection.
 const THROTTLED: [&str; 2] = ["too many ask for a session at once", "beside other large ones"];
@@ -53,6 +53,26 @@ struct Socket {
     /// The session that its client asked for while there was no leader; none before it asked. Known
     /// only to a sabotage.
     session_asked: Option<i64>,
+}
+
+/// What a turn of a runtime depends on in its process.
+pub(super) struct Ground {
+    /// The member, and this start of it.
+    pub origin: Origin,
+    pub clock: Clock,
+    /// `Now::contact_at_ms`, by the clock of the runtimes.
+    pub contact_at_ms: Option<u64>,
+    /// Whether reads are served without a leader. Known only to a sabotage.
+    pub is_leaderless: bool,
+    pub sabotage: Option<Sabotage>,
+}
+
+/// What a Front gave when it was driven.
+#[derive(Default)]
+pub(super) struct Driven {
+    pub to_loop: Vec<ToLoop>,
+    /// Connections that a throttle closed.
+    pub turned_away_count: usize,
 }
 
 impl Runtime {
@@ -139,82 +159,58 @@ impl Runtime {
             self.woken.push_back(id);
         }
     }
-}
 
-impl Server {
-    /// A client connected.
-    pub fn accept(&mut self, number: usize, world: &mut World, network: &mut Network) {
-        self.next_front = (self.next_front + 1) % self.runtimes.len() as u32;
-        let front = self.next_front;
-        network.connections[number].front = front;
-        self.runtimes[front as usize].accepted.push_back(number);
-        self.wake(world, Actor::Front(front));
+    /// A connection was accepted.
+    pub fn accept(&mut self, number: usize) {
+        self.accepted.push_back(number);
     }
 
-    /// Something came for a connection, or there is room to write again.
-    pub fn on_socket(&mut self, number: usize, world: &mut World, network: &Network) {
-        let connection = &network.connections[number];
-        let id = ConnectionId(connection.server_id);
-        let front = connection.front;
-        let runtime = &mut self.runtimes[front as usize];
-        if runtime.sockets.contains_key(&id) {
-            runtime.woken.push_back(id);
-            self.wake(world, Actor::Front(front));
+    /// Something came for a socket, or there is room to write again. Returns false if the socket is
+    /// closed.
+    pub fn wake_socket(&mut self, id: ConnectionId) -> bool {
+        let is_there = self.sockets.contains_key(&id);
+        if is_there {
+            self.woken.push_back(id);
         }
+        is_there
     }
 
-    pub(super) fn run_front(
+    /// Whether it has something to do before its next tick.
+    pub fn has_more(&self) -> bool {
+        self.is_driving
+            || self.front.may_go_on()
+            || !self.mail.is_empty()
+            || !self.accepted.is_empty()
+            || !self.woken.is_empty()
+    }
+
+    /// When its clock ticks next.
+    pub fn next_tick_us(&self) -> u64 {
+        self.next_tick_us
+    }
+
+    /// Takes one thing that has come, unless it is still driving its Front. Returns writes that a
+    /// sabotage forges; none if there was nothing to do, so that the Front is not driven.
+    pub fn take_one(
         &mut self,
-        front: usize,
+        ground: &Ground,
         world: &mut World,
         network: &mut Network,
         witness: &mut Witness,
-    ) {
-        if !self.is_open {
-            match self.times.opens_us {
-                Some(at_us) if at_us <= world.now_us => self.open(world),
-                Some(at_us) => self.wake_at(world, Actor::Front(front as u32), at_us),
-                None => {}
-            }
-            return;
+    ) -> Option<Vec<ToLoop>> {
+        if self.is_driving {
+            return Some(Vec::new());
         }
-        if self.runtimes[front].is_driving {
-            self.drive(front, world, network);
-        } else {
-            self.turn(front, world, network, witness);
-        }
-        let runtime = &self.runtimes[front];
-        let has_more = runtime.is_driving
-            || runtime.front.may_go_on()
-            || !runtime.mail.is_empty()
-            || !runtime.accepted.is_empty()
-            || !runtime.woken.is_empty();
-        let (actor, tick_us) = (Actor::Front(front as u32), runtime.next_tick_us);
-        if has_more {
-            self.wake(world, actor);
-        }
-        self.wake_at(world, actor, tick_us);
-    }
-
-    /// Does one thing, then drives the Front.
-    fn turn(
-        &mut self,
-        front: usize,
-        world: &mut World,
-        network: &mut Network,
-        witness: &mut Witness,
-    ) {
-        let runtime = &mut self.runtimes[front];
-        runtime.set_now(world, self.clock, self.contact_at_ms);
-        if world.now_us >= runtime.next_tick_us {
-            let was_late = world.now_us > runtime.next_tick_us + FRONT_TICK_LATE_US_MAX;
-            let since_us = if was_late { world.now_us } else { runtime.next_tick_us };
-            runtime.next_tick_us = since_us + self.clock.world_us(FRONT_TICK_US);
-            runtime.front.on_tick();
-        } else if let Some(number) = runtime.accepted.pop_front() {
-            let id = ConnectionId(runtime.next_connection);
-            runtime.next_connection += 1;
-            witness.on_accept(self.origin, id.0, number);
+        self.set_now(world, ground.clock, ground.contact_at_ms);
+        if world.now_us >= self.next_tick_us {
+            let was_late = world.now_us > self.next_tick_us + FRONT_TICK_LATE_US_MAX;
+            let since_us = if was_late { world.now_us } else { self.next_tick_us };
+            self.next_tick_us = since_us + ground.clock.world_us(FRONT_TICK_US);
+            self.front.on_tick();
+        } else if let Some(number) = self.accepted.pop_front() {
+            let id = ConnectionId(self.next_connection);
+            self.next_connection += 1;
+            witness.on_accept(ground.origin, id.0, number);
             network.connections[number].server_id = id.0;
             let socket = Socket {
                 number,
@@ -223,48 +219,45 @@ impl Server {
                 is_done: false,
                 session_asked: None,
             };
-            runtime.sockets.insert(id, socket);
+            self.sockets.insert(id, socket);
             let client = network.connections[number].client;
-            runtime.front.on_accept(id, "10.0.0.1", format!("10.0.0.1:{client}"));
-            if self.conditions.sabotage == Some(Sabotage::EveryoneIdentified) {
-                runtime.front.on_identified(id, &[("digest", USERS[0].id)]);
+            self.front.on_accept(id, "10.0.0.1", format!("10.0.0.1:{client}"));
+            if ground.sabotage == Some(Sabotage::EveryoneIdentified) {
+                self.front.on_identified(id, &[("digest", USERS[0].id)]);
             }
-            runtime.woken.push_back(id);
-        } else if let Some(id) = runtime.woken.pop_front()
-            && !self.poll(front, id, world, network)
-        {
-            return;
+            self.woken.push_back(id);
+        } else if let Some(id) = self.woken.pop_front() {
+            return self.poll(id, ground, world, network);
         }
-        self.drive(front, world, network);
+        Some(Vec::new())
     }
 
-    /// Does what the task of a socket does when it is woken. Returns false if there was nothing to
-    /// do.
+    /// Does what the task of a socket does when it is woken. Returns writes that a sabotage forges;
+    /// none if there was nothing to do.
     fn poll(
         &mut self,
-        front: usize,
         id: ConnectionId,
+        ground: &Ground,
         world: &mut World,
         network: &mut Network,
-    ) -> bool {
-        let runtime = &mut self.runtimes[front];
-        let Some(socket) = runtime.sockets.get_mut(&id) else { return false };
+    ) -> Option<Vec<ToLoop>> {
+        let socket = self.sockets.get_mut(&id)?;
         let number = socket.number;
         if socket.is_done {
             network.close_by_server(world, number);
-            runtime.sockets.remove(&id);
-            runtime.front.on_closed(id);
-            return true;
+            self.sockets.remove(&id);
+            self.front.on_closed(id);
+            return Some(Vec::new());
         }
         if socket.is_blocked && network.has_room_down(number) {
             socket.is_blocked = false;
-            runtime.write(id, world, network);
-            runtime.woken.push_back(id);
-            return true;
+            self.write(id, world, network);
+            self.woken.push_back(id);
+            return Some(Vec::new());
         }
-        let Some(input) = runtime.front.input(id) else {
+        let Some(input) = self.front.input(id) else {
             socket.is_paused = true;
-            return false;
+            return None;
         };
         socket.is_paused = false;
         let connection = &mut network.connections[number];
@@ -272,14 +265,14 @@ impl Server {
         connection.read_us = connection.handed_us;
         if connection.server_buffer.is_empty() {
             if connection.server_end == End::Open {
-                return false;
+                return None;
             }
             network.close_by_server(world, number);
-            runtime.sockets.remove(&id);
-            if self.conditions.sabotage != Some(Sabotage::ClosesUntold) {
-                runtime.front.on_closed(id);
+            self.sockets.remove(&id);
+            if ground.sabotage != Some(Sabotage::ClosesUntold) {
+                self.front.on_closed(id);
             }
-            return true;
+            return Some(Vec::new());
         }
         connection.handed_us = world.now_us;
         let there = connection.server_buffer.len() as u64;
@@ -293,81 +286,76 @@ impl Server {
         input.extend_from_slice(&first[..of_first]);
         input.extend_from_slice(&second[..count as usize - of_first]);
         connection.server_buffer.drain(..count as usize);
-        if let Some(sabotage) = self.conditions.sabotage {
-            self.forge_input(sabotage, front, id, world);
-        }
-        let runtime = &mut self.runtimes[front];
-        runtime.front.on_input(id);
-        runtime.woken.push_back(id);
-        true
+        let forged = match ground.sabotage {
+            Some(sabotage) => self.forge_input(sabotage, id, ground.is_leaderless),
+            None => Vec::new(),
+        };
+        self.front.on_input(id);
+        self.woken.push_back(id);
+        Some(forged)
     }
 
-    /// Changes what a client sent, if the sabotage is one of client bytes.
+    /// Changes what a client sent, if the sabotage is one of client bytes. Returns writes for Loop.
     fn forge_input(
         &mut self,
         sabotage: Sabotage,
-        front: usize,
         id: ConnectionId,
-        world: &mut World,
-    ) {
-        let is_leaderless = self.is_leaderless(world);
-        let runtime = &mut self.runtimes[front];
-        let Some(socket) = runtime.sockets.get_mut(&id) else { return };
-        let Some(input) = runtime.front.input(id) else { return };
+        is_leaderless: bool,
+    ) -> Vec<ToLoop> {
+        let Some(socket) = self.sockets.get_mut(&id) else { return Vec::new() };
+        let Some(input) = self.front.input(id) else { return Vec::new() };
         let Some(session) = socket.session_asked else {
             let session = forge_connect(sabotage, input);
             socket.session_asked = Some(if is_leaderless { session } else { 0 });
-            return;
+            return Vec::new();
         };
-        if sabotage == Sabotage::WritesWithoutLeader && session != 0 {
-            let writes = forge_writes(runtime.config.id, id, SessionId(session), input);
-            self.push_loop(world, writes.map(LoopInput::Front));
+        if sabotage != Sabotage::WritesWithoutLeader || session == 0 {
+            return Vec::new();
         }
-    }
-
-    /// Whether reads are served without a leader.
-    fn is_leaderless(&self, world: &World) -> bool {
-        let now_us = self.clock.local_us(world.now_us) - self.times.started_local_us;
-        let is_silent = |at_ms, after_ms| at_ms == 0 || now_us / 1000 >= at_ms + after_ms;
-        let contact = self.contact_at_ms.zip(self.conditions.read_only_after_ms);
-        contact.is_some_and(|(at_ms, after_ms)| is_silent(at_ms, after_ms))
+        forge_writes(self.config.id, id, SessionId(session), input).into_iter().collect()
     }
 
     /// Runs the Front until it has nothing more to do, and passes on what it gives.
-    fn drive(&mut self, front: usize, world: &mut World, network: &mut Network) {
-        let runtime = &mut self.runtimes[front];
-        runtime.set_now(world, self.clock, self.contact_at_ms);
-        if !runtime.is_driving {
-            for delivery in core::mem::take(&mut runtime.mail) {
-                runtime.front.on_delivery(delivery);
+    pub fn drive(
+        &mut self,
+        ground: &Ground,
+        machine: &Machine,
+        world: &mut World,
+        network: &mut Network,
+    ) -> Driven {
+        self.set_now(world, ground.clock, ground.contact_at_ms);
+        if !self.is_driving {
+            for delivery in core::mem::take(&mut self.mail) {
+                self.front.on_delivery(delivery);
             }
-            runtime.front.resume();
+            self.front.resume();
         }
-        runtime.is_driving = true;
-        while runtime.front.is_runnable() {
+        self.is_driving = true;
+        while self.front.is_runnable() {
             // Everything that the state shows was pushed before the lock was let go.
-            for delivery in core::mem::take(&mut runtime.mail) {
-                runtime.front.on_delivery(delivery);
+            for delivery in core::mem::take(&mut self.mail) {
+                self.front.on_delivery(delivery);
             }
-            runtime.front.run_reads(&self.machine);
-            runtime.front.resume();
+            self.front.run_reads(machine);
+            self.front.resume();
             if world.random.one_in(3) {
-                return;
+                return Driven::default();
             }
         }
-        runtime.is_driving = false;
-        let output = runtime.front.take_output();
+        self.is_driving = false;
+        let output = self.front.take_output();
         for id in output.dirty {
-            runtime.write(id, world, network);
+            self.write(id, world, network);
         }
+        let mut turned_away_count = 0;
         for notice in &output.notices {
             let is_throttled = THROTTLED.iter().any(|why| notice.what.contains(why));
-            self.seen.counts.turned_away_count += usize::from(is_throttled);
+            turned_away_count += usize::from(is_throttled);
             world.note_text(notice);
         }
         for (id, _) in output.words {
-            runtime.front.answer_four_letter_word(id, "imok");
+            self.front.answer_four_letter_word(id, "imok");
         }
-        self.push_loop(world, output.to_loop.into_iter().map(LoopInput::Front));
+        Driven { to_loop: output.to_loop, turned_away_count }
     }
 }

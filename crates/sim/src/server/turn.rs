@@ -244,7 +244,7 @@ impl Server {
         let told_ms = (self.times.last_us - self.times.started_local_us) / 1000;
         let is_ignored = self.conditions.sabotage == Some(Sabotage::ContactIgnored);
         let silent_ms = self.member.contact_ms().filter(|_| !is_ignored);
-        self.contact_at_ms = silent_ms.map(|silent_ms| match silent_ms {
+        self.fronts.contact_at_ms = silent_ms.map(|silent_ms| match silent_ms {
             u64::MAX => 0,
             silent_ms => told_ms.saturating_sub(silent_ms).max(1),
         });
@@ -378,7 +378,8 @@ impl Server {
                 ToApply::Refuse { .. } => self.judged.refusals_possible = true,
                 ToApply::Expect { sequence, front, waiters } => {
                     self.judged.announced = *sequence;
-                    if let Some(front) = front.filter(|it| it.0 >= self.runtimes.len() as u32) {
+                    if let Some(front) = front.filter(|it| self.fronts.etcd_position(*it).is_some())
+                    {
                         let tickets = waiters.iter().map(|waiter| waiter.ticket).collect();
                         witness.etcd.on_batch(self.origin, *sequence, front, tickets);
                     }
