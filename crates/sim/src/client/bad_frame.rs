@@ -20,7 +20,7 @@ const UNKNOWN_OPCODE: i32 = 99;
 
 /// Draws the frames that no server takes, which a client sends now and then.
 pub(super) struct BadFrames {
-    /// None if the client sends no such frames.
+    /// `None` if the client sends no such frames.
     random: Option<Random>,
 }
 

@@ -72,7 +72,7 @@ impl Choice {
 
 /// How a client puts up with servers that serve reads only.
 pub(super) struct ReadsOnly {
-    /// Draws what has to do with such servers; none if the client asks for more.
+    /// Draws what has to do with such servers; `None` if the client asks for more.
     random: Option<Random>,
     /// When it leaves such a server, to look for one that takes writes.
     searches_us: u64,

@@ -189,7 +189,7 @@ impl Link {
 
     // Receiving.
 
-    /// Takes the bytes that have arrived. Returns whether none come behind them.
+    /// Takes the bytes that have arrived. Returns whether the connection has ended behind them.
     pub fn receive(&mut self, number: usize, now_us: u64, network: &mut Network) -> bool {
         let connection = &mut network.connections[number];
         if !connection.client_buffer.is_empty() {

@@ -15,7 +15,7 @@ enum Table {
     Recursive,
 }
 
-/// A session, or none yet.
+/// The session of a client.
 pub(super) struct Session {
     /// The session that it asks for on its next connection; 0: a new one.
     id: i64,
@@ -113,7 +113,7 @@ impl Session {
         self.users.iter().map(|user| Op::Auth { user: *user }).collect()
     }
 
-    /// The request that sets its watches again; none if it has none.
+    /// The request that sets its watches again; `None` if it has no watches.
     pub fn watches_again(&self) -> Option<Op> {
         if self.watches.is_empty() {
             return None;

@@ -104,7 +104,8 @@ impl Calls {
         self.open.remove(&id);
     }
 
-    /// The method of a service that waits for its turn no more; none if the call is of none.
+    /// Ends the wait of a service for its turn. Returns its method; `None` if the call is of no
+    /// service.
     pub fn end_service(&mut self, id: CallId) -> Option<Method> {
         self.served.remove(&id)
     }

@@ -270,7 +270,7 @@ impl Unwanted {
 /// The observer of an election, and when it may read again.
 #[derive(Debug, Default)]
 struct Observing {
-    /// None for a lock, and when all turns are taken.
+    /// `None` for a lock, and once all turns are taken.
     observer: Option<Observer>,
     read_us: u64,
 }

@@ -68,7 +68,8 @@ impl Fronts {
         FrontId((self.zk.len() + front) as u32)
     }
 
-    /// The position of a Front among those of etcd's clients; none if it is one of ZooKeeper's.
+    /// The position of a Front among those of etcd's clients; `None` if it is one of
+    /// ZooKeeper's.
     pub fn etcd_position(&self, front: FrontId) -> Option<usize> {
         (front.0 as usize).checked_sub(self.zk.len())
     }

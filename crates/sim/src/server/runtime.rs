@@ -190,7 +190,7 @@ impl Runtime {
     }
 
     /// Takes one thing that has come, unless it is still driving its Front. Returns writes that a
-    /// sabotage forges; none if there was nothing to do, so that the Front is not driven.
+    /// sabotage forges; `None` if there was nothing to do, so that the Front is not driven.
     pub fn take_one(
         &mut self,
         ground: &Ground,
@@ -233,7 +233,7 @@ impl Runtime {
     }
 
     /// Does what the task of a socket does when it is woken. Returns writes that a sabotage forges;
-    /// none if there was nothing to do.
+    /// `None` if there was nothing to do.
     fn poll(
         &mut self,
         id: ConnectionId,

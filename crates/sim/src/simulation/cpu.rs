@@ -19,7 +19,7 @@ pub(super) struct Cpu {
     paused_until_us: u64,
     /// Whether the clock stands still in the last pause, too.
     is_suspended: bool,
-    /// The rhythm of a process that runs for a while of each period only; none if it does not
+    /// The rhythm of a process that runs for a while of each period only; `None` if it does not
     /// stutter.
     stutter: Option<Stutter>,
 }
@@ -56,7 +56,7 @@ impl Cpu {
         self.paused_until_us > now_us
     }
 
-    /// The rhythm of a process that stutters; none if it does not.
+    /// The rhythm of a process that stutters; `None` if it does not.
     pub fn stutter(&self) -> Option<Stutter> {
         self.stutter
     }

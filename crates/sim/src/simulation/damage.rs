@@ -164,7 +164,7 @@ impl Host {
 
     /// Flips bits of a byte of a file that `is_candidate` takes, and puts them back, until
     /// `is_kept` takes what the next start makes of it. Returns what was done, as text for people;
-    /// none if no bits are left flipped.
+    /// `None` if no bits are left flipped.
     fn flip_some(
         &self,
         random: &mut Random,

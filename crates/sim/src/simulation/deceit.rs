@@ -23,7 +23,7 @@ use crate::limits::{WRONG_ENTRIES_MAX, WRONG_ENTRIES_MIN};
 
 impl Faults {
     /// Ends a deceit by which no member is deceived any more, and begins the one that waits if this
-    /// is the moment. None begins if it `is_calm`.
+    /// is the moment. While it `is_calm` no deceit begins.
     pub fn pursue_deceit(&mut self, cluster: &mut Cluster, is_calm: bool) {
         for member in 0..cluster.hosts.len() {
             let Cluster { hosts, witness, world, .. } = &*cluster;

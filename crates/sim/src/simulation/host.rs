@@ -253,7 +253,7 @@ impl Host {
         self.copy.as_ref().is_some_and(|(of, _)| Some(*of) == id)
     }
 
-    /// The member id of the directory that the process uses; none if no process runs.
+    /// The member id of the directory that the process uses; `None` if no process runs.
     pub fn member(&self) -> Option<MemberId> {
         self.hello().map(|hello| hello.member)
     }

@@ -76,7 +76,7 @@ pub(super) struct Levels {
 }
 
 impl Levels {
-    /// The builds of a run, of which none was started yet.
+    /// The builds of a run in which no server was started yet.
     pub fn new(builds: Option<Builds>) -> Levels {
         let seed = builds.as_ref().map_or(0, |builds| builds.seed);
         let are_builds_mixed = builds.is_some();
@@ -99,7 +99,7 @@ impl Levels {
         LevelCounts { raised_us, ..self.counts.clone() }
     }
 
-    /// The highest level that new builds know; none if all builds are alike.
+    /// The highest level that new builds know; `None` if all builds are alike.
     pub fn level_of_new_builds(&self) -> Option<Level> {
         self.builds.as_ref().map(|builds| builds.new)
     }

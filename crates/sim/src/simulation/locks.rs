@@ -50,8 +50,8 @@ impl Turns {
     }
 
     /// Checks that clients come to hold when their turn has come, and that the keys of sessions
-    /// that are over go. Nothing goes wrong since `calm_us`, beside syncs that hang until those of
-    /// the members end.
+    /// that are over go. Nothing goes wrong since `calm_us`, but a sync that hung then may hang for
+    /// longer.
     ///
     /// # Errors
     /// A client has waited for too long.
@@ -80,7 +80,7 @@ impl Turns {
     }
 }
 
-/// The front of what a client waits for; none if it does not wait.
+/// The front of what a client waits for; `None` if it does not wait.
 fn front(client: usize, etcd: &EtcdClients, hosts: &Hosts, now_us: u64) -> Option<Front> {
     let contender = etcd.clients[client].contender()?;
     let lease = contender.waits()?;

@@ -193,7 +193,7 @@ impl ZkClients {
     }
 
     /// Connects a client to the member that it tries next. It finds no server if `is_last`. Returns
-    /// the member; none if the client does not ask for a session there.
+    /// the member; `None` if the client does not ask for a session there.
     pub fn connect(
         &mut self,
         client: usize,
