@@ -106,7 +106,7 @@ fn a_connection_is_kept_until_its_last_command_is_answered() {
     let mut rig = waiting();
     let session = session(&rig);
     lose(&mut rig);
-    // The request for the session has the first ticket, and the read between the two writes has one.
+    // The request for the session has the first ticket. The read between the writes has one, too.
     answer(&mut rig, &[1]);
     assert_eq!(rig.fronts[0].departed_count(), 1);
     answer(&mut rig, &[2]);
