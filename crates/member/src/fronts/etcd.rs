@@ -78,7 +78,7 @@ use credentials::Asker;
 use hash_call::HashCall;
 use lease_call::LeaseCall;
 use lock_call::Locks;
-use range::Range;
+use range::{AskedRange, Range};
 use reply::Found;
 use stream::Stream;
 use txn_call::{TxnCall, checked_txn, is_read_only};
@@ -385,10 +385,10 @@ impl EtcdFront {
     /// The client of a streamed read, a watch stream or a stream of etcd v2 has taken what it was
     /// given last. Whether there may be more for it now.
     pub fn on_taken(&mut self, ticket: Ticket) -> bool {
-        if let Some(call) = self.calls.get_mut(&ticket)
-            && let Call::Sent(stream, asker) = call
+        if let Some(Call::Sent(..)) = self.calls.get(&ticket)
+            && let Some(Call::Sent(stream, asker)) = self.calls.remove(&ticket)
         {
-            *call = Call::Ready(Read::Stream(core::mem::take(stream)), asker.take());
+            self.calls.insert(ticket, Call::Ready(Read::Stream(stream), asker));
             self.turns.runnable.push_back(ticket);
             return true;
         }
@@ -658,16 +658,16 @@ impl EtcdFront {
         match method {
             Method::Range => {
                 let request: pb::RangeRequest = decode(request)?;
-                convert::range(&request)?;
                 let is_local = request.serializable;
-                self.begin_read(ticket, Read::Range(Range::new(request)), is_local, asker);
+                let asked = AskedRange::new(request, convert::range)?;
+                self.begin_read(ticket, Read::Range(Range::new(asked)), is_local, asker);
                 Ok(())
             }
             Method::RangeStream => {
                 let request: pb::RangeRequest = decode(request)?;
-                convert::range_stream(&request)?;
                 let is_local = request.serializable;
-                let stream = Stream::new(request, self.config.piece_bytes);
+                let asked = AskedRange::new(request, convert::range_stream)?;
+                let stream = Stream::new(asked, self.config.piece_bytes);
                 self.begin_read(ticket, Read::Stream(stream), is_local, asker);
                 Ok(())
             }

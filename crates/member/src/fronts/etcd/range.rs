@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use etcd::convert;
+use bytes::Bytes;
 use etcd::pb::etcdserverpb as pb;
 use machine::etcd::Store;
 use machine::etcd::command::{KeyRange, RangeOp};
@@ -16,9 +16,42 @@ use machine::limits::ETCD_ANSWER_WEIGHT_MAX;
 use crate::limits::{ETCD_REFERENCE_BYTES, SMALL_REPLY_BYTES};
 use crate::reply_room::{HeldReply, ReplyRoom};
 
-/// A read of a range. Its form was checked.
+/// A request for a range, converted once. It owns its keys.
+pub(super) struct AskedRange {
+    key: Bytes,
+    end: Bytes,
+    /// The read, with these keys left out.
+    form: RangeOp<'static>,
+}
+
+impl AskedRange {
+    /// Converts a request by `convert`, which checks its form.
+    ///
+    /// # Errors
+    /// The form is wrong.
+    pub fn new<E>(
+        request: pb::RangeRequest,
+        convert: impl FnOnce(&pb::RangeRequest) -> Result<RangeOp<'_>, E>,
+    ) -> Result<AskedRange, E> {
+        let op = convert(&request)?;
+        let form = RangeOp { range: KeyRange { key: &[], end: &[] }, ..op };
+        Ok(AskedRange { key: request.key, end: request.range_end, form })
+    }
+
+    /// The first key.
+    pub fn key(&self) -> &Bytes {
+        &self.key
+    }
+
+    /// The read.
+    pub fn op(&self) -> RangeOp<'_> {
+        RangeOp { range: KeyRange { key: &self.key, end: &self.end }, ..self.form }
+    }
+}
+
+/// A read of a range.
 pub(super) struct Range {
-    request: pb::RangeRequest,
+    asked: AskedRange,
     begun: Option<Begun>,
 }
 
@@ -40,13 +73,13 @@ pub(super) enum Stepped {
 }
 
 impl Range {
-    pub fn new(request: pb::RangeRequest) -> Range {
-        Range { request, begun: None }
+    pub fn new(asked: AskedRange) -> Range {
+        Range { asked, begun: None }
     }
 
     /// The keys that it reads.
     pub fn range(&self) -> KeyRange<'_> {
-        KeyRange { key: &self.request.key, end: &self.request.range_end }
+        self.asked.op().range
     }
 
     /// Another state took the place of the one before: the read begins anew.
@@ -65,7 +98,7 @@ impl Range {
         keys_left: &mut u64,
         room: &Arc<ReplyRoom>,
     ) -> Result<Stepped, Refusal> {
-        let op = op(&self.request);
+        let op = self.asked.op();
         if self.begun.is_none() {
             let Some(held) = hold(room, reference_count_max(store, &op)) else {
                 return Ok(Stepped::NoRoom);
@@ -91,22 +124,18 @@ impl Range {
     /// Goes on putting the result in order, of a read whose keys were all looked at. That takes its
     /// time, so the caller does not hold the state's lock. Whether it is done.
     pub fn sort_step(&mut self, count_left: &mut u64) -> bool {
-        let op = op(&self.request);
+        let op = self.asked.op();
         self.begun.as_mut().is_none_or(|begun| begun.read.sort_step(&op, count_left))
     }
 
     /// The result, once it is in order.
     pub fn finish(self) -> (Found, Option<HeldReply>) {
         let Begun { read, held } = self.begun.expect("a read that is done was begun");
-        (read.finish(&op(&self.request)), held)
+        (read.finish(&self.asked.op()), held)
     }
 }
 
-fn op(request: &pb::RangeRequest) -> RangeOp<'_> {
-    convert::range(request).expect("the request was checked when it came")
-}
-
-/// Holds room for this many references. None if there is no room for them now. Few of them hold
+/// Holds room for this many references. `None` if there is no room for them now. Few of them hold
 /// nothing.
 pub(super) fn hold(room: &Arc<ReplyRoom>, count: u64) -> Option<Option<HeldReply>> {
     let bytes = count.saturating_mul(ETCD_REFERENCE_BYTES);

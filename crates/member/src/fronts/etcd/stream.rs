@@ -4,19 +4,18 @@
 //! begins anew (`EtcdServer.rangeStream` of etcd 3.7).
 
 use bytes::Bytes;
-use etcd::convert::{self, Piece, PieceEnd};
-use etcd::pb::etcdserverpb as pb;
+use etcd::convert::{Piece, PieceEnd};
 use machine::etcd::Store;
 use machine::etcd::command::{KeyRange, RangeOp};
 use machine::etcd::range::RangeRead;
 use machine::etcd::reply::Refusal;
 
+use super::range::AskedRange;
 use crate::limits::ETCD_PIECE_KEYS_MAX;
 
-/// A read that is answered in pieces. Its form was checked.
-#[derive(Default)]
+/// A read that is answered in pieces.
 pub(super) struct Stream {
-    request: pb::RangeRequest,
+    asked: AskedRange,
     /// Bytes of keys and values after which a piece ends.
     piece_bytes: usize,
     /// The state between two steps; none before the first.
@@ -43,13 +42,13 @@ struct Begun {
 }
 
 impl Stream {
-    pub fn new(request: pb::RangeRequest, piece_bytes: usize) -> Stream {
-        Stream { request, piece_bytes, ..Stream::default() }
+    pub fn new(asked: AskedRange, piece_bytes: usize) -> Stream {
+        Stream { asked, piece_bytes, begun: None, has_given: false, is_cut: false }
     }
 
     /// The keys that it reads.
     pub fn range(&self) -> KeyRange<'_> {
-        KeyRange { key: &self.request.key, end: &self.request.range_end }
+        self.asked.op().range
     }
 
     /// Whether a client may have got a piece.
@@ -79,7 +78,7 @@ impl Stream {
         }
         match self.go_on(store, keys_left) {
             // Nobody has seen that revision, and the client wants the present one.
-            Err(Refusal::Compacted) if self.request.revision <= 0 && !self.has_given => {
+            Err(Refusal::Compacted) if self.asked.op().revision <= 0 && !self.has_given => {
                 self.begun = None;
                 Ok(None)
             }
@@ -95,11 +94,11 @@ impl Stream {
         store: &Store,
         keys_left: &mut u64,
     ) -> Result<Option<(Piece, bool)>, Refusal> {
-        let op = convert::range_stream(&self.request).expect("the request was checked");
+        let op = self.asked.op();
         let begun = self.begun.get_or_insert_with(|| Begun {
             revision: if op.revision > 0 { op.revision } else { store.revision() },
             revision_then: store.revision(),
-            next_key: self.request.key.clone(),
+            next_key: self.asked.key().clone(),
             key_count: 0,
             piece: None,
             counting: None,
