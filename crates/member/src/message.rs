@@ -7,7 +7,7 @@ use machine::codec::DecodeError;
 use machine::entry::{self, UnstampedBatch};
 use machine::{
     BootId, ConnectionId, Digest, Level, LogIndex, Mark, MemberId, Ordinal, Outcome, Owner,
-    PreparedImage, ServerList, Servers, StatedLevel,
+    PreparedImage, Servers, StatedLevel,
 };
 pub use replica::{Membership, PersistId, ReplicaError, Restored};
 use thiserror::Error;
@@ -16,12 +16,10 @@ pub use crate::caller::{Caller, FrontId, Ticket};
 pub use crate::lease::LeaseAnswered;
 use crate::lease::LeaseQuestion;
 use crate::local_read::{LocalRead, ReadAnswer};
-use crate::membership::hello::Known;
 use crate::membership::servers::LinkedServer;
 use crate::peer::{PeerFrame, PeerMessage, SnapshotAt, Want};
 use crate::snapshot::fetch::WholeSnapshot;
-use crate::snapshot::log_rule::SnapshotLog;
-use crate::spaces::{Found, News, Search, Spaces};
+use crate::spaces::{Found, News, Search};
 
 /// The connection runtimes of a member. Those of ZooKeeper's clients have the first numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -620,45 +618,4 @@ pub enum FromSnapshot {
     },
     /// The snapshot could not be written. Loop schedules another.
     Failed,
-}
-
-/// A restored or new member, as its data directory gave it.
-pub struct Start {
-    /// This member and this start of it.
-    pub origin: machine::Origin,
-    /// The seed of everything that the replica draws at random.
-    pub seed: u64,
-    /// The Raft state that the disk holds.
-    pub restored: replica::Restored,
-    /// The spaces of the restored machine, as the configuration wants them.
-    pub spaces: Spaces,
-    /// Bytes of log since the snapshot.
-    pub log_bytes: u64,
-    /// The most bytes that an image of the restored machine can have.
-    pub image_bytes_max: u64,
-    /// The digest of the restored machine.
-    pub digest: Digest,
-    /// Commands after which a snapshot is taken (`snapCount`); `u64::MAX`: commands do not count.
-    pub snapshot_commands: u64,
-    /// How much log makes a snapshot due (`snapSizeLimitInKb`).
-    pub snapshot_log: SnapshotLog,
-    /// How long the log's disk may take before it counts as stalled, in ms. A disk that is often
-    /// that slow gets longer.
-    pub disk_stall_ms: u64,
-    /// The shortest timeout of a session that may be opened at any time, in ms.
-    pub session_timeout_ms_min: u32,
-    /// Length of a tick of the replica.
-    pub raft_tick_ms: u64,
-    /// How much of its log the replica keeps in memory, for members that lag.
-    pub log_memory: replica::LogMemory,
-    /// The number of this member's server in the configuration; 0 without an ensemble.
-    pub server: u64,
-    /// The list of servers that the configuration wants; empty: any list.
-    pub servers: ServerList,
-    /// The message versions and levels that this build knows.
-    pub known: Known,
-    /// The level of the restored machine.
-    pub level: Level,
-    /// The servers, and which of them each member is, in the restored machine.
-    pub servers_restored: Servers,
 }

@@ -15,6 +15,7 @@ pub(crate) mod hearing;
 mod intake;
 mod members;
 mod memberships;
+mod options;
 mod output;
 mod peers;
 pub(crate) mod persisting;
@@ -45,8 +46,8 @@ use crate::limits::{
 use crate::membership::levels::Levels;
 use crate::membership::servers::Servers;
 use crate::message::{
-    FromApply, FromSnapshot, FrontId, GivenUp, GivenUpAt, LoopInput, SnapshotJob, Start, Ticket,
-    ToApply, ToLoop, Unavailable,
+    FromApply, FromSnapshot, FrontId, GivenUp, GivenUpAt, LoopInput, SnapshotJob, Ticket, ToApply,
+    ToLoop, Unavailable,
 };
 use crate::order::hearing::Hearing;
 use crate::order::persisting::Persisting;
@@ -68,6 +69,7 @@ use role::OwnRole;
 use room::Room;
 
 pub use counts::{LoopCounts, LoopHeld};
+pub use options::{DiskOptions, Options, Start};
 pub use output::{BadPeer, Fetching, Leadership, LoopOutput};
 pub use records::{to_restored, to_storage};
 pub use refused::{Condemned, InstallRefused};
@@ -103,40 +105,41 @@ impl Loop {
     /// The restored state contradicts itself.
     pub fn new(start: Start) -> Result<Loop, ReplicaError> {
         let applied = LogIndex(start.restored.applied_index);
+        let options = start.options;
         let (index, term) = (start.restored.snapshot_index, start.restored.snapshot_term);
         let snapshots = Snapshots::new(
-            start.snapshot_commands,
-            start.snapshot_log,
+            options.disk.snapshot_commands,
+            options.disk.snapshot_log,
             storage::wal::SnapshotPoint { index, term },
             start.log_bytes,
         );
         // A replay ends before the first entry that changes the membership.
         let memberships = Memberships::new(LogIndex(index), to_storage(&start.restored.membership));
         let config = Config {
-            log_memory: start.log_memory,
+            log_memory: options.log_memory,
             heartbeat_ticks: HEARTBEAT_TICKS,
             ..Config::new(start.origin.member.0, start.seed, start.origin.boot.0)
         };
         let replica = Replica::new(config, start.restored)?;
         let own = start.origin.member;
-        let servers = Servers::new((own, start.server), start.servers_restored);
-        let levels = Levels::new(start.known, start.level);
+        let servers = Servers::new((own, options.server), start.servers_restored);
+        let levels = Levels::new(options.known, start.level);
         Ok(Loop {
             origin: start.origin,
-            clock: Clock::new(start.raft_tick_ms),
+            clock: Clock::new(options.raft_tick_ms),
             progress: Progress::new(applied, LogIndex(replica.commit_index())),
             replica,
             role: OwnRole::new(own),
             reads: Reads::default(),
-            contact: Contact::new(start.session_timeout_ms_min),
+            contact: Contact::new(options.session_timeout_ms_min),
             hearing: Hearing::new(start.origin.boot),
             intake: Intake::new(start.origin),
-            persisting: Persisting::new(start.disk_stall_ms),
+            persisting: Persisting::new(options.disk.stall_ms),
             room: Room::new(start.image_bytes_max),
             spaces: start.spaces,
             snapshots,
             catch_up: CatchUp::Idle,
-            members: Members::new(servers, start.servers, memberships, levels),
+            members: Members::new(servers, options.servers, memberships, levels),
             own_digests: OwnDigests::new(applied.0, start.digest),
             counts: LoopCounts::at_start(),
             output: LoopOutput::default(),

@@ -7,7 +7,7 @@
 use machine::image::FreezeStep;
 use machine::image::restore::{DecodedPiece, Decoder, Restore, RestoreError};
 use machine::together::{Together, one_by_one};
-use machine::{BootId, Level, LogIndex, Machine, MemberId, Origin, ServerList};
+use machine::{BootId, Level, LogIndex, Machine, MemberId, Origin};
 use replica::{ReplicaError, Restored};
 use storage::StorageError;
 use storage::datadir::{self, Acceptor, Birth, DataDir, Draft, EmptyDir, Identity, Opened};
@@ -20,11 +20,9 @@ use thiserror::Error;
 
 use crate::limits::{SNAPSHOT_PIECE_BYTES, START_PIECES};
 use crate::membership::bootstrap::ABSENT_VOTERS_FROM;
-use crate::membership::hello::Known;
-use crate::message::{Start, UnknownEntry};
-use crate::order::to_restored;
+use crate::message::UnknownEntry;
+use crate::order::{self, Start, to_restored};
 use crate::replay::replay;
-use crate::snapshot::log_rule::SnapshotLog;
 use crate::snapshot::received;
 use crate::spaces::{self, Spaces};
 use crate::{Apply, Loop};
@@ -59,27 +57,8 @@ pub enum RecoveryError {
 pub struct Options {
     /// The options of the spaces, with the replicated settings that this member wants.
     pub spaces: spaces::Options,
-    /// The list of servers that the configuration wants; empty: any list.
-    pub servers: ServerList,
-    /// The message versions and levels that this build knows: all released ones, or more.
-    pub known: Known,
-    /// The shortest timeout that a client of this server is given, in ms (`minSessionTimeout`).
-    pub session_timeout_ms_min: u32,
-    /// Length of a tick of the replica, in which it counts heartbeats and elections.
-    pub raft_tick_ms: u64,
-    /// How much of its log the replica keeps in memory, for members that lag.
-    pub log_memory: replica::LogMemory,
-    /// The number of this member's server in the configuration; 0 without an ensemble.
-    pub server: u64,
-    /// Commands after which a snapshot is taken (`snapCount`); `u64::MAX`: commands do not count.
-    pub snapshot_commands: u64,
-    /// How much log makes a snapshot due (`snapSizeLimitInKb`).
-    pub snapshot_log: SnapshotLog,
-    /// How long the log's disk may take to make something durable before a leader hands over
-    /// (`quorate.diskStallMs`): from 1 to
-    /// [`DISK_STALL_MS_MAX`](crate::limits::DISK_STALL_MS_MAX). A disk that is often that slow may
-    /// take longer.
-    pub disk_stall_ms: u64,
+    /// The options of the order.
+    pub order: order::Options,
 }
 
 /// How a start reads a data directory.
@@ -345,7 +324,7 @@ pub fn start(
     options: Options,
 ) -> Result<(Loop, Apply), ReplicaError> {
     let applied_term = restored.applied_term();
-    let level_max = options.known.level_max;
+    let level_max = options.order.known.level_max;
     let apply = Apply::new(origin, LogIndex(restored.applied_index), applied_term, level_max);
     let log_bytes = restored.log_bytes();
     let member = Loop::new(Start {
@@ -356,15 +335,7 @@ pub fn start(
         log_bytes,
         image_bytes_max: machine.image_bytes_max(),
         digest: machine.digest(),
-        snapshot_commands: options.snapshot_commands,
-        snapshot_log: options.snapshot_log,
-        disk_stall_ms: options.disk_stall_ms,
-        session_timeout_ms_min: options.session_timeout_ms_min,
-        raft_tick_ms: options.raft_tick_ms,
-        log_memory: options.log_memory,
-        server: options.server,
-        servers: options.servers,
-        known: options.known,
+        options: options.order,
         level: machine.control().level().level,
         servers_restored: machine.control().servers().clone(),
     })?;

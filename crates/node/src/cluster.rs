@@ -145,7 +145,7 @@ pub(crate) fn join(
                 (unborn.member, unborn.acceptor.clone()),
                 &cluster.voters,
                 cluster.attendance,
-                config.member.known.clone(),
+                config.member.order.known.clone(),
             );
             let sockets = link(config, cluster, unborn_hello(config, cluster, &bootstrap), &gate)?;
             let links = (&sockets, &*gate);
@@ -178,14 +178,14 @@ fn born_hello(
     let mut servers = cluster.voters.clone();
     servers.sort_unstable();
     let level = recovered.machine.control().level().clone();
-    Hello::unborn(cluster.server, member, servers, config.member.known.clone())
+    Hello::unborn(cluster.server, member, servers, config.member.order.known.clone())
         .born(boot, recovered.dir.birth().clone(), level)
         .with_client_urls(client_urls(config, cluster))
 }
 
 /// The URLs at which etcd's clients reach this server, by its own configuration.
 fn client_urls(config: &NodeConfig, cluster: &ClusterConfig) -> Vec<String> {
-    let own = config.member.servers.servers.get(&cluster.server);
+    let own = config.member.order.servers.servers.get(&cluster.server);
     own.map(|own| own.client_urls.clone()).unwrap_or_default()
 }
 

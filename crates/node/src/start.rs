@@ -207,7 +207,7 @@ pub fn start(config: &NodeConfig, listener: ChangeListener) -> Result<Node, Star
     let last_snapshot = newest_snapshot_s(&config.data_dir).map(|at_s| (mark, at_s));
     startup.log_apply_ms = replay(&mut recovered);
     let (origin, options) = (recovered.origin, config.member.clone());
-    let raft_tick = Duration::from_millis(options.raft_tick_ms);
+    let raft_tick = Duration::from_millis(options.order.raft_tick_ms);
     let (member, apply) =
         member::recovery::start(origin, &recovered.machine, recovered.restored, options)
             .map_err(|cause| StartError::Replica { dir: dir_name.clone(), cause })?;
@@ -302,7 +302,7 @@ fn tell_recovered(config: &NodeConfig, recovered: &Recovered<RealDisk>, took: Du
 
 /// A start reads its snapshot on two threads.
 pub(crate) fn reading(config: &NodeConfig) -> Reading {
-    let level_max = config.member.known.level_max;
+    let level_max = config.member.order.known.level_max;
     Reading { log: WalOptions::default(), together, level_max }
 }
 

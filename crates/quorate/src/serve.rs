@@ -19,6 +19,7 @@ use member::fronts::etcd::EtcdFrontConfig;
 use member::fronts::zk::FrontConfig;
 use member::membership::hello::Known;
 use member::message::FrontCounts;
+use member::order;
 use member::recovery::Options;
 use member::spaces;
 use member::throttle::Throttle;
@@ -274,22 +275,22 @@ fn node_config(
                     auto_compaction: config.etcd_keys.auto_compaction,
                 },
             },
-            servers: config.cluster.as_ref().map(|it| it.server_list()).unwrap_or_default(),
-            known: Known::up_to(config.storage.level_max),
-            session_timeout_ms_min: config.sessions.timeout_ms_min,
-            raft_tick_ms: match &config.cluster {
-                Some(_) => node::limits::RAFT_TICK_MS,
-                None => node::limits::RAFT_TICK_ALONE_MS,
+            order: order::Options {
+                servers: config.cluster.as_ref().map(|it| it.server_list()).unwrap_or_default(),
+                known: Known::up_to(config.storage.level_max),
+                session_timeout_ms_min: config.sessions.timeout_ms_min,
+                raft_tick_ms: match &config.cluster {
+                    Some(_) => node::limits::RAFT_TICK_MS,
+                    None => node::limits::RAFT_TICK_ALONE_MS,
+                },
+                log_memory: match &config.cluster {
+                    Some(_) => LogMemory::default(),
+                    // No other member ever needs an entry.
+                    None => LogMemory { bytes_max: 0, away_bytes_max: 0, pinned_bytes_max: 0 },
+                },
+                server: config.cluster.as_ref().map_or(0, |cluster| u64::from(cluster.number)),
+                disk: config.storage.disk,
             },
-            log_memory: match &config.cluster {
-                Some(_) => LogMemory::default(),
-                // No other member ever needs an entry.
-                None => LogMemory { bytes_max: 0, away_bytes_max: 0, pinned_bytes_max: 0 },
-            },
-            server: config.cluster.as_ref().map_or(0, |cluster| u64::from(cluster.number)),
-            snapshot_commands: config.storage.snapshot_command_count.map_or(u64::MAX, u64::from),
-            snapshot_log: config.storage.snapshot_log,
-            disk_stall_ms: config.storage.disk_stall_ms,
         },
     })
 }

@@ -14,8 +14,9 @@ pub fn script(seed: u64) -> Options {
     options.some_vanish = false;
     options.later_ops = LaterOps::default();
     options.member.front_count = 2;
-    options.member.options.snapshot_commands = 15;
-    options.member.options.snapshot_log = member::snapshot::log_rule::SnapshotLog::Unbounded;
+    options.member.options.order.disk.snapshot_commands = 15;
+    options.member.options.order.disk.snapshot_log =
+        member::snapshot::log_rule::SnapshotLog::Unbounded;
     let client = ClientConfig {
         ops: 25,
         pipeline_max: 6,

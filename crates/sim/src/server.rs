@@ -204,13 +204,13 @@ impl MemberConfig {
 
     /// How a start reads the directory.
     pub fn reading(&self) -> Reading {
-        let level_max = self.options.known.level_max;
+        let level_max = self.options.order.known.level_max;
         Reading { level_max, ..Reading::from(self.wal) }
     }
 
     /// The levels and versions that it says its build knows.
     fn known(&self) -> Known {
-        let known = self.options.known.clone();
+        let known = self.options.order.known.clone();
         match self.sabotage {
             Some(Sabotage::LevelsOverstated) => Known { level_max: Level::NEWEST, ..known },
             _ => known,
@@ -511,7 +511,7 @@ fn served_by(origin: Origin) -> Served {
 impl Times {
     /// The times of a process that starts now.
     fn new(config: &MemberConfig, clock: Clock, now_us: u64) -> Times {
-        let raft_tick_us = config.options.raft_tick_ms * 1000;
+        let raft_tick_us = config.options.order.raft_tick_ms * 1000;
         Times {
             started_us: now_us,
             started_local_us: clock.local_us(now_us),

@@ -1,7 +1,7 @@
 //! A Loop and its log on a disk with or without room: which entries become durable, and what Loop
 //! is told.
 
-use machine::{Command, Level, Op, SessionId, ZkCommand};
+use machine::{Command, Op, SessionId, ZkCommand};
 use storage::fault_disk::{FaultDisk, FaultPlan, Operation};
 use storage::wal::WalOptions;
 
@@ -42,18 +42,7 @@ fn recovered(disk: &FaultDisk) -> Recovered<FaultDisk> {
 }
 
 fn options() -> Options {
-    Options {
-        spaces: Default::default(),
-        servers: Default::default(),
-        known: crate::membership::hello::Known::up_to(Level::RELEASED),
-        session_timeout_ms_min: 4_000,
-        raft_tick_ms: 100,
-        log_memory: Default::default(),
-        server: 0,
-        snapshot_commands: u64::MAX,
-        snapshot_log: crate::snapshot::log_rule::SnapshotLog::Unbounded,
-        disk_stall_ms: crate::limits::DISK_STALL_MS,
-    }
+    Options { spaces: Default::default(), order: crate::fronts::zk::tests::rig::options() }
 }
 
 impl Rig {

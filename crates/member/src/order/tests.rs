@@ -7,7 +7,7 @@ use machine::{
 };
 
 use super::*;
-use crate::fronts::zk::tests::rig::{ORIGIN, Real, Rig, copy, own_batch, start};
+use crate::fronts::zk::tests::rig::{ORIGIN, Real, Rig, copy, options, own_batch, start};
 use crate::limits::{
     CLOCK_INTERVAL_MS, ENTRIES_TO_DISK_MAX, SNAPSHOT_RETRY_MS, SNAPSHOT_ROOM_ANSWER_MS_MAX,
     SNAPSHOT_ROOM_RETRY_MS,
@@ -609,7 +609,7 @@ fn etcds_settings_are_configured_and_its_keys_compacted_once_the_level_has_them(
     let known = crate::membership::hello::Known::up_to(Level::ETCD);
     let etcd = etcd::Options { settings: etcd_settings, auto_compaction };
     let spaces = spaces(spaces::Options { etcd, ..Default::default() });
-    let mut real = leading(Start { spaces, known, ..start() });
+    let mut real = leading(Start { spaces, options: Options { known, ..options() }, ..start() });
     let pass = |real: &mut Real| {
         for _ in 0..25 {
             real.member.pass(100);
@@ -759,8 +759,10 @@ fn a_process_that_was_paused_expires_nobody_at_once() {
 
 /// A rig whose policy asks for a snapshot after so many commands and bytes.
 fn snapshotting(commands: u64, bytes: u64) -> Rig {
-    let snapshot_log = SnapshotLog::Bytes(bytes);
-    Rig::with_loop(Start { snapshot_commands: commands, snapshot_log, ..start() })
+    let mut start = start();
+    start.options.disk.snapshot_commands = commands;
+    start.options.disk.snapshot_log = SnapshotLog::Bytes(bytes);
+    Rig::with_loop(start)
 }
 
 #[test]
@@ -863,8 +865,9 @@ fn a_snapshot_that_is_due_at_a_start_waits_for_the_end_of_the_replay() {
     let script = "c1: connect\nc1: create /a x\nc1: set /a y\nc1: set /a z\nc1: set /a q";
     let restart = restarted(&mut rig, script);
     let replayed_to = restart.restored.hard_state.commit;
-    let mut real =
-        Real::new(Start { snapshot_log: SnapshotLog::Bytes(1_000), log_bytes: 1_000, ..restart });
+    let mut restart = Start { log_bytes: 1_000, ..restart };
+    restart.options.disk.snapshot_log = SnapshotLog::Bytes(1_000);
+    let mut real = Real::new(restart);
     for index in 2..=replayed_to {
         assert_eq!(freezes(&real.finish(9)), 0, "before entry {index} is applied");
         real.member.handle(LoopInput::Apply(applied_up_to(index))).unwrap();
@@ -988,7 +991,7 @@ fn an_image_replaces_the_state_and_is_kept_until_a_snapshot_covers_it() {
 #[test]
 fn an_image_of_a_level_that_is_not_known_is_refused() {
     let known = Known::up_to(Level::FIRST);
-    let mut real = leading(Start { known, ..start() });
+    let mut real = leading(Start { options: Options { known, ..options() }, ..start() });
     let raise = Command::Control(ControlCommand::Raise(Level::ETCD.into()));
     let mut machine = Machine::default();
     let stamp = Stamp { time_ms: 0, origin: ORIGIN, connection: ConnectionId(0), identities: &[] };

@@ -34,18 +34,9 @@ fn found(disk: &FaultDisk) -> Recovered<FaultDisk> {
 }
 
 fn options() -> Options {
-    Options {
-        spaces: Default::default(),
-        servers: Default::default(),
-        known: Known::up_to(machine::Level::RELEASED),
-        session_timeout_ms_min: 4_000,
-        raft_tick_ms: 100,
-        log_memory: Default::default(),
-        server: 0,
-        snapshot_commands: 10,
-        snapshot_log: crate::snapshot::log_rule::SnapshotLog::Unbounded,
-        disk_stall_ms: crate::limits::DISK_STALL_MS,
-    }
+    let mut order = crate::fronts::zk::tests::rig::options();
+    order.disk.snapshot_commands = 10;
+    Options { spaces: Default::default(), order }
 }
 
 /// A durable snapshot of the empty state at an index and term.

@@ -8,6 +8,7 @@ use machine::entry::{BatchBuilder, encode_identities};
 use machine::{Command, ConnectionId, Level, SessionId, ZkCommand};
 use member::membership::hello::Known;
 use member::message::{FrontCounts, Submission, Ticket, ToLoop, Waiter};
+use member::order;
 use member::recovery::Options;
 use storage::datadir::{BIRTH_FILE, Identity, decode_birth};
 
@@ -56,15 +57,19 @@ impl Ensemble {
             secret: [self.starts; 32],
             member: Options {
                 spaces: Default::default(),
-                servers: Default::default(),
-                known: Known::up_to(Level::RELEASED),
-                session_timeout_ms_min: 4_000,
-                raft_tick_ms: RAFT_TICK_MS,
-                log_memory: Default::default(),
-                server: number,
-                snapshot_commands: u64::MAX,
-                snapshot_log: member::snapshot::log_rule::SnapshotLog::Unbounded,
-                disk_stall_ms: member::limits::DISK_STALL_MS,
+                order: order::Options {
+                    servers: Default::default(),
+                    known: Known::up_to(Level::RELEASED),
+                    session_timeout_ms_min: 4_000,
+                    raft_tick_ms: RAFT_TICK_MS,
+                    log_memory: Default::default(),
+                    server: number,
+                    disk: order::DiskOptions {
+                        snapshot_commands: u64::MAX,
+                        snapshot_log: member::snapshot::log_rule::SnapshotLog::Unbounded,
+                        stall_ms: member::limits::DISK_STALL_MS,
+                    },
+                },
             },
             fsync_warning: PATIENCE,
             cluster: Some(ClusterConfig {

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use machine::Level;
 use member::limits::DISK_STALL_MS;
+use member::order::DiskOptions;
 use member::snapshot::log_rule::SnapshotLog;
 
 /// The default folder of the data.
@@ -21,13 +22,8 @@ pub struct StorageConfig {
     pub is_data_dir_required: bool,
     /// The folder of the log, if it is not `data_dir` (`dataLogDir`).
     pub log_dir: Option<PathBuf>,
-    /// Commands after which a snapshot is due (`snapCount`); none: their number never makes one
-    /// due.
-    pub snapshot_command_count: Option<u32>,
-    /// How much log makes a snapshot due (`snapSizeLimitInKb`).
-    pub snapshot_log: SnapshotLog,
-    /// How long the log's disk may hang before a leader hands over.
-    pub disk_stall_ms: u64,
+    /// The use of the disk: when a snapshot is due, and when the disk stalls.
+    pub disk: DiskOptions,
     /// The highest level that this server knows. The configuration may ask for a level that is not
     /// released; formats of such a level may still change.
     pub level_max: Level,
@@ -56,9 +52,11 @@ impl StorageDraft {
             log_dir: self.log_dir.filter(|log_dir| *log_dir != data_dir),
             data_dir,
             is_data_dir_required: self.is_data_dir_required,
-            snapshot_command_count: self.snapshot_command_count,
-            snapshot_log: self.snapshot_log.unwrap_or(SnapshotLog::ByState),
-            disk_stall_ms: self.disk_stall_ms.unwrap_or(DISK_STALL_MS),
+            disk: DiskOptions {
+                snapshot_commands: self.snapshot_command_count.map_or(u64::MAX, u64::from),
+                snapshot_log: self.snapshot_log.unwrap_or(SnapshotLog::ByState),
+                stall_ms: self.disk_stall_ms.unwrap_or(DISK_STALL_MS),
+            },
             level_max: self.level_max.unwrap_or(Level::RELEASED),
             fsync_warning_ms: self.fsync_warning_ms.unwrap_or(FSYNC_WARNING_MS_DEFAULT),
         }

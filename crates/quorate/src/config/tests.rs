@@ -100,8 +100,8 @@ fn without_anything_a_loopback_server_keeps_its_data_here() {
     );
     assert_eq!((config.listeners.backlog, config.listeners.backlog_or_default()), (None, 1_024));
     assert_eq!(config.requests.jute_bytes_max, 0xf_ffff);
-    assert_eq!(config.storage.snapshot_command_count, None);
-    assert_eq!(config.storage.snapshot_log, SnapshotLog::ByState);
+    assert_eq!(config.storage.disk.snapshot_commands, u64::MAX);
+    assert_eq!(config.storage.disk.snapshot_log, SnapshotLog::ByState);
     assert_eq!(config.replicated, machine::Settings::default());
     assert!(allows(&config.listeners.four_letter_words, "srvr"));
     assert!(!allows(&config.listeners.four_letter_words, "ruok"));
@@ -361,12 +361,18 @@ fn lines_that_are_dead_in_zookeeper_are_warnings_and_change_nothing() {
 
 #[test]
 fn snapshot_triggers_have_a_floor_and_an_off() {
-    assert_eq!(zoo("snapCount=5").config().storage.snapshot_command_count, Some(5));
+    assert_eq!(zoo("snapCount=5").config().storage.disk.snapshot_commands, 5);
     let low = zoo("snapCount=1");
-    assert_eq!(low.config().storage.snapshot_command_count, Some(2));
+    assert_eq!(low.config().storage.disk.snapshot_commands, 2);
     assert_eq!(low.warnings(), ["conf/zoo.cfg:3: snapCount"]);
-    assert_eq!(zoo("snapSizeLimitInKb=2").config().storage.snapshot_log, SnapshotLog::Bytes(2_048));
-    assert_eq!(zoo("snapSizeLimitInKb=-1").config().storage.snapshot_log, SnapshotLog::Unbounded);
+    assert_eq!(
+        zoo("snapSizeLimitInKb=2").config().storage.disk.snapshot_log,
+        SnapshotLog::Bytes(2_048)
+    );
+    assert_eq!(
+        zoo("snapSizeLimitInKb=-1").config().storage.disk.snapshot_log,
+        SnapshotLog::Unbounded
+    );
 }
 
 #[test]
@@ -712,7 +718,7 @@ fn properties_set_what_the_command_line_of_java_sets() {
     );
     let config = world.config();
     assert!(config.replicated.skip_acl);
-    assert_eq!(config.storage.snapshot_command_count, Some(9));
+    assert_eq!(config.storage.disk.snapshot_commands, 9);
     assert_eq!(config.container.check_interval_ms, 250);
     assert_eq!(config.replicated.super_digest.as_deref(), Some("super:x="));
     assert_eq!(world.warnings(), Vec::<String>::new());
@@ -728,11 +734,11 @@ fn properties_set_what_the_command_line_of_java_sets() {
 #[test]
 fn options_win_over_the_file_the_file_over_properties_and_the_last_property() {
     let world = zoo("snapCount=5").jvmflags("-Dzookeeper.snapCount=6 -Dzookeeper.maxCnxns=7");
-    assert_eq!(world.config().storage.snapshot_command_count, Some(5));
+    assert_eq!(world.config().storage.disk.snapshot_commands, 5);
     assert_eq!(world.config().listeners.connections_max, 7);
     let mut both = flags("-Dzookeeper.snapCount=8");
     both.env.server_jvmflags = Some("-Dzookeeper.snapCount=7".to_string());
-    assert_eq!(both.config().storage.snapshot_command_count, Some(8));
+    assert_eq!(both.config().storage.disk.snapshot_commands, 8);
     let mut world = zoo("dataDir=/other");
     world.args.data_dir = Some(PathBuf::from("/mine"));
     world.args.zk_addr = Some("127.0.0.1:9".parse().unwrap());
@@ -823,7 +829,7 @@ fn a_toml_file_sets_what_it_names() {
     assert_eq!((config.sessions.timeout_ms_min, config.sessions.timeout_ms_max), (2_000, 60_000));
     assert!(allows(&config.listeners.four_letter_words, "ruok"));
     assert_eq!(config.requests.jute_bytes_max, 2 << 20);
-    assert_eq!(config.storage.snapshot_log, SnapshotLog::Unbounded);
+    assert_eq!(config.storage.disk.snapshot_log, SnapshotLog::Unbounded);
     assert!(config.replicated.skip_acl);
     assert_eq!(config.listeners.connections_per_ip_max, 16);
     assert_eq!(World::toml("").config().listeners.zk_addr.unwrap().port, 2181);
@@ -1071,7 +1077,7 @@ fn the_container_images_variables_stand_for_a_zoo_cfg() {
     assert_eq!((config.sessions.tick_ms, config.sessions.timeout_ms_min), (1_000, 3_000));
     assert_eq!(config.listeners.connections_per_ip_max, 7);
     assert!(allows(&config.listeners.four_letter_words, "mntr"));
-    assert_eq!(config.storage.snapshot_command_count, Some(9));
+    assert_eq!(config.storage.disk.snapshot_commands, 9);
     assert!(config.replicated.enforce_quota);
     assert_eq!((config.my_id, config.source.file.as_deref()), (Some(1), None));
     assert_eq!(world.warnings(), Vec::<String>::new());
@@ -1313,7 +1319,7 @@ fn the_time_without_a_session_is_that_of_zookeepers_property() {
 #[test]
 fn a_disk_may_hang_for_a_second_unless_configured() {
     let zoo = |line: &str| World::zoo(&format!("dataDir=d\nclientPort=1\n{line}\n"));
-    let shown = |world: &World| (world.config().storage.disk_stall_ms, world.warnings());
+    let shown = |world: &World| (world.config().storage.disk.stall_ms, world.warnings());
     let fine = Vec::<String>::new;
     assert_eq!(shown(&zoo("")), (1_000, fine()));
     assert_eq!(shown(&zoo("quorate.diskStallMs=300")), (300, fine()));

@@ -93,7 +93,7 @@ impl Faults {
 /// own snapshot, and a majority would be wrong then. A follower's snapshot is compared first (seed
 /// 510114 of three members).
 fn is_log_short(host: &Host) -> bool {
-    host.config.options.log_memory != LogMemory::default()
+    host.config.options.order.log_memory != LogMemory::default()
 }
 
 /// Whether digests are compared soon, and not at once.

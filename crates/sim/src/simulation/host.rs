@@ -266,7 +266,7 @@ impl Host {
 
     /// The highest level that its build knows.
     pub fn level_max(&self) -> Level {
-        self.config.options.known.level_max
+        self.config.options.order.known.level_max
     }
 
     /// The state of the member, as text for people.

@@ -444,8 +444,8 @@ pub(super) fn machines(options: &Options, disk: SimDisk, mut random: Random) -> 
         let birth = (!options.begins_unborn).then(|| birth.clone());
         let config = MemberConfig { number, servers, birth, secret, ..options.member.clone() };
         let mut host = Host::new(config, disk, clock);
-        host.config.options.server = number as u64 + 1;
-        host.config.options.servers = server_list(options.member_count as u64);
+        host.config.options.order.server = number as u64 + 1;
+        host.config.options.order.servers = server_list(options.member_count as u64);
         machines.push(host);
     }
     machines

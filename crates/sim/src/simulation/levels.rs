@@ -149,7 +149,7 @@ impl Levels {
                 Build::Old => counts.downgrades += 1,
             }
         }
-        host.config.options.known = builds.known(build, random);
+        host.config.options.order.known = builds.known(build, random);
         (build == Build::Old).then(|| host.disk.copy())
     }
 

@@ -47,7 +47,7 @@ impl Cluster {
     fn new_machine(&mut self, member: usize) -> OtherMachine {
         OtherMachine {
             id: None,
-            known: self.hosts[member].config.options.known.clone(),
+            known: self.hosts[member].config.options.order.known.clone(),
             disk: SimDisk::new(self.world.random.bits(), self.options.syncs_lie),
             clock: self.hosts[member].cpu.clock(),
             server: None,
@@ -89,7 +89,7 @@ impl Cluster {
         }
         OtherMachine {
             id: Some(id),
-            known: host.config.options.known.clone(),
+            known: host.config.options.order.known.clone(),
             disk: host.disk.clone(),
             clock: host.cpu.clock(),
             server,
@@ -106,7 +106,7 @@ impl Cluster {
         let host = &mut self.hosts[member];
         host.disk = next.disk;
         host.cpu.set_clock(next.clock);
-        host.config.options.known = next.known;
+        host.config.options.order.known = next.known;
         (host.is_excused, host.stop_cuts_power) = (next.is_excused, next.stop_cuts_power);
         let is_ready = next.server.as_ref().is_some_and(Server::is_ready);
         self.witness.on_machine(member, host.disk.clone(), is_ready, now_us);

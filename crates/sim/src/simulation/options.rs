@@ -4,6 +4,7 @@ use machine::Level;
 use member::limits::QUIET_TIMEOUT_MS_MIN;
 use member::membership::bootstrap::Attendance;
 use member::membership::hello::Known;
+use member::order;
 use member::recovery;
 use member::snapshot::log_rule::SnapshotLog;
 use member::spaces::{self, zk::containers::ContainerSettings};
@@ -191,7 +192,7 @@ impl Options {
         options.faults_us = random.magnitude(5_000_000, 120_000_000);
         let tick_ms = random.magnitude(500, 2_000);
         options.member.options.spaces.zk.tick_ms = tick_ms;
-        options.member.options.raft_tick_ms = RAFT_TICK_MS;
+        options.member.options.order.raft_tick_ms = RAFT_TICK_MS;
         let client_count = random.between(1, 2 * member_count as u64) as usize;
         let clients = options.clients.iter().cycle().take(client_count).cloned();
         options.clients = clients
@@ -214,11 +215,11 @@ impl Options {
             let is_kept = away.one_in(4);
             let away_bytes_max =
                 if is_kept { away.magnitude(1_000, 1_000_000) as usize } else { 0 };
-            options.member.options.log_memory =
+            options.member.options.order.log_memory =
                 LogMemory { bytes_max, away_bytes_max, pinned_bytes_max };
         }
         // Most leaders are configured with a longer timeout than clients are given.
-        options.member.options.session_timeout_ms_min =
+        options.member.options.order.session_timeout_ms_min =
             match Random::new(seed ^ SHORT_TIMEOUT_SEED).one_in(4) {
                 true => 2 * tick_ms as u32,
                 false => QUIET_TIMEOUT_MS_MIN,
@@ -300,20 +301,24 @@ fn draw_member(
                 zk: spaces::zk::Options { tick_ms, ..Default::default() },
                 ..Default::default()
             },
-            servers: Default::default(),
-            known: Known::up_to(Level::RELEASED),
-            session_timeout_ms_min: 2 * tick_ms as u32,
-            raft_tick_ms: RAFT_TICK_ALONE_MS,
-            log_memory: LogMemory::default(),
-            server: 0,
-            snapshot_commands: match is_heavy {
-                true => random.magnitude(200, 5_000),
-                false => random.magnitude(10, 400),
-            },
-            disk_stall_ms: member::limits::DISK_STALL_MS,
-            snapshot_log: match !is_heavy && random.one_in(3) {
-                true => SnapshotLog::Bytes(random.magnitude(2_000, 200_000)),
-                false => SnapshotLog::Unbounded,
+            order: order::Options {
+                servers: Default::default(),
+                known: Known::up_to(Level::RELEASED),
+                session_timeout_ms_min: 2 * tick_ms as u32,
+                raft_tick_ms: RAFT_TICK_ALONE_MS,
+                log_memory: LogMemory::default(),
+                server: 0,
+                disk: order::DiskOptions {
+                    snapshot_commands: match is_heavy {
+                        true => random.magnitude(200, 5_000),
+                        false => random.magnitude(10, 400),
+                    },
+                    stall_ms: member::limits::DISK_STALL_MS,
+                    snapshot_log: match !is_heavy && random.one_in(3) {
+                        true => SnapshotLog::Bytes(random.magnitude(2_000, 200_000)),
+                        false => SnapshotLog::Unbounded,
+                    },
+                },
             },
         },
         wal: WalOptions {

@@ -79,7 +79,7 @@ impl Play {
         options.builds = None;
         options.etcd = None;
         options.member.options.spaces.zk.tick_ms = 2_000;
-        options.member.options.log_memory = match is_forgetful {
+        options.member.options.order.log_memory = match is_forgetful {
             true => LogMemory { bytes_max: 0, away_bytes_max: 0, ..LogMemory::default() },
             false => LogMemory::default(),
         };

@@ -61,7 +61,7 @@ fn a_member_that_no_log_reaches_fetches_a_snapshot() {
         options.begins_unborn = false;
         options.builds = None;
         options.etcd = None;
-        options.member.options.snapshot_commands = 15;
+        options.member.options.order.disk.snapshot_commands = 15;
         options.clients = vec![script(seed).clients[0].clone(); 4];
         for client in &mut options.clients {
             client.ops = 400;

@@ -20,7 +20,7 @@ const ROOM_BYTES_MIN: u64 = 2 * 1024 * 1024;
 fn full(seed: u64, more: Vec<(u64, Fault)>, full_for_us: u64) -> Options {
     let mut options = script(seed);
     // Only a full disk asks for a snapshot.
-    options.member.options.snapshot_commands = u64::MAX;
+    options.member.options.order.disk.snapshot_commands = u64::MAX;
     // Entries under way always fit, as in the shell that ships.
     options.member.wal = WalOptions { segment_bytes: SEGMENT_BYTES, ..WalOptions::default() };
     options.member.room_bytes_min = ROOM_BYTES_MIN;
@@ -79,7 +79,7 @@ fn full_of_log(seed: u64, blocks: u64) -> Options {
     let full = Fault::DiskFull { bytes: blocks * 64 * 1024, for_us: FULL_FOR_US };
     let mut options = script(seed);
     // Only a full disk asks for a snapshot.
-    options.member.options.snapshot_commands = u64::MAX;
+    options.member.options.order.disk.snapshot_commands = u64::MAX;
     options.member.wal = WalOptions {
         segment_bytes: 256 * 1024,
         first_segment_bytes: 64 * 1024,

@@ -10,7 +10,7 @@ use sim::fault::{Disks, Fault, Whom};
 /// needs a snapshot.
 fn forgetful(seed: u64, member_count: usize, faults: Vec<(u64, Whom, Fault)>) -> Options {
     let mut options = steady(seed, member_count, faults);
-    options.member.options.log_memory =
+    options.member.options.order.log_memory =
         LogMemory { bytes_max: 0, away_bytes_max: 0, ..LogMemory::default() };
     options
 }

@@ -52,7 +52,7 @@ fn deceived(seeds: std::ops::RangeInclusive<u64>, deceit: Fault) -> Vec<Summary>
             let mut options =
                 steady(seed, 3, vec![(3_000_000, all, Fault::Copy), (3_000_000, whom, deceit)]);
             options.faults_us = 60_000_000;
-            options.member.options.log_memory = LogMemory::default();
+            options.member.options.order.log_memory = LogMemory::default();
             run(options)
         })
         .collect()

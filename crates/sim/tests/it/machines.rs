@@ -99,7 +99,7 @@ fn the_log_and_the_snapshots_hang_and_are_slow_apart() {
                     (10_000_000, all, slow),
                 ],
             );
-            options.member.options.snapshot_commands = 15;
+            options.member.options.order.disk.snapshot_commands = 15;
             options.clients.iter_mut().for_each(|client| client.ops = 400);
             run(options);
         }

@@ -631,7 +631,7 @@ fn watches_of_etcd_that_do_not_survive_another_state_are_noticed() {
         let cut = Fault::Partition { is_one_way: false, for_us: 15_000_000 };
         options.faults = FaultMix::planned_for(vec![(6_000_000, Whom::one(0), cut)]);
         options.faults_us = 40_000_000;
-        options.member.options.log_memory =
+        options.member.options.order.log_memory =
             LogMemory { bytes_max: 1_000, away_bytes_max: 1_000, pinned_bytes_max: 20_000 };
     });
 }

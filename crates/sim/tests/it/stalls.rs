@@ -33,8 +33,9 @@ fn writing(seed: u64, faults: Vec<(u64, Whom, Fault)>) -> Options {
     let mut options = Options::draw_ensemble(seed, 3);
     options.begins_unborn = false;
     options.member.attendance = Default::default();
-    options.member.options.snapshot_commands = 400;
-    options.member.options.snapshot_log = member::snapshot::log_rule::SnapshotLog::Unbounded;
+    options.member.options.order.disk.snapshot_commands = 400;
+    options.member.options.order.disk.snapshot_log =
+        member::snapshot::log_rule::SnapshotLog::Unbounded;
     options.member.options.spaces.zk.tick_ms = 2_000;
     options.member.syncs_are_even = true;
     options.some_vanish = false;

@@ -10,16 +10,17 @@ use replica::{Membership, Role};
 use super::super::tests::{applied_up_to, applied_with, news_of};
 use super::*;
 use crate::Loop;
-use crate::fronts::zk::tests::rig::{own_batch, plenty_of_room, start};
+use crate::fronts::zk::tests::rig::{options, own_batch, plenty_of_room, start};
 use crate::limits::PROOF_SILENCE_MS;
 use crate::limits::{FULL_LASTS_MS, HEARTBEAT_QUIET_MS, QUIET_TIMEOUT_MS_MIN};
 use crate::membership::hello::Known;
 use crate::membership::servers::LinkedServer;
 use crate::message::{
-    Caller, FromApply, FrontId, LeaseAnswered, LoopInput, Start, Submission, Ticket, ToApply,
-    ToLoop, Waiter,
+    Caller, FromApply, FrontId, LeaseAnswered, LoopInput, Submission, Ticket, ToApply, ToLoop,
+    Waiter,
 };
 use crate::order::forward::Forwarder;
+use crate::order::{Options, Start};
 use crate::peer::{PeerFrame, PeerMessage};
 
 pub(in crate::order) const TICK_MS: u64 = 20;
@@ -58,7 +59,8 @@ fn member(at: usize, membership: &Membership, level_max: Level) -> Loop {
     restored.membership = membership.clone();
     let (seed, server, raft_tick_ms) = (at as u64, at as u64 + 1, TICK_MS);
     let known = Known::up_to(level_max);
-    let start = Start { origin, seed, restored, server, raft_tick_ms, known, ..start() };
+    let options = Options { server, raft_tick_ms, known, ..options() };
+    let start = Start { origin, seed, restored, options, ..start() };
     let mut member = Loop::new(start).unwrap();
     member.handle(plenty_of_room()).unwrap();
     member

@@ -9,14 +9,12 @@ use replica::LogMemory;
 use super::super::tests::applied_up_to;
 
 use super::*;
-use crate::fronts::zk::tests::rig::{own_batch, plenty_of_room, start};
+use crate::fronts::zk::tests::rig::{options, own_batch, plenty_of_room, start};
 use crate::leader::digests::OwnDigests;
 use crate::limits::{HOLDER_PATIENCE_MS, LEND_INTERVAL_MS, LENDER_PATIENCE_MS, SNAPSHOT_RETRY_MS};
 use crate::membership::servers::LinkedServer;
-use crate::message::{
-    FromApply, FromSnapshot, FromTransfer, LoopInput, SnapshotJob, Start, ToApply,
-};
-use crate::order::{Condemned, LoopOutput};
+use crate::message::{FromApply, FromSnapshot, FromTransfer, LoopInput, SnapshotJob, ToApply};
+use crate::order::{Condemned, LoopOutput, Options, Start};
 use crate::peer::{Offer, Piece, Want};
 use crate::snapshot::fetch::WholeSnapshot;
 
@@ -65,8 +63,11 @@ fn node(at: usize, count: usize) -> Node {
         origin,
         seed: at as u64,
         restored,
-        server: at as u64 + 1,
-        log_memory: LogMemory { bytes_max: 0, away_bytes_max: 0, ..LogMemory::default() },
+        options: Options {
+            server: at as u64 + 1,
+            log_memory: LogMemory { bytes_max: 0, away_bytes_max: 0, ..LogMemory::default() },
+            ..options()
+        },
         ..start()
     });
     let mut member = member.unwrap();

@@ -23,14 +23,17 @@ use zk::auth::{DigestAlgorithm, digest_id};
 
 pub(crate) use client::Client;
 use engine::stamp;
-pub(crate) use engine::{Engine, ORIGIN, Real, copy, entry_of, own_batch, plenty_of_room, start};
+pub(crate) use engine::{
+    Engine, ORIGIN, Real, copy, entry_of, options, own_batch, plenty_of_room, start,
+};
 
 use super::super::auth::EnsembleNames;
 use super::super::*;
 use crate::fronts::zk::connection::SlotKind;
 use crate::fronts::zk::window::WindowCounts;
 use crate::limits::WINDOW_REQUESTS_MAX;
-use crate::message::{Delivery, FrontCounts, LoopInput, Start, ToApply};
+use crate::message::{Delivery, FrontCounts, LoopInput, ToApply};
+use crate::order::Start;
 use crate::{Apply, WatchInterest};
 
 /// A seeded generator (splitmix64): the same seed, the same test.

@@ -11,8 +11,10 @@ use machine::{BootId, MemberId};
 use crate::Loop;
 use crate::fronts::zk::*;
 use crate::message::{
-    DiskJob, FromApply, FromSnapshot, LoopInput, RoomKept, SnapshotJob, Start, ToApply, Unavailable,
+    DiskJob, FromApply, FromSnapshot, LoopInput, RoomKept, SnapshotJob, ToApply, Unavailable,
 };
+use crate::order::{DiskOptions, Options, Start};
+use crate::snapshot::log_rule::SnapshotLog;
 use crate::spaces::{self, Spaces};
 
 pub(crate) const ORIGIN: Origin = Origin { member: MemberId(7), boot: BootId(3) };
@@ -67,17 +69,24 @@ pub(crate) fn start() -> Start {
         log_bytes: 0,
         image_bytes_max: 0,
         digest: Machine::default().digest(),
-        snapshot_commands: 1_000_000,
-        snapshot_log: crate::snapshot::log_rule::SnapshotLog::Unbounded,
-        disk_stall_ms: crate::limits::DISK_STALL_MS,
+        options: self::options(),
+        level: machine::Level::FIRST,
+        servers_restored: Default::default(),
+    }
+}
+
+/// The options of a member without an ensemble, which takes no snapshot by itself.
+pub(crate) fn options() -> Options {
+    let (snapshot_commands, snapshot_log) = (u64::MAX, SnapshotLog::Unbounded);
+    let stall_ms = crate::limits::DISK_STALL_MS;
+    Options {
+        disk: DiskOptions { snapshot_commands, snapshot_log, stall_ms },
         session_timeout_ms_min: 4_000,
         raft_tick_ms: 100,
         log_memory: Default::default(),
         server: 0,
         servers: Default::default(),
         known: crate::membership::hello::Known::up_to(machine::Level::RELEASED),
-        level: machine::Level::FIRST,
-        servers_restored: Default::default(),
     }
 }
 
