@@ -9,7 +9,7 @@ use super::client::Client;
 use super::large::{bytes_if_short, measured};
 use super::limits::WHOLE_BYTES_MAX;
 use super::methods::Method;
-use super::runtime::{FromFront, status_of};
+use super::runtime::{FromFront, FrontCall, status_of};
 use super::{backup, concurrency, health, watch};
 use crate::grpc::{Call, End, Outgoing, Room, SharesBySize, framed_of};
 
@@ -77,7 +77,7 @@ async fn answer_in_pieces(
     answers: &SharesBySize,
 ) -> Result<(), End> {
     let message = call.requests.only().await?;
-    let mut front_call = client.begin(KvMethod::RangeStream, message.bytes);
+    let mut front_call = FrontCall::begin(client, KvMethod::RangeStream, message.bytes);
     loop {
         match call.unless_ended(front_call.next()).await? {
             FromFront::Done(result) => {

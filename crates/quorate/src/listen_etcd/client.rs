@@ -11,10 +11,13 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use hyper::header::{AUTHORIZATION, HeaderMap, SEC_WEBSOCKET_PROTOCOL};
-use member::fronts::etcd::{CallRefused, CallResult, Credentials, Method as KvMethod, Need};
+use member::fronts::etcd::{
+    CallRefused, CallResult, ClusterMethod, Credentials, Method as KvMethod, Need,
+};
+use tokio::time::Instant;
 
 use super::audit::{Audited, AuditedClient, Operation};
-use super::runtime::{FrontCall, Runtime, WatchCall};
+use super::runtime::{FromFront, FrontCall, Runtime, WatchCall};
 use crate::config::etcd::EtcdService;
 use crate::connections::Held;
 use crate::grpc::{Deadline, KeptValues, Metadata, Value};
@@ -157,6 +160,16 @@ impl Client {
         Client { runtime, requires_leader: false, deadline, said, address, audited }
     }
 
+    /// Its address; `None` if it is the member itself.
+    pub fn address(&self) -> Option<IpAddr> {
+        self.address
+    }
+
+    /// The client as the audit log names it, if there is an audit log.
+    pub fn audited(&self) -> Option<&Rc<AuditedClient>> {
+        self.audited.as_ref()
+    }
+
     /// Whether it is to be refused, since there is no leader.
     pub fn misses_leader(&self) -> bool {
         self.requires_leader && !self.runtime.has_leader()
@@ -174,21 +187,21 @@ impl Client {
         }
     }
 
-    /// Hands a call to the Front.
-    pub fn begin(&self, method: KvMethod, request: Bytes) -> FrontCall {
-        let credentials = self.credentials();
-        if let Some(audited) = &self.audited {
-            audited.set_claimed_user(&credentials);
-        }
-        let from = (self.audited.as_ref(), self.address);
-        self.runtime.begin(method, request, credentials, from)
-    }
-
     /// Runs a call with one response, and has it in the audit log if it changes something. Dropping
     /// the future cancels it.
     pub async fn run(&self, method: KvMethod, request: Bytes) -> CallResult {
         let mut line = self.begin_line(|| Operation::of_front(method, &request));
-        let result = self.runtime.run(self, method, request).await;
+        let begun_at = Instant::now();
+        let result = match FrontCall::begin(self, method, request.clone()).next().await {
+            FromFront::Done(result) => result,
+            FromFront::Piece(_) => unreachable!("only a streamed read has pieces"),
+            FromFront::V2(_) => unreachable!("this is no call of etcd v2"),
+        };
+        // These wait for other clients, or for another leader.
+        let is_move = method == KvMethod::Cluster(ClusterMethod::MoveLeader);
+        if !is_move && !matches!(method, KvMethod::Lock | KvMethod::Campaign) {
+            self.runtime.slow.note(method, &request, begun_at, result.is_ok());
+        }
         if let Some(line) = &mut line {
             line.tell(method, &result);
         }

@@ -12,14 +12,13 @@ use etcd::limits::MESSAGE_OVERHEAD_BYTES;
 use etcd::v2::Request as V2Request;
 use member::EtcdFront;
 use member::fronts::etcd::{
-    CallRefused, CallResult, ClusterMethod, Credentials, Method as KvMethod, Now, PasswordTask,
-    PasswordWork, Reply, V2Result, V2Waited, WatchMessages,
+    CallRefused, CallResult, Method as KvMethod, Now, PasswordTask, PasswordWork, Reply, V2Result,
+    V2Waited, WatchMessages,
 };
 use member::message::Ticket;
 use node::FrontHandle;
 use token::VerifiedTokens;
 use tokio::sync::{Notify, oneshot};
-use tokio::time::Instant;
 
 use super::audit::AuditedClient;
 use super::client::Client;
@@ -122,6 +121,29 @@ pub(super) struct FrontCall {
 }
 
 impl FrontCall {
+    /// Hands a call of a client to the Front of its runtime.
+    pub fn begin(client: &Client, method: KvMethod, request: Bytes) -> FrontCall {
+        let runtime = client.runtime.clone();
+        let credentials = client.credentials();
+        let audited = client.audited();
+        if let Some(audited) = audited {
+            audited.set_claimed_user(&credentials);
+        }
+        let ticket = {
+            let mut front = runtime.front.borrow_mut();
+            front.set_now(runtime.now());
+            front.on_call(method, request, credentials)
+        };
+        if let Some(audited) = audited {
+            runtime.audited.borrow_mut().insert(ticket, audited.clone());
+        }
+        let (is_audited, is_of_auth) = (audited.is_some(), matches!(method, KvMethod::Auth(_)));
+        if is_of_auth && let Some(address) = client.address() {
+            runtime.asking_auth.borrow_mut().insert(ticket, address);
+        }
+        FrontCall { runtime, ticket, is_done: false, is_audited, is_of_auth }
+    }
+
     /// Waits for the next message of the Front.
     pub async fn next(&mut self) -> FromFront {
         let (sender, message) = oneshot::channel();
@@ -210,27 +232,6 @@ impl Runtime {
         2 * (self.member.config.request_bytes_max + MESSAGE_OVERHEAD_BYTES)
     }
 
-    /// Hands a call to the Front.
-    pub(super) fn begin(
-        self: &Rc<Self>,
-        method: KvMethod,
-        request: Bytes,
-        credentials: Credentials,
-        (audited, address): (Option<&Rc<AuditedClient>>, Option<IpAddr>),
-    ) -> FrontCall {
-        let mut front = self.front.borrow_mut();
-        front.set_now(self.now());
-        let ticket = front.on_call(method, request, credentials);
-        if let Some(audited) = audited {
-            self.audited.borrow_mut().insert(ticket, audited.clone());
-        }
-        let (is_audited, is_of_auth) = (audited.is_some(), matches!(method, KvMethod::Auth(_)));
-        if is_of_auth && let Some(address) = address {
-            self.asking_auth.borrow_mut().insert(ticket, address);
-        }
-        FrontCall { runtime: self.clone(), ticket, is_done: false, is_audited, is_of_auth }
-    }
-
     /// Hands a read or a write of etcd v2 to the Front.
     fn begin_v2(self: &Rc<Self>, request: V2Request) -> FrontCall {
         let mut front = self.front.borrow_mut();
@@ -257,28 +258,6 @@ impl Runtime {
             FromFront::Done(Ok(_)) | FromFront::Piece(_) => {
                 unreachable!("etcd v2 has results of its own")
             }
-        }
-    }
-
-    /// Runs a call with one response. Dropping the future cancels it.
-    pub async fn run(
-        self: &Rc<Self>,
-        client: &Client,
-        method: KvMethod,
-        request: Bytes,
-    ) -> CallResult {
-        let begun_at = Instant::now();
-        match client.begin(method, request.clone()).next().await {
-            FromFront::Done(result) => {
-                // These wait for other clients, or for another leader.
-                let is_move = method == KvMethod::Cluster(ClusterMethod::MoveLeader);
-                if !is_move && !matches!(method, KvMethod::Lock | KvMethod::Campaign) {
-                    self.slow.note(method, &request, begun_at, result.is_ok());
-                }
-                result
-            }
-            FromFront::Piece(_) => unreachable!("only a streamed read has pieces"),
-            FromFront::V2(_) => unreachable!("this is no call of etcd v2"),
         }
     }
 
