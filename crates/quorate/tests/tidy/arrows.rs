@@ -6,14 +6,14 @@ use std::fs;
 
 use super::{WALLS, assert_none, crates, dependencies, root};
 
-/// An arrow: a crate, and a crate that it depends on.
-type Arrow = (String, String);
+/// An arrow: a crate or a room, and one that it depends on.
+pub type Arrow = (String, String);
 
-/// The arrows of ARCHITECTURE.md's list, which is the first block of code under "The walls". `all`
-/// means every other crate of `names`.
-fn listed_arrows(document: &str, names: &BTreeSet<String>) -> BTreeSet<Arrow> {
+/// The arrows of a list of ARCHITECTURE.md: the block of code with this number, from 0, under "The
+/// walls". `all` means every other one of `names`.
+pub fn listed_arrows(document: &str, number: usize, names: &BTreeSet<String>) -> BTreeSet<Arrow> {
     let (_, section) = document.split_once("\n## The walls\n").expect("the walls have a section");
-    let block = section.split("```").nth(1).expect("the section has a block of code");
+    let block = section.split("```").nth(2 * number + 1).expect("the section has the block");
     let mut owners = BTreeMap::new();
     for line in block.lines().filter(|line| !line.trim().is_empty()) {
         if let Some(none) = line.strip_suffix("on none of ours") {
@@ -30,7 +30,7 @@ fn listed_arrows(document: &str, names: &BTreeSet<String>) -> BTreeSet<Arrow> {
         owners.insert(owner.trim().to_string(), ours);
     }
     let listed: BTreeSet<String> = owners.keys().cloned().collect();
-    assert_eq!(&listed, names, "ARCHITECTURE.md lists the crates on the left, there are the right");
+    assert_eq!(&listed, names, "ARCHITECTURE.md lists those on the left, there are the right");
     let arrows = |(owner, ours): (String, BTreeSet<String>)| {
         ours.into_iter().map(move |ours| (owner.clone(), ours))
     };
@@ -42,7 +42,7 @@ fn arrows_are_the_same_in_architecture_manifests_and_walls() {
     let crates = crates();
     let names: BTreeSet<String> = crates.keys().cloned().collect();
     let document = fs::read_to_string(root().join("ARCHITECTURE.md")).expect("it is text");
-    let listed = listed_arrows(&document, &names);
+    let listed = listed_arrows(&document, 0, &names);
     let in_manifests = |sections: &[&str]| -> BTreeSet<Arrow> {
         let mut arrows = BTreeSet::new();
         for (name, (_, manifest)) in &crates {

@@ -1,9 +1,73 @@
-//! The rooms of `member`: only the rooms of a space name its protocol and its part of the state.
-//! And the room of `quorate` that may name the HTTP/2 library.
+//! The rooms of `member`: which of them may name which, and that only the rooms of a space name its
+//! protocol and its part of the state. And the room of `quorate` that may name the HTTP/2 library.
 
+use std::collections::BTreeSet;
 use std::fs;
 
-use super::{assert_none, files_below, root, shown};
+use super::arrows::{Arrow, listed_arrows};
+use super::code::{code_only, without_tests, word_at};
+use super::{assert_none, files_below, is_test_file, root, shown};
+
+/// The rooms of `member`. The modules beside them are open to all.
+const ROOMS: [&str; 7] =
+    ["fronts/etcd", "fronts/zk", "leader", "membership", "order", "snapshot", "spaces"];
+
+/// The room that `path` begins with: a path of modules, or of a file.
+fn room_of(path: &str) -> Option<&'static str> {
+    let is_in = |room: &&&str| {
+        path.strip_prefix(**room)
+            .is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', '.']))
+    };
+    ROOMS.iter().find(is_in).copied()
+}
+
+/// The rooms that a file's code names by `crate::`.
+fn named_rooms(code: &str) -> BTreeSet<&'static str> {
+    let begins = code.match_indices("crate::").map(|(at, found)| &code[at + found.len()..]);
+    let rooms = begins.filter_map(|rest| {
+        let outer = word_at(rest);
+        let inner = rest[outer.len()..].strip_prefix("::").map_or("", word_at);
+        // The bounds of a room are open to all.
+        room_of(&format!("{outer}/{inner}")).filter(|_| inner != "limits")
+    });
+    rooms.collect()
+}
+
+#[test]
+fn the_rooms_of_member_depend_on_each_other_as_architecture_lists() {
+    let document = fs::read_to_string(root().join("ARCHITECTURE.md")).expect("it is text");
+    let names = ROOMS.iter().map(|room| room.to_string()).collect();
+    let listed = listed_arrows(&document, 1, &names);
+    let source = root().join("crates/member/src");
+    let mut found: BTreeSet<Arrow> = BTreeSet::new();
+    let mut complaints = Vec::new();
+    for path in files_below(&source).into_iter().filter(|path| !is_test_file(path)) {
+        let inner = path.strip_prefix(&source).expect("it is below").to_string_lossy().into_owned();
+        let Some(room) = room_of(&inner) else { continue };
+        let code = without_tests(&code_only(&fs::read_to_string(&path).expect("source is text")));
+        for other in named_rooms(&code).into_iter().filter(|other| *other != room) {
+            let arrow = (room.to_string(), other.to_string());
+            if !listed.contains(&arrow) {
+                complaints.push(format!("{} names {other}, and {room} may not", shown(&path)));
+            }
+            found.insert(arrow);
+        }
+    }
+    for (from, to) in listed.difference(&found) {
+        complaints.push(format!("ARCHITECTURE.md lists {from} -> {to}, and nothing needs it"));
+    }
+    assert_none(complaints);
+}
+
+#[test]
+fn rooms_are_found_by_their_paths() {
+    assert_eq!(room_of("order/clock.rs"), Some("order"));
+    assert_eq!(room_of("fronts/etcd.rs"), Some("fronts/etcd"));
+    assert_eq!(room_of("orders.rs"), None);
+    let code =
+        "use crate::fronts::zk::Now; use crate::spaces::{self}; use crate::order::limits::A;";
+    assert_eq!(named_rooms(code), BTreeSet::from(["fronts/zk", "spaces"]));
+}
 
 /// A space, with the names that are its own and the rooms of `member` that may say them.
 struct Space {
