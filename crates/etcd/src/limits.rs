@@ -46,3 +46,7 @@ const _: () = assert!(TXN_OPS_MAX_DEFAULT <= TXN_OPS_TOTAL_MAX);
 
 /// Bytes of the name of a user. Each command has the name of its user. etcd has no bound.
 pub const USER_NAME_BYTES_MAX: usize = 1_024;
+
+/// Bytes of JSON for each byte of a key, a value or a name of etcd v2, at most: a control character
+/// is written as six.
+pub const V2_TEXT_TIMES: usize = 6;

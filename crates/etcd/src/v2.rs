@@ -7,12 +7,14 @@
 //! ```
 
 pub mod auth;
+mod basic;
 mod failure;
 mod form;
 mod json;
 mod path;
 mod request;
 
+pub use basic::basic;
 pub use failure::{Code, Failure};
 pub use form::{Form, FormError};
 pub use json::{Listing, time_text, write_event, write_file};

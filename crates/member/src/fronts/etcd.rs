@@ -36,7 +36,7 @@ mod reply;
 mod stream;
 pub mod token_times;
 mod txn_call;
-mod v2;
+pub mod v2;
 mod watches;
 
 use std::collections::VecDeque;

@@ -11,7 +11,6 @@ use http_body_util::{Either, Full};
 use hyper::body::{Body, Frame};
 use hyper::header::{CONTENT_TYPE, HeaderValue};
 use hyper::{Response, StatusCode};
-use member::fronts::etcd::CallRefused;
 use thiserror::Error;
 use tokio::sync::mpsc;
 
@@ -72,16 +71,6 @@ pub(super) type Answer = Response<Either<Full<Bytes>, Lines>>;
 
 /// The text of a call that takes longer than its client allows.
 pub(super) const LATE: &str = "context deadline exceeded";
-
-/// The code and the text for a call without a response.
-pub(super) fn code_and_text(refused: CallRefused) -> (etcd::Code, &'static str) {
-    match refused {
-        CallRefused::Error(error) => (error.code(), error.text()),
-        CallRefused::Malformed => (etcd::Code::Internal, "the request is malformed"),
-        CallRefused::Unimplemented(text) => (etcd::Code::Unimplemented, text),
-        CallRefused::Unknown(text) => (etcd::Code::Unknown, text),
-    }
-}
 
 /// The answer of the gateway to a call that is refused.
 pub(super) fn refused(code: etcd::Code, text: &str) -> Answer {

@@ -27,7 +27,6 @@ use machine::etcd_v2::command::Command as V2Command;
 use machine::etcd_v2::reply::Reason;
 use member::fronts::etcd::{CallRefused, CallResult, ClusterMethod, Credentials, Method, V2Result};
 
-use super::answer::code_and_text;
 use writes::{WRITES_BYTES_MAX, Writes};
 
 /// Characters of a name or a list of URLs that a line shows.
@@ -134,7 +133,7 @@ impl Audited {
         self.result = match result {
             Ok(()) => Outcome::Success,
             Err(CallRefused::Error(Error::TimedOut)) => Outcome::Invoked,
-            Err(refused) => Outcome::Failure(code_and_text(refused).1),
+            Err(refused) => Outcome::Failure(refused.code_and_text().1),
         };
     }
 }

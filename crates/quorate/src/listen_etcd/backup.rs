@@ -9,7 +9,6 @@ use etcd::pb::{Message, etcdserverpb as pb};
 use member::fronts::etcd::{CallRefused, Need};
 use sha2::{Digest, Sha256};
 
-use super::answer::code_and_text;
 use super::audit::Operation;
 use super::backup_file::BackupFile;
 use super::client::Client;
@@ -94,7 +93,7 @@ impl NoBackup {
     pub fn code_and_text(self) -> (etcd::Code, String) {
         match self {
             NoBackup::Refused(refused) => {
-                let (code, text) = code_and_text(refused);
+                let (code, text) = refused.code_and_text();
                 (code, text.to_string())
             }
             NoBackup::Failed(text) => (etcd::Code::Unknown, text),

@@ -20,7 +20,7 @@ pub(super) type RequestBody = Either<WebBody, Channel<Bytes, Infallible>>;
 /// Reads a body. Its room grows as it arrives, so an announced body takes none. None if the body is
 /// too large or cut off, or comes too slowly.
 pub(super) async fn read_body(
-    mut body: WebBody,
+    mut body: impl Body<Data = Bytes> + Unpin,
     room: &mut Room,
     body_bytes_max: usize,
 ) -> Option<Vec<u8>> {

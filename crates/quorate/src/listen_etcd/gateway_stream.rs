@@ -18,7 +18,7 @@ use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::SendError;
 use tokio::time::Instant;
 
-use super::answer::{LATE, Lines, Roomy, code_and_text};
+use super::answer::{LATE, Lines, Roomy};
 use super::backup::{self, Download};
 use super::backup_file::Backups;
 use super::body::{RequestBody, next_frame};
@@ -210,7 +210,7 @@ async fn serve_keep_alive(
         let line = match client.run(KvMethod::LeaseKeepAlive, request).await {
             Ok(reply) => line_of(method, reply.bytes(), |out| reply.write(out), shares).await,
             Err(refused) => {
-                let (code, text) = code_and_text(refused);
+                let (code, text) = refused.code_and_text();
                 let _ = lines.send(gateway::streamed_error(code, text).into()).await;
                 return;
             }
@@ -286,7 +286,7 @@ async fn serve_watch(
                 watch.taken();
             }
             FromWatch::Ended(refused) => {
-                let (code, text) = code_and_text(refused);
+                let (code, text) = refused.code_and_text();
                 let _ = lines.send(gateway::streamed_error(code, text).into()).await;
                 return;
             }

@@ -17,7 +17,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::Instant;
 
-use super::answer::{Answer, LATE, code_and_text, of_large, refused, refused_stream, streaming};
+use super::answer::{Answer, LATE, of_large, refused, refused_stream, streaming};
 use super::backup::Download;
 use super::begun::Begun;
 use super::body::{RequestBody, WebBody, read_body};
@@ -277,7 +277,7 @@ async fn call_unary(
     match client.run(kv_method, message.into()).await {
         Ok(reply) => large::answered(shares, method, reply).await,
         Err(why) => {
-            let (code, text) = code_and_text(why);
+            let (code, text) = why.code_and_text();
             refused(code, text)
         }
     }

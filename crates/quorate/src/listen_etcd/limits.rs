@@ -84,9 +84,6 @@ pub(super) const JSON_PIECES_BYTES: usize = 4 * 64 * 1024 * JSON_TIMES;
 /// written as three.
 pub(super) const FORM_TIMES: usize = 3;
 
-/// Bytes of JSON for each byte of a key or a value of etcd v2, at most: a control character.
-pub(super) const V2_TEXT_TIMES: usize = 6;
-
 /// Bytes of the JSON of an answer of etcd v2 without keys and values.
 pub(super) const V2_FRAME_BYTES: usize = 512;
 
@@ -114,15 +111,6 @@ pub(super) const V2_PIECE_BYTES: usize = 64 * 1024;
 /// Pieces of a listing that are made and not yet in the socket: one that is made, one in hand, and
 /// two with the library of HTTP.
 pub(super) const V2_PIECES_ON_THEIR_WAY: usize = 4;
-
-/// Bytes of a request about users and roles of etcd v2.
-pub(super) const V2_AUTH_BYTES_MAX: usize = 128 * 1024;
-
-/// Bytes of a name of a user or a role of etcd v2, or of a pattern of keys.
-pub(super) const V2_NAME_BYTES_MAX: usize = 1024;
-
-/// Bytes of an answer that shows all users of etcd v2, each with its roles in full.
-pub(super) const V2_USERS_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 /// Users of etcd v2 whose last password a connection runtime keeps as proven.
 pub(super) const V2_PROVEN_MAX: usize = 1_024;

@@ -123,7 +123,7 @@ fn pretend(password: &[u8], cost: u32) -> anyhow::Result<()> {
 fn finish(work: &PasswordWork, cost: u32, tokens: &Tokens) -> anyhow::Result<PasswordDone> {
     let password = &work.password[..];
     Ok(match &work.task {
-        PasswordTask::Verify { hash } => {
+        PasswordTask::Verify { hash, .. } => {
             let hash = str::from_utf8(hash).unwrap_or_default();
             match bcrypt::verify(password, hash).unwrap_or(false) {
                 true => PasswordDone::Right,
@@ -189,7 +189,10 @@ mod tests {
     #[test]
     fn a_password_is_verified_without_a_token() {
         let hash: Arc<[u8]> = bcrypt::hash("secret", 4).unwrap().into_bytes().into();
-        let verify = |password: &str| done(password, PasswordTask::Verify { hash: hash.clone() });
+        let verify = |password: &str| {
+            let task = PasswordTask::Verify { hash: hash.clone(), user: "ada".into() };
+            done(password, task)
+        };
         assert!(matches!(verify("secret"), PasswordDone::Right));
         assert!(matches!(verify("Secret"), PasswordDone::Wrong));
     }

@@ -15,7 +15,7 @@ use hyper::http::request::Parts;
 use hyper::{Method, Response, StatusCode};
 use member::fronts::etcd::Method as KvMethod;
 
-use super::answer::{Answer, code_and_text, of};
+use super::answer::{Answer, of};
 use super::client::Client;
 use super::health_counts::{Asked, Check};
 use super::http_head::{CORS_HEADERS, CORS_METHODS};
@@ -158,7 +158,7 @@ async fn read(runtime: &Rc<Runtime>, serializable: bool) -> Option<&'static str>
     let request = pb::RangeRequest { key: "health".into(), serializable, ..Default::default() };
     let member = Client::of_member(runtime);
     let read = member.run(KvMethod::Range, request.encode_to_vec().into()).await;
-    read.err().map(|why| code_and_text(why).1)
+    read.err().map(|why| why.code_and_text().1)
 }
 
 /// `/livez` and `/readyz`, or one of their checks (`etcdhttp/health.go`).

@@ -25,9 +25,8 @@ use hyper::body::Body;
 use hyper::header::{ALLOW, CONTENT_TYPE, HeaderName, HeaderValue, LOCATION};
 use hyper::http::request::Parts;
 use hyper::{Response, StatusCode};
-use machine::etcd_v2::reply::Refusal;
+use member::fronts::etcd::v2::clients::{Presented, UserSearch, UserStep};
 
-use clients::V2Client;
 use keys::{KeysAnswer, KeysBody, KeysHead};
 
 use super::answer::{Answer, of};
@@ -142,8 +141,9 @@ async fn answer_of_keys(
         Ok(request) => request,
         Err(failure) => return keys::failed(&failure).into(),
     };
-    if clients::is_named(&parts.headers, site) {
-        request.user = match user(runtime, parts, site).await {
+    let presented = clients::presented(&parts.headers, site);
+    if presented.is_named() {
+        request.user = match user(runtime, site, presented).await {
             Ok(user) => user,
             Err(failure) => return keys::failed(&failure).into(),
         };
@@ -177,16 +177,16 @@ impl From<KeysAnswer> for Answer {
 /// The user of a request that names one, while permissions are enforced.
 async fn user(
     runtime: &Rc<Runtime>,
-    parts: &Parts,
     site: &Site,
+    presented: Presented,
 ) -> Result<Option<Arc<str>>, Failure> {
-    let auth = clients::auth_of(runtime).await.map_err(keys::failure_of)?;
-    match clients::client_of(runtime, &auth, &parts.headers, site)
-        .await
-        .map_err(keys::failure_of)?
-    {
-        V2Client::Wrong => Err((&Refusal::UNAUTHORIZED).into()),
-        client => Ok(client.user()),
+    let mut step = UserSearch::begin(presented);
+    loop {
+        step = match step {
+            UserStep::Work(search, work) => search.on_done(clients::run(runtime, site, work).await),
+            UserStep::Found(user) => return Ok(user),
+            UserStep::Failed(failure) => return Err(failure),
+        };
     }
 }
 

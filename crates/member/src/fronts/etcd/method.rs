@@ -1,7 +1,7 @@
 //! The methods of calls, and why a call has no response.
 
-use etcd::Error;
 use etcd::convert::{AuthMethod, StreamRefused};
+use etcd::{Code, Error};
 use machine::etcd::reply::Refusal;
 
 use super::cluster::ClusterMethod;
@@ -62,6 +62,18 @@ pub enum CallRefused {
     Unimplemented(&'static str),
     /// An error that etcd has no code for; the text is etcd's.
     Unknown(&'static str),
+}
+
+impl CallRefused {
+    /// The code and the text, for an answer over HTTP.
+    pub fn code_and_text(self) -> (Code, &'static str) {
+        match self {
+            CallRefused::Error(error) => (error.code(), error.text()),
+            CallRefused::Malformed => (Code::Internal, "the request is malformed"),
+            CallRefused::Unimplemented(text) => (Code::Unimplemented, text),
+            CallRefused::Unknown(text) => (Code::Unknown, text),
+        }
+    }
 }
 
 impl From<Error> for CallRefused {

@@ -38,10 +38,13 @@ pub enum PasswordTask {
     /// Work as long as for a comparison, and find it wrong: there is no such user, and how long the
     /// answer takes is not to tell that.
     Pretend,
-    /// Compare it with a hash, for a client of etcd v2. The Front never asks for that.
+    /// Compare it with a hash, for a client of etcd v2. The Front never asks for that, but requests
+    /// of etcd v2 do ([`Work`](super::v2::clients::Work)).
     Verify {
         /// The hash.
         hash: Arc<[u8]>,
+        /// The user.
+        user: Arc<str>,
     },
 }
 

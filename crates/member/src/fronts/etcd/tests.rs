@@ -11,6 +11,7 @@ mod auth;
 mod cluster;
 mod locks;
 mod v2;
+mod v2_users;
 use crate::lease::{LeaseTime, NoLeaseTime};
 use crate::message::{LeaseAnswered, Submission};
 use crate::reply_room::HeldReply;

@@ -1,14 +1,18 @@
 //! The calls of etcd v2: reads, writes and waits for changes.
 //!
 //! A read runs under the lock, at once or, for `quorum=true`, after a sync of Loop. A write is a
-//! command. A wait is in [`waits`].
+//! command. A wait is in [`waits`]. A request about users and roles is several reads and writes:
+//! [`users`]. Who sends a request is found in [`clients`].
 
+pub mod clients;
+pub mod limits;
+pub mod users;
 pub(super) mod waits;
 
 use std::sync::Arc;
 
 use etcd::Error;
-use etcd::v2::{Ask, Request};
+use etcd::v2::{Ask, Code, Failure, Request};
 use machine::etcd_v2::Store;
 use machine::etcd_v2::auth::{Auth, Done, ETCD_V2_SCHEME};
 use machine::etcd_v2::event::Event;
@@ -134,6 +138,15 @@ impl EtcdFront {
         });
         self.output.v2_results.push((ticket, result));
     }
+}
+
+/// The error that answers a request about keys which the store has not answered.
+pub fn failure_of(refused: CallRefused) -> Failure {
+    let code = match refused {
+        CallRefused::Error(Error::RequestTooLarge) => Code::InvalidForm,
+        _ => Code::RaftInternal,
+    };
+    Failure::new(code, refused.code_and_text().1)
 }
 
 /// Whether a read is of the state as it is here.

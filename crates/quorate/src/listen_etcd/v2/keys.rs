@@ -4,22 +4,22 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use bytes::Bytes;
-use etcd::Error;
-use etcd::v2::{self, Ask, Code, Failure, Listing, Request};
+use etcd::limits::V2_TEXT_TIMES;
+use etcd::v2::{self, Ask, Failure, Listing, Request};
 use machine::etcd_v2::event::Event;
 use machine::etcd_v2::query::Found;
 use machine::etcd_v2::reply::Refusal;
+use member::fronts::etcd::v2::failure_of;
 use member::fronts::etcd::{CallRefused, V2Found, V2Result};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use super::super::answer::{Lines, Roomy, code_and_text};
+use super::super::answer::{Lines, Roomy};
 use super::super::audit::{Audited, AuditedClient, Operation};
 use super::super::client::Site;
 use super::super::large::send_while_wanted;
 use super::super::limits::{
     FINISH_TIME_MAX, STALL_TIME_MAX, V2_FRAME_BYTES, V2_PIECE_BYTES, V2_PIECES_ON_THEIR_WAY,
-    V2_TEXT_TIMES,
 };
 use super::super::runtime::{ConnectionShares, Runtime};
 use super::waits;
@@ -189,16 +189,6 @@ pub(super) fn begin_line(
         client.set_user(user.clone());
     }
     Some(Audited::new(&client, operation))
-}
-
-/// An error for a request that the store has not answered.
-pub(super) fn failure_of(refused: CallRefused) -> Failure {
-    let (_, text) = code_and_text(refused);
-    let code = match refused {
-        CallRefused::Error(Error::RequestTooLarge) => Code::InvalidForm,
-        _ => Code::RaftInternal,
-    };
-    Failure::new(code, text)
 }
 
 /// The answer to a request that the store refuses. The cause may be the text of a value.

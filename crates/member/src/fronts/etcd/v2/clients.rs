@@ -1,0 +1,220 @@
+//! The user that a request of etcd v2 is for, by its basic authentication or the certificate of its
+//! connection (`v2http/client_auth.go` of etcd 3.4).
+//!
+//! A search reads users and roles from the state, and then has a password compared if the client
+//! gives one. Each step says what the driver has to do ([`Work`]) and takes the result ([`Done`]).
+
+use std::sync::Arc;
+
+use etcd::Error;
+use etcd::v2::{self, Failure, Request};
+use machine::etcd_v2::auth::{Auth, Who};
+use machine::etcd_v2::reply::Refusal;
+
+use super::super::method::CallRefused;
+use super::super::passwords::{PasswordDone, PasswordTask};
+use super::{V2Found, V2Result, failure_of};
+
+/// What a request says of its client.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Presented {
+    /// The value of the header `Authorization`. An empty one counts as none.
+    pub credentials: Option<Vec<u8>>,
+    /// The common name of the certificate of the connection, if it is a user.
+    pub certificate: Option<Arc<str>>,
+}
+
+impl Presented {
+    /// Whether a client says who it is. If it does not, it is a guest.
+    pub fn is_named(&self) -> bool {
+        self.credentials.is_some() || self.certificate.is_some()
+    }
+}
+
+/// Whom a request is for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum V2Client {
+    /// A client that names no user, or any client while permissions are not enforced.
+    Guest,
+    /// A user.
+    User(Arc<str>),
+    /// A client whose user does not exist, or whose password is wrong.
+    Wrong,
+}
+
+impl V2Client {
+    /// Whether it may see and change users and roles.
+    pub fn is_root(&self, auth: &Auth) -> bool {
+        match self {
+            V2Client::Guest => auth.permits_root(Who::Guest),
+            V2Client::User(user) => auth.permits_root(Who::User(user)),
+            V2Client::Wrong => false,
+        }
+    }
+
+    /// The user of a command or a read. `None` for a guest.
+    pub fn user(self) -> Option<Arc<str>> {
+        match self {
+            V2Client::User(user) => Some(user),
+            V2Client::Guest | V2Client::Wrong => None,
+        }
+    }
+}
+
+/// What a driver does for a request between two of its steps.
+#[derive(Debug)]
+pub enum Work {
+    /// Hand the request to [`EtcdFront::on_v2_call`](crate::EtcdFront::on_v2_call).
+    Call(Request),
+    /// Work on a password, on another thread.
+    Password {
+        /// The password.
+        password: Vec<u8>,
+        /// What to do with it.
+        task: PasswordTask,
+    },
+}
+
+/// The result of [`Work`].
+#[derive(Debug)]
+pub enum Done {
+    /// The result of the call.
+    Called(Result<V2Result, CallRefused>),
+    /// The result of the work on the password.
+    Password(PasswordDone),
+}
+
+impl Done {
+    /// Users and roles, as [`Request::read_auth`] reads them.
+    ///
+    /// # Errors
+    /// The Front refuses the call.
+    ///
+    /// # Panics
+    /// It is the result of other work.
+    pub(super) fn auth(self) -> Result<Arc<Auth>, CallRefused> {
+        match self {
+            Done::Called(Ok(Ok(V2Found::Auth(auth)))) => Ok(auth),
+            Done::Called(Err(refused)) => Err(refused),
+            other => unreachable!("{other:?} is no answer to that"),
+        }
+    }
+
+    /// The result of work on a password.
+    ///
+    /// # Errors
+    /// There was no room for the work.
+    ///
+    /// # Panics
+    /// It is the result of a call.
+    pub(super) fn password(self) -> Result<PasswordDone, CallRefused> {
+        match self {
+            Done::Password(PasswordDone::TooMuchWork) => Err(Error::TooManyRequests.into()),
+            Done::Password(done) => Ok(done),
+            Done::Called(_) => unreachable!("{self:?} is no work on a password"),
+        }
+    }
+}
+
+/// The search for the user of a request.
+#[derive(Debug)]
+pub(super) enum Search {
+    /// Users and roles are being read.
+    Reading(Presented),
+    /// A password is being compared.
+    Comparing {
+        /// The users and roles that were read.
+        auth: Arc<Auth>,
+        /// The user, if there is one of that name.
+        user: Option<Arc<str>>,
+    },
+}
+
+/// How a search goes on.
+pub(super) enum Searched {
+    /// The driver works for it.
+    Work(Search, Work),
+    /// It is over: the client, and the users and roles by which it was found.
+    Found(V2Client, Arc<Auth>),
+}
+
+impl Search {
+    /// Begins a search.
+    pub fn begin(presented: Presented) -> (Search, Work) {
+        (Search::Reading(presented), Work::Call(Request::read_auth()))
+    }
+
+    /// Takes the result of the work.
+    ///
+    /// # Errors
+    /// There are too many calls, or there is no room for the work on the password.
+    pub fn on_done(self, done: Done) -> Result<Searched, CallRefused> {
+        match self {
+            Search::Reading(presented) => Ok(judge(presented, done.auth()?)),
+            Search::Comparing { auth, user } => {
+                let is_right = matches!(done.password()?, PasswordDone::Right);
+                let user = user.filter(|_| is_right);
+                Ok(Searched::Found(user.map_or(V2Client::Wrong, V2Client::User), auth))
+            }
+        }
+    }
+}
+
+/// Judges what a client says of itself, as far as that needs no work on a password.
+fn judge(presented: Presented, auth: Arc<Auth>) -> Searched {
+    if !auth.is_enabled() {
+        return Searched::Found(V2Client::Guest, auth);
+    }
+    let Presented { credentials, certificate } = presented;
+    let Some(credentials) = credentials else {
+        let user = certificate.filter(|name| auth.users().contains_key(name));
+        return Searched::Found(user.map_or(V2Client::Guest, V2Client::User), auth);
+    };
+    let Some((name, password)) = v2::basic(&credentials) else {
+        return Searched::Found(V2Client::Wrong, auth);
+    };
+    let known = auth.users().get_key_value(&*name);
+    let task = match known {
+        Some((user, known)) => {
+            PasswordTask::Verify { hash: known.hash.clone(), user: user.clone() }
+        }
+        None => PasswordTask::Pretend,
+    };
+    let user = known.map(|(user, _)| user.clone());
+    Searched::Work(Search::Comparing { auth, user }, Work::Password { password, task })
+}
+
+/// The search for the user of a request about a key, whose client [`Presented::is_named`].
+#[derive(Debug)]
+pub struct UserSearch(Search);
+
+/// How the search for the user of a request about a key goes on.
+#[derive(Debug)]
+pub enum UserStep {
+    /// The driver works, and hands over the result with [`UserSearch::on_done`].
+    Work(UserSearch, Work),
+    /// The user of the request; `None` while permissions are not enforced.
+    Found(Option<Arc<str>>),
+    /// The request fails.
+    Failed(Failure),
+}
+
+impl UserSearch {
+    /// Begins a search.
+    pub fn begin(presented: Presented) -> UserStep {
+        let (search, work) = Search::begin(presented);
+        UserStep::Work(UserSearch(search), work)
+    }
+
+    /// Takes the result of the work.
+    pub fn on_done(self, done: Done) -> UserStep {
+        match self.0.on_done(done) {
+            Ok(Searched::Work(search, work)) => UserStep::Work(UserSearch(search), work),
+            Ok(Searched::Found(V2Client::Wrong, _)) => {
+                UserStep::Failed((&Refusal::UNAUTHORIZED).into())
+            }
+            Ok(Searched::Found(client, _)) => UserStep::Found(client.user()),
+            Err(refused) => UserStep::Failed(failure_of(refused)),
+        }
+    }
+}
