@@ -17,7 +17,6 @@ mod client;
 mod concurrency;
 mod gateway_stream;
 mod health;
-mod health_counts;
 mod http;
 mod http_head;
 mod large;

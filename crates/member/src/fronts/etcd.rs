@@ -25,6 +25,7 @@ mod cluster_call;
 mod cost;
 mod credentials;
 mod hash_call;
+pub mod health;
 mod lease_call;
 mod leases;
 mod lock_call;

@@ -66,7 +66,7 @@ async fn answer_by_method(
             send(call, answers, reply).await
         }
         Method::Snapshot => Box::pin(backup::answer(client, call, answers)).await,
-        Method::Health(method) => Box::pin(health::answer(call, method)).await,
+        Method::Health(method) => Box::pin(health::answer_call(call, method)).await,
     }
 }
 

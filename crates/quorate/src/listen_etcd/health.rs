@@ -1,46 +1,62 @@
-//! The service `grpc.health.v1.Health`, as etcd 3.6 registers it (`v3rpc/health.go`): the server as
-//! a whole is serving from the first connection on, and no other service is known. Source: the
-//! package `health` of grpc-go 1.83.
+//! Questions about health over HTTP and gRPC. What makes a member healthy is decided in
+//! `member/fronts/etcd/health.rs`.
 
 use std::future::pending;
+use std::rc::Rc;
 
-use etcd::pb::Message;
-use etcd::pb::health::health_check_response::ServingStatus;
-use etcd::pb::health::{HealthCheckRequest, HealthCheckResponse};
+use hyper::StatusCode;
+use member::fronts::etcd::Method as KvMethod;
+use member::fronts::etcd::health::{
+    HealthAnswer, HealthCall, HealthMethod, HealthStep, Serving, serving,
+};
 
-use super::methods::{HealthMethod, Method as FaceMethod};
-use super::runtime::malformed;
+use super::answer::{Answer, of};
+use super::client::Client;
+use super::methods::Method as FaceMethod;
+use super::routes::{PLAIN_TEXT, sniffed};
+use super::runtime::{Runtime, status_of};
 use crate::grpc::{Call, Code, End, Status, framed};
 
-/// The `HealthListResponse`: a map with the entry "": serving. Our `health.proto` does not have
-/// the message.
-const LIST: [u8; 8] = [0x0a, 6, 0x0a, 0, 0x12, 2, 0x08, ServingStatus::Serving as u8];
-
-/// Answers a call of the service.
-///
-/// # Errors
-/// The call ends with a status, or its client is gone.
-pub(super) async fn answer(call: &mut Call<FaceMethod>, method: HealthMethod) -> Result<(), End> {
-    let message = call.requests.only().await?;
-    // `HealthListRequest` is empty, and any message is one with fields that are not known.
-    let request = HealthCheckRequest::decode(message.bytes).map_err(|_| malformed())?;
-    let is_server = request.service.is_empty();
-    match method {
-        HealthMethod::Check if is_server => send(call, ServingStatus::Serving).await,
-        HealthMethod::Check => Err(Status::new(Code::NotFound, "unknown service").into()),
-        HealthMethod::Watch => {
-            let status =
-                if is_server { ServingStatus::Serving } else { ServingStatus::ServiceUnknown };
-            send(call, status).await?;
-            // The status never changes.
-            call.unless_ended(pending()).await
-        }
-        HealthMethod::List => call.answers.send(framed(|out| out.extend(LIST))?, None).await,
+/// Answers a question over HTTP.
+pub(super) async fn answer(runtime: &Rc<Runtime>, call: HealthCall) -> Answer {
+    let counts = &runtime.member.health_counts;
+    let mut step = call.begin();
+    loop {
+        step = match step {
+            HealthStep::Look(call) => call.on_member(&runtime.member.health(), counts),
+            HealthStep::Read(call, request) => {
+                let member = Client::of_member(runtime);
+                let result = member.run(KvMethod::Range, request).await;
+                call.on_read(result.map(drop), counts)
+            }
+            HealthStep::Answer(HealthAnswer { is_good, text, forbids_guesses }) => {
+                let status = if is_good { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+                let answer = of(status, PLAIN_TEXT, text);
+                return if forbids_guesses { sniffed(answer) } else { answer };
+            }
+        };
     }
 }
 
-async fn send(call: &mut Call<FaceMethod>, status: ServingStatus) -> Result<(), End> {
-    let response = HealthCheckResponse { status: status.into() };
-    let message = framed(|out| out.extend(response.encode_to_vec()))?;
-    call.answers.send(message, None).await
+/// Answers a call of the service `grpc.health.v1.Health`.
+///
+/// # Errors
+/// The call ends with a status, or its client is gone.
+pub(super) async fn answer_call(
+    call: &mut Call<FaceMethod>,
+    method: HealthMethod,
+) -> Result<(), End> {
+    let message = call.requests.only().await?;
+    match serving(method, message.bytes).map_err(status_of)? {
+        Serving::Once(response) => send(call, response).await,
+        Serving::UnknownService => Err(Status::new(Code::NotFound, "unknown service").into()),
+        Serving::Lasting(response) => {
+            send(call, response).await?;
+            call.unless_ended(pending()).await
+        }
+    }
+}
+
+async fn send(call: &mut Call<FaceMethod>, response: Vec<u8>) -> Result<(), End> {
+    call.answers.send(framed(|out| out.extend(response))?, None).await
 }

@@ -8,10 +8,10 @@ use hyper::header::HeaderValue;
 use member::CommandCounts;
 use member::fronts::etcd::ReplicaView;
 use member::fronts::etcd::cluster::{self, Site};
+use member::fronts::etcd::health::{HealthCounts, MemberHealth};
 use node::{MonitorHandle, Node};
 
 use super::backup_file::Backups;
-use super::health_counts::Checked;
 use super::http_head::common_headers;
 use super::methods::Method;
 use super::tokens::Tokens;
@@ -47,7 +47,7 @@ pub struct MemberView {
     /// The counts of etcd v2.
     pub(super) command_counts: Arc<CommandCounts>,
     /// The checks of its health.
-    pub(super) checked: Checked,
+    pub(super) health_counts: HealthCounts,
     /// The methods of each connection runtime, with the counts of their calls.
     pub(super) calls: Vec<Vec<(Counted, Arc<CallCounts>)>>,
 }
@@ -79,7 +79,7 @@ impl MemberView {
             v2_cluster_id: HeaderValue::from_str(&cluster_id)
                 .expect("digits are the value of a header"),
             command_counts: node.command_counts(),
-            checked: Checked::default(),
+            health_counts: HealthCounts::default(),
             calls: Vec::new(),
         }
     }
@@ -118,6 +118,15 @@ impl MemberView {
     /// Whether this member has no vote.
     pub fn is_learner(&self) -> bool {
         !self.is_alone && !self.node.voters().contains(&self.member_id)
+    }
+
+    /// The state of the member, as far as questions about its health look at it.
+    pub(super) fn health(&self) -> MemberHealth {
+        let alarms = {
+            let machine = self.node.machine().read();
+            machine.etcd().alarms().iter().map(|alarm| alarm.kind.name()).collect()
+        };
+        MemberHealth { alarms, has_leader: self.has_leader(), is_learner: self.is_learner() }
     }
 
     /// The counts of each method, of all connection runtimes together.

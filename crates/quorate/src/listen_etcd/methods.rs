@@ -1,6 +1,7 @@
 //! The gRPC methods that etcd's clients are served.
 
 use etcd::convert::AuthMethod;
+use member::fronts::etcd::health::HealthMethod;
 use member::fronts::etcd::{ClusterMethod, Method as KvMethod};
 
 use crate::grpc::{self, Kind, Methods};
@@ -69,14 +70,6 @@ impl ConcurrencyMethod {
     pub fn at(path: &str) -> Option<ConcurrencyMethod> {
         at_path(&Self::ALL, path)
     }
-}
-
-/// A method of the service `grpc.health.v1.Health`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum HealthMethod {
-    Check,
-    Watch,
-    List,
 }
 
 /// The methods of the Front, each with its service, its name and its kind; without those of the

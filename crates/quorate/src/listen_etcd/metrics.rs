@@ -173,16 +173,16 @@ fn of_disk(member: &MemberView, page: &mut Page) {
 }
 
 fn of_health(member: &MemberView, page: &mut Page) {
-    let [good, failed] = member.checked.health();
+    let [good, failed] = member.health_counts.health();
     page.one("etcd_server_health_success", COUNTER, "Good answers of /health.", "", good);
     page.one("etcd_server_health_failures", COUNTER, "Other answers of /health.", "", failed);
     page.begin("etcd_server_healthcheck", GAUGE, "The last result of each check.");
-    for count in member.checked.checks() {
+    for count in member.health_counts.checks() {
         let labels = format!("name=\"{}\",type=\"{}\"", count.check, count.route);
         page.sample("", &labels, u64::from(count.is_good));
     }
     page.begin("etcd_server_healthchecks_total", COUNTER, "The results of each check.");
-    for count in member.checked.checks() {
+    for count in member.health_counts.checks() {
         for (status, times) in [("error", count.failed), ("success", count.good)] {
             if times > 0 {
                 let (check, route) = (count.check, count.route);

@@ -3,7 +3,6 @@
 
 use std::rc::Rc;
 
-use etcd::pb::{Message, etcdserverpb as pb};
 use etcd::versions::{CLUSTER_VERSION, ETCD_VERSION};
 use etcd::{gateway, v2};
 use http_body_util::{Either, Full};
@@ -13,11 +12,10 @@ use hyper::header::{
 };
 use hyper::http::request::Parts;
 use hyper::{Method, Response, StatusCode};
-use member::fronts::etcd::Method as KvMethod;
+use member::fronts::etcd::health::HealthCall;
 
 use super::answer::{Answer, of};
-use super::client::Client;
-use super::health_counts::{Asked, Check};
+use super::health;
 use super::http_head::{CORS_HEADERS, CORS_METHODS};
 use super::runtime::Runtime;
 use crate::config::etcd::EtcdService;
@@ -32,15 +30,12 @@ pub(super) async fn answer(runtime: &Rc<Runtime>, service: EtcdService, request:
         // Prometheus' handler takes any method.
         "/metrics" => metrics(runtime),
         "/version" | "/debug/vars" if is_for_metrics => not_found(),
-        "/version" | "/debug/vars" | "/health" if request.method != Method::GET => {
-            method_not_allowed()
-        }
+        "/version" | "/debug/vars" if request.method != Method::GET => method_not_allowed(),
         "/version" => version(),
         "/debug/vars" => variables(),
-        "/health" => health(runtime, request.uri.query()).await,
-        _ => match Asked::of_path(path) {
+        _ => match HealthCall::at(path, request.uri.query()) {
             Some(_) if request.method != Method::GET => method_not_allowed(),
-            Some(asked) => checks(runtime, asked, request.uri.query()).await,
+            Some(call) => health::answer(runtime, call).await,
             None => not_found(),
         },
     }
@@ -123,91 +118,6 @@ fn metrics(runtime: &Rc<Runtime>) -> Answer {
     of(StatusCode::OK, zk::metrics::PROMETHEUS_MEDIA_TYPE, text)
 }
 
-/// `etcdhttp.checkHealth`: whether no alarm is raised that the client does not exclude, a leader is
-/// known, and a read is answered. The read is linearizable unless the client asks for a
-/// serializable one.
-async fn health(runtime: &Rc<Runtime>, query: Option<&str>) -> Answer {
-    let is_serializable = value_of(query, "serializable") == Some("true");
-    let is_excluded = |alarm: &&str| values_of(query, "exclude").any(|name| name == *alarm);
-    let failed = if let Some(alarm) = alarms(runtime).into_iter().find(|it| !is_excluded(it)) {
-        Some(format!("ALARM {alarm}"))
-    } else if !is_serializable && !runtime.member.has_leader() {
-        Some("RAFT NO LEADER".to_string())
-    } else {
-        let failed = read(runtime, is_serializable).await;
-        failed.map(|text| format!("RANGE ERROR:{text}"))
-    };
-    runtime.member.checked.count_health(failed.is_none());
-    match failed {
-        None => of(StatusCode::OK, PLAIN_TEXT, "{\"health\":\"true\",\"reason\":\"\"}".to_string()),
-        Some(reason) => {
-            let ill = format!("{{\"health\":\"false\",\"reason\":\"{reason}\"}}\n");
-            sniffed(of(StatusCode::SERVICE_UNAVAILABLE, PLAIN_TEXT, ill))
-        }
-    }
-}
-
-/// The names of the kinds of alarms that are raised.
-fn alarms(runtime: &Rc<Runtime>) -> Vec<&'static str> {
-    let machine = runtime.member.node.machine().read();
-    machine.etcd().alarms().iter().map(|alarm| alarm.kind.name()).collect()
-}
-
-/// Reads a key. The text says why it was not answered.
-async fn read(runtime: &Rc<Runtime>, serializable: bool) -> Option<&'static str> {
-    let request = pb::RangeRequest { key: "health".into(), serializable, ..Default::default() };
-    let member = Client::of_member(runtime);
-    let read = member.run(KvMethod::Range, request.encode_to_vec().into()).await;
-    read.err().map(|why| why.code_and_text().1)
-}
-
-/// `/livez` and `/readyz`, or one of their checks (`etcdhttp/health.go`).
-async fn checks(runtime: &Rc<Runtime>, asked: Asked, query: Option<&str>) -> Answer {
-    let (mut text, mut is_failed) = (String::new(), false);
-    let is_excluded = |check: &Check| {
-        asked.is_all && values_of(query, "exclude").any(|name| name == check.name())
-    };
-    for check in asked.checks.iter().filter(|check| !is_excluded(check)) {
-        let failed = match check {
-            // A member whose state differs from that of the others ends its process; an operator
-            // may raise the alarm.
-            Check::DataCorruption => {
-                let is_raised = alarms(runtime).contains(&"CORRUPT");
-                is_raised.then_some("alarm activated: CORRUPT")
-            }
-            Check::SerializableRead => read(runtime, true).await,
-            Check::LinearizableRead => read(runtime, false).await,
-            Check::NonLearner => {
-                runtime.member.is_learner().then_some("the local server is a learner")
-            }
-        };
-        runtime.member.checked.count(asked.route, *check, failed.is_none());
-        match failed {
-            None => text += &format!("[+]{} ok\n", check.name()),
-            Some(why) => text += &format!("[-]{} failed: {why}\n", check.name()),
-        }
-        is_failed |= failed.is_some();
-    }
-    if is_failed {
-        return sniffed(of(StatusCode::SERVICE_UNAVAILABLE, PLAIN_TEXT, text + "\n"));
-    }
-    let shown = if values_of(query, "verbose").next().is_some() { text } else { String::new() };
-    sniffed(of(StatusCode::OK, PLAIN_TEXT, shown + "ok\n"))
-}
-
-/// The values of a parameter. None is decoded: no value that we know needs that.
-fn values_of<'q>(query: Option<&'q str>, name: &'q str) -> impl Iterator<Item = &'q str> {
-    let pairs = query.unwrap_or_default().split('&');
-    pairs.filter_map(move |pair| {
-        let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
-        (key == name).then_some(value)
-    })
-}
-
-fn value_of<'q>(query: Option<&'q str>, name: &'q str) -> Option<&'q str> {
-    values_of(query, name).next()
-}
-
 fn method_not_allowed() -> Answer {
     let mut refused =
         sniffed(of(StatusCode::METHOD_NOT_ALLOWED, PLAIN_TEXT, "Method Not Allowed\n".to_string()));
@@ -220,7 +130,7 @@ pub(super) fn not_found() -> Answer {
 }
 
 /// Go's `http.Error` says that browsers must not guess the type.
-fn sniffed(mut answer: Answer) -> Answer {
+pub(super) fn sniffed(mut answer: Answer) -> Answer {
     answer.headers_mut().insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     answer
 }

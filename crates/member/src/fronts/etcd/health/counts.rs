@@ -15,7 +15,7 @@ pub(super) enum Check {
 const LIVE: [Check; 1] = [Check::SerializableRead];
 const READY: [Check; 4] =
     [Check::DataCorruption, Check::SerializableRead, Check::LinearizableRead, Check::NonLearner];
-const ROUTES: [(&str, &[Check]); 2] = [("livez", &LIVE), ("readyz", &READY)];
+pub(super) const ROUTES: [(&str, &[Check]); 2] = [("livez", &LIVE), ("readyz", &READY)];
 
 impl Check {
     pub fn name(self) -> &'static str {
@@ -28,55 +28,36 @@ impl Check {
     }
 }
 
-/// What a path asks for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Asked {
-    /// `livez` or `readyz`.
-    pub route: &'static str,
-    pub checks: &'static [Check],
-    /// Whether it is the path of the route, and not that of a check: there checks may be left out.
-    pub is_all: bool,
-}
-
-impl Asked {
-    /// What this path asks for; none if it is no path of a check.
-    pub fn of_path(path: &str) -> Option<Asked> {
-        ROUTES.iter().find_map(|(route, checks)| {
-            let rest = path.strip_prefix('/')?.strip_prefix(route)?;
-            if rest.is_empty() {
-                return Some(Asked { route, checks, is_all: true });
-            }
-            let at = checks.iter().position(|it| Some(it.name()) == rest.strip_prefix('/'))?;
-            Some(Asked { route, checks: &checks[at..=at], is_all: false })
-        })
-    }
-}
-
-/// How often checks had which result.
+/// How often checks had which result, since the start.
 #[derive(Debug, Default)]
-pub(super) struct Checked {
+pub struct HealthCounts {
     /// `/health`: how often the answer was good, and how often not.
     health: [AtomicU64; 2],
-    /// Of each route and check the same, and the last result: 0 is none, 1 is good, 2 is not.
+    /// The same for each route and check, and the last result: 0 is none, 1 is good, 2 is not.
     checks: [[AtomicU64; 3]; LIVE.len() + READY.len()],
 }
 
 /// The counts of one check.
-pub(super) struct CheckCount {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CheckCount {
+    /// `livez` or `readyz`.
     pub route: &'static str,
+    /// The name of the check.
     pub check: &'static str,
+    /// How often it was good.
     pub good: u64,
+    /// How often it was not.
     pub failed: u64,
     /// Whether the last result was good.
     pub is_good: bool,
 }
 
-impl Checked {
-    pub fn count_health(&self, is_good: bool) {
+impl HealthCounts {
+    pub(super) fn count_health(&self, is_good: bool) {
         self.health[usize::from(!is_good)].fetch_add(1, Ordering::Relaxed);
     }
 
-    pub fn count(&self, route: &str, check: Check, is_good: bool) {
+    pub(super) fn count(&self, route: &str, check: Check, is_good: bool) {
         let at = places().position(|(of, it)| of == route && it == check);
         let Some(counts) = at.map(|at| &self.checks[at]) else { return };
         counts[usize::from(!is_good)].fetch_add(1, Ordering::Relaxed);
