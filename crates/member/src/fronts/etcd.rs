@@ -18,6 +18,7 @@
 //! or when the client cancels, Loop gives up the command, and the client is told whether it may
 //! still take effect.
 
+pub mod audit;
 mod auth;
 mod calls;
 pub mod cluster;

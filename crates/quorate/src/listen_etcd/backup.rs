@@ -6,10 +6,10 @@ use std::io::{self, Read};
 use bytes::Bytes;
 use etcd::backup::STORAGE_VERSION;
 use etcd::pb::{Message, etcdserverpb as pb};
+use member::fronts::etcd::audit::Operation;
 use member::fronts::etcd::{CallRefused, Need};
 use sha2::{Digest, Sha256};
 
-use super::audit::Operation;
 use super::backup_file::BackupFile;
 use super::client::Client;
 use super::limits::BACKUP_READ_BYTES;
@@ -116,8 +116,8 @@ impl Download {
     pub async fn begin(client: &Client, request: Bytes) -> Result<Download, NoBackup> {
         let mut line = client.begin_line(|| Some(Operation::backup()));
         let made = Download::make(client, request).await;
-        if let Some(line) = &mut line {
-            line.tell_result(made.as_ref().map(drop).map_err(NoBackup::refused));
+        if let Some(audited) = &mut line {
+            audited.line.tell_result(made.as_ref().map(drop).map_err(NoBackup::refused));
         }
         made
     }

@@ -11,12 +11,13 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use hyper::header::{AUTHORIZATION, HeaderMap, SEC_WEBSOCKET_PROTOCOL};
+use member::fronts::etcd::audit::Operation;
 use member::fronts::etcd::{
     CallRefused, CallResult, ClusterMethod, Credentials, Method as KvMethod, Need,
 };
 use tokio::time::Instant;
 
-use super::audit::{Audited, AuditedClient, Operation};
+use super::audit::{Audited, AuditedClient};
 use super::runtime::{FromFront, FrontCall, Runtime, WatchCall};
 use crate::config::etcd::EtcdService;
 use crate::connections::Held;
@@ -202,8 +203,8 @@ impl Client {
         if !is_move && !matches!(method, KvMethod::Lock | KvMethod::Campaign) {
             self.runtime.slow.note(method, &request, begun_at, result.is_ok());
         }
-        if let Some(line) = &mut line {
-            line.tell(method, &result);
+        if let Some(audited) = &mut line {
+            audited.line.tell(method, &result);
         }
         result
     }

@@ -8,9 +8,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use etcd::pb::{Message, etcdserverpb as pb};
 use member::fronts::etcd::Method;
+use member::fronts::etcd::audit::quoted;
 use tokio::time::Instant;
-
-use super::audit::quoted;
 
 /// Lines of one connection runtime in [`INTERVAL`]. Further requests are only counted: when a disk
 /// hangs, all requests are slow.

@@ -30,6 +30,17 @@ pub enum Credentials {
     Member,
 }
 
+impl Credentials {
+    /// The user that a certificate or a signed token names. That is all that is known of a client
+    /// while permissions are not enforced.
+    pub fn claimed_user(&self) -> Option<&Arc<str>> {
+        match self {
+            Credentials::Certificate(user) | Credentials::Signed { user, .. } => Some(user),
+            _ => None,
+        }
+    }
+}
+
 /// The user that a call is for.
 #[derive(Clone, Debug)]
 pub(super) struct Who {

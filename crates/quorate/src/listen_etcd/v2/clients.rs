@@ -12,10 +12,11 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use hyper::header::{AUTHORIZATION, HeaderMap};
+use member::fronts::etcd::audit::AuditLine;
 use member::fronts::etcd::v2::clients::{Done, Presented, Work};
 use member::fronts::etcd::{PasswordDone, PasswordTask, PasswordWork};
 
-use super::super::audit::Audited;
+use super::super::audit;
 use super::super::client::Site;
 use super::super::limits::V2_PROVEN_MAX;
 use super::super::passwords::{For, log_wrong};
@@ -70,7 +71,7 @@ pub(super) async fn run(runtime: &Rc<Runtime>, site: &Site, work: Work) -> Done 
         Work::Call(request) => {
             let mut line = begin_line(runtime, site, &request);
             let result = runtime.run_v2(request).await;
-            line.iter_mut().for_each(|line| line.tell_v2(&result));
+            line.iter_mut().for_each(|audited| audited.line.tell_v2(&result));
             Done::Called(result)
         }
         Work::Password { password, task: PasswordTask::Verify { hash, user } } => {
@@ -104,7 +105,7 @@ async fn verify(
     match done {
         PasswordDone::Right => runtime.proven_passwords.add(&user, &hash, &password),
         PasswordDone::Wrong if runtime.member.has_audit_log => {
-            Audited::wrong_password_of_v2(site.peer.ip(), &user);
+            audit::log(&AuditLine::wrong_password_of_v2(site.peer.ip(), &user));
         }
         PasswordDone::Wrong => {
             log_wrong(|| tracing::info!("a password of the user {user:?} of etcd v2 is wrong"));

@@ -9,13 +9,14 @@ use etcd::v2::{self, Ask, Failure, Listing, Request};
 use machine::etcd_v2::event::Event;
 use machine::etcd_v2::query::Found;
 use machine::etcd_v2::reply::Refusal;
+use member::fronts::etcd::audit::Operation;
 use member::fronts::etcd::v2::failure_of;
 use member::fronts::etcd::{CallRefused, V2Found, V2Result};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::super::answer::{Lines, Roomy};
-use super::super::audit::{Audited, AuditedClient, Operation};
+use super::super::audit::{Audited, AuditedClient};
 use super::super::client::Site;
 use super::super::large::send_while_wanted;
 use super::super::limits::{
@@ -120,7 +121,7 @@ pub(super) async fn run(
     let (bytes, begun_at) = (request.bytes(), Instant::now());
     let mut line = begin_line(runtime, site, &request);
     let result = runtime.run_v2(request).await;
-    line.iter_mut().for_each(|line| line.tell_v2(&result));
+    line.iter_mut().for_each(|audited| audited.line.tell_v2(&result));
     let is_good = matches!(result, Ok(Ok(_)));
     runtime.slow.note_v2(method, &asked.key, bytes, (begun_at, is_good));
     result

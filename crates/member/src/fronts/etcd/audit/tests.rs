@@ -1,20 +1,21 @@
 use etcd::pb::authpb;
 use etcd::pb::etcdserverpb::request_op::Request;
 
+use super::super::credentials::Credentials;
 use super::*;
 
-fn client() -> Rc<AuditedClient> {
-    AuditedClient::new("::ffff:10.0.0.1".parse().unwrap())
+fn line_of(operation: Operation) -> AuditLine {
+    AuditLine::new("::ffff:10.0.0.1".parse().unwrap(), operation)
 }
 
 /// The fields of the line for a call of the Front, behind the address; none if there is no line.
 fn of_front(method: Method, request: &impl Message) -> Option<String> {
     let operation = Operation::of_front(method, &request.encode_to_vec().into())?;
-    Some(line(Audited::new(&client(), operation)))
+    Some(line(line_of(operation)))
 }
 
-fn line(audited: Box<Audited>) -> String {
-    let text = audited.to_string();
+fn line(line: AuditLine) -> String {
+    let text = line.to_string();
     let fields = text.strip_prefix("ip=10.0.0.1\toperation=").expect("the address comes first");
     fields.strip_suffix("\tresult=invoked").expect("there is no result yet").to_string()
 }
@@ -74,7 +75,7 @@ fn a_transaction_that_only_reads_has_no_line() {
     let outer = pb::TxnRequest { success: vec![op(Request::RequestTxn(writes))], ..<_>::default() };
     check(Method::Txn, &outer, "txn\twrites=success:<put key:\"p\">");
     let operation = Operation::of_front(Method::Txn, &Bytes::from_static(&[0xff])).unwrap();
-    assert_eq!(line(Audited::new(&client(), operation)), "txn", "it is malformed");
+    assert_eq!(line(line_of(operation)), "txn", "it is malformed");
 }
 
 #[test]
@@ -130,7 +131,7 @@ fn lines_about_users_have_names_and_no_passwords() {
 fn calls_about_members_have_lines_if_they_change_something() {
     let shown = |method, request: Vec<u8>| {
         let operation = Operation::of_front(Method::Cluster(method), &request.into())?;
-        Some(line(Audited::new(&client(), operation)))
+        Some(line(line_of(operation)))
     };
     let add = pb::MemberAddRequest { peer_ur_ls: vec!["http://h:1".into()], is_learner: true };
     assert_eq!(
@@ -152,12 +153,12 @@ fn calls_about_members_have_lines_if_they_change_something() {
 #[test]
 fn a_line_has_the_user_and_the_result() {
     let told = |result: Result<(), CallRefused>, credentials: Credentials| {
-        let client = client();
-        client.set_claimed_user(&credentials);
         let operation = Operation::of_front(Method::Put, &put("a").encode_to_vec().into()).unwrap();
-        let mut audited = Audited::new(&client, operation);
-        audited.tell_result(result);
-        audited.to_string()
+        let mut line = line_of(operation);
+        line.user = credentials.claimed_user().cloned();
+        line.tell_result(result);
+        assert_eq!(line.is_failure(), line.to_string().contains("failure"));
+        line.to_string()
     };
     let call = "ip=10.0.0.1\toperation=put\tkey=\"a\"\tresult=";
     assert_eq!(told(Ok(()), Credentials::Nobody), format!("{call}success"));
@@ -172,4 +173,14 @@ fn a_line_has_the_user_and_the_result() {
         told(Ok(()), Credentials::Token("abcdefghijklmnop.1".into())),
         format!("{call}success")
     );
+}
+
+#[test]
+fn a_wrong_password_of_etcd_v2_is_a_line() {
+    let line = AuditLine::wrong_password_of_v2("10.0.0.1".parse().unwrap(), "ada\n");
+    let text = Error::AuthFailed.text();
+    let expected =
+        format!("ip=10.0.0.1\toperation=v2Authenticate\tname=ada?\tresult=failure\terror={text}");
+    assert_eq!(line.to_string(), expected);
+    assert!(line.is_failure());
 }
