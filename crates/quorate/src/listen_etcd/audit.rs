@@ -1,6 +1,6 @@
 //! The audit log of etcd's clients: passes lines to the log when their calls are over. What a line
-//! says is decided in `member/fronts/etcd/audit.rs`. Without an audit log a call costs the room of a
-//! pointer.
+//! says is decided in `member/fronts/etcd/audit.rs`. Without an audit log a call costs the room of
+//! a pointer.
 
 use std::cell::RefCell;
 use std::net::IpAddr;

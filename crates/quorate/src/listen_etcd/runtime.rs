@@ -31,7 +31,7 @@ use super::member_view::MemberView;
 use super::methods::Method;
 use super::passwords::{For, Passwords};
 use super::slow::SlowLog;
-use super::v2::clients::ProvenPasswords;
+use super::v2::proven::ProvenPasswords;
 use crate::grpc::{Code, Server, Share, Shares, SharesBySize, Status};
 
 pub(super) struct Runtime {

@@ -9,9 +9,10 @@
 //! Source: `etcdserver/api/v2http` of etcd 3.4.
 
 mod auth;
-pub(super) mod clients;
+mod clients;
 mod keys;
 mod members;
+pub(super) mod proven;
 pub(super) mod short;
 mod waits;
 

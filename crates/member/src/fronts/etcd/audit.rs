@@ -1,6 +1,6 @@
 //! Lines of the audit log about the changes that etcd's clients ask for: who asked, from where, for
-//! what, and the result. They have the form of ZooKeeper's (`member/fronts/zk/journal.rs`); etcd has
-//! no such log. A driver begins a line with the call, and logs it when the call is over.
+//! what, and the result. They have the form of ZooKeeper's (`member/fronts/zk/journal.rs`); etcd
+//! has no such log. A driver begins a line with the call, and logs it when the call is over.
 //!
 //! A line has names and keys, and never a value, a password or a token. A call whose client goes
 //! away before the answer may take effect or not: its result is `invoked`. So is the result of a

@@ -1,12 +1,6 @@
 //! What a request of etcd v2 says of its client, and the work that its steps ask for
 //! (`member/fronts/etcd/v2/clients.rs`).
-//!
-//! A client sends its password with each request, and a hash takes 50 ms to compare. So a
-//! connection runtime keeps, of each user, a keyed hash of the last password that was right.
 
-use std::cell::RefCell;
-use std::collections::HashMap;
-use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -18,43 +12,9 @@ use member::fronts::etcd::{PasswordDone, PasswordTask, PasswordWork};
 
 use super::super::audit;
 use super::super::client::Site;
-use super::super::limits::V2_PROVEN_MAX;
 use super::super::passwords::{For, log_wrong};
 use super::super::runtime::Runtime;
 use super::keys::begin_line;
-
-/// The passwords that were right lately: of each user one, for the hash that it was compared with.
-#[derive(Default)]
-pub(in super::super) struct ProvenPasswords {
-    keys: [RandomState; 2],
-    by_user: RefCell<HashMap<Arc<str>, Proven>>,
-}
-
-struct Proven {
-    hash: Arc<[u8]>,
-    password: [u64; 2],
-}
-
-impl ProvenPasswords {
-    fn of(&self, password: &[u8]) -> [u64; 2] {
-        [self.keys[0].hash_one(password), self.keys[1].hash_one(password)]
-    }
-
-    fn has(&self, user: &str, hash: &[u8], password: &[u8]) -> bool {
-        let by_user = self.by_user.borrow();
-        let is_it = |it: &Proven| *it.hash == *hash && it.password == self.of(password);
-        by_user.get(user).is_some_and(is_it)
-    }
-
-    fn add(&self, user: &Arc<str>, hash: &Arc<[u8]>, password: &[u8]) {
-        let mut by_user = self.by_user.borrow_mut();
-        if by_user.len() >= V2_PROVEN_MAX {
-            by_user.clear();
-        }
-        let proven = Proven { hash: hash.clone(), password: self.of(password) };
-        by_user.insert(user.clone(), proven);
-    }
-}
 
 /// What a request with these headers says of its client.
 pub(super) fn presented(headers: &HeaderMap, site: &Site) -> Presented {
@@ -125,27 +85,4 @@ async fn work_on(
     let waits = Arc::new(());
     let work = PasswordWork { password, task, waits: Arc::downgrade(&waits) };
     runtime.passwords.submit(of, work).await.unwrap_or(PasswordDone::TooMuchWork)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_password_is_proven_for_its_user_and_the_present_hash() {
-        let proven = ProvenPasswords::default();
-        let (ada, hash): (Arc<str>, Arc<[u8]>) = ("ada".into(), b"hash"[..].into());
-        assert!(!proven.has("ada", b"hash", b"secret"));
-        proven.add(&ada, &hash, b"secret");
-        assert!(proven.has("ada", b"hash", b"secret"));
-        for (user, hash, password) in
-            [("eve", "hash", "secret"), ("ada", "other", "secret"), ("ada", "hash", "Secret")]
-        {
-            assert!(!proven.has(user, hash.as_bytes(), password.as_bytes()));
-        }
-        for number in 0..V2_PROVEN_MAX {
-            proven.add(&number.to_string().into(), &hash, b"secret");
-        }
-        assert!(proven.by_user.borrow().len() <= V2_PROVEN_MAX);
-    }
 }
