@@ -115,9 +115,6 @@ pub(super) const V2_PIECES_ON_THEIR_WAY: usize = 4;
 /// Users of etcd v2 whose last password a connection runtime keeps as proven.
 pub(super) const V2_PROVEN_MAX: usize = 1_024;
 
-/// Bytes of a request about members of etcd v2.
-pub(super) const MEMBERS_BYTES_MAX: usize = 64 * 1024;
-
 /// Headers of an HTTP/1.1 request. A request with more is refused.
 pub(super) const HTTP_HEADERS_MAX: usize = 1_000;
 

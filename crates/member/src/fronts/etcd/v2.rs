@@ -2,10 +2,11 @@
 //!
 //! A read runs under the lock, at once or, for `quorum=true`, after a sync of Loop. A write is a
 //! command. A wait is in [`waits`]. A request about users and roles is several reads and writes:
-//! [`users`]. Who sends a request is found in [`clients`].
+//! [`users`]. The rest of the API is in [`members`]. [`clients`] finds the user of a request.
 
 pub mod clients;
 pub mod limits;
+pub mod members;
 pub mod users;
 pub(super) mod waits;
 

@@ -9,8 +9,7 @@ use hyper::StatusCode;
 use hyper::http::request::Parts;
 use member::fronts::etcd::v2::limits::USERS_REQUEST_BYTES_MAX;
 use member::fronts::etcd::v2::users::{
-    BadBody, RoleBody, RootSearch, RootStep, Shown, UserBody, UserGiven, UsersAnswer, UsersCall,
-    UsersStep,
+    BadBody, RoleBody, Shown, UserBody, UserGiven, UsersAnswer, UsersCall, UsersStep,
 };
 use serde_json::{Deserializer, Value};
 
@@ -47,22 +46,6 @@ pub(super) async fn answer(
     }
 }
 
-/// Whether a client may change members; else the answer says that it may not.
-pub(super) async fn check_root(
-    runtime: &Rc<Runtime>,
-    parts: &Parts,
-    site: &Site,
-) -> Result<(), Answer> {
-    let mut step = RootSearch::begin(clients::presented(&parts.headers, site));
-    loop {
-        step = match step {
-            RootStep::Work(search, work) => search.on_done(clients::run(runtime, site, work).await),
-            RootStep::Permitted => return Ok(()),
-            RootStep::Refused { status, text } => return Err(of_refused(status, &text)),
-        };
-    }
-}
-
 fn of_users(runtime: &Rc<Runtime>, answer: UsersAnswer) -> Answer {
     match answer {
         UsersAnswer::Line { status, text } => {
@@ -70,15 +53,11 @@ fn of_users(runtime: &Rc<Runtime>, answer: UsersAnswer) -> Answer {
             with_cluster_id(runtime, of_line(status, text))
         }
         UsersAnswer::Refused { status, text, names_cluster: true } => {
-            with_cluster_id(runtime, of_refused(status, &text))
+            with_cluster_id(runtime, refused(status, &text))
         }
-        UsersAnswer::Refused { status, text, .. } => of_refused(status, &text),
+        UsersAnswer::Refused { status, text, .. } => refused(status, &text),
         UsersAnswer::NotAllowed(methods) => not_allowed(methods),
     }
-}
-
-fn of_refused(status: u16, text: &str) -> Answer {
-    refused(StatusCode::from_u16(status).unwrap_or(StatusCode::BAD_REQUEST), text)
 }
 
 /// The answer that shows users or roles, with its room.

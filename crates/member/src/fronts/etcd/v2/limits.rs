@@ -8,3 +8,6 @@ pub const NAME_BYTES_MAX: usize = 1024;
 
 /// Bytes of an answer that shows all users, each with its roles in full. A longer one is 500.
 pub const USERS_ANSWER_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+/// Bytes of the body of a request about members. A longer one is answered with 400.
+pub const MEMBERS_REQUEST_BYTES_MAX: usize = 64 * 1024;

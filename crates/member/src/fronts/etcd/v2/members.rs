@@ -1,0 +1,373 @@
+//! Members and statistics of etcd v2: the paths below `/v2` that are not about keys or users.
+//! Sources: `v2http/client.go`, `v2stats` of etcd 3.4.
+//!
+//! The members do not change yet: requests for it are refused, after the checks that etcd makes. A
+//! request is a [`MembersCall`], whose steps say what the driver has to do next. The order of the
+//! checks: path and method, the role `root` of a client that wants a change, the name of the
+//! member, the type and the form of the body, and the rest.
+
+use etcd::Error;
+use etcd::pb::etcdserverpb as pb;
+
+use super::clients::{Done, Presented, Work};
+use super::users::{RootSearch, RootStep};
+
+/// What a request says before its body.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MembersRequest<'r> {
+    /// The method of HTTP.
+    pub method: &'r str,
+    /// The path, with escapes only where they must be.
+    pub path: &'r str,
+    /// The value of the header `Content-Type`; empty if there is none.
+    pub content_type: &'r str,
+    /// What it says of its client.
+    pub presented: Presented,
+}
+
+/// The cluster as a member sees it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MembersView {
+    /// All members ([`cluster::members`](super::super::cluster::members)).
+    pub members: Vec<pb::Member>,
+    /// The member id of the leader, if one is known.
+    pub leader: Option<u64>,
+    /// The member id of this member.
+    pub own: u64,
+}
+
+/// The answer to a request.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MembersAnswer {
+    /// Whether the head names the cluster.
+    pub names_cluster: bool,
+    /// What the answer says.
+    pub content: MembersContent,
+}
+
+/// What an answer says.
+#[derive(Clone, Debug, PartialEq)]
+pub enum MembersContent {
+    /// These members.
+    Members(Vec<pb::Member>),
+    /// This member.
+    Member(pb::Member),
+    /// A plain text with the URLs of all members for clients.
+    Machines(String),
+    /// Statistics, which the driver has.
+    Statistics(Statistics),
+    /// The request is refused, and the body is a message.
+    Refused {
+        /// The status of HTTP.
+        status: u16,
+        /// The message.
+        text: String,
+    },
+    /// The place has no such method. The methods that it has, if the answer lists them.
+    NotAllowed(Option<&'static str>),
+}
+
+/// Statistics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Statistics {
+    /// Of the member.
+    Own,
+    /// Of the leader about the others.
+    Leader,
+    /// Of the store.
+    Store,
+}
+
+/// How a request goes on.
+#[derive(Debug)]
+pub enum MembersStep {
+    /// The driver works, and hands over the result with [`MembersCall::on_done`].
+    Work(MembersCall, Work),
+    /// The driver says how it sees the cluster, with [`Looking::on_view`].
+    Look(Looking),
+    /// The driver reads the body, for [`ReadingUrls::on_body`].
+    ReadUrls(ReadingUrls),
+    /// The request is over.
+    Answer(MembersAnswer),
+}
+
+/// What a request wants.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Wish {
+    Machines,
+    LeaderStatistics,
+    /// A request of this method about the members, or about the one with this name.
+    Members {
+        method: Method,
+        name: String,
+        content_type: String,
+    },
+}
+
+/// The methods of requests about members.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Method {
+    Get,
+    Post,
+    Put,
+    Delete,
+    Other,
+}
+
+impl Method {
+    fn named(name: &str) -> Method {
+        match name {
+            "GET" => Method::Get,
+            "POST" => Method::Post,
+            "PUT" => Method::Put,
+            "DELETE" => Method::Delete,
+            _ => Method::Other,
+        }
+    }
+
+    fn is_change(self) -> bool {
+        matches!(self, Method::Post | Method::Put | Method::Delete)
+    }
+}
+
+/// A request for a change whose client is being found.
+#[derive(Debug)]
+pub struct MembersCall(RootSearch, Wish);
+
+impl MembersCall {
+    /// Begins a request. `None` if nothing is at its path.
+    pub fn begin(request: MembersRequest<'_>) -> Option<MembersStep> {
+        let MembersRequest { method, path, content_type, presented } = request;
+        let rest = path.strip_prefix("/v2/")?;
+        let is_get = method == "GET";
+        let not_allowed = |methods| answered(false, MembersContent::NotAllowed(Some(methods)));
+        let statistics = |which| answered(false, MembersContent::Statistics(which));
+        Some(match rest {
+            "machines" if is_get || method == "HEAD" => MembersStep::Look(Looking(Wish::Machines)),
+            "machines" => not_allowed("GET,HEAD"),
+            "stats/self" | "stats/leader" | "stats/store" if !is_get => not_allowed("GET"),
+            "stats/self" => statistics(Statistics::Own),
+            "stats/leader" => MembersStep::Look(Looking(Wish::LeaderStatistics)),
+            "stats/store" => statistics(Statistics::Store),
+            _ => {
+                let rest = rest.strip_prefix("members")?;
+                let name = if rest.is_empty() { rest } else { rest.strip_prefix('/')? };
+                let (name, content_type) = (name.to_string(), content_type.to_string());
+                let method = Method::named(method);
+                let wish = Wish::Members { method, name, content_type };
+                if method.is_change() {
+                    permitted(RootSearch::begin(presented), wish)
+                } else {
+                    MembersStep::Look(Looking(wish))
+                }
+            }
+        })
+    }
+
+    /// Takes the result of the work.
+    pub fn on_done(self, done: Done) -> MembersStep {
+        permitted(self.0.on_done(done), self.1)
+    }
+}
+
+/// Goes on behind a step of the search for the client.
+fn permitted(step: RootStep, wish: Wish) -> MembersStep {
+    match step {
+        RootStep::Work(search, work) => MembersStep::Work(MembersCall(search, wish), work),
+        RootStep::Permitted => MembersStep::Look(Looking(wish)),
+        RootStep::Refused { status, text } => {
+            answered(false, MembersContent::Refused { status, text })
+        }
+    }
+}
+
+fn answered(names_cluster: bool, content: MembersContent) -> MembersStep {
+    MembersStep::Answer(MembersAnswer { names_cluster, content })
+}
+
+/// A request that waits for the driver's view of the cluster.
+#[derive(Debug)]
+pub struct Looking(Wish);
+
+impl Looking {
+    /// Takes the view.
+    pub fn on_view(self, view: MembersView) -> MembersStep {
+        match self.0 {
+            Wish::Machines => answered(false, MembersContent::Machines(machines(view.members))),
+            Wish::LeaderStatistics => {
+                let content = if view.leader == Some(view.own) {
+                    MembersContent::Statistics(Statistics::Leader)
+                } else {
+                    refused(403, "not current leader")
+                };
+                answered(false, content)
+            }
+            Wish::Members { method, name, content_type } => {
+                let about = About { method, name, members: view.members };
+                about.begin(view.leader, &content_type)
+            }
+        }
+    }
+}
+
+/// The URLs of all members for clients.
+fn machines(members: Vec<pb::Member>) -> String {
+    let mut urls: Vec<String> =
+        members.into_iter().flat_map(|member| member.client_ur_ls).collect();
+    urls.sort();
+    urls.join(", ")
+}
+
+fn refused(status: u16, text: impl Into<String>) -> MembersContent {
+    MembersContent::Refused { status, text: text.into() }
+}
+
+/// A request about members.
+#[derive(Debug)]
+struct About {
+    method: Method,
+    /// The name of the member in the path; empty if it is about all.
+    name: String,
+    /// All members when the request came.
+    members: Vec<pb::Member>,
+}
+
+impl About {
+    /// What follows before a body is read.
+    fn begin(self, leader: Option<u64>, content_type: &str) -> MembersStep {
+        let content = match self.method {
+            Method::Get => match &*self.name {
+                "" => MembersContent::Members(self.members),
+                "leader" => match leader.and_then(|id| self.by_id(id)) {
+                    Some(leader) => MembersContent::Member(leader.clone()),
+                    None => refused(503, "During election"),
+                },
+                _ => refused(404, "Not found"),
+            },
+            Method::Delete | Method::Put if self.name.is_empty() => {
+                MembersContent::NotAllowed(None)
+            }
+            Method::Delete if self.named().is_none() => self.unknown(),
+            Method::Delete => unchangeable(),
+            Method::Put if self.id().is_none() => self.unknown(),
+            Method::Post | Method::Put => match check_type(content_type) {
+                Ok(()) => return MembersStep::ReadUrls(ReadingUrls(self)),
+                Err(content) => content,
+            },
+            Method::Other => MembersContent::NotAllowed(Some("GET,POST,DELETE,PUT")),
+        };
+        answered(true, content)
+    }
+
+    fn by_id(&self, id: u64) -> Option<&pb::Member> {
+        self.members.iter().find(|member| member.id == id)
+    }
+
+    /// The member id that the name is.
+    fn id(&self) -> Option<u64> {
+        u64::from_str_radix(&self.name, 16).ok().filter(|_| !self.name.starts_with('+'))
+    }
+
+    /// The member with the name.
+    fn named(&self) -> Option<&pb::Member> {
+        self.id().and_then(|id| self.by_id(id))
+    }
+
+    fn unknown(&self) -> MembersContent {
+        refused(404, format!("No such member: {}", self.name))
+    }
+}
+
+fn unchangeable() -> MembersContent {
+    refused(500, Error::MemberNotEnoughStarted.text())
+}
+
+/// Refuses a body of another type than JSON.
+fn check_type(content_type: &str) -> Result<(), MembersContent> {
+    let media_type = content_type.split(';').next().unwrap_or_default().trim();
+    if media_type.eq_ignore_ascii_case("application/json") {
+        return Ok(());
+    }
+    let text = format!("Bad Content-Type {media_type}, accept application/json");
+    Err(refused(415, text))
+}
+
+/// A request whose body gives the URLs of a member.
+#[derive(Debug)]
+pub struct ReadingUrls(About);
+
+/// Why a body gives no URLs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BadUrls {
+    /// It is too large, or does not come.
+    Missing,
+    /// It is no JSON; the text says where.
+    NoJson(String),
+    /// `peerURLs` is no list of texts.
+    NoTexts,
+}
+
+impl BadUrls {
+    fn text(self) -> String {
+        match self {
+            BadUrls::Missing => "the body is too large, too slow, or cut off".to_string(),
+            BadUrls::NoJson(text) => text,
+            BadUrls::NoTexts => "peerURLs is no list of texts".to_string(),
+        }
+    }
+}
+
+impl ReadingUrls {
+    /// Takes the URLs (`peerURLs`); none if the body has no list.
+    pub fn on_body(self, urls: Result<Vec<String>, BadUrls>) -> MembersStep {
+        let checked = urls.map_err(BadUrls::text).and_then(|urls| {
+            check_urls(&urls)?;
+            Ok(urls)
+        });
+        let about = &self.0;
+        let has = |urls: &[String], member: &pb::Member| {
+            member.peer_ur_ls.iter().any(|url| urls.contains(url))
+        };
+        let content = match checked {
+            Err(text) => refused(400, text),
+            Ok(_) if about.method == Method::Put && about.named().is_none() => about.unknown(),
+            Ok(urls)
+                if about.method == Method::Post
+                    && about.members.iter().any(|member| has(&urls, member)) =>
+            {
+                refused(409, "etcdserver: Peer URLs already exists")
+            }
+            Ok(_) => unchangeable(),
+        };
+        answered(true, content)
+    }
+}
+
+/// `types.NewURLs`.
+fn check_urls(urls: &[String]) -> Result<(), String> {
+    if urls.is_empty() {
+        return Err("no valid URLs given".to_string());
+    }
+    for url in urls {
+        let rest = ["http://", "https://"].iter().find_map(|scheme| url.strip_prefix(scheme));
+        let is_unix = url.starts_with("unix://") || url.starts_with("unixs://");
+        let Some(rest) = rest else {
+            if is_unix {
+                continue;
+            }
+            return Err(format!("URL scheme must be http, https, unix, or unixs: {url}"));
+        };
+        let (address, path) = rest.split_once('/').unwrap_or((rest, ""));
+        let port = address.rsplit_once(':').map(|(_, port)| port);
+        if port.is_none_or(|port| port.parse::<u16>().is_err()) {
+            return Err(format!("URL address does not have the form \"host:port\": {url}"));
+        }
+        if !path.is_empty() {
+            return Err(format!("URL must not contain a path: {url}"));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;
