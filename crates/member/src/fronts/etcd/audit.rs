@@ -141,7 +141,7 @@ impl fmt::Display for AuditLine {
 }
 
 impl Operation {
-    /// What a call of the Front changes; none if it only reads.
+    /// What a call of the Front changes; `None` if it only reads.
     pub fn of_front(method: Method, request: &Bytes) -> Option<Operation> {
         Some(match method {
             Method::Cluster(method) => return Operation::of_cluster(method, request),
@@ -186,7 +186,7 @@ impl Operation {
         })
     }
 
-    /// A write of etcd v2; none if the request only reads.
+    /// A write of etcd v2; `None` if the request only reads.
     pub fn of_v2(request: &v2::Request) -> Option<Operation> {
         let name = match request.command()? {
             V2Command::Set { .. } => "v2Set",
@@ -206,7 +206,7 @@ impl Operation {
         Operation { name: "snapshot", fields: Vec::new() }
     }
 
-    /// What a call about the members changes; none if it only reads.
+    /// What a call about the members changes; `None` if it only reads.
     fn of_cluster(method: ClusterMethod, request: &Bytes) -> Option<Operation> {
         let member = |id: u64| ("member", format!("{id:x}"));
         let peers = |urls: &[String]| ("peers", name(&urls.join(",")));

@@ -8,7 +8,7 @@ fn line_of(operation: Operation) -> AuditLine {
     AuditLine::new("::ffff:10.0.0.1".parse().unwrap(), operation)
 }
 
-/// The fields of the line for a call of the Front, behind the address; none if there is no line.
+/// The fields of the line for a call of the Front, behind the address; `None` if there is no line.
 fn of_front(method: Method, request: &impl Message) -> Option<String> {
     let operation = Operation::of_front(method, &request.encode_to_vec().into())?;
     Some(line(line_of(operation)))

@@ -23,7 +23,7 @@ pub(super) struct Writes {
 }
 
 impl Writes {
-    /// The writes of a transaction in at most `bytes_max` bytes; none if it only reads.
+    /// The writes of a transaction in at most `bytes_max` bytes; `None` if it only reads.
     pub fn of(txn: &pb::TxnRequest, bytes_max: usize) -> Option<Writes> {
         let mut found = Writes::default();
         for (branch, ops) in [("success:", &txn.success), (" failure:", &txn.failure)] {
