@@ -14,6 +14,7 @@ use crate::snapshot::fetch::Offers;
 pub(crate) mod digests;
 pub(crate) mod followed;
 pub(crate) mod lending;
+pub mod limits;
 
 /// The state of a leader. It goes as a whole when the member leads no longer.
 pub(crate) struct Leading {

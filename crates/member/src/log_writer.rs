@@ -73,7 +73,7 @@ pub struct LogWriter<D: Disk> {
 impl<D: Disk> LogWriter<D> {
     /// Takes the recovered log. Writes are refused when the current segment has less than
     /// `room_bytes_min` bytes left and no other can be had; usually
-    /// [`crate::limits::ROOM_BYTES_MIN`].
+    /// [`crate::snapshot::limits::ROOM_BYTES_MIN`].
     pub fn new(wal: Wal<D>, room_bytes_min: u64) -> LogWriter<D> {
         LogWriter {
             wal,

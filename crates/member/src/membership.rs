@@ -5,4 +5,5 @@ pub mod bootstrap;
 pub mod hello;
 pub(crate) mod joining;
 pub mod levels;
+pub mod limits;
 pub(crate) mod servers;

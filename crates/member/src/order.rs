@@ -13,6 +13,7 @@ mod disk;
 pub(crate) mod forward;
 pub(crate) mod hearing;
 mod intake;
+pub mod limits;
 mod members;
 mod memberships;
 mod options;
@@ -39,10 +40,7 @@ use replica::{
 
 use crate::leader::Leading;
 use crate::leader::digests::OwnDigests;
-use crate::limits::{
-    CLOCK_INTERVAL_MS, ENTRIES_TO_DISK_MAX, EXPIRY_MARGIN_MS, HEARTBEAT_TICKS, LOOK_MS_MAX,
-    PERSISTING_BYTES_MAX,
-};
+use crate::limits::CLOCK_INTERVAL_MS;
 use crate::membership::levels::Levels;
 use crate::membership::servers::Servers;
 use crate::message::{
@@ -50,6 +48,9 @@ use crate::message::{
     ToLoop, Unavailable,
 };
 use crate::order::hearing::Hearing;
+use crate::order::limits::{
+    ENTRIES_TO_DISK_MAX, EXPIRY_MARGIN_MS, HEARTBEAT_TICKS, LOOK_MS_MAX, PERSISTING_BYTES_MAX,
+};
 use crate::order::persisting::Persisting;
 use crate::peer::{Offer, PeerMessage};
 use crate::snapshot::fetch::CatchUp;

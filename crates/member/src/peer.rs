@@ -36,7 +36,8 @@ use machine::limits::BATCH_ALONE_BYTES_MAX;
 use machine::{BootId, Level, MemberId, Owner, SessionId};
 use thiserror::Error;
 
-use crate::limits::{FETCHED_PIECE_BYTES, FORWARD_BATCHES_MAX, HEARD_SESSIONS_MAX};
+use crate::limits::{FORWARD_BATCHES_MAX, HEARD_SESSIONS_MAX};
+use crate::snapshot::limits::FETCHED_PIECE_BYTES;
 
 pub use leases::{AskLeases, LeaseTimes};
 

@@ -18,7 +18,8 @@ use storage::wal::{
 };
 use thiserror::Error;
 
-use crate::limits::{SNAPSHOT_PIECE_BYTES, START_PIECES};
+use crate::limits::SNAPSHOT_PIECE_BYTES;
+use crate::limits::START_PIECES;
 use crate::membership::bootstrap::ABSENT_VOTERS_FROM;
 use crate::message::UnknownEntry;
 use crate::order::{self, Start, to_restored};

@@ -22,7 +22,7 @@ pub struct ReplyRoom {
 
 impl ReplyRoom {
     /// Bytes of replies that are held now, give or take
-    /// [`REPLIES_TOLD_BYTES`](crate::limits::REPLIES_TOLD_BYTES) for each Front.
+    /// [`REPLIES_TOLD_BYTES`](crate::fronts::zk::limits::REPLIES_TOLD_BYTES) for each Front.
     pub fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
     }

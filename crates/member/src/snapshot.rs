@@ -2,6 +2,7 @@
 //! that lags fetches another's.
 
 pub mod fetch;
+pub mod limits;
 pub mod log_rule;
 pub mod received;
 pub mod room;

@@ -10,6 +10,7 @@
 pub mod deadlines;
 pub mod etcd;
 pub mod etcd_v2;
+pub mod limits;
 pub mod look;
 pub mod zk;
 

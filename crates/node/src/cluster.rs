@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use member::limits::AGREEMENT_INTERVAL_MS;
 use member::membership::bootstrap::{Attendance, Decision, absent_server};
+use member::membership::limits::AGREEMENT_INTERVAL_MS;
 use member::recovery::{
     OpenedMember, Recovered, RecoveryError, UnbornMember, draw_ids, open_member, recover,
 };
@@ -30,8 +30,8 @@ use crate::threads::Shared;
 pub struct ClusterConfig {
     /// Its own number.
     pub server: u64,
-    /// The numbers of the servers that vote; at most `member::limits::VOTERS_MAX`. Its own is not
-    /// among them if it is to observe.
+    /// The numbers of the servers that vote; at most `member::membership::limits::VOTERS_MAX`. Its
+    /// own is not among them if it is to observe.
     pub voters: Vec<u64>,
     /// The voters that must be linked for the ensemble to begin.
     pub attendance: Attendance,

@@ -128,7 +128,8 @@ pub const PEER_ACCEPT_REST: Duration = Duration::from_millis(100);
 pub const WAITING_INTERVAL: Duration = Duration::from_secs(10);
 
 const _: () = assert!(member::limits::PEER_BODY_BYTES_MAX < u32::MAX as usize);
-const _: () = assert!(HANDSHAKE_FRAME_BYTES_MAX > member::limits::HELLO_BYTES_MAX + 256);
+const _: () =
+    assert!(HANDSHAKE_FRAME_BYTES_MAX > member::membership::limits::HELLO_BYTES_MAX + 256);
 const _: () = assert!(REFUSAL_BYTES_MAX < HANDSHAKE_FRAME_BYTES_MAX);
 const _: () = assert!(PEER_WRITE_BYTES_MAX <= PEER_QUEUE_BYTES_MAX);
 

@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 
 use machine::Origin;
 use machine::image::restore::RestoreError;
-use member::limits::ROOM_BYTES_MIN;
 use member::message::{FrontCounts, FrontId, Membership, ReplicaError, UnknownEntry};
 use member::recovery::{Options, Reading, Recovered, RecoveryError, recover};
+use member::snapshot::limits::ROOM_BYTES_MIN;
 use member::{Apply, CommandCounts, LogWriter, ReplyRoom, SnapshotWriter, WatchInterest};
 use parking_lot::{Mutex, RwLock};
 use storage::StorageError;

@@ -270,13 +270,13 @@ fn check_shown(
 /// arrive at `a` are reported at the first look of their runtime at the clock that ends a report
 /// interval of 200 ms, so Loop renews the lease by `a + 300 ms`. The leases' clock stands still
 /// between two rounds of Loop, so the new deadline is later than `a - 100 ms + timeout + 400 ms`:
-/// deadlines include a report interval, a look and a round (`member::limits::HEARING_MS_MAX`). If
-/// the session is judged at `t`, which is past that deadline, then the next bytes had not been
-/// reported yet: they arrived after `t - 300 ms`, so after `a + timeout`. A pause of the process
-/// counts [`PAUSE_COUNTS_US`] at most on the leases' clock. Serving begins with a full timeout for
-/// all sessions, as if all clients had been heard then; so it does again when a disk that was full
-/// has room. No session is judged while the disk is full, or before clients are served: no client
-/// could attach.
+/// deadlines include a report interval, a look and a round
+/// (`member::spaces::limits::HEARING_MS_MAX`). If the session is judged at `t`, which is past that
+/// deadline, then the next bytes had not been reported yet: they arrived after `t - 300 ms`, so
+/// after `a + timeout`. A pause of the process counts [`PAUSE_COUNTS_US`] at most on the leases'
+/// clock. Serving begins with a full timeout for all sessions, as if all clients had been heard
+/// then; so it does again when a disk that was full has room. No session is judged while the disk
+/// is full, or before clients are served: no client could attach.
 ///
 /// `t` itself is known only where nothing waits in Loop: else the command was proposed some time
 /// after `judged_us`, and the silence may have ended since.

@@ -23,7 +23,8 @@ pub const ETCD_TICK_IDLE_US: u64 = 5_000_000;
 
 /// How long a call of an etcd client may take when nothing goes wrong any more, beside the members'
 /// own bound: a look at the clock, Loop's answer and the network, with slow syncs in between.
-pub const ETCD_ANSWER_US_MAX: u64 = member::limits::ETCD_CALL_MS_MAX * 1_000 + 5_000_000;
+pub const ETCD_ANSWER_US_MAX: u64 =
+    member::fronts::etcd::limits::ETCD_CALL_MS_MAX * 1_000 + 5_000_000;
 
 /// How long a client may wait for the promise of a revision for all its watches, at a member that
 /// has answered a linearizable read with that revision: the client asks every 100 ms. Beside that
@@ -31,7 +32,7 @@ pub const ETCD_ANSWER_US_MAX: u64 = member::limits::ETCD_CALL_MS_MAX * 1_000 + 5
 pub const ETCD_PROGRESS_US_MAX: u64 = crate::etcd_clients::watcher::TAKEN_LATE_US_MAX + 1_000_000;
 
 /// How long a member is without contact until the watch streams end that require a leader.
-pub const ETCD_NO_LEADER_US: u64 = member::limits::ETCD_NO_LEADER_MS * 1_000;
+pub const ETCD_NO_LEADER_US: u64 = member::fronts::etcd::limits::ETCD_NO_LEADER_MS * 1_000;
 
 /// How much later the client of such a stream knows, at most: contact is counted from what was
 /// still on its way, the member looks at the clock, and the client takes earlier messages late.
@@ -134,9 +135,10 @@ pub const LINGER_US_MAX: u64 = 3_000_000;
 
 /// How much of a pause of the process may count as silence of its clients: the longest rest that
 /// Loop may have planned. Near a deadline its rests are shorter
-/// (`member::limits::EXPIRY_MARGIN_MS`), so no client that spoke is taken for silent.
-pub const PAUSE_COUNTS_US: u64 = member::limits::LOOK_MS_MAX * 1_000;
-const _: () = assert!(member::limits::LOOK_MS_MAX >= member::limits::LEASE_ADVANCE_MS_MAX);
+/// (`member::order::limits::EXPIRY_MARGIN_MS`), so no client that spoke is taken for silent.
+pub const PAUSE_COUNTS_US: u64 = member::order::limits::LOOK_MS_MAX * 1_000;
+const _: () =
+    assert!(member::order::limits::LOOK_MS_MAX >= member::spaces::limits::LEASE_ADVANCE_MS_MAX);
 
 /// The longest that the syncs of one round of a thread take, however slow the disk is.
 pub const SYNC_US_MAX: u64 = 3_000_000;
@@ -146,7 +148,7 @@ pub const SYNC_US_MAX: u64 = 3_000_000;
 pub const USUAL_SYNC_US_MAX: u64 = 100_000;
 
 /// The longest that a disk hangs: some times as long as a leader bears it.
-pub const HANG_US_MAX: u64 = 18 * member::limits::DISK_STALL_MS * 1_000;
+pub const HANG_US_MAX: u64 = 18 * member::order::limits::DISK_STALL_MS * 1_000;
 
 /// The longest period of a process that stutters.
 pub const STUTTER_US_MAX: u64 = 5_000_000;
@@ -167,7 +169,7 @@ pub const ROT_TRIES_MAX: u64 = 8;
 
 /// Rounds in which each client does one more operation. After them a wrong state must have been
 /// found out: they are two intervals of digests.
-pub const FIND_OUT_TRIES_MAX: u64 = 2 * member::limits::DIGEST_INTERVAL_ENTRIES;
+pub const FIND_OUT_TRIES_MAX: u64 = 2 * member::leader::limits::DIGEST_INTERVAL_ENTRIES;
 
 /// The least number of entries that must still come before digests are compared when a state is
 /// made wrong.
@@ -221,7 +223,7 @@ pub const FALLS_SILENT_US_MAX: u64 = 2_500_000;
 /// know what they should: a report of who was heard, or its answer, is missed and sent again, and
 /// each Loop looks at the clock.
 pub const HARM_LASTS_US: u64 =
-    (member::limits::HEARD_RETRY_MS + 2 * RAFT_TICK_MS) * 1_000 + 4 * LINK_LATENCY_US_MAX;
+    (member::order::limits::HEARD_RETRY_MS + 2 * RAFT_TICK_MS) * 1_000 + 4 * LINK_LATENCY_US_MAX;
 
 /// Bytes of input that a connection runtime may hold in a server whose clients wait for nothing. A
 /// ping of 12 bytes may have arrived in part from each of ten clients.
@@ -261,18 +263,19 @@ pub const TOO_OLD_CALM_US_MAX: u64 = 3_000_000;
 /// How long a raise takes that somebody asked for when all is well and every member knows the
 /// level: a learner that is gone must be silent for a while before it is removed, by a leader that
 /// has listened for as long, and a member asks the leader once a second.
-pub const RAISE_US_MAX: u64 =
-    (2 * member::limits::REPLACED_SILENCE_MS + 5 * member::limits::RAISES_INTERVAL_MS) * 1_000;
+pub const RAISE_US_MAX: u64 = (2 * member::order::limits::REPLACED_SILENCE_MS
+    + 5 * member::membership::limits::RAISES_INTERVAL_MS)
+    * 1_000;
 
 /// How long a run checks that the level does not rise while a member does not know it.
-pub const NO_RAISE_US: u64 = 4 * member::limits::RAISES_INTERVAL_MS * 1_000;
+pub const NO_RAISE_US: u64 = 4 * member::membership::limits::RAISES_INTERVAL_MS * 1_000;
 
 /// How much earlier than the world's clock a leader's clock may say that a lease has lived for its
 /// time of a few seconds: it goes up to 500 millionths faster.
 pub const LEASE_SLACK_US: u64 = 10_000;
 
 /// How much a clock that jumps ahead takes from the time of a lease: one look at the clock.
-pub const LEASE_JUMP_US_MAX: u64 = (member::limits::LOOK_MS_MAX + 50) * 1_000;
+pub const LEASE_JUMP_US_MAX: u64 = (member::order::limits::LOOK_MS_MAX + 50) * 1_000;
 
 /// How long after the last call that may keep one alive all leases must be over: the longest time
 /// to live that is drawn, and some time for the end and for a new leader.

@@ -31,7 +31,8 @@ use machine::{BootId, ConnectionId, Level, Machine, MemberId, Origin, Settings, 
 use member::RaiseRefused;
 use member::fronts::etcd::{EtcdFrontConfig, OwnMember, WatchBounds};
 use member::fronts::zk::FrontConfig;
-use member::limits::{APPLY_HOLD_COMMANDS_MAX, REPLIES_TOLD_BYTES};
+use member::fronts::zk::limits::REPLIES_TOLD_BYTES;
+use member::limits::APPLY_HOLD_COMMANDS_MAX;
 use member::log_writer::LogInput;
 use member::membership::bootstrap::{Attendance, absent_server};
 use member::membership::hello::Known;
@@ -308,7 +309,7 @@ impl MemberConfig {
             reply_bytes_max: None,
             // No draw: the other choices of a seed stay what they were.
             list_step_names: 1 + usize::from(self.secret_of_boot(origin.boot.0)[0] % 4),
-            sessionless_ms_max: member::limits::SESSIONLESS_MS_DEFAULT,
+            sessionless_ms_max: member::fronts::zk::limits::SESSIONLESS_MS_DEFAULT,
             audit: false,
             slow_request_ms: None,
             read_only_after_ms: self.read_only_after_ms,

@@ -29,6 +29,7 @@ mod hash_call;
 pub mod health;
 mod lease_call;
 mod leases;
+pub mod limits;
 mod lock_call;
 mod locks;
 mod method;
@@ -62,11 +63,10 @@ use machine::{
 };
 
 use crate::commands::Commands;
+use crate::fronts::etcd::limits::{ETCD_CALL_MS_MAX, ETCD_CALLS_MAX, ETCD_NO_LEADER_MS};
 use crate::fronts::etcd::token_times::TokenTimes;
 use crate::lease::LeaseQuestion;
-use crate::limits::{
-    ETCD_CALL_MS_MAX, ETCD_CALLS_MAX, ETCD_NO_LEADER_MS, FRONT_COMMANDS_MAX, READ_HOLD_REQUESTS_MAX,
-};
+use crate::limits::{FRONT_COMMANDS_MAX, READ_HOLD_REQUESTS_MAX};
 use crate::message::{
     Answer, Answered, Caller, Delivery, Fate, FrontId, Ticket, ToLoop, Unavailable, Waiter,
 };

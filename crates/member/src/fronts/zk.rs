@@ -34,6 +34,7 @@ mod heard;
 mod held;
 mod identity;
 mod journal;
+pub mod limits;
 mod long_reads;
 pub mod namespaces;
 mod output;
@@ -58,11 +59,11 @@ use machine::{Command, ConnectionId, Machine, Origin, SessionId, Settings};
 use zk::four_letter::Word;
 
 use crate::commands::Commands;
-use crate::limits::{
-    CLOCK_INTERVAL_MS, CLOSED_PIECE_WATCHES, CLOSING_MS_MAX, CONNECT_HOLD_MS_MAX,
-    CONNECT_HOLD_PART, CONTACT_MS_USUAL, READ_HOLD_BYTES_MAX, READ_HOLD_REQUESTS_MAX,
-    READ_TURN_REQUESTS_MAX, REST_TICK_MS_MAX,
+use crate::fronts::zk::limits::{
+    CLOSED_PIECE_WATCHES, CLOSING_MS_MAX, CONNECT_HOLD_MS_MAX, CONNECT_HOLD_PART, CONTACT_MS_USUAL,
+    READ_HOLD_BYTES_MAX, READ_TURN_REQUESTS_MAX, REST_TICK_MS_MAX,
 };
+use crate::limits::{CLOCK_INTERVAL_MS, READ_HOLD_REQUESTS_MAX};
 use crate::message::{Answer, FrontId, Ticket, ToLoop, Waiter};
 use crate::reply_room::ReplyRoom;
 use crate::summary::Latency;
@@ -118,7 +119,7 @@ pub struct FrontConfig {
     /// error. None: only multi-reads have a bound.
     pub reply_bytes_max: Option<u64>,
     /// Names that the first step of a list adds, at least 1. Outside of the simulator
-    /// [`LIST_STEP_NAMES`](crate::limits::LIST_STEP_NAMES).
+    /// [`LIST_STEP_NAMES`](crate::fronts::zk::limits::LIST_STEP_NAMES).
     pub list_step_names: usize,
     /// How long a connection may be without a session (`nio.sessionlessCnxnTimeout`).
     pub sessionless_ms_max: u64,
@@ -801,7 +802,7 @@ fn take_frame(input: &mut BytesMut, length: u32) -> Option<Bytes> {
 }
 
 const _: () = assert!(
-    crate::limits::CONNECTION_IDENTITY_BYTES_MAX + machine::limits::BATCH_BYTES_MAX
+    crate::fronts::zk::limits::CONNECTION_IDENTITY_BYTES_MAX + machine::limits::BATCH_BYTES_MAX
         <= machine::limits::BATCH_ALONE_BYTES_MAX
 );
 

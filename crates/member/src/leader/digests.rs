@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use machine::{Digest, MemberId};
 use replica::Membership;
 
-use crate::limits::{DIGEST_CHECKS_MAX, DIGEST_INTERVAL_ENTRIES, OWN_DIGESTS_MAX};
+use crate::leader::limits::{DIGEST_CHECKS_MAX, DIGEST_INTERVAL_ENTRIES, OWN_DIGESTS_MAX};
 
 /// The digests that a leader was given, by index.
 #[derive(Default)]

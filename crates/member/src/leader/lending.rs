@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use machine::MemberId;
 use replica::{SnapshotMeta, SnapshotWanted};
 
-use crate::limits::{
+use crate::leader::limits::{
     BORROWER_SILENCE_MS_MAX, LEND_FAILURES_MAX, LEND_INTERVAL_MS, LEND_PATIENCE_MS,
     LENDER_PATIENCE_MS,
 };

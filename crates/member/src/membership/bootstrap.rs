@@ -22,8 +22,8 @@ use core::fmt;
 use machine::MemberId;
 use storage::datadir::{Acceptor, Birth};
 
-use crate::limits::VOTERS_MAX;
 use crate::membership::hello::{Hello, Known};
+use crate::membership::limits::VOTERS_MAX;
 
 mod agreement;
 
@@ -161,8 +161,8 @@ impl Bootstrap {
     }
 
     /// Whether it is to be asked again every
-    /// [`AGREEMENT_INTERVAL_MS`](crate::limits::AGREEMENT_INTERVAL_MS), and not only when links
-    /// change.
+    /// [`AGREEMENT_INTERVAL_MS`](crate::membership::limits::AGREEMENT_INTERVAL_MS), and not only
+    /// when links change.
     pub fn looks_at_clock(&self) -> bool {
         self.own.acceptor.is_some()
     }

@@ -13,7 +13,7 @@ use storage::codec::{DecodeError, Reader, put_u64_list};
 use storage::datadir::{Acceptor, Birth};
 use thiserror::Error;
 
-use crate::limits::{CLIENT_URL_BYTES_MAX, CLIENT_URLS_MAX, VOTERS_MAX};
+use crate::membership::limits::{CLIENT_URL_BYTES_MAX, CLIENT_URLS_MAX, VOTERS_MAX};
 
 /// The versions that a server knows: all from the lowest to the highest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

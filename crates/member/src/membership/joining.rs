@@ -12,8 +12,9 @@ use std::collections::BTreeSet;
 use machine::{Command, ControlCommand, Level, MemberId};
 use replica::{MemberChange, Membership, MembershipChange, PeerStatus, Transition};
 
-use crate::limits::{CAUGHT_UP_ENTRIES, REGISTERS_INTERVAL_MS};
+use crate::limits::CAUGHT_UP_ENTRIES;
 use crate::membership::bootstrap::{absent_server, absent_voter};
+use crate::membership::limits::REGISTERS_INTERVAL_MS;
 use crate::membership::servers::Servers;
 
 /// A leader's requests for members that come and go.

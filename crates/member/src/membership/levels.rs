@@ -6,7 +6,7 @@ use machine::{Level, MemberId};
 use thiserror::Error;
 
 use super::hello::Known;
-use crate::limits::RAISES_INTERVAL_MS;
+use crate::membership::limits::RAISES_INTERVAL_MS;
 
 /// A member's view of levels.
 pub(crate) struct Levels {

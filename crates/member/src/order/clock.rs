@@ -10,7 +10,8 @@
 //! others, who may have spoken meanwhile: of a late look only the planned time counts, and an
 //! election waits for one more look.
 
-use crate::limits::{CLOCK_INTERVAL_MS, LATE_MS};
+use crate::limits::CLOCK_INTERVAL_MS;
+use crate::order::limits::LATE_MS;
 
 /// The time that has passed since the start, and the part of it that Loop has not acted on.
 pub(super) struct Clock {

@@ -9,7 +9,8 @@
 
 use machine::LogIndex;
 
-use crate::limits::{HEARTBEAT_MS, HEARTBEAT_QUIET_MS, QUIET_MS, QUIET_TIMEOUT_MS_MIN};
+use crate::limits::{HEARTBEAT_QUIET_MS, QUIET_TIMEOUT_MS_MIN};
+use crate::order::limits::{HEARTBEAT_MS, QUIET_MS};
 
 /// This member's contact, and a leader's heartbeats, which renew it.
 #[derive(Default)]

@@ -15,8 +15,9 @@ use std::collections::VecDeque;
 use machine::entry::{self, BatchHeader, UnstampedBatch};
 use machine::{BootId, ConnectionId, Level, Origin};
 
-use crate::limits::{FORWARD_BATCHES_MAX, FORWARD_BYTES_MAX, FORWARD_SILENCE_MS};
+use crate::limits::FORWARD_BATCHES_MAX;
 use crate::message::{Fate, FrontId, GivenUp, GivenUpAt, Ticket};
+use crate::order::limits::{FORWARD_BYTES_MAX, FORWARD_SILENCE_MS};
 use crate::peer::{Forward, ForwardedBatch, PeerMessage};
 
 /// The batches of this member that it has not applied.

@@ -9,7 +9,8 @@ use std::collections::BTreeSet;
 
 use machine::{BootId, Owner};
 
-use crate::limits::{HEARD_INTERVAL_MS, HEARD_RETRY_MS, HEARD_SESSIONS_MAX};
+use crate::limits::{HEARD_INTERVAL_MS, HEARD_SESSIONS_MAX};
+use crate::order::limits::HEARD_RETRY_MS;
 use crate::peer::{Heard, PeerMessage};
 
 /// A follower's reports.

@@ -10,10 +10,10 @@ use machine::{BootId, Command, ConnectionId, Level, LogIndex, Origin};
 
 use super::counts::LoopCounts;
 use super::forward::{Callers, Forwarder};
-use crate::limits::FORWARD_BYTES_MAX;
 use crate::message::{
     FrontId, GivenUp, GivenUpAt, Submission, Ticket, ToApply, Unavailable, Waiter,
 };
+use crate::order::limits::FORWARD_BYTES_MAX;
 use crate::peer::{ForwardedBatch, PeerMessage};
 
 /// A member without contact for long may have been replaced, and the state may have forgotten which

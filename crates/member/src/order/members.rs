@@ -15,11 +15,11 @@ use replica::PeerStatus;
 
 use super::Loop;
 use super::memberships::Memberships;
-use crate::limits::REPLACED_SILENCE_MS;
 use crate::membership::hello::Known;
 use crate::membership::joining::{JoinStep, JoinView};
 use crate::membership::levels::{Levels, RaiseRefused};
 use crate::membership::servers::{LinkedServer, Servers};
+use crate::order::limits::REPLACED_SILENCE_MS;
 use crate::peer::PeerMessage;
 
 /// The members as this one knows them.

@@ -35,8 +35,8 @@ pub struct DiskOptions {
     pub snapshot_log: SnapshotLog,
     /// How long the log's disk may take to make something durable before a leader hands over
     /// (`quorate.diskStallMs`), in ms: from 1 to
-    /// [`DISK_STALL_MS_MAX`](crate::limits::DISK_STALL_MS_MAX). A disk that is often that slow may
-    /// take longer.
+    /// [`DISK_STALL_MS_MAX`](crate::order::limits::DISK_STALL_MS_MAX). A disk that is often that
+    /// slow may take longer.
     pub stall_ms: u64,
 }
 

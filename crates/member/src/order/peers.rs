@@ -8,9 +8,9 @@ use replica::MessageError;
 use super::Loop;
 use super::refused::Condemned;
 use crate::leader::digests::{Difference, Wrong};
-use crate::limits::{DIFFERS_HAND_OVER_MS, PERSISTING_BYTES_MAX};
 use crate::membership::servers::LinkedServer;
 use crate::message::SnapshotJob;
+use crate::order::limits::{DIFFERS_HAND_OVER_MS, PERSISTING_BYTES_MAX};
 use crate::peer::{Forward, ForwardedBatch, PeerError, PeerFrame, PeerMessage};
 
 impl Loop {

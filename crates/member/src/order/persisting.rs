@@ -9,7 +9,9 @@ use std::collections::VecDeque;
 use replica::PersistId;
 use storage::wal::HardState;
 
-use crate::limits::{DISK_STALL_MS_MAX, STALL_HISTORY_MINUTES, STALL_MINUTE_MS, STALL_MINUTES_MIN};
+use crate::order::limits::{
+    DISK_STALL_MS_MAX, STALL_HISTORY_MINUTES, STALL_MINUTE_MS, STALL_MINUTES_MIN,
+};
 
 /// Jobs of the disk, in order.
 #[derive(Default)]

@@ -7,8 +7,9 @@ use replica::ReadId;
 
 use super::Loop;
 use super::reads::ReadFor;
-use crate::limits::{LEASE_MESSAGE_ITEMS_MAX, PROOF_SILENCE_MS};
+use crate::limits::LEASE_MESSAGE_ITEMS_MAX;
 use crate::message::ToApply;
+use crate::order::limits::PROOF_SILENCE_MS;
 use crate::peer::{AskLeases, LeaseTimes, PeerMessage};
 
 impl Loop {

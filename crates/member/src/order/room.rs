@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use machine::MemberId;
 
-use crate::limits::{FULL_INTERVAL_MS, FULL_LASTS_MS, SNAPSHOT_RETRY_MS};
 use crate::message::RoomKept;
+use crate::order::limits::{FULL_INTERVAL_MS, FULL_LASTS_MS, SNAPSHOT_RETRY_MS};
 use crate::snapshot::room::SnapshotRoom;
 
 /// The room on this member's disk, and the members with full disks.

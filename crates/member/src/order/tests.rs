@@ -8,12 +8,11 @@ use machine::{
 
 use super::*;
 use crate::fronts::zk::tests::rig::{ORIGIN, Real, Rig, copy, options, own_batch, start};
-use crate::limits::{
-    CLOCK_INTERVAL_MS, ENTRIES_TO_DISK_MAX, SNAPSHOT_RETRY_MS, SNAPSHOT_ROOM_ANSWER_MS_MAX,
-    SNAPSHOT_ROOM_RETRY_MS,
-};
+use crate::limits::CLOCK_INTERVAL_MS;
 use crate::membership::hello::Known;
 use crate::message::{Caller, LoopInput, Submission, Ticket, Waiter};
+use crate::order::limits::{ENTRIES_TO_DISK_MAX, SNAPSHOT_RETRY_MS};
+use crate::snapshot::limits::{SNAPSHOT_ROOM_ANSWER_MS_MAX, SNAPSHOT_ROOM_RETRY_MS};
 use crate::snapshot::log_rule::SnapshotLog;
 use crate::spaces::etcd::auto_compaction::AutoCompaction;
 use crate::spaces::{self, Found, News, Search, etcd, zk};

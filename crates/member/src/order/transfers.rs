@@ -10,8 +10,9 @@ use super::Loop;
 use super::output::Fetching;
 use super::records::to_replica;
 use crate::leader::lending::{LendStep, LendView, Lender};
-use crate::limits::{CAUGHT_UP_ENTRIES, SNAPSHOT_RETRY_MS};
+use crate::limits::CAUGHT_UP_ENTRIES;
 use crate::message::{FromTransfer, SnapshotJob, UnknownEntry};
+use crate::order::limits::SNAPSHOT_RETRY_MS;
 use crate::peer::{LentSnapshot, Offer, PeerError, PeerMessage, SnapshotAt};
 use crate::snapshot::fetch::{CatchUp, Fetch, FetchStep, WholeSnapshot};
 

@@ -14,9 +14,9 @@ use bytes::Bytes;
 use machine::{Machine, MemberId};
 use replica::{PeerStatus, PersistId, SnapshotMeta};
 
-use crate::limits::{HOLDER_PATIENCE_MS, OFFER_INTERVAL_MS, PIECE_PATIENCE_MS};
 use crate::message::SnapshotJob;
 use crate::peer::{Offer, PeerMessage, Piece, SnapshotAt, Want};
+use crate::snapshot::limits::{HOLDER_PATIENCE_MS, OFFER_INTERVAL_MS, PIECE_PATIENCE_MS};
 
 /// A snapshot that was received whole, checked, and has its name in the data directory.
 #[derive(Debug)]

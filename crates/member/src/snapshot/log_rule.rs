@@ -1,6 +1,6 @@
 //! How much log makes a snapshot due.
 
-use crate::limits::{SNAPSHOT_LOG_BYTES_DEFAULT, SNAPSHOT_LOG_SHARE};
+use crate::snapshot::limits::{SNAPSHOT_LOG_BYTES_DEFAULT, SNAPSHOT_LOG_SHARE};
 
 /// How much log makes a snapshot due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -15,10 +15,10 @@ use std::collections::VecDeque;
 use machine::LogIndex;
 use storage::limits::DIRECT_BLOCK_BYTES;
 
-use crate::limits::{
+use crate::message::{RoomKept, RoomWanted, SnapshotJob};
+use crate::snapshot::limits::{
     SNAPSHOT_ROOM_ANSWER_MS_MAX, SNAPSHOT_ROOM_RETRY_MS, SNAPSHOT_ROOM_STEP_BYTES,
 };
-use crate::message::{RoomKept, RoomWanted, SnapshotJob};
 
 /// Loop's view of the room.
 pub struct SnapshotRoom {

@@ -13,11 +13,11 @@ use storage::disk::Disk;
 use storage::snapshot::room::Room;
 use storage::snapshot::{self, ReceivedWriter, SnapshotMeta, SnapshotWriter as FileWriter};
 
-use crate::limits::{FETCHED_PIECE_BYTES, SNAPSHOTS_KEPT};
 use crate::message::{FromSnapshot, FromTransfer, RoomKept, RoomWanted, SnapshotJob};
 use crate::peer::{PeerMessage, Piece, SnapshotAt, Want};
 use crate::recovery::{RecoveryError, check_index, read_image};
 use crate::snapshot::fetch::WholeSnapshot;
+use crate::snapshot::limits::{FETCHED_PIECE_BYTES, SNAPSHOTS_KEPT};
 use crate::snapshot::received;
 
 /// The snapshot thread's state, with the file being written.

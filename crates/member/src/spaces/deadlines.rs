@@ -26,7 +26,8 @@ use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use machine::Ordinal;
 
-use crate::limits::{EXPIRY_LOOKS_MAX, LEASE_ADVANCE_MS_MAX, QUIET_TIMEOUT_MS_MIN};
+use crate::limits::QUIET_TIMEOUT_MS_MIN;
+use crate::spaces::limits::{EXPIRY_LOOKS_MAX, LEASE_ADVANCE_MS_MAX};
 
 /// The deadlines of all owners of one kind.
 pub struct Deadlines<O> {
@@ -223,7 +224,7 @@ impl<O: Copy + Ord + Hash> Deadlines<O> {
 
     /// Advances the clock by `elapsed_ms`, but at most by `planned_ms` or [`LEASE_ADVANCE_MS_MAX`],
     /// whichever is more. A longer plan must end
-    /// [`EXPIRY_MARGIN_MS`](crate::limits::EXPIRY_MARGIN_MS) before [`Deadlines::due_ms`].
+    /// [`EXPIRY_MARGIN_MS`](crate::order::limits::EXPIRY_MARGIN_MS) before [`Deadlines::due_ms`].
     pub fn advance(&mut self, elapsed_ms: u64, planned_ms: u64) {
         self.now_ms += elapsed_ms.min(planned_ms.max(LEASE_ADVANCE_MS_MAX));
     }

@@ -26,7 +26,7 @@ use machine::{Command, LeaseChange, LeaseId, Level, LogIndex};
 use super::deadlines::{Deadlines, TimeLeft};
 use super::look::{Held, Look};
 use crate::lease::{LeaseQuestion, LeaseTime};
-use crate::limits::{LEASE_CALLS_MAX, LEASE_GRACE_MS, LEASE_TICK_MS, LEASES_EXPIRED_MAX};
+use crate::spaces::limits::{LEASE_CALLS_MAX, LEASE_GRACE_MS, LEASE_TICK_MS, LEASES_EXPIRED_MAX};
 use auto_compaction::{AutoCompaction, AutoCompactor};
 use calls::{Arrived, Asker, LeaseCalls};
 use questions::LeaseQuestions;

@@ -19,7 +19,7 @@ use machine::{Command, EtcdV2Command, Ordinal};
 
 use super::deadlines::Deadlines;
 use super::look::{Held, Look};
-use crate::limits::{ETCD_V2_EXPIRED_MAX, LEASE_GRACE_MS, LEASE_TICK_MS};
+use crate::spaces::limits::{ETCD_V2_EXPIRED_MAX, LEASE_GRACE_MS, LEASE_TICK_MS};
 
 /// Changes of etcd v2's space that a leader must know.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -11,7 +11,7 @@ use machine::{Command, Owner, SessionChange, Settings, ZkCommand};
 
 use super::deadlines::Deadlines;
 use super::look::{Found, Held, Look, Search};
-use crate::limits::HEARING_MS_MAX;
+use crate::spaces::limits::HEARING_MS_MAX;
 use containers::{ContainerManager, ContainerSettings};
 
 /// The configuration of the space.

@@ -67,7 +67,7 @@ impl Ensemble {
                     disk: order::DiskOptions {
                         snapshot_commands: u64::MAX,
                         snapshot_log: member::snapshot::log_rule::SnapshotLog::Unbounded,
-                        stall_ms: member::limits::DISK_STALL_MS,
+                        stall_ms: member::order::limits::DISK_STALL_MS,
                     },
                 },
             },

@@ -7,7 +7,7 @@ use std::time::Duration;
 use etcd::limits::REQUEST_BYTES_MAX_DEFAULT;
 use machine::etcd::Settings;
 use member::fronts::etcd::OwnMember;
-use member::limits::ETCD_PROGRESS_MS;
+use member::fronts::etcd::limits::ETCD_PROGRESS_MS;
 use member::spaces::etcd::auto_compaction::AutoCompaction;
 use token::{AuthToken, OptionsError};
 

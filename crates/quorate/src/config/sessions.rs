@@ -1,6 +1,6 @@
 //! The lifetime of sessions, and the clients that are served without a session or without a leader.
 
-use member::limits::SESSIONLESS_MS_DEFAULT;
+use member::fronts::zk::limits::SESSIONLESS_MS_DEFAULT;
 
 use super::report::{ConfigError, Place, Report};
 

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use machine::Level;
-use member::limits::DISK_STALL_MS;
 use member::order::DiskOptions;
+use member::order::limits::DISK_STALL_MS;
 use member::snapshot::log_rule::SnapshotLog;
 
 /// The default folder of the data.

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use machine::Level;
-use member::limits::DISK_STALL_MS_MAX;
+use member::order::limits::DISK_STALL_MS_MAX;
 use member::snapshot::log_rule::SnapshotLog;
 
 use super::properties;

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use member::limits::{CLIENT_URL_BYTES_MAX, CLIENT_URLS_MAX};
 use member::membership::bootstrap::Attendance;
+use member::membership::limits::{CLIENT_URL_BYTES_MAX, CLIENT_URLS_MAX};
 
 use super::kept::{Kept, Member};
 use super::tls;

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
 
 use machine::{Machine, Owner, SessionId};
+use member::fronts::zk::limits::CONNECTION_PAGE_COUNT;
 use member::fronts::zk::{WatchCursor, WatchPage};
-use member::limits::CONNECTION_PAGE_COUNT;
 use zk::four_letter::{ConnectionReport, DumpReport, WatchSummary, WatchesReport};
 
 use super::Monitor;

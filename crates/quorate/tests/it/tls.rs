@@ -354,7 +354,7 @@ fn a_handshake_that_never_ends_is_cut_off() {
     }
     for mut stream in waiting {
         // Without the configured limit, the connection would stay open for this time.
-        let default = Duration::from_millis(member::limits::SESSIONLESS_MS_DEFAULT);
+        let default = Duration::from_millis(member::fronts::zk::limits::SESSIONLESS_MS_DEFAULT);
         stream.set_read_timeout(Some(default - Duration::from_secs(1))).unwrap();
         // The alert, and the end.
         stream.read_to_end(&mut Vec::new()).unwrap();

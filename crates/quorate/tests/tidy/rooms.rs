@@ -1,7 +1,7 @@
 //! The rooms of `member`: which of them may name which, and that only the rooms of a space name its
 //! protocol and its part of the state. And the room of `quorate` that may name the HTTP/2 library.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
 use super::arrows::{Arrow, listed_arrows};
@@ -11,6 +11,10 @@ use super::{assert_none, files_below, is_test_file, root, shown};
 /// The rooms of `member`. The modules beside them are open to all.
 const ROOMS: [&str; 7] =
     ["fronts/etcd", "fronts/zk", "leader", "membership", "order", "snapshot", "spaces"];
+
+/// Bounds that several rooms have although the code of `member` names them in one: other crates
+/// give the first to both kinds of fronts, and hold the second on every link.
+const SHARED: [&str; 2] = ["FRONT_COMMANDS_MAX", "PEER_BODY_BYTES_MAX"];
 
 /// The room that `path` begins with: a path of modules, or of a file.
 fn room_of(path: &str) -> Option<&'static str> {
@@ -57,6 +61,48 @@ fn the_rooms_of_member_depend_on_each_other_as_architecture_lists() {
         complaints.push(format!("ARCHITECTURE.md lists {from} -> {to}, and nothing needs it"));
     }
     assert_none(complaints);
+}
+
+/// The constants that a file defines.
+fn constants(code: &str) -> BTreeSet<String> {
+    let names =
+        code.match_indices("pub const ").map(|(at, found)| word_at(&code[at + found.len()..]));
+    names.map(str::to_string).collect()
+}
+
+#[test]
+fn bounds_of_member_are_beside_their_subject() {
+    let source = root().join("crates/member/src");
+    let mut users: BTreeMap<String, BTreeSet<Option<&str>>> = BTreeMap::new();
+    let mut bounds: Vec<(String, Option<&str>)> = Vec::new();
+    for path in files_below(&source).into_iter().filter(|path| !is_test_file(path)) {
+        let inner = path.strip_prefix(&source).expect("it is below").to_string_lossy().into_owned();
+        let code = without_tests(&code_only(&fs::read_to_string(&path).expect("source is text")));
+        let room = room_of(&inner);
+        let own = if inner.ends_with("limits.rs") { constants(&code) } else { BTreeSet::new() };
+        let is_shouted =
+            |word: &&str| word.chars().all(|c| c.is_ascii_uppercase() || "_0123456789".contains(c));
+        let words = code.split(|c: char| !c.is_alphanumeric() && c != '_').filter(is_shouted);
+        words.filter(|word| !own.contains(*word)).for_each(|word| {
+            users.entry(word.to_string()).or_default().insert(room);
+        });
+        bounds.extend(own.into_iter().map(|name| (name, room)));
+    }
+    assert!(bounds.len() > 100, "the bounds were found");
+    let complaint = |(name, home): &(String, Option<&str>)| {
+        let users = users.get(name)?;
+        let only = users.first().copied().flatten().filter(|_| users.len() == 1);
+        match home {
+            None if SHARED.contains(&&**name) => None,
+            None => only.map(|room| format!("{name} is a bound of {room} alone")),
+            // Another room may look at the bound; its own must use it.
+            Some(room) if !users.contains(&Some(*room)) => {
+                Some(format!("{room} has no use for {name}"))
+            }
+            Some(_) => None,
+        }
+    };
+    assert_none(bounds.iter().filter_map(complaint).collect());
 }
 
 #[test]

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use machine::{Level, MemberId, StatedLevel};
-use member::limits::ENTRIES_TO_DISK_MAX;
 use member::log_writer::LogInput;
 use member::message::{DiskJob, LoopInput, Submission, ToApply, ToLoop};
 use member::order::LoopOutput;
+use member::order::limits::ENTRIES_TO_DISK_MAX;
 use member::peer::{AskLeases, PeerFrame, PeerMessage};
 use member::{BadPeer, Hello, Role};
 use storage::datadir;

@@ -5,8 +5,8 @@
 
 use std::sync::Arc;
 
-use member::limits::AGREEMENT_INTERVAL_MS;
 use member::membership::bootstrap::Decision;
+use member::membership::limits::AGREEMENT_INTERVAL_MS;
 use member::recovery::{RecoveryError, UnbornMember, draw_ids};
 use member::{Bootstrap, Hello};
 use storage::datadir::Birth;

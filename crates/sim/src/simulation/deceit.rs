@@ -12,7 +12,7 @@
 //! had counted as acknowledged. A wrong state waits for such a moment, too, although less would do:
 //! no member is to fetch a snapshot from a leader that is wrong.
 
-use member::limits::DIGEST_INTERVAL_ENTRIES;
+use member::leader::limits::DIGEST_INTERVAL_ENTRIES;
 use replica::LogMemory;
 
 use super::cluster::Cluster;

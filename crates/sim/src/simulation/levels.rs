@@ -286,7 +286,7 @@ impl Levels {
         // A client's question is kept until it is answered; an operator asks again.
         let (ask, again_us) = match seed % 2 {
             0 => (Ask::Client((seed / 2 % member_count as u64) as usize), 2 * RAISE_US_MAX),
-            _ => (Ask::Operator, member::limits::RAISES_INTERVAL_MS * 1_000),
+            _ => (Ask::Operator, member::membership::limits::RAISES_INTERVAL_MS * 1_000),
         };
         self.asked_at_last = Some((since_us, now_us + again_us));
         (waited_us, Some(ask))

@@ -294,7 +294,7 @@ fn draw_member(
         front_count: random.between(1, 3) as u32,
         etcd_front_count: 0,
         watch_bounds: Default::default(),
-        progress_ms: member::limits::ETCD_PROGRESS_MS,
+        progress_ms: member::fronts::etcd::limits::ETCD_PROGRESS_MS,
         secret,
         options: recovery::Options {
             spaces: spaces::Options {
@@ -313,7 +313,7 @@ fn draw_member(
                         true => random.magnitude(200, 5_000),
                         false => random.magnitude(10, 400),
                     },
-                    stall_ms: member::limits::DISK_STALL_MS,
+                    stall_ms: member::order::limits::DISK_STALL_MS,
                     snapshot_log: match !is_heavy && random.one_in(3) {
                         true => SnapshotLog::Bytes(random.magnitude(2_000, 200_000)),
                         false => SnapshotLog::Unbounded,

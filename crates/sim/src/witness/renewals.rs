@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 
 use machine::{BootId, LeaseId, MemberId};
 use member::lease::LeaseQuestion;
-use member::limits::LEASE_ANSWER_MS_MAX;
 use member::message::Caller;
+use member::spaces::limits::LEASE_ANSWER_MS_MAX;
 
 /// The renewals, in all lives of the processes.
 #[derive(Default)]

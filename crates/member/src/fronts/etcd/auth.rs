@@ -31,7 +31,7 @@ use super::method::{CallRefused, Method, Need};
 use super::passwords::{PasswordCall, PasswordDone, PasswordTask, PasswordWork};
 use super::reply::Reply;
 use super::{EtcdFront, EtcdFrontConfig, Now};
-use crate::limits::ETCD_CALL_MS_MAX;
+use crate::fronts::etcd::limits::ETCD_CALL_MS_MAX;
 use crate::message::Ticket;
 
 /// The longest password in bytes. The hash does not look at more, and none is made of more.

@@ -13,7 +13,7 @@ use super::credentials::Asker;
 use super::method::CallRefused;
 use super::reply::{Found, Reply};
 use crate::caller::Ticket;
-use crate::limits::ETCD_TRANSFER_MS_MAX;
+use crate::fronts::etcd::limits::ETCD_TRANSFER_MS_MAX;
 
 /// `errors.ErrTimeoutLeaderTransfer`, whose code is `Unknown`.
 const TRANSFER_TOO_LONG: &str = "etcdserver: request timed out, leader transfer took too long";

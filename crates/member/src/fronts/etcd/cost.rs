@@ -20,7 +20,7 @@ use machine::etcd::Store;
 use machine::etcd::command::{KeyRange, Op, RangeOp, Txn};
 use machine::etcd::range::is_plain;
 
-use crate::limits::{ETCD_COUNT_COST_KEYS, ETCD_TXN_KEYS_MAX};
+use crate::fronts::etcd::limits::{ETCD_COUNT_COST_KEYS, ETCD_TXN_KEYS_MAX};
 
 /// The cost of a transaction while it is counted.
 #[derive(Debug, Default)]

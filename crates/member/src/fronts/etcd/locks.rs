@@ -9,7 +9,7 @@ use super::lock_call::{LockCall, Next, PartOf, Removal, Stage, own};
 use super::method::{CallRefused, Method};
 use super::reply::Reply;
 use super::{CallResult, Credentials, EtcdFront, WatchMessages, credentials};
-use crate::limits::{ETCD_CALL_MS_MAX, LOCK_REMOVAL_MS_MAX};
+use crate::fronts::etcd::limits::{ETCD_CALL_MS_MAX, LOCK_REMOVAL_MS_MAX};
 use crate::message::Ticket;
 
 impl EtcdFront {

@@ -13,7 +13,8 @@ use machine::etcd::range::RangeRead;
 use machine::etcd::reply::{Found, Refusal};
 use machine::limits::ETCD_ANSWER_WEIGHT_MAX;
 
-use crate::limits::{ETCD_REFERENCE_BYTES, SMALL_REPLY_BYTES};
+use crate::fronts::etcd::limits::ETCD_REFERENCE_BYTES;
+use crate::limits::SMALL_REPLY_BYTES;
 use crate::reply_room::{HeldReply, ReplyRoom};
 
 /// A request for a range, converted once. It owns its keys.

@@ -6,9 +6,10 @@ use etcd::convert::{self, Encoder, Header, LeaseResponse, Piece, Response};
 use machine::LeaseId;
 use machine::etcd::reply::{Branch, Found as RangeFound, OpDone, Outcome, TxnDone};
 
-use crate::limits::{
-    ETCD_ENCODED_BYTES, ETCD_ENCODED_ITEMS_MAX, ETCD_REFERENCE_BYTES, SMALL_REPLY_BYTES,
+use crate::fronts::etcd::limits::{
+    ETCD_ENCODED_BYTES, ETCD_ENCODED_ITEMS_MAX, ETCD_REFERENCE_BYTES,
 };
+use crate::limits::SMALL_REPLY_BYTES;
 use crate::reply_room::{HeldReply, ReplyRoom};
 
 /// The response to a call or a piece of it, not encoded yet: it shares the versions that it shows.

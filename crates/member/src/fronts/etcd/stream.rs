@@ -11,7 +11,7 @@ use machine::etcd::range::RangeRead;
 use machine::etcd::reply::Refusal;
 
 use super::range::AskedRange;
-use crate::limits::ETCD_PIECE_KEYS_MAX;
+use crate::fronts::etcd::limits::ETCD_PIECE_KEYS_MAX;
 
 /// A read that is answered in pieces.
 pub(super) struct Stream {

@@ -50,7 +50,7 @@ impl Rig {
             own: OwnMember::default(),
             txn_ops_max: 128,
             request_bytes_max: 1_000,
-            piece_bytes: crate::limits::ETCD_PIECE_BYTES,
+            piece_bytes: crate::fronts::etcd::limits::ETCD_PIECE_BYTES,
             hold_keys_max: 3,
             token_times: Arc::new(TokenTimes::new(300_000, 0)),
             references: Arc::default(),

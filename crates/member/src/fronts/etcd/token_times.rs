@@ -16,7 +16,7 @@ use hashbrown::HashMap;
 use machine::Ordinal;
 use machine::limits::ETCD_TOKENS_MAX;
 
-use crate::limits::ETCD_HOLD_TOKENS_MAX;
+use crate::fronts::etcd::limits::ETCD_HOLD_TOKENS_MAX;
 
 /// The times, shared by the Fronts of a member.
 #[derive(Debug)]

@@ -24,7 +24,7 @@ use machine::{Command, Identity};
 use super::EtcdFront;
 use super::calls::{Call, Read};
 use super::method::CallRefused;
-use crate::limits::ETCD_V2_WAITS_MAX;
+use crate::fronts::etcd::limits::ETCD_V2_WAITS_MAX;
 use crate::message::{Ticket, ToLoop};
 
 /// The result of a read or a write that the store has answered.

@@ -37,8 +37,10 @@ use machine::etcd::token::Token;
 use slab::Slab;
 
 use super::credentials::{self, Credentials};
+use crate::fronts::etcd::limits::{
+    ETCD_WATCH_KEY_BYTES_MAX, ETCD_WATCH_QUEUES_BYTES_MAX, ETCD_WATCHERS_MAX,
+};
 use crate::fronts::etcd::token_times::TokenTimes;
-use crate::limits::{ETCD_WATCH_KEY_BYTES_MAX, ETCD_WATCH_QUEUES_BYTES_MAX, ETCD_WATCHERS_MAX};
 use crate::message::{FrontId, Ticket};
 use crate::watch_interest::{WatchInterest, Watching};
 use groups::{Groups, WatcherNumber};

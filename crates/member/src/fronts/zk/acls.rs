@@ -8,8 +8,8 @@ use machine::limits::ACL_ENTRIES_MAX;
 use machine::zk::command::AskedAcl;
 use machine::{AclEntry, Command, Op, ZkCommand};
 
+use crate::fronts::zk::limits::ACL_AUTH_BYTES_MAX;
 use crate::identities::OwnedIdentity;
-use crate::limits::ACL_AUTH_BYTES_MAX;
 
 /// Bytes of an entry of an ACL in an image, beside its scheme and its id.
 const ENTRY_BYTES: usize = 12;

@@ -17,11 +17,11 @@ use super::namespaces::Written;
 use super::output::Output;
 use super::pending::Pending;
 use super::window::Window;
-use crate::identities::Identities;
-use crate::limits::{
-    INPUT_BYTES_MAX, ROOM_WAIT_MS_MAX, SMALL_REPLIES_TO_TRAVEL, SMALL_REPLY_BYTES,
-    SPARE_INPUT_BYTES_MIN,
+use crate::fronts::zk::limits::{
+    INPUT_BYTES_MAX, ROOM_WAIT_MS_MAX, SMALL_REPLIES_TO_TRAVEL, SPARE_INPUT_BYTES_MIN,
 };
+use crate::identities::Identities;
+use crate::limits::SMALL_REPLY_BYTES;
 use crate::local_read::OwnedRead;
 use crate::message::Ticket;
 use crate::reply_room::HeldReply;

@@ -10,7 +10,7 @@ use zk::response::EventType;
 
 use super::ZkFront;
 use super::feed::{Firing, Incoming, Next};
-use crate::limits::{FEED_PIECE_EVENTS, FEED_PIECE_PATH_BYTES};
+use crate::fronts::zk::limits::{FEED_PIECE_EVENTS, FEED_PIECE_PATH_BYTES};
 use crate::message::Delivery;
 
 impl ZkFront {

@@ -8,7 +8,7 @@ use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use machine::{ConnectionId, SessionId};
 
-use crate::limits::DEPARTED_CONNECTIONS_MAX;
+use crate::fronts::zk::limits::DEPARTED_CONNECTIONS_MAX;
 use crate::message::Ticket;
 
 /// Ended connections, until their commands are answered or their session has ended.

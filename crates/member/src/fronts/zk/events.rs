@@ -12,8 +12,9 @@ use zk::response::{EventType, encode_event};
 use super::connection::{Connection, State};
 use super::watches::WatchKind;
 use super::{LENGTH_BYTES, ZkFront};
+use crate::fronts::zk::limits::OUTPUT_BYTES_LIMIT;
 use crate::identities::borrow;
-use crate::limits::{OUTPUT_BYTES_LIMIT, OUTPUT_BYTES_MAX};
+use crate::limits::OUTPUT_BYTES_MAX;
 
 impl ZkFront {
     pub(super) fn on_change(&mut self, made: &Made, path: &str) {

@@ -11,7 +11,7 @@ use zk::response::ConnectResponse;
 use super::answered::ZkAnswered;
 use super::connection::{ReadOnly, State};
 use super::{Halt, NO_CONTACT, ZkFront, take_frame};
-use crate::limits::CONNECT_HOLD_MS_MAX;
+use crate::fronts::zk::limits::CONNECT_HOLD_MS_MAX;
 
 /// The session that a client is welcomed to.
 struct Welcome {

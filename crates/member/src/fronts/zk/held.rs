@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use machine::ConnectionId;
 
 use crate::ReplyRoom;
-use crate::limits::{REFUSED_REPLY_INTERVAL_MS, REPLIES_TOLD_BYTES};
+use crate::fronts::zk::limits::{REFUSED_REPLY_INTERVAL_MS, REPLIES_TOLD_BYTES};
 
 /// Replies that are held, wait for room, or were refused.
 #[derive(Default)]

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use machine::entry::encode_identities;
 use zk::sasl::{Exchange, NONCE_BYTES, SaslError, Step};
 
+use crate::fronts::zk::limits::{CONNECTION_IDENTITIES_MAX, CONNECTION_IDENTITY_BYTES_MAX};
 use crate::identities::{Identities, OwnedIdentity, borrow};
-use crate::limits::{CONNECTION_IDENTITIES_MAX, CONNECTION_IDENTITY_BYTES_MAX};
 
 /// The identities that a client has proved, and its SASL exchange.
 pub(super) struct Identity {

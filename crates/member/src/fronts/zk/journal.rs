@@ -16,8 +16,8 @@ use super::answered::ZkAnswered;
 use super::connection::{Connection, SlotKind};
 use super::pending::Pending;
 use super::{Slot, ZkFront};
+use crate::fronts::zk::limits::SLOW_REQUEST_INTERVAL_MS;
 use crate::identities::OwnedIdentity;
-use crate::limits::SLOW_REQUEST_INTERVAL_MS;
 
 /// The result of an operation (`AuditEvent.Result`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,7 +10,8 @@ use zk::ops;
 use zk::request::ReadKind;
 use zk::response::{ChildNames, encode_list_result, encode_read_result, result_bytes};
 
-use crate::limits::{READ_HOLD_BYTES_MAX, SMALL_REPLY_BYTES};
+use crate::fronts::zk::limits::READ_HOLD_BYTES_MAX;
+use crate::limits::SMALL_REPLY_BYTES;
 use crate::local_read::OwnedRead;
 use crate::reply_room::{HeldReply, ReplyRoom};
 

@@ -13,7 +13,7 @@ use machine::ZkOutcome;
 use zk::request::{ReadKind, Request, WriteRequest};
 
 use super::answered::ZkAnswered;
-use crate::limits::{NAMESPACE_BYTES_MAX, NAMESPACES_MAX};
+use crate::fronts::zk::limits::{NAMESPACE_BYTES_MAX, NAMESPACES_MAX};
 use crate::summary::Distribution;
 
 /// Stands for every namespace without a place of its own, one of this name included. It is a part

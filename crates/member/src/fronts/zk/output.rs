@@ -1,9 +1,9 @@
 //! The output of a connection: the bytes that its client has not taken.
 
-use crate::limits::{
-    OUTPUT_BYTES_MAX, OUTPUT_KEPT_BYTES, OUTPUT_KEPT_IDLE_BYTES, OUTPUT_TAKEN_BYTES_MIN,
-    SMALL_REPLY_BYTES,
+use crate::fronts::zk::limits::{
+    OUTPUT_KEPT_BYTES, OUTPUT_KEPT_IDLE_BYTES, OUTPUT_TAKEN_BYTES_MIN,
 };
+use crate::limits::{OUTPUT_BYTES_MAX, SMALL_REPLY_BYTES};
 
 /// The bytes that a client has not taken.
 #[derive(Default)]

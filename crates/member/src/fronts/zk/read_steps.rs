@@ -10,8 +10,9 @@ use super::ZkFront;
 use super::connection::SlotKind;
 use super::long_reads::{Bounds, Ended, List};
 use super::reads::reserve;
+use crate::fronts::zk::limits::MULTI_READ_BYTES_MAX;
 use crate::identities::borrow;
-use crate::limits::{MULTI_READ_BYTES_MAX, READ_HOLD_REQUESTS_MAX};
+use crate::limits::READ_HOLD_REQUESTS_MAX;
 use crate::reply_room::HeldReply;
 
 impl ZkFront {

@@ -15,11 +15,12 @@ use zk::{ErrorCode, ops};
 use super::ZkFront;
 use super::connection::{AskedEphemerals, AskedWatch, Slot, SlotKind, State};
 use super::watches::WatchKind;
-use crate::identities::borrow;
-use crate::limits::{
-    COUNT_STEP_SLOTS_MAX, EPHEMERALS_STEP_ZNODES, OUTPUT_BYTES_MAX, READ_HOLD_BYTES_MAX,
-    REPLIES_BYTES_MAX, SET_WATCHES_STEP_PATHS, SMALL_REPLY_BYTES, WATCH_BYTES_MAX,
+use crate::fronts::zk::limits::{
+    COUNT_STEP_SLOTS_MAX, EPHEMERALS_STEP_ZNODES, READ_HOLD_BYTES_MAX, SET_WATCHES_STEP_PATHS,
+    WATCH_BYTES_MAX,
 };
+use crate::identities::borrow;
+use crate::limits::{OUTPUT_BYTES_MAX, REPLIES_BYTES_MAX, SMALL_REPLY_BYTES};
 use crate::local_read::OwnedRead;
 use crate::reply_room::HeldReply;
 

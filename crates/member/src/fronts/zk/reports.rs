@@ -217,7 +217,7 @@ impl ZkFront {
     }
 
     /// Reports of the given connections; ended ones are left out. The caller names
-    /// [`CONNECTION_PAGE_COUNT`](crate::limits::CONNECTION_PAGE_COUNT) at most.
+    /// [`CONNECTION_PAGE_COUNT`](crate::fronts::zk::limits::CONNECTION_PAGE_COUNT) at most.
     pub fn connection_reports(&self, ids: &[ConnectionId]) -> Vec<ConnectionReport> {
         ids.iter().filter_map(|id| self.connections.get(id)).map(report_of).collect()
     }

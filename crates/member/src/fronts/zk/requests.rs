@@ -14,7 +14,8 @@ use super::acls::empty_expanded_acls;
 use super::connection::{Asked, AskedEphemerals, OwnedSetWatches, ReadOnly, SlotKind};
 use super::long_reads::SeveralReads;
 use super::{Halt, ZkFront, take_frame};
-use crate::limits::{FRONT_TRAVELLING_READS_MAX, OUTPUT_BYTES_MAX};
+use crate::fronts::zk::limits::FRONT_TRAVELLING_READS_MAX;
+use crate::limits::OUTPUT_BYTES_MAX;
 use crate::local_read::{LocalRead, OwnedRead};
 use crate::message::{Caller, ToLoop};
 

@@ -14,7 +14,7 @@ use zk::response::{ReplyHeader, encode_empty};
 
 use super::ZkFront;
 use super::connection::{Slot, SlotKind, State};
-use crate::limits::{OUTPUT_STALL_MS, PARKED_RESUMED_MAX};
+use crate::fronts::zk::limits::{OUTPUT_STALL_MS, PARKED_RESUMED_MAX};
 
 /// Bytes and reads that a Front holds for its clients.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

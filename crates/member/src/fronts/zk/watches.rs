@@ -25,7 +25,7 @@ use hashbrown::{HashMap, HashSet, HashTable};
 use machine::{ConnectionId, Ordinal};
 use zk::request::{AddWatchMode, WatcherType};
 
-use crate::limits::{WATCH_BYTES, WATCH_PAGE_BYTES, WATCH_PAGE_COUNT};
+use crate::fronts::zk::limits::{WATCH_BYTES, WATCH_PAGE_BYTES, WATCH_PAGE_COUNT};
 
 /// The changes that a watch waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

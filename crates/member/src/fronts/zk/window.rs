@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use zk::request::opcode as op;
 
 use super::connection::{Slot, SlotKind};
-use crate::limits::{
+use crate::fronts::zk::limits::{
     TRAVELLED_WRITE_BYTES_MAX, TRAVELLING_READS_MAX, WINDOW_BYTES_MAX, WINDOW_KEPT_REQUESTS,
     WINDOW_REQUESTS_MAX,
 };

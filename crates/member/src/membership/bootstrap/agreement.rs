@@ -25,8 +25,8 @@ use storage::datadir::{Acceptor, Ballot, Birth};
 use storage::limits::BALLOT_ROUND_MAX;
 
 use super::{Bootstrap, Decision, Waiting};
-use crate::limits::{ABSENT_PATIENCE_MS, PROPOSAL_PATIENCE_MS};
 use crate::membership::hello::Hello;
+use crate::membership::limits::{ABSENT_PATIENCE_MS, PROPOSAL_PATIENCE_MS};
 
 impl Bootstrap {
     /// Takes the next step. `own` is what this server has promised and accepted.

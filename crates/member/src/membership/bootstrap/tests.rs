@@ -257,7 +257,7 @@ fn any_majority_agrees_on_one_birth() {
     for (server, other, first) in [(1, 2, 1), (1, 3, 1), (2, 3, 2), (3, 2, 2)] {
         let new = || agreeing(server, &nothing, &[(other, &nothing)]);
         let rank = if server == first { 1 } else { 2 };
-        let patience_ms = rank * crate::limits::ABSENT_PATIENCE_MS;
+        let patience_ms = rank * crate::membership::limits::ABSENT_PATIENCE_MS;
         assert!(matches!(decide(new(), patience_ms - 1), Decision::Wait(_)));
         assert_eq!(decide(new(), patience_ms), Decision::Keep(promised(1, server)));
     }
@@ -274,7 +274,7 @@ fn any_majority_agrees_on_one_birth() {
     let nobody = absent_voter(2).unwrap();
     let proposal = accepted(1, 1, &[10, 30, nobody]);
     let new = || agreeing(1, &promised(1, 1), &[(3, &promised(1, 1))]);
-    let patience_ms = crate::limits::PROPOSAL_PATIENCE_MS;
+    let patience_ms = crate::membership::limits::PROPOSAL_PATIENCE_MS;
     assert!(matches!(decide(new(), patience_ms - 1), Decision::Wait(_)));
     assert_eq!(decide(new(), patience_ms), Decision::Keep(proposal.clone()));
     let new = agreeing(3, &promised(1, 1), &[(1, &proposal)]);

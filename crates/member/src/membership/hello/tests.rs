@@ -1,7 +1,7 @@
 use storage::datadir::Ballot;
 
 use super::*;
-use crate::limits::HELLO_BYTES_MAX;
+use crate::membership::limits::HELLO_BYTES_MAX;
 
 fn unborn() -> Hello {
     Hello::unborn(2, MemberId(7), vec![1, 2, 3], Known::up_to(Level::FIRST))

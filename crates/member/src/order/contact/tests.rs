@@ -11,8 +11,7 @@ use super::super::tests::{applied_up_to, applied_with, news_of};
 use super::*;
 use crate::Loop;
 use crate::fronts::zk::tests::rig::{options, own_batch, plenty_of_room, start};
-use crate::limits::PROOF_SILENCE_MS;
-use crate::limits::{FULL_LASTS_MS, HEARTBEAT_QUIET_MS, QUIET_TIMEOUT_MS_MIN};
+use crate::limits::{HEARTBEAT_QUIET_MS, QUIET_TIMEOUT_MS_MIN};
 use crate::membership::hello::Known;
 use crate::membership::servers::LinkedServer;
 use crate::message::{
@@ -20,6 +19,8 @@ use crate::message::{
     Waiter,
 };
 use crate::order::forward::Forwarder;
+use crate::order::limits::FULL_LASTS_MS;
+use crate::order::limits::PROOF_SILENCE_MS;
 use crate::order::{Options, Start};
 use crate::peer::{PeerFrame, PeerMessage};
 

@@ -4,8 +4,8 @@ use machine::Level;
 use replica::Membership;
 
 use super::*;
-use crate::limits::RAISES_INTERVAL_MS;
 use crate::membership::bootstrap::absent_voter;
+use crate::membership::limits::RAISES_INTERVAL_MS;
 use crate::message::{LoopInput, ToLoop};
 use crate::order::contact::tests::{TICK_MS, World, id, linked};
 

@@ -1,7 +1,7 @@
 use replica::{Effects, Membership, Replica, Restored};
 
 use super::*;
-use crate::limits::DISK_STALL_MS;
+use crate::order::limits::DISK_STALL_MS;
 
 /// Ids as a replica assigns them.
 fn ids(count: usize) -> Vec<PersistId> {

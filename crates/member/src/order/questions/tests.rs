@@ -10,12 +10,12 @@ use replica::{Membership, Role};
 use super::super::contact::tests::{TICK_MS, World, id};
 use super::*;
 use crate::lease::{LeaseQuestion, LeaseTime, NoLeaseTime};
-use crate::limits::{
+use crate::message::{Caller, FrontId, LeaseAnswered, LoopInput, Ticket, ToLoop};
+use crate::order::tests::applied_with;
+use crate::spaces::limits::{
     LEASE_ANSWER_MS_MAX, LEASE_GRACE_MS, LEASE_QUESTIONS_MAX, LEASE_RETRY_MS, LEASE_TICK_MS,
     LEASES_EXPIRED_MAX,
 };
-use crate::message::{Caller, FrontId, LeaseAnswered, LoopInput, Ticket, ToLoop};
-use crate::order::tests::applied_with;
 use crate::spaces::{News, etcd};
 
 const LEASE: LeaseId = LeaseId(7);

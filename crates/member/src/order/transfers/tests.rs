@@ -11,12 +11,14 @@ use super::super::tests::applied_up_to;
 use super::*;
 use crate::fronts::zk::tests::rig::{options, own_batch, plenty_of_room, start};
 use crate::leader::digests::OwnDigests;
-use crate::limits::{HOLDER_PATIENCE_MS, LEND_INTERVAL_MS, LENDER_PATIENCE_MS, SNAPSHOT_RETRY_MS};
+use crate::leader::limits::{LEND_INTERVAL_MS, LENDER_PATIENCE_MS};
 use crate::membership::servers::LinkedServer;
 use crate::message::{FromApply, FromSnapshot, FromTransfer, LoopInput, SnapshotJob, ToApply};
+use crate::order::limits::SNAPSHOT_RETRY_MS;
 use crate::order::{Condemned, LoopOutput, Options, Start};
 use crate::peer::{Offer, Piece, Want};
 use crate::snapshot::fetch::WholeSnapshot;
+use crate::snapshot::limits::HOLDER_PATIENCE_MS;
 
 /// A Loop, what Apply has applied, and the snapshots that the disk has.
 struct Node {

@@ -2,7 +2,7 @@ use machine::LogIndex;
 use storage::wal::Membership;
 
 use super::*;
-use crate::limits::SNAPSHOT_LOG_BYTES_DEFAULT;
+use crate::snapshot::limits::SNAPSHOT_LOG_BYTES_DEFAULT;
 
 const RESTORED: SnapshotPoint = SnapshotPoint { index: 3, term: 1 };
 

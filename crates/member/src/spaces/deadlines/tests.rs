@@ -6,7 +6,8 @@ fn owner(id: i64) -> Owner {
     Owner::Session(SessionId(id))
 }
 use crate::fronts::zk::tests::rig::Random;
-use crate::limits::{EXPIRY_MARGIN_MS, HEARING_MS_MAX};
+use crate::order::limits::EXPIRY_MARGIN_MS;
+use crate::spaces::limits::HEARING_MS_MAX;
 
 const TICK_MS: u64 = 1_000;
 

@@ -8,7 +8,7 @@ use machine::{BootId, LeaseId, LogIndex, MemberId};
 use replica::ReadId;
 
 use crate::lease::{LeaseQuestion, LeaseTime};
-use crate::limits::LEASE_ANSWER_MS_MAX;
+use crate::spaces::limits::LEASE_ANSWER_MS_MAX;
 
 /// The questions that a leader has not answered.
 ///

@@ -6,7 +6,7 @@ use machine::LogIndex;
 
 use crate::caller::Caller;
 use crate::lease::{LeaseAnswered, LeaseQuestion, LeaseTime, NoLeaseTime};
-use crate::limits::{LEASE_ANSWER_MS_MAX, LEASE_QUESTIONS_MAX, LEASE_RETRY_MS};
+use crate::spaces::limits::{LEASE_ANSWER_MS_MAX, LEASE_QUESTIONS_MAX, LEASE_RETRY_MS};
 
 /// The questions of this member's own clients.
 #[derive(Default)]

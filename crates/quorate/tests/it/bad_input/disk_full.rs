@@ -6,7 +6,7 @@ use std::process::Command;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use member::limits::SNAPSHOT_RETRY_MS;
+use member::order::limits::SNAPSHOT_RETRY_MS;
 use storage::limits::{RESERVE_COUNT, SPARE_COUNT_DEFAULT};
 use workload::generate::Random;
 

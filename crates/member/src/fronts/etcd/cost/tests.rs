@@ -6,7 +6,7 @@ use machine::etcd::command::{
 use machine::{BootId, Changes, Command as AnyCommand, ConnectionId, MemberId, Origin, Stamp};
 
 use super::{Cost, Counted};
-use crate::limits::ETCD_TXN_KEYS_MAX;
+use crate::fronts::etcd::limits::ETCD_TXN_KEYS_MAX;
 
 const ALL: KeyRange<'static> = KeyRange { key: b"\0", end: b"\0" };
 

@@ -3,7 +3,7 @@
 use etcd::versions::ETCD_VERSION;
 
 use super::*;
-use crate::limits::ETCD_TRANSFER_MS_MAX;
+use crate::fronts::etcd::limits::ETCD_TRANSFER_MS_MAX;
 
 const OWN: u64 = 6;
 const OTHER: u64 = 7;

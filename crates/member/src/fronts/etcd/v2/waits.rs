@@ -28,7 +28,9 @@ use machine::etcd_v2::event::Event;
 use machine::etcd_v2::key::Key;
 use machine::etcd_v2::reply::Refusal;
 
-use crate::limits::{ETCD_V2_WAIT_BYTES, ETCD_V2_WAIT_EVENTS_MAX, ETCD_V2_WAIT_LOOKS_MAX};
+use crate::fronts::etcd::limits::{
+    ETCD_V2_WAIT_BYTES, ETCD_V2_WAIT_EVENTS_MAX, ETCD_V2_WAIT_LOOKS_MAX,
+};
 use crate::message::{FrontId, Ticket};
 use crate::spaces::CommandCounts;
 use crate::watch_interest::{WatchInterest, Watching};

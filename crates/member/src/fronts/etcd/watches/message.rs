@@ -6,7 +6,7 @@ use etcd::Error;
 use etcd::convert::{Header, NO_WATCH_ID, WatchHead, watch_event_bytes, write_watch_event};
 use machine::etcd::change::KeyChange;
 
-use crate::limits::{
+use crate::fronts::etcd::limits::{
     ETCD_ENCODED_BYTES, ETCD_ENCODED_ITEMS_MAX, ETCD_WATCH_BATCH_BYTES, ETCD_WATCH_SHARED_BYTES_MAX,
 };
 

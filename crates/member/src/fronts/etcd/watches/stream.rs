@@ -12,7 +12,7 @@ use machine::etcd::event::Place;
 use super::super::credentials::Credentials;
 use super::groups::{GroupPlace, WatcherNumber};
 use super::message::{Item, WatchMessages};
-use crate::limits::{
+use crate::fronts::etcd::limits::{
     ETCD_WATCH_BATCH_BYTES, ETCD_WATCH_HOLD_EVENTS_MAX, ETCD_WATCH_MATCHED_EVENTS_MAX,
     ETCD_WATCH_MESSAGE_BYTES, ETCD_WATCH_REQUESTS_MAX, ETCD_WATCH_REVISIONS_MAX,
 };

@@ -6,8 +6,8 @@ use machine::etcd::command::{Command, DeleteRange, Op, Put, Txn};
 use machine::{BootId, Changes, ConnectionId, Machine, MemberId, Origin, Stamp};
 
 use super::*;
+use crate::fronts::etcd::limits::ETCD_WATCH_MESSAGE_BYTES;
 use crate::fronts::zk::tests::rig::Random;
-use crate::limits::ETCD_WATCH_MESSAGE_BYTES;
 
 /// The watches of a Front over a machine.
 struct Rig {

@@ -1,7 +1,7 @@
 //! The identities that a certificate gives a connection.
 
 use super::rig::*;
-use crate::limits::CONNECTION_IDENTITY_BYTES_MAX;
+use crate::fronts::zk::limits::CONNECTION_IDENTITY_BYTES_MAX;
 
 /// A client that shows a certificate before it speaks.
 fn rig_with(proved: &[(&str, &str)]) -> Rig {

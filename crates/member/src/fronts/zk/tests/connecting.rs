@@ -333,7 +333,7 @@ fn waits_ms(timeout_ms: u32, silent_ms: u64) -> Option<u64> {
 
 #[test]
 fn without_a_leader_a_client_waits_for_its_session_as_long_as_an_election_takes() {
-    let limit = crate::limits::CONNECT_HOLD_MS_MAX;
+    let limit = crate::fronts::zk::limits::CONNECT_HOLD_MS_MAX;
     assert_eq!(waits_ms(40_000, 0), Some(limit));
     assert_eq!(waits_ms(40_000, 2 * limit - 1), Some(limit));
     assert_eq!(waits_ms(40_000, 2 * limit), Some(0));

@@ -155,7 +155,7 @@ fn a_snapshot_that_replaces_the_state_ends_what_is_kept() {
 
 #[test]
 fn no_more_are_kept_than_the_limit() {
-    let limit = crate::limits::DEPARTED_CONNECTIONS_MAX;
+    let limit = crate::fronts::zk::limits::DEPARTED_CONNECTIONS_MAX;
     let mut departed = Departed::default();
     let id = |number: usize| ConnectionId(number as u64);
     (0..=limit).for_each(|number| departed.insert(id(number), SessionId(1), Ticket(5)));

@@ -2,13 +2,13 @@
 
 use super::super::*;
 use super::rig::*;
-use crate::limits::{
+use crate::fronts::zk::limits::{
     ACL_AUTH_BYTES_MAX, CONNECTION_IDENTITIES_MAX, CONNECTION_IDENTITY_BYTES_MAX,
-    COUNT_STEP_SLOTS_MAX, FRONT_BYTES_MAX, FRONT_COMMANDS_MAX, HEARD_INTERVAL_MS, INPUT_BYTES_MAX,
-    MULTI_READ_BYTES_MAX, OUTPUT_BYTES_LIMIT, OUTPUT_BYTES_MAX, OUTPUT_KEPT_BYTES,
-    OUTPUT_KEPT_IDLE_BYTES, TRAVELLING_READS_MAX, WATCH_BYTES_MAX, WINDOW_BYTES_MAX,
-    WINDOW_KEPT_REQUESTS, WINDOW_REQUESTS_MAX,
+    COUNT_STEP_SLOTS_MAX, INPUT_BYTES_MAX, MULTI_READ_BYTES_MAX, OUTPUT_BYTES_LIMIT,
+    OUTPUT_KEPT_BYTES, OUTPUT_KEPT_IDLE_BYTES, TRAVELLING_READS_MAX, WATCH_BYTES_MAX,
+    WINDOW_BYTES_MAX, WINDOW_KEPT_REQUESTS, WINDOW_REQUESTS_MAX,
 };
+use crate::limits::{FRONT_BYTES_MAX, FRONT_COMMANDS_MAX, HEARD_INTERVAL_MS, OUTPUT_BYTES_MAX};
 
 use crate::throttle::{ConnectionThrottleConfig, LargeRequestsConfig, ThrottleConfig};
 
@@ -526,7 +526,7 @@ fn the_watches_of_a_connection_take_a_bounded_number_of_bytes() {
 /// Sets watches up to the bound, and one more on the root.
 fn check_watch_bytes(request: impl Fn(&str) -> String, one_more: &str) {
     let count = 256;
-    let path_bytes = WATCH_BYTES_MAX / count - crate::limits::WATCH_BYTES;
+    let path_bytes = WATCH_BYTES_MAX / count - crate::fronts::zk::limits::WATCH_BYTES;
     let mut rig = Rig::default();
     rig.play("c1: connect");
     for at in 0..count {

@@ -2,7 +2,7 @@
 
 use super::super::*;
 use super::rig::*;
-use crate::limits::TRAVELLING_READS_MAX;
+use crate::fronts::zk::limits::TRAVELLING_READS_MAX;
 
 const PIPELINE: &str = "set /a v1 | get /a | set /a v2 | ls / | sync / | get /a | exists /a w | \
                         set /a v3 | multiread get,/a | ping | get /a";

@@ -30,8 +30,8 @@ pub(crate) use engine::{
 use super::super::auth::EnsembleNames;
 use super::super::*;
 use crate::fronts::zk::connection::SlotKind;
+use crate::fronts::zk::limits::WINDOW_REQUESTS_MAX;
 use crate::fronts::zk::window::WindowCounts;
-use crate::limits::WINDOW_REQUESTS_MAX;
 use crate::message::{Delivery, FrontCounts, LoopInput, ToApply};
 use crate::order::Start;
 use crate::{Apply, WatchInterest};
@@ -102,8 +102,8 @@ pub(crate) fn config(id: u32) -> FrontConfig {
         throttle: Arc::default(),
         replies: Arc::default(),
         reply_bytes_max: None,
-        list_step_names: crate::limits::LIST_STEP_NAMES,
-        sessionless_ms_max: crate::limits::SESSIONLESS_MS_DEFAULT,
+        list_step_names: crate::fronts::zk::limits::LIST_STEP_NAMES,
+        sessionless_ms_max: crate::fronts::zk::limits::SESSIONLESS_MS_DEFAULT,
         audit: false,
         slow_request_ms: None,
         read_only_after_ms: None,

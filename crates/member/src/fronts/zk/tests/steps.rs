@@ -6,7 +6,7 @@ use machine::{ConnectionId, Ordinal};
 
 use super::super::watches::WatchKind;
 use super::rig::*;
-use crate::limits::{
+use crate::fronts::zk::limits::{
     CLOSED_PIECE_WATCHES, EPHEMERALS_STEP_ZNODES, FEED_PIECE_EVENTS, LIST_STEP_NAMES,
     SET_WATCHES_STEP_PATHS,
 };

@@ -5,8 +5,8 @@ use machine::etcd_v2::change::DeadlineChange;
 use machine::EtcdV2Command;
 
 use super::*;
-use crate::limits::ETCD_V2_EXPIRED_MAX;
 use crate::spaces::etcd_v2;
+use crate::spaces::limits::ETCD_V2_EXPIRED_MAX;
 
 fn began(key: &str, since: u64, ttl_s: u64) -> DeadlineChange {
     DeadlineChange::Began { key: key.into(), since, ttl_s }

@@ -78,7 +78,7 @@ pub(crate) fn start() -> Start {
 /// The options of a member without an ensemble, which takes no snapshot by itself.
 pub(crate) fn options() -> Options {
     let (snapshot_commands, snapshot_log) = (u64::MAX, SnapshotLog::Unbounded);
-    let stall_ms = crate::limits::DISK_STALL_MS;
+    let stall_ms = crate::order::limits::DISK_STALL_MS;
     Options {
         disk: DiskOptions { snapshot_commands, snapshot_log, stall_ms },
         session_timeout_ms_min: 4_000,
