@@ -99,6 +99,13 @@ impl Trouble {
         }
     }
 
+    /// The start and the end of each spell, in order. One that goes on never ends.
+    fn spells(&self) -> Vec<(u64, u64)> {
+        let ended =
+            |&(start_us, end_us): &(u64, Option<u64>)| (start_us, end_us.unwrap_or(u64::MAX));
+        self.spans.iter().map(ended).collect()
+    }
+
     /// The longest time that one spell lasted between two points in time.
     fn longest_between(&self, from_us: u64, until_us: u64) -> u64 {
         let lasted = |(start_us, end_us): &(u64, Option<u64>)| {
@@ -135,8 +142,6 @@ pub struct Evidence<'a> {
     pub cut_off: Vec<&'a Trouble>,
     /// The present time.
     pub now_us: u64,
-    /// Whether the disk was full at any time.
-    pub may_refuse: bool,
     /// Whether members refuse requests that waited for too long.
     pub may_throttle: bool,
     /// The age in ms, as configured, past which containers go that never had a child; 0: they never
@@ -161,8 +166,11 @@ pub fn check(evidence: &Evidence<'_>, machines: &[&Machine]) -> Result<Verdict, 
     let (committed, times) = evidence.witness.order()?;
     let never_used_ms_max = i64::try_from(evidence.never_used_ms_max).unwrap_or(i64::MAX);
     let reads_may_lag = evidence.waking.len() > 1;
-    let (may_refuse, may_throttle) = (evidence.may_refuse, evidence.may_throttle);
-    let rules = Rules { may_refuse, may_throttle, never_used_ms_max, reads_may_lag };
+    let connections = evidence.network.connections.iter();
+    let refusing = connections.map(|it| evidence.witness.refusing(it.member).spells());
+    let refusing_us = refusing.collect();
+    let may_throttle = evidence.may_throttle;
+    let rules = Rules { refusing_us, may_throttle, never_used_ms_max, reads_may_lag };
     let verdict = judge(evidence.history, &committed, rules).map_err(|found| found.to_string())?;
     machines.iter().try_for_each(|machine| compare(machine, &verdict.model))?;
     check_acknowledgements(evidence, &verdict, &times)?;

@@ -166,6 +166,13 @@ impl SimDisk {
         self.plan.borrow().bytes_max.is_some()
     }
 
+    /// Whether a process may find too little room: it is limited, or something fails now or later.
+    /// The log takes a segment that cannot be made for want of room, whatever the cause.
+    pub fn may_lack_room(&self) -> bool {
+        let plan = self.plan.borrow();
+        plan.bytes_max.is_some() || !plan.fail.is_empty()
+    }
+
     /// Bytes of all files.
     pub fn bytes(&self) -> u64 {
         let paths = self.inner.paths();

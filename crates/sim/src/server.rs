@@ -16,6 +16,7 @@ mod etcd_v2_sabotage;
 mod etcd_watches;
 mod forged;
 mod fronts;
+mod refusing;
 mod runtime;
 mod sabotage;
 mod turn;
@@ -76,6 +77,7 @@ pub use etcd_sabotage::WatchSabotage;
 pub use etcd_user_sabotage::UserSabotage;
 pub use etcd_v2_sabotage::V2Sabotage;
 use fronts::Fronts;
+use refusing::Refusing;
 use runtime::{Ground, Runtime};
 pub use sabotage::Sabotage;
 pub use unborn::{Step, Unborn};
@@ -432,7 +434,6 @@ struct Conditions {
 }
 
 /// Notes by which a process is judged.
-#[derive(Default)]
 struct Judged {
     /// Jobs that Loop gave to the disk and was not told about.
     persisting: VecDeque<PersistId>,
@@ -444,8 +445,8 @@ struct Judged {
     syncs: BTreeMap<Caller, u64>,
     /// The last entry of the newest snapshot that is known to be durable.
     snapshot_index: u64,
-    /// Whether writes were refused for want of room on the disk.
-    refusals_possible: bool,
+    /// Why writes may be refused for want of room.
+    refusing: Refusing,
     /// Copies of answers that [`Sabotage::AnswersKept`] keeps.
     answers_kept: Vec<Answer>,
     /// The levels that other members have said they know.
@@ -455,6 +456,24 @@ struct Judged {
     /// The level to which this leader decided to raise, and when. Its entry may come in a later
     /// turn.
     raising: Option<(Level, u64)>,
+}
+
+impl Judged {
+    /// The notes on a process that has done nothing yet.
+    fn new(snapshot_index: u64, refusing: Refusing) -> Judged {
+        Judged {
+            persisting: VecDeque::new(),
+            announced: 0,
+            waiting_since_us: None,
+            syncs: BTreeMap::new(),
+            snapshot_index,
+            refusing,
+            answers_kept: Vec::new(),
+            heard: Heard::default(),
+            transferring_since_us: None,
+            raising: None,
+        }
+    }
 }
 
 /// Snapshots that members took, and those that they have from others.
@@ -686,7 +705,7 @@ impl Server {
             queues: Queues::default(),
             times: Times::new(config, clock, world.now_us),
             conditions: Conditions::new(config, throttle),
-            judged: Judged { snapshot_index, ..Judged::default() },
+            judged: Judged::new(snapshot_index, Refusing::new(disk.may_lack_room())),
             seen: Seen::new(status),
             is_ready: false,
         };
@@ -762,11 +781,6 @@ impl Server {
     /// The member that it fetches a snapshot from now; none if it fetches none.
     pub fn fetches_from(&self) -> Option<MemberId> {
         self.member.fetches_from()
-    }
-
-    /// Whether writes were refused in this life because the disk was full.
-    pub fn has_refused(&self) -> bool {
-        self.judged.refusals_possible
     }
 
     /// Sets how the syncs of its disks go from now on.

@@ -34,6 +34,7 @@ use workload::op::Signature;
 use workload::order::Committed;
 
 use self::etcd::{EtcdCalls, is_asked_for, op_of_part};
+use crate::check::Trouble;
 use crate::disk::SimDisk;
 use crate::etcd_clients::operator::Moved;
 use crate::limits::MOVED_LATE_US_MAX;
@@ -104,6 +105,8 @@ struct Seen {
     /// Whether it serves clients, and whether it knows its disk to be full.
     is_ready: bool,
     is_full: bool,
+    /// When it may have refused writes: its disk, or that of the leader that it knew, was full.
+    refusing: Trouble,
     /// The times from which on clients could attach (`true`) or could not, in order.
     doors: Vec<(u64, bool)>,
     /// When each machine took the member's place, and the number of the machine's disk.
@@ -247,6 +250,7 @@ impl Witness {
         let seen = &mut self.seen[member];
         seen.handed_in_earlier_lives = newest;
         (seen.is_ready, seen.is_full) = (false, false);
+        seen.refusing.note(false, now_us);
         let handed = seen.handed;
         self.note_door(member, now_us);
         if !self.looks_inside {
@@ -527,6 +531,19 @@ impl Witness {
     pub fn on_room(&mut self, member: usize, is_full: bool, now_us: u64) {
         self.seen[member].is_full = is_full;
         self.note_door(member, now_us);
+    }
+
+    /// A member ends a turn: whether there was a reason to refuse writes in it, and whether there
+    /// is one from now on.
+    pub fn on_refusing(&mut self, member: usize, (in_turn, from_now): (bool, bool), now_us: u64) {
+        let refusing = &mut self.seen[member].refusing;
+        refusing.note(in_turn || from_now, now_us);
+        refusing.note(from_now, now_us);
+    }
+
+    /// When a member may have refused writes for want of room.
+    pub fn refusing(&self, member: usize) -> &Trouble {
+        &self.seen[member].refusing
     }
 
     fn note_door(&mut self, member: usize, now_us: u64) {

@@ -24,7 +24,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use due::DueEvents;
 
-use crate::history::{ConnectionRecord, History, Received};
+use crate::history::{ConnectionRecord, History, OpRecord, Received};
 use crate::model::{Change, ChangeKind, Model, NOBODY, Readers, Settings, parent_of};
 use crate::op::{Answer, BadFrame, EventKind, Op, Signature, Watching, error};
 
@@ -81,11 +81,13 @@ pub enum Committed {
 }
 
 /// Rules of the judge that depend on the run.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Rules {
-    /// Whether writes may be refused before the log. Then a write without a reply may be missing in
-    /// the order while a later one of its connection is present.
-    pub may_refuse: bool,
+    /// For each connection, from when to when its server may have refused writes for want of room,
+    /// in microseconds of the driver's clock, both included. One that was sent before the end of
+    /// such a spell, and has no reply, may be missing in the order while a later one of its
+    /// connection is present. Servers of connections that are missing here refuse none.
+    pub refusing_us: Vec<Vec<(u64, u64)>>,
     /// Whether requests may be refused because they waited for too long. Such a write may be
     /// missing in the order, too.
     pub may_throttle: bool,
@@ -95,6 +97,16 @@ pub struct Rules {
     /// only include what the session was shown before, and what was finished before a sync of its
     /// connection began.
     pub reads_may_lag: bool,
+}
+
+impl Rules {
+    /// Whether the server of a connection may have refused this write for want of room.
+    fn may_refuse(&self, record: &OpRecord) -> bool {
+        let spells = self.refusing_us.get(record.connection).map_or(&[][..], Vec::as_slice);
+        let sent_us = record.invoked.at_us;
+        let answered_us = record.completed.as_ref().map_or(u64::MAX, |it| it.moment.at_us);
+        spells.iter().any(|(from_us, until_us)| *from_us <= answered_us && *until_us >= sent_us)
+    }
 }
 
 /// The result of judging a sound history.
@@ -161,7 +173,7 @@ pub fn judge(
         replay.command(position, command)?;
     }
     replay.finish(committed.len())?;
-    let Replay { model, changes, missed, over, mut verdict_counts, .. } = replay;
+    let Replay { rules, model, changes, missed, over, mut verdict_counts, .. } = replay;
     for number in 0..history.connections.len() {
         let over = over.get(&number).copied();
         let events = check_stream(history, number, &changes, &missed, over)?;
@@ -170,7 +182,7 @@ pub fn judge(
         verdict_counts.private_events += events.private;
         verdict_counts.hidden_events += events.hidden;
     }
-    check_real_time(history, rules)?;
+    check_real_time(history, &rules)?;
     Ok(Verdict {
         model,
         acknowledged: verdict_counts.acknowledged,
@@ -544,7 +556,8 @@ impl<'h> Replay<'h> {
             if record.op.signature() == *signature {
                 return Ok(number);
             }
-            if completed.is_some() || !(self.rules.may_refuse || self.rules.may_throttle) {
+            let may_be_missing = self.rules.may_throttle || self.rules.may_refuse(record);
+            if completed.is_some() || !may_be_missing {
                 return violation(format!(
                     "connection {connection}: the order holds {}, the client sent {} before it",
                     shorten(signature),
@@ -663,7 +676,7 @@ impl<'h> Replay<'h> {
             }
             self.verdict_counts.throttled += usize::from(was_throttled);
             let was_refused = completed.error == error::SYSTEM_ERROR;
-            if was_refused && !self.rules.may_refuse {
+            if was_refused && !self.rules.may_refuse(record) {
                 return violation(format!("operation {number} was refused without need"));
             }
             self.verdict_counts.refused += usize::from(was_refused);
@@ -1223,7 +1236,7 @@ fn check_stream(
 /// The third part: an operation sees everything that was finished before it began. A read that may
 /// lag sees everything that its session was shown, and what a sync before it on its connection must
 /// see.
-fn check_real_time(history: &History, rules: Rules) -> Result<(), Violation> {
+fn check_real_time(history: &History, rules: &Rules) -> Result<(), Violation> {
     let mut notes: Vec<(u64, usize, bool)> = Vec::new();
     for (number, record) in history.ops.iter().enumerate() {
         let Some(completed) = &record.completed else { continue };

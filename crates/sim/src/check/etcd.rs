@@ -13,7 +13,7 @@ use workload::etcd::op::{Error, Op, Range};
 use workload::etcd::order::{Claimed, Verdict, judge_with_cuts};
 use workload::etcd::watch::{Step, StreamRecord, WatchVerdict, judge_watches};
 
-use super::Evidence;
+use super::{Evidence, Trouble};
 use crate::etcd_clients::wire::{Served, decode};
 use crate::limits::{
     ETCD_FENCE_US_MAX, ETCD_LATE_US_MAX, ETCD_LEADERLESS_US_MAX, ETCD_NO_LEADER_US,
@@ -57,14 +57,9 @@ pub fn check_etcd(
         order.iter().map(|it| (it.claimed.clone(), Handed::at(it.times.handed_us))).collect();
     let leases =
         judge_leases(history, &timed, slack_us).map_err(|found| format!("etcd: {found}"))?;
-    let for_space = |answered: &Answered| answered.answer == Err(Error::NoSpace);
-    let refused = history.calls.iter().find(|it| it.answered.as_ref().is_some_and(for_space));
-    if let Some(refused) = refused.filter(|_| !evidence.may_refuse) {
-        return Err(format!(
-            "{:?} was refused for want of space, and no disk was full",
-            refused.id
-        ));
-    }
+    let refusing: Vec<&Trouble> =
+        (0..evidence.waking.len()).map(|member| evidence.witness.refusing(member)).collect();
+    check_refusals(history, &claim, &refusing)?;
     machines.iter().try_for_each(|machine| compare(machine, &verdict))?;
     let watches = check_watches(history, evidence, &order, &verdict)?;
     Ok(EtcdVerdict { order: verdict, leases, locks, watches })
@@ -157,6 +152,36 @@ fn check_acknowledgements(history: &History, order: &[EtcdCommand]) -> Result<()
             return Err(format!(
                 "{call:?} was answered at {} us, syncs cover its entry since {handed_us} us",
                 moment.at_us
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Checks that a call that was refused for want of space, and is not in the claim, was refused by a
+/// member that refused writes then. `refusing` says for each member when it may have: its disk, or
+/// that of the member that it took for the leader, was full.
+fn check_refusals(
+    history: &History,
+    claim: &[Claimed],
+    refusing: &[&Trouble],
+) -> Result<(), String> {
+    let call_of = |claimed: &Claimed| match claimed {
+        Claimed::Call(call) => Some(*call),
+        _ => None,
+    };
+    let logged: BTreeSet<CallId> = claim.iter().filter_map(call_of).collect();
+    for record in history.calls.iter().filter(|record| !logged.contains(&record.id)) {
+        let Some(Answered { moment, answer: Err(Error::NoSpace) }) = &record.answered else {
+            continue;
+        };
+        let (asked_us, answered_us) = (record.asked.at_us, moment.at_us);
+        let member = history.connections[record.connection].member as usize;
+        if refusing[member].is_none_between(asked_us, answered_us) {
+            return Err(format!(
+                "{:?}, asked at {asked_us} us, was refused for want of space at {answered_us} us, \
+                 and no disk that member {member} minds was full",
+                record.id
             ));
         }
     }

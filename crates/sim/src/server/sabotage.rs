@@ -15,6 +15,8 @@ pub enum Sabotage {
     SyncFromLocalState,
     /// A Front does not know that its member has heard none of the others for a while.
     ContactIgnored,
+    /// Some batches of Fronts are refused for want of room while there is room.
+    RoomDenied,
     /// A batch of a Front is handed to Loop twice, now and then.
     BatchesDoubled,
     /// A server that proposes a birth takes it for chosen.

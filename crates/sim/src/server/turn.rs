@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use machine::{Level, MemberId, StatedLevel};
 use member::log_writer::LogInput;
-use member::message::{DiskJob, LoopInput, Submission, ToApply, ToLoop};
+use member::message::{DiskJob, LoopInput, Submission, ToApply, ToLoop, Unavailable};
 use member::order::LoopOutput;
 use member::order::limits::ENTRIES_TO_DISK_MAX;
 use member::peer::{AskLeases, PeerFrame, PeerMessage};
@@ -39,6 +39,7 @@ impl Server {
     /// The process is at its end.
     pub(super) fn run_loop(&mut self, world: &mut World, witness: &mut Witness) -> Lived {
         let since_us = *self.judged.waiting_since_us.get_or_insert(world.now_us);
+        self.judged.refusing.begin_turn(self.disk.may_lack_room());
         let some = self.some_inputs(world);
         let is_time = self.advance_loop(world);
         let unheard_of = self.take_inputs(some, world, witness);
@@ -48,6 +49,7 @@ impl Server {
         self.note_contact();
         self.note_raising(world.now_us);
         let output = self.member.finish(self.clock.wall_ms(world.now_us));
+        self.note_refusing(output.disk_is_full, world, witness)?;
         self.note_renewed(&output, world, witness);
         self.plan_tick(world);
         // No correct member sends such frames. If this member condemns its directory, the fault is
@@ -141,6 +143,16 @@ impl Server {
                 {
                     continue;
                 }
+                LoopInput::Front(ToLoop::Submit(submission))
+                    if self.conditions.sabotage == Some(Sabotage::RoomDenied)
+                        && world.random.one_in(20) =>
+                {
+                    let (front, reason) = (submission.front, Unavailable::DiskFull);
+                    let waiters = core::mem::take(&mut submission.waiters);
+                    self.queues.to_apply.push_back(ToApply::Refuse { front, waiters, reason });
+                    self.wake(world, Actor::Apply);
+                    continue;
+                }
                 LoopInput::Front(message) => {
                     if let ToLoop::Sync(caller) = *message {
                         self.judged.syncs.insert(caller, witness.newest_index());
@@ -160,11 +172,18 @@ impl Server {
                         taken.expect("a Front is no other member");
                     }
                 }
+                LoopInput::Peer { from, frame } => {
+                    if let Some(is_full) = fullness_in(*from, frame) {
+                        self.note_full(*from, is_full, world);
+                    }
+                }
                 LoopInput::Persisted(id) => self.judged.persisting.retain(|job| job > id),
                 LoopInput::DiskRoom { is_full } => {
                     witness.on_room(self.number, *is_full, world.now_us);
                 }
                 LoopInput::Linked { peer, server } => {
+                    // A member says it again on a new link.
+                    self.note_full(*peer, false, world);
                     let level_max = server.as_ref().map(|server| server.level_max);
                     self.judged.heard.on_linked(*peer, level_max, world.now_us);
                     level_max.into_iter().for_each(|it| witness.levels.on_said(*peer, it));
@@ -237,6 +256,33 @@ impl Server {
                 witness.renewals.on_answer(leader, asked, world.now_us);
             }
         }
+    }
+
+    /// Notes that another member says whether its disk is full.
+    fn note_full(&mut self, from: MemberId, is_full: bool, world: &World) {
+        let leader = self.seen.status.leader;
+        // What was said before counts for the inputs before.
+        self.look_at_leader(leader, world);
+        self.judged.refusing.on_said(from, is_full, self.clock.local_us(world.now_us));
+        self.look_at_leader(leader, world);
+    }
+
+    /// Looks whether this leader has said that its disk is full.
+    fn look_at_leader(&mut self, leader: Option<u64>, world: &World) -> bool {
+        let local_us = self.clock.local_us(world.now_us);
+        self.judged.refusing.look(leader, local_us, self.times.raft_tick_us)
+    }
+
+    /// Notes at the end of a turn whether writes may have been refused in it, and are from now on.
+    fn note_refusing(&mut self, own: Option<bool>, world: &World, witness: &mut Witness) -> Lived {
+        self.judged.refusing.on_own(own).map_err(Death::Bug)?;
+        // Loop learns only at the end of a turn that another member leads.
+        self.look_at_leader(self.seen.status.leader, world);
+        let is_told = self.look_at_leader(self.member.status().leader, world);
+        let refusing = &self.judged.refusing;
+        let is_now = is_told || refusing.is_full();
+        witness.on_refusing(self.number, (refusing.has_reason(), is_now), world.now_us);
+        Ok(())
     }
 
     /// Notes when Loop last had contact, for the connection runtimes.
@@ -352,6 +398,10 @@ impl Server {
     }
 
     fn give_peers(&mut self, peers: Vec<(MemberId, PeerFrame)>, witness: &mut Witness) -> Lived {
+        let says_full = |frame| fullness_in(self.origin.member, frame) == Some(true);
+        if peers.iter().any(|(_, frame)| says_full(frame)) && !self.judged.refusing.was_full() {
+            return Err(Death::Bug("says that its disk is full, and it is not".to_string()));
+        }
         let frames = peers.iter().map(|(_, frame)| frame);
         witness.check_sent(self.origin, frames).map_err(Death::Bug)?;
         self.queues.outbox.extend(peers);
@@ -375,7 +425,10 @@ impl Server {
                         witness.levels.check_members(level, &members).map_err(Death::Bug)?;
                     }
                 }
-                ToApply::Refuse { .. } => self.judged.refusals_possible = true,
+                ToApply::Refuse { .. } if !self.judged.refusing.has_reason() => {
+                    let what = "refuses writes, and no disk that matters is full";
+                    return Err(Death::Bug(what.to_string()));
+                }
                 ToApply::Expect { sequence, front, waiters } => {
                     self.judged.announced = *sequence;
                     if let Some(front) = front.filter(|it| self.fronts.etcd_position(*it).is_some())
@@ -424,5 +477,17 @@ impl Server {
         let (front, batch) = (*front, batch.clone());
         let waiters = Vec::new();
         Some(ToLoop::Submit(Submission { front, batch, waiters }))
+    }
+}
+
+/// What a frame says of its sender's disk; `None` if it says something else.
+fn fullness_in(from: MemberId, frame: &PeerFrame) -> Option<bool> {
+    // Other messages are longer, and cost more to decode.
+    if frame.body.len() != 1 {
+        return None;
+    }
+    match PeerMessage::decode(from, frame.clone()) {
+        Ok(PeerMessage::Full(is_full)) => Some(is_full),
+        _ => None,
     }
 }

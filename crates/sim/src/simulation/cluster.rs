@@ -59,7 +59,6 @@ impl Cluster {
             lag: self.hosts.iter().map(|host| &host.spells.lag).collect(),
             cut_off: self.hosts.iter().map(|host| &host.spells.cut_off).collect(),
             now_us: self.world.now_us,
-            may_refuse: self.hosts.has_refused(),
             may_throttle: member.throttles.op_wait_ms > 0,
             never_used_ms_max: member.options.spaces.zk.containers.never_used_ms_max,
         }
@@ -168,7 +167,6 @@ impl Cluster {
             _ => unreachable!("other events are not the process's"),
         };
         let at = (server.status().role, server.status().term);
-        let has_refused = server.has_refused();
         if server.is_ready() && !was_ready {
             server.starve_apply(host.slowness.apply_lag_us);
         }
@@ -182,7 +180,6 @@ impl Cluster {
         let raised = server.take_raised();
         raised.into_iter().for_each(|it| self.links.on_level(&mut self.world, member, it));
         let refused = server.take_refused();
-        self.hosts.note_refusal(has_refused);
         for from in refused {
             if let Some(from) = self.hosts.position(from) {
                 self.links.break_off(&mut self.world, Pair { from, to: member });

@@ -45,8 +45,6 @@ pub(super) struct Hosts {
     lives: u64,
     /// What the lives that are over have counted.
     ended: LifeCounts,
-    /// Whether a process has refused writes because its disk was full.
-    has_refused: bool,
     /// Draws changes of the configuration, if there is more to configure.
     more: Option<Random>,
     /// What became of processes and directories.
@@ -75,7 +73,6 @@ impl Hosts {
             machines,
             lives: 0,
             ended: LifeCounts::default(),
-            has_refused: false,
             more,
             counts: MemberCounts::default(),
         }
@@ -111,16 +108,6 @@ impl Hosts {
     /// Adds what a process has counted that is at its end.
     pub fn on_end(&mut self, server: &Server) {
         self.ended.add(server.life_counts());
-    }
-
-    /// Notes whether a process has refused writes because its disk was full.
-    pub fn note_refusal(&mut self, has_refused: bool) {
-        self.has_refused |= has_refused;
-    }
-
-    /// Whether a process has refused writes because its disk was full.
-    pub fn has_refused(&self) -> bool {
-        self.has_refused
     }
 
     /// What all lives of all processes have counted.

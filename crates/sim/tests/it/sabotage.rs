@@ -77,6 +77,36 @@ fn a_batch_that_is_applied_twice_is_noticed() {
     check_noticed(Sabotage::BatchesDoubled, "which the client did not send");
 }
 
+/// The disk of each member is full for a while, one after the other, and there is room before and
+/// afterwards.
+fn with_full_disks(options: &mut Options) {
+    options.begins_unborn = false;
+    let full = Fault::DiskFull { bytes: 0, for_us: 5_000_000 };
+    let of = |member: usize| (5_000_000, Whom::one(member), full);
+    options.faults = FaultMix::planned_for((0..3).map(of).collect());
+    options.faults_us = 60_000_000;
+    for client in &mut options.clients {
+        client.ops = 400;
+        client.think_us_max = 1_000_000;
+    }
+}
+
+#[test]
+fn a_write_that_is_refused_though_there_is_room_is_noticed() {
+    check_noticed_where(Sabotage::RoomDenied, "was refused without need", with_full_disks);
+}
+
+#[test]
+fn a_call_of_etcd_that_is_refused_though_there_is_room_is_noticed() {
+    let why = "was refused for want of space at";
+    check_noticed_where(Sabotage::RoomDenied, why, |options| {
+        with_full_disks(options);
+        // A write of ZooKeeper's clients would be found first.
+        options.clients.clear();
+        options.etcd = Some(EtcdLoad::new(Random::new(options.seed)));
+    });
+}
+
 #[test]
 fn a_condemned_member_that_goes_on_is_noticed() {
     check_noticed_where(Sabotage::CondemnedIgnored, "is not found out", |options| {

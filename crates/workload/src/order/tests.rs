@@ -76,7 +76,7 @@ impl Case {
 
     #[track_caller]
     fn accepted(&self) -> Verdict {
-        match judge(&self.history, &self.committed, self.rules) {
+        match judge(&self.history, &self.committed, self.rules.clone()) {
             Ok(verdict) => verdict,
             Err(violation) => panic!("rejected: {violation}"),
         }
@@ -84,7 +84,7 @@ impl Case {
 
     #[track_caller]
     fn rejected(&self, why: &str) {
-        match judge(&self.history, &self.committed, self.rules) {
+        match judge(&self.history, &self.committed, self.rules.clone()) {
             Ok(_) => panic!("accepted, though {why}"),
             Err(Violation(what)) => assert!(what.contains(why), "{what}"),
         }
@@ -204,8 +204,56 @@ fn a_write_may_be_skipped_only_where_writes_are_refused() {
     let second = case.send(0, create("/b"));
     case.commit(second);
     case.rejected("the client sent");
-    case.rules.may_refuse = true;
+    case.rules.refusing_us = vec![vec![(0, 0)]];
     case.accepted();
+}
+
+/// Sends a write at 10 and gets a refusal at 20, with a server that refuses writes in these spells.
+#[track_caller]
+fn check_refused(refusing_us: Vec<Vec<(u64, u64)>>, is_due: bool) {
+    let mut case = Case::new();
+    let number = case.history.invoke(0, create("/a"), 10);
+    case.history.complete(number, 1, error::SYSTEM_ERROR, Answer::Empty, 20);
+    case.rules.refusing_us = refusing_us;
+    if is_due {
+        assert_eq!(case.accepted().refused_count, 1);
+    } else {
+        case.rejected("without need");
+    }
+}
+
+#[test]
+fn a_write_is_refused_only_between_its_question_and_its_answer() {
+    check_refused(vec![vec![(0, 10)]], true);
+    check_refused(vec![vec![(20, 30)]], true);
+    check_refused(vec![vec![(0, 9), (15, 15)]], true);
+    check_refused(vec![vec![(0, u64::MAX)]], true);
+    check_refused(vec![vec![(0, 9), (21, u64::MAX)]], false);
+    // The server of another connection says nothing.
+    check_refused(vec![vec![], vec![(0, u64::MAX)]], false);
+    check_refused(vec![], false);
+}
+
+/// Sends two writes at 10, of which the order has only the second, with such a server.
+#[track_caller]
+fn check_missing(refusing_us: Vec<(u64, u64)>, is_due: bool) {
+    let mut case = Case::new();
+    case.history.invoke(0, create("/a"), 10);
+    let second = case.history.invoke(0, create("/b"), 10);
+    case.commit(second);
+    case.rules.refusing_us = vec![refusing_us];
+    if is_due {
+        case.accepted();
+    } else {
+        case.rejected("the client sent");
+    }
+}
+
+#[test]
+fn a_write_without_a_reply_is_missing_only_if_it_was_sent_before_the_server_had_room() {
+    check_missing(vec![(0, 10)], true);
+    check_missing(vec![(90, 90)], true);
+    check_missing(vec![(0, 9)], false);
 }
 
 #[test]
@@ -214,7 +262,7 @@ fn a_refused_write_that_happened_is_rejected() {
     let number = case.send(0, create("/a"));
     case.reply(number, 1, error::SYSTEM_ERROR, Answer::Empty);
     case.rejected("without need");
-    case.rules.may_refuse = true;
+    case.rules.refusing_us = vec![vec![(0, 0)]];
     assert_eq!(case.accepted().refused_count, 1);
     case.commit(number);
     case.rejected("did not send");

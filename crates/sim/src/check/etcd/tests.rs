@@ -64,3 +64,36 @@ fn no_leader_of_a_later_term_proposes_a_write_that_was_given_up() {
     check([12 * S, 20 * S, 20 * S], &wrong, Ok(()));
     check([12 * S + 1, 20 * S, 20 * S], &wrong, Err("in a term that began at"));
 }
+
+/// Checks whether a put that was asked at member 1 at 10 s and refused for want of space at 12 s is
+/// due, where members may have refused writes in such spells.
+#[track_caller]
+fn check_refused(spells: &[(usize, u64, u64)], is_logged: bool, is_due: bool) {
+    let mut history = History::default();
+    let connection = history.connect(0, 1);
+    let op = Op::Put(workload::etcd::op::Put::default());
+    let call = history.ask(connection, op, 10 * S);
+    history.answer(call, Err(Error::NoSpace), 12 * S);
+    let mut refusing = vec![Trouble::default(); 3];
+    for (member, from_us, until_us) in spells {
+        refusing[*member].note(true, *from_us);
+        refusing[*member].note(false, *until_us);
+    }
+    let claim = if is_logged { vec![Claimed::Call(call)] } else { Vec::new() };
+    let refusing: Vec<&Trouble> = refusing.iter().collect();
+    let found = check_refusals(&history, &claim, &refusing);
+    assert_eq!(found.is_ok(), is_due, "{found:?}");
+}
+
+#[test]
+fn a_call_is_refused_for_want_of_space_only_while_its_member_refuses_writes() {
+    check_refused(&[(1, S, 10 * S)], false, true);
+    check_refused(&[(1, 11 * S, 11 * S)], false, true);
+    check_refused(&[(1, 12 * S, 20 * S)], false, true);
+    check_refused(&[(1, S, 10 * S - 1)], false, false);
+    check_refused(&[(1, 12 * S + 1, 20 * S)], false, false);
+    // Another member's disk is no reason by itself.
+    check_refused(&[(0, S, 20 * S), (2, S, 20 * S)], false, false);
+    // The store gives such an answer by its own rules.
+    check_refused(&[], true, true);
+}
