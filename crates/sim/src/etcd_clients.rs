@@ -8,6 +8,7 @@
 mod calls;
 pub mod client;
 pub mod contender;
+mod ledger;
 pub mod network;
 mod observer;
 pub mod operator;
@@ -28,6 +29,7 @@ use workload::generate::Random;
 
 use client::{EtcdClient, EtcdClientConfig, Uses};
 use contender::{ContenderConfig, Prize};
+use ledger::Share;
 use network::EtcdNetwork;
 use operator::OperatorConfig;
 use users::UsersConfig;
@@ -52,6 +54,10 @@ const SERVED_SEED: u64 = 0x7365_7276_6529_db53;
 /// Sets a seed apart from itself, to draw whether there are users with permissions: runs without
 /// any mean what they meant before. With this number none of the kept seeds has any.
 const USERS_SEED: u64 = 0x7573_6572_000b_ad19;
+
+/// Sets a seed apart from itself, to draw whether two clients change users at once: runs with one
+/// mean what they meant before.
+const SECOND_USERS_SEED: u64 = 0x7573_6572_0002_db84;
 
 /// Sets a seed apart from itself, to draw whether there are clients of etcd v2: runs without any
 /// mean what they meant before. With this number none of the kept seeds has any.
@@ -110,6 +116,10 @@ impl EtcdLoad {
         if operator.one_in(4) {
             load.add_operator(operator);
         }
+        let mut second = Random::new(seed ^ SECOND_USERS_SEED);
+        if has_users && second.one_in(2) {
+            load.add_users(second);
+        }
         Some(load)
     }
 
@@ -147,7 +157,8 @@ impl EtcdLoad {
         }
     }
 
-    /// Adds a client that changes users, roles and permissions, and makes calls as these users.
+    /// Adds a client that changes users, roles and permissions, and makes calls as these users. A
+    /// run has two of them at most.
     pub fn add_users(&mut self, mut random: Random) {
         let users = UsersConfig {
             seed: random.bits(),
@@ -278,7 +289,9 @@ impl EtcdClients {
         let client = |(number, config): (usize, &EtcdClientConfig)| {
             EtcdClient::new((number as u32, uses), config.clone(), random.fork())
         };
-        let clients = configs.iter().enumerate().map(client).collect();
+        let mut clients: Vec<EtcdClient> = configs.iter().enumerate().map(client).collect();
+        let of_users = clients.iter_mut().filter(|client| client.users().is_some());
+        of_users.zip(Share::all()).for_each(|(client, share)| client.set_share(share));
         EtcdClients { clients, network, history: History::default() }
     }
 }

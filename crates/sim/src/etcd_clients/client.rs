@@ -10,6 +10,7 @@ use workload::generate::Random;
 use super::LEASES;
 use super::calls::{Calls, Streams};
 use super::contender::{self, Act, Contender, ContenderConfig, Service};
+use super::ledger::Share;
 use super::network::{
     EtcdNetwork, FromClient, FromServer, FromWatcher, SentResult, ToV2, ToWatcher,
 };
@@ -194,6 +195,11 @@ impl EtcdClient {
     /// What wants a lock or an election, if something does.
     pub fn contender(&self) -> Option<&Contender> {
         self.roles.contender.as_ref()
+    }
+
+    /// Gives what changes users and roles its part among those of the run.
+    pub fn set_share(&mut self, share: Share) {
+        self.roles.users.iter_mut().for_each(|users| users.set_share(share.clone()));
     }
 
     /// What changes users and roles, if something does.

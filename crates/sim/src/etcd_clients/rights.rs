@@ -7,14 +7,45 @@ use etcd::Error;
 use etcd::pb::authpb;
 use workload::generate::Random;
 
-/// The users. The first one is root.
-pub const USERS: [&str; 3] = ["root", "ann", "bob"];
+use super::ledger::ACTORS_MAX;
+
+/// The users of an actor. The first one is root.
+pub const USERS: usize = 3;
 
 /// The position of root among the users, and of its role.
 pub const ROOT: usize = 0;
 
-/// The roles beside that of root.
-pub const ROLES: [&str; 2] = ["readers", "writers"];
+/// The roles of an actor, beside that of root.
+pub const ROLES: usize = 2;
+
+/// The names that an actor may change.
+#[derive(Debug)]
+pub struct Cast {
+    /// The users, by their numbers.
+    pub users: [&'static str; USERS],
+    /// The roles, by their numbers.
+    pub roles: [&'static str; ROLES],
+    /// Whether it makes root, and says whether permissions are enforced.
+    pub is_first: bool,
+}
+
+/// The names of each actor of a run: no two change the same user or role.
+pub const CASTS: [Cast; ACTORS_MAX] = [
+    Cast { users: ["root", "ann", "bob"], roles: ["readers", "writers"], is_first: true },
+    Cast { users: ["root", "cid", "dan"], roles: ["hearers", "movers"], is_first: false },
+];
+
+impl Cast {
+    /// The number of the first user that it may change.
+    pub fn first_user(&self) -> usize {
+        if self.is_first { ROOT } else { ROOT + 1 }
+    }
+
+    /// The name of a role.
+    pub fn role_name(&self, role: usize) -> &'static str {
+        if role == ROOT_ROLE { self.users[ROOT] } else { self.roles[role] }
+    }
+}
 
 /// The number that stands for the role of root.
 pub const ROOT_ROLE: usize = usize::MAX;
@@ -25,11 +56,6 @@ pub const KEYS: usize = 5;
 /// A key.
 pub fn key_of(number: usize) -> Vec<u8> {
     format!("users/{number}").into_bytes()
-}
-
-/// The name of a role.
-pub fn role_name(role: usize) -> &'static str {
-    if role == ROOT_ROLE { USERS[ROOT] } else { ROLES[role] }
 }
 
 /// One key, or all from one to before another.
@@ -126,6 +152,13 @@ pub enum Change {
     Revoke(usize, Span),
 }
 
+impl Change {
+    /// Whether it says whether permissions are enforced.
+    pub fn is_switch(self) -> bool {
+        matches!(self, Change::Enable | Change::Disable)
+    }
+}
+
 /// A user.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct User {
@@ -155,10 +188,10 @@ impl Rights {
     }
 
     /// Adds a user that a member tells of.
-    pub fn add_user(&mut self, user: usize, password: Option<u32>, roles: &[String]) {
-        let number = |name: &String| ROLES.iter().position(|role| role == name);
+    pub fn add_user(&mut self, cast: &Cast, user: usize, roles: &[String]) {
+        let number = |name: &String| cast.roles.iter().position(|role| role == name);
         let roles = roles.iter().map(|name| number(name).unwrap_or(ROOT_ROLE)).collect();
-        self.users.insert(user, User { password, roles });
+        self.users.insert(user, User { password: None, roles });
     }
 
     /// Whether a user may do something with all keys of a range.
@@ -260,15 +293,15 @@ impl Rights {
     }
 
     /// Draws a change. What root needs comes first; root stays.
-    pub fn draw(&self, random: &mut Random) -> Change {
-        if !self.users.contains_key(&ROOT) {
+    pub fn draw(&self, cast: &Cast, random: &mut Random) -> Change {
+        if cast.is_first && !self.users.contains_key(&ROOT) {
             return Change::AddUser(ROOT, 0);
         }
-        if !self.has_root() {
+        if cast.is_first && !self.has_root() {
             return Change::GrantRole(ROOT, ROOT_ROLE);
         }
-        let user = random.between(1, USERS.len() as u64 - 1) as usize;
-        let role = random.below(ROLES.len() as u64) as usize;
+        let user = random.between(1, USERS as u64 - 1) as usize;
+        let role = random.below(ROLES as u64) as usize;
         let Some(known) = self.users.get(&user) else {
             return Change::AddUser(user, 0);
         };
@@ -285,8 +318,8 @@ impl Rights {
         };
         let permissions = [Permission::Read, Permission::Write, Permission::Both];
         match random.below(20) {
-            _ if !self.is_enabled && random.one_in(3) => Change::Enable,
-            0 => Change::Disable,
+            _ if cast.is_first && !self.is_enabled && random.one_in(3) => Change::Enable,
+            0 if cast.is_first => Change::Disable,
             1 => Change::DeleteUser(user),
             2..=3 => Change::Password(user, 0),
             4..=7 => Change::GrantRole(user, role),

@@ -1,10 +1,14 @@
 //! Changes users, roles and permissions, and acts as these users: one call after the other, each at
-//! whatever member its client is connected to. Nobody else changes them, so it knows with each
-//! answer who may do what ([`Rights`]), and judges the answer.
+//! whatever member its client is connected to. Nobody else changes the same ones, so it knows with
+//! each answer who may do what ([`Rights`]), and judges the answer.
 //!
 //! Where a change has an unknown fate it asks how things are. Such a change may take effect even
 //! later. So before an answer counts as wrong the actor asks for the revision of users and roles:
 //! only if that is the one that it knows, nothing has happened meanwhile.
+//!
+//! In some runs there are two actors, each with users and roles of its own; the first one makes root
+//! and says whether permissions are enforced. They know from the [`ledger`](super::ledger) what the
+//! other one has done or has under way.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +23,10 @@ use workload::etcd::op::{Compare, CompareResult, CompareTarget, Op, Put, Range, 
 use workload::etcd::watch::Wanted;
 use workload::generate::Random;
 
-use super::rights::{Access, Change, KEYS, Permission, ROLES, ROOT, Rights, Span, USERS, key_of};
+use super::ledger::{End, Share};
+use super::rights::{
+    Access, CASTS, Cast, Change, KEYS, Permission, ROLES, ROOT, Rights, Span, USERS, key_of,
+};
 use super::watch_wire;
 use crate::limits::TOKEN_TTL_MS;
 
@@ -95,6 +102,8 @@ pub struct UsersCounts {
     pub unknown: usize,
     /// Times at which something was found to have changed late.
     pub late: usize,
+    /// Findings that do not count because of what another actor may have done.
+    pub unsure: usize,
 }
 
 impl UsersCounts {
@@ -111,6 +120,7 @@ impl UsersCounts {
         self.watches_refused += other.watches_refused;
         self.unknown += other.unknown;
         self.late += other.late;
+        self.unsure += other.unsure;
     }
 }
 
@@ -195,6 +205,8 @@ pub struct Users {
     value_count: u64,
     password_count: u32,
     may_leave: bool,
+    /// What it knows of the other actor.
+    share: Share,
     /// What it found.
     pub counts: UsersCounts,
 }
@@ -220,8 +232,18 @@ impl Users {
             value_count: 0,
             password_count: 0,
             may_leave: false,
+            share: Share::default(),
             counts: UsersCounts::default(),
         }
+    }
+
+    /// Gives it its part among the actors of the run, before it does anything.
+    pub fn set_share(&mut self, share: Share) {
+        self.share = share;
+    }
+
+    fn cast(&self) -> &'static Cast {
+        &CASTS[self.share.part()]
     }
 
     /// Whether it has made all its calls.
@@ -263,6 +285,10 @@ impl Users {
             return Some(UsersAct::Leave);
         }
         self.calls_left = self.calls_left.saturating_sub(1);
+        if !self.cast().is_first && self.share.has_switched() && self.found.is_none() {
+            self.doubt = None;
+            self.ask_all();
+        }
         let (doing, act) = self.choose();
         self.doing = Some((doing, now_us, member));
         Some(act)
@@ -270,12 +296,18 @@ impl Users {
 
     fn choose(&mut self) -> (Doing, UsersAct) {
         if let Some(doubt) = self.doubt.take() {
-            return (Doing::Doubt(doubt), ask(Question::Status));
+            self.share.on_ask_revision();
+            return (Doing::Doubt(doubt), ask(self.cast(), Question::Status));
         }
         if let Some((question, _)) = &self.found {
-            return (Doing::Ask(*question), ask(*question));
+            match question {
+                Question::Status => self.share.on_ask_all(),
+                Question::LastStatus => self.share.on_ask_revision(),
+                Question::User(_) | Question::Role(_) => {}
+            }
+            return (Doing::Ask(*question), ask(self.cast(), *question));
         }
-        let is_ready = self.rights.has_root();
+        let is_ready = !self.cast().is_first || self.rights.has_root();
         match self.random.below(16) {
             _ if !is_ready => self.change(),
             0..=3 => self.change(),
@@ -285,23 +317,24 @@ impl Users {
     }
 
     fn change(&mut self) -> (Doing, UsersAct) {
-        let mut change = self.rights.draw(&mut self.random);
+        let mut change = self.rights.draw(self.cast(), &mut self.random);
         if let Change::AddUser(_, password) | Change::Password(_, password) = &mut change {
             self.password_count += 1;
             *password = self.password_count;
         }
-        let (method, request) = request_of(&change);
+        self.share.on_sent(change.is_switch());
+        let (method, request) = request_of(self.cast(), &change);
         (Doing::Change(change), UsersAct::Auth(root(), method, request))
     }
 
     fn log_in(&mut self) -> Option<(Doing, UsersAct)> {
-        let user = self.random.below(USERS.len() as u64) as usize;
+        let user = self.random.below(USERS as u64) as usize;
         let known = self.rights.users.get(&user);
         // The password of a user may be unknown after a change that may still take effect.
         let password = known.map_or(Some(0), |known| known.password)?;
         let is_right = known.is_some() && !self.random.one_in(5);
         let password = if is_right { password } else { u32::MAX };
-        let name = USERS[user].to_string();
+        let name = self.cast().users[user].to_string();
         let request = pb::AuthenticateRequest { name, password: password_of(password) };
         let request = request.encode_to_vec().into();
         let act = UsersAct::Auth(Credentials::Nobody, AuthMethod::Authenticate, request);
@@ -398,12 +431,16 @@ impl Users {
         };
         let says_nothing = matches!(&came, Came::Refused(error) if is_nothing(*error));
         match doing {
-            Doing::Change(_) if is_lost => {
+            Doing::Change(change) if is_lost => {
+                self.share.on_over(change.is_switch(), End::Unknown);
                 self.counts.unknown += 1;
                 self.has_unknown = true;
                 self.ask_all();
             }
             Doing::Doubt(doubt) if is_lost || says_nothing => self.doubt = Some(doubt),
+            Doing::Change(change) if says_nothing => {
+                self.share.on_over(change.is_switch(), End::Nothing);
+            }
             _ if is_lost || says_nothing => {}
             Doing::Change(change) => self.on_changed(change, &came),
             Doing::LogIn { user, is_right } => self.on_log_in(user, is_right, &came, asked_us)?,
@@ -411,18 +448,41 @@ impl Users {
                 self.on_used((by, kind, &needs), &came, (asked_us, now_us), member);
             }
             Doing::Ask(question) => self.on_answer(question, came)?,
-            Doing::Doubt(doubt) => {
-                let (is_enabled, revision) = status_of(&came)?;
-                if (is_enabled, revision) == (self.rights.is_enabled, self.rights.revision) {
-                    return Err(doubt);
-                }
-                if !self.has_unknown {
-                    return Err(format!("revision {revision}, enforced: {is_enabled}; {doubt}"));
-                }
-                self.counts.late += 1;
-                self.ask_all();
+            Doing::Doubt(doubt) => self.on_doubt(doubt, status_of(&came)?)?,
+        }
+        Ok(())
+    }
+
+    /// Whether permissions are enforced as it knows, for all that the other actor has done.
+    fn knows_enforcement(&self) -> bool {
+        self.cast().is_first || self.share.knows_enforcement()
+    }
+
+    /// Takes the enforcement and the revision, for which it asked because of a finding.
+    ///
+    /// # Errors
+    /// The finding counts.
+    fn on_doubt(
+        &mut self,
+        doubt: String,
+        (is_enabled, revision): (bool, u64),
+    ) -> Result<(), String> {
+        let raised = self.share.raised_since();
+        let expected = raised.map(|raised| self.rights.revision + raised);
+        if self.knows_enforcement() {
+            if (is_enabled, Some(revision)) == (self.rights.is_enabled, expected) {
+                return Err(doubt);
+            }
+            // Nobody but this actor changes its users and roles.
+            if !self.has_unknown {
+                return Err(format!("revision {revision}, enforced: {is_enabled}; {doubt}"));
             }
         }
+        match self.knows_enforcement() && expected.is_some() {
+            true => self.counts.late += 1,
+            false => self.counts.unsure += 1,
+        }
+        self.ask_all();
         Ok(())
     }
 
@@ -434,6 +494,11 @@ impl Users {
     }
 
     fn doubt(&mut self, what: String) {
+        if !self.knows_enforcement() {
+            // What it does next is to ask how things are.
+            self.counts.unsure += 1;
+            return self.ask_all();
+        }
         let (Rights { revision, is_enabled, .. }, users) = (&self.rights, &self.rights.users);
         let roles = &self.rights.roles;
         let known = format!("revision {revision}, enforced: {is_enabled}, {users:?}, {roles:?}");
@@ -442,7 +507,15 @@ impl Users {
     }
 
     fn on_changed(&mut self, change: Change, came: &Came) {
-        let expected = self.rights.clone().make(change);
+        let mut changed = self.rights.clone();
+        let expected = changed.make(change);
+        let end = match (came, &expected) {
+            (Came::Refused(_), _) => End::Nothing,
+            (_, Ok(())) => End::Done { is_raised: changed.revision != self.rights.revision },
+            // This is a finding, and the other actor is not to make another one of it.
+            (_, Err(_)) => End::Unknown,
+        };
+        self.share.on_over(change.is_switch(), end);
         match (came, expected) {
             (Came::Response(_), Ok(())) => {
                 self.counts.changes += 1;
@@ -490,7 +563,7 @@ impl Users {
             }
             (Came::Refused(error), Some(due)) if *error == due => {}
             (came, due) => {
-                let name = USERS[user];
+                let name = self.cast().users[user];
                 self.doubt(format!("{name} logs in: {came:?}, the error due is {due:?}"));
             }
         }
@@ -598,12 +671,18 @@ impl Users {
         let next = match (question, came) {
             (Question::Status, came) => {
                 (found.is_enabled, found.revision) = status_of(&came)?;
-                Question::User(0)
+                Question::User(self.cast().first_user())
             }
             (Question::LastStatus, came) => {
-                match status_of(&came)? == (found.is_enabled, found.revision) {
-                    true => self.rights = found,
-                    false => self.ask_all(),
+                let (is_enabled, revision) = status_of(&came)?;
+                let is_same = (is_enabled, revision) == (found.is_enabled, found.revision);
+                // The other actor changes nothing that this one asks for.
+                let is_of_other = is_enabled == found.is_enabled && !self.has_unknown;
+                if is_same || (self.share.has_others() && is_of_other) {
+                    self.rights = Rights { revision, ..found };
+                    self.share.on_revision();
+                } else {
+                    self.ask_all();
                 }
                 return Ok(());
             }
@@ -611,12 +690,12 @@ impl Users {
                 match came {
                     Came::Response(response) => {
                         let response: pb::AuthUserGetResponse = decode(&response)?;
-                        found.add_user(user, None, &response.roles);
+                        found.add_user(self.cast(), user, &response.roles);
                     }
                     Came::Refused(Error::UserNotFound) => {}
                     came => return Err(format!("etcd's users: user {user}: {came:?}")),
                 }
-                match user + 1 < USERS.len() {
+                match user + 1 < USERS {
                     true => Question::User(user + 1),
                     false => Question::Role(0),
                 }
@@ -631,7 +710,7 @@ impl Users {
                     Came::Refused(Error::RoleNotFound) => {}
                     came => return Err(format!("etcd's users: role {role}: {came:?}")),
                 }
-                match role + 1 < ROLES.len() {
+                match role + 1 < ROLES {
                     true => Question::Role(role + 1),
                     false => Question::LastStatus,
                 }
@@ -691,7 +770,7 @@ fn is_nothing(error: Error) -> bool {
 }
 
 fn root() -> Credentials {
-    Credentials::Certificate(USERS[ROOT].into())
+    Credentials::Certificate(CASTS[0].users[ROOT].into())
 }
 
 fn password_of(number: u32) -> String {
@@ -712,17 +791,17 @@ fn status_of(came: &Came) -> Result<(bool, u64), String> {
     }
 }
 
-fn ask(question: Question) -> UsersAct {
+fn ask(cast: &Cast, question: Question) -> UsersAct {
     let (method, request) = match question {
         Question::Status | Question::LastStatus => {
             (AuthMethod::Status, pb::AuthStatusRequest {}.encode_to_vec())
         }
         Question::User(user) => {
-            let request = pb::AuthUserGetRequest { name: USERS[user].to_string() };
+            let request = pb::AuthUserGetRequest { name: cast.users[user].to_string() };
             (AuthMethod::UserGet, request.encode_to_vec())
         }
         Question::Role(role) => {
-            let request = pb::AuthRoleGetRequest { role: ROLES[role].to_string() };
+            let request = pb::AuthRoleGetRequest { role: cast.roles[role].to_string() };
             (AuthMethod::RoleGet, request.encode_to_vec())
         }
     };
@@ -730,9 +809,9 @@ fn ask(question: Question) -> UsersAct {
 }
 
 /// The call that makes a change.
-fn request_of(change: &Change) -> (AuthMethod, Bytes) {
-    let name = |user: usize| USERS[user].to_string();
-    let role = |role: usize| super::rights::role_name(role).to_string();
+fn request_of(cast: &Cast, change: &Change) -> (AuthMethod, Bytes) {
+    let name = |user: usize| cast.users[user].to_string();
+    let role = |role: usize| cast.role_name(role).to_string();
     let (method, request) = match *change {
         Change::Enable => (AuthMethod::Enable, pb::AuthEnableRequest {}.encode_to_vec()),
         Change::Disable => (AuthMethod::Disable, pb::AuthDisableRequest {}.encode_to_vec()),

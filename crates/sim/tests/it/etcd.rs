@@ -389,6 +389,23 @@ fn users_met(all: &UsersCounts) -> [(&'static str, usize); 9] {
     ]
 }
 
+/// The first of two actors says whether permissions are enforced, and the other one finds that out.
+#[test]
+fn two_actors_change_users_at_once() {
+    let mut all = UsersCounts::default();
+    for seed in 1..=60 {
+        let mut options = with_users(seed);
+        let load = options.etcd.as_mut().expect("there are clients of etcd");
+        load.add_users(Random::new(seed + 1_000));
+        let summary = sim::run(options).unwrap_or_else(|failure| panic!("{failure}"));
+        all.add(&summary.etcd.users);
+    }
+    let common = [all.changes, all.tokens, all.permitted, all.denied, all.nobody, all.invalid];
+    assert!(common.iter().all(|count| *count > 300) && all.unknown > 20, "{all:?}");
+    // Few findings are dropped because of what the other actor may have done.
+    assert!(all.unsure > 0 && all.unsure < all.denied / 4, "{all:?}");
+}
+
 /// A member applies everything late. It takes calls of users whom it does not know yet, or knows as
 /// they were.
 #[test]

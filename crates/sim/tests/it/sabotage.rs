@@ -384,18 +384,35 @@ fn with_users(options: &mut Options) {
     }
 }
 
-/// Each line: the mistake, and what the actor says.
+/// As [`with_users`], with another one that changes others.
+fn with_two_actors(options: &mut Options) {
+    with_users(options);
+    if let Some(load) = &mut options.etcd {
+        load.add_users(Random::new(options.seed + 1_000));
+    }
+}
+
+/// Mistakes with users, each with what the actor says.
+const USER_MISTAKES: [(UserSabotage, &str); 6] = [
+    (UserSabotage::WritesUnchecked, "None, due is Some(PermissionDenied)"),
+    (UserSabotage::WatchesUnchecked, "etcd's users: Watch of"),
+    (UserSabotage::NobodyIsRoot, "None, due is Some(UserEmpty)"),
+    (UserSabotage::UnknownRefused, "Some(InvalidAuthToken), due is None"),
+    (UserSabotage::TokensSurvive, "due is Some(InvalidAuthToken)"),
+    (UserSabotage::PasswordsIgnored, "the error due is Some(AuthFailed)"),
+];
+
 #[test]
 fn mistakes_with_users_and_permissions_are_noticed() {
-    for (sabotage, why) in [
-        (UserSabotage::WritesUnchecked, "None, due is Some(PermissionDenied)"),
-        (UserSabotage::WatchesUnchecked, "etcd's users: Watch of"),
-        (UserSabotage::NobodyIsRoot, "None, due is Some(UserEmpty)"),
-        (UserSabotage::UnknownRefused, "Some(InvalidAuthToken), due is None"),
-        (UserSabotage::TokensSurvive, "due is Some(InvalidAuthToken)"),
-        (UserSabotage::PasswordsIgnored, "the error due is Some(AuthFailed)"),
-    ] {
+    for (sabotage, why) in USER_MISTAKES {
         check_noticed_where(Sabotage::EtcdUsers(sabotage), why, with_users);
+    }
+}
+
+#[test]
+fn mistakes_with_users_are_noticed_where_two_actors_change_them() {
+    for (sabotage, why) in USER_MISTAKES {
+        check_noticed_where(Sabotage::EtcdUsers(sabotage), why, with_two_actors);
     }
 }
 
