@@ -63,6 +63,10 @@ const SECOND_USERS_SEED: u64 = 0x7573_6572_0002_db84;
 /// mean what they meant before. With this number none of the kept seeds has any.
 const V2_SEED: u64 = 0x7632_6c61_7374_0026;
 
+/// Sets a seed apart from itself, to draw whether clients of etcd v2 make more events than the
+/// history keeps: runs in which they do not mean what they meant before.
+const LONG_V2_SEED: u64 = 0x7632_6c6f_6e67_db84;
+
 /// Sets a seed apart from itself, to draw whether there is an operator: runs without one mean what
 /// they meant before. With this number none of the kept seeds has one.
 const OPERATOR_SEED: u64 = 0x6f70_6572_6129_db71;
@@ -111,6 +115,10 @@ impl EtcdLoad {
         let mut v2 = Random::new(seed ^ V2_SEED);
         if v2.one_in(3) {
             load.add_v2(v2);
+            let mut long = Random::new(seed ^ LONG_V2_SEED);
+            if long.one_in(4) {
+                load.lengthen_v2(long);
+            }
         }
         let mut operator = Random::new(seed ^ OPERATOR_SEED);
         if operator.one_in(4) {
@@ -141,7 +149,8 @@ impl EtcdLoad {
         self.clients.iter().any(|client| client.v2.is_some())
     }
 
-    /// Adds clients of etcd v2. Together they make fewer events than the history keeps.
+    /// Adds clients of etcd v2. Together they make fewer events than the history keeps, unless
+    /// [`EtcdLoad::lengthen_v2`] changes that.
     pub fn add_v2(&mut self, mut random: Random) {
         let patience_us_max = random.magnitude(500_000, 20_000_000);
         for _ in 0..random.between(1, 3) {
@@ -150,10 +159,24 @@ impl EtcdLoad {
                 ops: random.magnitude(10, 130),
                 calls_max: random.between(1, 6) as usize,
                 rest_us_max: random.magnitude(1_000, 1_000_000),
+                wait_one_in: 3,
+                sets_more: false,
             };
             let is_erratic = !random.one_in(4);
             let client = EtcdClientConfig::without_calls(patience_us_max, is_erratic);
             self.clients.push(EtcdClientConfig { v2: Some(v2), ..client });
+        }
+    }
+
+    /// Lets clients of etcd v2 make more events than the history keeps, and some of them wait rarely
+    /// and so for events that are gone.
+    pub fn lengthen_v2(&mut self, mut random: Random) {
+        for v2 in self.clients.iter_mut().filter_map(|client| client.v2.as_mut()) {
+            v2.ops = random.between(1_200, 3_000);
+            v2.calls_max = random.between(4, 12) as usize;
+            v2.rest_us_max = random.magnitude(1_000, 20_000);
+            v2.wait_one_in = *random.pick(&[3, 1_500, 4_000]);
+            v2.sets_more = true;
         }
     }
 

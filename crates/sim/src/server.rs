@@ -1208,6 +1208,10 @@ impl Server {
                 break;
             }
         }
+        witness
+            .v2
+            .on_history(self.machine.etcd_v2().history(), world.now_us)
+            .map_err(Death::Bug)?;
         if !self.is_alone && !self.is_wrong() && !self.apply.is_ended() {
             witness.on_applied(&self.machine).map_err(Death::Bug)?;
         }

@@ -8,6 +8,7 @@
 //! entries; that states at one index are equal; and that levels rise as they should (`levels`).
 
 mod etcd;
+pub mod etcd_v2;
 mod giving_up;
 pub mod levels;
 pub mod renewals;
@@ -34,6 +35,7 @@ use workload::op::Signature;
 use workload::order::Committed;
 
 use self::etcd::{EtcdCalls, is_asked_for, op_of_part};
+use self::etcd_v2::V2Events;
 use crate::check::Trouble;
 use crate::disk::SimDisk;
 use crate::etcd_clients::operator::Moved;
@@ -164,6 +166,8 @@ pub struct Witness {
     pub etcd: EtcdCalls,
     /// The renewals of leases that have reached leaders.
     pub renewals: Renewals,
+    /// The events of etcd v2.
+    pub v2: V2Events,
 }
 
 /// A command of the committed order that changes etcd's keys.
@@ -204,6 +208,7 @@ impl Witness {
             levels: Levels::default(),
             etcd: EtcdCalls::default(),
             renewals: Renewals::default(),
+            v2: V2Events::default(),
         }
     }
 
@@ -234,6 +239,7 @@ impl Witness {
     ) -> Result<(), String> {
         self.on_start(member, restored.applied_index, &restored.entries, now_us)?;
         self.on_committed(member, restored.applied_entries(), now_us)?;
+        self.v2.on_history(machine.etcd_v2().history(), now_us)?;
         if is_wrong { Ok(()) } else { self.on_applied(machine) }
     }
 

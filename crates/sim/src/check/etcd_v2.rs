@@ -1,11 +1,12 @@
-//! The judge of clients of etcd v2. The history of events in the state is the claim; it must have
-//! all events, so runs make fewer than it keeps.
+//! The judge of clients of etcd v2. The histories of events in the states of members are the claim:
+//! a state keeps the last ones only, and the witness has all that were there.
 //!
 //! Replayed, each event must follow from the tree before it, and be the write of one call: of an
 //! acknowledged one as it was answered, of one of unknown fate at most once, and of none that was
 //! refused. Or it is the end of a time to live that was given, and comes no earlier. Reads and
 //! refusals show the tree at their index. Nobody who acts behind an answer is shown an earlier
-//! index, but by a read of its own member. Waits have all events that they want, in order.
+//! index, but by a read of its own member. Waits have all events that they want, in order. One is
+//! refused for its index exactly if the history is not as long.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,11 +14,16 @@ use std::sync::Arc;
 use etcd::v2::Verb;
 use machine::Machine;
 use machine::etcd_v2::event::{Action, Event, NodeState};
+use machine::etcd_v2::history::History;
 use machine::etcd_v2::key::Key;
-use machine::etcd_v2::reply::Reason;
+use machine::etcd_v2::reply::{Reason, Refusal};
 use machine::etcd_v2::store::FIRST_INDEX;
 
-use crate::etcd_clients::v2::{Call, Came, Line, Op, Prev, V2Client};
+use crate::etcd_clients::v2::{Began, Call, Came, Line, Op, Prev, V2Client};
+use crate::witness::etcd_v2::V2Events;
+
+/// The events that the history keeps (`v2store.New` of etcd 3.4: `newWatchHub(1000)`).
+const HISTORY_EVENTS: u64 = 1_000;
 
 /// What clients of etcd v2 did in a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -36,6 +42,12 @@ pub struct V2Counts {
     pub expired: usize,
     /// Events that waits were shown.
     pub shown: usize,
+    /// Events that are gone from the history.
+    pub gone: usize,
+    /// Waits that were refused for their index.
+    pub cleared: usize,
+    /// Streams that ended since their next events are gone from the history.
+    pub ended: usize,
 }
 
 impl V2Counts {
@@ -48,6 +60,9 @@ impl V2Counts {
         self.unknown_done += other.unknown_done;
         self.expired += other.expired;
         self.shown += other.shown;
+        self.gone += other.gone;
+        self.cleared += other.cleared;
+        self.ended += other.ended;
     }
 }
 
@@ -62,16 +77,71 @@ type Tree = BTreeMap<Arc<str>, NodeState>;
 pub fn check_etcd_v2<'c>(
     clients: impl Iterator<Item = &'c V2Client>,
     machines: &[&Machine],
+    claim: &V2Events,
     slack_us: u64,
 ) -> Result<V2Counts, String> {
     let clients: Vec<&V2Client> = clients.collect();
     let Some(newest) = machines.iter().max_by_key(|machine| machine.index()) else {
         return Ok(V2Counts::default());
     };
-    let events: Vec<Arc<Event>> = newest.etcd_v2().history().events().cloned().collect();
+    let events = claim.events();
+    let history = newest.etcd_v2().history();
+    check_history(&events, history).map_err(|found| format!("etcd v2: {found}"))?;
     let calls: Vec<&Call> = clients.iter().flat_map(|client| &client.calls).collect();
     let lines: Vec<&Line> = clients.iter().map(|client| &client.line).collect();
-    judge(&calls, &lines, &events, slack_us).map_err(|found| format!("etcd v2: {found}"))
+    let judged = judge(&calls, &lines, &events, slack_us);
+    let mut counts = judged.map_err(|found| format!("etcd v2: {found}"))?;
+    counts.gone = events.len() - history.len();
+    for line in lines {
+        check_begun(line, claim, &mut counts).map_err(|found| format!("etcd v2: {found}"))?;
+    }
+    Ok(counts)
+}
+
+/// Checks that the history of a state has the last events, as many as it keeps, and no others.
+fn check_history(events: &[Arc<Event>], history: &History) -> Result<(), String> {
+    let kept = events.len().min(HISTORY_EVENTS as usize);
+    let last = &events[events.len() - kept..];
+    match history.events().eq(last) {
+        true => Ok(()),
+        false => Err(format!("the history of {} events is not the last {kept}", history.len())),
+    }
+}
+
+/// Checks that waits begin, and are refused or ended for their index, as the history reaches.
+fn check_begun(line: &Line, claim: &V2Events, counts: &mut V2Counts) -> Result<(), String> {
+    for (at_us, next, began) in &line.begun {
+        let reaches = |index: u64| *next == 0 || next + HISTORY_EVENTS > index;
+        let describe = |what: &str| Err(format!("a wait for {next}: {began:?}, and {what}"));
+        match began {
+            Began::At(index) if !reaches(*index) => {
+                return describe("its event is gone from the history");
+            }
+            Began::At(_) => {}
+            Began::Refused(Refusal { reason, index }) => {
+                counts.cleared += 1;
+                let due = Reason::HistoryCleared {
+                    first: (index + 1).saturating_sub(HISTORY_EVENTS),
+                    asked: *next,
+                };
+                if reaches(*index) {
+                    return describe("its event is in the history");
+                }
+                if claim.seen_us(*index).is_none_or(|seen_us| seen_us > *at_us) || *reason != due {
+                    return describe("that is no reason");
+                }
+            }
+            Began::Ended => {
+                counts.ended += 1;
+                // How far the member had looked is not known: at least to there.
+                let first_us = claim.seen_us(next + HISTORY_EVENTS);
+                if first_us.is_none_or(|first_us| first_us > *at_us) {
+                    return describe("no event can be gone");
+                }
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Whether a wait has shown all events of a state that it wants.
@@ -391,7 +461,8 @@ fn wants(line: &Line, event: &Event) -> bool {
     let is_hidden = key.text().contains("/_");
     let is_it = key == watched || (line.is_recursive && key.is_below(watched) && !is_hidden);
     // A directory that goes takes its nodes with it.
-    is_it && !event.is_refresh && event.index() >= line.first
+    let is_missed = line.gaps.iter().any(|(from, to)| (*from..=*to).contains(&event.index()));
+    is_it && !event.is_refresh && event.index() >= line.first && !is_missed
 }
 
 /// Checks that a chain of waits was shown what it wants, and nothing twice.
@@ -417,8 +488,6 @@ fn check_line(line: &Line, events: &[Arc<Event>]) -> Result<(), String> {
 
 #[cfg(test)]
 mod tests {
-    use machine::etcd_v2::reply::Refusal;
-
     use super::*;
 
     const FIRST: u64 = FIRST_INDEX + 1;
@@ -481,5 +550,47 @@ mod tests {
         // Of two that ask for the same it was the first one.
         assert_eq!(judged(&[sent_at(50), sent_at(25)]), Ok(1));
         assert!(judged(&[]).unwrap_err().contains("nobody asked"));
+    }
+
+    /// Checks whether a wait for this index may begin so, at 50 us, where the states of members had
+    /// 1,500 events by then and another one at 90 us.
+    #[track_caller]
+    fn check_wait(next: u64, began: Began, expected: Result<(), &str>) {
+        let event = |at: u64| {
+            let node = node(FIRST + at, FIRST + at, Some("v"));
+            let (key, is_refresh) = (Arc::from("/e"), false);
+            Arc::new(Event { action: Action::Set, key, node, prev: None, is_refresh })
+        };
+        let seen_us = |at: u64| if at < 1_500 { 40 } else { 90 };
+        let claim = V2Events::of((0..=1_500).map(|at| (seen_us(at), event(at))));
+        let mut line = Line::default();
+        line.begun.push((50, next, began));
+        let found = check_begun(&line, &claim, &mut V2Counts::default());
+        match (&found, expected) {
+            (Ok(()), Ok(())) => {}
+            (Err(found), Err(part)) if found.contains(part) => {}
+            _ => panic!("{found:?}, expected {expected:?}"),
+        }
+    }
+
+    #[test]
+    fn a_wait_is_refused_for_its_index_exactly_if_the_history_does_not_reach_it() {
+        let last = FIRST + 1_499;
+        let refused = |index: u64, asked: u64| {
+            let reason = Reason::HistoryCleared { first: index - 999, asked };
+            Began::Refused(Refusal { reason, index })
+        };
+        check_wait(0, Began::At(last), Ok(()));
+        check_wait(last + 1, Began::At(last), Ok(()));
+        check_wait(last - 999, Began::At(last), Ok(()));
+        check_wait(last - 1_000, Began::At(last), Err("its event is gone"));
+        check_wait(last - 1_000, refused(last, last - 1_000), Ok(()));
+        check_wait(last - 999, refused(last, last - 999), Err("its event is in the history"));
+        check_wait(0, refused(last, 0), Err("its event is in the history"));
+        // It says something else, or shows what was there only later.
+        check_wait(last - 1_000, refused(last, last), Err("that is no reason"));
+        check_wait(last - 1_000, refused(last + 1, last - 1_000), Err("that is no reason"));
+        check_wait(last - 1_000, Began::Ended, Ok(()));
+        check_wait(last - 999, Began::Ended, Err("no event can be gone"));
     }
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use etcd::Error;
 use etcd::v2::{Form, Request, Verb};
 use machine::etcd_v2::event::Event;
-use machine::etcd_v2::reply::Refusal;
+use machine::etcd_v2::reply::{Reason, Refusal};
 use member::fronts::etcd::{CallRefused, V2Found, V2Result, V2Waited};
 use workload::etcd::history::CallId;
 use workload::generate::Random;
@@ -29,12 +29,17 @@ const CALM_OPS_MAX: u64 = 10;
 pub struct V2Config {
     /// The seed of all that is left to chance about it.
     pub seed: u64,
-    /// The operations that it makes. All clients together make fewer than the history keeps.
+    /// The operations that it makes.
     pub ops: u64,
     /// The largest number of calls without an answer.
     pub calls_max: usize,
     /// The longest that it rests between two of them.
     pub rest_us_max: u64,
+    /// While it has operations to make, and nothing waits, one of so many times it begins to wait
+    /// again.
+    pub wait_one_in: u64,
+    /// Whether half of the operations are sets that compare nothing, which are done most often.
+    pub sets_more: bool,
 }
 
 /// What a client asks for.
@@ -101,8 +106,20 @@ pub enum Came {
     Unknown,
 }
 
-/// A chain of waits: each goes on where the one before ended.
+/// How a wait began, or what ended it before it had all its events.
 #[derive(Clone, Debug)]
+pub enum Began {
+    /// It began at this index of the store.
+    At(u64),
+    /// It was refused for the index from which on it looks.
+    Refused(Refusal),
+    /// Its next event was gone.
+    Ended,
+}
+
+/// A chain of waits: each goes on where the one before ended. If that event is gone, the next one
+/// goes on behind the index at which the store said so.
+#[derive(Clone, Debug, Default)]
 pub struct Line {
     /// The key.
     pub key: &'static str,
@@ -115,6 +132,11 @@ pub struct Line {
     pub next: u64,
     /// The events, each with the time at which it came.
     pub shown: Vec<(u64, Arc<Event>)>,
+    /// How waits began or ended early, each with the time at which that came, and the index from
+    /// which on it looked.
+    pub begun: Vec<(u64, u64, Began)>,
+    /// The first and the last index of what was gone.
+    pub gaps: Vec<(u64, u64)>,
 }
 
 /// What its client is to do next.
@@ -157,7 +179,7 @@ impl V2Client {
             is_stream: random.one_in(2),
             first: 0,
             next: 0,
-            shown: Vec::new(),
+            ..Line::default()
         };
         V2Client {
             number,
@@ -205,7 +227,8 @@ impl V2Client {
         if self.wakes_us() > now_us {
             return None;
         }
-        if self.waiting.is_none() && (self.ops_left == 0 || self.random.one_in(3)) {
+        let wait_one_in = if self.line.first == 0 { 3 } else { self.config.wait_one_in };
+        if self.waiting.is_none() && (self.ops_left == 0 || self.random.one_in(wait_one_in)) {
             return Some(V2Act::Wait(self.wait()));
         }
         if self.ops_left == 0 || self.open.len() >= self.config.calls_max {
@@ -243,6 +266,9 @@ impl V2Client {
         let ttl_s = self.random.one_in(5).then(|| self.random.between(1, 6));
         let (prev, is_refresh, flag) = (Prev::Any, false, self.random.one_in(2));
         let op = Op { verb: Verb::Put, key, value, ttl_s, prev, is_refresh, flag };
+        if self.config.sets_more && self.random.one_in(2) {
+            return op;
+        }
         let seen = self.seen.get(key).cloned();
         match (self.random.below(12), seen) {
             (0..3, _) => Op { verb: Verb::Get, ..op },
@@ -321,13 +347,14 @@ impl V2Client {
     /// this was taken.
     ///
     /// # Errors
-    /// A wait is refused though all events are there.
+    /// A wait is refused for another reason than its index.
     pub fn on_waited(&mut self, id: CallId, waited: V2Waited, now_us: u64) -> Result<bool, String> {
         if self.waiting != Some(id) {
             return Ok(false);
         }
         match waited {
             V2Waited::Begun { index } => {
+                self.line.begun.push((now_us, self.line.next, Began::At(index)));
                 if self.line.first == 0 {
                     (self.line.first, self.line.next) = (index + 1, index + 1);
                 }
@@ -343,8 +370,22 @@ impl V2Client {
                 }
                 Ok(self.line.is_stream)
             }
-            V2Waited::Refused(refusal) => Err(format!("a wait of etcd v2 is refused: {refusal:?}")),
-            V2Waited::Ended => Err("a wait of etcd v2 has ended".to_string()),
+            V2Waited::Refused(refusal) => {
+                let Reason::HistoryCleared { .. } = refusal.reason else {
+                    return Err(format!("a wait of etcd v2 is refused: {refusal:?}"));
+                };
+                let (next, index) = (self.line.next, refusal.index);
+                self.line.begun.push((now_us, next, Began::Refused(refusal)));
+                self.line.gaps.push((next, index));
+                self.line.next = index + 1;
+                self.waiting = None;
+                Ok(false)
+            }
+            V2Waited::Ended => {
+                self.line.begun.push((now_us, self.line.next, Began::Ended));
+                self.waiting = None;
+                Ok(false)
+            }
         }
     }
 

@@ -30,6 +30,8 @@ pub enum V2Sabotage {
     LivesShortened,
     /// Loop is not told of times to live.
     LivesUntold,
+    /// Waits are refused as if their events were gone from the history, now and then.
+    WaitsRefused,
 }
 
 impl V2Sabotage {
@@ -67,6 +69,15 @@ impl V2Sabotage {
             self.result(result, world);
         }
         for (_, waited) in &mut output.v2_waited {
+            match (self, &*waited) {
+                (V2Sabotage::WaitsRefused, V2Waited::Begun { index })
+                    if world.random.one_in(10) =>
+                {
+                    let reason = Reason::HistoryCleared { first: *index, asked: 0 };
+                    *waited = V2Waited::Refused(Refusal { reason, index: *index });
+                }
+                _ => {}
+            }
             let V2Waited::Events(events) = waited else { continue };
             match self {
                 V2Sabotage::EventsLost if events.len() > 1 => drop(events.remove(0)),

@@ -460,3 +460,18 @@ fn clients_of_etcd_v2_meet_all_that_may_happen() {
         assert!(count > 20, "{what}: {all:?}");
     }
 }
+
+/// Clients of etcd v2 make more events than the history keeps, and some of them wait rarely.
+#[test]
+fn waits_of_etcd_v2_are_refused_for_events_that_are_gone() {
+    let mut all = V2Counts::default();
+    for (seed, member_count) in (1..=30).map(|seed| (seed, [1, 3, 5][seed as usize % 3])) {
+        let mut options = with_v2(seed, member_count);
+        options.faults_us = options.faults_us.max(60_000_000);
+        let load = options.etcd.as_mut().expect("there are clients of etcd");
+        load.lengthen_v2(Random::new(seed));
+        let summary = sim::run(options).unwrap_or_else(|failure| panic!("{failure}"));
+        all.add(&summary.etcd.v2);
+    }
+    assert!(all.gone > 1_000 && all.cleared > 5 && all.shown > 1_000, "{all:?}");
+}

@@ -432,6 +432,12 @@ fn with_v2(options: &mut Options) {
     }
 }
 
+#[test]
+fn a_wait_that_is_refused_though_its_event_is_there_is_noticed() {
+    let why = "its event is in the history";
+    check_noticed_where(Sabotage::EtcdV2(V2Sabotage::WaitsRefused), why, with_v2);
+}
+
 /// Each line: the mistake, and what the judge says.
 #[test]
 fn mistakes_with_etcd_v2_are_noticed() {
