@@ -67,6 +67,10 @@ const V2_SEED: u64 = 0x7632_6c61_7374_0026;
 /// history keeps: runs in which they do not mean what they meant before.
 const LONG_V2_SEED: u64 = 0x7632_6c6f_6e67_db84;
 
+/// Sets a seed apart from itself, to draw whether the quota is reached: runs in which it is not mean
+/// what they meant before.
+const QUOTA_SEED: u64 = 0x7175_6f74_6129_db84;
+
 /// Sets a seed apart from itself, to draw whether there is an operator: runs without one mean what
 /// they meant before. With this number none of the kept seeds has one.
 const OPERATOR_SEED: u64 = 0x6f70_6572_6129_db71;
@@ -87,7 +91,7 @@ pub struct EtcdLoad {
     pub auto_compaction: AutoCompaction,
     /// Whether clients grant leases, keep them alive, and put keys with them.
     pub leases: bool,
-    /// The replicated settings. No quota is ever reached, since the model has none.
+    /// The replicated settings. The quota is reached only where [`EtcdLoad::limit_space`] sets it.
     pub settings: Settings,
     /// The bounds of watch streams.
     pub watch_bounds: WatchBounds,
@@ -128,6 +132,12 @@ impl EtcdLoad {
         if has_users && second.one_in(2) {
             load.add_users(second);
         }
+        // The others want each of their writes to be done, or say nothing of the claim.
+        let is_plain = !(has_locks || has_users || load.has_v2());
+        let mut quota = Random::new(seed ^ QUOTA_SEED);
+        if is_plain && quota.one_in(3) {
+            load.limit_space(quota);
+        }
         Some(load)
     }
 
@@ -137,11 +147,26 @@ impl EtcdLoad {
             seed: random.bits(),
             calls: random.magnitude(10, 300),
             rest_us_max: random.magnitude(10_000, 2_000_000),
+            disarms: false,
         };
         let patience_us_max = random.magnitude(500_000, 20_000_000);
         let is_erratic = !random.one_in(4);
         let client = EtcdClientConfig::without_calls(patience_us_max, is_erratic);
         self.clients.push(EtcdClientConfig { operates: Some(operates), ..client });
+    }
+
+    /// Sets a quota that is reached, and has an operator end the alarms.
+    pub fn limit_space(&mut self, mut random: Random) {
+        self.settings.quota_bytes = random.magnitude(600, 8_000);
+        for client in self.clients.iter_mut().filter(|client| client.ops > 0) {
+            client.ops = client.ops.max(150);
+        }
+        self.add_operator(random.fork());
+        for operates in self.clients.iter_mut().filter_map(|client| client.operates.as_mut()) {
+            operates.disarms = true;
+            operates.calls = operates.calls.max(100);
+            operates.rest_us_max = operates.rest_us_max.min(500_000);
+        }
     }
 
     /// Whether there are clients of etcd v2.

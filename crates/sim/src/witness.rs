@@ -177,6 +177,8 @@ pub struct EtcdCommand {
     pub claimed: Claimed,
     /// When its entry was proposed and handed over.
     pub times: Times,
+    /// The id of the member that handed it over.
+    pub origin: u64,
     /// The term of its entry.
     pub term: u64,
     /// When that term was first seen to have a leader.
@@ -650,9 +652,31 @@ impl Witness {
         let mut permits: Option<Machine> = None;
         self.each_command(|handed, _, batch, position, framed| {
             ordinal += 1;
-            let Command::Etcd(command) = &framed.command else { return Ok(()) };
-            if matches!(command, MachineCommand::Configure(_)) {
-                return Ok(());
+            let times = handed.times();
+            let led_since_us = self.led_since_us.get(&handed.term).copied().unwrap_or(0);
+            let (term, origin) = (handed.term, batch.origin.member.0);
+            let of = |claimed| EtcdCommand { claimed, times, origin, term, led_since_us };
+            let command = match &framed.command {
+                Command::Etcd(command) => command,
+                Command::Control(ControlCommand::Raise(stated)) => {
+                    if stated.level >= Level::TOKENS {
+                        order.push(of(Claimed::Bound));
+                    }
+                    return Ok(());
+                }
+                _ => return Ok(()),
+            };
+            match command {
+                MachineCommand::Configure(settings) => {
+                    order.push(of(Claimed::Quota { bytes: settings.quota_bytes }));
+                    return Ok(());
+                }
+                MachineCommand::DisarmAlarm(alarm) => {
+                    self.etcd.call_of(batch.origin, batch.sequence, position)?;
+                    order.push(of(Claimed::Disarm { member: alarm.member }));
+                    return Ok(());
+                }
+                _ => {}
             }
             if matches!(command, MachineCommand::Auth(_)) {
                 permits.get_or_insert_default();
@@ -664,10 +688,7 @@ impl Witness {
             if let MachineCommand::Grant { .. } = command {
                 grants.insert(ordinal, order.len());
             }
-            let times = handed.times();
-            let led_since_us = self.led_since_us.get(&handed.term).copied().unwrap_or(0);
-            let term = handed.term;
-            let mut add = |claimed| order.push(EtcdCommand { claimed, times, term, led_since_us });
+            let mut add = |claimed| order.push(of(claimed));
             if let MachineCommand::Compact { revision } = command
                 && !self.etcd.is_of_front(batch.origin, batch.sequence)
             {

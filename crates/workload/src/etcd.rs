@@ -28,6 +28,7 @@ pub mod op;
 pub mod order;
 #[cfg(test)]
 mod play;
+mod quota;
 #[cfg(test)]
 mod short;
 pub mod watch;

@@ -4,13 +4,14 @@
 use std::collections::BTreeSet;
 
 use etcd::convert::{Header, Response};
+use machine::etcd::alarm::AlarmKind;
 use machine::etcd::command::{KeyRange, RangeOp};
 use machine::{LeaseId, Machine};
 use workload::etcd::history::{Answered, CallId, CallRecord, History};
 use workload::etcd::leases::{Handed, LeaseCounts, judge_leases};
 use workload::etcd::locks::{LockCounts, judge_locks};
 use workload::etcd::op::{Error, Op, Range};
-use workload::etcd::order::{Claimed, Verdict, judge_with_cuts};
+use workload::etcd::order::{Claimed, Verdict, judge_with};
 use workload::etcd::watch::{Step, StreamRecord, WatchVerdict, judge_watches};
 
 use super::{Evidence, Trouble};
@@ -50,11 +51,19 @@ pub fn check_etcd(
     check_acknowledgements(history, &order)?;
     order.iter().try_for_each(|command| check_late_effect(history, command, evidence))?;
     order.iter().try_for_each(|command| check_protection(command, evidence, slack_us))?;
+    let members: Vec<u64> = order.iter().map(|it| it.origin).collect();
     let cut = cut_calls(history, evidence);
     let verdict =
-        judge_with_cuts(history, &claim, &cut).map_err(|found| format!("etcd: {found}"))?;
+        judge_with(history, &claim, &members, &cut).map_err(|found| format!("etcd: {found}"))?;
+    // A grant that was refused for want of space is none.
+    let of_leases = |claimed: &Claimed| match claimed {
+        Claimed::Call(call) if verdict.spaceless.contains(call) => {
+            Claimed::NoSpace { is_raised: true }
+        }
+        claimed => claimed.clone(),
+    };
     let timed: Vec<_> =
-        order.iter().map(|it| (it.claimed.clone(), Handed::at(it.times.handed_us))).collect();
+        order.iter().map(|it| (of_leases(&it.claimed), Handed::at(it.times.handed_us))).collect();
     let leases =
         judge_leases(history, &timed, slack_us).map_err(|found| format!("etcd: {found}"))?;
     let refusing: Vec<&Trouble> =
@@ -280,6 +289,11 @@ fn compare(machine: &Machine, verdict: &Verdict) -> Result<(), String> {
     let leases = (store.leases().len(), verdict.model.lease_count());
     if leases.0 != leases.1 {
         return Err(format!("etcd's state has {} leases, the model {}", leases.0, leases.1));
+    }
+    let space = (store.bytes(), store.alarms().has(AlarmKind::NoSpace));
+    let due = (verdict.model.bytes(), verdict.model.is_alarmed());
+    if space != due {
+        return Err(format!("etcd's state counts {space:?} against the quota, the model {due:?}"));
     }
     let all = RangeOp::of(KeyRange { key: &[0], end: &[0] });
     let found = store.range(&all).map_err(|refusal| format!("all keys: {refusal:?}"))?;

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use etcd::Error;
+use etcd::pb::etcdserverpb::alarm_request::AlarmAction;
 use etcd::pb::{Message, etcdserverpb as pb};
 use etcd::versions::ETCD_VERSION;
 use member::fronts::etcd::{CallRefused, ClusterMethod, Method};
@@ -28,6 +29,8 @@ pub struct OperatorConfig {
     pub calls: u64,
     /// The longest that it waits between two of them.
     pub rest_us_max: u64,
+    /// Whether it asks for alarms often, and ends them.
+    pub disarms: bool,
 }
 
 /// A move of leadership that a member said was done.
@@ -87,7 +90,7 @@ pub enum OperatorAct {
 struct Asked {
     id: CallId,
     method: Method,
-    /// The member that is to lead, of a move.
+    /// The member that is to lead, of a move, or whose alarm is to end; 0: none.
     target: u64,
     at_us: u64,
 }
@@ -97,6 +100,9 @@ pub struct Operator {
     random: Random,
     calls_left: u64,
     rest_us_max: u64,
+    disarms: bool,
+    /// The members for which alarms were raised as of the last answer about them.
+    alarmed: Vec<u64>,
     next_us: u64,
     asked: Option<Asked>,
     /// The ids of the members that a list showed last.
@@ -119,6 +125,8 @@ impl Operator {
             random,
             calls_left: config.calls,
             rest_us_max: config.rest_us_max,
+            disarms: config.disarms,
+            alarmed: Vec::new(),
             asked: None,
             ids: Vec::new(),
             hashed_revision: 0,
@@ -172,6 +180,14 @@ impl Operator {
         let of = |method, message: Vec<u8>| (method, Bytes::from(message));
         let cluster = |method, message: Vec<u8>| of(Method::Cluster(method), message);
         let id = self.pick();
+        if self.disarms && self.random.one_in(2) {
+            let request = self.alarmed.pop().map(|member_id| pb::AlarmRequest {
+                action: AlarmAction::Deactivate as i32,
+                member_id,
+                alarm: pb::AlarmType::Nospace as i32,
+            });
+            return of(Method::Alarm, request.unwrap_or_default().encode_to_vec());
+        }
         let urls = vec!["http://10.9.9.9:2380".to_string()];
         match self.random.below(16) {
             0..3 => {
@@ -215,6 +231,10 @@ impl Operator {
             Method::Cluster(ClusterMethod::MoveLeader) => {
                 let request = pb::MoveLeaderRequest::decode(request.clone());
                 request.expect("it was just encoded").target_id
+            }
+            Method::Alarm => {
+                let request = pb::AlarmRequest::decode(request.clone());
+                request.expect("it was just encoded").member_id
             }
             _ => 0,
         };
@@ -290,11 +310,18 @@ impl Operator {
             }
             Method::HashKv => self.on_hash(decode(response)?, by),
             Method::Alarm => {
-                let response: pb::AlarmResponse = decode(response)?;
-                match response.alarms.is_empty() {
-                    true => Ok(()),
-                    false => Err(format!("alarms that nothing raised: {:?}", response.alarms)),
+                let pb::AlarmResponse { alarms, .. } = decode(response)?;
+                let is_known = |alarm: &pb::AlarmMember| {
+                    self.disarms && alarm.alarm == pb::AlarmType::Nospace as i32
+                };
+                if !alarms.iter().all(is_known) {
+                    return Err(format!("alarms that nothing raised: {alarms:?}"));
                 }
+                // The answer to the end of an alarm shows that one.
+                if asked.target == 0 {
+                    self.alarmed = alarms.iter().map(|alarm| alarm.member_id).collect();
+                }
+                Ok(())
             }
             Method::LeaseLeases => {
                 let response: pb::LeaseLeasesResponse = decode(response)?;

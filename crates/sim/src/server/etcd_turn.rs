@@ -398,6 +398,9 @@ impl Server {
                 (Sabotage::EtcdCompactedAnswered, Err(CallRefused::Error(Error::Compacted))) => {
                     *result = response(revision);
                 }
+                (Sabotage::QuotaIgnored, Err(CallRefused::Error(Error::NoSpace))) => {
+                    *result = response(revision + 1);
+                }
                 (Sabotage::UnknownLeasesTaken, Err(CallRefused::Error(Error::LeaseNotFound))) => {
                     *result = response(revision + 1);
                 }

@@ -84,6 +84,8 @@ pub enum Sabotage {
     KeepAlivesLost,
     /// Puts with a lease that does not exist are answered.
     UnknownLeasesTaken,
+    /// Calls of etcd that the store refused for want of space are answered.
+    QuotaIgnored,
     /// Conditions of etcd's transactions on the revision at which a key was created are ignored.
     EtcdGuardsIgnored,
     /// Some reads of etcd's clients below a creation revision find nothing.

@@ -94,8 +94,14 @@ pub struct EtcdFailureCounts {
     pub timed_out: usize,
     /// Calls that a level does not have yet.
     pub not_capable: usize,
-    /// Calls at a full disk.
+    /// Calls that were refused for want of space, on a disk or in the store.
     pub no_space: usize,
+    /// Calls among them that the store refused.
+    pub no_quota: usize,
+    /// Times that an alarm said so from then on.
+    pub alarms: usize,
+    /// Times that no alarm said so any more.
+    pub disarmed: usize,
 }
 
 /// Prints all counts in one list, as [`super::Summary`] does.
@@ -120,6 +126,9 @@ impl fmt::Debug for EtcdCounts {
             .field("timed_out", &failures.timed_out)
             .field("not_capable", &failures.not_capable)
             .field("no_space", &failures.no_space)
+            .field("no_quota", &failures.no_quota)
+            .field("alarms", &failures.alarms)
+            .field("disarmed", &failures.disarmed)
             .field("streamed", &reads.streamed)
             .field("streams_cut", &reads.streams_cut)
             .field("leases", &self.leases)
@@ -441,6 +450,9 @@ impl EtcdClients {
                 timed_out: errors(Error::TimedOut),
                 not_capable: errors(Error::NotCapable),
                 no_space: errors(Error::NoSpace),
+                no_quota: verdict.spaceless.len(),
+                alarms: verdict.alarm_counts.0,
+                disarmed: verdict.alarm_counts.1,
             },
             contenders: self.contender_counts(),
             users,

@@ -475,3 +475,26 @@ fn waits_of_etcd_v2_are_refused_for_events_that_are_gone() {
     }
     assert!(all.gone > 1_000 && all.cleared > 5 && all.shown > 1_000, "{all:?}");
 }
+
+/// A quota is reached, by bytes or by the bound on memory. An operator ends the alarms, and clients
+/// delete and compact.
+#[test]
+fn puts_are_refused_beyond_the_quota_until_there_is_room() {
+    let (mut refused, mut alarms, mut disarmed, mut written) = (0, 0, 0, 0);
+    for (seed, member_count) in (1..=40).map(|seed| (seed, [1, 3, 5][seed as usize % 3])) {
+        let mut options = match member_count {
+            1 => Options::draw(seed),
+            _ => Options::draw_ensemble(seed, member_count),
+        };
+        let mut load = EtcdLoad { leases: true, ..EtcdLoad::new(Random::new(seed)) };
+        load.limit_space(Random::new(seed));
+        (options.etcd, options.builds) = (Some(load), None);
+        let counts = sim::run(options).unwrap_or_else(|failure| panic!("{failure}")).etcd;
+        refused += counts.failures.no_quota;
+        alarms += counts.failures.alarms;
+        disarmed += counts.failures.disarmed;
+        written += counts.writes.done;
+    }
+    let found = [refused, alarms, disarmed, written];
+    assert!(refused > 300 && alarms > 10 && disarmed > 5 && written > 1_000, "{found:?}");
+}

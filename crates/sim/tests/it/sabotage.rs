@@ -376,6 +376,17 @@ fn with_etcd(options: &mut Options) {
     options.etcd = Some(load);
 }
 
+#[test]
+fn a_put_of_etcd_beyond_the_quota_that_is_answered_is_noticed() {
+    check_noticed_where(Sabotage::QuotaIgnored, "Err(NoSpace)", |options| {
+        with_etcd(options);
+        options.builds = None;
+        if let Some(load) = &mut options.etcd {
+            load.limit_space(Random::new(options.seed));
+        }
+    });
+}
+
 /// As [`with_etcd`], with a client that changes users and roles.
 fn with_users(options: &mut Options) {
     with_etcd(options);

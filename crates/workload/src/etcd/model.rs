@@ -21,6 +21,7 @@ use crate::etcd::op::{
     KeyValue, LeaseOp, Op, Put, PutAnswer, Range, RangeAnswer, Response, SortOrder, SortTarget,
     Txn, TxnAnswer, TxnOp,
 };
+use crate::etcd::quota::{Counted, Quota, cost_of};
 
 /// The revision of a fresh store.
 const FIRST_REVISION: i64 = 1;
@@ -96,6 +97,7 @@ pub struct Model {
     keys: BTreeMap<Vec<u8>, Vec<Change>>,
     leases: BTreeSet<i64>,
     no_space: bool,
+    quota: Quota,
 }
 
 impl Default for Model {
@@ -112,6 +114,7 @@ impl Model {
             keys: BTreeMap::new(),
             leases: BTreeSet::new(),
             no_space: false,
+            quota: Quota::default(),
         }
     }
 
@@ -125,19 +128,30 @@ impl Model {
     /// # Errors
     /// The error that etcd answers with.
     pub fn apply(&mut self, op: &Op) -> Answer {
+        self.apply_by(op, 0)
+    }
+
+    /// As [`Model::apply`], where a client of this member asks for it: a refusal by the quota raises
+    /// an alarm for the member.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn apply_by(&mut self, op: &Op, member: u64) -> Answer {
         check(op)?;
-        if self.no_space && op.has_put() {
+        let cost = cost_of(op);
+        if (self.no_space && op.has_put()) || (self.quota.is_alarmed() && cost > 0) {
             return Err(Error::NoSpace);
         }
         if let Op::Compact(compact) = op {
             return self.compact(*compact);
         }
         if let Op::Lease(op) = op {
-            return self.change_lease(*op);
+            return self.change_lease(*op, member);
         }
         let mut turn = Turn::new(self, self.view);
         let response = turn.run(op)?;
         let changes = turn.changes;
+        self.quota.check(cost, self.leases.len(), member)?;
         self.commit(changes);
         Ok(response)
     }
@@ -198,11 +212,12 @@ impl Model {
     }
 
     /// Grants or revokes a lease (`lease.lessor`).
-    fn change_lease(&mut self, op: LeaseOp) -> Answer {
+    fn change_lease(&mut self, op: LeaseOp, member: u64) -> Answer {
         match op {
             LeaseOp::Grant { ttl_s, .. } if ttl_s > LEASE_TTL_S_MAX => Err(Error::LeaseTtlTooLarge),
             LeaseOp::Grant { lease, .. } if self.has_lease(lease) => Err(Error::LeaseExists),
             LeaseOp::Grant { lease, ttl_s } => {
+                self.quota.check(cost_of(&Op::Lease(op)), self.leases.len(), member)?;
                 self.grant(lease);
                 let (revision, ttl_s) = (self.view.revision, ttl_s.max(LEASE_TTL_S_MIN));
                 Ok(Response::Granted { revision, lease, ttl_s })
@@ -279,13 +294,62 @@ impl Model {
             return Err(Error::FutureRevision);
         }
         self.view.compacted = compact.revision;
+        self.quota.versions = self.count_versions();
         Ok(Response::Compact { revision: self.view.revision })
+    }
+
+    /// What can be read: of each key the pair as of the compacted revision, and what happened later.
+    /// Removals at the compacted revision itself stay, too.
+    fn count_versions(&self) -> Counted {
+        let compacted = self.view.compacted;
+        let mut counted = Counted::default();
+        for (key, line) in &self.keys {
+            let later = line.partition_point(|change| change.revision <= compacted);
+            for (at, change) in line.iter().enumerate() {
+                let stays = match change.pair {
+                    Some(_) => at + 1 >= later,
+                    None => change.revision >= compacted,
+                };
+                if stays {
+                    let place = (change.revision, change.sub);
+                    counted.add(key, place, change.pair.as_ref());
+                }
+            }
+        }
+        counted
+    }
+
+    /// Bytes that count against the quota. [`Model::make`] counts nothing.
+    pub fn bytes(&self) -> u64 {
+        self.quota.bytes(self.leases.len())
+    }
+
+    /// Sets the quota.
+    pub fn set_quota(&mut self, bytes: u64) {
+        self.quota.quota_bytes = bytes;
+    }
+
+    /// The bound on memory begins.
+    pub fn bound(&mut self) {
+        self.quota.bound(self.leases.len());
+    }
+
+    /// Whether an alarm says that there is no space.
+    pub fn is_alarmed(&self) -> bool {
+        self.quota.is_alarmed()
+    }
+
+    /// Ends the alarm for a member. Returns whether there was one.
+    pub fn disarm(&mut self, member: u64) -> bool {
+        self.quota.disarm(member)
     }
 
     fn commit(&mut self, changes: Vec<(Vec<u8>, Change)>) {
         self.view.revision += i64::from(!changes.is_empty());
         for (key, change) in changes {
             assert!(change.revision == self.view.revision, "a call makes one revision");
+            let place = (change.revision, change.sub);
+            self.quota.versions.add(&key, place, change.pair.as_ref());
             self.keys.entry(key).or_default().push(change);
         }
     }

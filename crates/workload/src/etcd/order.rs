@@ -28,9 +28,9 @@
 //! fits, one after the other in the order of answers. If that fails, no other choice succeeds.
 //!
 //! **What is not judged**: whether a refusal before the log had a reason (no leader, too many
-//! requests, no space); when a write of unknown fate takes effect at the latest, which depends on
-//! what went wrong meanwhile: the simulation judges that; why leases end, and why space is
-//! exhausted: the claim says that they do ([`crate::etcd::leases`] judges when leases end, and the
+//! requests, no room on a disk); when a write of unknown fate takes effect at the latest, which depends on
+//! what went wrong meanwhile: the simulation judges that; why leases end: the
+//! claim says that they do ([`crate::etcd::leases`] judges when leases end, and the
 //! answers to questions about them). Watches have no calls here, but a judge of their own
 //! ([`crate::etcd::watch`]).
 
@@ -74,7 +74,19 @@ pub enum Claimed {
         /// The revision.
         revision: i64,
     },
-    /// From now on puts are refused for want of space, or no longer.
+    /// The quota is this from now on.
+    Quota {
+        /// The quota.
+        bytes: u64,
+    },
+    /// The bound on the memory that keys and leases take begins.
+    Bound,
+    /// Somebody ends the alarm of a member that says that there is no space.
+    Disarm {
+        /// The member.
+        member: u64,
+    },
+    /// From now on puts are refused for want of space, whatever the quota, or no longer.
     NoSpace {
         /// Whether they are refused.
         is_raised: bool,
@@ -104,6 +116,10 @@ pub struct Verdict {
     pub unknown_count: usize,
     /// Compactions that leaders began by themselves, and that the store did not refuse.
     pub own_compaction_count: usize,
+    /// Calls that the store refused for want of space.
+    pub spaceless: BTreeSet<CallId>,
+    /// Times that there was an alarm from then on, and times that there was none.
+    pub alarm_counts: (usize, usize),
 }
 
 /// Judges a history.
@@ -111,20 +127,22 @@ pub struct Verdict {
 /// # Errors
 /// The first finding that no correct server would give.
 pub fn judge(history: &History, claim: &[Claimed]) -> Result<Verdict, Violation> {
-    judge_with_cuts(history, claim, &BTreeSet::new())
+    judge_with(history, claim, &[], &BTreeSet::new())
 }
 
 /// As [`judge`], where the members of some calls took another state before they answered: these
-/// calls may be `cut`, if they are streamed reads.
+/// calls may be `cut`, if they are streamed reads. `members` says for each command which member
+/// handed it over.
 ///
 /// # Errors
 /// As for [`judge`].
-pub fn judge_with_cuts(
+pub fn judge_with(
     history: &History,
     claim: &[Claimed],
+    members: &[u64],
     cut: &BTreeSet<CallId>,
 ) -> Result<Verdict, Violation> {
-    let replay = Replay::new(history, claim, cut)?;
+    let replay = Replay::new(history, claim, members, cut)?;
     replay.check_calls()?;
     replay.check_times()?;
     Ok(replay.verdict())
@@ -145,6 +163,8 @@ struct Replay<'h> {
     own_compaction_count: usize,
     /// The leases that exist, with the indices of their grants in the claim.
     granted: BTreeMap<i64, usize>,
+    spaceless: BTreeSet<CallId>,
+    alarm_counts: (usize, usize),
 }
 
 /// The places that the rules of time allow a call to show, both included.
@@ -158,6 +178,7 @@ impl<'h> Replay<'h> {
     fn new(
         history: &'h History,
         claim: &[Claimed],
+        members: &[u64],
         cut: &'h BTreeSet<CallId>,
     ) -> Result<Replay<'h>, Violation> {
         let model = Model::new();
@@ -169,13 +190,17 @@ impl<'h> Replay<'h> {
             asked: vec![0],
             own_compaction_count: 0,
             granted: BTreeMap::new(),
+            spaceless: BTreeSet::new(),
+            alarm_counts: (0, 0),
             model,
         };
         for (index, command) in claim.iter().enumerate() {
             let mut asked = replay.asked[index];
+            let member = members.get(index).copied().unwrap_or(0);
+            let was_alarmed = replay.model.is_alarmed();
             match command {
-                Claimed::Call(id) => asked = asked.max(replay.call(index, *id)?),
-                Claimed::Part(op) => drop(replay.model.apply(op)),
+                Claimed::Call(id) => asked = asked.max(replay.call(index, *id, member)?),
+                Claimed::Part(op) => drop(replay.model.apply_by(op, member)),
                 Claimed::Grant { lease } => replay.model.grant(*lease),
                 Claimed::Revoke { lease } => replay.model.revoke(*lease),
                 Claimed::Expire { lease, granted } => {
@@ -189,8 +214,14 @@ impl<'h> Replay<'h> {
                     let done = replay.model.apply(&Op::Compact(compact));
                     replay.own_compaction_count += usize::from(done.is_ok());
                 }
+                Claimed::Quota { bytes } => replay.model.set_quota(*bytes),
+                Claimed::Bound => replay.model.bound(),
+                Claimed::Disarm { member } => _ = replay.model.disarm(*member),
                 Claimed::NoSpace { is_raised } => replay.model.set_no_space(*is_raised),
             }
+            let is_alarmed = replay.model.is_alarmed();
+            replay.alarm_counts.0 += usize::from(is_alarmed && !was_alarmed);
+            replay.alarm_counts.1 += usize::from(was_alarmed && !is_alarmed);
             replay.asked.push(asked);
             replay.views.push(replay.model.view());
         }
@@ -198,7 +229,7 @@ impl<'h> Replay<'h> {
     }
 
     /// Does one call of the claim; returns when it was asked.
-    fn call(&mut self, index: usize, id: CallId) -> Result<u64, Violation> {
+    fn call(&mut self, index: usize, id: CallId, member: u64) -> Result<u64, Violation> {
         let Some(position) = self.history.position(id) else {
             let what = format!("command {index} is {id:?}: nobody sent it");
             return Err(Violation { rule: Rule::Claim, what });
@@ -214,7 +245,10 @@ impl<'h> Replay<'h> {
             return violation(Rule::Claim, &what, record);
         }
         self.indices[position] = Some(index);
-        let expected = self.model.apply(&record.op);
+        let expected = self.model.apply_by(&record.op, member);
+        if expected == Err(Error::NoSpace) {
+            self.spaceless.insert(id);
+        }
         match (&record.op, &expected) {
             (Op::Lease(LeaseOp::Grant { lease, .. }), Ok(_)) => {
                 self.granted.insert(*lease, index);
@@ -383,6 +417,8 @@ impl<'h> Replay<'h> {
             unknown_done_count: 0,
             unknown_count: 0,
             own_compaction_count: self.own_compaction_count,
+            spaceless: self.spaceless,
+            alarm_counts: self.alarm_counts,
         };
         for (record, index) in self.history.calls.iter().zip(&self.indices) {
             let fate = record.answer().map_or(Fate::Unknown, fate_of);

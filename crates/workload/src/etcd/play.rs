@@ -110,6 +110,9 @@ impl Play {
             Claimed::Call(_)
             | Claimed::Part(_)
             | Claimed::Compaction { .. }
+            | Claimed::Quota { .. }
+            | Claimed::Bound
+            | Claimed::Disarm { .. }
             | Claimed::Expire { .. } => {}
         }
         self.commit(command);

@@ -437,7 +437,7 @@ fn a_streamed_read_ends_as_compacted_only_if_a_compaction_passes_it() {
     case(Range { revision: 2, ..all() }, Some(2)).0.breaks(Rule::Read);
     let (cut, id) = case(all(), None);
     let judged = |calls: &[CallId]| {
-        judge_with_cuts(&cut.history, &cut.claim, &calls.iter().copied().collect())
+        judge_with(&cut.history, &cut.claim, &[], &calls.iter().copied().collect())
     };
     assert!(judged(&[]).is_err());
     assert!(judged(&[id]).is_ok());
