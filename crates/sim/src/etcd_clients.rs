@@ -67,8 +67,8 @@ const V2_SEED: u64 = 0x7632_6c61_7374_0026;
 /// history keeps: runs in which they do not mean what they meant before.
 const LONG_V2_SEED: u64 = 0x7632_6c6f_6e67_db84;
 
-/// Sets a seed apart from itself, to draw whether the quota is reached: runs in which it is not mean
-/// what they meant before.
+/// Sets a seed apart from itself, to draw whether the quota is reached: runs in which it is not
+/// mean what they meant before.
 const QUOTA_SEED: u64 = 0x7175_6f74_6129_db84;
 
 /// Sets a seed apart from itself, to draw whether there is an operator: runs without one mean what
@@ -193,8 +193,8 @@ impl EtcdLoad {
         }
     }
 
-    /// Lets clients of etcd v2 make more events than the history keeps, and some of them wait rarely
-    /// and so for events that are gone.
+    /// Lets clients of etcd v2 make more events than the history keeps, and some of them wait
+    /// rarely and so for events that are gone.
     pub fn lengthen_v2(&mut self, mut random: Random) {
         for v2 in self.clients.iter_mut().filter_map(|client| client.v2.as_mut()) {
             v2.ops = random.between(1_200, 3_000);

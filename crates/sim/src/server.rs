@@ -1189,6 +1189,16 @@ impl Server {
         }
     }
 
+    /// Shows the witness the state behind a hold of Apply.
+    fn show_state(&self, world: &World, witness: &mut Witness) -> Lived {
+        let history = self.machine.etcd_v2().history();
+        witness.v2.on_history(history, world.now_us).map_err(Death::Bug)?;
+        if !self.is_alone && !self.is_wrong() && !self.apply.is_ended() {
+            witness.on_applied(&self.machine).map_err(Death::Bug)?;
+        }
+        Ok(())
+    }
+
     fn run_apply(&mut self, world: &mut World, witness: &mut Witness) -> Lived {
         self.queues.to_apply.drain(..).for_each(|input| self.apply.receive(input));
         if !self.apply.has_work() {
@@ -1208,13 +1218,7 @@ impl Server {
                 break;
             }
         }
-        witness
-            .v2
-            .on_history(self.machine.etcd_v2().history(), world.now_us)
-            .map_err(Death::Bug)?;
-        if !self.is_alone && !self.is_wrong() && !self.apply.is_ended() {
-            witness.on_applied(&self.machine).map_err(Death::Bug)?;
-        }
+        self.show_state(world, witness)?;
         let mut output = self.apply.take_output();
         let deliveries = output.deliveries(self.fronts.counts(), self.apply.watch_interest());
         for (front, delivery) in deliveries {

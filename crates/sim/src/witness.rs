@@ -656,27 +656,12 @@ impl Witness {
             let led_since_us = self.led_since_us.get(&handed.term).copied().unwrap_or(0);
             let (term, origin) = (handed.term, batch.origin.member.0);
             let of = |claimed| EtcdCommand { claimed, times, origin, term, led_since_us };
-            let command = match &framed.command {
-                Command::Etcd(command) => command,
-                Command::Control(ControlCommand::Raise(stated)) => {
-                    if stated.level >= Level::TOKENS {
-                        order.push(of(Claimed::Bound));
-                    }
-                    return Ok(());
-                }
-                _ => return Ok(()),
-            };
-            match command {
-                MachineCommand::Configure(settings) => {
-                    order.push(of(Claimed::Quota { bytes: settings.quota_bytes }));
-                    return Ok(());
-                }
-                MachineCommand::DisarmAlarm(alarm) => {
-                    self.etcd.call_of(batch.origin, batch.sequence, position)?;
-                    order.push(of(Claimed::Disarm { member: alarm.member }));
-                    return Ok(());
-                }
-                _ => {}
+            if let Some(claimed) = self.claim_of_space(batch, position, &framed.command)? {
+                order.push(of(claimed));
+            }
+            let Command::Etcd(command) = &framed.command else { return Ok(()) };
+            if matches!(command, MachineCommand::Configure(_) | MachineCommand::DisarmAlarm(_)) {
+                return Ok(());
             }
             if matches!(command, MachineCommand::Auth(_)) {
                 permits.get_or_insert_default();
@@ -722,6 +707,28 @@ impl Witness {
             Ok(())
         })?;
         Ok(order)
+    }
+
+    /// What a command says of the space that there is; `None` if it says nothing of it.
+    fn claim_of_space(
+        &self,
+        batch: &Batch<'_>,
+        position: usize,
+        command: &Command<'_>,
+    ) -> Result<Option<Claimed>, String> {
+        Ok(match command {
+            Command::Control(ControlCommand::Raise(stated)) => {
+                (stated.level >= Level::TOKENS).then_some(Claimed::Bound)
+            }
+            Command::Etcd(MachineCommand::Configure(settings)) => {
+                Some(Claimed::Quota { bytes: settings.quota_bytes })
+            }
+            Command::Etcd(MachineCommand::DisarmAlarm(alarm)) => {
+                self.etcd.call_of(batch.origin, batch.sequence, position)?;
+                Some(Claimed::Disarm { member: alarm.member })
+            }
+            _ => None,
+        })
     }
 
     /// Runs `with` for each command in the committed order, with its entry, the entry's wall clock,

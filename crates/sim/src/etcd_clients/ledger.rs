@@ -1,9 +1,9 @@
 //! What two actors that change users and roles at once know of each other.
 //!
 //! Each has users and roles of its own, so an answer about these depends on the other actor in two
-//! ways only: the other one raises the revision of users and roles, and the first actor says whether
-//! permissions are enforced. The ledger has both, by what was sent and what was answered. An actor
-//! whose finding may be the effect of what the other one has under way drops the finding.
+//! ways only: the other one raises the revision of users and roles, and the first actor switches
+//! the enforcement of permissions. The ledger has both, by what was sent and what was answered. An
+//! actor whose finding may be the effect of what the other one has under way drops the finding.
 
 use std::cell::RefCell;
 use std::rc::Rc;

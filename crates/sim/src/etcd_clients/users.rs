@@ -6,9 +6,9 @@
 //! later. So before an answer counts as wrong the actor asks for the revision of users and roles:
 //! only if that is the one that it knows, nothing has happened meanwhile.
 //!
-//! In some runs there are two actors, each with users and roles of its own; the first one makes root
-//! and says whether permissions are enforced. They know from the [`ledger`](super::ledger) what the
-//! other one has done or has under way.
+//! In some runs there are two actors, each with users and roles of its own; the first one makes
+//! root and says whether permissions are enforced. They know from the [`ledger`](super::ledger)
+//! what the other one has done or has under way.
 
 use std::collections::BTreeMap;
 

@@ -11,7 +11,7 @@ use member::order::limits::ENTRIES_TO_DISK_MAX;
 use member::peer::{AskLeases, PeerFrame, PeerMessage};
 use member::{BadPeer, Hello, Role};
 use storage::datadir;
-use storage::record::EntryKind;
+use storage::record::{EntryKind, SnapshotPoint};
 
 use super::{Death, Lived, Sabotage, Server, disk_failed};
 use crate::witness::Witness;
@@ -75,16 +75,7 @@ impl Server {
                 self.wake(world, Actor::Snapshot);
             }
         }
-        if let Some(point) = output.release {
-            if point.index > self.judged.snapshot_index {
-                return Err(Death::Bug(format!(
-                    "the log is released up to entry {}, a durable snapshot holds {}",
-                    point.index, self.judged.snapshot_index
-                )));
-            }
-            self.queues.to_disk.push_back(LogInput::Release(point));
-            self.wake_disk(world);
-        }
+        self.release_log(output.release, world)?;
         if let Some(is_yielding) = output.yield_room {
             self.queues.to_disk.push_back(LogInput::YieldRoom(is_yielding));
             self.wake_disk(world);
@@ -110,6 +101,20 @@ impl Server {
         Ok(())
     }
 
+    /// Lets the log release entries that a durable snapshot covers, if it is told to.
+    fn release_log(&mut self, point: Option<SnapshotPoint>, world: &mut World) -> Lived {
+        let Some(point) = point else { return Ok(()) };
+        if point.index > self.judged.snapshot_index {
+            return Err(Death::Bug(format!(
+                "the log is released up to entry {}, a durable snapshot holds {}",
+                point.index, self.judged.snapshot_index
+            )));
+        }
+        self.queues.to_disk.push_back(LogInput::Release(point));
+        self.wake_disk(world);
+        Ok(())
+    }
+
     /// Notes when Loop is to be told the time again at the latest.
     fn plan_tick(&mut self, world: &World) {
         let due_us = self.times.last_us + self.member.due_ms() * 1000;
@@ -128,6 +133,23 @@ impl Server {
         self.queues.to_loop.drain(..some).collect()
     }
 
+    /// A sabotage: whether an input does not reach Loop.
+    fn is_kept_from_loop(&mut self, input: &mut LoopInput, world: &mut World) -> bool {
+        match (self.conditions.sabotage, input) {
+            (Some(Sabotage::RenewalsOmitted), LoopInput::Front(ToLoop::Heard(_))) => true,
+            (Some(Sabotage::RoomDenied), LoopInput::Front(ToLoop::Submit(submission)))
+                if world.random.one_in(20) =>
+            {
+                let (front, reason) = (submission.front, Unavailable::DiskFull);
+                let waiters = core::mem::take(&mut submission.waiters);
+                self.queues.to_apply.push_back(ToApply::Refuse { front, waiters, reason });
+                self.wake(world, Actor::Apply);
+                true
+            }
+            _ => false,
+        }
+    }
+
     /// Gives Loop its inputs. Returns what another member sent without meaning, if one did.
     fn take_inputs(
         &mut self,
@@ -137,22 +159,10 @@ impl Server {
     ) -> Option<String> {
         let mut unheard_of = None;
         for mut input in inputs {
+            if self.is_kept_from_loop(&mut input, world) {
+                continue;
+            }
             match &mut input {
-                LoopInput::Front(ToLoop::Heard(_))
-                    if self.conditions.sabotage == Some(Sabotage::RenewalsOmitted) =>
-                {
-                    continue;
-                }
-                LoopInput::Front(ToLoop::Submit(submission))
-                    if self.conditions.sabotage == Some(Sabotage::RoomDenied)
-                        && world.random.one_in(20) =>
-                {
-                    let (front, reason) = (submission.front, Unavailable::DiskFull);
-                    let waiters = core::mem::take(&mut submission.waiters);
-                    self.queues.to_apply.push_back(ToApply::Refuse { front, waiters, reason });
-                    self.wake(world, Actor::Apply);
-                    continue;
-                }
                 LoopInput::Front(message) => {
                     if let ToLoop::Sync(caller) = *message {
                         self.judged.syncs.insert(caller, witness.newest_index());

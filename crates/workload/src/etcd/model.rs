@@ -131,8 +131,8 @@ impl Model {
         self.apply_by(op, 0)
     }
 
-    /// As [`Model::apply`], where a client of this member asks for it: a refusal by the quota raises
-    /// an alarm for the member.
+    /// As [`Model::apply`], where a client of this member asks for it: a refusal by the quota
+    /// raises an alarm for the member.
     ///
     /// # Errors
     /// As there.
@@ -298,8 +298,8 @@ impl Model {
         Ok(Response::Compact { revision: self.view.revision })
     }
 
-    /// What can be read: of each key the pair as of the compacted revision, and what happened later.
-    /// Removals at the compacted revision itself stay, too.
+    /// What can be read: of each key the pair as of the compacted revision, and what happened
+    /// later. Removals at the compacted revision itself stay, too.
     fn count_versions(&self) -> Counted {
         let compacted = self.view.compacted;
         let mut counted = Counted::default();

@@ -28,11 +28,10 @@
 //! fits, one after the other in the order of answers. If that fails, no other choice succeeds.
 //!
 //! **What is not judged**: whether a refusal before the log had a reason (no leader, too many
-//! requests, no room on a disk); when a write of unknown fate takes effect at the latest, which depends on
-//! what went wrong meanwhile: the simulation judges that; why leases end: the
-//! claim says that they do ([`crate::etcd::leases`] judges when leases end, and the
-//! answers to questions about them). Watches have no calls here, but a judge of their own
-//! ([`crate::etcd::watch`]).
+//! requests, no room on a disk); when a write of unknown fate takes effect at the latest, which
+//! depends on what went wrong meanwhile: the simulation judges that; why leases end: the claim says
+//! that they do ([`crate::etcd::leases`] judges when leases end, and the answers to questions about
+//! them). Watches have no calls here, but a judge of their own ([`crate::etcd::watch`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 

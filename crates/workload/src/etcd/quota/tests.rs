@@ -20,7 +20,7 @@ fn versions_that_can_be_read_count() {
     // A kind, five numbers of a byte and the length of the key.
     let first: Op = put("a", "1").into();
     check_bytes(&[], 0);
-    check_bytes(&[first.clone()], 9);
+    check_bytes(std::slice::from_ref(&first), 9);
     check_bytes(&[put("key", "value").into()], 15);
     check_bytes(&[first.clone(), put("a", "2").into()], 18);
     // A removal has no value and three numbers less.
