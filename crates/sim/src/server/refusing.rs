@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use machine::MemberId;
-use member::limits::FULL_LASTS_MS;
+use member::order::limits::FULL_LASTS_MS;
 
 /// How much longer than [`FULL_LASTS_MS`] Loop may take another disk for full, by the clock of its
 /// machine: Loop counts whole milliseconds, and was told the time up to a tick ago.
