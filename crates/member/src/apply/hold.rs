@@ -81,6 +81,7 @@ impl Hold {
     }
 
     /// Whether this hold has built as many answers to travelling reads as it may.
+    #[inline]
     pub fn is_full(&self) -> bool {
         self.answer_bytes >= APPLY_HOLD_ANSWER_BYTES_MAX
     }
@@ -91,11 +92,13 @@ impl Hold {
     }
 
     /// Counts the bytes of an answer to a travelling read.
+    #[inline]
     pub fn count_answer(&mut self, bytes: u64) {
         self.answer_bytes += bytes;
     }
 
     /// Adds an answer for a Front.
+    #[inline]
     pub fn answer(&mut self, front: FrontId, answer: Answer) {
         match self.output.answers.iter_mut().find(|(other, _)| *other == front) {
             Some((_, list)) => list.push(answer),
@@ -104,11 +107,13 @@ impl Hold {
     }
 
     /// Adds a message for Loop.
+    #[inline]
     pub fn tell(&mut self, message: FromApply) {
         self.output.to_loop.push(message);
     }
 
     /// The changes, for the machine to add to.
+    #[inline]
     pub fn changes(&mut self) -> &mut Changes {
         &mut self.changes
     }

@@ -52,12 +52,14 @@ impl Expecting {
     }
 
     /// Whether somebody takes the outcome of the next command.
+    #[inline]
     pub fn takes_next(&self) -> bool {
         self.waiters.as_slice().first().is_some_and(|waiter| !waiter.is_given_up)
     }
 
     /// Whether the next command of the batch is the one that its waiter handed over. Apply is told
     /// before a command is replaced.
+    #[inline]
     pub fn is_for_next(&self, framed: &Framed<'_>) -> bool {
         self.waiters.as_slice().first().is_none_or(|waiter| {
             waiter.connection == framed.connection
@@ -92,6 +94,7 @@ impl OwnBatches {
     }
 
     /// This member and its start.
+    #[inline]
     pub fn origin(&self) -> Origin {
         self.origin
     }
@@ -132,6 +135,7 @@ impl OwnBatches {
     }
 
     /// Whether the next to be answered were refused.
+    #[inline]
     pub fn has_refusal(&self) -> bool {
         matches!(self.expected.front(), Some(Expected::Refused { .. }))
     }

@@ -51,11 +51,13 @@ impl Clock {
     }
 
     /// Time since the start, in ms.
+    #[inline]
     pub fn now_ms(&self) -> u64 {
         self.now_ms
     }
 
     /// Planned time between the last look at the clock and the next one, in ms.
+    #[inline]
     pub fn planned_ms(&self) -> u64 {
         self.planned_ms
     }

@@ -43,11 +43,13 @@ impl Members {
     }
 
     /// The servers that the state and the links name.
+    #[inline]
     pub fn servers(&self) -> &Servers {
         &self.servers
     }
 
     /// The active membership.
+    #[inline]
     pub fn newest(&self) -> &storage::wal::Membership {
         self.memberships.newest()
     }
@@ -100,6 +102,7 @@ impl Members {
     }
 
     /// The levels that this build knows, and the one of the state.
+    #[inline]
     pub fn levels(&self) -> &Levels {
         &self.levels
     }

@@ -24,11 +24,13 @@ impl Progress {
     }
 
     /// The last entry that is applied here.
+    #[inline]
     pub fn applied(&self) -> LogIndex {
         self.applied
     }
 
     /// Entries up to this one are applied.
+    #[inline]
     pub fn on_applied(&mut self, index: LogIndex) {
         assert!(index >= self.applied);
         self.applied = index;
@@ -40,6 +42,7 @@ impl Progress {
     }
 
     /// Whether this member has begun to serve clients.
+    #[inline]
     pub fn is_ready(&self) -> bool {
         self.is_ready
     }

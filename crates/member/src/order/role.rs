@@ -24,36 +24,43 @@ impl OwnRole {
     }
 
     /// Whether this member leads.
+    #[inline]
     pub fn leads(&self) -> bool {
         self.leading.is_some()
     }
 
     /// The state of the leader, if this member leads.
+    #[inline]
     pub fn leading(&self) -> Option<&Leading> {
         self.leading.as_ref()
     }
 
     /// As [`OwnRole::leading`], to change it.
+    #[inline]
     pub fn leading_mut(&mut self) -> Option<&mut Leading> {
         self.leading.as_mut()
     }
 
     /// Whether this member leads and has applied everything that earlier leaders committed.
+    #[inline]
     pub fn is_caught_up(&self, applied: LogIndex) -> bool {
         self.leading.as_ref().is_some_and(|leading| leading.is_caught_up(applied))
     }
 
     /// The other member that leads, where this member knows one.
+    #[inline]
     pub fn leader(&self) -> Option<MemberId> {
         self.leader
     }
 
     /// Whether this other member leads.
+    #[inline]
     pub fn is_led_by(&self, member: MemberId) -> bool {
         self.leader == Some(member)
     }
 
     /// Whether this member leads or knows the one that does.
+    #[inline]
     pub fn is_leader_known(&self) -> bool {
         self.leader.is_some() || self.leads()
     }

@@ -59,6 +59,7 @@ impl Room {
     }
 
     /// Whether writes are refused.
+    #[inline]
     pub fn is_full(&self) -> bool {
         self.is_full
     }

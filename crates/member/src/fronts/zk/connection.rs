@@ -139,6 +139,7 @@ impl SlotKind {
     }
 
     /// Whether this Front runs it, under the state's lock, once it is at the front.
+    #[inline]
     pub fn runs_here(&self) -> bool {
         matches!(
             self,
@@ -339,6 +340,7 @@ impl Credit {
     }
 
     /// Whether the frame of `frame_bytes` bytes that was just taken from the input waited too long.
+    #[inline]
     pub fn takes_throttled(&mut self, frame_bytes: usize) -> bool {
         let throttled = self.throttled_bytes > 0;
         self.throttled_bytes = self.throttled_bytes.saturating_sub(frame_bytes);
@@ -410,6 +412,7 @@ impl Connection {
 
     /// Whether the answer to the last request will end the connection, so that nothing behind it is
     /// read.
+    #[inline]
     pub fn is_refused(&self) -> bool {
         let ends = |kind: &SlotKind| {
             matches!(
@@ -421,6 +424,7 @@ impl Connection {
     }
 
     /// Removes the request at the front of the window.
+    #[inline]
     pub fn pop_slot(&mut self) -> Option<Slot> {
         let slot = self.window.pop()?;
         if slot.kind.runs_here() {
@@ -458,6 +462,7 @@ impl Connection {
     }
 
     /// Whether a request of this connection waits for the state's lock.
+    #[inline]
     pub fn is_runnable(&self) -> bool {
         if matches!(self.state, State::Greeting(_)) {
             return true;

@@ -26,11 +26,13 @@ impl Identity {
     }
 
     /// The proved identities.
+    #[inline]
     pub fn proved(&self) -> &Identities {
         &self.proved
     }
 
     /// The proved identities, encoded as a batch holds them.
+    #[inline]
     pub fn encoded(&self) -> &[u8] {
         &self.encoded
     }

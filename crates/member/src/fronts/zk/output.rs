@@ -24,11 +24,13 @@ pub(super) struct Output {
 
 impl Output {
     /// Bytes that the socket has not taken.
+    #[inline]
     pub fn pending(&self) -> &[u8] {
         &self.buffer[self.start..]
     }
 
     /// How many bytes the socket has not taken.
+    #[inline]
     pub fn bytes(&self) -> usize {
         self.buffer.len() - self.start
     }
@@ -51,6 +53,7 @@ impl Output {
     }
 
     /// Adds what `encode` appends. Returns how many bytes that were.
+    #[inline]
     pub fn append(&mut self, encode: impl FnOnce(&mut Vec<u8>)) -> usize {
         let before = self.buffer.len();
         encode(&mut self.buffer);
@@ -58,6 +61,7 @@ impl Output {
     }
 
     /// Counts the held bytes anew in the Front's sum.
+    #[inline]
     pub fn count_in(&mut self, sum: &mut usize) {
         *sum = *sum - self.counted + self.buffer.len();
         self.counted = self.buffer.len();
@@ -102,12 +106,14 @@ impl Output {
     }
 
     /// Whether the client has so many bytes unread that no reply is to be added.
+    #[inline]
     pub fn is_full(&self) -> bool {
         self.bytes() >= OUTPUT_BYTES_MAX
     }
 
     /// Whether the client has so many bytes unread that it is not served while the room for replies
     /// is full.
+    #[inline]
     pub fn is_slow(&self) -> bool {
         self.bytes() >= SMALL_REPLY_BYTES
     }
@@ -122,6 +128,7 @@ impl Output {
     }
 
     /// Puts the connection on the Front's list of those with output. False if it is there already.
+    #[inline]
     pub fn enlist(&mut self) -> bool {
         !core::mem::replace(&mut self.is_listed, true)
     }

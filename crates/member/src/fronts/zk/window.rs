@@ -3,6 +3,9 @@
 //! The window keeps the order of a session exact. Requests enter at its back as they are decoded
 //! and leave at its front as they are answered. A request that is done behind an unanswered one
 //! waits in the window.
+//!
+//! The small methods are `#[inline]`, here and in the other parts of a connection and of Loop: they
+//! run for each request, and the release build compiles their callers in other units.
 
 use std::collections::VecDeque;
 
@@ -32,6 +35,7 @@ pub(super) struct Window {
 
 impl Window {
     /// A ticket for the next request. No two requests of a connection have the same.
+    #[inline]
     pub fn draw_ticket(&mut self) -> Ticket {
         let ticket = Ticket(self.next_ticket);
         self.next_ticket += 1;
@@ -39,16 +43,19 @@ impl Window {
     }
 
     /// The number of requests.
+    #[inline]
     pub fn len(&self) -> usize {
         self.slots.len()
     }
 
     /// Whether every request is answered.
+    #[inline]
     pub fn is_empty(&self) -> bool {
         self.slots.is_empty()
     }
 
     /// Whether no further request may enter.
+    #[inline]
     pub fn is_full(&self) -> bool {
         self.slots.len() >= WINDOW_REQUESTS_MAX || self.bytes >= WINDOW_BYTES_MAX
     }
@@ -59,32 +66,38 @@ impl Window {
     }
 
     /// The oldest request.
+    #[inline]
     pub fn front(&self) -> Option<&SlotKind> {
         self.slots.front().map(|slot| &slot.kind)
     }
 
     /// The oldest request, to be run in steps. Its kind stays as it is.
+    #[inline]
     pub fn front_mut(&mut self) -> Option<&mut SlotKind> {
         self.slots.front_mut().map(|slot| &mut slot.kind)
     }
 
     /// The newest request.
+    #[inline]
     pub fn back(&self) -> Option<&SlotKind> {
         self.slots.back().map(|slot| &slot.kind)
     }
 
     /// The newest request, to note more about it.
+    #[inline]
     pub fn back_mut(&mut self) -> Option<&mut Slot> {
         self.slots.back_mut()
     }
 
     /// Adds a request.
+    #[inline]
     pub fn push(&mut self, slot: Slot) {
         self.count(&slot.kind);
         self.slots.push_back(slot);
     }
 
     /// Removes the oldest request.
+    #[inline]
     pub fn pop(&mut self) -> Option<Slot> {
         let slot = self.slots.pop_front()?;
         self.discount(&slot.kind);
@@ -122,6 +135,7 @@ impl Window {
         self.slots[at].kind = new;
     }
 
+    #[inline]
     fn count(&mut self, kind: &SlotKind) {
         match kind {
             SlotKind::Write { bytes, .. } | SlotKind::Close { bytes } => self.bytes += bytes,
@@ -132,6 +146,7 @@ impl Window {
         }
     }
 
+    #[inline]
     fn discount(&mut self, kind: &SlotKind) {
         match kind {
             SlotKind::Write { bytes, .. } | SlotKind::Close { bytes } => self.bytes -= bytes,
@@ -158,6 +173,7 @@ impl Window {
     /// turn holds back all later commands and syncs, and also auth and SASL, with which it would
     /// see more than it may. A sync holds back commands: it does not pass the log, and later
     /// commands could be answered first.
+    #[inline]
     pub fn holds_back(&self, opcode: i32) -> bool {
         let behind_read = self.local_reads > 0;
         match opcode {
@@ -178,6 +194,7 @@ impl Window {
 
     /// Whether another read may travel with the newest request: a small write, or a read that
     /// travels with one.
+    #[inline]
     pub fn lets_travel(&self) -> bool {
         let behind_write = match self.back() {
             Some(SlotKind::Write { bytes, .. }) => *bytes <= TRAVELLED_WRITE_BYTES_MAX,
