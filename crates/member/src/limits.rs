@@ -1,5 +1,5 @@
 //! Bounds that several rooms of a member share: how much is under way at once, and what happens at
-//! the bound. A bound of one room stands in its own `limits`.
+//! the bound. A bound of one room is in the `limits` of that room.
 
 /// Commands of one connection runtime that are not yet answered. At the bound none of its
 /// connections is read. It bounds every queue behind it.

@@ -1,4 +1,4 @@
-//! This member's own batches: the waiters of those under way, and their sequences.
+//! This member's own batches: their sequences, and the waiters of the batches under way.
 
 use std::collections::VecDeque;
 

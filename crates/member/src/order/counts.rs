@@ -18,7 +18,7 @@ pub struct LoopCounts {
     pub snapshots_fetched: u64,
     /// How many of the fetched snapshots came from a follower (`snapshots_borrowed`).
     pub snapshots_borrowed: u64,
-    /// Bytes of the last, the smallest and the largest entry that was proposed; none before the
+    /// Bytes of the last, the smallest and the largest entry that was proposed; `None` before the
     /// first.
     pub proposal_bytes: Option<[u64; 3]>,
     /// How often no leader was known any more (`looking_count`).
@@ -37,7 +37,7 @@ pub struct LoopCounts {
     /// Times that this member, as leader, has given another one a snapshot, because the log did not
     /// reach it (`snap_count`).
     pub snapshots_given: u64,
-    /// Since when this member leads; none: it does not.
+    /// When this member began to lead, in ms; `None` unless it leads.
     pub leading_since_ms: Option<u64>,
 }
 

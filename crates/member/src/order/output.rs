@@ -29,8 +29,8 @@ pub struct LoopOutput {
     pub leadership: Vec<Leadership>,
     /// Set once, when this member begins to serve clients.
     pub ready: bool,
-    /// The time that another leader stamped into the last entry that goes to the disk; none without
-    /// such an entry.
+    /// The time that another leader stamped into the last entry that goes to the disk; `None`
+    /// without such an entry.
     pub proposed_ms: Option<i64>,
     /// Set if the data directory must not be used any more. The driver marks it and ends the
     /// process; another start gets the other members' state.

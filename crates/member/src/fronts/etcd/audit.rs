@@ -48,7 +48,7 @@ pub struct AuditLine {
     result: Outcome,
 }
 
-/// What a call asks for: the name of the operation, and what it is about.
+/// The operation that a call asks for: its name, and its subject.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Operation {
     name: &'static str,
@@ -141,7 +141,7 @@ impl fmt::Display for AuditLine {
 }
 
 impl Operation {
-    /// What a call of the Front changes; `None` if it only reads.
+    /// The change that a call of the Front makes; `None` if it only reads.
     pub fn of_front(method: Method, request: &Bytes) -> Option<Operation> {
         Some(match method {
             Method::Cluster(method) => return Operation::of_cluster(method, request),
@@ -206,7 +206,7 @@ impl Operation {
         Operation { name: "snapshot", fields: Vec::new() }
     }
 
-    /// What a call about the members changes; `None` if it only reads.
+    /// The change that a call about the members makes; `None` if it only reads.
     fn of_cluster(method: ClusterMethod, request: &Bytes) -> Option<Operation> {
         let member = |id: u64| ("member", format!("{id:x}"));
         let peers = |urls: &[String]| ("peers", name(&urls.join(",")));

@@ -59,7 +59,7 @@ pub enum HealthStep {
 #[derive(Debug)]
 pub struct HealthCall {
     asked: Asked,
-    /// What the client leaves out: alarms, or checks of a route.
+    /// Names that the client leaves out: of alarms, or of checks of a route.
     excluded: Vec<String>,
 }
 
@@ -77,7 +77,7 @@ enum Asked {
 #[derive(Debug)]
 struct Checks {
     route: &'static str,
-    /// Those that are not made yet; the first one is under way.
+    /// The checks that are not made yet; the first one is under way.
     left: &'static [Check],
     /// Whether all of the route are asked for: only then checks may be left out.
     is_all: bool,

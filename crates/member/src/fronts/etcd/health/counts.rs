@@ -33,7 +33,8 @@ impl Check {
 pub struct HealthCounts {
     /// `/health`: how often the answer was good, and how often not.
     health: [AtomicU64; 2],
-    /// The same for each route and check, and the last result: 0 is none, 1 is good, 2 is not.
+    /// The last result of each check of a route: 0 before the first one, 1 if the check passed, 2
+    /// if it failed.
     checks: [[AtomicU64; 3]; LIVE.len() + READY.len()],
 }
 

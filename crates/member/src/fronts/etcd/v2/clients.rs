@@ -15,7 +15,7 @@ use super::super::method::CallRefused;
 use super::super::passwords::{PasswordDone, PasswordTask};
 use super::{V2Found, V2Result, failure_of};
 
-/// What a request says of its client.
+/// The credentials that a request shows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Presented {
     /// The value of the header `Authorization`. An empty one counts as none.
@@ -61,7 +61,7 @@ impl V2Client {
     }
 }
 
-/// What a driver does for a request between two of its steps.
+/// Work that a driver does for a request between two of its steps.
 #[derive(Debug)]
 pub enum Work {
     /// Hand the request to [`EtcdFront::on_v2_call`](crate::EtcdFront::on_v2_call).
@@ -70,7 +70,7 @@ pub enum Work {
     Password {
         /// The password.
         password: Vec<u8>,
-        /// What to do with it.
+        /// The work on the password.
         task: PasswordTask,
     },
 }
@@ -134,7 +134,7 @@ pub(super) enum Search {
 pub(super) enum Searched {
     /// The driver works for it.
     Work(Search, Work),
-    /// It is over: the client, and the users and roles by which it was found.
+    /// The search is over. It gives the client, and the users and roles that it was compared with.
     Found(V2Client, Arc<Auth>),
 }
 

@@ -12,7 +12,7 @@ use etcd::pb::etcdserverpb as pb;
 use super::clients::{Done, Presented, Work};
 use super::users::{RootSearch, RootStep};
 
-/// What a request says before its body.
+/// The head of a request, without its body.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MembersRequest<'r> {
     /// The method of HTTP.
@@ -21,7 +21,7 @@ pub struct MembersRequest<'r> {
     pub path: &'r str,
     /// The value of the header `Content-Type`; empty if there is none.
     pub content_type: &'r str,
-    /// What it says of its client.
+    /// The credentials that it shows.
     pub presented: Presented,
 }
 
@@ -41,11 +41,11 @@ pub struct MembersView {
 pub struct MembersAnswer {
     /// Whether the head names the cluster.
     pub names_cluster: bool,
-    /// What the answer says.
+    /// The content of the answer.
     pub content: MembersContent,
 }
 
-/// What an answer says.
+/// The content of an answer.
 #[derive(Clone, Debug, PartialEq)]
 pub enum MembersContent {
     /// These members.
@@ -70,11 +70,11 @@ pub enum MembersContent {
 /// Statistics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Statistics {
-    /// Of the member.
+    /// The statistics of the member.
     Own,
-    /// Of the leader about the others.
+    /// The leader's statistics about the other members.
     Leader,
-    /// Of the store.
+    /// The statistics of the store.
     Store,
 }
 
@@ -91,7 +91,7 @@ pub enum MembersStep {
     Answer(MembersAnswer),
 }
 
-/// What a request wants.
+/// The wish of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Wish {
     Machines,
@@ -233,7 +233,7 @@ struct About {
 }
 
 impl About {
-    /// What follows before a body is read.
+    /// The next step before a body is read.
     fn begin(self, leader: Option<u64>, content_type: &str) -> MembersStep {
         let content = match self.method {
             Method::Get => match &*self.name {
@@ -318,7 +318,7 @@ impl BadUrls {
 }
 
 impl ReadingUrls {
-    /// Takes the URLs (`peerURLs`); none if the body has no list.
+    /// Takes the URLs (`peerURLs`); `None` if the body has no list.
     pub fn on_body(self, urls: Result<Vec<String>, BadUrls>) -> MembersStep {
         let checked = urls.map_err(BadUrls::text).and_then(|urls| {
             check_urls(&urls)?;

@@ -1,5 +1,5 @@
-//! Users and roles of etcd v2: the requests below `/v2/auth`, each of which needs the role `root`
-//! while permissions are enforced. Source: `v2http/client_auth.go` of etcd 3.4.
+//! Users and roles of etcd v2: the requests below `/v2/auth`. While permissions are enforced, each
+//! request needs the role `root`. Source: `v2http/client_auth.go` of etcd 3.4.
 //!
 //! A request is a [`UsersCall`], whose steps say what the driver has to do next. The order of the
 //! checks is etcd's: path and method, the role, the body, and the rest in Apply.
@@ -107,7 +107,7 @@ pub enum UsersStep {
     Answer(UsersAnswer),
 }
 
-/// What is at a path below `/v2/auth/`.
+/// The thing at a path below `/v2/auth/`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Place {
     Enable,
@@ -152,7 +152,7 @@ impl Place {
     }
 }
 
-/// What a request wants, once its client is known to be root.
+/// The wish of a request, once its client is known to be root.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Wish {
     ShowUsers,

@@ -132,7 +132,7 @@ fn a_change_is_refused_behind_the_checks_of_etcd() {
     check("PUT /v2/members/2", known, (500, UNCHANGEABLE, "wlb"));
     check("PUT /v2/members/3", NEW, (404, "No such member: 3", "wlb"));
     check("PUT /v2/members/3", &[], (400, "no valid URLs given", "wlb"));
-    // What is no id at all is known before the body.
+    // A name that is no id is refused before the body is read.
     for name in ["x", "+2", "leader", "10000000000000000"] {
         let unknown = format!("No such member: {name}");
         check(&format!("PUT /v2/members/{name}"), NEW, (404, &unknown, "wl"));
