@@ -1,7 +1,5 @@
 //! The clients of etcd in a run: events, the end of the run, and the judge.
 
-use std::fmt;
-
 use workload::etcd::leases::LeaseCounts;
 use workload::etcd::locks::LockCounts;
 use workload::etcd::op::{Error, Op};
@@ -23,7 +21,7 @@ use crate::world::{Event, World};
 use workload::generate::Random;
 
 /// What etcd's clients did in a run.
-#[derive(Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EtcdCounts {
     /// Clients.
     pub clients: usize,
@@ -102,44 +100,6 @@ pub struct EtcdFailureCounts {
     pub alarms: usize,
     /// Times that no alarm said so any more.
     pub disarmed: usize,
-}
-
-/// Prints all counts in one list, as [`super::Summary`] does.
-impl fmt::Debug for EtcdCounts {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let EtcdCounts { writes, reads, failures, .. } = self;
-        formatter
-            .debug_struct("EtcdCounts")
-            .field("clients", &self.clients)
-            .field("connections", &self.connections)
-            .field("writes", &writes.done)
-            .field("txns", &writes.txns)
-            .field("compactions", &writes.compactions)
-            .field("own_compactions", &writes.own_compactions)
-            .field("refused", &writes.refused)
-            .field("never_logged", &writes.never_logged)
-            .field("reads", &reads.done)
-            .field("reads_refused", &reads.refused)
-            .field("unknown_done", &writes.unknown_done)
-            .field("unknown_not_done", &writes.unknown_not_done)
-            .field("no_leader", &failures.no_leader)
-            .field("timed_out", &failures.timed_out)
-            .field("not_capable", &failures.not_capable)
-            .field("no_space", &failures.no_space)
-            .field("no_quota", &failures.no_quota)
-            .field("alarms", &failures.alarms)
-            .field("disarmed", &failures.disarmed)
-            .field("streamed", &reads.streamed)
-            .field("streams_cut", &reads.streams_cut)
-            .field("leases", &self.leases)
-            .field("locks", &self.locks)
-            .field("contenders", &self.contenders)
-            .field("users", &self.users)
-            .field("operator", &self.operator)
-            .field("watches", &self.watches)
-            .field("v2", &self.v2)
-            .finish()
-    }
 }
 
 /// What watches did in a run.
