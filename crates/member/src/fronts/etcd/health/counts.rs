@@ -33,8 +33,8 @@ impl Check {
 pub struct HealthCounts {
     /// `/health`: how often the answer was good, and how often not.
     health: [AtomicU64; 2],
-    /// The last result of each check of a route: 0 before the first one, 1 if the check passed, 2
-    /// if it failed.
+    /// For each check of a route: how often it passed, how often it failed, and its last result: 0
+    /// before the first one, 1 if it passed, 2 if it failed.
     checks: [[AtomicU64; 3]; LIVE.len() + READY.len()],
 }
 
