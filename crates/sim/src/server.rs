@@ -7,6 +7,7 @@
 //! is taken at once. Work on a disk takes virtual time: its effect comes at the start, the report
 //! at the end, and a crash may come in between.
 
+mod etcd_audit;
 mod etcd_passwords;
 mod etcd_runtime;
 mod etcd_sabotage;
@@ -72,6 +73,7 @@ use crate::network::Network;
 use crate::witness::Witness;
 use crate::witness::levels::Heard;
 use crate::world::{Actor, Clock, World};
+pub use etcd_audit::AuditSabotage;
 use etcd_runtime::EtcdRuntime;
 pub use etcd_sabotage::WatchSabotage;
 pub use etcd_user_sabotage::UserSabotage;

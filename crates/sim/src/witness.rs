@@ -7,6 +7,7 @@
 //! has everything that was handed over in earlier terms; that an index and a term never name two
 //! entries; that states at one index are equal; and that levels rise as they should (`levels`).
 
+pub mod audit;
 mod etcd;
 pub mod etcd_v2;
 mod giving_up;

@@ -10,7 +10,7 @@ use machine::{LeaseId, Machine};
 use workload::etcd::history::{Answered, CallId, CallRecord, History};
 use workload::etcd::leases::{Handed, LeaseCounts, judge_leases};
 use workload::etcd::locks::{LockCounts, judge_locks};
-use workload::etcd::op::{Error, Op, Range};
+use workload::etcd::op::{Error, Fate, Op, Range};
 use workload::etcd::order::{Claimed, Verdict, judge_with};
 use workload::etcd::watch::{Step, StreamRecord, WatchVerdict, judge_watches};
 
@@ -19,6 +19,7 @@ use crate::etcd_clients::wire::{Served, decode};
 use crate::limits::{
     ETCD_FENCE_US_MAX, ETCD_LATE_US_MAX, ETCD_LEADERLESS_US_MAX, ETCD_NO_LEADER_US,
 };
+use crate::witness::audit::AuditLines;
 use crate::witness::{EtcdCommand, Times};
 
 /// The results of judging the clients of etcd.
@@ -71,7 +72,23 @@ pub fn check_etcd(
     check_refusals(history, &claim, &refusing)?;
     machines.iter().try_for_each(|machine| compare(machine, &verdict))?;
     let watches = check_watches(history, evidence, &order, &verdict)?;
+    check_audit(history, &evidence.witness.etcd.audit, &verdict)?;
     Ok(EtcdVerdict { order: verdict, leases, locks, watches })
+}
+
+/// Checks the line of the audit log about each call.
+fn check_audit(history: &History, audit: &AuditLines, verdict: &Verdict) -> Result<(), String> {
+    for record in &history.calls {
+        let answered = match record.answer() {
+            Some(Ok(_)) => Some(true),
+            Some(Err(error)) if error.fate() != Fate::Unknown => Some(false),
+            Some(Err(_)) | None => None,
+        };
+        let is_done = verdict.done.contains(&record.id);
+        let found = audit.check(record.id, record.op.can_change(), is_done, answered);
+        found.map_err(|found| format!("etcd: the audit log: {found}"))?;
+    }
+    Ok(())
 }
 
 /// Judges the watch streams.

@@ -20,6 +20,7 @@ use machine::etcd_v2::reply::{Reason, Refusal};
 use machine::etcd_v2::store::FIRST_INDEX;
 
 use crate::etcd_clients::v2::{Began, Call, Came, Line, Op, Prev, V2Client};
+use crate::witness::audit::{AuditLines, Told};
 use crate::witness::etcd_v2::V2Events;
 
 /// The events that the history keeps (`v2store.New` of etcd 3.4: `newWatchHub(1000)`).
@@ -77,7 +78,7 @@ type Tree = BTreeMap<Arc<str>, NodeState>;
 pub fn check_etcd_v2<'c>(
     clients: impl Iterator<Item = &'c V2Client>,
     machines: &[&Machine],
-    claim: &V2Events,
+    (claim, audit): (&V2Events, &AuditLines),
     slack_us: u64,
 ) -> Result<V2Counts, String> {
     let clients: Vec<&V2Client> = clients.collect();
@@ -89,13 +90,27 @@ pub fn check_etcd_v2<'c>(
     check_history(&events, history).map_err(|found| format!("etcd v2: {found}"))?;
     let calls: Vec<&Call> = clients.iter().flat_map(|client| &client.calls).collect();
     let lines: Vec<&Line> = clients.iter().map(|client| &client.line).collect();
-    let judged = judge(&calls, &lines, &events, slack_us);
+    let judged = judge((&calls, audit), &lines, &events, slack_us);
     let mut counts = judged.map_err(|found| format!("etcd v2: {found}"))?;
+    let checked = calls.iter().try_for_each(|call| check_audit(call, audit));
+    checked.map_err(|found| format!("etcd v2: the audit log: {found}"))?;
     counts.gone = events.len() - history.len();
     for line in lines {
         check_begun(line, claim, &mut counts).map_err(|found| format!("etcd v2: {found}"))?;
     }
     Ok(counts)
+}
+
+/// Checks the line of the audit log about a call. That of a write of unknown fate was looked at when
+/// the write of each event was found.
+fn check_audit(call: &Call, audit: &AuditLines) -> Result<(), String> {
+    let answered = match call.came {
+        Some((_, Came::Written(_) | Came::Found { .. })) => Some(true),
+        Some((_, Came::Refused(_) | Came::Failed)) => Some(false),
+        Some((_, Came::Unknown)) | None => None,
+    };
+    let is_done = answered == Some(true);
+    call.id.map_or(Ok(()), |id| audit.check(id, !call.op.is_read(), is_done, answered))
 }
 
 /// Checks that the history of a state has the last events, as many as it keeps, and no others.
@@ -152,7 +167,7 @@ pub fn has_shown_all(line: &Line, machine: &Machine) -> bool {
 }
 
 fn judge(
-    calls: &[&Call],
+    (calls, audit): (&[&Call], &AuditLines),
     lines: &[&Line],
     events: &[Arc<Event>],
     slack_us: u64,
@@ -164,7 +179,7 @@ fn judge(
             return Err(format!("event {expected} is missing before {event:?}"));
         }
     }
-    let owners = owners(calls, events, &mut counts)?;
+    let owners = owners((calls, audit), events, &mut counts)?;
     let trees = replay(events)?;
     for call in calls {
         check_answer(call, events, &trees, &mut counts)?;
@@ -179,9 +194,10 @@ fn judge(
     Ok(counts)
 }
 
-/// The call that each event is the write of; none of one that ends a time to live.
+/// The call that each event is the write of; none of one that ends a time to live. No call is, of
+/// which the audit log says that it failed.
 fn owners<'c>(
-    calls: &[&'c Call],
+    (calls, audit): (&[&'c Call], &AuditLines),
     events: &[Arc<Event>],
     counts: &mut V2Counts,
 ) -> Result<Vec<Option<&'c Call>>, String> {
@@ -205,6 +221,7 @@ fn owners<'c>(
         .iter()
         .copied()
         .filter(|call| !call.op.is_read() && matches!(call.came, None | Some((_, Came::Unknown))))
+        .filter(|call| call.id.is_none_or(|id| audit.told(id) != Ok(Some(Told::Failure))))
         .collect();
     // Of calls that ask for the same the first one: it may be the write of the most events.
     unknown.sort_by_key(|call| call.sent_us);
@@ -502,7 +519,7 @@ mod tests {
             is_refresh: false,
             flag: false,
         };
-        Call { op, sent_us, came }
+        Call { id: None, op, sent_us, came }
     }
 
     fn node(created: u64, modified: u64, value: Option<&str>) -> NodeState {
@@ -542,7 +559,8 @@ mod tests {
         let sent_at = |sent_us| call(Verb::Delete, sent_us, Some((90, Came::Unknown)));
         let judged = |deletes: &[Call]| {
             let calls: Vec<&Call> = [&set, &read].into_iter().chain(deletes).collect();
-            judge(&calls, &[], &events, 0).map(|counts| counts.unknown_done)
+            judge((&calls, &AuditLines::default()), &[], &events, 0)
+                .map(|counts| counts.unknown_done)
         };
         assert_eq!(judged(&[sent_at(35)]), Ok(1));
         let early = judged(&[sent_at(50)]).unwrap_err();

@@ -78,6 +78,8 @@ pub enum Prev {
 /// One call.
 #[derive(Clone, Debug)]
 pub struct Call {
+    /// Its id, once it was sent.
+    pub id: Option<CallId>,
     /// What it asked for.
     pub op: Op,
     /// When it was sent.
@@ -238,13 +240,15 @@ impl V2Client {
         self.next_us = now_us + self.random.magnitude(100, self.config.rest_us_max);
         let op = self.choose();
         let request = op.request();
-        self.calls.push(Call { op, sent_us: now_us, came: None });
+        self.calls.push(Call { id: None, op, sent_us: now_us, came: None });
         Some(V2Act::Call(request))
     }
 
     /// The call of the last act was sent, as this one.
     pub fn on_call_sent(&mut self, id: CallId) {
-        self.open.insert(id, self.calls.len() - 1);
+        let place = self.calls.len() - 1;
+        self.calls[place].id = Some(id);
+        self.open.insert(id, place);
     }
 
     /// The wait of the last act was sent, as this one.

@@ -9,11 +9,13 @@ use std::sync::Arc;
 
 use etcd::v2::Ask;
 use machine::{Level, Machine};
+use member::fronts::etcd::audit::Operation;
 use member::fronts::etcd::{EtcdFrontConfig, EtcdOutput, Method, Now, V2Result, V2Waited};
 use member::message::{Delivery, Ticket};
 use member::{EtcdFront, TokenTimes};
 use workload::etcd::history::CallId;
 
+use super::etcd_audit::AuditLog;
 use super::etcd_passwords::Passwords;
 use super::etcd_user_sabotage::{UserForger, UserSabotage, forge_password};
 use super::etcd_watches::Slots;
@@ -36,6 +38,8 @@ pub(super) struct EtcdRuntime {
     v2_waits: BTreeMap<Ticket, bool>,
     /// Calls for hashes, for a sabotage.
     pub hash_calls: BTreeSet<Ticket>,
+    /// The audit log.
+    pub audit: AuditLog,
     /// Watch streams.
     pub slots: Slots,
     /// Work on passwords.
@@ -64,6 +68,7 @@ impl EtcdRuntime {
             waiting: BTreeMap::new(),
             v2_waits: BTreeMap::new(),
             hash_calls: BTreeSet::new(),
+            audit: AuditLog::default(),
             slots: Slots::default(),
             passwords: Passwords::default(),
             user_forger: UserForger::default(),
@@ -148,7 +153,9 @@ impl EtcdRuntime {
                     self.slots.on_taken(number, stream, &mut self.front);
                 }
                 FromClient::Call { id, method, request, credentials } => {
+                    let operation = Operation::of_front(method, &request);
                     let ticket = self.front.on_call(method, request, credentials);
+                    self.audit.begin(ticket, Some(method), operation);
                     self.waiting.insert(ticket, (number, id));
                     if method == Method::HashKv {
                         self.hash_calls.insert(ticket);
@@ -163,7 +170,9 @@ impl EtcdRuntime {
                         self.got.push((number, id, result));
                         self.ended.push(id);
                     } else {
+                        let operation = Operation::of_v2(&request);
                         let ticket = self.front.on_v2_call(request);
+                        self.audit.begin(ticket, None, operation);
                         self.waiting.insert(ticket, (number, id));
                         begun.push((ticket, id));
                     }
@@ -229,6 +238,7 @@ impl EtcdRuntime {
     pub fn done(&mut self, ticket: Ticket) -> Option<(usize, CallId)> {
         let found = self.waiting.remove(&ticket);
         self.v2_waits.remove(&ticket);
+        self.audit.end(ticket, found.map(|(_, call)| call));
         self.ended.extend(found.map(|(_, call)| call));
         found
     }

@@ -62,6 +62,10 @@ impl Server {
             Some(Sabotage::EtcdUsers(sabotage)) => Some(sabotage),
             _ => None,
         };
+        let of_audit = match self.conditions.sabotage {
+            Some(Sabotage::EtcdAudit(sabotage)) => Some(sabotage),
+            _ => None,
+        };
         let runtime = &mut self.fronts.etcd[front];
         runtime.set_now(world, clock, term, contact_at_ms);
         if !runtime.is_driving {
@@ -84,6 +88,9 @@ impl Server {
         let runtime = &mut self.fronts.etcd[front];
         for Sent { number, stream, message } in core::mem::take(&mut runtime.slots.outbox) {
             network.send_to_watcher(world, number, stream, message);
+        }
+        for (call, line) in runtime.audit.take(of_audit, world) {
+            witness.etcd.audit.on_line(call, line);
         }
         for call in runtime.take_ended() {
             witness.etcd.on_end(call, world.now_us);
@@ -199,6 +206,9 @@ impl Server {
         self.pass_on_v2(front, &mut output, world, network);
         self.hand_over_for(front, core::mem::take(&mut output.hand_overs), world);
         let EtcdOutput { mut to_loop, results, mut pieces, .. } = output;
+        for (ticket, result) in &results {
+            self.fronts.etcd[front].audit.tell(*ticket, result);
+        }
         let mut cut = self.forge_pieces(front, &mut pieces, world);
         for (ticket, piece) in pieces {
             if let Some((number, id)) = self.fronts.etcd[front].waiting_for(ticket) {
@@ -245,6 +255,7 @@ impl Server {
         }
         let runtime = &mut self.fronts.etcd[front];
         for (ticket, result) in core::mem::take(&mut output.v2_results) {
+            runtime.audit.tell_v2(ticket, &result);
             if let Some((number, id)) = runtime.done(ticket) {
                 network.send_to_v2(world, number, id, ToV2::Result(result));
             }

@@ -1,5 +1,6 @@
 //! Mistakes that the shell makes on purpose.
 
+use super::etcd_audit::AuditSabotage;
 use super::etcd_sabotage::WatchSabotage;
 use super::etcd_user_sabotage::UserSabotage;
 use super::etcd_v2_sabotage::V2Sabotage;
@@ -94,6 +95,8 @@ pub enum Sabotage {
     EtcdWatches(WatchSabotage),
     /// Users of etcd are served wrongly.
     EtcdUsers(UserSabotage),
+    /// The audit log of etcd's clients is wrong.
+    EtcdAudit(AuditSabotage),
     /// Clients of etcd v2 are served wrongly.
     EtcdV2(V2Sabotage),
 }

@@ -340,7 +340,7 @@ impl EtcdClients {
         moves.try_for_each(|moved| witness.check_moved(moved))?;
         let EtcdVerdict { leases, locks, .. } = found;
         let clients = self.clients.iter().filter_map(EtcdClient::v2);
-        let v2 = check_etcd_v2(clients, machines, &witness.v2, slack_us)?;
+        let v2 = check_etcd_v2(clients, machines, (&witness.v2, &witness.etcd.audit), slack_us)?;
         Ok(EtcdCounts { leases, locks, watches, v2, ..self.counts(&found.order) })
     }
 

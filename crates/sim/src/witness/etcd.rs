@@ -16,6 +16,7 @@ use member::message::{FrontId, Ticket};
 use workload::etcd::history::CallId;
 use workload::etcd::op::Op;
 
+use super::audit::AuditLines;
 use crate::etcd_clients::{recipe, wire};
 
 /// The requests of etcd's clients, in all lives of the processes.
@@ -33,6 +34,8 @@ pub struct EtcdCalls {
     ended_us: BTreeMap<CallId, u64>,
     /// When a Front learned that its member, with this number, has taken another state.
     installed_us: Vec<(usize, u64)>,
+    /// The lines of the audit log about them.
+    pub audit: AuditLines,
 }
 
 impl EtcdCalls {

@@ -6,7 +6,7 @@ use sim::build::{Ask, Build, Builds};
 use sim::etcd_clients::EtcdLoad;
 use sim::fault::{Fault, FaultMix, Whom};
 use sim::links::Roughness;
-use sim::server::{Sabotage, UserSabotage, V2Sabotage, WatchSabotage};
+use sim::server::{AuditSabotage, Sabotage, UserSabotage, V2Sabotage, WatchSabotage};
 use sim::{LaterOps, Options};
 use workload::generate::Random;
 
@@ -464,6 +464,20 @@ fn mistakes_with_etcd_v2_are_noticed() {
     ] {
         check_noticed_where(Sabotage::EtcdV2(sabotage), why, with_v2);
     }
+}
+
+#[test]
+fn a_line_of_the_audit_log_that_is_lost_is_noticed() {
+    let lost = Sabotage::EtcdAudit(AuditSabotage::LinesLost);
+    check_noticed_where(lost, "etcd: the audit log", with_etcd);
+    check_noticed_where(lost, "etcd v2: the audit log", with_v2);
+}
+
+#[test]
+fn a_line_of_the_audit_log_that_calls_a_done_write_failed_is_noticed() {
+    let failed = Sabotage::EtcdAudit(AuditSabotage::UnknownFailed);
+    check_noticed_where(failed, "done: true, logged: Some", with_etcd);
+    check_noticed_where(failed, "or it was refused", with_v2);
 }
 
 /// As [`with_etcd`], with leases, and few faults beside.

@@ -115,6 +115,8 @@ pub struct Verdict {
     pub unknown_count: usize,
     /// Compactions that leaders began by themselves, and that the store did not refuse.
     pub own_compaction_count: usize,
+    /// Calls of the claim that the store did not refuse.
+    pub done: BTreeSet<CallId>,
     /// Calls that the store refused for want of space.
     pub spaceless: BTreeSet<CallId>,
     /// Times that there was an alarm from then on, and times that there was none.
@@ -162,6 +164,7 @@ struct Replay<'h> {
     own_compaction_count: usize,
     /// The leases that exist, with the indices of their grants in the claim.
     granted: BTreeMap<i64, usize>,
+    done: BTreeSet<CallId>,
     spaceless: BTreeSet<CallId>,
     alarm_counts: (usize, usize),
 }
@@ -189,6 +192,7 @@ impl<'h> Replay<'h> {
             asked: vec![0],
             own_compaction_count: 0,
             granted: BTreeMap::new(),
+            done: BTreeSet::new(),
             spaceless: BTreeSet::new(),
             alarm_counts: (0, 0),
             model,
@@ -245,8 +249,10 @@ impl<'h> Replay<'h> {
         }
         self.indices[position] = Some(index);
         let expected = self.model.apply_by(&record.op, member);
-        if expected == Err(Error::NoSpace) {
-            self.spaceless.insert(id);
+        match expected {
+            Ok(_) => _ = self.done.insert(id),
+            Err(Error::NoSpace) => _ = self.spaceless.insert(id),
+            Err(_) => {}
         }
         match (&record.op, &expected) {
             (Op::Lease(LeaseOp::Grant { lease, .. }), Ok(_)) => {
@@ -416,6 +422,7 @@ impl<'h> Replay<'h> {
             unknown_done_count: 0,
             unknown_count: 0,
             own_compaction_count: self.own_compaction_count,
+            done: self.done,
             spaceless: self.spaceless,
             alarm_counts: self.alarm_counts,
         };
