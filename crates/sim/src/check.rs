@@ -2,9 +2,11 @@
 //! and every expiry against what the server had heard.
 
 mod etcd;
+mod etcd_http;
 mod etcd_v2;
 
 pub use etcd::{EtcdVerdict, check_etcd};
+pub use etcd_http::{HttpCounts, check_etcd_http};
 pub use etcd_v2::{V2Counts, check_etcd_v2, has_shown_all};
 
 use machine::Machine;

@@ -8,6 +8,7 @@
 mod calls;
 pub mod client;
 pub mod contender;
+pub mod http;
 mod ledger;
 pub mod network;
 mod observer;
@@ -29,6 +30,7 @@ use workload::generate::Random;
 
 use client::{EtcdClient, EtcdClientConfig, Uses};
 use contender::{ContenderConfig, Prize};
+use http::HttpConfig;
 use ledger::Share;
 use network::EtcdNetwork;
 use operator::OperatorConfig;
@@ -74,6 +76,10 @@ const QUOTA_SEED: u64 = 0x7175_6f74_6129_db84;
 /// Sets a seed apart from itself, to draw whether there is an operator: runs without one mean what
 /// they meant before. With this number none of the kept seeds has one.
 const OPERATOR_SEED: u64 = 0x6f70_6572_6129_db71;
+
+/// Sets a seed apart from itself, to draw whether there is a client of requests of HTTP: runs
+/// without one mean what they meant before. With this number none of the kept seeds has one.
+const HTTP_SEED: u64 = 0x6874_7470_0029_db85;
 
 /// The leases of clients. With few, grants of one that exists are common.
 const LEASES: [i64; 4] = [1, 2, 3, 1 << 40];
@@ -128,6 +134,10 @@ impl EtcdLoad {
         if operator.one_in(4) {
             load.add_operator(operator);
         }
+        let mut http = Random::new(seed ^ HTTP_SEED);
+        if http.one_in(4) {
+            load.add_http(http);
+        }
         let mut second = Random::new(seed ^ SECOND_USERS_SEED);
         if has_users && second.one_in(2) {
             load.add_users(second);
@@ -153,6 +163,20 @@ impl EtcdLoad {
         let is_erratic = !random.one_in(4);
         let client = EtcdClientConfig::without_calls(patience_us_max, is_erratic);
         self.clients.push(EtcdClientConfig { operates: Some(operates), ..client });
+    }
+
+    /// Adds a client that asks about health and members, and in half of the cases changes users of
+    /// etcd v2.
+    pub fn add_http(&mut self, mut random: Random) {
+        let http = HttpConfig {
+            seed: random.bits(),
+            calls: random.magnitude(30, 400),
+            rest_us_max: random.magnitude(10_000, 1_000_000),
+            has_users: random.one_in(2),
+        };
+        let patience_us_max = random.magnitude(500_000, 20_000_000);
+        let client = EtcdClientConfig::without_calls(patience_us_max, true);
+        self.clients.push(EtcdClientConfig { http: Some(http), ..client });
     }
 
     /// Sets a quota that is reached, and has an operator end the alarms.
@@ -271,6 +295,7 @@ impl EtcdLoad {
             users: None,
             v2: None,
             operates: None,
+            http: None,
         });
         let clients = clients.collect();
         let front_count = random.between(1, 2) as u32;

@@ -23,6 +23,8 @@ use machine::digest::Digest;
 use machine::entry::{self, Batch, Framed};
 use machine::etcd::command::Command as MachineCommand;
 use machine::etcd::reply::Refusal;
+use machine::etcd_v2::auth::{AuthCommand, ETCD_V2_SCHEME};
+use machine::etcd_v2::command::Command as V2Command;
 use machine::zk::command::Op as MachineOp;
 use machine::{
     Changes, Command, ControlCommand, Level, LogIndex, Machine, MemberId, Ordinal, Origin, Outcome,
@@ -30,6 +32,7 @@ use machine::{
 };
 use replica::{Entry, EntryKind, Restored, Role, Status};
 use workload::etcd::history as etcd_history;
+use workload::etcd::history::CallId;
 use workload::etcd::order::Claimed;
 use workload::model;
 use workload::op::Signature;
@@ -611,6 +614,15 @@ impl Witness {
         }
     }
 
+    /// Whether a member led before.
+    pub fn has_led(&self, id: u64, before_us: u64) -> bool {
+        let led = |(term, (_, leader)): (&u64, &(usize, MemberId))| {
+            let since_us = self.led_since_us.get(term).copied().unwrap_or(0);
+            leader.0 == id && since_us <= before_us
+        };
+        self.leaders.iter().any(led)
+    }
+
     /// How many terms had a leader.
     pub fn led_count(&self) -> usize {
         self.leaders.len()
@@ -708,6 +720,24 @@ impl Witness {
             Ok(())
         })?;
         Ok(order)
+    }
+
+    /// Runs `with` for each change of users of etcd v2 in the committed order, with its call, and
+    /// the user that it is for; none: a guest.
+    ///
+    /// # Errors
+    /// As [`Witness::order`], no client asked for a change, or `with` fails.
+    pub fn each_change_of_v2_users(
+        &self,
+        mut with: impl FnMut(CallId, Option<&str>, &AuthCommand<'_>) -> Result<(), String>,
+    ) -> Result<(), String> {
+        self.each_command(|_, _, batch, position, framed| {
+            let Command::EtcdV2(V2Command::Auth(command)) = &framed.command else { return Ok(()) };
+            let call = self.etcd.call_of(batch.origin, batch.sequence, position)?;
+            let identities = &batch.identities[framed.identity_list];
+            let user = identities.iter().find(|it| it.scheme == ETCD_V2_SCHEME);
+            with(call, user.map(|user| user.id), command)
+        })
     }
 
     /// What a command says of the space that there is; `None` if it says nothing of it.

@@ -82,7 +82,7 @@ const WALLS: [Wall; 14] = [
     Wall {
         name: "sim",
         ours: &["etcd", "machine", "member", "replica", "storage", "workload", "zk"],
-        theirs: &["bytes", "thiserror"],
+        theirs: &["base64", "bytes", "thiserror"],
     },
     Wall {
         name: "chunk",

@@ -101,8 +101,8 @@ pub fn check_etcd_v2<'c>(
     Ok(counts)
 }
 
-/// Checks the line of the audit log about a call. That of a write of unknown fate was looked at when
-/// the write of each event was found.
+/// Checks the line of the audit log about a call. That of a write of unknown fate was looked at
+/// when the write of each event was found.
 fn check_audit(call: &Call, audit: &AuditLines) -> Result<(), String> {
     let answered = match call.came {
         Some((_, Came::Written(_) | Came::Found { .. })) => Some(true),

@@ -10,6 +10,7 @@ use workload::generate::Random;
 use super::LEASES;
 use super::calls::{Calls, Streams};
 use super::contender::{self, Act, Contender, ContenderConfig, Service};
+use super::http::{HttpAct, HttpCall, HttpClient, HttpConfig};
 use super::ledger::Share;
 use super::network::{
     EtcdNetwork, FromClient, FromServer, FromWatcher, SentResult, ToV2, ToWatcher,
@@ -54,6 +55,8 @@ pub struct EtcdClientConfig {
     pub v2: Option<V2Config>,
     /// How it asks about members, if it does.
     pub operates: Option<OperatorConfig>,
+    /// How it makes requests of HTTP that take several steps, if it does.
+    pub http: Option<HttpConfig>,
 }
 
 impl EtcdClientConfig {
@@ -70,6 +73,7 @@ impl EtcdClientConfig {
             users: None,
             v2: None,
             operates: None,
+            http: None,
         }
     }
 }
@@ -162,6 +166,7 @@ impl EtcdClient {
                 users: config.users.clone().map(|it| Users::new(number, it)),
                 v2: config.v2.clone().map(|it| V2Client::new(number, it)),
                 operator: config.operates.clone().map(Operator::new),
+                http: config.http.clone().map(HttpClient::new),
             },
             credentials: uses.credentials(),
             users_call: None,
@@ -215,6 +220,11 @@ impl EtcdClient {
     /// The operator, if the client has one.
     pub fn operator(&self) -> Option<&Operator> {
         self.roles.operator.as_ref()
+    }
+
+    /// What makes requests of HTTP, if something does.
+    pub fn http(&self) -> Option<&HttpClient> {
+        self.roles.http.as_ref()
     }
 
     /// A clock of a machine jumps.
@@ -332,6 +342,7 @@ impl EtcdClient {
         self.use_users(world, network, history);
         self.use_v2(world, network);
         self.operate(world, network, history);
+        self.use_http(world, network, history);
         if now_us < self.next_us || self.connection.is_none() {
             return Wish::Nothing;
         }
@@ -392,6 +403,33 @@ impl EtcdClient {
         operator.on_sent(id, (method, &request), world.now_us);
         let credentials = self.credentials.clone();
         network.send_up(world, number, FromClient::Call { id, method, request, credentials });
+    }
+
+    /// Sends the request of HTTP that is wanted, on its connection.
+    fn use_http(&mut self, world: &mut World, network: &mut EtcdNetwork, history: &mut History) {
+        let Some(connection) = self.connection else { return };
+        let act = self.roles.http.as_mut().and_then(|http| http.poll(world.now_us));
+        let request = match act {
+            Some(HttpAct::Send(request)) => request,
+            Some(HttpAct::Leave) => return self.leave(world, network, history),
+            None => return,
+        };
+        let (id, member) = (self.apart(world.now_us), network.connections[connection].member);
+        network.send_up(world, connection, FromClient::Http(id, request));
+        let sent_us = world.now_us;
+        let call = HttpCall { id, connection, member, request, sent_us, answered: None };
+        self.roles.http.iter_mut().for_each(|http| http.on_sent(call.clone()));
+    }
+
+    /// Takes the answers to requests of HTTP that have arrived.
+    fn take_http(&mut self, number: usize, world: &World, network: &mut EtcdNetwork) {
+        let arrived = core::mem::take(&mut network.connections[number].http_at_client);
+        for (id, answer) in arrived {
+            self.calls.close(id);
+            if let Some(http) = &mut self.roles.http {
+                http.on_answer(id, answer, world.now_us);
+            }
+        }
     }
 
     /// Does what its client of etcd v2 wants, on its connection.
@@ -704,6 +742,7 @@ impl EtcdClient {
         }
         self.roles.v2.iter_mut().for_each(|v2| v2.on_given_up(id, world.now_us));
         self.roles.operator.iter_mut().for_each(|it| it.on_lost(Some(id), world.now_us));
+        self.roles.http.iter_mut().for_each(|it| it.on_lost(Some(id), world.now_us));
         if self.calls.end_service(id).is_some()
             && let Some(contender) = &mut self.roles.contender
         {
@@ -733,6 +772,7 @@ impl EtcdClient {
         self.end_users_call(users::Came::Lost, world, network).expect("a loss says nothing");
         self.roles.v2.iter_mut().for_each(|v2| v2.on_left(world.now_us));
         self.roles.operator.iter_mut().for_each(|it| it.on_lost(None, world.now_us));
+        self.roles.http.iter_mut().for_each(|it| it.on_lost(None, world.now_us));
         self.calls.clear();
         self.streams.clear();
         if matches!(self.last_read, LastRead::Sent(_)) || is_waiting {
@@ -796,6 +836,7 @@ impl EtcdClient {
         }
         self.take_watched(number, by, world, network, history)?;
         self.take_v2(number, world, network)?;
+        self.take_http(number, world, network);
         if end == End::Over {
             self.leave(world, network, history);
         }

@@ -11,6 +11,7 @@ use member::fronts::etcd::{CallRefused, Credentials, Method, V2Result, V2Waited}
 use workload::etcd::history::CallId;
 use workload::generate::Random;
 
+use super::http::{HttpAnswer, HttpRequest};
 use super::wire::Served;
 use crate::network::End;
 use crate::world::{Event, World};
@@ -33,6 +34,8 @@ pub enum FromClient {
     V2(CallId, V2Request),
     /// A wait of etcd v2.
     V2Wait(CallId, V2Request),
+    /// A request of HTTP that takes several steps.
+    Http(CallId, HttpRequest),
     /// The client waits for the result of this call no longer.
     Cancel(CallId),
     /// The client has taken the last piece of this call.
@@ -98,6 +101,7 @@ enum Parcel {
     Down(FromServer),
     DownWatch(usize, ToWatcher),
     DownV2(CallId, ToV2),
+    DownHttp(CallId, HttpAnswer),
     DownOver,
 }
 
@@ -152,6 +156,8 @@ pub struct EtcdConnection {
     pub watched_at_client: VecDeque<(usize, ToWatcher)>,
     /// Messages for a client of etcd v2 that have arrived, and that the client has not taken.
     pub v2_at_client: VecDeque<(CallId, ToV2)>,
+    /// Answers of HTTP that have arrived, and that the client has not taken.
+    pub http_at_client: VecDeque<(CallId, HttpAnswer)>,
     /// What the client finds behind these.
     pub client_end: End,
     up: Way,
@@ -198,6 +204,7 @@ impl EtcdNetwork {
             at_client: VecDeque::new(),
             watched_at_client: VecDeque::new(),
             v2_at_client: VecDeque::new(),
+            http_at_client: VecDeque::new(),
             client_end: End::Open,
             up: Way::default(),
             down: Way::default(),
@@ -244,6 +251,11 @@ impl EtcdNetwork {
         self.post(world, number, Parcel::DownV2(id, message), 0);
     }
 
+    /// The server answers a request of HTTP.
+    pub fn send_http(&mut self, world: &mut World, number: usize, id: CallId, answer: HttpAnswer) {
+        self.post(world, number, Parcel::DownHttp(id, answer), 0);
+    }
+
     /// The client closes: what it sent still arrives.
     pub fn close_by_client(&mut self, world: &mut World, number: usize) {
         self.post(world, number, Parcel::UpOver, 0);
@@ -253,6 +265,7 @@ impl EtcdNetwork {
         connection.at_client.clear();
         connection.watched_at_client.clear();
         connection.v2_at_client.clear();
+        connection.http_at_client.clear();
         connection.in_flight.retain(|_, parcel| parcel.is_up());
     }
 
@@ -341,6 +354,7 @@ impl EtcdNetwork {
                 connection.watched_at_client.push_back((stream, message));
             }
             Parcel::DownV2(id, message) => connection.v2_at_client.push_back((id, message)),
+            Parcel::DownHttp(id, answer) => connection.http_at_client.push_back((id, answer)),
             Parcel::DownOver => connection.client_end = End::Over,
         }
         Some(is_up)
@@ -365,9 +379,11 @@ impl EtcdNetwork {
                 FromClient::Call { .. }
                     | FromClient::V2(..)
                     | FromClient::V2Wait(..)
+                    | FromClient::Http(..)
                     | FromClient::Taken(_)
                     | FromClient::WatchTaken(_)
             ) | Parcel::Down(_)
+                | Parcel::DownHttp(..)
                 | Parcel::DownV2(_, ToV2::Result(_))
         );
         if let Some(stream) = parcel.stream() {

@@ -1,7 +1,8 @@
-//! What a client of etcd may do beside plain calls: want locks, change users, speak etcd v2, and
-//! ask about members.
+//! What a client of etcd may do beside plain calls: want locks, change users, speak etcd v2, ask
+//! about members, and make requests of HTTP that take several steps.
 
 use super::contender::Contender;
+use super::http::HttpClient;
 use super::operator::Operator;
 use super::users::Users;
 use super::v2::V2Client;
@@ -16,6 +17,8 @@ pub(super) struct Roles {
     pub v2: Option<V2Client>,
     /// Asks about members.
     pub operator: Option<Operator>,
+    /// Makes requests of HTTP.
+    pub http: Option<HttpClient>,
 }
 
 impl Roles {
@@ -33,6 +36,7 @@ impl Roles {
         self.contender.as_ref().is_none_or(Contender::is_done)
             && self.users.as_ref().is_none_or(Users::is_done)
             && self.operator.as_ref().is_none_or(Operator::is_done)
+            && self.http.as_ref().is_none_or(HttpClient::is_done)
     }
 
     /// When one of them wants to be asked next.
@@ -41,7 +45,8 @@ impl Roles {
         let of_users = self.users.as_ref().map_or(u64::MAX, Users::wakes_us);
         let of_v2 = self.v2.as_ref().map_or(u64::MAX, V2Client::wakes_us);
         let of_operator = self.operator.as_ref().map_or(u64::MAX, Operator::wakes_us);
-        of_contender.min(of_users).min(of_v2).min(of_operator)
+        let of_http = self.http.as_ref().map_or(u64::MAX, HttpClient::wakes_us);
+        of_contender.min(of_users).min(of_v2).min(of_operator).min(of_http)
     }
 
     /// Ends their mischief.
@@ -50,6 +55,7 @@ impl Roles {
         self.users.iter_mut().for_each(Users::calm_down);
         self.v2.iter_mut().for_each(V2Client::calm_down);
         self.operator.iter_mut().for_each(Operator::calm_down);
+        self.http.iter_mut().for_each(HttpClient::calm_down);
     }
 
     /// What they do, as text for people.
@@ -58,6 +64,7 @@ impl Roles {
         let users = self.users.as_ref().map(Users::describe).unwrap_or_default();
         let v2 = self.v2.as_ref().map(V2Client::describe).unwrap_or_default();
         let operator = self.operator.as_ref().map(Operator::describe).unwrap_or_default();
-        format!("{contender}{users}{v2}{operator}")
+        let http = self.http.as_ref().map(HttpClient::describe).unwrap_or_default();
+        format!("{contender}{users}{v2}{operator}{http}")
     }
 }

@@ -10,13 +10,16 @@ use std::sync::Arc;
 use etcd::v2::Ask;
 use machine::{Level, Machine};
 use member::fronts::etcd::audit::Operation;
-use member::fronts::etcd::{EtcdFrontConfig, EtcdOutput, Method, Now, V2Result, V2Waited};
+use member::fronts::etcd::{
+    EtcdFrontConfig, EtcdOutput, Method, Now, PasswordDone, V2Result, V2Waited,
+};
 use member::message::{Delivery, Ticket};
 use member::{EtcdFront, TokenTimes};
 use workload::etcd::history::CallId;
 
 use super::etcd_audit::AuditLog;
 use super::etcd_passwords::Passwords;
+use super::etcd_steps::Steps;
 use super::etcd_user_sabotage::{UserForger, UserSabotage, forge_password};
 use super::etcd_watches::Slots;
 use crate::etcd_clients::network::{EtcdConnection, FromClient};
@@ -40,6 +43,8 @@ pub(super) struct EtcdRuntime {
     pub hash_calls: BTreeSet<Ticket>,
     /// The audit log.
     pub audit: AuditLog,
+    /// Requests of HTTP that take several steps.
+    pub steps: Steps,
     /// Watch streams.
     pub slots: Slots,
     /// Work on passwords.
@@ -69,6 +74,7 @@ impl EtcdRuntime {
             v2_waits: BTreeMap::new(),
             hash_calls: BTreeSet::new(),
             audit: AuditLog::default(),
+            steps: Steps::default(),
             slots: Slots::default(),
             passwords: Passwords::default(),
             user_forger: UserForger::default(),
@@ -183,6 +189,7 @@ impl EtcdRuntime {
                     self.waiting.insert(ticket, (number, id));
                     self.v2_waits.insert(ticket, is_stream);
                 }
+                FromClient::Http(id, request) => self.steps.come.push((number, id, request)),
                 FromClient::Cancel(id) => self.cancel(|waiting| waiting == (number, id)),
                 FromClient::Taken(id) => {
                     let is_it = |(_, of): &(&Ticket, &(usize, CallId))| **of == (number, id);
@@ -202,8 +209,10 @@ impl EtcdRuntime {
 
     /// Cancels the calls that are not done and that nobody waits for any more.
     fn cancel(&mut self, is_over: impl Fn((usize, CallId)) -> bool) {
+        self.steps.come.retain(|(number, id, _)| !is_over((*number, *id)));
         let over = self.waiting.iter().filter(|(_, waiting)| is_over(**waiting));
         for ticket in over.map(|(ticket, _)| *ticket).collect::<Vec<_>>() {
+            self.steps.forget(ticket);
             self.done(ticket);
             self.front.on_cancel(ticket);
         }
@@ -243,6 +252,11 @@ impl EtcdRuntime {
         found
     }
 
+    /// A step of a request waits for the result for this ticket.
+    pub fn wait_apart(&mut self, ticket: Ticket, at: (usize, CallId)) {
+        self.waiting.insert(ticket, at);
+    }
+
     /// Whether the Front began a call itself, as a part of one that waits for its turn.
     pub fn is_part(&self, ticket: Ticket) -> bool {
         self.front.is_part(ticket)
@@ -259,12 +273,22 @@ impl EtcdRuntime {
         self.passwords.next_us()
     }
 
-    /// Gives the Front the results of work on passwords that is done.
-    pub fn take_passwords(&mut self, now_us: u64, sabotage: Option<UserSabotage>) {
+    /// Gives the Front the results of work on passwords that is done. Returns those that are for
+    /// steps of requests.
+    pub fn take_passwords(
+        &mut self,
+        now_us: u64,
+        sabotage: Option<UserSabotage>,
+    ) -> Vec<(Ticket, PasswordDone)> {
+        let mut of_steps = Vec::new();
         for (ticket, mut done) in self.passwords.take_done(now_us) {
             sabotage.into_iter().for_each(|sabotage| forge_password(sabotage, &mut done));
-            self.front.on_password(ticket, done);
+            match self.steps.has(ticket) {
+                true => of_steps.push((ticket, done)),
+                false => self.front.on_password(ticket, done),
+            }
         }
+        of_steps
     }
 
     /// Passes on what the Front gives for watch streams; the other results stay.

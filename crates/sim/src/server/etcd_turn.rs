@@ -4,10 +4,14 @@ use etcd::Error;
 use etcd::pb::{Message, etcdserverpb as pb};
 use machine::change::SharedChanges;
 use machine::{LeaseChange, MemberId};
-use member::fronts::etcd::{CallRefused, CallResult, EtcdOutput, ReplicaView, Reply};
+use member::fronts::etcd::cluster::{self, Site};
+use member::fronts::etcd::health::MemberHealth;
+use member::fronts::etcd::v2::members::MembersView;
+use member::fronts::etcd::{CallRefused, CallResult, EtcdOutput, PasswordDone, ReplicaView, Reply};
 use member::message::{Delivery, FromApply, FrontId, LoopInput, Ticket, ToLoop};
 
 use super::etcd_sabotage::WatchSabotage;
+use super::etcd_steps::{Came, HttpSabotage, View};
 use super::etcd_watches::Sent;
 use super::forged::forge_call;
 use super::{Sabotage, Server};
@@ -66,16 +70,19 @@ impl Server {
             Some(Sabotage::EtcdAudit(sabotage)) => Some(sabotage),
             _ => None,
         };
+        let mut passwords = Vec::new();
         let runtime = &mut self.fronts.etcd[front];
         runtime.set_now(world, clock, term, contact_at_ms);
         if !runtime.is_driving {
-            runtime.take_passwords(world.now_us, of_users);
+            let done = runtime.take_passwords(world.now_us, of_users);
+            passwords = done;
             if world.now_us >= runtime.next_tick_us {
                 runtime.tick(world, clock);
             } else if let Some(number) = runtime.woken.pop_first() {
                 self.take_etcd_input(front, number, world, network, witness);
             }
         }
+        self.begin_steps(front, passwords, world);
         self.pass_on_v2_reads(front, world, network);
         self.tell_of_replica(front);
         if let Some(output) = self.fronts.etcd[front].drive(&self.machine, world) {
@@ -85,6 +92,7 @@ impl Server {
             }
             self.pass_on(front, output, world, network);
         }
+        self.end_steps(front, world, network, witness);
         let runtime = &mut self.fronts.etcd[front];
         for Sent { number, stream, message } in core::mem::take(&mut runtime.slots.outbox) {
             network.send_to_watcher(world, number, stream, message);
@@ -108,19 +116,121 @@ impl Server {
 
     /// Tells a Front of the replica, if it has calls about members.
     fn tell_of_replica(&mut self, front: usize) {
-        let runtime = &mut self.fronts.etcd[front];
-        if !runtime.front().wants_replica() {
+        if !self.fronts.etcd[front].front().wants_replica() {
             return;
         }
+        let replica = self.replica_view();
+        let runtime = &mut self.fronts.etcd[front];
+        runtime.front_mut().set_replica(replica);
+    }
+
+    /// The state of the replica.
+    fn replica_view(&self) -> ReplicaView {
         let status = self.member.status();
-        runtime.front_mut().set_replica(ReplicaView {
+        ReplicaView {
             leader: status.leader,
             term: status.term,
             commit_index: status.commit_index,
             applied_index: status.applied_index,
             voters: self.member.voters(),
             learners: self.member.learners(),
-        });
+        }
+    }
+
+    /// How the member is, for requests of HTTP.
+    fn view(&self, front: usize) -> View {
+        let (config, replica) = (&self.fronts.etcd[front].config, self.replica_view());
+        let is_forged = self.http_sabotage() == Some(HttpSabotage::LeaderForged);
+        let site = Site {
+            is_alone: config.is_alone,
+            cluster_id: config.cluster_id,
+            member_id: config.member_id,
+            own: &config.own,
+            replica: &replica,
+        };
+        let members = cluster::members(&site, self.machine.control());
+        // A member that does not lead, if there is one.
+        let other = members.iter().map(|member| member.id).find(|id| Some(*id) != replica.leader);
+        let alarms = self.machine.etcd().alarms().iter().map(|alarm| alarm.kind.name());
+        View {
+            health: MemberHealth {
+                alarms: alarms.collect(),
+                has_leader: replica.leader.is_some(),
+                is_learner: !config.is_alone && !replica.voters.contains(&config.member_id),
+            },
+            members: MembersView {
+                members,
+                leader: if is_forged { other } else { replica.leader },
+                own: config.member_id,
+            },
+        }
+    }
+
+    fn http_sabotage(&self) -> Option<HttpSabotage> {
+        match self.conditions.sabotage {
+            Some(Sabotage::EtcdHttp(sabotage)) => Some(sabotage),
+            _ => None,
+        }
+    }
+
+    /// Begins the requests of HTTP that have come, and goes on with those whose passwords were
+    /// worked on.
+    fn begin_steps(
+        &mut self,
+        front: usize,
+        passwords: Vec<(Ticket, PasswordDone)>,
+        world: &mut World,
+    ) {
+        let steps = &self.fronts.etcd[front].steps;
+        if steps.come.is_empty() && passwords.is_empty() {
+            return;
+        }
+        let (view, sabotage) = (self.view(front), self.http_sabotage());
+        let runtime = &mut self.fronts.etcd[front];
+        runtime.begin_http((&view, sabotage), world);
+        for (ticket, done) in passwords {
+            runtime.go_on(ticket, Came::Password(done), (&view, sabotage), world);
+        }
+    }
+
+    /// Goes on with the requests of HTTP for which the Front gives a result. Other results stay.
+    fn go_on_with_steps(&mut self, front: usize, output: &mut EtcdOutput, world: &mut World) {
+        let steps = &self.fronts.etcd[front].steps;
+        let results = output.results.extract_if(.., |(ticket, _)| steps.has(*ticket));
+        let mut came: Vec<(Ticket, Came)> =
+            results.map(|(ticket, result)| (ticket, Came::Call(result))).collect();
+        let results = output.v2_results.extract_if(.., |(ticket, _)| steps.has(*ticket));
+        came.extend(results.map(|(ticket, result)| (ticket, Came::V2(result))));
+        if came.is_empty() {
+            return;
+        }
+        let (view, sabotage) = (self.view(front), self.http_sabotage());
+        for (ticket, came) in came {
+            self.fronts.etcd[front].go_on(ticket, came, (&view, sabotage), world);
+        }
+        self.wake(world, self.etcd_actor(front));
+    }
+
+    /// Sends the answers to requests of HTTP, and notes the calls that were begun for them.
+    fn end_steps(
+        &mut self,
+        front: usize,
+        world: &mut World,
+        network: &mut EtcdNetwork,
+        witness: &mut Witness,
+    ) {
+        let (id, actor) = (self.etcd_front_id(front), self.etcd_actor(front));
+        let runtime = &mut self.fronts.etcd[front];
+        for (ticket, call) in core::mem::take(&mut runtime.steps.begun) {
+            witness.etcd.on_call(self.origin, id, ticket, call);
+        }
+        for (number, call, answer) in core::mem::take(&mut runtime.steps.answered) {
+            network.send_http(world, number, call, answer);
+        }
+        let password_us = runtime.passwords.next_us().filter(|_| runtime.steps.has_any());
+        if let Some(at_us) = password_us {
+            self.wake_at(world, actor, at_us);
+        }
     }
 
     /// Has Loop hand leadership over, for calls that ask for it.
@@ -201,6 +311,7 @@ impl Server {
         world: &mut World,
         network: &mut EtcdNetwork,
     ) {
+        self.go_on_with_steps(front, &mut output, world);
         self.fronts.etcd[front].pass_on_watched(&mut output, world);
         let password_us = self.fronts.etcd[front].work_on_passwords(&mut output, world);
         self.pass_on_v2(front, &mut output, world, network);

@@ -2,6 +2,7 @@
 
 use super::etcd_audit::AuditSabotage;
 use super::etcd_sabotage::WatchSabotage;
+use super::etcd_steps::HttpSabotage;
 use super::etcd_user_sabotage::UserSabotage;
 use super::etcd_v2_sabotage::V2Sabotage;
 
@@ -97,6 +98,8 @@ pub enum Sabotage {
     EtcdUsers(UserSabotage),
     /// The audit log of etcd's clients is wrong.
     EtcdAudit(AuditSabotage),
+    /// Requests of HTTP about health, members and users are served wrongly.
+    EtcdHttp(HttpSabotage),
     /// Clients of etcd v2 are served wrongly.
     EtcdV2(V2Sabotage),
 }

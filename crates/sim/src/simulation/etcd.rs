@@ -7,7 +7,10 @@ use workload::etcd::order::Verdict;
 use workload::etcd::watch::{OpenWatch, Step, StreamRecord, WatchVerdict};
 
 use super::hosts::Hosts;
-use crate::check::{EtcdVerdict, Evidence, V2Counts, check_etcd, check_etcd_v2, has_shown_all};
+use crate::check::{
+    EtcdVerdict, Evidence, HttpCounts, V2Counts, check_etcd, check_etcd_http, check_etcd_v2,
+    has_shown_all,
+};
 use crate::client::Wish;
 use crate::etcd_clients::EtcdClients;
 use crate::etcd_clients::client::EtcdClient;
@@ -43,6 +46,8 @@ pub struct EtcdCounts {
     pub users: UsersCounts,
     /// Counts of the answers to operators.
     pub operator: OperatorCounts,
+    /// Counts of requests of HTTP.
+    pub http: HttpCounts,
     /// Watches.
     pub watches: WatchCounts,
     /// What clients of etcd v2 did.
@@ -341,7 +346,9 @@ impl EtcdClients {
         let EtcdVerdict { leases, locks, .. } = found;
         let clients = self.clients.iter().filter_map(EtcdClient::v2);
         let v2 = check_etcd_v2(clients, machines, (&witness.v2, &witness.etcd.audit), slack_us)?;
-        Ok(EtcdCounts { leases, locks, watches, v2, ..self.counts(&found.order) })
+        let clients = self.clients.iter().filter_map(EtcdClient::http);
+        let http = check_etcd_http(clients, evidence, machines)?;
+        Ok(EtcdCounts { leases, locks, watches, v2, http, ..self.counts(&found.order) })
     }
 
     fn watch_counts(&self, watches: &WatchVerdict, witness: &Witness) -> WatchCounts {

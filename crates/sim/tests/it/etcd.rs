@@ -3,7 +3,7 @@
 
 use member::membership::bootstrap::Attendance;
 use member::spaces::etcd::auto_compaction::AutoCompaction;
-use sim::check::V2Counts;
+use sim::check::{HttpCounts, V2Counts};
 use sim::etcd_clients::EtcdLoad;
 use sim::etcd_clients::contender::{ContenderCounts, Prize};
 use sim::etcd_clients::operator::OperatorCounts;
@@ -474,6 +474,24 @@ fn waits_of_etcd_v2_are_refused_for_events_that_are_gone() {
         all.add(&summary.etcd.v2);
     }
     assert!(all.gone > 1_000 && all.cleared > 5 && all.shown > 1_000, "{all:?}");
+}
+
+/// Clients that ask for health and for members, and change users of etcd v2.
+#[test]
+fn requests_of_http_meet_all_that_may_happen() {
+    let mut all = HttpCounts::default();
+    for (seed, member_count) in (8_201..=8_240).zip([1, 3].into_iter().cycle()) {
+        let mut options = Options::draw_ensemble(seed, member_count);
+        let mut load = EtcdLoad::new(Random::new(seed));
+        load.add_http(Random::new(seed));
+        options.etcd = Some(load);
+        let summary = sim::run(options).unwrap_or_else(|failure| panic!("{failure}"));
+        all.add(&summary.etcd.http);
+    }
+    let HttpCounts { requests, health, members, changes, refused, denied, reads, unknown_done } =
+        all;
+    let counts = [requests, health.0, health.1, members, changes, refused, denied, reads];
+    assert!(counts.iter().all(|count| *count > 0) && unknown_done > 0, "{all:?}");
 }
 
 /// A quota is reached, by bytes or by the bound on memory. An operator ends the alarms, and clients

@@ -6,7 +6,7 @@ use sim::build::{Ask, Build, Builds};
 use sim::etcd_clients::EtcdLoad;
 use sim::fault::{Fault, FaultMix, Whom};
 use sim::links::Roughness;
-use sim::server::{AuditSabotage, Sabotage, UserSabotage, V2Sabotage, WatchSabotage};
+use sim::server::{AuditSabotage, HttpSabotage, Sabotage, UserSabotage, V2Sabotage, WatchSabotage};
 use sim::{LaterOps, Options};
 use workload::generate::Random;
 
@@ -478,6 +478,42 @@ fn a_line_of_the_audit_log_that_calls_a_done_write_failed_is_noticed() {
     let failed = Sabotage::EtcdAudit(AuditSabotage::UnknownFailed);
     check_noticed_where(failed, "done: true, logged: Some", with_etcd);
     check_noticed_where(failed, "or it was refused", with_v2);
+}
+
+/// As [`with_etcd`], with a client that asks for health and members, and changes users of etcd v2.
+fn with_http(options: &mut Options) {
+    with_etcd(options);
+    options.builds = None;
+    if let Some(load) = &mut options.etcd {
+        load.clients.clear();
+        load.add_http(Random::new(options.seed));
+        for client in &mut load.clients {
+            client.patience_us_max = 20_000_000;
+            if let Some(http) = &mut client.http {
+                (http.calls, http.rest_us_max, http.has_users) = (400, 200_000, true);
+            }
+        }
+    }
+}
+
+/// Each line: the mistake, and what the judge says.
+#[test]
+fn mistakes_with_requests_of_http_are_noticed() {
+    for (sabotage, why) in [
+        (HttpSabotage::ReadsFeigned, "healthy, and hears no other one"),
+        (HttpSabotage::ChangesFeigned, "it was answered as done, and is lost"),
+        (HttpSabotage::ChangesDenied, "due is Ok"),
+        (HttpSabotage::PasswordsIgnored, "etcd http: "),
+        (HttpSabotage::LeaderForged, "that member never led"),
+    ] {
+        check_noticed_where(Sabotage::EtcdHttp(sabotage), why, with_http);
+    }
+}
+
+#[test]
+fn a_lost_line_of_the_audit_log_about_users_is_noticed() {
+    let lost = Sabotage::EtcdAudit(AuditSabotage::LinesLost);
+    check_noticed_where(lost, "etcd http: HttpCall", with_http);
 }
 
 /// As [`with_etcd`], with leases, and few faults beside.

@@ -1,0 +1,408 @@
+//! A client of the requests of HTTP that a member answers in several steps: about its health, about
+//! the members, and about users of etcd v2, also as one of these users. It makes one after the
+//! other, and gives some up at any step. It keeps what it asked and what came; the judge is
+//! `check/etcd_http.rs`.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use etcd::v2::auth::PatternLists;
+use member::fronts::etcd::health::HealthAnswer;
+use member::fronts::etcd::v2::clients::Presented;
+use member::fronts::etcd::v2::members::{MembersAnswer, MembersContent};
+use member::fronts::etcd::v2::users::{RoleBody, UserBody, UserGiven, UsersAnswer};
+use workload::etcd::history::CallId;
+use workload::generate::Random;
+
+/// The users. The first one must exist while permissions are enforced.
+const USERS: [&str; 3] = ["root", "ann", "bob"];
+
+/// The passwords of users.
+const PASSWORDS: [&str; 2] = ["first", "second"];
+
+/// The roles.
+const ROLES: [&str; 2] = ["reader", "writer"];
+
+/// What roles permit.
+const PATTERNS: [&str; 3] = ["/users/a", "/users/*", "/other/*"];
+
+/// The keys that are read. None of them is ever written.
+const KEYS: [&str; 2] = ["/users/a", "/users/b"];
+
+/// The questions about health: paths and queries.
+const HEALTH: [(&str, Option<&str>); 6] = [
+    ("/health", None),
+    ("/health", Some("serializable=true")),
+    ("/livez", None),
+    READY,
+    ("/readyz/linearizable_read", None),
+    ("/readyz", Some("exclude=linearizable_read&verbose")),
+];
+
+/// The question that a member without a leader does not answer well.
+const READY: (&str, Option<&str>) = ("/readyz", None);
+
+/// The requests about members: methods and paths.
+const MEMBERS: [(&str, &str); 7] = [
+    ("GET", "/v2/members"),
+    ("GET", "/v2/members/leader"),
+    ("GET", "/v2/machines"),
+    ("GET", "/v2/stats/leader"),
+    ("POST", "/v2/members"),
+    ("PUT", "/v2/members/1"),
+    ("DELETE", "/v2/members/1"),
+];
+
+/// The requests that it still makes when nothing goes wrong any more.
+const CALM_CALLS_MAX: u64 = 10;
+
+/// How it behaves.
+#[derive(Clone, Debug)]
+pub struct HttpConfig {
+    /// The seed of all that is left to chance about it.
+    pub seed: u64,
+    /// The number of requests that it makes.
+    pub calls: u64,
+    /// The longest that it waits between two of them.
+    pub rest_us_max: u64,
+    /// Whether it changes users.
+    pub has_users: bool,
+}
+
+/// What a client says of itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Login {
+    /// Nothing.
+    Guest,
+    /// It is this user, and this is the password.
+    User(&'static str, &'static str),
+}
+
+/// A change of users and roles.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// Enforce permissions, or do not.
+    Enforce(bool),
+    /// Make a user with a password, or give it another one.
+    PutUser(&'static str, &'static str),
+    /// Give a user a role, or take it away.
+    Grant(&'static str, &'static str, bool),
+    /// Delete a user.
+    DeleteUser(&'static str),
+    /// Make a role that permits to read the keys of a pattern.
+    MakeRole(&'static str, &'static str),
+    /// Let a role permit to read the keys of a pattern, or no longer.
+    Permit(&'static str, &'static str, bool),
+    /// Delete a role.
+    DeleteRole(&'static str),
+}
+
+/// What a request asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wish {
+    /// Whether the member is healthy: a path and a query.
+    Health(&'static str, Option<&'static str>),
+    /// Something about members: a method and a path.
+    Members(&'static str, &'static str),
+    /// A change of users.
+    Change(Change),
+    /// Whether permissions are enforced.
+    IsEnforced,
+    /// A user.
+    ShowUser(&'static str),
+    /// A key, and whether the read must not miss what was acknowledged before.
+    Read(&'static str, bool),
+}
+
+/// A request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HttpRequest {
+    /// Whom it is for.
+    pub login: Login,
+    /// What it asks for.
+    pub wish: Wish,
+}
+
+/// What came of a read of a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReadCame {
+    /// It was permitted.
+    Permitted,
+    /// It was not permitted.
+    Denied,
+    /// The member had no room, no leader or no time for it.
+    Failed,
+}
+
+/// The answer to a request.
+#[derive(Clone, Debug, PartialEq)]
+pub enum HttpAnswer {
+    /// About health.
+    Health(HealthAnswer),
+    /// About members.
+    Members(MembersAnswer),
+    /// About users.
+    Users(UsersAnswer),
+    /// About a key.
+    Read(ReadCame),
+}
+
+/// A request that was sent.
+#[derive(Clone, Debug)]
+pub struct HttpCall {
+    /// Its id.
+    pub id: CallId,
+    /// The number of the connection.
+    pub connection: usize,
+    /// The number of the member.
+    pub member: usize,
+    /// What was asked.
+    pub request: HttpRequest,
+    /// When it was sent.
+    pub sent_us: u64,
+    /// The answer and when it came; none: it was given up, or the connection ended.
+    pub answered: Option<(u64, HttpAnswer)>,
+}
+
+/// An act that a client carries out.
+#[derive(Debug)]
+pub enum HttpAct {
+    /// Send a request.
+    Send(HttpRequest),
+    /// Go to another member.
+    Leave,
+}
+
+/// The client.
+pub struct HttpClient {
+    random: Random,
+    config: HttpConfig,
+    calls_left: u64,
+    next_us: u64,
+    /// Whether the newest request has no answer, and may get one.
+    is_open: bool,
+    /// The password of each user as of the last change, which need not have taken effect.
+    passwords: [&'static str; USERS.len()],
+    /// Whether it still has to learn that a member is ready, now that nothing goes wrong.
+    wants_ready: bool,
+    /// What it sent, in order.
+    pub calls: Vec<HttpCall>,
+}
+
+impl HttpClient {
+    /// A client that has sent nothing.
+    pub fn new(config: HttpConfig) -> HttpClient {
+        let mut random = Random::new(config.seed);
+        HttpClient {
+            next_us: random.magnitude(1, config.rest_us_max),
+            random,
+            calls_left: config.calls,
+            is_open: false,
+            passwords: [PASSWORDS[0]; USERS.len()],
+            wants_ready: false,
+            calls: Vec::new(),
+            config,
+        }
+    }
+
+    fn has_wish(&self) -> bool {
+        self.calls_left > 0 || self.wants_ready
+    }
+
+    /// Whether it has made all its requests, and waits for no answer.
+    pub fn is_done(&self) -> bool {
+        !self.has_wish() && !self.is_open
+    }
+
+    /// Makes few more requests, and asks whether a member is ready until one is.
+    pub fn calm_down(&mut self) {
+        self.calls_left = self.calls_left.min(CALM_CALLS_MAX);
+        self.wants_ready = true;
+    }
+
+    /// Its state, as text for people.
+    pub fn describe(&self) -> String {
+        let newest = self.calls.last();
+        format!("http: {} requests left, open {}, {newest:?}", self.calls_left, self.is_open)
+    }
+
+    /// When it wants to be asked again.
+    pub fn wakes_us(&self) -> u64 {
+        if self.is_open || !self.has_wish() { u64::MAX } else { self.next_us }
+    }
+
+    /// The next act, if one is due. The client reports a request with [`HttpClient::on_sent`].
+    pub fn poll(&mut self, now_us: u64) -> Option<HttpAct> {
+        if now_us < self.wakes_us() {
+            return None;
+        }
+        if self.calls_left == 0 {
+            let wish = Wish::Health(READY.0, READY.1);
+            return Some(HttpAct::Send(HttpRequest { login: Login::Guest, wish }));
+        }
+        self.calls_left -= 1;
+        if self.random.one_in(12) {
+            self.rest(now_us);
+            return Some(HttpAct::Leave);
+        }
+        Some(HttpAct::Send(self.draw()))
+    }
+
+    fn draw(&mut self) -> HttpRequest {
+        let kinds = if self.config.has_users { 12 } else { 4 };
+        let wish = match self.random.below(kinds) {
+            0..3 => {
+                let (path, query) = *self.random.pick(&HEALTH);
+                Wish::Health(path, query)
+            }
+            3 => {
+                let (method, path) = *self.random.pick(&MEMBERS);
+                Wish::Members(method, path)
+            }
+            4 => Wish::IsEnforced,
+            5 => Wish::ShowUser(self.pick(&USERS)),
+            6..9 => Wish::Read(self.pick(&KEYS), self.random.one_in(2)),
+            _ => Wish::Change(self.draw_change()),
+        };
+        HttpRequest { login: self.draw_login(wish), wish }
+    }
+
+    /// Mostly somebody who may do it.
+    fn draw_login(&mut self, wish: Wish) -> Login {
+        if self.random.one_in(8) {
+            return Login::Guest;
+        }
+        let is_read = matches!(wish, Wish::Read(..));
+        let user = match is_read || self.random.one_in(6) {
+            true => self.random.below(USERS.len() as u64) as usize,
+            false => 0,
+        };
+        match self.random.one_in(8) {
+            true => Login::User(USERS[user], self.pick(&PASSWORDS)),
+            false => Login::User(USERS[user], self.passwords[user]),
+        }
+    }
+
+    fn draw_change(&mut self) -> Change {
+        let user = self.random.below(USERS.len() as u64) as usize;
+        let (role, pattern) = (self.pick(&ROLES), self.pick(&PATTERNS));
+        let adds = !self.random.one_in(3);
+        match self.random.below(16) {
+            0..3 => Change::Enforce(adds),
+            3..7 => {
+                let password = self.pick(&PASSWORDS);
+                self.passwords[user] = password;
+                Change::PutUser(USERS[user], password)
+            }
+            7..10 => Change::Grant(USERS[user], role, adds),
+            10 => Change::DeleteUser(USERS[user]),
+            11..13 => Change::MakeRole(role, pattern),
+            13..15 => Change::Permit(role, pattern, adds),
+            _ => Change::DeleteRole(role),
+        }
+    }
+
+    fn pick(&mut self, texts: &[&'static str]) -> &'static str {
+        let at = self.random.below(texts.len() as u64);
+        texts[at as usize]
+    }
+
+    fn rest(&mut self, now_us: u64) {
+        self.next_us = now_us + self.random.magnitude(1, self.config.rest_us_max);
+    }
+
+    /// Its request was sent.
+    pub fn on_sent(&mut self, call: HttpCall) {
+        self.calls.push(call);
+        self.is_open = true;
+    }
+
+    /// A request was given up, or its connection is gone.
+    pub fn on_lost(&mut self, id: Option<CallId>, now_us: u64) {
+        let newest = self.calls.last().map(|call| call.id);
+        if self.is_open && id.is_none_or(|id| newest == Some(id)) {
+            self.is_open = false;
+            self.rest(now_us);
+        }
+    }
+
+    /// Takes an answer.
+    pub fn on_answer(&mut self, id: CallId, answer: HttpAnswer, now_us: u64) {
+        let Some(call) = self.calls.last_mut().filter(|call| self.is_open && call.id == id) else {
+            return;
+        };
+        if let HttpAnswer::Health(health) = &answer {
+            // Not every server knows what the read needs, and that stays so.
+            let is_over = health.is_good || health.text.contains(etcd::Error::NotCapable.text());
+            self.wants_ready &= !is_over || call.request.wish != Wish::Health(READY.0, READY.1);
+        }
+        call.answered = Some((now_us, answer));
+        self.is_open = false;
+        self.rest(now_us);
+    }
+}
+
+impl Login {
+    /// What a request shows.
+    pub fn presented(self) -> Presented {
+        let header =
+            |(name, password)| format!("Basic {}", STANDARD.encode([name, password].join(":")));
+        let credentials = match self {
+            Login::Guest => None,
+            Login::User(name, password) => Some(header((name, password)).into_bytes()),
+        };
+        Presented { credentials, certificate: None }
+    }
+}
+
+impl Change {
+    /// The method, and the path behind `/v2/auth/`.
+    pub fn at(self) -> (&'static str, String) {
+        match self {
+            Change::Enforce(true) => ("PUT", "enable".to_string()),
+            Change::Enforce(false) => ("DELETE", "enable".to_string()),
+            Change::PutUser(user, _) | Change::Grant(user, ..) => ("PUT", format!("users/{user}")),
+            Change::DeleteUser(user) => ("DELETE", format!("users/{user}")),
+            Change::MakeRole(role, _) | Change::Permit(role, ..) => {
+                ("PUT", format!("roles/{role}"))
+            }
+            Change::DeleteRole(role) => ("DELETE", format!("roles/{role}")),
+        }
+    }
+
+    /// The body of a request about a user.
+    pub fn user_body(self) -> UserBody {
+        let (user, given) = match self {
+            Change::PutUser(user, password) => {
+                (user, UserGiven { password: password.to_string(), ..UserGiven::default() })
+            }
+            Change::Grant(user, role, adds) => {
+                let (list, mut given) = (vec![role.to_string()], UserGiven::default());
+                *if adds { &mut given.grant } else { &mut given.revoke } = list;
+                (user, given)
+            }
+            other => unreachable!("{other:?} is not about a user"),
+        };
+        UserBody { user: user.to_string(), given: Ok(given) }
+    }
+
+    /// The body of a request about a role.
+    pub fn role_body(self) -> RoleBody {
+        let lists =
+            |pattern: &str| PatternLists { read: Some(vec![pattern.to_string()]), write: None };
+        let none = PatternLists::default;
+        let (role, given) = match self {
+            Change::MakeRole(role, pattern) => (role, [lists(pattern), none(), none()]),
+            Change::Permit(role, pattern, true) => (role, [none(), lists(pattern), none()]),
+            Change::Permit(role, pattern, false) => (role, [none(), none(), lists(pattern)]),
+            other => unreachable!("{other:?} is not about a role"),
+        };
+        RoleBody { role: role.to_string(), given: Ok(given) }
+    }
+}
+
+/// Whether an answer about members says that something was changed.
+pub fn has_changed_members(method: &str, answer: &MembersAnswer) -> bool {
+    let is_refused =
+        matches!(answer.content, MembersContent::Refused { .. } | MembersContent::NotAllowed(_));
+    method != "GET" && !is_refused
+}
