@@ -136,7 +136,9 @@ impl EtcdLoad {
         }
         let mut http = Random::new(seed ^ HTTP_SEED);
         if http.one_in(4) {
+            let second = http.one_in(2).then(|| http.fork());
             load.add_http(http);
+            second.into_iter().for_each(|second| load.add_http(second));
         }
         let mut second = Random::new(seed ^ SECOND_USERS_SEED);
         if has_users && second.one_in(2) {

@@ -284,6 +284,9 @@ pub const LEASES_END_US_MAX: u64 = 15_000_000;
 /// The longest that work on a password takes: as long as some in a queue, in the server that ships.
 pub const PASSWORD_US_MAX: u64 = 1_000_000;
 
+/// The longest that the body of a request of HTTP comes behind its head.
+pub const HTTP_BODY_US_MAX: u64 = 500_000;
+
 /// How long a simple token of etcd's users may stay unused, in ms. Long runs reach it.
 pub const TOKEN_TTL_MS: u64 = 20_000;
 

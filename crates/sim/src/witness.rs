@@ -722,21 +722,21 @@ impl Witness {
         Ok(order)
     }
 
-    /// Runs `with` for each change of users of etcd v2 in the committed order, with its call, and
-    /// the user that it is for; none: a guest.
+    /// Runs `with` for each change of users of etcd v2 in the committed order, with its call, its
+    /// user (`None` for a guest), and when the first member handed its entry over.
     ///
     /// # Errors
     /// As [`Witness::order`], no client asked for a change, or `with` fails.
     pub fn each_change_of_v2_users(
         &self,
-        mut with: impl FnMut(CallId, Option<&str>, &AuthCommand<'_>) -> Result<(), String>,
+        mut with: impl FnMut((CallId, Option<&str>), &AuthCommand<'_>, u64) -> Result<(), String>,
     ) -> Result<(), String> {
-        self.each_command(|_, _, batch, position, framed| {
+        self.each_command(|handed, _, batch, position, framed| {
             let Command::EtcdV2(V2Command::Auth(command)) = &framed.command else { return Ok(()) };
             let call = self.etcd.call_of(batch.origin, batch.sequence, position)?;
             let identities = &batch.identities[framed.identity_list];
             let user = identities.iter().find(|it| it.scheme == ETCD_V2_SCHEME);
-            with(call, user.map(|user| user.id), command)
+            with((call, user.map(|user| user.id)), command, handed.times().handed_us)
         })
     }
 

@@ -3,12 +3,13 @@
 
 use std::sync::Arc;
 
-use etcd::pb::etcdserverpb as pb;
 use hyper::header::HeaderValue;
+use machine::Machine;
 use member::CommandCounts;
 use member::fronts::etcd::ReplicaView;
-use member::fronts::etcd::cluster::{self, Site};
+use member::fronts::etcd::cluster::Site;
 use member::fronts::etcd::health::{HealthCounts, MemberHealth};
+use member::fronts::etcd::v2::members::MembersView;
 use node::{MonitorHandle, Node};
 
 use super::backup_file::Backups;
@@ -84,11 +85,6 @@ impl MemberView {
         }
     }
 
-    /// Whether a leader is known.
-    pub fn has_leader(&self) -> bool {
-        self.node.replica().0.leader.is_some()
-    }
-
     /// The state of the replica now.
     pub(super) fn replica(&self) -> ReplicaView {
         let (status, voters, learners) = self.node.membership();
@@ -102,8 +98,8 @@ impl MemberView {
         }
     }
 
-    /// The members, as etcd's clients are shown them.
-    pub(super) fn members(&self) -> Vec<pb::Member> {
+    /// Runs `with` for the place of this member in its cluster, and the state.
+    fn at_site<T>(&self, with: impl FnOnce(&Site<'_>, &Machine) -> T) -> T {
         let (own, replica) = (self.config.about.own(), self.replica());
         let site = Site {
             is_alone: self.is_alone,
@@ -112,7 +108,12 @@ impl MemberView {
             own: &own,
             replica: &replica,
         };
-        cluster::members(&site, self.node.machine().read().control())
+        with(&site, &self.node.machine().read())
+    }
+
+    /// The cluster, as clients of etcd v2 are shown it.
+    pub(super) fn members(&self) -> MembersView {
+        self.at_site(|site, machine| MembersView::new(site, machine.control()))
     }
 
     /// Whether this member has no vote.
@@ -122,11 +123,7 @@ impl MemberView {
 
     /// The state of the member, as far as questions about its health look at it.
     pub(super) fn health(&self) -> MemberHealth {
-        let alarms = {
-            let machine = self.node.machine().read();
-            machine.etcd().alarms().iter().map(|alarm| alarm.kind.name()).collect()
-        };
-        MemberHealth { alarms, has_leader: self.has_leader(), is_learner: self.is_learner() }
+        self.at_site(|site, machine| MemberHealth::new(site, machine.etcd()))
     }
 
     /// The counts of each method, of all connection runtimes together.

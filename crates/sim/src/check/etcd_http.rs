@@ -4,17 +4,21 @@
 //! answer that needs a leader. Members: nothing is answered as changed, and a member that is named
 //! as the leader led before.
 //!
-//! Users of etcd v2: the commands in the committed order are the claim. Done by a model, each must
-//! be the change that a call asked for, of a client with the right to it, and have the answer of
-//! the model. A change that was answered as done is in the claim; one that was refused before the
-//! log is not. Reads and refusals show the model at a place in time, no earlier than their
-//! connection has shown. At the end each member has the users of the model.
+//! Users of etcd v2: a model applies the committed changes in order. Each is one that a call asked
+//! for, by a client with that identity, and has the status of the model. A change that was answered
+//! as done is committed; one that was refused before the log is not. An answer that depends on users
+//! fits the model at one index for the client and a later one for the rest, no earlier than the last
+//! change answered on its connection; of a read with a quorum the later one has all changes that
+//! were answered before. At the end each member has the users of the model.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
+use etcd::Error;
 use machine::Machine;
 use machine::etcd_v2::auth::{Auth, AuthCommand};
-use member::fronts::etcd::v2::members::MembersContent;
+use member::fronts::etcd::health::HealthAnswer;
+use member::fronts::etcd::v2::members::{MembersAnswer, MembersContent};
 use member::fronts::etcd::v2::users::UsersAnswer;
 use workload::etcd::history::CallId;
 
@@ -28,20 +32,26 @@ use crate::witness::audit::AuditLines;
 /// The user and the role that may do everything.
 const ROOT: &str = "root";
 
-/// What clients that make requests of HTTP did in a run.
+/// The errors of a request that never reached the log.
+const NEVER_LOGGED: [Error; 4] =
+    [Error::TooManyRequests, Error::NoLeader, Error::NotCapable, Error::NoSpace];
+
+/// Counts of the requests of HTTP in a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HttpCounts {
     /// Requests.
     pub requests: usize,
-    /// Good answers about health, and others.
+    /// Good and bad answers about health.
     pub health: (usize, usize),
     /// Answers about members.
     pub members: usize,
     /// Changes of users that were answered as done.
     pub changes: usize,
-    /// Changes that were refused as the state is.
+    /// Changes that Apply refused.
     pub refused: usize,
-    /// Requests that were refused for what their client is.
+    /// Changes that Apply refused because their client had lost the right meanwhile.
+    pub overtaken: usize,
+    /// Requests refused because their client lacks the right.
     pub denied: usize,
     /// Reads that were permitted.
     pub reads: usize,
@@ -50,7 +60,7 @@ pub struct HttpCounts {
 }
 
 impl HttpCounts {
-    /// Adds those of another run.
+    /// Adds the counts of another run.
     pub fn add(&mut self, other: &HttpCounts) {
         self.requests += other.requests;
         self.health.0 += other.health.0;
@@ -58,6 +68,7 @@ impl HttpCounts {
         self.members += other.members;
         self.changes += other.changes;
         self.refused += other.refused;
+        self.overtaken += other.overtaken;
         self.denied += other.denied;
         self.reads += other.reads;
         self.unknown_done += other.unknown_done;
@@ -67,7 +78,7 @@ impl HttpCounts {
 /// Judges the clients of a run whose members ended in the states `machines`.
 ///
 /// # Errors
-/// What no correct server would have done.
+/// A server did something that no correct one does.
 pub fn check_etcd_http<'c>(
     clients: impl Iterator<Item = &'c HttpClient>,
     evidence: &Evidence<'_>,
@@ -105,56 +116,79 @@ fn check_view(
         (HttpAnswer::Health(health), Wish::Health(path, query)) => {
             let count = if health.is_good { &mut counts.health.0 } else { &mut counts.health.1 };
             *count += 1;
-            let query = query.unwrap_or_default();
-            let is_local = query.contains("serializable=true") || query.contains("exclude=linear");
-            let cut_off_us =
-                evidence.cut_off[call.member].longest_between(call.sent_us, *answered_us);
-            let is_cut_off = cut_off_us > 0 && cut_off_us == answered_us - call.sent_us;
-            match health.is_good && path != "/livez" && !is_local && is_cut_off {
-                true => Err("a member says that it is healthy, and hears no other one".to_string()),
-                false => Ok(()),
-            }
+            check_health(call, *answered_us, health, (path, query), evidence)
         }
         (HttpAnswer::Members(answer), Wish::Members(method, path)) => {
             counts.members += 1;
-            if has_changed_members(method, answer) {
-                return Err("a change of the members is answered as done".to_string());
-            }
-            match &answer.content {
-                MembersContent::Members(members) => {
-                    let ids: BTreeSet<u64> = members.iter().map(|member| member.id).collect();
-                    match ids.len() == members.len() {
-                        true => Ok(()),
-                        false => Err("a member is there twice".to_string()),
-                    }
-                }
-                MembersContent::Member(leader) if path == "/v2/members/leader" => {
-                    // A member that is alone has no terms that were noted.
-                    let has_led = evidence.waking.len() == 1
-                        || evidence.witness.has_led(leader.id, *answered_us);
-                    match has_led {
-                        true => Ok(()),
-                        false => Err("that member never led".to_string()),
-                    }
-                }
-                _ => Ok(()),
+            check_members(*answered_us, answer, (method, path), evidence)
+        }
+        (HttpAnswer::Users(_), Wish::Change(_) | Wish::IsEnforced | Wish::ShowUser(_))
+        | (HttpAnswer::Read(_), Wish::Read(..)) => Ok(()),
+        _ => Err("that is no answer".to_string()),
+    }
+}
+
+fn check_health(
+    call: &HttpCall,
+    answered_us: u64,
+    health: &HealthAnswer,
+    (path, query): (&str, Option<&str>),
+    evidence: &Evidence<'_>,
+) -> Result<(), String> {
+    let query = query.unwrap_or_default();
+    let is_local = query.contains("serializable=true") || query.contains("exclude=linear");
+    let asked_us = call.sent_us;
+    let cut_off_us = evidence.cut_off[call.member].longest_between(asked_us, answered_us);
+    let is_cut_off = cut_off_us > 0 && cut_off_us == answered_us - asked_us;
+    if health.is_good && path != "/livez" && !is_local && is_cut_off {
+        return Err("a member says that it is healthy, and hears no other one".to_string());
+    }
+    Ok(())
+}
+
+fn check_members(
+    answered_us: u64,
+    answer: &MembersAnswer,
+    (method, path): (&str, &str),
+    evidence: &Evidence<'_>,
+) -> Result<(), String> {
+    if has_changed_members(method, answer) {
+        return Err("a change of the members is answered as done".to_string());
+    }
+    // The witness notes no terms of a lone member.
+    let is_alone = evidence.waking.len() == 1;
+    match &answer.content {
+        MembersContent::Members(members) => {
+            let ids: BTreeSet<u64> = members.iter().map(|member| member.id).collect();
+            if members.is_empty() || ids.len() != members.len() {
+                return Err("there is no member, or one twice".to_string());
             }
         }
-        _ => Ok(()),
+        MembersContent::Member(leader)
+            if path == "/v2/members/leader"
+                && !is_alone
+                && !evidence.witness.has_led(leader.id, answered_us) =>
+        {
+            return Err("that member never led".to_string());
+        }
+        _ => {}
     }
+    Ok(())
 }
 
 /// Users and roles.
 #[derive(Clone, Debug, Default)]
 struct Model {
     is_enforced: bool,
-    /// The hash of the password and the roles.
+    /// Whether permissions were enforced ever: then guests have a role.
+    was_enforced: bool,
+    /// The hash of the password and the roles of each user.
     users: BTreeMap<String, (Vec<u8>, BTreeSet<String>)>,
-    /// The patterns that may be read.
+    /// The patterns that each role may read.
     roles: BTreeMap<String, BTreeSet<String>>,
 }
 
-/// What a client is to a member.
+/// The identity that a member finds for a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Who<'a> {
     Guest,
@@ -163,23 +197,22 @@ enum Who<'a> {
 }
 
 impl Model {
-    /// What a client is that says this of itself.
+    /// The identity of a login in this state.
     fn who(&self, login: Login) -> Who<'static> {
-        match login {
-            _ if !self.is_enforced => Who::Guest,
-            Login::Guest => Who::Guest,
-            Login::User(name, password) => {
-                let user = self.users.get(name);
-                let is_right = user.is_some_and(|(hash, _)| *hash == hash_of(password.as_bytes()));
-                if is_right { Who::User(name) } else { Who::Wrong }
-            }
+        let Login::User(name, password) = login else { return Who::Guest };
+        if !self.is_enforced {
+            return Who::Guest;
         }
+        let user = self.users.get(name);
+        let is_right = user.is_some_and(|(hash, _)| *hash == hash_of(password.as_bytes()));
+        if is_right { Who::User(name) } else { Who::Wrong }
     }
 
     fn is_root(&self, who: Who<'_>) -> bool {
         match who {
-            _ if !self.is_enforced => who != Who::Wrong,
-            Who::Guest | Who::Wrong => false,
+            Who::Wrong => false,
+            _ if !self.is_enforced => true,
+            Who::Guest => false,
             Who::User(name) => self.users.get(name).is_some_and(|(_, roles)| roles.contains(ROOT)),
         }
     }
@@ -194,18 +227,14 @@ impl Model {
             Who::User(name) => {
                 let mut roles = self.users.get(name).into_iter().flat_map(|(_, roles)| roles);
                 roles.any(|role| {
-                    let patterns = self.roles.get(role).into_iter().flatten();
-                    let mut matched = patterns.map(|pattern| match pattern.strip_suffix('*') {
-                        Some(begin) => key.starts_with(begin),
-                        None => key == pattern,
-                    });
-                    role == ROOT || matched.any(|matches| matches)
+                    let mut patterns = self.roles.get(role).into_iter().flatten();
+                    role == ROOT || patterns.any(|pattern| matches(pattern, key))
                 })
             }
         }
     }
 
-    /// Does a change for a client that the log names.
+    /// Applies a change for the user that its command names. Returns the status of the answer.
     ///
     /// # Errors
     /// It is refused with this status.
@@ -220,36 +249,24 @@ impl Model {
                     return Err(409);
                 }
                 self.is_enforced = wanted;
+                self.was_enforced |= wanted;
                 Ok(200)
             }
-            Change::PutUser(name, password) => {
-                let hash = hash_of(password.as_bytes());
-                let roles = if name == ROOT { vec![ROOT.to_string()] } else { Vec::new() };
-                let Some((old, _)) = self.users.get_mut(name) else {
-                    self.users.insert(name.to_string(), (hash, roles.into_iter().collect()));
-                    return Ok(201);
-                };
-                if *old == hash {
-                    Err(400)
-                } else {
-                    Ok({
-                        *old = hash;
-                        200
-                    })
-                }
-            }
+            Change::PutUser(name, password) => self.put_user(name, password),
             Change::Grant(name, role, adds) => {
                 let (_, roles) = self.users.get_mut(name).ok_or(404u16)?;
                 let is_changed =
                     if adds { roles.insert(role.to_string()) } else { roles.remove(role) };
+                // That user always has the role.
+                if name == ROOT {
+                    roles.insert(ROOT.to_string());
+                }
                 if is_changed { Ok(200) } else { Err(409) }
             }
-            Change::DeleteUser(name) if name == ROOT && self.is_enforced => Err(403),
+            Change::DeleteUser(ROOT) if self.is_enforced => Err(403),
             Change::DeleteUser(name) => self.users.remove(name).map(|_| 200).ok_or(404),
+            Change::MakeRole(role, _) if self.roles.contains_key(role) => Err(409),
             Change::MakeRole(role, pattern) => {
-                if self.roles.contains_key(role) {
-                    return Err(409);
-                }
                 self.roles.insert(role.to_string(), [pattern.to_string()].into());
                 Ok(201)
             }
@@ -266,27 +283,55 @@ impl Model {
         }
     }
 
-    /// The status of the answer that shows a user.
-    fn show(&self, name: &str) -> u16 {
-        let Some((_, roles)) = self.users.get(name) else { return 404 };
-        let is_known = |role: &String| role == ROOT || self.roles.contains_key(role);
-        if roles.iter().all(is_known) { 200 } else { 404 }
+    /// An equal password changes nothing: the hash of the simulator has no salt.
+    fn put_user(&mut self, name: &str, password: &str) -> Result<u16, u16> {
+        let hash = hash_of(password.as_bytes());
+        match self.users.get_mut(name) {
+            Some((old, _)) if *old == hash => Err(400),
+            Some((old, _)) => {
+                *old = hash;
+                Ok(200)
+            }
+            None => {
+                let roles = (name == ROOT).then(|| ROOT.to_string()).into_iter().collect();
+                self.users.insert(name.to_string(), (hash, roles));
+                Ok(201)
+            }
+        }
     }
 
-    /// Compares it with the users of a member.
+    /// The roles that the answer about a user shows.
+    ///
+    /// # Errors
+    /// The status of the answer: the user or one of its roles does not exist.
+    fn show(&self, name: &str) -> Result<&BTreeSet<String>, u16> {
+        let (_, roles) = self.users.get(name).ok_or(404u16)?;
+        let is_known = |role: &String| role == ROOT || self.roles.contains_key(role);
+        if roles.iter().all(is_known) { Ok(roles) } else { Err(404) }
+    }
+
+    /// Compares the model with the users of a member.
     fn compare(&self, auth: &Auth) -> Result<(), String> {
-        let texts = |names: &BTreeSet<std::sync::Arc<str>>| -> BTreeSet<String> {
+        let texts = |names: &BTreeSet<Arc<str>>| -> BTreeSet<String> {
             names.iter().map(ToString::to_string).collect()
         };
         let users = auth.users().iter();
         let users: BTreeMap<String, _> = users
             .map(|(name, user)| (name.to_string(), (user.hash.to_vec(), texts(&user.roles))))
             .collect();
-        let roles = auth.roles().iter().filter(|(name, _)| ***name != *"guest");
-        let roles: BTreeMap<String, _> =
-            roles.map(|(name, role)| (name.to_string(), texts(&role.read))).collect();
+        let roles = auth.roles().iter();
+        let roles: BTreeMap<String, _> = roles
+            .map(|(name, role)| (name.to_string(), (texts(&role.read), texts(&role.write))))
+            .collect();
+        let own = self.roles.iter();
+        let mut expected: BTreeMap<String, _> =
+            own.map(|(name, read)| (name.clone(), (read.clone(), BTreeSet::new()))).collect();
+        if self.was_enforced {
+            let all = BTreeSet::from(["/*".to_string()]);
+            expected.insert("guest".to_string(), (all.clone(), all));
+        }
         let is_same =
-            auth.is_enabled() == self.is_enforced && users == self.users && roles == self.roles;
+            auth.is_enabled() == self.is_enforced && users == self.users && roles == expected;
         if is_same {
             Ok(())
         } else {
@@ -295,17 +340,29 @@ impl Model {
     }
 }
 
-/// The claim, done by the model.
+/// Whether a pattern is a key, or the beginning of it with `*` behind it.
+fn matches(pattern: &str, key: &str) -> bool {
+    pattern.strip_suffix('*').map_or(pattern == key, |begin| key.starts_with(begin))
+}
+
+/// The committed changes, applied by the model.
 struct Replay<'c> {
-    /// For each command what the model answers: the status of HTTP.
-    dues: Vec<Result<u16, u16>>,
-    /// The place of each call in the claim.
-    places: BTreeMap<CallId, usize>,
-    /// The model before each command, and behind the last one.
+    /// The status that the model gives each change, by its index.
+    expected: Vec<Result<u16, u16>>,
+    /// The index of the change that each call made.
+    indices: BTreeMap<CallId, usize>,
+    /// The model before each change, and behind the last one.
     models: Vec<Model>,
-    /// For each command when its call was sent.
-    sent_us: Vec<u64>,
+    /// When the entry of each change was handed over first.
+    handed_us: Vec<u64>,
     calls: &'c [&'c HttpCall],
+}
+
+/// The models that may explain an answer.
+struct Window<'w> {
+    models: &'w [Model],
+    /// The index of the first one.
+    low: usize,
 }
 
 impl<'c> Replay<'c> {
@@ -313,17 +370,17 @@ impl<'c> Replay<'c> {
         let by_id: BTreeMap<CallId, &HttpCall> =
             calls.iter().map(|call| (call.id, *call)).collect();
         let mut replay = Replay {
-            dues: Vec::new(),
-            places: BTreeMap::new(),
+            expected: Vec::new(),
+            indices: BTreeMap::new(),
             models: vec![Model::default()],
-            sent_us: Vec::new(),
+            handed_us: Vec::new(),
             calls,
         };
-        evidence.witness.each_change_of_v2_users(|id, user, command| {
+        evidence.witness.each_change_of_v2_users(|(id, user), command, handed_us| {
             let Some(call) = by_id.get(&id) else {
                 return Err(format!("{command:?} is logged for {id:?}, which nobody sent"));
             };
-            let added = replay.add(call, user, command);
+            let added = replay.add(call, user, command, handed_us);
             added.map_err(|why| format!("{command:?} is logged for {call:?}, {why}"))
         })?;
         Ok(replay)
@@ -334,46 +391,52 @@ impl<'c> Replay<'c> {
         call: &HttpCall,
         user: Option<&str>,
         command: &AuthCommand<'_>,
+        handed_us: u64,
     ) -> Result<(), String> {
-        let place = self.dues.len();
+        let index = self.expected.len();
         let Wish::Change(change) = call.request.wish else {
             return Err("which asks for no change".to_string());
         };
         if !is_asked_for(change, command) {
             return Err("which asks for another one".to_string());
         }
-        if self.places.insert(call.id, place).is_some() {
-            return Err("a second time".to_string());
-        }
         // The client was found when the request came, or later.
         let who = user.map_or(Who::Guest, Who::User);
-        if !self.models.iter().any(|model| model.who(call.request.login) == who) {
+        let low = self.own_floor(call);
+        if !self.models[low..].iter().any(|model| model.who(call.request.login) == who) {
             return Err(format!("for {user:?}, whom it never was"));
         }
-        let mut model = self.models[place].clone();
-        let due = model.apply(who, change);
-        self.dues.push(due);
+        if self.indices.insert(call.id, index).is_some() {
+            return Err("a second time".to_string());
+        }
+        let mut model = self.models[index].clone();
+        self.expected.push(model.apply(who, change));
         self.models.push(model);
-        self.sent_us.push(call.sent_us);
+        self.handed_us.push(handed_us);
         Ok(())
     }
 
-    /// The models that a request may have been judged by: no earlier than its connection has shown,
-    /// and no later than what was sent before its answer came.
-    fn window(&self, call: &HttpCall, answered_us: u64) -> &[Model] {
-        let low = self.floor(call, |other| other.connection == call.connection);
-        let high = self.sent_us.iter().rposition(|sent_us| *sent_us < answered_us);
-        &self.models[low..=high.map_or(0, |place| place + 1).max(low)]
+    /// The states that may explain an answer: from the last change answered on the connection, to
+    /// the last one committed before the answer.
+    fn window(&self, call: &HttpCall) -> Window<'_> {
+        let low = self.own_floor(call);
+        let answered_us = call.answered.as_ref().map_or(u64::MAX, |(at_us, _)| *at_us);
+        let high = self.handed_us.partition_point(|at_us| *at_us <= answered_us);
+        Window { models: &self.models[low..=high.max(low)], low }
     }
 
-    /// The place behind the last change of some calls that was answered before a call was sent.
+    /// The least index of a state that a call may be judged by.
+    fn own_floor(&self, call: &HttpCall) -> usize {
+        self.floor(call, |other| other.connection == call.connection)
+    }
+
+    /// The index behind the last change of some calls that was answered before a call was sent.
     fn floor(&self, call: &HttpCall, is_meant: impl Fn(&HttpCall) -> bool) -> usize {
         let before = self.calls.iter().filter(|other| is_meant(other)).filter_map(|other| {
             let (answered_us, answer) = other.answered.as_ref()?;
-            let is_definite =
-                !matches!(answer, HttpAnswer::Users(UsersAnswer::Refused { status: 500, .. }));
-            let place = self.places.get(&other.id).filter(|_| is_definite)?;
-            (*answered_us < call.sent_us).then_some(place + 1)
+            let is_known = status_of(answer).is_some();
+            let index = self.indices.get(&other.id).filter(|_| is_known)?;
+            (*answered_us < call.sent_us).then_some(index + 1)
         });
         before.max().unwrap_or(0)
     }
@@ -384,96 +447,177 @@ impl<'c> Replay<'c> {
         audit: &AuditLines,
         counts: &mut HttpCounts,
     ) -> Result<(), String> {
-        if let Some(place) = self.places.get(&call.id)
-            && *place < self.floor(call, |_| true)
-        {
-            return Err("its command is behind none that was answered before it".to_string());
+        let index = self.indices.get(&call.id);
+        if index.is_some_and(|index| *index < self.floor(call, |_| true)) {
+            return Err("its command is before one that was answered before it".to_string());
         }
-        let Wish::Change(_) = call.request.wish else { return self.check_read(call, counts) };
-        let due = self.places.get(&call.id).map(|place| self.dues[*place]);
-        let told = match &call.answered {
-            Some((_, HttpAnswer::Users(UsersAnswer::Line { status, .. }))) => Some(Ok(*status)),
-            Some((_, HttpAnswer::Users(UsersAnswer::Refused { status, text, .. }))) => {
-                let is_unknown = *text == etcd::Error::TimedOut.text();
-                if is_unknown { None } else { Some(Err(*status)) }
-            }
-            Some((_, answer)) => return Err(format!("{answer:?} is no answer")),
-            None => None,
-        };
-        let is_done = due.is_some_and(|due| due.is_ok());
-        match (told, due) {
+        match call.request.wish {
+            Wish::Change(_) => self.check_change(call, audit, counts),
+            Wish::Members(method, _) if method != "GET" => self.check_refused(call, counts),
+            Wish::Health(..) | Wish::Members(..) => Ok(()),
+            Wish::IsEnforced => self.check_enforced(call),
+            Wish::ShowUser(name) => self.check_shown(call, name, counts),
+            Wish::Read(key, is_quorum) => self.check_read(call, (key, is_quorum), counts),
+        }
+    }
+
+    fn check_change(
+        &self,
+        call: &HttpCall,
+        audit: &AuditLines,
+        counts: &mut HttpCounts,
+    ) -> Result<(), String> {
+        let expected = self.indices.get(&call.id).map(|index| self.expected[*index]);
+        let status = call.answered.as_ref().and_then(|(_, answer)| status_of(answer));
+        let is_done = expected.is_some_and(|expected| expected.is_ok());
+        match (status, expected) {
             (None, Some(_)) => counts.unknown_done += usize::from(is_done),
             (None, None) => {}
-            (Some(told), Some(due)) => {
-                if told != due {
-                    return Err(format!("due is {due:?}"));
-                }
-                *if told.is_ok() { &mut counts.changes } else { &mut counts.refused } += 1;
+            (Some(status), Some(expected)) if status != expected => {
+                return Err(format!("due is {expected:?}"));
             }
+            (Some(Ok(_)), Some(_)) => counts.changes += 1,
+            (Some(Err(401)), Some(_)) => counts.overtaken += 1,
+            (Some(Err(_)), Some(_)) => counts.refused += 1,
             (Some(Ok(_)), None) => return Err("it was answered as done, and is lost".to_string()),
-            // No leader, no room, or no time.
-            (Some(Err(500)), None) => {}
             (Some(Err(401)), None) => {
                 counts.denied += 1;
                 self.find(call, |model| !model.is_root(model.who(call.request.login)))?;
             }
-            (Some(Err(_)), None) => return Err("it was refused, and never asked".to_string()),
+            (Some(Err(_)), None) if is_never_logged(call) => {}
+            (Some(Err(_)), None) => return Err("it was refused without a reason".to_string()),
         }
-        let found = audit.check(call.id, true, is_done, told.map(|told| told.is_ok()));
+        let logged = audit.logged(call.id)?;
+        // A request that was refused before the store was asked has no line.
+        if logged.is_none() && expected.is_none() && !matches!(status, Some(Ok(_))) {
+            return Ok(());
+        }
+        let found = audit.check(call.id, true, is_done, status.map(|status| status.is_ok()));
         found.map_err(|why| format!("the audit log: {why}"))
     }
 
-    /// Finds a model that a request may have been judged by.
-    fn find(&self, call: &HttpCall, is_it: impl Fn(&Model) -> bool) -> Result<(), String> {
-        let answered_us = call.answered.as_ref().map_or(u64::MAX, |(at_us, _)| *at_us);
-        let window = self.window(call, answered_us);
-        match window.iter().any(is_it) {
-            true => Ok(()),
-            false => {
-                Err(format!("no state of {} gives that answer: {:?}", window.len(), window.last()))
+    /// Checks that a change of members was refused for what its client is exactly if it is not root.
+    fn check_refused(&self, call: &HttpCall, counts: &mut HttpCounts) -> Result<(), String> {
+        let Some((_, HttpAnswer::Members(answer))) = &call.answered else { return Ok(()) };
+        match &answer.content {
+            MembersContent::Refused { status: 401, .. } => {
+                counts.denied += 1;
+                self.find(call, |model| !model.is_root(model.who(call.request.login)))
             }
+            MembersContent::Refused { text, .. } if is_text_of(text, &NEVER_LOGGED) => Ok(()),
+            _ => self.find(call, |model| model.is_root(model.who(call.request.login))),
         }
     }
 
-    fn check_read(&self, call: &HttpCall, counts: &mut HttpCounts) -> Result<(), String> {
-        let Some((answered_us, answer)) = &call.answered else { return Ok(()) };
-        let login = call.request.login;
-        match (call.request.wish, answer) {
-            (Wish::Read(_, _), HttpAnswer::Read(ReadCame::Failed)) => Ok(()),
-            (Wish::Read(key, _), HttpAnswer::Read(came)) => {
-                let is_permitted = *came == ReadCame::Permitted;
-                *if is_permitted { &mut counts.reads } else { &mut counts.denied } += 1;
-                // The client is found first, and the key is read later.
-                let window = self.window(call, *answered_us);
-                let found = window.iter().enumerate().any(|(place, model)| {
-                    let who = model.who(login);
-                    let mut later = window[place..].iter();
-                    later.any(|model| model.permits(who, key) == is_permitted)
-                });
-                match found {
-                    true => Ok(()),
-                    false => Err(format!("no state gives that answer: {:?}", window.last())),
-                }
-            }
-            (Wish::IsEnforced, HttpAnswer::Users(UsersAnswer::Line { text, .. })) => {
+    /// Finds a model that may explain an answer.
+    fn find(&self, call: &HttpCall, is_it: impl Fn(&Model) -> bool) -> Result<(), String> {
+        let Window { models, .. } = self.window(call);
+        if models.iter().any(is_it) {
+            return Ok(());
+        }
+        Err(format!("no state of {} gives that answer: {:?}", models.len(), models.last()))
+    }
+
+    fn check_enforced(&self, call: &HttpCall) -> Result<(), String> {
+        match &call.answered {
+            Some((_, HttpAnswer::Users(UsersAnswer::Line { text, .. }))) => {
                 let text = String::from_utf8_lossy(text);
                 self.find(call, |model| text.contains(&model.is_enforced.to_string()))
             }
-            (Wish::ShowUser(name), HttpAnswer::Users(answer)) => match answer {
-                UsersAnswer::Refused { status: 500, .. } => Ok(()),
-                UsersAnswer::Refused { status: 401, .. } => {
-                    counts.denied += 1;
-                    self.find(call, |model| !model.is_root(model.who(login)))
-                }
-                UsersAnswer::Line { status, .. } | UsersAnswer::Refused { status, .. } => self
-                    .find(call, |model| {
-                        model.is_root(model.who(login)) && model.show(name) == *status
-                    }),
-                UsersAnswer::NotAllowed(_) => Err("that is no answer".to_string()),
-            },
+            Some(_) if !is_never_logged(call) => Err("that is no answer".to_string()),
             _ => Ok(()),
         }
     }
+
+    fn check_shown(
+        &self,
+        call: &HttpCall,
+        name: &str,
+        counts: &mut HttpCounts,
+    ) -> Result<(), String> {
+        let Some((_, HttpAnswer::Users(answer))) = &call.answered else { return Ok(()) };
+        let login = call.request.login;
+        match answer {
+            UsersAnswer::Refused { status: 401, .. } => {
+                counts.denied += 1;
+                self.find(call, |model| !model.is_root(model.who(login)))
+            }
+            UsersAnswer::Line { text, .. } => {
+                let text = String::from_utf8_lossy(text);
+                let shows = |role: &String| text.contains(&format!("{{\"role\":\"{role}\""));
+                let count = text.matches("{\"role\":").count();
+                self.find(call, |model| {
+                    let roles = model.show(name);
+                    let is_shown =
+                        roles.is_ok_and(|roles| roles.len() == count && roles.iter().all(shows));
+                    model.is_root(model.who(login)) && is_shown
+                })
+            }
+            UsersAnswer::Refused { status: 404, .. } => self.find(call, |model| {
+                model.is_root(model.who(login)) && model.show(name) == Err(404)
+            }),
+            _ if is_never_logged(call) => Ok(()),
+            _ => Err("that is no answer".to_string()),
+        }
+    }
+
+    fn check_read(
+        &self,
+        call: &HttpCall,
+        (key, is_quorum): (&str, bool),
+        counts: &mut HttpCounts,
+    ) -> Result<(), String> {
+        let Some((_, HttpAnswer::Read(came))) = &call.answered else { return Ok(()) };
+        let is_permitted = match came {
+            ReadCame::Permitted => true,
+            ReadCame::Denied => false,
+            ReadCame::Failed => return Ok(()),
+        };
+        *if is_permitted { &mut counts.reads } else { &mut counts.denied } += 1;
+        // The client is found first, in a state that may lag, and the key is read later.
+        let Window { models, low } = self.window(call);
+        let fresh = if is_quorum { self.floor(call, |_| true).saturating_sub(low) } else { 0 };
+        let is_explained = models.iter().enumerate().any(|(index, model)| {
+            let who = model.who(call.request.login);
+            let mut later = models.iter().skip(index.max(fresh));
+            match who {
+                // Then the key is not read.
+                Who::Wrong => !is_permitted,
+                _ => later.any(|model| model.permits(who, key) == is_permitted),
+            }
+        });
+        if is_explained {
+            return Ok(());
+        }
+        Err(format!("no state gives that answer: {:?}", models.last()))
+    }
+}
+
+/// The status that an answer gives a change; `None` if nobody knows whether it took effect.
+fn status_of(answer: &HttpAnswer) -> Option<Result<u16, u16>> {
+    match answer {
+        HttpAnswer::Users(UsersAnswer::Line { status, .. }) => Some(Ok(*status)),
+        HttpAnswer::Users(UsersAnswer::Refused { text, .. })
+            if is_text_of(text, &[Error::TimedOut]) =>
+        {
+            None
+        }
+        HttpAnswer::Users(UsersAnswer::Refused { status, .. }) => Some(Err(*status)),
+        _ => None,
+    }
+}
+
+/// Whether the answer to a request says that it never reached the log, or that its time was up.
+fn is_never_logged(call: &HttpCall) -> bool {
+    let Some((_, HttpAnswer::Users(UsersAnswer::Refused { text, .. }))) = &call.answered else {
+        return false;
+    };
+    let is_cut = text.starts_with("the body has more than");
+    is_cut || is_text_of(text, &NEVER_LOGGED) || is_text_of(text, &[Error::TimedOut])
+}
+
+fn is_text_of(text: &str, errors: &[Error]) -> bool {
+    errors.iter().any(|error| error.text() == text)
 }
 
 /// Whether a command is the change that a call asks for.
@@ -481,10 +625,10 @@ fn is_asked_for(change: Change, command: &AuthCommand<'_>) -> bool {
     match (change, command) {
         (Change::Enforce(wanted), AuthCommand::Enforce { is_enabled }) => wanted == *is_enabled,
         (Change::PutUser(user, password), AuthCommand::PutUser(put)) => {
-            let is_free = put.may_create && put.may_change;
             let changes_roles = !put.grant.is_empty() || !put.revoke.is_empty();
             put.name == user
-                && is_free
+                && put.may_create
+                && put.may_change
                 && !changes_roles
                 && *put.hash == *hash_of(password.as_bytes())
         }
@@ -494,12 +638,17 @@ fn is_asked_for(change: Change, command: &AuthCommand<'_>) -> bool {
             put.name == user && put.hash.is_empty() && *given == [role] && other.is_empty()
         }
         (Change::DeleteUser(user), AuthCommand::DeleteUser { name }) => user == *name,
-        (Change::MakeRole(role, pattern), AuthCommand::PutRole(put)) => {
-            put.name == role && !put.is_change && put.grant.read == [pattern]
-        }
-        (Change::Permit(role, pattern, adds), AuthCommand::PutRole(put)) => {
-            let given = if adds { &put.grant } else { &put.revoke };
-            put.name == role && put.is_change && given.read == [pattern]
+        (
+            Change::MakeRole(role, pattern) | Change::Permit(role, pattern, _),
+            AuthCommand::PutRole(put),
+        ) => {
+            let is_change = matches!(change, Change::Permit(..));
+            let revokes = matches!(change, Change::Permit(_, _, false));
+            let (given, other) =
+                if revokes { (&put.revoke, &put.grant) } else { (&put.grant, &put.revoke) };
+            let has_others =
+                !other.read.is_empty() || !other.write.is_empty() || !given.write.is_empty();
+            put.name == role && put.is_change == is_change && given.read == [pattern] && !has_others
         }
         (Change::DeleteRole(role), AuthCommand::DeleteRole { name }) => role == *name,
         _ => false,

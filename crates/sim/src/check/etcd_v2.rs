@@ -8,7 +8,7 @@
 //! index, but by a read of its own member. Waits have all events that they want, in order. One is
 //! refused for its index exactly if the history is not as long.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use etcd::v2::Verb;
@@ -18,9 +18,10 @@ use machine::etcd_v2::history::History;
 use machine::etcd_v2::key::Key;
 use machine::etcd_v2::reply::{Reason, Refusal};
 use machine::etcd_v2::store::FIRST_INDEX;
+use workload::etcd::history::CallId;
 
 use crate::etcd_clients::v2::{Began, Call, Came, Line, Op, Prev, V2Client};
-use crate::witness::audit::{AuditLines, Told};
+use crate::witness::audit::{AuditLines, Logged};
 use crate::witness::etcd_v2::V2Events;
 
 /// The events that the history keeps (`v2store.New` of etcd 3.4: `newWatchHub(1000)`).
@@ -92,8 +93,6 @@ pub fn check_etcd_v2<'c>(
     let lines: Vec<&Line> = clients.iter().map(|client| &client.line).collect();
     let judged = judge((&calls, audit), &lines, &events, slack_us);
     let mut counts = judged.map_err(|found| format!("etcd v2: {found}"))?;
-    let checked = calls.iter().try_for_each(|call| check_audit(call, audit));
-    checked.map_err(|found| format!("etcd v2: the audit log: {found}"))?;
     counts.gone = events.len() - history.len();
     for line in lines {
         check_begun(line, claim, &mut counts).map_err(|found| format!("etcd v2: {found}"))?;
@@ -101,16 +100,15 @@ pub fn check_etcd_v2<'c>(
     Ok(counts)
 }
 
-/// Checks the line of the audit log about a call. That of a write of unknown fate was looked at
-/// when the write of each event was found.
-fn check_audit(call: &Call, audit: &AuditLines) -> Result<(), String> {
+/// Checks the line of the audit log about a call.
+fn check_audit(call: &Call, done: &BTreeSet<CallId>, audit: &AuditLines) -> Result<(), String> {
     let answered = match call.came {
         Some((_, Came::Written(_) | Came::Found { .. })) => Some(true),
         Some((_, Came::Refused(_) | Came::Failed)) => Some(false),
         Some((_, Came::Unknown)) | None => None,
     };
-    let is_done = answered == Some(true);
-    call.id.map_or(Ok(()), |id| audit.check(id, !call.op.is_read(), is_done, answered))
+    let changes = !call.op.is_read();
+    call.id.map_or(Ok(()), |id| audit.check(id, changes, done.contains(&id), answered))
 }
 
 /// Checks that the history of a state has the last events, as many as it keeps, and no others.
@@ -180,6 +178,9 @@ fn judge(
         }
     }
     let owners = owners((calls, audit), events, &mut counts)?;
+    let done: BTreeSet<CallId> = owners.iter().flatten().filter_map(|call| call.id).collect();
+    let audited = calls.iter().try_for_each(|call| check_audit(call, &done, audit));
+    audited.map_err(|found| format!("the audit log: {found}"))?;
     let trees = replay(events)?;
     for call in calls {
         check_answer(call, events, &trees, &mut counts)?;
@@ -194,8 +195,8 @@ fn judge(
     Ok(counts)
 }
 
-/// The call that each event is the write of; none of one that ends a time to live. No call is, of
-/// which the audit log says that it failed.
+/// The call that wrote each event; `None` if a time to live ended. A call whose line in the audit log
+/// says `failure` wrote none.
 fn owners<'c>(
     (calls, audit): (&[&'c Call], &AuditLines),
     events: &[Arc<Event>],
@@ -221,7 +222,7 @@ fn owners<'c>(
         .iter()
         .copied()
         .filter(|call| !call.op.is_read() && matches!(call.came, None | Some((_, Came::Unknown))))
-        .filter(|call| call.id.is_none_or(|id| audit.told(id) != Ok(Some(Told::Failure))))
+        .filter(|call| call.id.is_none_or(|id| audit.logged(id) != Ok(Some(Logged::Failure))))
         .collect();
     // Of calls that ask for the same the first one: it may be the write of the most events.
     unknown.sort_by_key(|call| call.sent_us);

@@ -1,6 +1,6 @@
 //! A client of the requests of HTTP that a member answers in several steps: about its health, about
 //! the members, and about users of etcd v2, also as one of these users. It makes one after the
-//! other, and gives some up at any step. It keeps what it asked and what came; the judge is
+//! other, and gives some up between two steps. It keeps its requests with the answers; the judge is
 //! `check/etcd_http.rs`.
 
 use base64::Engine;
@@ -22,7 +22,7 @@ const PASSWORDS: [&str; 2] = ["first", "second"];
 /// The roles.
 const ROLES: [&str; 2] = ["reader", "writer"];
 
-/// What roles permit.
+/// Patterns of keys that roles may read.
 const PATTERNS: [&str; 3] = ["/users/a", "/users/*", "/other/*"];
 
 /// The keys that are read. None of them is ever written.
@@ -33,13 +33,10 @@ const HEALTH: [(&str, Option<&str>); 6] = [
     ("/health", None),
     ("/health", Some("serializable=true")),
     ("/livez", None),
-    READY,
+    ("/readyz", None),
     ("/readyz/linearizable_read", None),
     ("/readyz", Some("exclude=linearizable_read&verbose")),
 ];
-
-/// The question that a member without a leader does not answer well.
-const READY: (&str, Option<&str>) = ("/readyz", None);
 
 /// The requests about members: methods and paths.
 const MEMBERS: [(&str, &str); 7] = [
@@ -68,12 +65,12 @@ pub struct HttpConfig {
     pub has_users: bool,
 }
 
-/// What a client says of itself.
+/// Credentials that a request shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Login {
-    /// Nothing.
+    /// None.
     Guest,
-    /// It is this user, and this is the password.
+    /// A user and a password.
     User(&'static str, &'static str),
 }
 
@@ -96,7 +93,7 @@ pub enum Change {
     DeleteRole(&'static str),
 }
 
-/// What a request asks for.
+/// The subject of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wish {
     /// Whether the member is healthy: a path and a query.
@@ -116,13 +113,13 @@ pub enum Wish {
 /// A request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HttpRequest {
-    /// Whom it is for.
+    /// Its credentials.
     pub login: Login,
-    /// What it asks for.
+    /// Its subject.
     pub wish: Wish,
 }
 
-/// What came of a read of a key.
+/// The outcome of a read of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadCame {
     /// It was permitted.
@@ -155,11 +152,11 @@ pub struct HttpCall {
     pub connection: usize,
     /// The number of the member.
     pub member: usize,
-    /// What was asked.
+    /// The request.
     pub request: HttpRequest,
     /// When it was sent.
     pub sent_us: u64,
-    /// The answer and when it came; none: it was given up, or the connection ended.
+    /// The answer with its time; `None` if the client gave up or lost the connection.
     pub answered: Option<(u64, HttpAnswer)>,
 }
 
@@ -182,9 +179,9 @@ pub struct HttpClient {
     is_open: bool,
     /// The password of each user as of the last change, which need not have taken effect.
     passwords: [&'static str; USERS.len()],
-    /// Whether it still has to learn that a member is ready, now that nothing goes wrong.
-    wants_ready: bool,
-    /// What it sent, in order.
+    /// The questions about health that still need a good answer, now that nothing goes wrong.
+    unhealthy: Vec<(&'static str, Option<&'static str>)>,
+    /// Requests that were sent, in order.
     pub calls: Vec<HttpCall>,
 }
 
@@ -198,14 +195,14 @@ impl HttpClient {
             calls_left: config.calls,
             is_open: false,
             passwords: [PASSWORDS[0]; USERS.len()],
-            wants_ready: false,
+            unhealthy: Vec::new(),
             calls: Vec::new(),
             config,
         }
     }
 
     fn has_wish(&self) -> bool {
-        self.calls_left > 0 || self.wants_ready
+        self.calls_left > 0 || !self.unhealthy.is_empty()
     }
 
     /// Whether it has made all its requests, and waits for no answer.
@@ -213,10 +210,10 @@ impl HttpClient {
         !self.has_wish() && !self.is_open
     }
 
-    /// Makes few more requests, and asks whether a member is ready until one is.
+    /// Makes few more requests, and asks each question about health until the answer is good.
     pub fn calm_down(&mut self) {
         self.calls_left = self.calls_left.min(CALM_CALLS_MAX);
-        self.wants_ready = true;
+        self.unhealthy = HEALTH.to_vec();
     }
 
     /// Its state, as text for people.
@@ -236,7 +233,8 @@ impl HttpClient {
             return None;
         }
         if self.calls_left == 0 {
-            let wish = Wish::Health(READY.0, READY.1);
+            let (path, query) = *self.random.pick(&self.unhealthy);
+            let wish = Wish::Health(path, query);
             return Some(HttpAct::Send(HttpRequest { login: Login::Guest, wish }));
         }
         self.calls_left -= 1;
@@ -266,20 +264,17 @@ impl HttpClient {
         HttpRequest { login: self.draw_login(wish), wish }
     }
 
-    /// Mostly somebody who may do it.
+    /// Mostly a user with the right to the wish.
     fn draw_login(&mut self, wish: Wish) -> Login {
         if self.random.one_in(8) {
             return Login::Guest;
         }
         let is_read = matches!(wish, Wish::Read(..));
-        let user = match is_read || self.random.one_in(6) {
-            true => self.random.below(USERS.len() as u64) as usize,
-            false => 0,
-        };
-        match self.random.one_in(8) {
-            true => Login::User(USERS[user], self.pick(&PASSWORDS)),
-            false => Login::User(USERS[user], self.passwords[user]),
-        }
+        let is_any = is_read || self.random.one_in(6);
+        let user = if is_any { self.random.below(USERS.len() as u64) as usize } else { 0 };
+        let is_any = self.random.one_in(8);
+        let password = if is_any { self.pick(&PASSWORDS) } else { self.passwords[user] };
+        Login::User(USERS[user], password)
     }
 
     fn draw_change(&mut self) -> Change {
@@ -330,10 +325,14 @@ impl HttpClient {
         let Some(call) = self.calls.last_mut().filter(|call| self.is_open && call.id == id) else {
             return;
         };
-        if let HttpAnswer::Health(health) = &answer {
-            // Not every server knows what the read needs, and that stays so.
-            let is_over = health.is_good || health.text.contains(etcd::Error::NotCapable.text());
-            self.wants_ready &= !is_over || call.request.wish != Wish::Health(READY.0, READY.1);
+        if let (HttpAnswer::Health(health), Wish::Health(path, query)) =
+            (&answer, call.request.wish)
+        {
+            // An old build cannot run the read, and an alarm stays: both stay so.
+            let lasting = [etcd::Error::NotCapable.text(), "ALARM NOSPACE"];
+            if health.is_good || lasting.iter().any(|text| health.text.contains(text)) {
+                self.unhealthy.retain(|question| *question != (path, query));
+            }
         }
         call.answered = Some((now_us, answer));
         self.is_open = false;
@@ -342,7 +341,7 @@ impl HttpClient {
 }
 
 impl Login {
-    /// What a request shows.
+    /// The credentials as a request carries them.
     pub fn presented(self) -> Presented {
         let header =
             |(name, password)| format!("Basic {}", STANDARD.encode([name, password].join(":")));

@@ -335,6 +335,9 @@ impl Operator {
         wire::revision(response.header, Some(by))?;
         self.counts.lists += 1;
         self.ids = response.members.iter().map(|member| member.id).collect();
+        if self.ids.is_empty() {
+            return Err("there is no member".to_string());
+        }
         check_unique(self.ids.iter().copied())
     }
 

@@ -10,16 +10,14 @@ use std::sync::Arc;
 use etcd::v2::Ask;
 use machine::{Level, Machine};
 use member::fronts::etcd::audit::Operation;
-use member::fronts::etcd::{
-    EtcdFrontConfig, EtcdOutput, Method, Now, PasswordDone, V2Result, V2Waited,
-};
+use member::fronts::etcd::{EtcdFrontConfig, EtcdOutput, Method, Now, V2Result, V2Waited};
 use member::message::{Delivery, Ticket};
 use member::{EtcdFront, TokenTimes};
 use workload::etcd::history::CallId;
 
 use super::etcd_audit::AuditLog;
 use super::etcd_passwords::Passwords;
-use super::etcd_steps::Steps;
+use super::etcd_steps::{StepResult, Steps};
 use super::etcd_user_sabotage::{UserForger, UserSabotage, forge_password};
 use super::etcd_watches::Slots;
 use crate::etcd_clients::network::{EtcdConnection, FromClient};
@@ -102,7 +100,7 @@ impl EtcdRuntime {
 
     /// Whether no message waits for it, and it is not in the middle of something.
     pub fn is_quiet(&self) -> bool {
-        let has_work = self.is_driving || self.front.has_more();
+        let has_work = self.is_driving || self.front.has_more() || self.steps.is_ready(0);
         self.mail.is_empty() && self.woken.is_empty() && !has_work
     }
 
@@ -189,7 +187,7 @@ impl EtcdRuntime {
                     self.waiting.insert(ticket, (number, id));
                     self.v2_waits.insert(ticket, is_stream);
                 }
-                FromClient::Http(id, request) => self.steps.come.push((number, id, request)),
+                FromClient::Http(id, request) => self.steps.arrived.push((number, id, request)),
                 FromClient::Cancel(id) => self.cancel(|waiting| waiting == (number, id)),
                 FromClient::Taken(id) => {
                     let is_it = |(_, of): &(&Ticket, &(usize, CallId))| **of == (number, id);
@@ -209,7 +207,7 @@ impl EtcdRuntime {
 
     /// Cancels the calls that are not done and that nobody waits for any more.
     fn cancel(&mut self, is_over: impl Fn((usize, CallId)) -> bool) {
-        self.steps.come.retain(|(number, id, _)| !is_over((*number, *id)));
+        self.steps.arrived.retain(|(number, id, _)| !is_over((*number, *id)));
         let over = self.waiting.iter().filter(|(_, waiting)| is_over(**waiting));
         for ticket in over.map(|(ticket, _)| *ticket).collect::<Vec<_>>() {
             self.steps.forget(ticket);
@@ -253,8 +251,20 @@ impl EtcdRuntime {
     }
 
     /// A step of a request waits for the result for this ticket.
-    pub fn wait_apart(&mut self, ticket: Ticket, at: (usize, CallId)) {
+    pub(super) fn add_waiting(&mut self, ticket: Ticket, at: (usize, CallId)) {
         self.waiting.insert(ticket, at);
+    }
+
+    /// The connection and the request whose step has its result; `None` if it was given up.
+    pub(super) fn end_step(&mut self, ticket: Ticket) -> Option<(usize, CallId)> {
+        let found = self.waiting.remove(&ticket);
+        self.audit.end(ticket, found.map(|(_, call)| call));
+        found
+    }
+
+    /// A request is answered.
+    pub(super) fn note_end(&mut self, call: CallId) {
+        self.ended.push(call);
     }
 
     /// Whether the Front began a call itself, as a part of one that waits for its turn.
@@ -273,22 +283,16 @@ impl EtcdRuntime {
         self.passwords.next_us()
     }
 
-    /// Gives the Front the results of work on passwords that is done. Returns those that are for
-    /// steps of requests.
-    pub fn take_passwords(
-        &mut self,
-        now_us: u64,
-        sabotage: Option<UserSabotage>,
-    ) -> Vec<(Ticket, PasswordDone)> {
-        let mut of_steps = Vec::new();
+    /// Gives the results of work on passwords that is done to the Front, or to requests.
+    pub fn take_passwords(&mut self, now_us: u64, sabotage: Option<UserSabotage>) {
         for (ticket, mut done) in self.passwords.take_done(now_us) {
             sabotage.into_iter().for_each(|sabotage| forge_password(sabotage, &mut done));
-            match self.steps.has(ticket) {
-                true => of_steps.push((ticket, done)),
-                false => self.front.on_password(ticket, done),
+            if self.steps.has(ticket) {
+                self.steps.add_result(ticket, StepResult::Password(done));
+            } else {
+                self.front.on_password(ticket, done);
             }
         }
-        of_steps
     }
 
     /// Passes on what the Front gives for watch streams; the other results stay.

@@ -1,18 +1,22 @@
 //! Requests of HTTP that a member answers in several steps: the loops of `listen_etcd` over these
-//! steps, on virtual connections. Between two steps a request waits for a call of the Front or for
-//! work on a password, under a ticket; a client may give it up there.
+//! steps, on virtual connections. Between two steps a request waits for a call of the Front, for
+//! work on a password or for its body, under a ticket; a client may give it up there. The next step
+//! is taken when the runtime runs again, so a cancel may come before it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use etcd::v2::{Form, Request as V2Request, Verb};
+use machine::Machine;
 use machine::etcd_v2::auth::Done as AuthDone;
 use machine::etcd_v2::reply::Reason;
 use member::fronts::etcd::audit::Operation;
 use member::fronts::etcd::health::{HealthCall, HealthCounts, HealthStep, MemberHealth};
-use member::fronts::etcd::v2::clients::{Done, UserSearch, UserStep, Work};
-use member::fronts::etcd::v2::members::{MembersCall, MembersRequest, MembersStep, MembersView};
-use member::fronts::etcd::v2::users::{UsersCall, UsersStep};
+use member::fronts::etcd::v2::clients::{Done, Presented, UserSearch, UserStep, Work};
+use member::fronts::etcd::v2::members::{
+    BadUrls, MembersCall, MembersRequest, MembersStep, MembersView, ReadingUrls,
+};
+use member::fronts::etcd::v2::users::{BadBody, ReadingRole, ReadingUser, UsersCall, UsersStep};
 use member::fronts::etcd::{
     CallRefused, CallResult, Credentials, Method, PasswordDone, PasswordWork, V2Found, V2Result,
 };
@@ -21,6 +25,7 @@ use workload::etcd::history::CallId;
 
 use super::etcd_runtime::EtcdRuntime;
 use crate::etcd_clients::http::{Change, HttpAnswer, HttpRequest, ReadCame, Wish};
+use crate::limits::HTTP_BODY_US_MAX;
 use crate::world::World;
 
 /// A mistake with these requests on purpose, to see that the judge notices each.
@@ -34,15 +39,24 @@ pub enum HttpSabotage {
     ChangesDenied,
     /// Every password is right.
     PasswordsIgnored,
-    /// The member says of a member that never led that it leads.
+    /// Reads of keys with a quorum need none.
+    QuorumIgnored,
+    /// Every client may change members.
+    MembersPermitted,
+    /// The member names a member as the leader that is none.
     LeaderForged,
 }
 
-/// How the member is, for steps that look.
-pub(super) struct View {
+/// What a step may look at.
+pub(super) struct Around<'a> {
     pub health: MemberHealth,
     pub members: MembersView,
+    pub machine: &'a Machine,
+    pub sabotage: Option<HttpSabotage>,
 }
+
+/// The connection and the id of a request.
+type At = (usize, CallId);
 
 /// A request between two steps.
 enum Step {
@@ -52,35 +66,44 @@ enum Step {
     Reader(UserStep, V2Request),
 }
 
-/// What continues when the result for a ticket is there.
+/// The rest of a request, by the thing that it waits for.
 enum Waiting {
     Health(HealthCall),
     Members(MembersCall),
     Users(UsersCall, Option<Change>),
     Reader(UserSearch, V2Request),
     Read,
+    UserBody(ReadingUser, Change),
+    RoleBody(ReadingRole, Change),
+    Urls(ReadingUrls),
 }
 
 /// The result for a ticket.
-pub(super) enum Came {
-    /// Of a call of etcd v3, or a refusal of any call.
+pub(super) enum StepResult {
+    /// Result of a call of etcd v3, or a refusal of any call.
     Call(CallResult),
-    /// Of a call of etcd v2.
+    /// Result of a call of etcd v2.
     V2(V2Result),
-    /// Of work on a password.
+    /// Result of work on a password.
     Password(PasswordDone),
+    /// Whether the body has come whole.
+    Body(bool),
 }
 
 /// The requests that are under way.
 #[derive(Default)]
 pub(super) struct Steps {
-    /// Requests that have come, and were not begun.
-    pub come: Vec<(usize, CallId, HttpRequest)>,
+    /// Requests that have arrived, and were not begun.
+    pub arrived: Vec<(usize, CallId, HttpRequest)>,
     waiting: BTreeMap<Ticket, Waiting>,
-    /// For each that waits for work on a password what is dropped with it.
+    /// Kept while a request waits for work on a password, and dropped when it is given up.
     wanted: BTreeMap<Ticket, Arc<()>>,
-    /// The tickets that were given to work on passwords.
-    work_count: u64,
+    /// When each body that is waited for is there.
+    bodies: BTreeMap<Ticket, u64>,
+    /// Results of requests that go on when the runtime runs next.
+    ready: Vec<(Ticket, StepResult)>,
+    /// Count of the tickets made for passwords and bodies.
+    own_count: u64,
     counts: HealthCounts,
     /// Calls that were begun since the last look.
     pub begun: Vec<(Ticket, CallId)>,
@@ -99,155 +122,203 @@ impl Steps {
         !self.waiting.is_empty()
     }
 
+    /// Whether a request may go on now.
+    pub fn is_ready(&self, now_us: u64) -> bool {
+        let has_body = self.bodies.values().any(|at_us| *at_us <= now_us);
+        has_body || !self.arrived.is_empty() || !self.ready.is_empty()
+    }
+
+    /// When the first body is there that is waited for.
+    pub fn body_us(&self) -> Option<u64> {
+        self.bodies.values().min().copied()
+    }
+
+    /// A request goes on with this result when the runtime runs next.
+    pub fn add_result(&mut self, ticket: Ticket, result: StepResult) {
+        self.ready.push((ticket, result));
+    }
+
     /// The request waits no longer.
     pub fn forget(&mut self, ticket: Ticket) {
         self.waiting.remove(&ticket);
         self.wanted.remove(&ticket);
+        self.bodies.remove(&ticket);
+    }
+
+    /// A ticket for something else than a call. The Front counts up from 0; these count down, so
+    /// they never meet.
+    fn own_ticket(&mut self) -> Ticket {
+        self.own_count += 1;
+        Ticket(u64::MAX - self.own_count)
     }
 }
 
 impl EtcdRuntime {
-    /// Begins the requests that have come.
-    pub(super) fn begin_http(
-        &mut self,
-        (view, sabotage): (&View, Option<HttpSabotage>),
-        world: &mut World,
-    ) {
-        for (number, id, request) in core::mem::take(&mut self.steps.come) {
-            self.advance((number, id), begin(request), (view, sabotage), world);
+    /// Takes the next steps of all requests that may go on.
+    pub(super) fn take_steps(&mut self, around: &Around<'_>, world: &mut World) {
+        for (number, id, request) in core::mem::take(&mut self.steps.arrived) {
+            self.advance((number, id), begin(request, around.sabotage), around, world);
+        }
+        let due = self.steps.bodies.extract_if(.., |_, at_us| *at_us <= world.now_us);
+        let bodies: Vec<Ticket> = due.map(|(ticket, _)| ticket).collect();
+        for ticket in bodies {
+            let is_whole = !world.random.one_in(20);
+            self.on_step_result(ticket, StepResult::Body(is_whole), around, world);
+        }
+        for (ticket, result) in core::mem::take(&mut self.steps.ready) {
+            self.on_step_result(ticket, result, around, world);
         }
     }
 
-    /// Goes on with a request for which something came.
-    pub(super) fn go_on(
+    /// Goes on with a request that waits for a result.
+    fn on_step_result(
         &mut self,
         ticket: Ticket,
-        mut came: Came,
-        (view, sabotage): (&View, Option<HttpSabotage>),
+        mut result: StepResult,
+        around: &Around<'_>,
         world: &mut World,
     ) {
         let Some(waiting) = self.steps.waiting.remove(&ticket) else { return };
         self.steps.wanted.remove(&ticket);
-        match &came {
-            Came::Call(result) => self.audit.tell(ticket, result),
-            Came::V2(result) => self.audit.tell_v2(ticket, result),
-            Came::Password(_) => {}
+        match &result {
+            StepResult::Call(result) => self.audit.tell(ticket, result),
+            StepResult::V2(result) => self.audit.tell_v2(ticket, result),
+            StepResult::Password(_) | StepResult::Body(_) => {}
         }
-        let Some(at) = self.done(ticket) else { return };
-        if sabotage == Some(HttpSabotage::PasswordsIgnored)
-            && matches!(came, Came::Password(PasswordDone::Wrong))
-        {
-            came = Came::Password(PasswordDone::Right);
-        }
-        if sabotage == Some(HttpSabotage::ChangesDenied)
-            && matches!(came, Came::V2(Ok(V2Found::AuthDone(_))))
-            && world.random.one_in(10)
-        {
-            came = Came::Call(Err(etcd::Error::NoLeader.into()));
+        let Some(at) = self.end_step(ticket) else { return };
+        match (around.sabotage, &result) {
+            (Some(HttpSabotage::PasswordsIgnored), StepResult::Password(PasswordDone::Wrong)) => {
+                result = StepResult::Password(PasswordDone::Right);
+            }
+            (Some(HttpSabotage::ChangesDenied), StepResult::V2(Ok(V2Found::AuthDone(_))))
+                if world.random.one_in(10) =>
+            {
+                result = StepResult::Call(Err(etcd::Error::NoLeader.into()));
+            }
+            _ => {}
         }
         let step = match waiting {
             Waiting::Health(call) => {
-                Step::Health(call.on_read(came.refused_or_done(), &self.steps.counts))
+                Step::Health(call.on_read(result.into_read(), &self.steps.counts))
             }
-            Waiting::Members(call) => Step::Members(call.on_done(came.done())),
-            Waiting::Users(call, change) => Step::Users(call.on_done(came.done()), change),
-            Waiting::Reader(search, request) => Step::Reader(search.on_done(came.done()), request),
-            Waiting::Read => {
-                return self.steps.answered.push((at.0, at.1, HttpAnswer::Read(came.read())));
+            Waiting::Members(call) => Step::Members(call.on_done(result.into_done())),
+            Waiting::Users(call, change) => Step::Users(call.on_done(result.into_done()), change),
+            Waiting::Reader(search, request) => {
+                Step::Reader(search.on_done(result.into_done()), request)
+            }
+            Waiting::Read => return self.answer(at, HttpAnswer::Read(result.into_read_came())),
+            Waiting::UserBody(reading, change) => {
+                let body = result.into_body().ok_or(BadBody::Missing);
+                Step::Users(reading.on_body(body.map(|()| change.user_body())), Some(change))
+            }
+            Waiting::RoleBody(reading, change) => {
+                let body = result.into_body().ok_or(BadBody::Missing);
+                Step::Users(reading.on_body(body.map(|()| change.role_body())), Some(change))
+            }
+            Waiting::Urls(reading) => {
+                let body = result.into_body().ok_or(BadUrls::Missing);
+                let urls = || vec!["http://10.9.9.9:2380".to_string()];
+                Step::Members(reading.on_body(body.map(|()| urls())))
             }
         };
-        self.advance(at, step, (view, sabotage), world);
+        self.advance(at, step, around, world);
     }
 
     /// Goes on until a request waits, or is answered.
-    fn advance(
-        &mut self,
-        at: (usize, CallId),
-        mut step: Step,
-        (view, sabotage): (&View, Option<HttpSabotage>),
-        world: &mut World,
-    ) {
-        let is_feigned = sabotage == Some(HttpSabotage::ReadsFeigned);
-        let answer = loop {
+    fn advance(&mut self, at: At, mut step: Step, around: &Around<'_>, world: &mut World) {
+        let is_feigned = around.sabotage == Some(HttpSabotage::ReadsFeigned);
+        let waits = loop {
             step = match step {
                 Step::Health(HealthStep::Look(call)) => {
-                    Step::Health(call.on_member(&view.health, &self.steps.counts))
+                    Step::Health(call.on_member(&around.health, &self.steps.counts))
                 }
                 Step::Health(HealthStep::Read(call, _)) if is_feigned => {
                     Step::Health(call.on_read(Ok(()), &self.steps.counts))
                 }
                 Step::Health(HealthStep::Read(call, request)) => {
-                    let ticket =
-                        self.front_mut().on_call(Method::Range, request, Credentials::Member);
+                    let member = Credentials::Member;
+                    let ticket = self.front_mut().on_call(Method::Range, request, member);
                     return self.wait_for(at, ticket, Waiting::Health(call));
                 }
-                Step::Health(HealthStep::Answer(answer)) => break HttpAnswer::Health(answer),
+                Step::Health(HealthStep::Answer(answer)) => {
+                    return self.answer(at, HttpAnswer::Health(answer));
+                }
                 Step::Members(MembersStep::Look(looking)) => {
-                    Step::Members(looking.on_view(view.members.clone()))
+                    Step::Members(looking.on_view(around.members.clone()))
                 }
-                Step::Members(MembersStep::ReadUrls(reading)) => {
-                    let urls = vec!["http://10.9.9.9:2380".to_string()];
-                    Step::Members(reading.on_body(Ok(urls)))
-                }
+                Step::Members(MembersStep::ReadUrls(reading)) => break Waiting::Urls(reading),
                 Step::Members(MembersStep::Work(call, work)) => {
-                    return self.work(at, work, Waiting::Members(call), (view, sabotage), world);
+                    return self.work(at, work, Waiting::Members(call), around, world);
                 }
-                Step::Members(MembersStep::Answer(answer)) => break HttpAnswer::Members(answer),
+                Step::Members(MembersStep::Answer(answer)) => {
+                    return self.answer(at, HttpAnswer::Members(answer));
+                }
                 Step::Users(UsersStep::ReadUser(reading), change) => {
-                    let body = change.expect("only a change has a body").user_body();
-                    Step::Users(reading.on_body(Ok(body)), change)
+                    break Waiting::UserBody(reading, change.expect("only a change has a body"));
                 }
                 Step::Users(UsersStep::ReadRole(reading), change) => {
-                    let body = change.expect("only a change has a body").role_body();
-                    Step::Users(reading.on_body(Ok(body)), change)
+                    break Waiting::RoleBody(reading, change.expect("only a change has a body"));
                 }
-                Step::Users(UsersStep::Show(shown), _) => break HttpAnswer::Users(shown.answer()),
+                Step::Users(UsersStep::Show(shown), _) => {
+                    return self.answer(at, HttpAnswer::Users(shown.answer()));
+                }
                 Step::Users(UsersStep::Work(call, work), change) => {
-                    let waiting = Waiting::Users(call, change);
-                    return self.work(at, work, waiting, (view, sabotage), world);
+                    return self.work(at, work, Waiting::Users(call, change), around, world);
                 }
-                Step::Users(UsersStep::Answer(answer), _) => break HttpAnswer::Users(answer),
+                Step::Users(UsersStep::Answer(answer), _) => {
+                    return self.answer(at, HttpAnswer::Users(answer));
+                }
                 Step::Reader(UserStep::Work(search, work), request) => {
-                    let waiting = Waiting::Reader(search, request);
-                    return self.work(at, work, waiting, (view, sabotage), world);
+                    return self.work(at, work, Waiting::Reader(search, request), around, world);
                 }
                 Step::Reader(UserStep::Found(user), mut request) => {
                     request.user = user;
-                    let ticket = self.front_mut().on_v2_call(request);
-                    return self.wait_for(at, ticket, Waiting::Read);
+                    return self.read_key(at, request, around);
                 }
                 Step::Reader(UserStep::Failed(failure), _) => {
                     let is_denied = failure.code == etcd::v2::Code::Unauthorized;
-                    break HttpAnswer::Read(if is_denied {
-                        ReadCame::Denied
-                    } else {
-                        ReadCame::Failed
-                    });
+                    let came = if is_denied { ReadCame::Denied } else { ReadCame::Failed };
+                    return self.answer(at, HttpAnswer::Read(came));
                 }
             };
         };
-        self.steps.answered.push((at.0, at.1, answer));
+        let late_us = if world.random.one_in(2) { HTTP_BODY_US_MAX } else { 1 };
+        let ticket = self.steps.own_ticket();
+        self.steps.bodies.insert(ticket, world.now_us + world.random.magnitude(1, late_us));
+        self.wait_for(at, ticket, waits);
+    }
+
+    /// Reads a key: at once if that needs no sync and the lock is free.
+    fn read_key(&mut self, at: At, request: V2Request, around: &Around<'_>) {
+        let is_free = at.1.number.is_multiple_of(2);
+        let got = self.front().get_v2(&request, around.machine.etcd_v2()).filter(|_| is_free);
+        if let Some(result) = got {
+            let came = StepResult::V2(result).into_read_came();
+            return self.answer(at, HttpAnswer::Read(came));
+        }
+        let ticket = self.front_mut().on_v2_call(request);
+        self.wait_for(at, ticket, Waiting::Read);
     }
 
     /// Begins the work that a step asks for.
     fn work(
         &mut self,
-        at: (usize, CallId),
+        at: At,
         work: Work,
         waiting: Waiting,
-        (view, sabotage): (&View, Option<HttpSabotage>),
+        around: &Around<'_>,
         world: &mut World,
     ) {
         match work {
             Work::Call(request) => {
                 let operation = Operation::of_v2(&request);
                 let is_feigned = operation.is_some()
-                    && sabotage == Some(HttpSabotage::ChangesFeigned)
+                    && around.sabotage == Some(HttpSabotage::ChangesFeigned)
                     && world.random.one_in(10);
                 if is_feigned && let Waiting::Users(call, change) = waiting {
                     let done = Done::Called(Ok(Ok(V2Found::AuthDone(AuthDone::Other))));
                     let step = Step::Users(call.on_done(done), change);
-                    return self.advance(at, step, (view, sabotage), world);
+                    return self.advance(at, step, around, world);
                 }
                 let ticket = self.front_mut().on_v2_call(request);
                 self.audit.begin(ticket, None, operation);
@@ -255,87 +326,105 @@ impl EtcdRuntime {
                 self.wait_for(at, ticket, waiting);
             }
             Work::Password { password, task } => {
-                // The Front counts from 0 on.
-                self.steps.work_count += 1;
-                let ticket = Ticket(u64::MAX - self.steps.work_count);
+                let ticket = self.steps.own_ticket();
+                self.wait_for(at, ticket, waiting);
+                if world.random.one_in(20) {
+                    let none = StepResult::Password(PasswordDone::TooMuchWork);
+                    return self.steps.add_result(ticket, none);
+                }
                 let waits = Arc::new(());
                 let work = PasswordWork { password, task, waits: Arc::downgrade(&waits) };
                 self.steps.wanted.insert(ticket, waits);
                 self.passwords.begin(vec![(ticket, work)], world);
-                self.wait_for(at, ticket, waiting);
             }
         }
     }
 
-    fn wait_for(&mut self, at: (usize, CallId), ticket: Ticket, waiting: Waiting) {
-        self.wait_apart(ticket, at);
+    fn wait_for(&mut self, at: At, ticket: Ticket, waiting: Waiting) {
+        self.add_waiting(ticket, at);
         self.steps.waiting.insert(ticket, waiting);
+    }
+
+    fn answer(&mut self, (number, id): At, answer: HttpAnswer) {
+        self.note_end(id);
+        self.steps.answered.push((number, id, answer));
     }
 }
 
 /// The first step of a request.
-fn begin(HttpRequest { login, wish }: HttpRequest) -> Step {
+fn begin(HttpRequest { login, wish }: HttpRequest, sabotage: Option<HttpSabotage>) -> Step {
     let presented = login.presented();
-    let users = |method: &str, rest: &str, change| {
-        let step = UsersCall::begin(method, rest, presented.clone());
-        Step::Users(step.expect("the path is one of users"), change)
-    };
     match wish {
         Wish::Health(path, query) => {
             Step::Health(HealthCall::at(path, query).expect("the path is one of health").begin())
         }
         Wish::Members(method, path) => {
             let content_type = "application/json";
+            let is_permitted = sabotage == Some(HttpSabotage::MembersPermitted);
+            let root = Presented { credentials: None, certificate: Some("root".into()) };
+            let presented = if is_permitted { root } else { presented };
             let request = MembersRequest { method, path, content_type, presented };
             Step::Members(MembersCall::begin(request).expect("the path is one of members"))
         }
         Wish::Change(change) => {
             let (method, rest) = change.at();
-            users(method, &rest, Some(change))
+            about_users(method, &rest, presented, Some(change))
         }
-        Wish::IsEnforced => users("GET", "enable", None),
-        Wish::ShowUser(user) => users("GET", &format!("users/{user}"), None),
+        Wish::IsEnforced => about_users("GET", "enable", presented, None),
+        Wish::ShowUser(user) => about_users("GET", &format!("users/{user}"), presented, None),
         Wish::Read(key, is_quorum) => {
+            let is_quorum = is_quorum && sabotage != Some(HttpSabotage::QuorumIgnored);
             let mut form = Form::default();
             form.add(format!("quorum={is_quorum}").as_bytes()).expect("the form is sound");
             let request = V2Request::new(Verb::Get, key, form).expect("the request is sound");
-            let step = match presented.is_named() {
-                true => UserSearch::begin(presented),
-                false => UserStep::Found(None),
-            };
-            Step::Reader(step, request)
+            let is_named = presented.is_named();
+            let search = || UserSearch::begin(presented);
+            Step::Reader(if is_named { search() } else { UserStep::Found(None) }, request)
         }
     }
 }
 
-impl Came {
-    /// Of a read of etcd v3.
-    fn refused_or_done(self) -> Result<(), CallRefused> {
+fn about_users(method: &str, rest: &str, presented: Presented, change: Option<Change>) -> Step {
+    let step = UsersCall::begin(method, rest, presented);
+    Step::Users(step.expect("the path is one of users"), change)
+}
+
+impl StepResult {
+    /// The result as a read of health takes it.
+    fn into_read(self) -> Result<(), CallRefused> {
         match self {
-            Came::Call(result) => result.map(drop),
-            Came::V2(_) | Came::Password(_) => unreachable!("it is a read of etcd v3"),
+            StepResult::Call(result) => result.map(drop),
+            _ => unreachable!("it is a read of etcd v3"),
         }
     }
 
-    /// Of work for a step.
-    fn done(self) -> Done {
+    /// The result as a step takes it.
+    fn into_done(self) -> Done {
         match self {
-            Came::Call(Err(refused)) => Done::Called(Err(refused)),
-            Came::Call(Ok(_)) => unreachable!("it is no call of etcd v3"),
-            Came::V2(result) => Done::Called(Ok(result)),
-            Came::Password(done) => Done::Password(done),
+            StepResult::Call(Err(refused)) => Done::Called(Err(refused)),
+            StepResult::V2(result) => Done::Called(Ok(result)),
+            StepResult::Password(done) => Done::Password(done),
+            StepResult::Call(Ok(_)) | StepResult::Body(_) => unreachable!("no work gives that"),
         }
     }
 
-    /// Of a read of a key.
-    fn read(self) -> ReadCame {
+    /// The result as the client of a key sees it.
+    fn into_read_came(self) -> ReadCame {
         match self {
-            Came::V2(Ok(_)) => ReadCame::Permitted,
-            Came::V2(Err(refusal)) => match refusal.reason {
-                Reason::Unauthorized => ReadCame::Denied,
-                _ => ReadCame::Permitted,
-            },
-            Came::Call(_) | Came::Password(_) => ReadCame::Failed,
+            StepResult::V2(Err(refusal)) if refusal.reason == Reason::Unauthorized => {
+                ReadCame::Denied
+            }
+            StepResult::V2(_) => ReadCame::Permitted,
+            StepResult::Call(Err(_)) => ReadCame::Failed,
+            _ => unreachable!("it is a read of etcd v2"),
+        }
+    }
+
+    /// A body, if it has come whole.
+    fn into_body(self) -> Option<()> {
+        match self {
+            StepResult::Body(is_whole) => is_whole.then_some(()),
+            _ => unreachable!("it is a body"),
         }
     }
 }

@@ -3,15 +3,17 @@
 use etcd::Error;
 use etcd::pb::{Message, etcdserverpb as pb};
 use machine::change::SharedChanges;
-use machine::{LeaseChange, MemberId};
-use member::fronts::etcd::cluster::{self, Site};
+use machine::{LeaseChange, Machine, MemberId};
+use member::fronts::etcd::cluster::Site;
 use member::fronts::etcd::health::MemberHealth;
 use member::fronts::etcd::v2::members::MembersView;
-use member::fronts::etcd::{CallRefused, CallResult, EtcdOutput, PasswordDone, ReplicaView, Reply};
+use member::fronts::etcd::{
+    CallRefused, CallResult, EtcdFrontConfig, EtcdOutput, ReplicaView, Reply,
+};
 use member::message::{Delivery, FromApply, FrontId, LoopInput, Ticket, ToLoop};
 
 use super::etcd_sabotage::WatchSabotage;
-use super::etcd_steps::{Came, HttpSabotage, View};
+use super::etcd_steps::{Around, HttpSabotage, StepResult};
 use super::etcd_watches::Sent;
 use super::forged::forge_call;
 use super::{Sabotage, Server};
@@ -70,19 +72,17 @@ impl Server {
             Some(Sabotage::EtcdAudit(sabotage)) => Some(sabotage),
             _ => None,
         };
-        let mut passwords = Vec::new();
         let runtime = &mut self.fronts.etcd[front];
         runtime.set_now(world, clock, term, contact_at_ms);
         if !runtime.is_driving {
-            let done = runtime.take_passwords(world.now_us, of_users);
-            passwords = done;
+            runtime.take_passwords(world.now_us, of_users);
             if world.now_us >= runtime.next_tick_us {
                 runtime.tick(world, clock);
             } else if let Some(number) = runtime.woken.pop_first() {
                 self.take_etcd_input(front, number, world, network, witness);
             }
         }
-        self.begin_steps(front, passwords, world);
+        self.take_steps(front, world);
         self.pass_on_v2_reads(front, world, network);
         self.tell_of_replica(front);
         if let Some(output) = self.fronts.etcd[front].drive(&self.machine, world) {
@@ -137,35 +137,6 @@ impl Server {
         }
     }
 
-    /// How the member is, for requests of HTTP.
-    fn view(&self, front: usize) -> View {
-        let (config, replica) = (&self.fronts.etcd[front].config, self.replica_view());
-        let is_forged = self.http_sabotage() == Some(HttpSabotage::LeaderForged);
-        let site = Site {
-            is_alone: config.is_alone,
-            cluster_id: config.cluster_id,
-            member_id: config.member_id,
-            own: &config.own,
-            replica: &replica,
-        };
-        let members = cluster::members(&site, self.machine.control());
-        // A member that does not lead, if there is one.
-        let other = members.iter().map(|member| member.id).find(|id| Some(*id) != replica.leader);
-        let alarms = self.machine.etcd().alarms().iter().map(|alarm| alarm.kind.name());
-        View {
-            health: MemberHealth {
-                alarms: alarms.collect(),
-                has_leader: replica.leader.is_some(),
-                is_learner: !config.is_alone && !replica.voters.contains(&config.member_id),
-            },
-            members: MembersView {
-                members,
-                leader: if is_forged { other } else { replica.leader },
-                own: config.member_id,
-            },
-        }
-    }
-
     fn http_sabotage(&self) -> Option<HttpSabotage> {
         match self.conditions.sabotage {
             Some(Sabotage::EtcdHttp(sabotage)) => Some(sabotage),
@@ -173,41 +144,29 @@ impl Server {
         }
     }
 
-    /// Begins the requests of HTTP that have come, and goes on with those whose passwords were
-    /// worked on.
-    fn begin_steps(
-        &mut self,
-        front: usize,
-        passwords: Vec<(Ticket, PasswordDone)>,
-        world: &mut World,
-    ) {
-        let steps = &self.fronts.etcd[front].steps;
-        if steps.come.is_empty() && passwords.is_empty() {
-            return;
-        }
-        let (view, sabotage) = (self.view(front), self.http_sabotage());
-        let runtime = &mut self.fronts.etcd[front];
-        runtime.begin_http((&view, sabotage), world);
-        for (ticket, done) in passwords {
-            runtime.go_on(ticket, Came::Password(done), (&view, sabotage), world);
+    /// Takes the next steps of the requests of HTTP that may go on.
+    fn take_steps(&mut self, front: usize, world: &mut World) {
+        let runtime = &self.fronts.etcd[front];
+        if !runtime.is_driving && runtime.steps.is_ready(world.now_us) {
+            let (replica, sabotage) = (self.replica_view(), self.http_sabotage());
+            let runtime = &mut self.fronts.etcd[front];
+            let around = around(&runtime.config, &replica, &self.machine, sabotage);
+            runtime.take_steps(&around, world);
         }
     }
 
-    /// Goes on with the requests of HTTP for which the Front gives a result. Other results stay.
-    fn go_on_with_steps(&mut self, front: usize, output: &mut EtcdOutput, world: &mut World) {
-        let steps = &self.fronts.etcd[front].steps;
+    /// Keeps the results that requests of HTTP wait for, for their next steps. Other results stay.
+    fn keep_step_results(&mut self, front: usize, output: &mut EtcdOutput, world: &mut World) {
+        let steps = &mut self.fronts.etcd[front].steps;
         let results = output.results.extract_if(.., |(ticket, _)| steps.has(*ticket));
-        let mut came: Vec<(Ticket, Came)> =
-            results.map(|(ticket, result)| (ticket, Came::Call(result))).collect();
+        let mut kept: Vec<(Ticket, StepResult)> =
+            results.map(|(ticket, result)| (ticket, StepResult::Call(result))).collect();
         let results = output.v2_results.extract_if(.., |(ticket, _)| steps.has(*ticket));
-        came.extend(results.map(|(ticket, result)| (ticket, Came::V2(result))));
-        if came.is_empty() {
+        kept.extend(results.map(|(ticket, result)| (ticket, StepResult::V2(result))));
+        if kept.is_empty() {
             return;
         }
-        let (view, sabotage) = (self.view(front), self.http_sabotage());
-        for (ticket, came) in came {
-            self.fronts.etcd[front].go_on(ticket, came, (&view, sabotage), world);
-        }
+        kept.into_iter().for_each(|(ticket, result)| steps.add_result(ticket, result));
         self.wake(world, self.etcd_actor(front));
     }
 
@@ -228,7 +187,7 @@ impl Server {
             network.send_http(world, number, call, answer);
         }
         let password_us = runtime.passwords.next_us().filter(|_| runtime.steps.has_any());
-        if let Some(at_us) = password_us {
+        for at_us in password_us.into_iter().chain(runtime.steps.body_us()) {
             self.wake_at(world, actor, at_us);
         }
     }
@@ -311,7 +270,7 @@ impl Server {
         world: &mut World,
         network: &mut EtcdNetwork,
     ) {
-        self.go_on_with_steps(front, &mut output, world);
+        self.keep_step_results(front, &mut output, world);
         self.fronts.etcd[front].pass_on_watched(&mut output, world);
         let password_us = self.fronts.etcd[front].work_on_passwords(&mut output, world);
         self.pass_on_v2(front, &mut output, world, network);
@@ -530,6 +489,25 @@ impl Server {
             }
         }
     }
+}
+
+/// The state of a member, for requests of HTTP.
+fn around<'m>(
+    config: &EtcdFrontConfig,
+    replica: &ReplicaView,
+    machine: &'m Machine,
+    sabotage: Option<HttpSabotage>,
+) -> Around<'m> {
+    let EtcdFrontConfig { is_alone, cluster_id, member_id, own, .. } = config;
+    let site =
+        Site { is_alone: *is_alone, cluster_id: *cluster_id, member_id: *member_id, own, replica };
+    let health = MemberHealth::new(&site, machine.etcd());
+    let mut members = MembersView::new(&site, machine.control());
+    if sabotage == Some(HttpSabotage::LeaderForged) {
+        let mut ids = members.members.iter().map(|member| member.id);
+        members.leader = ids.find(|id| Some(*id) != replica.leader);
+    }
+    Around { health, members, machine, sabotage }
 }
 
 fn encoded(result: CallResult) -> SentResult {

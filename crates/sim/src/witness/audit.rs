@@ -10,7 +10,7 @@ pub struct AuditLines(BTreeMap<CallId, Vec<String>>);
 
 /// The result that a line names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Told {
+pub enum Logged {
     /// The call took effect.
     Success,
     /// The call failed.
@@ -29,16 +29,16 @@ impl AuditLines {
     ///
     /// # Errors
     /// It has two lines, or one that names no result.
-    pub fn told(&self, call: CallId) -> Result<Option<Told>, String> {
+    pub fn logged(&self, call: CallId) -> Result<Option<Logged>, String> {
         let lines = self.0.get(&call).map(Vec::as_slice).unwrap_or_default();
         let [line] = lines else {
             return if lines.is_empty() { Ok(None) } else { Err(format!("{call:?}: {lines:?}")) };
         };
         let (_, result) = line.split_once("\tresult=").ok_or_else(|| line.clone())?;
         match result.split_once('\t').map_or(result, |(result, _)| result) {
-            "success" => Ok(Some(Told::Success)),
-            "failure" => Ok(Some(Told::Failure)),
-            "invoked" => Ok(Some(Told::Invoked)),
+            "success" => Ok(Some(Logged::Success)),
+            "failure" => Ok(Some(Logged::Failure)),
+            "invoked" => Ok(Some(Logged::Invoked)),
             _ => Err(line.clone()),
         }
     }
@@ -56,17 +56,19 @@ impl AuditLines {
         is_done: bool,
         answered: Option<bool>,
     ) -> Result<(), String> {
-        let told = self.told(call)?;
-        let is_right = match (answered, told) {
-            (_, Some(_)) if !changes => false,
-            (Some(true), told) => told == Some(Told::Success).filter(|_| changes),
-            (Some(false), told) => told != Some(Told::Success),
-            (None, told) => told != Some(Told::Failure) || !is_done,
+        let logged = self.logged(call)?;
+        let is_right = match (answered, logged) {
+            (_, logged) if !changes => logged.is_none(),
+            (Some(true), logged) => logged == Some(Logged::Success),
+            (Some(false), logged) => logged == Some(Logged::Failure),
+            (None, Some(Logged::Success)) => is_done,
+            (None, Some(Logged::Failure)) => !is_done,
+            (None, Some(Logged::Invoked) | None) => true,
         };
         if is_right {
             return Ok(());
         }
-        let line = self.0.get(&call);
-        Err(format!("{call:?} was answered with {answered:?}, done: {is_done}, logged: {line:?}"))
+        let lines = self.0.get(&call);
+        Err(format!("{call:?} was answered with {answered:?}, done: {is_done}, logged: {lines:?}"))
     }
 }

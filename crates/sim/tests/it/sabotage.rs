@@ -480,13 +480,14 @@ fn a_line_of_the_audit_log_that_calls_a_done_write_failed_is_noticed() {
     check_noticed_where(failed, "or it was refused", with_v2);
 }
 
-/// As [`with_etcd`], with a client that asks for health and members, and changes users of etcd v2.
+/// Two clients that ask for health and members, and change users of etcd v2.
 fn with_http(options: &mut Options) {
     with_etcd(options);
     options.builds = None;
     if let Some(load) = &mut options.etcd {
         load.clients.clear();
         load.add_http(Random::new(options.seed));
+        load.add_http(Random::new(options.seed + 1_000));
         for client in &mut load.clients {
             client.patience_us_max = 20_000_000;
             if let Some(http) = &mut client.http {
@@ -503,7 +504,9 @@ fn mistakes_with_requests_of_http_are_noticed() {
         (HttpSabotage::ReadsFeigned, "healthy, and hears no other one"),
         (HttpSabotage::ChangesFeigned, "it was answered as done, and is lost"),
         (HttpSabotage::ChangesDenied, "due is Ok"),
-        (HttpSabotage::PasswordsIgnored, "etcd http: "),
+        (HttpSabotage::PasswordsIgnored, "whom it never was"),
+        (HttpSabotage::QuorumIgnored, "no state gives that answer"),
+        (HttpSabotage::MembersPermitted, "gives that answer"),
         (HttpSabotage::LeaderForged, "that member never led"),
     ] {
         check_noticed_where(Sabotage::EtcdHttp(sabotage), why, with_http);
@@ -511,9 +514,11 @@ fn mistakes_with_requests_of_http_are_noticed() {
 }
 
 #[test]
-fn a_lost_line_of_the_audit_log_about_users_is_noticed() {
-    let lost = Sabotage::EtcdAudit(AuditSabotage::LinesLost);
-    check_noticed_where(lost, "etcd http: HttpCall", with_http);
+fn a_wrong_line_of_the_audit_log_about_users_is_noticed() {
+    for sabotage in [AuditSabotage::LinesLost, AuditSabotage::UnknownFailed] {
+        let why = ") }: the audit log";
+        check_noticed_where(Sabotage::EtcdAudit(sabotage), why, with_http);
+    }
 }
 
 /// As [`with_etcd`], with leases, and few faults beside.

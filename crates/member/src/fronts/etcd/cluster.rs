@@ -305,7 +305,7 @@ fn signed(bytes: u64) -> i64 {
 }
 
 /// The members: this one, and those that the ensemble's state knows. A server that was never there
-/// has no member yet; it is shown by its own id, and without a name, as in etcd.
+/// has no member yet; it is shown by its own id, and without a name, as in etcd. Never empty.
 pub fn members(site: &Site<'_>, control: &Control) -> Vec<pb::Member> {
     let Site { own, replica, .. } = site;
     let own = pb::Member {
@@ -315,10 +315,11 @@ pub fn members(site: &Site<'_>, control: &Control) -> Vec<pb::Member> {
         client_ur_ls: own.client_urls.clone(),
         is_learner: !site.is_alone && !replica.voters.contains(&site.member_id),
     };
-    if site.is_alone {
+    let servers = control.servers();
+    // Before the first leader of an ensemble has named the servers, a member knows itself.
+    if site.is_alone || servers.list().servers.is_empty() {
         return vec![own];
     }
-    let servers = control.servers();
     let of_server = |number: u64| {
         let of_number = servers.members().iter().filter(|(_, server)| **server == number);
         let ids = of_number.map(|(id, _)| id.0);

@@ -11,7 +11,9 @@ use bytes::Bytes;
 use etcd::pb::health::health_check_response::ServingStatus;
 use etcd::pb::health::{HealthCheckRequest, HealthCheckResponse};
 use etcd::pb::{Message, etcdserverpb as pb};
+use machine::etcd::store::Store;
 
+use super::cluster::Site;
 use super::method::CallRefused;
 use counts::{Check, ROUTES};
 
@@ -29,6 +31,17 @@ pub struct MemberHealth {
     pub has_leader: bool,
     /// Whether the member has no vote.
     pub is_learner: bool,
+}
+
+impl MemberHealth {
+    /// The state of the member at a site whose keys are in this store.
+    pub fn new(site: &Site<'_>, store: &Store) -> MemberHealth {
+        MemberHealth {
+            alarms: store.alarms().iter().map(|alarm| alarm.kind.name()).collect(),
+            has_leader: site.replica.leader.is_some(),
+            is_learner: !site.is_alone && !site.replica.voters.contains(&site.member_id),
+        }
+    }
 }
 
 /// The answer to a question about health.

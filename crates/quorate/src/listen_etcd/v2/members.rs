@@ -10,8 +10,7 @@ use hyper::header::CONTENT_TYPE;
 use hyper::http::request::Parts;
 use member::fronts::etcd::v2::limits::MEMBERS_REQUEST_BYTES_MAX;
 use member::fronts::etcd::v2::members::{
-    BadUrls, MembersAnswer, MembersCall, MembersContent, MembersRequest, MembersStep, MembersView,
-    Statistics,
+    BadUrls, MembersAnswer, MembersCall, MembersContent, MembersRequest, MembersStep, Statistics,
 };
 use serde_json::{Value, json};
 
@@ -40,17 +39,11 @@ pub(super) async fn answer(
     loop {
         step = match step {
             MembersStep::Work(call, work) => call.on_done(clients::run(runtime, site, work).await),
-            MembersStep::Look(looking) => looking.on_view(view(runtime)),
+            MembersStep::Look(looking) => looking.on_view(runtime.member.members()),
             MembersStep::ReadUrls(reading) => reading.on_body(peer_urls(shares, &mut body).await),
             MembersStep::Answer(answer) => return Some(of_members(runtime, answer)),
         };
     }
-}
-
-fn view(runtime: &Runtime) -> MembersView {
-    let member = &runtime.member;
-    let leader = member.node.replica().0.leader;
-    MembersView { members: member.members(), leader, own: member.member_id }
 }
 
 fn of_members(

@@ -129,6 +129,16 @@ fn a_member_alone_is_the_whole_list_and_its_status_is_of_its_state() {
 }
 
 #[test]
+fn a_member_that_knows_no_servers_yet_lists_itself() {
+    let mut rig = Rig::new(false, Level::ETCD);
+    let request = pb::MemberListRequest { linearizable: false };
+    let ticket = ask(&mut rig, ClusterMethod::MemberList, &request);
+    let list: pb::MemberListResponse = rig.result(ticket).unwrap();
+    assert_eq!(list.members.iter().map(|member| member.id).collect::<Vec<_>>(), [OWN]);
+    rig.check_empty();
+}
+
+#[test]
 fn a_list_waits_for_a_sync_unless_it_may_be_old() {
     let mut rig = Rig::new(false, Level::ETCD);
     let wants = |linearizable| pb::MemberListRequest { linearizable };

@@ -8,7 +8,9 @@
 
 use etcd::Error;
 use etcd::pb::etcdserverpb as pb;
+use machine::Control;
 
+use super::super::cluster::{self, Site};
 use super::clients::{Done, Presented, Work};
 use super::users::{RootSearch, RootStep};
 
@@ -34,6 +36,14 @@ pub struct MembersView {
     pub leader: Option<u64>,
     /// The member id of this member.
     pub own: u64,
+}
+
+impl MembersView {
+    /// The cluster as the member at a site sees it, by this state of the ensemble.
+    pub fn new(site: &Site<'_>, control: &Control) -> MembersView {
+        let members = cluster::members(site, control);
+        MembersView { members, leader: site.replica.leader, own: site.member_id }
+    }
 }
 
 /// The answer to a request.
