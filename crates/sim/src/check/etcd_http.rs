@@ -6,10 +6,10 @@
 //!
 //! Users of etcd v2: a model applies the committed changes in order. Each is one that a call asked
 //! for, by a client with that identity, and has the status of the model. A change that was answered
-//! as done is committed; one that was refused before the log is not. An answer that depends on users
-//! fits the model at one index for the client and a later one for the rest, no earlier than the last
-//! change answered on its connection; of a read with a quorum the later one has all changes that
-//! were answered before. At the end each member has the users of the model.
+//! as done is committed; one that was refused before the log is not. An answer that depends on
+//! users fits the model at one index for the client and a later one for the rest, no earlier than
+//! the last change answered on its connection. For a read with a quorum the later one has all
+//! changes that were answered before. At the end each member has the users of the model.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -496,7 +496,7 @@ impl<'c> Replay<'c> {
         found.map_err(|why| format!("the audit log: {why}"))
     }
 
-    /// Checks that a change of members was refused for what its client is exactly if it is not root.
+    /// Checks that a change of members was refused with 401 exactly if its client is not root.
     fn check_refused(&self, call: &HttpCall, counts: &mut HttpCounts) -> Result<(), String> {
         let Some((_, HttpAnswer::Members(answer))) = &call.answered else { return Ok(()) };
         match &answer.content {

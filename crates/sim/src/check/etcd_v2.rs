@@ -195,8 +195,8 @@ fn judge(
     Ok(counts)
 }
 
-/// The call that wrote each event; `None` if a time to live ended. A call whose line in the audit log
-/// says `failure` wrote none.
+/// The call that wrote each event; `None` if a time to live ended. A call whose line in the audit
+/// log says `failure` wrote none.
 fn owners<'c>(
     (calls, audit): (&[&'c Call], &AuditLines),
     events: &[Arc<Event>],

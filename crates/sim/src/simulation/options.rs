@@ -246,10 +246,12 @@ impl Options {
         if self.member_count == 1 && self.faults.restores() {
             self.etcd = None;
         }
-        // Where no build knows level 3, there are no clients of etcd v2.
+        // Where no build knows level 3, there are no clients of etcd v2, and no users.
         let has_v2 = self.builds.as_ref().is_none_or(|builds| builds.new >= Level::ETCD_V2);
         if let Some(load) = self.etcd.as_mut().filter(|_| !has_v2) {
             load.clients.retain(|client| client.v2.is_none());
+            let clients = load.clients.iter_mut().filter_map(|client| client.http.as_mut());
+            clients.for_each(|http| http.has_users = false);
         }
         let Some(load) = &self.etcd else { return };
         self.member.etcd_front_count = load.front_count;
