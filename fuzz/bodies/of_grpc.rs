@@ -1,15 +1,10 @@
-//! Messages that clients of gRPC have compressed. The decoder is a module of the program, which is
-//! no library; it stands by itself.
-
-#[allow(dead_code, reason = "the program says why there is no message")]
-#[path = "../../crates/quorate/src/grpc/gzip.rs"]
-mod gzip;
+//! Messages that clients of gRPC have compressed.
 
 const MESSAGE_BYTES_MAX: usize = 100_000;
 
 /// A compressed message. What it becomes is no longer than its bound.
 pub fn gzip_message(bytes: &[u8]) {
-    if let Ok(message) = gzip::decompressed(bytes, MESSAGE_BYTES_MAX) {
+    if let Ok(message) = grpc::decompressed(bytes, MESSAGE_BYTES_MAX) {
         assert!(message.len() <= MESSAGE_BYTES_MAX);
     }
 }

@@ -40,9 +40,9 @@ use tokio_rustls::TlsAcceptor;
 use crate::config::{ChunkConfig, StorageConfig};
 use crate::connections::{self, Connections, Face, Held};
 use crate::descriptors;
-use crate::grpc::{self, Call, Methods, Share, SharesBySize};
 use crate::tls::Tls;
 use admission::{Addresses, Admission};
+use grpc::{Call, Methods, Share, SharesBySize};
 use limits::{
     ACCEPT_PAUSE, ACCEPTED_MAX, CONNECTION_SHARE, FREE_BYTES_MIN_DEFAULT, HANDSHAKE_TIME_MAX,
     KEEP_ALIVE_TIME, Limits, NICE, RUNTIMES_MAX, SCRUB_PAUSE, STOP_TIME_MAX, STREAM_WINDOW_BYTES,
@@ -415,13 +415,15 @@ async fn serve_connection(accepted: Accepted, service: Arc<Service>) -> anyhow::
         tokio::spawn(async move { stream::serve(&client, call).await });
     };
     let requests = SharesBySize::of_all_sizes(requests);
-    let Some(tls) = tls else { return grpc::serve(stream, &service.grpc, &requests, handle).await };
+    let Some(tls) = tls else {
+        return Ok(grpc::serve(stream, &service.grpc, &requests, handle).await?);
+    };
     let Some(handshake) = tls.begin_handshake() else { return Ok(()) };
     let shaken = TlsAcceptor::from(tls.current_of_chunks()).accept(stream);
     match tokio::time::timeout(HANDSHAKE_TIME_MAX, shaken).await? {
         Ok(stream) => {
             handshake.succeed();
-            grpc::serve(stream, &service.grpc, &requests, handle).await
+            Ok(grpc::serve(stream, &service.grpc, &requests, handle).await?)
         }
         Err(error) => {
             tls.log_refusal(&peer.to_string(), &error.to_string());

@@ -52,9 +52,9 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::config::etcd::{EtcdConfig, EtcdConnections, EtcdPort, EtcdService, EtcdWire};
 use crate::connections::{self, Connections, Face, Held};
-use crate::grpc::{self, LONG_HEADERS_MAX, Limits, Patience, PingPolicy, Server};
 use crate::tls::{Tls, common_name};
 use client::{Client, Site};
+use grpc::{LONG_HEADERS_MAX, Limits, Patience, PingPolicy, Server};
 use limits::{
     ACCEPT_PAUSE, ACCEPTED_MAX, CONNECTION_WINDOW_BYTES, FINISH_TIME_MAX, FRAME_BYTES_MAX,
     FRAMES_OVERHEAD_BYTES_MAX, HANDSHAKE_TIME_MAX, HEADER_BYTES_MAX, HTTP_HEAD_BYTES_MAX,
@@ -263,7 +263,7 @@ where
         return Ok(());
     }
     let server = (&runtime.server, &*site.kept);
-    grpc::serve_with(stream, server, &shares.requests, handle, web).await
+    Ok(grpc::serve_with(stream, server, &shares.requests, handle, web).await?)
 }
 
 /// The first bytes of a client that speaks HTTP/2 (RFC 9113, 3.4): no method of HTTP/1.1 begins

@@ -17,8 +17,6 @@ mod etcd_database;
 mod etcd_program;
 mod export_chunks;
 mod foreign_pages;
-#[cfg_attr(not(test), expect(dead_code, reason = "the face of etcd's clients will use the rest"))]
-mod grpc;
 mod hangup;
 mod hints;
 mod inspect;

@@ -8,7 +8,7 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use super::limits::{ADDRESS_SHARE, Limits};
 use crate::connections::Held;
-use crate::grpc::Share;
+use grpc::Share;
 
 /// The addresses that have connections.
 pub(super) struct Addresses {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use chunk::limits::REQUEST_BYTES_MAX;
 use chunk::store::UpkeepBudget;
 
-use crate::grpc::{self, Patience};
+use grpc::Patience;
 
 /// Threads that read from sockets. With more, the disk is the limit.
 pub(super) const RUNTIMES_MAX: usize = 4;
@@ -53,7 +53,7 @@ pub(super) const SEND_BYTES_MAX: usize = 1024 * 1024;
 /// Bytes of memory of all requests that have arrived in whole or in part and are not done; and
 /// again as many for all answers until the socket has taken them. A request that finds no room
 /// waits for it, in the client's window. One request, and one answer, may exceed it: see
-/// [`crate::grpc::Room`].
+/// [`grpc::Room`].
 pub(super) const REQUESTS_BYTES_MAX: usize = 512 * 1024 * 1024;
 pub(super) const ANSWERS_BYTES_MAX: usize = 512 * 1024 * 1024;
 

@@ -10,8 +10,8 @@ use super::admission::Addresses;
 use super::limits::Limits;
 use super::log_disk::LogDisk;
 use super::metrics::Counts;
-use crate::grpc::{Kind, Method, Server, Share, Shares};
 use crate::logging::{REFUSALS_MAX, Seldom};
+use grpc::{Kind, Method, Server, Share, Shares};
 
 /// Failures of the store that no client caused. Each client learns of its own.
 static FAILURES: Seldom = Seldom::new(REFUSALS_MAX, "requests of the chunk store failed");

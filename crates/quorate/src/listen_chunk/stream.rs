@@ -10,7 +10,7 @@ use storage::disk::RealDisk;
 
 use super::log_disk::Turn;
 use super::service::{Client, Service, log_failure};
-use crate::grpc::{Call, Code, End, Message, Room, Status, framed};
+use grpc::{Call, Code, End, Message, Room, Status, framed};
 
 /// Bytes of a request up to which it is done on the thread that read it: copying so few bytes takes
 /// less time than handing them to another thread.

@@ -14,7 +14,7 @@ use hyper::{Response, StatusCode};
 use thiserror::Error;
 use tokio::sync::mpsc;
 
-use crate::grpc::Room;
+use grpc::Room;
 
 /// The body of a response: lines, and the room of each until the socket has taken it.
 pub(super) struct Lines {

@@ -15,7 +15,7 @@ use super::client::Client;
 use super::limits::BACKUP_READ_BYTES;
 use super::methods::Method;
 use super::runtime::status_of;
-use crate::grpc::{Call, Code, End, Room, SharesBySize, Status, frame};
+use grpc::{Call, Code, End, Room, SharesBySize, Status, frame};
 
 /// Bytes of a backup in one message (`snapshotSendBufferSize`).
 const BLOB_BYTES: usize = 32 * 1024;

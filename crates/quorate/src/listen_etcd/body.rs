@@ -9,7 +9,7 @@ use hyper::body::{Body, Frame, Incoming};
 use tokio::time::{Instant, timeout_at};
 
 use super::limits::{BODY_TIMES, STALL_TIME_MAX, WAITED_TIME_MAX};
-use crate::grpc::{Room, StreamBody};
+use grpc::{Room, StreamBody};
 
 /// The body of a request: over HTTP/1.1, or over HTTP/2.
 pub(super) type WebBody = Either<Incoming, StreamBody>;

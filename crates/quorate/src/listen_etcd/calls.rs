@@ -11,7 +11,7 @@ use super::limits::WHOLE_BYTES_MAX;
 use super::methods::Method;
 use super::runtime::{FromFront, FrontCall, status_of};
 use super::{backup, concurrency, health, watch};
-use crate::grpc::{Call, End, Outgoing, Room, SharesBySize, framed_of};
+use grpc::{Call, End, Outgoing, Room, SharesBySize, framed_of};
 
 /// Serves a call until it ends.
 pub(super) async fn serve(client: Client, mut call: Box<Call<Method>>, answers: SharesBySize) {

@@ -21,7 +21,7 @@ use super::audit::{Audited, AuditedClient};
 use super::runtime::{FromFront, FrontCall, Runtime, WatchCall};
 use crate::config::etcd::EtcdService;
 use crate::connections::Held;
-use crate::grpc::{Deadline, KeptValues, Metadata, Value};
+use grpc::{Deadline, KeptValues, Metadata, Value};
 
 /// The keys of metadata that hold a token, in the order in which they are looked for
 /// (`rpctypes.TokenFieldNameGRPC`, `TokenFieldNameSwagger`).

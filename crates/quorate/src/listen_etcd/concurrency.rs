@@ -15,7 +15,7 @@ use member::fronts::etcd::Method as KvMethod;
 use super::client::Client;
 use super::methods::{ConcurrencyMethod, Method};
 use super::runtime::malformed;
-use crate::grpc::{Call, End, Room, SharesBySize, Status, framed};
+use grpc::{Call, End, Room, SharesBySize, Status, framed};
 use local::{Local, unknown};
 
 /// Answers a call of the services.

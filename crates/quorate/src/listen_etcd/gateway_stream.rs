@@ -27,7 +27,7 @@ use super::concurrency::Observer;
 use super::large::LargeJson;
 use super::limits::{BODY_TIMES, JSON_TIMES, STALL_TIME_MAX};
 use super::runtime::{ConnectionShares, FromWatch, WatchCall};
-use crate::grpc::{Deadline, Room};
+use grpc::{Deadline, Room};
 
 /// The error at the end of a backup whose client took too little of it.
 const UNREAD: &str = "the client takes its backup too slowly";

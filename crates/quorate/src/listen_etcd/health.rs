@@ -15,7 +15,7 @@ use super::client::Client;
 use super::methods::Method as FaceMethod;
 use super::routes::{PLAIN_TEXT, sniffed};
 use super::runtime::{Runtime, status_of};
-use crate::grpc::{Call, Code, End, Status, framed};
+use grpc::{Call, Code, End, Status, framed};
 
 /// Answers a question over HTTP.
 pub(super) async fn answer(runtime: &Rc<Runtime>, call: HealthCall) -> Answer {

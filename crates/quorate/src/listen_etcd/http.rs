@@ -33,7 +33,7 @@ use super::v2::{self, short};
 use super::websocket;
 use crate::config::etcd::EtcdService;
 use crate::foreign_pages;
-use crate::grpc::{Code, Exchange, Room};
+use grpc::{Code, Exchange, Room};
 
 /// The gRPC path of a stream of watches.
 const WATCH_PATH: &str = "/etcdserverpb.Watch/Watch";

@@ -19,7 +19,7 @@ use super::limits::{
     WAITED_TIME_MAX,
 };
 use super::runtime::ConnectionShares;
-use crate::grpc::{Room, Status, check_sent};
+use grpc::{Room, Status, check_sent};
 
 /// Bytes of a response that is short, and has at most `bytes_max` bytes: it is made at once. None:
 /// it is to be made in pieces.

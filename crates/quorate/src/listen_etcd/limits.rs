@@ -135,7 +135,7 @@ pub(super) const WHOLE_BYTES_MAX: usize = SEND_BYTES_MAX;
 /// Bytes of memory of all responses until the sockets have taken them. A response is encoded when
 /// there is room for it, and so is its JSON. A large one is encoded in pieces, as its client takes
 /// them: the rest counts as well, since the versions that it shows may be in memory for it alone.
-/// One larger than a share goes alone: see [`crate::grpc::Room`]. It has at most 2^31 - 1 bytes,
+/// One larger than a share goes alone: see [`grpc::Room`]. It has at most 2^31 - 1 bytes,
 /// the longest message that is sent.
 pub(super) const RESPONSES_BYTES_MAX: usize = 512 * 1024 * 1024;
 

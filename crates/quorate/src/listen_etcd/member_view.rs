@@ -19,7 +19,7 @@ use super::tokens::Tokens;
 use crate::config::ServeConfig;
 use crate::config::etcd::EtcdConfig;
 use crate::config::tls::ClientAuth;
-use crate::grpc::{self, CallCounts, CallNumbers};
+use grpc::{CallCounts, CallNumbers};
 
 /// The member behind the face.
 pub struct MemberView {

@@ -4,7 +4,7 @@ use etcd::convert::AuthMethod;
 use member::fronts::etcd::health::HealthMethod;
 use member::fronts::etcd::{ClusterMethod, Method as KvMethod};
 
-use crate::grpc::{self, Kind, Methods};
+use grpc::{Kind, Methods};
 
 /// A method that is served.
 #[derive(Clone, Copy, Debug)]

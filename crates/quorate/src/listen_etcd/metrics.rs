@@ -7,8 +7,8 @@ use etcd::versions::ETCD_VERSION;
 use node::{PeerTraffic, WRITE_BOUNDS_US};
 
 use super::member_view::MemberView;
-use crate::grpc::{CallNumbers, Code, Kind, TIME_BOUNDS_US};
 use crate::monitor::process;
+use grpc::{CallNumbers, Code, Kind, TIME_BOUNDS_US};
 use page::{COUNTER, GAUGE, HISTOGRAM, Page};
 
 /// The version of the cluster as this page shows it.

@@ -32,7 +32,7 @@ use super::methods::Method;
 use super::passwords::{For, Passwords};
 use super::slow::SlowLog;
 use super::v2::proven::ProvenPasswords;
-use crate::grpc::{Code, Server, Share, Shares, SharesBySize, Status};
+use grpc::{Code, Server, Share, Shares, SharesBySize, Status};
 
 pub(super) struct Runtime {
     handle: FrontHandle,
@@ -606,11 +606,16 @@ impl Drop for V2Wait {
 /// The status for a call without a response.
 pub(super) fn status_of(refused: CallRefused) -> Status {
     match refused {
-        CallRefused::Error(error) => Status::new(Code::of_etcd(error.code()), error.text()),
+        CallRefused::Error(error) => Status::new(code_of(error.code()), error.text()),
         CallRefused::Malformed => malformed(),
         CallRefused::Unimplemented(text) => Status::new(Code::Unimplemented, text),
         CallRefused::Unknown(text) => Status::new(Code::Unknown, text),
     }
+}
+
+/// The code of gRPC that an error of etcd has: both have the same numbers.
+fn code_of(code: etcd::Code) -> Code {
+    Code::from_number(code as u8).expect("each number of etcd's is one of gRPC's")
 }
 
 /// The status for a malformed request. Its text begins as grpc-go's.

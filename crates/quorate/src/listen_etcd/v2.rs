@@ -36,7 +36,7 @@ use super::client::Site;
 use super::limits::FORM_TIMES;
 use super::routes::{PLAIN_TEXT, not_found};
 use super::runtime::{ConnectionShares, Runtime};
-use crate::grpc::Room;
+use grpc::Room;
 
 const X_ETCD_CLUSTER_ID: HeaderName = HeaderName::from_static("x-etcd-cluster-id");
 const X_ETCD_INDEX: HeaderName = HeaderName::from_static("x-etcd-index");

@@ -8,7 +8,7 @@ use member::fronts::etcd::WatchMessages;
 use super::client::Client;
 use super::methods::Method;
 use super::runtime::{FromWatch, status_of};
-use crate::grpc::{Call, End, Message, Outgoing, PREFIX_BYTES, Room, SharesBySize, Status, frame};
+use grpc::{Call, End, Message, Outgoing, PREFIX_BYTES, Room, SharesBySize, Status, frame};
 
 enum Step {
     Taken,

@@ -230,26 +230,3 @@ fn in_member_only_the_rooms_of_a_space_name_it() {
     assert!(named_counts.iter().all(|count| *count > 0), "the rooms that may name them do");
     assert_none(complaints);
 }
-
-#[test]
-fn in_quorate_only_grpc_names_the_library_of_http2() {
-    let source = root().join("crates/quorate/src");
-    let mut complaints = Vec::new();
-    let mut named_count = 0;
-    for path in files_below(&source) {
-        let inner = path.strip_prefix(&source).expect("it is below").to_string_lossy().into_owned();
-        if inner.contains("tests") || path.extension().is_none_or(|extension| extension != "rs") {
-            continue;
-        }
-        let text = fs::read_to_string(&path).expect("source is text");
-        for (number, line) in (1..).zip(text.lines()).filter(|(_, line)| line.contains("h2::")) {
-            if inner.starts_with("grpc/") {
-                named_count += 1;
-            } else {
-                complaints.push(format!("{}:{number}: {}", shown(&path), line.trim()));
-            }
-        }
-    }
-    assert!(named_count > 0, "the module names it");
-    assert_none(complaints);
-}

@@ -8,7 +8,7 @@ use member::fronts::etcd::{CallRefused, Method};
 
 use super::super::client::Client;
 use super::super::runtime::{FromWatch, WatchCall, malformed, status_of};
-use crate::grpc::{Code, Status};
+use grpc::{Code, Status};
 
 /// A client within the process.
 #[derive(Clone)]

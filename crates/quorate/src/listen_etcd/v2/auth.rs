@@ -20,7 +20,7 @@ use super::super::runtime::{ConnectionShares, Runtime};
 use super::keys::{room_for, roomy};
 use super::members::{of_line, refused};
 use super::{clients, not_allowed, with_cluster_id};
-use crate::grpc::Room;
+use grpc::Room;
 
 /// Answers a request below `/v2/auth/`. `None` if nothing is at its path.
 pub(super) async fn answer(

@@ -24,7 +24,7 @@ use super::super::limits::{
 };
 use super::super::runtime::{ConnectionShares, Runtime};
 use super::waits;
-use crate::grpc::Room;
+use grpc::Room;
 
 /// An answer about keys.
 pub(super) struct KeysAnswer {

@@ -20,7 +20,7 @@ use super::super::client::Site;
 use super::super::routes::PLAIN_TEXT;
 use super::super::runtime::{ConnectionShares, Runtime};
 use super::{clients, not_allowed, with_cluster_id};
-use crate::grpc::Room;
+use grpc::Room;
 
 /// Answers a request that is not about keys or users. `None` if nothing is at its path.
 pub(super) async fn answer(

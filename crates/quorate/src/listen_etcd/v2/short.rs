@@ -29,7 +29,7 @@ use super::super::runtime::{ConnectionShares, Runtime};
 use super::keys::{self, Asked, KeysAnswer, KeysBody, KeysHead};
 use super::{is_form_type, not_read, parameters};
 use crate::config::etcd::EtcdService;
-use crate::grpc::Room;
+use grpc::Room;
 
 /// How a connection goes on.
 pub(in super::super) enum Next {

@@ -12,7 +12,7 @@ use super::super::answer::Lines;
 use super::super::large::send_while_wanted;
 use super::super::runtime::{ConnectionShares, FromV2Wait, Runtime, V2Wait};
 use super::keys::{KeysAnswer, KeysBody, failed, line, refused, succeeded};
-use crate::grpc::Room;
+use grpc::Room;
 
 /// Answers a request to wait. The wait ends when its client goes away.
 pub(super) async fn answer(

@@ -11,10 +11,15 @@ use super::status::{End, Status};
 /// A call that a client has opened. A handler that drops it without [`Call::finish`] resets the
 /// stream.
 pub struct Call<M> {
+    /// The method.
     pub method: M,
+    /// The metadata of the request.
     pub metadata: Metadata,
+    /// The time at which the client waits no longer.
     pub deadline: Deadline,
+    /// The messages that the client sends.
     pub requests: Requests,
+    /// The messages that the client is sent.
     pub answers: Answers,
     /// One reference to the connection's counter of streams, for as long as the call exists.
     pub(super) _stream: Arc<()>,

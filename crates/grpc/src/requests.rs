@@ -22,8 +22,11 @@ use super::status::{Code, End, Status};
 /// One message of a client. Dropping it frees its room and its credit.
 #[derive(Debug)]
 pub struct Message {
+    /// The bytes of the message, without its prefix.
     pub bytes: Bytes,
+    /// The room that it takes.
     pub room: Room,
+    /// The place that it takes in the count of messages; `None` if the face does not count them.
     pub credit: Option<Credit>,
 }
 

@@ -36,15 +36,21 @@ struct Times {
 /// The counts at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CallNumbers {
+    /// Calls that were begun.
     pub started: u64,
     /// By the number of the status code.
     pub handled: [u64; CODES],
+    /// Messages of clients.
     pub messages_received: u64,
+    /// Messages for clients.
     pub messages_sent: u64,
+    /// Bytes of the messages of clients.
     pub bytes_received: u64,
+    /// Bytes of the messages for clients.
     pub bytes_sent: u64,
     /// Calls by time, for each bound and beyond them; none: times are not measured.
     pub times: Option<[u64; TIME_BOUNDS_US.len() + 1]>,
+    /// The sum of the times of all calls, in us.
     pub time_sum_us: u64,
 }
 
@@ -52,6 +58,7 @@ const RECEIVED: usize = 0;
 const SENT: usize = 1;
 
 impl CallCounts {
+    /// Counts of zero; with the times of calls if it `has_times`.
     pub fn new(has_times: bool) -> CallCounts {
         CallCounts {
             started: AtomicU64::new(0),

@@ -28,6 +28,7 @@ pub struct Share {
 }
 
 impl Share {
+    /// A share of so many bytes.
     pub fn new(bytes: usize) -> Arc<Share> {
         let units_max = units(bytes);
         Arc::new(Share {
@@ -37,10 +38,8 @@ impl Share {
             waiting: AtomicUsize::new(0),
         })
     }
-}
 
-#[cfg(test)]
-impl Share {
+    /// Bytes that no request holds.
     pub fn free_bytes(&self) -> usize {
         self.free.available_permits() * UNIT_BYTES
     }
@@ -64,6 +63,7 @@ pub struct SharesBySize {
 }
 
 impl SharesBySize {
+    /// One pair of shares for requests up to `small_bytes_max`, and one for larger ones.
     pub fn new(small: Shares, large: Shares, small_bytes_max: usize) -> SharesBySize {
         SharesBySize { small, large, small_bytes_max }
     }

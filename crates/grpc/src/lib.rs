@@ -43,9 +43,10 @@ mod web;
 
 pub use assembly::{PREFIX_BYTES, check_sent, frame, framed, framed_of};
 pub use call::Call;
-pub use connection::{Server, Web, serve, serve_with};
+pub use connection::{ConnectionError, Server, Web, serve, serve_with};
 pub use counts::{CallCounts, CallNumbers, TIME_BOUNDS_US};
 pub use deadline::Deadline;
+pub use gzip::{NoMessage, decompressed};
 pub use keep_alive::PingPolicy;
 pub use limits::{LONG_HEADERS_MAX, Limits, Patience};
 pub use metadata::{KEPT_BYTES_MAX, KeptValues, Metadata, Value};

@@ -1,5 +1,4 @@
-//! Messages that a client has compressed with gzip (RFC 1952). This module stands by itself, so
-//! that a fuzz target can have it.
+//! Messages that a client has compressed with gzip (RFC 1952).
 
 use std::io::{ErrorKind, Read};
 

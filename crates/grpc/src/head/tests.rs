@@ -6,7 +6,7 @@ use std::time::Duration;
 use hyper::Request;
 
 use super::*;
-use crate::grpc::Method as Entry;
+use crate::Method as Entry;
 
 const PATH: &str = "/etcdserverpb.KV/Put";
 const GRPC: (&str, &str) = ("content-type", "application/grpc");
@@ -17,7 +17,7 @@ fn kept() -> KeptValues {
 
 fn limits() -> Limits {
     let metadata_keys = &["token", "trace-bin"];
-    Limits { takes_gzip: false, metadata_keys, ..crate::grpc::tests::limits() }
+    Limits { takes_gzip: false, metadata_keys, ..crate::tests::limits() }
 }
 
 fn methods() -> Methods<u8> {

@@ -50,6 +50,7 @@ pub struct Limits {
     pub connection_idle_time: Option<Duration>,
     /// How pings are dealt with; none: clients may ping as they like, and are sent none.
     pub pings: Option<PingPolicy>,
+    /// How long a face waits for the client of one stream.
     pub patience: Patience,
 }
 

@@ -30,7 +30,9 @@ pub struct StreamBody {
 
 /// A request, and the stream that its response goes to.
 pub struct Exchange {
+    /// The head of the request.
     pub parts: Parts,
+    /// Its body.
     pub body: StreamBody,
     respond: SendResponse<Piece>,
     stall_time: Duration,

@@ -30,7 +30,9 @@ const WINDOW_BYTES_MAX: u32 = (1 << 31) - 1;
 
 /// The state that all connections of a face share.
 pub struct Server<M> {
+    /// The methods of the face.
     pub methods: Methods<M>,
+    /// The limits of the face.
     pub limits: Arc<Limits>,
     /// Flow-control windows of streams that connections may still get, beside the first window of
     /// each connection. When none is left, a new stream shares the windows of its connection.
@@ -58,6 +60,23 @@ pub struct Web<H> {
     pub handle: H,
 }
 
+/// Why a connection ended other than by its client's will.
+#[derive(Debug, thiserror::Error)]
+pub enum ConnectionError {
+    /// The client does not speak HTTP/2, or the connection broke.
+    #[error(transparent)]
+    Http2(#[from] h2::Error),
+    /// The first bytes did not come in time.
+    #[error("the handshake of HTTP/2 took too long")]
+    Late(#[from] tokio::time::error::Elapsed),
+    /// The client did not answer pings.
+    #[error("the client gives no sign of life")]
+    Silent,
+    /// The client sent more pings than it may.
+    #[error("the client pings too often")]
+    TooManyPings,
+}
+
 /// Serves a connection until it ends. `handle` is called for each call, and starts a task that
 /// serves it. Room for requests is taken from `shares`.
 ///
@@ -68,7 +87,7 @@ pub async fn serve<S, M>(
     server: &Server<M>,
     shares: &SharesBySize,
     handle: impl Fn(Box<Call<M>>),
-) -> anyhow::Result<()>
+) -> Result<(), ConnectionError>
 where
     S: AsyncRead + AsyncWrite + Unpin,
     M: Copy,
@@ -87,7 +106,7 @@ pub async fn serve_with<S, M>(
     shares: &SharesBySize,
     handle: impl Fn(Box<Call<M>>),
     web: Option<Web<impl Fn(Exchange)>>,
-) -> anyhow::Result<()>
+) -> Result<(), ConnectionError>
 where
     S: AsyncRead + AsyncWrite + Unpin,
     M: Copy,
@@ -137,7 +156,7 @@ where
                 give_window(&mut connection, &mut windows, stream_count, server);
                 handle(call);
             }
-            () = &mut lost => anyhow::bail!("the client gives no sign of life"),
+            () = &mut lost => return Err(ConnectionError::Silent),
             () = tick(&mut idle) => {
                 if !was_used && Arc::strong_count(&streams) == 1 {
                     connection.graceful_shutdown();
@@ -176,7 +195,11 @@ where
 }
 
 /// Tells a client that it pings too often, and ends its connection.
-async fn send_away<S>(mut connection: Http2<S>, turn: &Turn, limits: &Limits) -> anyhow::Result<()>
+async fn send_away<S>(
+    mut connection: Http2<S>,
+    turn: &Turn,
+    limits: &Limits,
+) -> Result<(), ConnectionError>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
@@ -185,7 +208,7 @@ where
     // A client that does not read is not waited for.
     let closed = poll_fn(|context| connection.poll_closed(context));
     let _ = timeout(limits.handshake_time_max, closed).await;
-    anyhow::bail!("the client pings too often")
+    Err(ConnectionError::TooManyPings)
 }
 
 /// Waits until the next idle check; for ever if the connection may be idle for ever.

@@ -9,9 +9,13 @@ use super::status::{Code, Status};
 /// The sides of a method that send a stream of messages. The other side sends exactly one message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
+    /// One request, one answer.
     Unary,
+    /// A stream of requests, one answer.
     ClientStreaming,
+    /// One request, a stream of answers.
     ServerStreaming,
+    /// Streams in both directions.
     BidiStreaming,
 }
 
@@ -20,8 +24,11 @@ pub enum Kind {
 pub struct Method<M> {
     /// The service with its package: `etcdserverpb.KV`.
     pub service: &'static str,
+    /// The name of the method.
     pub name: &'static str,
+    /// The sides that stream.
     pub kind: Kind,
+    /// The face's own name.
     pub method: M,
 }
 

@@ -13,47 +13,67 @@ pub const CODES: usize = 17;
 /// The status codes of gRPC, by their numbers on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Code {
+    /// The call succeeded.
     Ok = 0,
+    /// The caller gave up.
     Cancelled = 1,
+    /// An error of no other kind.
     Unknown = 2,
+    /// The request is wrong, whatever the state.
     InvalidArgument = 3,
+    /// The time was up; the request may still take effect.
     DeadlineExceeded = 4,
+    /// The request names a thing that does not exist.
     NotFound = 5,
+    /// The request makes a thing that exists.
     AlreadyExists = 6,
+    /// The caller may not do that.
     PermissionDenied = 7,
+    /// A quota or a limit is used up.
     ResourceExhausted = 8,
+    /// The state does not allow the request.
     FailedPrecondition = 9,
+    /// A conflict with another request.
     Aborted = 10,
+    /// A value is out of range as the state is.
     OutOfRange = 11,
+    /// The server has no such method.
     Unimplemented = 12,
+    /// The server or the request is broken.
     Internal = 13,
+    /// The server cannot serve now.
     Unavailable = 14,
+    /// Data is lost.
     DataLoss = 15,
+    /// The caller did not say who it is.
     Unauthenticated = 16,
 }
 
+/// The codes by their numbers.
+const ALL: [Code; CODES] = [
+    Code::Ok,
+    Code::Cancelled,
+    Code::Unknown,
+    Code::InvalidArgument,
+    Code::DeadlineExceeded,
+    Code::NotFound,
+    Code::AlreadyExists,
+    Code::PermissionDenied,
+    Code::ResourceExhausted,
+    Code::FailedPrecondition,
+    Code::Aborted,
+    Code::OutOfRange,
+    Code::Unimplemented,
+    Code::Internal,
+    Code::Unavailable,
+    Code::DataLoss,
+    Code::Unauthenticated,
+];
+
 impl Code {
-    /// The code that an error of etcd has: both have gRPC's numbers.
-    pub fn of_etcd(code: etcd::Code) -> Code {
-        match code {
-            etcd::Code::Ok => Code::Ok,
-            etcd::Code::Canceled => Code::Cancelled,
-            etcd::Code::Unknown => Code::Unknown,
-            etcd::Code::InvalidArgument => Code::InvalidArgument,
-            etcd::Code::DeadlineExceeded => Code::DeadlineExceeded,
-            etcd::Code::NotFound => Code::NotFound,
-            etcd::Code::AlreadyExists => Code::AlreadyExists,
-            etcd::Code::PermissionDenied => Code::PermissionDenied,
-            etcd::Code::ResourceExhausted => Code::ResourceExhausted,
-            etcd::Code::FailedPrecondition => Code::FailedPrecondition,
-            etcd::Code::Aborted => Code::Aborted,
-            etcd::Code::OutOfRange => Code::OutOfRange,
-            etcd::Code::Unimplemented => Code::Unimplemented,
-            etcd::Code::Internal => Code::Internal,
-            etcd::Code::Unavailable => Code::Unavailable,
-            etcd::Code::DataLoss => Code::DataLoss,
-            etcd::Code::Unauthenticated => Code::Unauthenticated,
-        }
+    /// The code with this number; `None` if gRPC has none.
+    pub fn from_number(number: u8) -> Option<Code> {
+        ALL.get(usize::from(number)).copied()
     }
 
     /// The names by which grpc-go shows the codes, by their numbers.
@@ -90,15 +110,19 @@ impl Code {
 /// A status code with a message for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Status {
+    /// The code.
     pub code: Code,
+    /// The message.
     pub message: String,
 }
 
 impl Status {
+    /// A status with a message.
     pub fn new(code: Code, message: impl Into<String>) -> Status {
         Status { code, message: message.into() }
     }
 
+    /// The status of a call that succeeded.
     pub fn ok() -> Status {
         Status::new(Code::Ok, "")
     }

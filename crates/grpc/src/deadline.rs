@@ -25,6 +25,7 @@ impl Deadline {
         parse_timeout(text).map(Deadline::after)
     }
 
+    /// The moment; `None` without a deadline.
     pub fn at(self) -> Option<Instant> {
         self.0
     }
