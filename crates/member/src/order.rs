@@ -135,7 +135,7 @@ impl Loop {
             contact: Contact::new(options.session_timeout_ms_min),
             hearing: Hearing::new(start.origin.boot),
             intake: Intake::new(start.origin),
-            persisting: Persisting::new(options.disk.stall_ms),
+            persisting: Persisting::new(&options.disk),
             room: Room::new(start.image_bytes_max),
             spaces: start.spaces,
             snapshots,

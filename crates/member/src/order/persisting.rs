@@ -9,6 +9,7 @@ use std::collections::VecDeque;
 use replica::PersistId;
 use storage::wal::HardState;
 
+use super::options::DiskOptions;
 use crate::order::limits::{
     DISK_STALL_MS_MAX, STALL_HISTORY_MINUTES, STALL_MINUTE_MS, STALL_MINUTES_MIN,
 };
@@ -40,11 +41,10 @@ struct Job {
 }
 
 impl Persisting {
-    /// A disk without jobs. It stalls after `stall_ms`, from 1 to [`DISK_STALL_MS_MAX`], unless it
-    /// often is that slow.
-    pub fn new(stall_ms: u64) -> Persisting {
-        assert!((1..=DISK_STALL_MS_MAX).contains(&stall_ms));
-        Persisting { stall_ms, ..Persisting::default() }
+    /// A disk without jobs, used with these options.
+    pub fn new(options: &DiskOptions) -> Persisting {
+        assert!((1..=DISK_STALL_MS_MAX).contains(&options.stall_ms));
+        Persisting { stall_ms: options.stall_ms, ..Persisting::default() }
     }
 
     /// Adds a job for the disk, with `bytes` bytes of entries. Returns the hard state to write with

@@ -2,6 +2,13 @@ use replica::{Effects, Membership, Replica, Restored};
 
 use super::*;
 use crate::order::limits::DISK_STALL_MS;
+use crate::snapshot::log_rule::SnapshotLog;
+
+/// A disk without jobs that stalls after so many ms.
+fn new(stall_ms: u64) -> Persisting {
+    let (snapshot_commands, snapshot_log) = (u64::MAX, SnapshotLog::Unbounded);
+    Persisting::new(&DiskOptions { snapshot_commands, snapshot_log, stall_ms })
+}
 
 /// Ids as a replica assigns them.
 fn ids(count: usize) -> Vec<PersistId> {
@@ -29,7 +36,7 @@ fn ids(count: usize) -> Vec<PersistId> {
 
 /// A disk with these waits for its slowest job, one in each of the last minutes.
 fn usually(worst_ms: &[u64]) -> Persisting {
-    let mut persisting = Persisting::new(DISK_STALL_MS);
+    let mut persisting = new(DISK_STALL_MS);
     let ids = ids(worst_ms.len());
     for (id, ms) in ids.into_iter().zip(worst_ms) {
         persisting.push(id, 0, None);
@@ -64,7 +71,7 @@ fn a_disk_stalls_after_a_second_unless_it_is_often_that_slow() {
 #[test]
 fn a_disk_stalls_as_soon_as_is_configured() {
     for stall_ms in [1, 300, DISK_STALL_MS_MAX] {
-        let mut persisting = Persisting::new(stall_ms);
+        let mut persisting = new(stall_ms);
         persisting.push(ids(1)[0], 0, None);
         persisting.advance(stall_ms - 1);
         assert!(!persisting.is_stalled());
@@ -80,7 +87,7 @@ fn a_disk_stalls_as_soon_as_is_configured() {
 #[test]
 fn only_a_disk_that_has_something_to_do_stalls() {
     let ids = ids(3);
-    let mut persisting = Persisting::new(DISK_STALL_MS);
+    let mut persisting = new(DISK_STALL_MS);
     persisting.push_unsynced(ids[0], None);
     persisting.advance(DISK_STALL_MS);
     assert!(!persisting.is_stalled());
