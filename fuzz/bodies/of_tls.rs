@@ -1,15 +1,7 @@
-//! Input of TLS: key stores that an operator names, and certificates that clients show. The
-//! decoders are modules of the program, which is no library; they stand by themselves.
+//! Input of TLS: key stores that an operator names, and certificates that clients show.
 
 use sha1::{Digest, Sha1};
-
-#[allow(dead_code, reason = "the program uses all of it")]
-#[path = "../../crates/quorate/src/tls/der.rs"]
-mod der;
-#[path = "../../crates/quorate/src/tls/jks.rs"]
-mod jks;
-#[path = "../../crates/quorate/src/tls/subject.rs"]
-mod subject;
+use tls::{der, jks, subject};
 
 const STORES: [&[u8]; 3] = [
     include_bytes!("../../crates/quorate/tests/fixtures/tls/server-ec.jks"),

@@ -10,10 +10,10 @@ use std::{io, sync, thread};
 use tokio::signal::unix::Signal;
 
 use crate::cli::ServeArgs;
+use crate::client_tls::Tls;
 use crate::config::{self, Env};
 use crate::logging::Logging;
-use crate::tls::Tls;
-use crate::tls::peers::PeerStores;
+use crate::peer_tls::PeerStores;
 
 /// The things that a hangup reloads.
 pub struct Reloaded {

@@ -30,6 +30,7 @@ use chunk::ChunkError;
 use chunk::limits::OPEN_FILES_MAX_DEFAULT;
 use chunk::store::{Store, StoreOptions, UpkeepBudget};
 use chunk::wire::{Handler, HandlerOptions};
+use grpc::{Call, Methods, Share, SharesBySize};
 use node::MonitorHandle;
 use storage::disk::RealDisk;
 use tokio::net::{TcpListener, TcpStream};
@@ -37,12 +38,11 @@ use tokio::runtime::Runtime;
 use tokio::sync::{Semaphore, mpsc};
 use tokio_rustls::TlsAcceptor;
 
+use crate::client_tls::Tls;
 use crate::config::{ChunkConfig, StorageConfig};
 use crate::connections::{self, Connections, Face, Held};
 use crate::descriptors;
-use crate::tls::Tls;
 use admission::{Addresses, Admission};
-use grpc::{Call, Methods, Share, SharesBySize};
 use limits::{
     ACCEPT_PAUSE, ACCEPTED_MAX, CONNECTION_SHARE, FREE_BYTES_MIN_DEFAULT, HANDSHAKE_TIME_MAX,
     KEEP_ALIVE_TIME, Limits, NICE, RUNTIMES_MAX, SCRUB_PAUSE, STOP_TIME_MAX, STREAM_WINDOW_BYTES,

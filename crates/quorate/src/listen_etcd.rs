@@ -38,7 +38,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::connections::{self, Connections, Face, Held};
 use etcd::limits::MESSAGE_OVERHEAD_BYTES;
+use grpc::{LONG_HEADERS_MAX, Limits, Patience, PingPolicy, Server};
 use machine::ConnectionId;
 use member::EtcdFront;
 use member::message::FrontId;
@@ -51,10 +53,10 @@ use tokio::task::LocalSet;
 use tokio_rustls::TlsAcceptor;
 
 use crate::config::etcd::{EtcdConfig, EtcdConnections, EtcdPort, EtcdService, EtcdWire};
-use crate::connections::{self, Connections, Face, Held};
-use crate::tls::{Tls, common_name};
+use tls::common_name;
+
+use crate::client_tls::Tls;
 use client::{Client, Site};
-use grpc::{LONG_HEADERS_MAX, Limits, Patience, PingPolicy, Server};
 use limits::{
     ACCEPT_PAUSE, ACCEPTED_MAX, CONNECTION_WINDOW_BYTES, FINISH_TIME_MAX, FRAME_BYTES_MAX,
     FRAMES_OVERHEAD_BYTES_MAX, HANDSHAKE_TIME_MAX, HEADER_BYTES_MAX, HTTP_HEAD_BYTES_MAX,

@@ -29,9 +29,9 @@ use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::LocalSet;
 use zk::four_letter::{ConnectionReport, Word};
 
+use crate::client_tls::Tls;
 use crate::connections::{self, Connections, Held};
 use crate::logging::Seldom;
-use crate::tls::Tls;
 use tls_stream::{Handshaken, Transport};
 
 /// Bytes read from a socket at once, into one buffer for all connections of a runtime.

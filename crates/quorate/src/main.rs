@@ -8,6 +8,7 @@
 mod admin;
 mod change_log;
 mod cli;
+mod client_tls;
 mod cluster_command;
 mod config;
 mod connections;
@@ -29,13 +30,14 @@ mod logging;
 mod monitor;
 mod monitor_thread;
 mod not_serving;
+mod peer_tls;
 mod peers;
 mod random;
 mod restore;
 mod secret_command;
+mod self_signed;
 mod serve;
 mod sim_command;
-mod tls;
 mod zk_client;
 mod zk_shell;
 

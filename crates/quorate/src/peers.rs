@@ -11,7 +11,7 @@ use node::StartBoard;
 
 use crate::config::cluster::{PeerAuth, Secret};
 use crate::config::{ClusterConfig, ListenAddress};
-use crate::tls::peers::PeerStores;
+use crate::peer_tls::PeerStores;
 
 /// The ensemble without the sockets for other servers, which [`bind`] makes. Reads the TLS stores,
 /// and returns them, too, so that the caller can have them read again.

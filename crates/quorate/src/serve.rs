@@ -33,6 +33,7 @@ use zk::four_letter::ConfReport;
 use crate::admin::WaitingServer;
 use crate::change_log::ChangeLog;
 use crate::cli::ServeArgs;
+use crate::client_tls::Tls;
 use crate::config::etcd::EtcdPort;
 use crate::config::{self, ClusterConfig, Env, ServeConfig, Severity};
 use crate::connections::{Connections, Face};
@@ -50,8 +51,7 @@ use crate::monitor_thread::{self, Begin};
 use crate::not_serving::{self, Answers};
 use crate::peers;
 use crate::random::random_bytes;
-use crate::tls::Tls;
-use crate::tls::self_signed::SelfSigned;
+use crate::self_signed::SelfSigned;
 use ports::{ClientPorts, bind_monitoring};
 use shown::{conf_report, shown_properties, user_name, version};
 

@@ -8,8 +8,8 @@ mod connection;
 mod limits;
 mod path;
 mod target;
-pub mod tls;
 mod watches;
+mod wire;
 
 use std::time::Duration;
 
@@ -27,7 +27,6 @@ use machine::CreateMode;
 pub use connection::Phase;
 pub use path::path_fault;
 pub use target::{Login, Security, Target};
-pub use tls::client_config;
 
 /// The znode with the members of the ensemble, independent of the chroot (`ZooDefs.CONFIG_NODE`).
 const CONFIG_PATH: &str = "/zookeeper/config";

@@ -7,7 +7,7 @@ use super::etcd::{EtcdAbout, EtcdPort};
 use super::report::Warning;
 use super::tls::TlsConfig;
 use crate::logging::LogStyle;
-use crate::tls::self_signed::SelfSigned;
+use crate::self_signed::SelfSigned;
 
 /// The variable with the highest level that the server says it knows: etcd has no such flag.
 pub const LEVEL_MAX_VARIABLE: &str = "QUORATE_LEVEL_MAX";

@@ -2,32 +2,7 @@
 
 use std::fmt;
 
-/// The place of a setting: a file and, if known, the line (from 1); or the name of an environment
-/// variable or an option.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
-    pub file: String,
-    pub line: Option<u32>,
-}
-
-impl Place {
-    pub fn of(file: &str) -> Place {
-        Place { file: file.to_string(), line: None }
-    }
-
-    pub fn at(file: &str, line: u32) -> Place {
-        Place { file: file.to_string(), line: Some(line) }
-    }
-}
-
-impl fmt::Display for Place {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.line {
-            Some(line) => write!(f, "{}:{line}", self.file),
-            None => f.write_str(&self.file),
-        }
-    }
-}
+pub use tls::settings::Place;
 
 /// A warning about a setting that may not do what its author expects.
 #[derive(Clone, Debug, PartialEq, Eq)]

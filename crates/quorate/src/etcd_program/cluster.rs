@@ -11,7 +11,7 @@ use super::url::{Scheme, Url};
 use super::values::Values;
 use crate::config::cluster::PeerAuth;
 use crate::config::{GivenServer, GivenServers};
-use crate::tls::self_signed::SelfSigned;
+use crate::self_signed::SelfSigned;
 
 /// The distance from a server's peer port to the port that stands for its elections, which nobody
 /// listens on: `/zookeeper/config` shows one.

@@ -2,6 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
+use tls::key_store::StoreKind;
+use tls::suites::cipher_suite_names;
+
 use super::flags::CLIENT_NAMES;
 use super::settle::fixtures;
 use super::url::Url;
@@ -11,9 +14,7 @@ use crate::config::report::{Place, Severity, Warning};
 use crate::config::tls::{
     AllowedNames, CertificateRules, ClientAuth, Password, PeerTlsConfig, StoreFile, TlsConfig,
 };
-use crate::tls::key_store::StoreKind;
-use crate::tls::self_signed::SelfSigned;
-use crate::tls::suites::cipher_suite_names;
+use crate::self_signed::SelfSigned;
 
 /// Cipher suites of Go that the library does not have (`tls.CipherSuites`), and Go's other names of
 /// those that it has.

@@ -4,11 +4,11 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use grpc::Share;
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::limits::{ADDRESS_SHARE, Limits};
 use crate::connections::Held;
-use grpc::Share;
 
 /// The addresses that have connections.
 pub(super) struct Addresses {

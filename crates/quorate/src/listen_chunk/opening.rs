@@ -14,9 +14,9 @@ use zk::metrics::{Metric, Number, Value};
 
 use super::limits::STORE_STOP_TIME_MAX;
 use super::{ChunkFace, start, store_dir};
+use crate::client_tls::Tls;
 use crate::config::{ChunkConfig, StorageConfig};
 use crate::connections::Connections;
-use crate::tls::Tls;
 
 /// The chunk store of a server.
 pub struct Chunks {

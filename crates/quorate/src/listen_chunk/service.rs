@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use chunk::wire::Handler;
+use grpc::{Kind, Method, Server, Share, Shares};
 use storage::disk::RealDisk;
 
 use super::admission::Addresses;
@@ -11,7 +12,6 @@ use super::limits::Limits;
 use super::log_disk::LogDisk;
 use super::metrics::Counts;
 use crate::logging::{REFUSALS_MAX, Seldom};
-use grpc::{Kind, Method, Server, Share, Shares};
 
 /// Failures of the store that no client caused. Each client learns of its own.
 static FAILURES: Seldom = Seldom::new(REFUSALS_MAX, "requests of the chunk store failed");

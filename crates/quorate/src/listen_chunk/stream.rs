@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use chunk::wire::{Handler, Measured, RequestError, Rest, Step, pb};
+use grpc::{Call, Code, End, Message, Room, Status, framed};
 use storage::disk::RealDisk;
 
 use super::log_disk::Turn;
 use super::service::{Client, Service, log_failure};
-use grpc::{Call, Code, End, Message, Room, Status, framed};
 
 /// Bytes of a request up to which it is done on the thread that read it: copying so few bytes takes
 /// less time than handing them to another thread.

@@ -6,6 +6,7 @@ use std::io::{self, Read};
 use bytes::Bytes;
 use etcd::backup::STORAGE_VERSION;
 use etcd::pb::{Message, etcdserverpb as pb};
+use grpc::{Call, Code, End, Room, SharesBySize, Status, frame};
 use member::fronts::etcd::audit::Operation;
 use member::fronts::etcd::{CallRefused, Need};
 use sha2::{Digest, Sha256};
@@ -15,7 +16,6 @@ use super::client::Client;
 use super::limits::BACKUP_READ_BYTES;
 use super::methods::Method;
 use super::runtime::status_of;
-use grpc::{Call, Code, End, Room, SharesBySize, Status, frame};
 
 /// Bytes of a backup in one message (`snapshotSendBufferSize`).
 const BLOB_BYTES: usize = 32 * 1024;

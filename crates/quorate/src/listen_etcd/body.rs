@@ -3,13 +3,13 @@
 use std::convert::Infallible;
 
 use bytes::Bytes;
+use grpc::{Room, StreamBody};
 use http_body_util::channel::Channel;
 use http_body_util::{BodyExt, Either};
 use hyper::body::{Body, Frame, Incoming};
 use tokio::time::{Instant, timeout_at};
 
 use super::limits::{BODY_TIMES, STALL_TIME_MAX, WAITED_TIME_MAX};
-use grpc::{Room, StreamBody};
 
 /// The body of a request: over HTTP/1.1, or over HTTP/2.
 pub(super) type WebBody = Either<Incoming, StreamBody>;

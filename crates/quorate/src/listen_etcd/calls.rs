@@ -3,6 +3,7 @@
 use std::pin::pin;
 
 use etcd::Error;
+use grpc::{Call, End, Outgoing, Room, SharesBySize, framed_of};
 use member::fronts::etcd::{Method as KvMethod, Reply};
 
 use super::client::Client;
@@ -11,7 +12,6 @@ use super::limits::WHOLE_BYTES_MAX;
 use super::methods::Method;
 use super::runtime::{FromFront, FrontCall, status_of};
 use super::{backup, concurrency, health, watch};
-use grpc::{Call, End, Outgoing, Room, SharesBySize, framed_of};
 
 /// Serves a call until it ends.
 pub(super) async fn serve(client: Client, mut call: Box<Call<Method>>, answers: SharesBySize) {

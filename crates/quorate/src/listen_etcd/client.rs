@@ -10,6 +10,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use grpc::{Deadline, KeptValues, Metadata, Value};
 use hyper::header::{AUTHORIZATION, HeaderMap, SEC_WEBSOCKET_PROTOCOL};
 use member::fronts::etcd::audit::Operation;
 use member::fronts::etcd::{
@@ -21,7 +22,6 @@ use super::audit::{Audited, AuditedClient};
 use super::runtime::{FromFront, FrontCall, Runtime, WatchCall};
 use crate::config::etcd::EtcdService;
 use crate::connections::Held;
-use grpc::{Deadline, KeptValues, Metadata, Value};
 
 /// The keys of metadata that hold a token, in the order in which they are looked for
 /// (`rpctypes.TokenFieldNameGRPC`, `TokenFieldNameSwagger`).

@@ -10,12 +10,12 @@ use etcd::pb::etcdserverpb::ResponseHeader;
 use etcd::pb::mvccpb::event::EventType;
 use etcd::pb::{Message, v3electionpb as election, v3lockpb as lock};
 use etcd::recipe;
+use grpc::{Call, End, Room, SharesBySize, Status, framed};
 use member::fronts::etcd::Method as KvMethod;
 
 use super::client::Client;
 use super::methods::{ConcurrencyMethod, Method};
 use super::runtime::malformed;
-use grpc::{Call, End, Room, SharesBySize, Status, framed};
 use local::{Local, unknown};
 
 /// Answers a call of the services.

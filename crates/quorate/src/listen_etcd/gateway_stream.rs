@@ -12,6 +12,7 @@ use etcd::Error;
 use etcd::gateway::{self, Scanner};
 use etcd::limits::JSON_BYTES_MAX_DEFAULT;
 use etcd::pb::Message;
+use grpc::{Deadline, Room};
 use http_body_util::BodyExt;
 use member::fronts::etcd::{Method as KvMethod, WatchMessages};
 use tokio::sync::mpsc;
@@ -27,7 +28,6 @@ use super::concurrency::Observer;
 use super::large::LargeJson;
 use super::limits::{BODY_TIMES, JSON_TIMES, STALL_TIME_MAX};
 use super::runtime::{ConnectionShares, FromWatch, WatchCall};
-use grpc::{Deadline, Room};
 
 /// The error at the end of a backup whose client took too little of it.
 const UNREAD: &str = "the client takes its backup too slowly";

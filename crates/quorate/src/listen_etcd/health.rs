@@ -4,6 +4,7 @@
 use std::future::pending;
 use std::rc::Rc;
 
+use grpc::{Call, Code, End, Status, framed};
 use hyper::StatusCode;
 use member::fronts::etcd::Method as KvMethod;
 use member::fronts::etcd::health::{
@@ -15,7 +16,6 @@ use super::client::Client;
 use super::methods::Method as FaceMethod;
 use super::routes::{PLAIN_TEXT, sniffed};
 use super::runtime::{Runtime, status_of};
-use grpc::{Call, Code, End, Status, framed};
 
 /// Answers a question over HTTP.
 pub(super) async fn answer(runtime: &Rc<Runtime>, call: HealthCall) -> Answer {

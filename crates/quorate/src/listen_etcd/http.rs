@@ -6,6 +6,7 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use etcd::{Error, gateway};
+use grpc::{Code, Exchange, Room};
 use http_body_util::{Either, Full};
 use hyper::body::{Body, Incoming};
 use hyper::http::request::Parts;
@@ -33,7 +34,6 @@ use super::v2::{self, short};
 use super::websocket;
 use crate::config::etcd::EtcdService;
 use crate::foreign_pages;
-use grpc::{Code, Exchange, Room};
 
 /// The gRPC path of a stream of watches.
 const WATCH_PATH: &str = "/etcdserverpb.Watch/Watch";

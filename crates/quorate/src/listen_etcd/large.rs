@@ -8,6 +8,7 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use etcd::gateway::{self, Transcoder};
+use grpc::{Room, Status, check_sent};
 use member::fronts::etcd::{Reply, ReplyPieces};
 use tokio::sync::mpsc;
 use tokio::task::yield_now;
@@ -19,7 +20,6 @@ use super::limits::{
     WAITED_TIME_MAX,
 };
 use super::runtime::ConnectionShares;
-use grpc::{Room, Status, check_sent};
 
 /// Bytes of a response that is short, and has at most `bytes_max` bytes: it is made at once. None:
 /// it is to be made in pieces.

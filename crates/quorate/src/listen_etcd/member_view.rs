@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use grpc::{CallCounts, CallNumbers};
 use hyper::header::HeaderValue;
 use machine::Machine;
 use member::CommandCounts;
@@ -19,7 +20,6 @@ use super::tokens::Tokens;
 use crate::config::ServeConfig;
 use crate::config::etcd::EtcdConfig;
 use crate::config::tls::ClientAuth;
-use grpc::{CallCounts, CallNumbers};
 
 /// The member behind the face.
 pub struct MemberView {

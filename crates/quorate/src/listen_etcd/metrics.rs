@@ -4,11 +4,11 @@
 mod page;
 
 use etcd::versions::ETCD_VERSION;
+use grpc::{CallNumbers, Code, Kind, TIME_BOUNDS_US};
 use node::{PeerTraffic, WRITE_BOUNDS_US};
 
 use super::member_view::MemberView;
 use crate::monitor::process;
-use grpc::{CallNumbers, Code, Kind, TIME_BOUNDS_US};
 use page::{COUNTER, GAUGE, HISTOGRAM, Page};
 
 /// The version of the cluster as this page shows it.

@@ -10,6 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use etcd::limits::MESSAGE_OVERHEAD_BYTES;
 use etcd::v2::Request as V2Request;
+use grpc::{Code, Server, Share, Shares, SharesBySize, Status};
 use member::EtcdFront;
 use member::fronts::etcd::{
     CallRefused, CallResult, Method as KvMethod, Now, PasswordTask, PasswordWork, Reply, V2Result,
@@ -32,7 +33,6 @@ use super::methods::Method;
 use super::passwords::{For, Passwords};
 use super::slow::SlowLog;
 use super::v2::proven::ProvenPasswords;
-use grpc::{Code, Server, Share, Shares, SharesBySize, Status};
 
 pub(super) struct Runtime {
     handle: FrontHandle,

@@ -28,6 +28,7 @@ use hyper::http::request::Parts;
 use hyper::{Response, StatusCode};
 use member::fronts::etcd::v2::clients::{Presented, UserSearch, UserStep};
 
+use grpc::Room;
 use keys::{KeysAnswer, KeysBody, KeysHead};
 
 use super::answer::{Answer, of};
@@ -36,7 +37,6 @@ use super::client::Site;
 use super::limits::FORM_TIMES;
 use super::routes::{PLAIN_TEXT, not_found};
 use super::runtime::{ConnectionShares, Runtime};
-use grpc::Room;
 
 const X_ETCD_CLUSTER_ID: HeaderName = HeaderName::from_static("x-etcd-cluster-id");
 const X_ETCD_INDEX: HeaderName = HeaderName::from_static("x-etcd-index");

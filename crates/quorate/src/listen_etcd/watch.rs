@@ -3,12 +3,12 @@
 //! messages when the socket has taken those before.
 
 use bytes::Bytes;
+use grpc::{Call, End, Message, Outgoing, PREFIX_BYTES, Room, SharesBySize, Status, frame};
 use member::fronts::etcd::WatchMessages;
 
 use super::client::Client;
 use super::methods::Method;
 use super::runtime::{FromWatch, status_of};
-use grpc::{Call, End, Message, Outgoing, PREFIX_BYTES, Room, SharesBySize, Status, frame};
 
 enum Step {
     Taken,

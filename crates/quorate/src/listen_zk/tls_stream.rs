@@ -12,7 +12,9 @@ use bytes::BytesMut;
 use rustls::{ServerConnection, pki_types::CertificateDer};
 use tokio::net::tcp::OwnedWriteHalf;
 
-use crate::tls::{Handshake, Tls, cause_of};
+use tls::cause_of;
+
+use crate::client_tls::{Handshake, Tls};
 
 /// The first byte of a TLS connection: a record of a handshake. No request and no four-letter word
 /// starts with it (`NettyServerCnxnFactory.DualModeSslHandler`).

@@ -13,7 +13,7 @@ use zk::metrics::{Distribution, Metric, Number, Value};
 
 use super::Monitor;
 use super::process;
-use crate::tls::HandshakeCounts;
+use crate::client_tls::HandshakeCounts;
 
 /// Microseconds of a millisecond.
 const US: f64 = 1_000.0;

@@ -27,8 +27,8 @@ use super::limits::{
     RETRY_PAUSE_MIN, WRITE_LIMIT,
 };
 use super::target::{Login, Target};
-use super::tls::Wire;
 use super::watches::{WatchKind, Watches};
+use super::wire::Wire;
 use super::{ClientError, Event};
 
 /// The callback for the client's events.

@@ -5,13 +5,14 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use tls::key_store::{StoreKind, read_keys, read_trusted};
+use tls::rules::Rules;
+use tls::{client_config, read_store};
+
 use crate::config::report::Place;
 use crate::config::tls::{CertificateRules, Password, StoreFile};
 use crate::config::{jaas, properties};
-use crate::tls::key_store::{StoreKind, read_keys, read_trusted};
-use crate::tls::read_store;
-use crate::tls::rules::Rules;
-use crate::zk_client::{Login, Security, client_config};
+use crate::zk_client::{Login, Security};
 
 /// The default section for clients in a JAAS file
 /// (`ZKClientConfig.LOGIN_CONTEXT_NAME_KEY_DEFAULT`).
@@ -92,7 +93,7 @@ impl Properties {
                         whom to believe"
                 .to_string());
         };
-        let said = |error: crate::tls::TlsError| error.to_string();
+        let said = |error: tls::TlsError| error.to_string();
         let trusted = read_store(&trust_store, read_trusted).map_err(said)?;
         let keys = match self.store("zookeeper.ssl.keyStore")? {
             Some(store) => read_store(&store, read_keys).map_err(said)?,

@@ -1,8 +1,9 @@
 //! The keys about TLS for clients.
 
+use ::tls::key_store::StoreKind;
+
 use super::*;
 use crate::config::tls::{ClientAuth, Password, TlsConfig};
-use crate::tls::key_store::StoreKind;
 
 const STORES: &str = "ssl.keyStore.location=/k.jks\nssl.trustStore.location=/t.p12\n";
 

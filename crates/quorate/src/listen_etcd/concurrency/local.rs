@@ -4,11 +4,11 @@
 use bytes::Bytes;
 use etcd::pb::{Message, etcdserverpb as pb, mvccpb};
 use etcd::{Error, recipe};
+use grpc::{Code, Status};
 use member::fronts::etcd::{CallRefused, Method};
 
 use super::super::client::Client;
 use super::super::runtime::{FromWatch, WatchCall, malformed, status_of};
-use grpc::{Code, Status};
 
 /// A client within the process.
 #[derive(Clone)]

@@ -4,6 +4,7 @@
 use std::rc::Rc;
 
 use etcd::v2::auth::PatternLists;
+use grpc::Room;
 use http_body_util::Either;
 use hyper::StatusCode;
 use hyper::http::request::Parts;
@@ -20,7 +21,6 @@ use super::super::runtime::{ConnectionShares, Runtime};
 use super::keys::{room_for, roomy};
 use super::members::{of_line, refused};
 use super::{clients, not_allowed, with_cluster_id};
-use grpc::Room;
 
 /// Answers a request below `/v2/auth/`. `None` if nothing is at its path.
 pub(super) async fn answer(

@@ -6,6 +6,7 @@ use std::rc::Rc;
 use bytes::Bytes;
 use etcd::limits::V2_TEXT_TIMES;
 use etcd::v2::{self, Ask, Failure, Listing, Request};
+use grpc::Room;
 use machine::etcd_v2::event::Event;
 use machine::etcd_v2::query::Found;
 use machine::etcd_v2::reply::Refusal;
@@ -24,7 +25,6 @@ use super::super::limits::{
 };
 use super::super::runtime::{ConnectionShares, Runtime};
 use super::waits;
-use grpc::Room;
 
 /// An answer about keys.
 pub(super) struct KeysAnswer {

@@ -5,6 +5,7 @@ use std::rc::Rc;
 
 use etcd::pb::etcdserverpb as pb;
 use etcd::v2;
+use grpc::Room;
 use hyper::StatusCode;
 use hyper::header::CONTENT_TYPE;
 use hyper::http::request::Parts;
@@ -20,7 +21,6 @@ use super::super::client::Site;
 use super::super::routes::PLAIN_TEXT;
 use super::super::runtime::{ConnectionShares, Runtime};
 use super::{clients, not_allowed, with_cluster_id};
-use grpc::Room;
 
 /// Answers a request that is not about keys or users. `None` if nothing is at its path.
 pub(super) async fn answer(

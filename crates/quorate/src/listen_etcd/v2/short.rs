@@ -14,6 +14,7 @@ use std::mem::MaybeUninit;
 use std::rc::Rc;
 
 use etcd::v2::{self, Ask, Failure, Request, Verb};
+use grpc::Room;
 use httparse::Status;
 use hyper::StatusCode;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -29,7 +30,6 @@ use super::super::runtime::{ConnectionShares, Runtime};
 use super::keys::{self, Asked, KeysAnswer, KeysBody, KeysHead};
 use super::{is_form_type, not_read, parameters};
 use crate::config::etcd::EtcdService;
-use grpc::Room;
 
 /// How a connection goes on.
 pub(in super::super) enum Next {

@@ -4,6 +4,7 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use etcd::v2::{Ask, Request};
+use grpc::Room;
 use member::fronts::etcd::V2Waited;
 use member::fronts::etcd::v2::failure_of;
 use tokio::sync::mpsc;
@@ -12,7 +13,6 @@ use super::super::answer::Lines;
 use super::super::large::send_while_wanted;
 use super::super::runtime::{ConnectionShares, FromV2Wait, Runtime, V2Wait};
 use super::keys::{KeysAnswer, KeysBody, failed, line, refused, succeeded};
-use grpc::Room;
 
 /// Answers a request to wait. The wait ends when its client goes away.
 pub(super) async fn answer(

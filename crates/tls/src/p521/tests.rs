@@ -5,7 +5,7 @@ use rustls::pki_types::pem::PemObject;
 use super::*;
 
 fn key(name: &str) -> PrivateKeyDer<'static> {
-    let path = format!("{}/tests/fixtures/tls/{name}.pem", env!("CARGO_MANIFEST_DIR"));
+    let path = format!("{}/../quorate/tests/fixtures/tls/{name}.pem", env!("CARGO_MANIFEST_DIR"));
     PrivateKeyDer::from_pem_file(path).unwrap()
 }
 
@@ -34,7 +34,8 @@ fn what_a_key_signs_is_verified_and_nothing_else() {
 #[test]
 fn both_sides_of_a_handshake_may_have_such_a_key() {
     use rustls::{ClientConfig, ClientConnection, RootCertStore, ServerConfig, ServerConnection};
-    let path = |name| format!("{}/tests/fixtures/tls/{name}.pem", env!("CARGO_MANIFEST_DIR"));
+    let path =
+        |name| format!("{}/../quorate/tests/fixtures/tls/{name}.pem", env!("CARGO_MANIFEST_DIR"));
     let certificates = |name| {
         let all = rustls::pki_types::CertificateDer::pem_file_iter(path(name)).unwrap();
         all.map(Result::unwrap).collect::<Vec<_>>()

@@ -1,15 +1,21 @@
 //! The parts of DER that keys and names need: taking one value after the other, and wrapping values
 //! in another one.
 
-/// Tags that occur here (X.690).
+/// The tag of an integer (X.690), as the others.
 pub const INTEGER: u8 = 0x02;
+/// The tag of a string of bits.
 pub const BIT_STRING: u8 = 0x03;
+/// The tag of a string of bytes.
 pub const OCTET_STRING: u8 = 0x04;
+/// The tag of an object identifier.
 pub const OID: u8 = 0x06;
+/// The tag of a sequence.
 pub const SEQUENCE: u8 = 0x30;
+/// The tag of a set.
 pub const SET: u8 = 0x31;
-/// `[0]` and `[1]`, with values inside.
+/// The tag `[0]`, with values inside.
 pub const CONTEXT_0: u8 = 0xa0;
+/// The tag `[1]`, with values inside.
 pub const CONTEXT_1: u8 = 0xa1;
 
 /// Bytes of a length that are read: no file or certificate here has 4 GiB.
@@ -18,7 +24,9 @@ const LENGTH_BYTES_MAX: usize = 4;
 /// One value of an input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Value<'a> {
+    /// The tag.
     pub tag: u8,
+    /// The bytes behind tag and length.
     pub content: &'a [u8],
     /// The value with its tag and length.
     pub whole: &'a [u8],

@@ -2,10 +2,10 @@
 
 use super::*;
 
-const KEYS: &[u8] = include_bytes!("../../../tests/fixtures/tls/server-ec.jks");
-const TRUSTED: &[u8] = include_bytes!("../../../tests/fixtures/tls/trust.jks");
+const KEYS: &[u8] = include_bytes!("../../../quorate/tests/fixtures/tls/server-ec.jks");
+const TRUSTED: &[u8] = include_bytes!("../../../quorate/tests/fixtures/tls/trust.jks");
 const OTHER_PASSWORD: &[u8] =
-    include_bytes!("../../../tests/fixtures/tls/server-other-password.jks");
+    include_bytes!("../../../quorate/tests/fixtures/tls/server-other-password.jks");
 
 /// A file with these bytes between magic and digest, and the digest for this password.
 fn signed(content: &[u8], password: &str) -> Vec<u8> {

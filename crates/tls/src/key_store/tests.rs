@@ -4,7 +4,7 @@
 use super::*;
 
 fn fixture(name: &str) -> Vec<u8> {
-    let path = format!("{}/tests/fixtures/tls/{name}", env!("CARGO_MANIFEST_DIR"));
+    let path = format!("{}/../quorate/tests/fixtures/tls/{name}", env!("CARGO_MANIFEST_DIR"));
     std::fs::read(path).unwrap()
 }
 

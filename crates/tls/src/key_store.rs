@@ -39,8 +39,11 @@ const EC_PUBLIC_KEY: [u8; 7] = [0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01];
 /// The form of a file (`ssl.keyStore.type`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StoreKind {
+    /// A key store of Java.
     Jks,
+    /// Certificates and keys as text.
     Pem,
+    /// An archive of PKCS #12.
     Pkcs12,
 }
 
@@ -70,25 +73,34 @@ impl StoreKind {
 /// The reason why a store cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
+    /// The password is wrong, or the file is damaged.
     #[error("the password is wrong, or the file is damaged")]
     Password,
+    /// The key has another password than the store.
     #[error("its key and the store have different passwords; ZooKeeper supports only one")]
     KeyPassword,
+    /// The key is encrypted, and there is no password.
     #[error("its key is encrypted, and there is no password")]
     NoPassword,
+    /// There is no private key.
     #[error("it holds no private key")]
     NoKey,
+    /// There is no certificate for the private key.
     #[error("it holds no certificate for its private key")]
     NoChain,
+    /// There is no trusted certificate.
     #[error("it holds no trusted certificate")]
     NoTrusted,
+    /// The key is not that of the certificate.
     #[error("its private key does not match its first certificate")]
     KeyMismatch,
     #[error(
         "its private key cannot be used: {0}; RSA of 2048 to 8192 bits, P-256, P-384 and Ed25519 \
          can"
     )]
+    /// The key cannot be used, for this reason.
     Key(String),
+    /// The bytes are no store of this form.
     #[error("it is not a {0}")]
     Malformed(String),
 }

@@ -1,58 +1,23 @@
 //! TLS for clients: the settings of a listener, made from the configured stores, and made anew when
 //! their files change.
 //!
-//! It takes the place of ZooKeeper 3.9's `ClientX509Util` and `X509AuthenticationProvider`. TLS
-//! sessions are not resumed: every connection proves its certificate again.
-
-mod client_verifier;
-mod common_name;
-mod der;
-pub mod files;
-mod jks;
-pub mod key_store;
-pub mod keys;
-pub mod p521;
-pub mod peers;
-pub mod rules;
-pub mod self_signed;
-pub mod server_verifier;
-mod subject;
-pub mod suites;
-pub mod trust;
+//! It takes the place of ZooKeeper 3.9's `ClientX509Util` and `X509AuthenticationProvider`.
 
 use std::io;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use rustls::server::{NoServerSessionStorage, ServerConfig, WebPkiClientVerifier};
-use rustls::sign::CertifiedKey;
-use rustls::version::{TLS12, TLS13};
+use rustls::server::ServerConfig;
+use tls::files::{self, Files};
+use tls::settings::{StoreFile, TlsConfig};
+use tls::{TlsError, server_config, subject};
 use x509_parser::certificate::X509Certificate;
 use x509_parser::prelude::FromDer;
 
-use crate::config::report::Place;
-use crate::config::tls::{ClientAuth, Password, StoreFile, TlsConfig};
 use crate::logging::{REFUSALS_MAX, Seldom};
-use client_verifier::ClientVerifier;
-pub use common_name::common_name;
-use files::{Files, read_file};
-use key_store::StoreKind;
-use keys::Keys;
-use rules::Rules;
-use suites::cipher_suite_name;
 
 /// Clients that TLS refused.
 static REFUSED: Seldom = Seldom::new(REFUSALS_MAX, "clients of TLS were refused");
-
-/// The error of a store that cannot be used: one line that names its place and the cause.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{place}: {key}: {path}: {cause}")]
-pub struct TlsError {
-    place: Place,
-    key: String,
-    path: String,
-    cause: String,
-}
 
 /// The configured TLS. The listeners share it.
 pub struct Tls {
@@ -219,103 +184,3 @@ impl Drop for Handshake {
 fn stores(config: &TlsConfig) -> impl Iterator<Item = &StoreFile> {
     [&config.key_store].into_iter().chain(&config.trust_store)
 }
-
-fn server_config(config: &TlsConfig, rules: &Arc<Rules>) -> Result<ServerConfig, TlsError> {
-    let mut provider = p521::provider();
-    if !config.cipher_suites.is_empty() {
-        let wanted = |name: &str| config.cipher_suites.iter().any(|wanted| wanted == name);
-        provider.cipher_suites.retain(|suite| wanted(&cipher_suite_name(*suite)));
-    }
-    let provider = Arc::new(provider);
-    let versions: Vec<_> = [(config.tls13, &TLS13), (config.tls12, &TLS12)]
-        .into_iter()
-        .filter_map(|(enabled, version)| enabled.then_some(version))
-        .collect();
-    let store = &config.key_store;
-    let keys = read_store(store, key_store::read_keys)?;
-    let builder = ServerConfig::builder_with_provider(provider.clone())
-        .with_protocol_versions(&versions)
-        .map_err(|error| store.error(format!("protocols and cipher suites: {error}")))?;
-    let builder = match (&config.trust_store, config.client_auth) {
-        (Some(store), ClientAuth::Want | ClientAuth::Need) => {
-            let trusted = read_store(store, key_store::read_trusted)?;
-            let mandatory = config.client_auth == ClientAuth::Need;
-            let verifier = ClientVerifier::new(trusted, rules.clone(), mandatory, &provider)
-                .map_err(|cause| store.error(cause))?;
-            builder.with_client_cert_verifier(Arc::new(verifier))
-        }
-        _ => builder.with_client_cert_verifier(WebPkiClientVerifier::no_client_auth()),
-    };
-    keys.iter().for_each(|own| show_dates(store, own));
-    let mut server_config = builder.with_cert_resolver(Arc::new(Keys(keys)));
-    server_config.session_storage = Arc::new(NoServerSessionStorage {});
-    server_config.send_tls13_tickets = 0;
-    Ok(server_config)
-}
-
-/// Logs the validity of our certificate: a client would notice too late that it expired.
-fn show_dates(store: &StoreFile, own: &CertifiedKey) {
-    let certificate = own.cert.first().map_or(&[][..], |certificate| certificate);
-    let Ok((_, parsed)) = X509Certificate::from_der(certificate) else { return };
-    let name = subject::rfc2253(parsed.subject().as_raw()).unwrap_or_default();
-    let (validity, path) = (parsed.validity(), store.path.display());
-    let until = validity.not_after;
-    if validity.is_valid() {
-        tracing::info!("TLS: {path}: the certificate of {name} is valid until {until}");
-    } else {
-        let since = validity.not_before;
-        tracing::warn!(
-            "TLS: {path}: the certificate of {name} is valid only from {since} to {until}"
-        );
-    }
-}
-
-type ReadStore<T> = fn(&[u8], StoreKind, &str) -> Result<Vec<T>, key_store::StoreError>;
-
-/// Reads the contents of a store.
-pub(crate) fn read_store<T>(store: &StoreFile, read: ReadStore<T>) -> Result<Vec<T>, TlsError> {
-    let kind = store.kind.or_else(|| StoreKind::from_path(&store.path)).ok_or_else(|| {
-        store.error("its name ends in none of .jks, .pem and .p12, and no type is set".to_string())
-    })?;
-    let mut bytes = read_file(&store.path).map_err(|cause| store.error(cause))?;
-    if let Some(key_path) = &store.key_path {
-        let key = read_file(key_path)
-            .map_err(|cause| store.error(format!("key file {}: {cause}", key_path.display())))?;
-        bytes.push(b'\n');
-        bytes.extend(key);
-    }
-    let password = match &store.password {
-        Password::Text(text) => text.clone(),
-        Password::File(path) => {
-            let bytes = read_file(path).map_err(|cause| {
-                store.error(format!("password file {}: {cause}", path.display()))
-            })?;
-            // `SecretUtils.readSecret`: a line end behind the password is not a part of it.
-            let text = String::from_utf8_lossy(&bytes);
-            text.strip_suffix('\n').unwrap_or(&text).to_string()
-        }
-    };
-    read(&bytes, kind, &password).map_err(|error| store.error(error.to_string()))
-}
-
-impl StoreFile {
-    fn error(&self, cause: String) -> TlsError {
-        TlsError {
-            place: self.place.clone(),
-            key: self.key.clone(),
-            path: self.path.display().to_string(),
-            cause,
-        }
-    }
-}
-
-/// The text about a client's fault.
-pub fn cause_of(error: &rustls::Error) -> String {
-    match error {
-        rustls::Error::InvalidMessage(error) => format!("what it sends is not TLS ({error:?})"),
-        error => error.to_string(),
-    }
-}
-
-#[cfg(test)]
-mod tests;

@@ -8,7 +8,7 @@ use std::{io, thread};
 
 use super::key_store::STORE_BYTES_MAX;
 use super::rules::Rules;
-use crate::config::tls::{CertificateRules, Password, StoreFile};
+use crate::settings::{CertificateRules, Password, StoreFile};
 
 /// The interval at which the files are checked for changes.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);

@@ -9,7 +9,7 @@ use std::time::Duration;
 const NOW: u64 = 1_767_225_600;
 
 fn certificates(name: &str) -> Vec<CertificateDer<'static>> {
-    let path = format!("{}/tests/fixtures/tls/{name}.pem", env!("CARGO_MANIFEST_DIR"));
+    let path = format!("{}/../quorate/tests/fixtures/tls/{name}.pem", env!("CARGO_MANIFEST_DIR"));
     CertificateDer::pem_file_iter(path).unwrap().map(Result::unwrap).collect()
 }
 

@@ -23,6 +23,7 @@ const CHAIN_MAX: u32 = 100;
 /// The contents of a file.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Jks {
+    /// Keys with their certificates.
     pub keys: Vec<PrivateKey>,
     /// Trusted certificates.
     pub trusted: Vec<Vec<u8>>,
@@ -33,6 +34,7 @@ pub struct Jks {
 pub struct PrivateKey {
     /// The key as PKCS #8.
     pub key: Vec<u8>,
+    /// The certificates, its own first.
     pub chain: Vec<Vec<u8>>,
 }
 

@@ -1,60 +1,12 @@
-//! TLS to a server: the configuration, and the connection that both threads of a session use.
+//! TLS to a server: the connection that both threads of a session use.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use rustls::client::danger::ServerCertVerifier;
-use rustls::crypto::CryptoProvider;
-use rustls::pki_types::{CertificateDer, ServerName};
-use rustls::sign::CertifiedKey;
+use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, Error};
-
-use crate::tls::cause_of;
-use crate::tls::keys::Keys;
-use crate::tls::rules::Rules;
-use crate::tls::server_verifier::{AnyServer, ServerVerifier};
-use crate::tls::trust::Trust;
-
-/// Makes the configuration of all connections.
-///
-/// # Errors
-/// A certificate cannot be used; the error is one line that names it.
-pub fn client_config(
-    keys: Vec<Arc<CertifiedKey>>,
-    trusted: Vec<CertificateDer<'static>>,
-    rules: Arc<Rules>,
-    checks_name: bool,
-) -> Result<Arc<ClientConfig>, String> {
-    let provider = Arc::new(crate::tls::p521::provider());
-    let trust = Trust::new(trusted, &provider)
-        .map_err(|error| format!("the certificates of the trust store: {error}"))?;
-    config_with(provider, keys, Arc::new(ServerVerifier { trust, rules, checks_name }))
-}
-
-/// Makes a configuration that takes every certificate of a server.
-///
-/// # Errors
-/// The library has no common version of TLS.
-pub fn config_of_any_server(keys: Vec<Arc<CertifiedKey>>) -> Result<Arc<ClientConfig>, String> {
-    let provider = Arc::new(crate::tls::p521::provider());
-    let verifier = Arc::new(AnyServer(provider.signature_verification_algorithms));
-    config_with(provider, keys, verifier)
-}
-
-fn config_with(
-    provider: Arc<CryptoProvider>,
-    keys: Vec<Arc<CertifiedKey>>,
-    verifier: Arc<dyn ServerCertVerifier>,
-) -> Result<Arc<ClientConfig>, String> {
-    let config = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(|error| error.to_string())?
-        .dangerous()
-        .with_custom_certificate_verifier(verifier)
-        .with_client_cert_resolver(Arc::new(Keys(keys)));
-    Ok(Arc::new(config))
-}
+use tls::cause_of;
 
 /// A connection to a server, which one thread reads while others write.
 pub struct Wire {

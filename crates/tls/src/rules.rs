@@ -24,7 +24,7 @@ use x509_parser::revocation_list::CertificateRevocationList;
 
 use super::common_name::common_name;
 use super::files::read_file;
-use crate::config::tls::{AllowedNames, CertificateRules};
+use crate::settings::{AllowedNames, CertificateRules};
 
 /// The rules.
 #[derive(Debug)]

@@ -8,12 +8,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use node::{NamesHost, PeerTls};
 
-use super::files::{self, Files};
-use super::rules::Rules;
-use super::server_verifier::names_host;
-use super::{TlsError, key_store, read_store, server_config};
-use crate::config::tls::{ClientAuth, PeerTlsConfig, TlsConfig};
-use crate::zk_client::tls::{client_config, config_of_any_server};
+use tls::files::{self, Files};
+use tls::rules::Rules;
+use tls::settings::{ClientAuth, PeerTlsConfig, TlsConfig};
+use tls::{
+    TlsError, client_config, config_of_any_server, key_store, names_host, read_store, server_config,
+};
 
 /// The settings, as the stores were read last.
 pub struct PeerStores {

@@ -16,7 +16,7 @@ fn files(name: &str) -> (PathBuf, Files) {
         key_path: None,
         kind: None,
         password: Password::Text(String::new()),
-        place: crate::config::report::Place::of("a file"),
+        place: crate::settings::Place::of("a file"),
         key: "key".to_string(),
     };
     let rules = CertificateRules { names: None, revoked: Some(folder.join("list")) };
