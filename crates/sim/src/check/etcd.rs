@@ -84,7 +84,7 @@ fn check_audit(history: &History, audit: &AuditLines, verdict: &Verdict) -> Resu
             Some(Err(error)) if error.fate() != Fate::Unknown => Some(false),
             Some(Err(_)) | None => None,
         };
-        let is_done = verdict.done.contains(&record.id);
+        let is_done = Some(verdict.done.contains(&record.id));
         let found = audit.check(record.id, record.op.can_change(), is_done, answered);
         found.map_err(|found| format!("etcd: the audit log: {found}"))?;
     }

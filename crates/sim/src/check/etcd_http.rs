@@ -492,7 +492,7 @@ impl<'c> Replay<'c> {
         if logged.is_none() && expected.is_none() && !matches!(status, Some(Ok(_))) {
             return Ok(());
         }
-        let found = audit.check(call.id, true, is_done, status.map(|status| status.is_ok()));
+        let found = audit.check(call.id, true, Some(is_done), status.map(|status| status.is_ok()));
         found.map_err(|why| format!("the audit log: {why}"))
     }
 

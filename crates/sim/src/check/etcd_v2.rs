@@ -107,8 +107,11 @@ fn check_audit(call: &Call, done: &BTreeSet<CallId>, audit: &AuditLines) -> Resu
         Some((_, Came::Refused(_) | Came::Failed)) => Some(false),
         Some((_, Came::Unknown)) | None => None,
     };
-    let changes = !call.op.is_read();
-    call.id.map_or(Ok(()), |id| audit.check(id, changes, done.contains(&id), answered))
+    let Some(id) = call.id else { return Ok(()) };
+    // Several calls may ask for these, and the event may be taken for that of another one.
+    let is_unique = !call.op.is_refresh && call.op.verb != Verb::Delete;
+    let is_done = (is_unique || answered.is_some()).then(|| done.contains(&id));
+    audit.check(id, !call.op.is_read(), is_done, answered)
 }
 
 /// Checks that the history of a state has the last events, as many as it keeps, and no others.

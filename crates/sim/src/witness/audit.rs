@@ -44,8 +44,8 @@ impl AuditLines {
     }
 
     /// Checks the line about a call. `changes`: whether the call asks for a change. `is_done`:
-    /// whether it took effect. `answered`: whether its client was told that it did; `None` if the
-    /// client was told nothing, or that nobody knows.
+    /// whether it took effect, if the judge knows. `answered`: whether its client was told that it
+    /// did; `None` if the client was told nothing, or that nobody knows.
     ///
     /// # Errors
     /// No correct member logs that.
@@ -53,7 +53,7 @@ impl AuditLines {
         &self,
         call: CallId,
         changes: bool,
-        is_done: bool,
+        is_done: Option<bool>,
         answered: Option<bool>,
     ) -> Result<(), String> {
         let logged = self.logged(call)?;
@@ -61,14 +61,16 @@ impl AuditLines {
             (_, logged) if !changes => logged.is_none(),
             (Some(true), logged) => logged == Some(Logged::Success),
             (Some(false), logged) => logged == Some(Logged::Failure),
-            (None, Some(Logged::Success)) => is_done,
-            (None, Some(Logged::Failure)) => !is_done,
+            (None, Some(Logged::Success)) => is_done != Some(false),
+            (None, Some(Logged::Failure)) => is_done != Some(true),
             (None, Some(Logged::Invoked) | None) => true,
         };
         if is_right {
             return Ok(());
         }
         let lines = self.0.get(&call);
-        Err(format!("{call:?} was answered with {answered:?}, done: {is_done}, logged: {lines:?}"))
+        Err(format!(
+            "{call:?} was answered with {answered:?}, done: {is_done:?}, logged: {lines:?}"
+        ))
     }
 }

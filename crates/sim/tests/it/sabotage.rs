@@ -476,7 +476,7 @@ fn a_line_of_the_audit_log_that_is_lost_is_noticed() {
 #[test]
 fn a_line_of_the_audit_log_that_calls_a_done_write_failed_is_noticed() {
     let failed = Sabotage::EtcdAudit(AuditSabotage::UnknownFailed);
-    check_noticed_where(failed, "done: true, logged: Some", with_etcd);
+    check_noticed_where(failed, "done: Some(true), logged: Some", with_etcd);
     check_noticed_where(failed, "or it was refused", with_v2);
 }
 
