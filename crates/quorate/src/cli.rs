@@ -11,12 +11,12 @@ use bench::reproduce::ReproduceArgs;
 use chunk::layout::Layout;
 use clap::error::ErrorKind;
 use clap::{ArgAction, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
+use shell::{Format, Invocation};
 
 use crate::config::EtcdGiven;
 use crate::config::address::ListenAddress;
 use crate::config::chunk::parse_layout;
 use crate::config::units::parse_ms;
-use crate::zk_shell::screen::Format;
 
 /// What `--version` and `version` print behind the program's name.
 pub const VERSION: &str = concat!(
@@ -254,6 +254,20 @@ pub struct ZkArgs {
     /// One command and its arguments; without it a shell starts
     #[arg(value_name = "COMMAND", trailing_var_arg = true)]
     pub command: Vec<String>,
+}
+
+impl From<ZkArgs> for Invocation {
+    fn from(args: ZkArgs) -> Invocation {
+        Invocation {
+            servers: args.server,
+            timeout_ms: args.timeout,
+            read_only: args.read_only,
+            is_patient: args.wait_for_connection,
+            client_configuration: args.client_configuration,
+            output: args.output,
+            command: args.command,
+        }
+    }
 }
 
 /// Options of `quorate inspect`.

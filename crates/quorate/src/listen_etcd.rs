@@ -52,8 +52,9 @@ use tokio::sync::{Semaphore, mpsc};
 use tokio::task::LocalSet;
 use tokio_rustls::TlsAcceptor;
 
-use crate::config::etcd::{EtcdConfig, EtcdConnections, EtcdPort, EtcdService, EtcdWire};
 use tls::common_name;
+
+use crate::config::etcd::{EtcdConfig, EtcdConnections, EtcdPort, EtcdService, EtcdWire};
 
 use crate::client_tls::Tls;
 use client::{Client, Site};

@@ -38,8 +38,6 @@ mod secret_command;
 mod self_signed;
 mod serve;
 mod sim_command;
-mod zk_client;
-mod zk_shell;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -91,7 +89,7 @@ fn main() -> ExitCode {
             println!("quorate {}", cli::VERSION);
             Ok(ExitCode::SUCCESS)
         }
-        Command::Zk(args) => zk_shell::run(&args),
+        Command::Zk(args) => shell::run(&args.into()),
         Command::Restore(args) => restore::run(&args),
         Command::Secret(args) => secret_command::run(&args),
         Command::Cluster(args) => cluster_command::run(&args),

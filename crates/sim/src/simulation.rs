@@ -29,6 +29,7 @@ mod zk;
 use machine::Machine;
 use machine::digest::Digest;
 use workload::generate::Random;
+use zk::ZkClients;
 
 use crate::check::{check, check_late_expiries, check_late_removals};
 use crate::client::{Client, Wish};
@@ -56,7 +57,6 @@ use locks::Turns;
 use options::ENSEMBLE_SEED;
 pub use options::{LaterOps, Options};
 pub use summary::Summary;
-use zk::ZkClients;
 pub use zk::{ZkCounts, ZkWatchCounts};
 
 /// A run under way.

@@ -7,6 +7,7 @@
 
 pub mod auth;
 pub mod error_code;
+pub mod files;
 pub mod four_letter;
 pub mod jute;
 pub mod limits;
@@ -19,5 +20,6 @@ pub mod sasl;
 
 pub use error_code::ErrorCode;
 pub use jute::{JuteError, JuteReader, JuteWrite};
-pub use machine::{AclEntry, Stat};
+pub use machine::zk::acl::perms;
+pub use machine::{AclEntry, CreateMode, Stat};
 pub use request::{ConnectRequest, Request, RequestHeader};

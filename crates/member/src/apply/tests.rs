@@ -1,5 +1,7 @@
 //! Apply gives the same answers wherever its holds end.
 
+use zk::request::ReadKind;
+
 use crate::limits::SMALL_REPLY_BYTES;
 use crate::reply_room::HeldReply;
 use machine::entry::{BatchBuilder, UnstampedBatch, encode_identities};
@@ -11,7 +13,6 @@ use machine::{
     BootId, Command, ConnectionId, ContainerSearch, ControlCommand, CreateMode, MemberId, Op,
     SessionChange, SessionId, Settings, ZkCommand,
 };
-use zk::request::ReadKind;
 
 use super::own::NOTHING;
 use super::*;

@@ -9,7 +9,7 @@ use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::properties::{join_lines, lines, split_entry, unescape};
+use zk::files::properties::{join_lines, lines, split_entry, unescape};
 
 /// The text that is shown in place of a secret.
 pub const MASK: &str = "***";

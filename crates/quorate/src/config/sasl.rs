@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use machine::zk::acl::is_kerberos_name;
+use zk::files::jaas::{self, Module};
 
 use super::files::{ReadFile, must_read};
-use super::jaas::{self, Module};
 use super::masked::MASK;
 use super::report::{ConfigError, Place, Report};
 

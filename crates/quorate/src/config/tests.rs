@@ -172,34 +172,7 @@ fn what_is_read_and_not_built_yet_is_warned_of() {
 // ---- the syntax of a properties file
 
 #[test]
-fn properties_are_read_as_java_reads_them() {
-    let check = |text: &str, expected: &[(&str, &str, u32)]| {
-        let found = properties::parse(text).unwrap();
-        let found: Vec<_> =
-            found.iter().map(|e| (e.key.as_str(), e.value.as_str(), e.line)).collect();
-        assert_eq!(found, expected, "{text:?}");
-    };
-    check("", &[]);
-    check("# a=b\n  ! c=d\n\n", &[]);
-    check("a=b", &[("a", "b", 1)]);
-    check("  a  =  b  \r\nc:d\n", &[("a", "b", 1), ("c", "d", 2)]);
-    // A line ends at a carriage return, too.
-    check("# text\ra=b\rc=d\n\re=f\r\n", &[("a", "b", 2), ("c", "d", 3), ("e", "f", 5)]);
-    check("a=b\\\r\n c\\\r d\re=f", &[("a", "bcd", 1), ("e", "f", 4)]);
-    check("a b c", &[("a", "b c", 1)]);
-    check("a\t:\tb", &[("a", "b", 1)]);
-    check("a", &[("a", "", 1)]);
-    check("a==b", &[("a", "=b", 1)]);
-    check("a=b # no comment", &[("a", "b # no comment", 1)]);
-    check("a=b\\\n   c\nd=e", &[("a", "bc", 1), ("d", "e", 3)]);
-    check("a=b\\\n# still the value", &[("a", "b# still the value", 1)]);
-    check("a=b\\\\\nc=d", &[("a", "b\\", 1), ("c", "d", 2)]);
-    check("a=b\\", &[("a", "b", 1)]);
-    check("a\\=b=c\\:d", &[("a=b", "c:d", 1)]);
-    check("a=\\u0041\\t\\q\\ud83d\\ude00", &[("a", "A\tq\u{1f600}", 1)]);
-    check("path=C:\\data", &[("path", "C:data", 1)]);
-    assert!(properties::parse("a=b\nc=\\u12").is_err_and(|(line, _)| line == 2));
-    assert!(properties::parse("a=\\ud83d!").is_err());
+fn an_error_of_the_syntax_names_its_line() {
     assert!(World::zoo("a=\\uzzzz").error().starts_with("conf/zoo.cfg:1: "));
 }
 
@@ -208,30 +181,6 @@ fn of_a_repeated_key_the_last_counts() {
     let world = zoo("tickTime=1\ntickTime=7\n");
     assert_eq!(world.config().sessions.tick_ms, 7);
     assert_eq!(world.warnings(), ["conf/zoo.cfg:3: tickTime"]);
-}
-
-#[test]
-fn numbers_are_read_as_java_reads_them() {
-    for (text, expected) in [
-        ("0", Some(0)),
-        ("10", Some(10)),
-        ("-10", Some(-10)),
-        ("+10", Some(10)),
-        ("0x10", Some(16)),
-        ("#ff", Some(255)),
-        ("-0XfF", Some(-255)),
-        ("010", Some(8)),
-        ("08", None),
-        ("", None),
-        ("0x", None),
-        ("--1", None),
-        ("1 ", None),
-        ("9223372036854775808", None),
-    ] {
-        assert_eq!(properties::decode_number(text).ok(), expected, "{text:?}");
-    }
-    assert_eq!(properties::parse_decimal("010"), Ok(10));
-    assert!(properties::parse_decimal("0x10").is_err());
 }
 
 // ---- keys
@@ -692,22 +641,6 @@ fn a_dynamic_file_holds_servers_only() {
 }
 
 // ---- properties of the environment
-
-#[test]
-fn jvm_flags_are_words_of_a_shell() {
-    let check = |flags: &str, expected: &[(&str, &str)]| {
-        let found = properties::jvm_properties(flags);
-        let found: Vec<_> = found.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
-        assert_eq!(found, expected, "{flags:?}");
-    };
-    check("", &[]);
-    check("-Xmx1g -D -server", &[]);
-    check(" -Da=b\t-Dc=d=e\n-Df ", &[("a", "b"), ("c", "d=e"), ("f", "")]);
-    check("'-Da=b c' -Dd=\"e f\"g", &[("a", "b c"), ("d", "e fg")]);
-    check("-Da=b\\ c -Dd='\\'", &[("a", "b c"), ("d", "\\")]);
-    check("-Da='' -Db=\"open c", &[("a", ""), ("b", "open c")]);
-    check("-Da=\\", &[("a", "")]);
-}
 
 #[test]
 fn properties_set_what_the_command_line_of_java_sets() {

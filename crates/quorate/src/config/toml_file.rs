@@ -11,6 +11,7 @@ use machine::Settings;
 use member::spaces::zk::containers::ContainerSettings;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
+use zk::files::properties::lines;
 
 use super::chunk::{ChunkDraft, parse_layout};
 use super::cluster::{Said, attendance};
@@ -19,7 +20,6 @@ use super::etcd::EtcdDraft;
 use super::listeners::{FourLetterWords, ListenersDraft};
 use super::logging::LoggingConfig;
 use super::monitoring::MonitoringDraft;
-use super::properties::lines;
 use super::report::{ConfigError, Place, Report};
 use super::requests::{JUTE_BYTES_MAX_MAX, RequestsDraft};
 use super::sessions::SessionsDraft;

@@ -7,7 +7,7 @@ use machine::Level;
 use member::order::limits::DISK_STALL_MS_MAX;
 use member::snapshot::log_rule::SnapshotLog;
 
-use super::properties;
+use zk::files::properties;
 
 /// The fate of a key.
 pub(super) enum Fate {

@@ -9,6 +9,7 @@ use std::path::Path;
 
 use machine::Settings;
 use member::spaces::zk::containers::ContainerSettings;
+use zk::files::properties;
 
 use super::chunk::{ChunkDraft, parse_layout};
 use super::cluster::{ClusterDraft, Role, Said, attendance, version_of_file};
@@ -20,6 +21,7 @@ use super::logging::LoggingConfig;
 use super::monitoring::AdminDraft;
 use super::report::{ConfigError, Place};
 use super::requests::{JUTE_BYTES_MAX_MAX, RequestsDraft};
+use super::sasl;
 use super::sessions::SessionsDraft;
 use super::storage::{SNAPSHOT_COMMAND_COUNT_MIN, StorageDraft};
 use super::units::parse_bytes;
@@ -28,7 +30,6 @@ use super::values::{
     digest_algorithm, disk_stall_ms, level_max, list, log_filter, log_rule, number, number_in,
     path, port, super_digest, unless, unlimited_below_one, yes_or_no,
 };
-use super::{properties, sasl};
 
 /// Properties that ZooKeeper reads without its prefix.
 const UNPREFIXED: [&str; 7] = [

@@ -5,10 +5,10 @@ use std::rc::Rc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::SystemTime;
 
-use machine::AclEntry;
-use machine::CreateMode;
-use machine::zk::acl::perms;
+use zk::AclEntry;
+use zk::CreateMode;
 use zk::ErrorCode;
+use zk::perms;
 use zk::request::{AddWatchMode, WatcherType};
 
 use super::command::{Command, USAGES, usage_of};
@@ -18,7 +18,7 @@ use super::screen::Signal;
 use super::show::{Answer, client_addresses};
 use super::walk::join;
 use super::{Failure, Shell, trees};
-use crate::zk_client::{Client, ClientError, Event, NewZnode, Phase, Reconfiguration, Target};
+use crate::client::{Client, ClientError, Event, NewZnode, Phase, Reconfiguration, Target};
 
 /// The status that shells give a program ended by SIGINT.
 const INTERRUPTED: i32 = 130;

@@ -7,12 +7,11 @@ use std::path::{Path, PathBuf};
 
 use tls::key_store::{StoreKind, read_keys, read_trusted};
 use tls::rules::Rules;
+use tls::settings::{CertificateRules, Password, Place, StoreFile};
 use tls::{client_config, read_store};
+use zk::files::{jaas, properties};
 
-use crate::config::report::Place;
-use crate::config::tls::{CertificateRules, Password, StoreFile};
-use crate::config::{jaas, properties};
-use crate::zk_client::{Login, Security};
+use crate::client::{Login, Security};
 
 /// The default section for clients in a JAAS file
 /// (`ZKClientConfig.LOGIN_CONTEXT_NAME_KEY_DEFAULT`).

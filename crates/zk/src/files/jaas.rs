@@ -16,7 +16,9 @@
 /// One section with its login modules.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Section {
+    /// Its name.
     pub name: String,
+    /// Its login modules, in their order.
     pub modules: Vec<Module>,
 }
 
@@ -27,14 +29,18 @@ pub struct Module {
     pub class: String,
     /// The line that it begins on.
     pub line: u32,
+    /// Its options.
     pub options: Vec<JaasOption>,
 }
 
 /// One `key=value`. The last one with a key counts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JaasOption {
+    /// The key.
     pub key: String,
+    /// The value, with values of properties put in.
     pub value: String,
+    /// The line that it is on.
     pub line: u32,
 }
 

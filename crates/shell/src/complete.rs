@@ -13,7 +13,7 @@ use rustyline::{Context, Helper};
 use super::command::{USAGES, Word, usage_of, words_of};
 use super::limits::{COMPLETION_CHILDREN_MAX, COMPLETION_LIMIT};
 use super::walk::join;
-use crate::zk_client::Client;
+use crate::client::Client;
 
 /// The completions for a word.
 #[derive(Debug, PartialEq, Eq)]

@@ -9,13 +9,13 @@ use std::path::PathBuf;
 use base64::Engine;
 use base64::alphabet::STANDARD;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
-use machine::zk::acl::perms;
-use machine::{AclEntry, CreateMode};
+use zk::perms;
 use zk::request::{AddWatchMode, WatcherType};
+use zk::{AclEntry, CreateMode};
 
 use super::limits::DELETE_BATCH;
 use super::quota::{LIMIT_OPTIONS, Limit};
-use crate::zk_client::{NewZnode, Reconfiguration};
+use crate::client::{NewZnode, Reconfiguration};
 
 /// One command with its parsed options.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,12 +4,13 @@
 //! [`command`] reads commands, [`execute`] and [`trees`] run them, [`show`] formats the results,
 //! and [`screen`] prints them.
 
+mod client;
 mod command;
 mod complete;
 mod execute;
 mod limits;
 mod quota;
-pub mod screen;
+mod screen;
 mod security;
 mod show;
 mod trees;
@@ -28,17 +29,40 @@ use rustyline::history::FileHistory;
 use rustyline::{CompletionType, Config, Editor};
 use serde_json::{Map, Value, json};
 
-use crate::cli::ZkArgs;
-use crate::zk_client::{Client, ClientError, Phase, Target};
+use client::{Client, ClientError, Phase, Target};
 use command::{Command, usage_of};
 use complete::{Completion, CurrentClient};
 use limits::{COMMANDS_KEPT_MAX, HISTORY_LINES_MAX, HISTORY_SHOWN};
-use screen::{Format, Screen};
+use screen::Screen;
 use security::Properties;
 use show::Answer;
 
+pub use screen::Format;
+
+/// The wish of a user.
+#[derive(Clone, Debug)]
+pub struct Invocation {
+    /// The servers, separated by commas; a path behind them is the root of all paths.
+    pub servers: String,
+    /// How long the session outlives a lost connection, ms.
+    pub timeout_ms: u32,
+    /// Whether a server will do that is cut off from its ensemble.
+    pub read_only: bool,
+    /// Whether to try until the timeout ends, rather than each server once.
+    pub is_patient: bool,
+    /// A file with properties of TLS and SASL, as `zkCli.sh` reads them.
+    pub client_configuration: Option<PathBuf>,
+    /// The form of the output.
+    pub output: Format,
+    /// A command with its arguments; empty: a shell.
+    pub command: Vec<String>,
+}
+
 /// Runs the command that was given, or a shell.
-pub fn run(args: &ZkArgs) -> anyhow::Result<ExitCode> {
+///
+/// # Errors
+/// The options are wrong, or the terminal fails.
+pub fn run(args: &Invocation) -> anyhow::Result<ExitCode> {
     let target = target(args)?;
     let types = args.command.is_empty() && screen::is_interactive();
     let mut shell = Shell {
@@ -66,14 +90,14 @@ pub fn run(args: &ZkArgs) -> anyhow::Result<ExitCode> {
 }
 
 /// The servers and the session to ask for, or why the options make that impossible.
-fn target(args: &ZkArgs) -> anyhow::Result<Target> {
+fn target(args: &Invocation) -> anyhow::Result<Target> {
     let flags = FLAGS.map(|variable| (variable, std::env::var(variable).unwrap_or_default()));
     let properties = Properties::read(&flags, args.client_configuration.as_deref());
     let security = properties.and_then(|properties| properties.security());
     let (security, warnings) = security.map_err(anyhow::Error::msg)?;
     warnings.iter().for_each(|warning| eprintln!("{warning}"));
-    let target = Target::parse(&args.server, args.timeout).map_err(anyhow::Error::msg)?;
-    let (read_only, patient) = (args.read_only, args.wait_for_connection);
+    let target = Target::parse(&args.servers, args.timeout_ms).map_err(anyhow::Error::msg)?;
+    let (read_only, patient) = (args.read_only, args.is_patient);
     Ok(Target { read_only, patient, security, ..target })
 }
 

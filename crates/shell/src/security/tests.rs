@@ -4,7 +4,7 @@
 use super::*;
 
 fn fixture(name: &str) -> String {
-    format!("{}/tests/fixtures/tls/{name}", env!("CARGO_MANIFEST_DIR"))
+    format!("{}/../quorate/tests/fixtures/tls/{name}", env!("CARGO_MANIFEST_DIR"))
 }
 
 fn of_flags(flags: &str) -> Result<(Security, Vec<String>), String> {

@@ -3,8 +3,8 @@
 
 use std::collections::VecDeque;
 
-use machine::AclEntry;
 use serde_json::{Map, Value, json};
+use zk::AclEntry;
 use zk::ErrorCode;
 
 use super::limits::{DELETE_BATCH_BYTES_MAX, WALK_AHEAD_MAX, WALK_NAMES_MAX};
@@ -12,7 +12,7 @@ use super::screen::{Format, Screen};
 use super::show;
 use super::walk::{Step, Walk, join};
 use super::{Failure, failure_value};
-use crate::zk_client::{Client, ClientError};
+use crate::client::{Client, ClientError};
 
 /// A walk that asks a server.
 struct Walker<'a> {

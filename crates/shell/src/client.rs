@@ -22,7 +22,7 @@ use zk::{AclEntry, ErrorCode, JuteError, JuteReader, Stat};
 
 use connection::{Asked, Connection, Waiting, without_chroot};
 use limits::ANSWER_LIMIT;
-use machine::CreateMode;
+use zk::CreateMode;
 
 pub use connection::Phase;
 pub use path::path_fault;

@@ -15,7 +15,7 @@ use serde_json::{Map, Value, json};
 
 use super::limits::{EVENTS_HELD_MAX, OUTPUT_BYTES};
 use super::show;
-use crate::zk_client::Event;
+use crate::client::Event;
 
 /// The form of all output.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]

@@ -5,13 +5,13 @@ use std::fmt::Write;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use machine::{AclEntry, Stat};
 use serde_json::{Map, Value, json};
 use zk::ErrorCode;
+use zk::{AclEntry, Stat};
 
 use super::command::{Form, PERMISSIONS, USAGES, Usage};
 use super::quota::Track;
-use crate::zk_client::{ClientError, Event};
+use crate::client::{ClientError, Event};
 
 /// The answer of a command.
 #[derive(Debug, PartialEq)]

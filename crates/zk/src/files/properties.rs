@@ -1,11 +1,14 @@
 //! Java's part in reading a setting, before ZooKeeper sees it: the syntax of a properties file
 //! (`java.util.Properties.load`), `-D` words on a command line, and the reading of numbers.
 
-/// One key of a properties file. `line` is the key's line, counted from 1.
+/// One key of a properties file. Lines count from 1.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
+    /// The key.
     pub key: String,
+    /// The value.
     pub value: String,
+    /// The line of the key.
     pub line: u32,
 }
 
@@ -35,7 +38,7 @@ pub fn parse(text: &str) -> Result<Vec<Entry>, (u32, String)> {
 
 /// The lines of a text. One ends with a line feed, a carriage return, or both, as in Java
 /// (`Properties.LineReader`).
-pub(super) fn lines(text: &str) -> impl Iterator<Item = &str> {
+pub fn lines(text: &str) -> impl Iterator<Item = &str> {
     let mut rest = text;
     std::iter::from_fn(move || {
         if rest.is_empty() {
@@ -49,7 +52,7 @@ pub(super) fn lines(text: &str) -> impl Iterator<Item = &str> {
 }
 
 /// A logical line: the first line without leading blanks, and the lines that continue it.
-pub(super) fn join_lines<'a>(first: &str, mut rest: impl Iterator<Item = &'a str>) -> String {
+pub fn join_lines<'a>(first: &str, mut rest: impl Iterator<Item = &'a str>) -> String {
     let mut logical = first.trim_start_matches(BLANKS).to_string();
     while ends_with_continuation(&logical) {
         logical.pop();
@@ -69,7 +72,7 @@ fn ends_with_continuation(line: &str) -> bool {
 }
 
 /// Key and value of a logical line, both still escaped.
-pub(super) fn split_entry(line: &str) -> (&str, &str) {
+pub fn split_entry(line: &str) -> (&str, &str) {
     let mut escaped = false;
     let end = line.find(|c| {
         let ends = !escaped && (c == '=' || c == ':' || BLANKS.contains(&c));
@@ -84,7 +87,7 @@ pub(super) fn split_entry(line: &str) -> (&str, &str) {
 }
 
 /// Resolves `\t \n \r \f \uXXXX`; before any other character the backslash is dropped.
-pub(super) fn unescape(text: &str) -> Result<String, String> {
+pub fn unescape(text: &str) -> Result<String, String> {
     let mut out = String::with_capacity(text.len());
     let mut units: Vec<u16> = Vec::new();
     let mut rest = text.chars();
@@ -191,3 +194,6 @@ pub fn decode_number(text: &str) -> Result<i64, String> {
     let value = i64::from_str_radix(digits, radix).map_err(|_| malformed())?;
     Ok(if negative { -value } else { value })
 }
+
+#[cfg(test)]
+mod tests;
