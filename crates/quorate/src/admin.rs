@@ -22,6 +22,7 @@ use std::time::Duration;
 use anyhow::Context;
 use bytes::Bytes;
 use commands::CommandResponse;
+use config::ListenAddress;
 use http_body_util::channel::Channel;
 use http_body_util::{Either, Full};
 use hyper::body::Incoming;
@@ -35,7 +36,6 @@ use tokio::net::TcpStream;
 use zk::four_letter;
 use zk::metrics::PROMETHEUS_MEDIA_TYPE;
 
-use crate::config::ListenAddress;
 use crate::connections::{self, Connections, Face};
 use crate::foreign_pages;
 use crate::monitor::{Monitor, Started};

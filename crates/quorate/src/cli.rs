@@ -4,19 +4,16 @@
 //! are longer and end with status 0.
 
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use bench::cli::BenchArgs;
 use bench::reproduce::ReproduceArgs;
-use chunk::layout::Layout;
 use clap::error::ErrorKind;
-use clap::{ArgAction, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use shell::{Format, Invocation};
 
-use crate::config::EtcdGiven;
-use crate::config::address::ListenAddress;
-use crate::config::chunk::parse_layout;
-use crate::config::units::parse_ms;
+use config::units::parse_ms;
+use config::{Exit, ServeArgs};
 
 /// What `--version` and `version` print behind the program's name.
 pub const VERSION: &str = concat!(
@@ -133,100 +130,6 @@ What is done, and what the documents got wrong: docs/benchmarks.md.";
 pub struct SecretArgs {
     /// A new file for the secret, readable for its owner only. Without it the secret is printed.
     pub file: Option<PathBuf>,
-}
-
-/// Options of `quorate serve`.
-#[derive(Clone, Debug, Default, Args)]
-pub struct ServeArgs {
-    /// Configuration: a zoo.cfg or a quorate.toml
-    #[arg(long, value_name = "FILE", conflicts_with = "config_file")]
-    pub config: Option<PathBuf>,
-    /// Configuration file, as --config FILE
-    #[arg(value_name = "FILE")]
-    pub config_file: Option<PathBuf>,
-    /// Directory of the data [default: ./quorate-data]
-    #[arg(long, value_name = "DIR")]
-    pub data_dir: Option<PathBuf>,
-    /// Where ZooKeeper clients connect; *:PORT for every address [default: 127.0.0.1:2181 if no
-    /// other port is named]
-    #[arg(long, value_name = "HOST:PORT")]
-    pub zk_addr: Option<ListenAddress>,
-    /// Where the commands of the admin server are served [default: 127.0.0.1:8080, without
-    /// snapshots, if no other port is named]
-    #[arg(long, value_name = "HOST:PORT")]
-    pub admin_addr: Option<ListenAddress>,
-    /// Where metrics are served to Prometheus [default: 127.0.0.1:8080 if no other port is named]
-    #[arg(long, value_name = "HOST:PORT")]
-    pub metrics_addr: Option<ListenAddress>,
-    /// What etcd's own flags say, if the program was started under its name: it serves etcd's
-    /// clients alone then, and says that it is ready in etcd's words.
-    #[arg(skip)]
-    pub etcd: Option<Box<EtcdGiven>>,
-    /// Where etcd clients connect [default: 127.0.0.1:2379 if no other port is named]
-    #[arg(long, value_name = "HOST:PORT")]
-    pub etcd_addr: Option<ListenAddress>,
-    /// Where etcd clients connect with TLS; uses the stores of the other ports [default: nowhere]
-    #[arg(long, value_name = "HOST:PORT")]
-    pub etcd_tls_addr: Option<ListenAddress>,
-    /// Serve etcd v2, too, where etcd clients connect
-    #[arg(long)]
-    pub etcd_v2: bool,
-    /// Where clients of Ozone's datanodes connect: the chunk store [default: nowhere]
-    #[arg(long, value_name = "HOST:PORT")]
-    pub chunk_addr: Option<ListenAddress>,
-    /// Where these clients connect with TLS; uses the stores of the other ports [default: nowhere]
-    #[arg(long, value_name = "HOST:PORT", conflicts_with = "local_ensemble")]
-    pub chunk_tls_addr: Option<ListenAddress>,
-    /// The folder of the chunk store, best on a disk of its own [default: chunks in the data
-    /// directory]
-    #[arg(long, value_name = "DIR", conflicts_with = "local_ensemble")]
-    pub chunk_dir: Option<PathBuf>,
-    /// Where the chunks of new containers go: per-block, per-chunk or log [default: log]
-    #[arg(long, value_name = "LAYOUT", value_parser = parse_layout)]
-    pub chunk_layout: Option<Layout>,
-    /// Refuse chunks that do not match their checksums
-    #[arg(long)]
-    pub chunk_verify_writes: bool,
-    /// Run an ensemble of 3, 5 or 7 servers on this machine, each a process of its own: data in
-    /// DIR/1 and so on, clients on PORT, PORT+1 and so on
-    #[arg(long, value_name = "N", value_parser = ensemble_size)]
-    #[arg(conflicts_with_all = ["config", "config_file"])]
-    pub local_ensemble: Option<u32>,
-    /// End when the process that started this one ends
-    #[arg(long, hide = true)]
-    pub end_with_parent: bool,
-    /// Log more; twice for everything
-    #[arg(short, long, action = ArgAction::Count)]
-    pub verbose: u8,
-}
-
-/// Sizes of local ensembles: odd, since one server more survives no more failures.
-fn ensemble_size(text: &str) -> Result<u32, String> {
-    match text.parse() {
-        Ok(count @ (3 | 5 | 7)) => Ok(count),
-        _ => Err("an ensemble has 3, 5 or 7 servers".to_string()),
-    }
-}
-
-impl ServeArgs {
-    /// Whether no option names a port.
-    pub fn names_no_face(&self) -> bool {
-        let named = [
-            &self.zk_addr,
-            &self.admin_addr,
-            &self.metrics_addr,
-            &self.etcd_addr,
-            &self.etcd_tls_addr,
-            &self.chunk_addr,
-            &self.chunk_tls_addr,
-        ];
-        named.into_iter().all(Option::is_none)
-    }
-
-    /// The configuration file, whichever way it was given.
-    pub fn file(&self) -> Option<&Path> {
-        self.config.as_deref().or(self.config_file.as_deref())
-    }
 }
 
 /// Options of `quorate zk`.
@@ -435,17 +338,6 @@ fn session_timeout(text: &str) -> Result<u32, String> {
         .ok()
         .filter(|ms| (1..=i32::MAX.unsigned_abs()).contains(ms))
         .ok_or_else(|| format!("{text:?} is not between 1ms and {}ms", i32::MAX))
-}
-
-/// Text to print in place of running a command, and the status to end with.
-#[derive(Debug, PartialEq, Eq)]
-pub enum Exit {
-    /// To standard output, status 0.
-    Help(String),
-    /// One line to standard error, status 2.
-    Wrong(String),
-    /// One line to standard error, status 1: etcd has it for wrong configurations.
-    Failed(String),
 }
 
 /// Reads the words of a command line, the first of which is the program's name.

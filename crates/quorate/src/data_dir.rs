@@ -9,7 +9,7 @@ use std::path::Path;
 
 use storage::datadir::{DRAFT_FILE, IDENTITY_FILE};
 
-use crate::config::StorageConfig;
+use config::StorageConfig;
 
 /// The folder in which ZooKeeper keeps its files.
 const MARK: &str = "version-2";

@@ -7,11 +7,11 @@
 use std::sync::Arc;
 use std::{io, sync, thread};
 
+use config::ServeArgs;
 use tokio::signal::unix::Signal;
 
-use crate::cli::ServeArgs;
 use crate::client_tls::Tls;
-use crate::config::{self, Env};
+use crate::config_sources::{env_of_process, load};
 use crate::logging::Logging;
 use crate::peer_tls::PeerStores;
 
@@ -62,7 +62,7 @@ impl Reloaded {
     }
 
     fn reload_filter(&self) -> anyhow::Result<String> {
-        let (config, _) = config::load(&self.args, &Env::of_process())?;
+        let (config, _) = load(&self.args, &env_of_process())?;
         self.logging.apply(config.logging.filter.as_deref())
     }
 }

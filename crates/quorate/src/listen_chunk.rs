@@ -30,6 +30,7 @@ use chunk::ChunkError;
 use chunk::limits::OPEN_FILES_MAX_DEFAULT;
 use chunk::store::{Store, StoreOptions, UpkeepBudget};
 use chunk::wire::{Handler, HandlerOptions};
+use config::{ChunkConfig, StorageConfig};
 use grpc::{Call, Methods, Share, SharesBySize};
 use node::MonitorHandle;
 use storage::disk::RealDisk;
@@ -39,7 +40,6 @@ use tokio::sync::{Semaphore, mpsc};
 use tokio_rustls::TlsAcceptor;
 
 use crate::client_tls::Tls;
-use crate::config::{ChunkConfig, StorageConfig};
 use crate::connections::{self, Connections, Face, Held};
 use crate::descriptors;
 use admission::{Addresses, Admission};

@@ -54,7 +54,7 @@ use tokio_rustls::TlsAcceptor;
 
 use tls::common_name;
 
-use crate::config::etcd::{EtcdConfig, EtcdConnections, EtcdPort, EtcdService, EtcdWire};
+use config::etcd::{EtcdConfig, EtcdConnections, EtcdPort, EtcdService, EtcdWire};
 
 use crate::client_tls::Tls;
 use client::{Client, Site};

@@ -12,17 +12,17 @@ use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
+use config::ServeArgs;
+use config::{
+    ADMIN_PORT_DEFAULT, DATA_DIR_DEFAULT, ETCD_PORT_DEFAULT, ListenAddress, ZK_PORT_DEFAULT,
+    layout_name,
+};
 use rustix::process::{Pid, Signal, kill_process};
 use storage::datadir::IDENTITY_FILE;
 use storage::disk::create_private_directories;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
-use crate::cli::ServeArgs;
-use crate::config::{
-    ADMIN_PORT_DEFAULT, DATA_DIR_DEFAULT, ETCD_PORT_DEFAULT, ListenAddress, ZK_PORT_DEFAULT,
-    layout_name,
-};
 use crate::hints;
 use crate::secret_command::write_secret;
 

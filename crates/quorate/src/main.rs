@@ -10,12 +10,11 @@ mod change_log;
 mod cli;
 mod client_tls;
 mod cluster_command;
-mod config;
+mod config_sources;
 mod connections;
 mod data_dir;
 mod descriptors;
 mod etcd_database;
-mod etcd_program;
 mod export_chunks;
 mod foreign_pages;
 mod hangup;
@@ -43,7 +42,8 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use cli::{Cli, Command, Exit};
+use cli::{Cli, Command};
+use config::{Exit, etcd_program};
 
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
@@ -62,7 +62,7 @@ fn etcd_variables() -> BTreeMap<String, String> {
 
 fn main() -> ExitCode {
     let words: Vec<OsString> = std::env::args_os().collect();
-    let parsed = match etcd_program::parse(&words, &etcd_variables(), &config::read_file) {
+    let parsed = match etcd_program::parse(&words, &etcd_variables(), &config_sources::read_file) {
         Some(args) => args.map(|args| Cli { command: Command::Serve(args) }),
         None => cli::parse(words),
     };

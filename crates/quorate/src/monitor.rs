@@ -18,6 +18,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use config::{ClusterConfig, ImageConfig};
 use images::Images;
 use machine::{Level, Machine, Servers};
 use member::RaiseRefused;
@@ -26,7 +27,6 @@ use node::MonitorHandle;
 use tokio::sync::{Semaphore, oneshot};
 use zk::four_letter::{self, ConfReport, ServerReport, TRACE_MASK_DEFAULT, Word};
 
-use crate::config::{ClusterConfig, ImageConfig};
 use crate::listen_chunk::Chunks;
 use crate::listen_zk::{Face, Question, ToRuntime};
 use ensemble::{Ensemble, MembersView, Part};

@@ -3,12 +3,12 @@
 
 use std::sync::Arc;
 
+use config::ImageConfig;
 use node::MonitorHandle;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::LocalSet;
 
 use crate::admin::{Port, WaitingServer};
-use crate::config::ImageConfig;
 use crate::connections::Connections;
 use crate::listen_chunk::Chunks;
 use crate::listen_zk::{Face, Question};

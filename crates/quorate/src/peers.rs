@@ -7,10 +7,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
+use config::cluster::{PeerAuth, Secret};
+use config::{ClusterConfig, ListenAddress};
 use node::StartBoard;
 
-use crate::config::cluster::{PeerAuth, Secret};
-use crate::config::{ClusterConfig, ListenAddress};
 use crate::peer_tls::PeerStores;
 
 /// The ensemble without the sockets for other servers, which [`bind`] makes. Reads the TLS stores,

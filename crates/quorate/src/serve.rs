@@ -9,6 +9,10 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use anyhow::Context;
+use config::etcd::EtcdPort;
+use config::etcd_program;
+use config::log_style::LogStyle;
+use config::{ClusterConfig, ServeArgs, ServeConfig, Severity};
 use machine::Changes;
 use machine::Level;
 use member::EtcdFront;
@@ -32,26 +36,22 @@ use zk::four_letter::ConfReport;
 
 use crate::admin::WaitingServer;
 use crate::change_log::ChangeLog;
-use crate::cli::ServeArgs;
 use crate::client_tls::Tls;
-use crate::config::etcd::EtcdPort;
-use crate::config::{self, ClusterConfig, Env, ServeConfig, Severity};
+use crate::config_sources::{env_of_process, load};
 use crate::connections::{Connections, Face};
 use crate::data_dir;
 use crate::descriptors;
-use crate::etcd_program;
 use crate::hangup::Reloaded;
 use crate::listen_chunk::{self, Chunks};
 use crate::listen_etcd::{self, EtcdFace, MemberView, Tokens, face_of};
 use crate::listen_zk::{self, Acceptor, ConnectionLimits, Question, Wire};
 use crate::local_ensemble;
-use crate::logging::{LogStyle, Logging};
+use crate::logging::Logging;
 use crate::monitor::{self, About};
 use crate::monitor_thread::{self, Begin};
 use crate::not_serving::{self, Answers};
 use crate::peers;
 use crate::random::random_bytes;
-use crate::self_signed::SelfSigned;
 use ports::{ClientPorts, bind_monitoring};
 use shown::{conf_report, shown_properties, user_name, version};
 
@@ -78,7 +78,7 @@ pub fn run(args: &ServeArgs) -> anyhow::Result<ExitCode> {
     let logging = Logging::start(&log_style(args))?;
     end_on_panic();
     descriptors::raise_limit();
-    let (config, warnings) = config::load(args, &Env::of_process())?;
+    let (config, warnings) = load(args, &env_of_process())?;
     for warning in warnings {
         match warning.severity {
             Severity::Warning => tracing::warn!("{warning}"),
@@ -135,7 +135,7 @@ async fn serve(config: ServeConfig, args: ServeArgs, logging: Logging) -> anyhow
     let connections = Connections::new(faces(&config, &ports, !monitoring_ports.is_empty()));
     let begin_monitoring = monitor_thread::start(monitoring_ports, waiting, connections.clone())?;
     let given = args.etcd.clone();
-    given.iter().flat_map(|given| &given.self_signed).try_for_each(SelfSigned::make)?;
+    given.iter().flat_map(|given| &given.self_signed).try_for_each(crate::self_signed::make)?;
     let tls = config.tls.clone().map(Tls::load).transpose()?.map(Arc::new);
     if let Some(tls) = &tls {
         tls.reload_when_changed().context("the thread that reads changed stores")?;

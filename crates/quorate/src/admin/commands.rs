@@ -3,6 +3,8 @@
 
 use std::time::Duration;
 
+use config::ListenAddress;
+use config::cluster::{Role, shown_address};
 use hyper::StatusCode;
 use machine::{ServerRecord, Servers};
 use member::fronts::zk::{FrontReport, Reset};
@@ -11,8 +13,6 @@ use zk::metrics::{self, Number};
 
 use super::WaitingServer;
 use super::json::Json;
-use crate::config::ListenAddress;
-use crate::config::cluster::{Role, shown_address};
 use crate::monitor::Monitor;
 use crate::monitor::ensemble::Part;
 

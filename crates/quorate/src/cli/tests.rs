@@ -1,6 +1,10 @@
 //! Command lines that are accepted, and the one-line errors of others.
 #![allow(clippy::unwrap_used)]
 
+use std::path::Path;
+
+use chunk::layout::Layout;
+
 use super::*;
 
 fn words(line: &str) -> Vec<String> {

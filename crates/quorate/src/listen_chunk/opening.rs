@@ -7,6 +7,7 @@ use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::Context;
+use config::{ChunkConfig, StorageConfig};
 use node::MonitorHandle;
 use tokio::net::TcpListener;
 use tokio::sync::Notify;
@@ -15,7 +16,6 @@ use zk::metrics::{Metric, Number, Value};
 use super::limits::STORE_STOP_TIME_MAX;
 use super::{ChunkFace, start, store_dir};
 use crate::client_tls::Tls;
-use crate::config::{ChunkConfig, StorageConfig};
 use crate::connections::Connections;
 
 /// The chunk store of a server.

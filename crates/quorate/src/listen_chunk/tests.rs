@@ -9,13 +9,13 @@ use bench::cmdw::client::request as message_of;
 use bytes::{Bytes, BytesMut};
 use chunk::block::{BlockId, ChunkInfo};
 use chunk::wire::{chunk_to_pb, encode_request, pb};
+use config::ListenAddress;
 use h2::client::{ResponseFuture, SendRequest};
 use h2::{RecvStream, SendStream};
 use hyper::{Request, Response};
 
 use super::limits::{REQUESTS_BYTES_MAX, STREAMS_MAX};
 use super::*;
-use crate::config::ListenAddress;
 
 const PATH: &str = "/hadoop.hdds.datanode.XceiverClientProtocolService/send";
 

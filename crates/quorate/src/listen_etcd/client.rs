@@ -10,6 +10,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use config::etcd::EtcdService;
 use grpc::{Deadline, KeptValues, Metadata, Value};
 use hyper::header::{AUTHORIZATION, HeaderMap, SEC_WEBSOCKET_PROTOCOL};
 use member::fronts::etcd::audit::Operation;
@@ -20,7 +21,6 @@ use tokio::time::Instant;
 
 use super::audit::{Audited, AuditedClient};
 use super::runtime::{FromFront, FrontCall, Runtime, WatchCall};
-use crate::config::etcd::EtcdService;
 use crate::connections::Held;
 
 /// The keys of metadata that hold a token, in the order in which they are looked for

@@ -5,6 +5,7 @@ use std::convert::Infallible;
 use std::rc::Rc;
 
 use bytes::Bytes;
+use config::etcd::EtcdService;
 use etcd::{Error, gateway};
 use grpc::{Code, Exchange, Room};
 use http_body_util::{Either, Full};
@@ -32,7 +33,6 @@ use super::routes;
 use super::runtime::{ConnectionShares, Runtime};
 use super::v2::{self, short};
 use super::websocket;
-use crate::config::etcd::EtcdService;
 use crate::foreign_pages;
 
 /// The gRPC path of a stream of watches.

@@ -3,7 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::time::{Duration, SystemTime};
 
-use crate::config::etcd::EtcdAbout;
+use config::etcd::EtcdAbout;
 
 /// The methods and the headers that pages of other origins may use.
 pub(super) const CORS_METHODS: &str = "POST, GET, OPTIONS, PUT, DELETE";

@@ -3,6 +3,9 @@
 
 use std::sync::Arc;
 
+use config::ServeConfig;
+use config::etcd::EtcdConfig;
+use config::tls::ClientAuth;
 use grpc::{CallCounts, CallNumbers};
 use hyper::header::HeaderValue;
 use machine::Machine;
@@ -17,9 +20,6 @@ use super::backup_file::Backups;
 use super::http_head::common_headers;
 use super::methods::Method;
 use super::tokens::Tokens;
-use crate::config::ServeConfig;
-use crate::config::etcd::EtcdConfig;
-use crate::config::tls::ClientAuth;
 
 /// The member behind the face.
 pub struct MemberView {

@@ -3,6 +3,7 @@
 
 use std::rc::Rc;
 
+use config::etcd::EtcdService;
 use etcd::versions::{CLUSTER_VERSION, ETCD_VERSION};
 use etcd::{gateway, v2};
 use http_body_util::{Either, Full};
@@ -18,7 +19,6 @@ use super::answer::{Answer, of};
 use super::health;
 use super::http_head::{CORS_HEADERS, CORS_METHODS};
 use super::runtime::Runtime;
-use crate::config::etcd::EtcdService;
 
 pub(super) const PLAIN_TEXT: &str = "text/plain; charset=utf-8";
 

@@ -3,10 +3,11 @@
 #![allow(clippy::unwrap_used)]
 
 use chunk::layout::Layout;
+use config::Env;
+use config::cluster::PeerAuth;
 
 use super::*;
-use crate::config::cluster::PeerAuth;
-use crate::config::{Env, load};
+use crate::config_sources::load;
 
 /// An empty folder of one test.
 fn folder(name: &str) -> PathBuf {

@@ -2,20 +2,11 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::Context;
+use config::log_style::Output;
 use tracing_subscriber::fmt::MakeWriter;
-
-/// A destination.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Output {
-    Stderr,
-    Stdout,
-    /// A file, to which lines are added.
-    File(PathBuf),
-}
 
 /// Writes each line to all destinations.
 #[derive(Clone)]

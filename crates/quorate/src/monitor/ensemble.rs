@@ -11,7 +11,7 @@ use member::{LoopCounts, Role, Status};
 use node::MonitorHandle;
 use zk::metrics::{Distribution, Metric, Number, Value};
 
-use crate::config::ClusterConfig;
+use config::ClusterConfig;
 
 /// Ticks of Raft after which a silent member no longer counts as connected: by then an election
 /// would have begun.

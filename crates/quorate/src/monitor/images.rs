@@ -6,13 +6,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use config::ImageConfig;
 use member::summary::Summary;
 use node::{NotInstalled, TakenSnapshot};
 use thiserror::Error;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::Monitor;
-use crate::config::ImageConfig;
 
 /// The state behind the commands about snapshots.
 pub struct Images {

@@ -3,11 +3,11 @@
 use std::io;
 use std::time::Duration;
 
+use config::etcd::{EtcdPort, EtcdWire};
+use config::{ListenAddress, MonitoringConfig, ServeConfig};
 use tokio::net::{TcpListener, TcpSocket};
 
 use crate::admin::{Commands, Metrics, Port, Services};
-use crate::config::etcd::{EtcdPort, EtcdWire};
-use crate::config::{ListenAddress, MonitoringConfig, ServeConfig};
 
 /// How long a connection for metrics may be silent, as Jetty has it.
 const METRICS_IDLE: Duration = Duration::from_secs(30);

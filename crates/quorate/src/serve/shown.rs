@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use config::{ServeConfig, masked};
 use zk::four_letter::ConfReport;
 
-use crate::config::{ServeConfig, masked};
 use crate::monitor;
 
 /// The ZooKeeper version whose protocol is served, then our own and its date, in the form that

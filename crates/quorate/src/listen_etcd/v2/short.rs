@@ -13,6 +13,7 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::rc::Rc;
 
+use config::etcd::EtcdService;
 use etcd::v2::{self, Ask, Failure, Request, Verb};
 use grpc::Room;
 use httparse::Status;
@@ -29,7 +30,6 @@ use super::super::limits::{
 use super::super::runtime::{ConnectionShares, Runtime};
 use super::keys::{self, Asked, KeysAnswer, KeysBody, KeysHead};
 use super::{is_form_type, not_read, parameters};
-use crate::config::etcd::EtcdService;
 
 /// How a connection goes on.
 pub(in super::super) enum Next {

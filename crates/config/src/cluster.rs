@@ -1,0 +1,457 @@
+//! Ensembles: the list of servers, this server's number in it, and how servers trust each other
+//! (`QuorumPeer.QuorumServer`; `QuorumPeerConfig.parseDynamicConfig` and `setupQuorumPeerConfig`,
+//! ZooKeeper 3.9).
+//!
+//! The sources only collect settings in a [`ClusterDraft`]; [`settle::settle`] combines them. One
+//! participant alone is a standalone server, unless `standaloneEnabled=false`.
+
+mod secret;
+pub(super) mod settle;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::net::Ipv6Addr;
+use std::path::{Path, PathBuf};
+
+use machine::{ServerList, ServerRecord, ServerRole, ZkAddresses};
+use member::membership::bootstrap::Attendance;
+
+use super::address::{ListenAddress, every_address_if_unspecified};
+use super::report::{ConfigError, Place};
+use super::tls::PeerTlsConfig;
+use super::values::port;
+pub use secret::Secret;
+
+/// Servers of one ensemble: while a server is replaced it has two members, and a membership has
+/// room for 64. ZooKeeper has no bound; more than seven servers are rare, since each write waits
+/// for more than half of them.
+pub const SERVERS_MAX: usize = 32;
+
+/// `initLimit` and `syncLimit` where they are not set, as in ZooKeeper's sample file; ZooKeeper
+/// itself refuses to start without.
+const INIT_LIMIT_DEFAULT: u32 = 10;
+const SYNC_LIMIT_DEFAULT: u32 = 5;
+/// `QuorumPeer.quorumCnxnTimeoutMs` and `cnxTimeout`: 5 s to be connected to another server.
+pub const CONNECT_TIMEOUT_MS_DEFAULT: u32 = 5_000;
+/// `QuorumCnxManager.DEFAULT_PORT_BIND_MAX_RETRY`.
+const BIND_ATTEMPTS_DEFAULT: u32 = 3;
+/// The most bytes that a DNS name has (RFC 1035, 2.3.4).
+const HOST_BYTES_MAX: usize = 253;
+
+/// The settings of an ensemble's member.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClusterConfig {
+    /// The number of this server (`myid`); it is one of `servers`.
+    pub number: u32,
+    /// All servers by their numbers. Each dial looks up their names anew.
+    pub servers: BTreeMap<u32, ServerAddress>,
+    /// The addresses on which this server accepts links from the others.
+    pub listen: Vec<ListenAddress>,
+    /// The servers that must be there before the ensemble begins.
+    pub attendance: Attendance,
+    /// How servers prove that they belong to this ensemble.
+    pub auth: PeerAuth,
+    /// How long a dial of another server may take (`cnxTimeout`).
+    pub connect_timeout_ms: u32,
+    /// Whether the system probes links that are silent (`tcpKeepAlive`).
+    pub keep_alive: bool,
+    /// How often the own addresses are tried, a second apart, until they can be listened on; 0:
+    /// for ever (`electionPortBindRetry`).
+    pub bind_attempts: u32,
+    /// `initLimit`, in ticks: `conf` shows it; it has no effect here.
+    pub init_limit: u32,
+    /// `syncLimit`, in ticks: `conf` shows it; it has no effect here.
+    pub sync_limit: u32,
+    /// The version of the list of servers, from the end of the dynamic file's name.
+    pub version: u64,
+}
+
+impl ClusterConfig {
+    /// The address of this server.
+    pub fn own(&self) -> &ServerAddress {
+        self.servers.get(&self.number).expect("the own number is among the servers")
+    }
+
+    /// Takes the URLs at which etcd's clients reach this server, if it has none.
+    pub fn tell_client_urls(&mut self, urls: &[String]) {
+        let own = self.servers.get_mut(&self.number).expect("the own number is among the servers");
+        if own.client_urls.is_empty() {
+            own.client_urls = urls.to_vec();
+        }
+    }
+
+    /// The servers in the form of the replicated records.
+    pub fn server_list(&self) -> ServerList {
+        let scheme = match self.auth {
+            PeerAuth::Tls(_) => "https",
+            PeerAuth::None | PeerAuth::Secret(_) => "http",
+        };
+        let servers = self.servers.iter();
+        let servers = servers.map(|(number, it)| (u64::from(*number), it.record(scheme)));
+        ServerList { version: self.version, servers: servers.collect() }
+    }
+}
+
+/// The contents of a `server.N` line: `host:port:port[:role][;[host:]port]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServerAddress {
+    /// The host.
+    pub host: String,
+    /// The port for other servers.
+    pub peer_port: u16,
+    /// The election port of ZooKeeper's servers, which ours only show.
+    pub election_port: u16,
+    /// Whether it votes.
+    pub role: Role,
+    /// The address for its clients, if the line has one.
+    pub client: Option<ListenAddress>,
+    /// Its name, which etcd's clients are shown; empty where it has none. No line has one.
+    pub name: String,
+    /// The URLs at which etcd's clients reach it; a configuration has those of its own server only.
+    pub client_urls: Vec<String>,
+}
+
+impl ServerAddress {
+    /// The record of a server that is reached by URLs of this scheme.
+    fn record(&self, scheme: &str) -> ServerRecord {
+        let ServerAddress { host, peer_port, election_port, role, client, .. } = self;
+        let host = in_brackets(host);
+        ServerRecord {
+            name: self.name.clone(),
+            role: match role {
+                Role::Participant => ServerRole::Voter,
+                Role::Observer => ServerRole::Observer,
+            },
+            peer_urls: vec![format!("{scheme}://{host}:{peer_port}")],
+            client_urls: self.client_urls.clone(),
+            zk: Some(ZkAddresses {
+                servers: format!("{host}:{peer_port}:{election_port}"),
+                clients: client.as_ref().map(shown_address),
+            }),
+        }
+    }
+}
+
+/// `QuorumServer.toString`.
+impl fmt::Display for ServerAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ServerAddress { host, peer_port, election_port, role, client, .. } = self;
+        write!(f, "{}:{peer_port}:{election_port}:{}", in_brackets(host), role.name())?;
+        match client {
+            Some(client) => write!(f, ";{}", shown_address(client)),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The role of a configured server in an ensemble.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// It votes.
+    Participant,
+    /// It does not vote.
+    Observer,
+}
+
+impl Role {
+    /// The name, spelled as in ZooKeeper.
+    pub fn name(self) -> &'static str {
+        match self {
+            Role::Participant => "participant",
+            Role::Observer => "observer",
+        }
+    }
+
+    /// `QuorumServer.getType`.
+    pub(super) fn parse(value: &str) -> Result<Role, String> {
+        match value.trim().to_ascii_lowercase().as_str() {
+            "participant" => Ok(Role::Participant),
+            "observer" => Ok(Role::Observer),
+            _ => Err(format!("{value:?} is neither participant nor observer")),
+        }
+    }
+}
+
+/// The proof that another server belongs to the ensemble.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PeerAuth {
+    /// No proof: every peer that reaches the port is trusted, as in ZooKeeper by default.
+    None,
+    /// Each server proves that it knows the secret of all. The messages are not encrypted.
+    Secret(Secret),
+    /// Each server shows a certificate that the other one trusts. The messages are encrypted.
+    Tls(Box<PeerTlsConfig>),
+}
+
+/// The settings of an ensemble that the sources have given so far.
+#[derive(Debug)]
+pub(super) struct ClusterDraft {
+    servers: Vec<ServerLine>,
+    pub own: OwnDraft,
+    pub standalone_enabled: bool,
+    pub version: u64,
+    pub attendance: Attendance,
+    pub links: LinksDraft,
+    pub auth: PeerAuthDraft,
+    /// The first of the keys `group.N` and `weight.N`.
+    pub grouping: Option<Said>,
+    /// The file with the list of servers (`dynamicConfigFile`).
+    pub dynamic_file: Option<(PathBuf, Place)>,
+    /// Keys that an ensemble does not honour, each with the warning for their author.
+    pub complaints: Vec<(Said, &'static str)>,
+    /// What etcd's flags say about links and proofs.
+    given: Option<(Vec<ListenAddress>, PeerAuth)>,
+}
+
+/// The settings about this server.
+#[derive(Debug, Default)]
+pub(super) struct OwnDraft {
+    /// `myid` of a `quorate.toml`, and the default for it when no file has a number.
+    pub number: Option<(u64, Place)>,
+    pub number_default: Option<(u64, Place)>,
+    pub peer_type: Option<(Role, Place)>,
+    /// The number that was found, set once the ensemble is settled.
+    pub my_id: Option<u64>,
+}
+
+/// The settings of the links between servers.
+#[derive(Debug, Default)]
+pub(super) struct LinksDraft {
+    pub listen_on_all: bool,
+    pub connect_timeout_ms: Option<u32>,
+    pub keep_alive: bool,
+    pub bind_attempts: Option<u32>,
+    pub init_limit: Option<u32>,
+    pub sync_limit: Option<u32>,
+}
+
+/// The settings of the proof between servers.
+#[derive(Debug, Default)]
+pub(super) struct PeerAuthDraft {
+    /// The file of the secret, and the key that names it.
+    pub secret_file: Option<(PathBuf, Said)>,
+    /// Whether version 1 of the handshake is taken, where the sources say it.
+    pub old_handshake: Option<bool>,
+    /// `sslQuorum`.
+    pub tls: Option<Said>,
+    /// `quorum.auth.enableSasl`.
+    pub sasl: Option<Said>,
+}
+
+/// The servers of an ensemble that etcd's flags name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GivenServers {
+    /// The number of this server.
+    pub own: u32,
+    /// All servers, by number.
+    pub servers: Vec<GivenServer>,
+    /// Which servers must be present for the ensemble to begin.
+    pub attendance: Attendance,
+    /// The URLs at which etcd's clients reach this server.
+    pub client_urls: Vec<String>,
+    /// The addresses on which this server accepts links from the others.
+    pub listen: Vec<ListenAddress>,
+    /// How servers prove that they belong to the ensemble.
+    pub auth: PeerAuth,
+}
+
+/// A server that etcd's flags name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GivenServer {
+    /// Its number.
+    pub number: u32,
+    /// Its name.
+    pub name: String,
+    /// Its address in the form of a `server.N` line.
+    pub line: String,
+}
+
+/// A key and its place.
+#[derive(Clone, Debug)]
+pub(super) struct Said {
+    pub place: Place,
+    pub key: String,
+}
+
+impl Said {
+    pub fn new(place: &Place, key: &str) -> Said {
+        Said { place: place.clone(), key: key.to_string() }
+    }
+
+    pub fn refused(&self, cause: impl Into<String>) -> ConfigError {
+        let (place, key) = (self.place.clone(), self.key.clone());
+        ConfigError::Invalid { place, key, cause: cause.into() }
+    }
+}
+
+/// A server's line and its place.
+#[derive(Debug)]
+struct ServerLine {
+    number: u32,
+    address: ServerAddress,
+    said: Said,
+}
+
+impl Default for ClusterDraft {
+    fn default() -> Self {
+        ClusterDraft {
+            servers: Vec::new(),
+            own: OwnDraft::default(),
+            standalone_enabled: true,
+            version: 0,
+            attendance: Attendance::All,
+            links: LinksDraft::default(),
+            auth: PeerAuthDraft::default(),
+            grouping: None,
+            dynamic_file: None,
+            complaints: Vec::new(),
+            given: None,
+        }
+    }
+}
+
+impl ClusterDraft {
+    /// Adds a server with this number.
+    pub fn add(&mut self, said: Said, number: &str, value: &str) -> Result<(), String> {
+        let number = number
+            .parse()
+            .map_err(|_| format!("{number:?} is not the number of a server: 0 to {}", u32::MAX))?;
+        if let Some(earlier) = self.servers.iter().find(|server| server.number == number) {
+            return Err(format!("is server {number}, as {} already is", earlier.said.place));
+        }
+        let address = server_address(value)?;
+        self.servers.push(ServerLine { number, address, said });
+        Ok(())
+    }
+
+    /// Takes the servers that etcd's flags name.
+    pub fn give(&mut self, given: &GivenServers) -> Result<(), ConfigError> {
+        let said = Said::new(&Place::of("command line"), "--initial-cluster");
+        self.own.number = Some((u64::from(given.own), said.place.clone()));
+        self.given = Some((given.listen.clone(), given.auth.clone()));
+        self.attendance = given.attendance;
+        for GivenServer { number, name, line } in &given.servers {
+            let added = self.add(said.clone(), &number.to_string(), line);
+            added.map_err(|cause| said.refused(cause))?;
+            let server = self.servers.last_mut().expect("one was added");
+            server.address.name = name.clone();
+            if *number == given.own {
+                server.address.client_urls = given.client_urls.clone();
+            }
+        }
+        Ok(())
+    }
+
+    /// The place of the first `server.N`, if there is one.
+    pub fn first_place(&self) -> Option<&Place> {
+        self.servers.first().map(|server| &server.said.place)
+    }
+
+    fn participants(&self) -> usize {
+        let role = |server: &&ServerLine| server.address.role == Role::Participant;
+        self.servers.iter().filter(role).count()
+    }
+}
+
+/// `all` or `majority`.
+pub(super) fn attendance(text: &str) -> Result<Attendance, String> {
+    match text.trim() {
+        "all" => Ok(Attendance::All),
+        "majority" => Ok(Attendance::Majority),
+        _ => Err(format!("{text:?} is neither all nor majority")),
+    }
+}
+
+/// Reads `host:port:port[:role][;[host:]port]`.
+fn server_address(text: &str) -> Result<ServerAddress, String> {
+    let malformed = || format!("{text:?} is not of the form host:port:port[:role][;[host:]port]");
+    let mut halves = text.split(';');
+    let server = halves.next().unwrap_or_default();
+    let client = halves.next().map(str::trim).filter(|client| !client.is_empty());
+    if halves.any(|more| !more.is_empty()) {
+        return Err(malformed());
+    }
+    if server.contains('|') {
+        return Err("several addresses of one server are not served: name one".to_string());
+    }
+    let (host, rest) = match server.strip_prefix('[') {
+        Some(inside) => {
+            let (host, rest) = inside.split_once(']').ok_or_else(malformed)?;
+            (host, rest.strip_prefix(':').ok_or_else(malformed)?)
+        }
+        None => server.split_once(':').ok_or_else(malformed)?,
+    };
+    let host = host.trim();
+    // Java's `split` drops empty parts at the end.
+    let mut parts = rest.trim_end_matches(':').split(':');
+    let (Some(peer), Some(election)) = (parts.next(), parts.next()) else {
+        return Err(malformed());
+    };
+    let role = parts.next().map(Role::parse).transpose()?.unwrap_or(Role::Participant);
+    if parts.next().is_some() || host.is_empty() || host.contains(char::is_whitespace) {
+        return Err(malformed());
+    }
+    fits_a_host(host)?;
+    let (peer_port, election_port) = (dialled_port(peer)?, dialled_port(election)?);
+    if peer_port == election_port {
+        return Err("the peer port and the election port are the same".to_string());
+    }
+    let client = client.map(client_address).transpose()?;
+    let (host, name, client_urls) = (host.to_string(), String::new(), Vec::new());
+    Ok(ServerAddress { host, peer_port, election_port, role, client, name, client_urls })
+}
+
+/// Refuses a longer host than a DNS name is: the record of a server has room for no more than
+/// `SERVER_TEXT_BYTES_MAX`.
+fn fits_a_host(host: &str) -> Result<(), String> {
+    match host.len() {
+        ..=HOST_BYTES_MAX => Ok(()),
+        bytes => Err(format!("a host of {bytes} bytes: a DNS name has at most {HOST_BYTES_MAX}")),
+    }
+}
+
+/// Reads a port that other hosts must dial: 0 would be any port.
+fn dialled_port(text: &str) -> Result<u16, String> {
+    match port(text)? {
+        0 => Err("port 0 cannot be dialled".to_string()),
+        port => Ok(port),
+    }
+}
+
+/// Reads the text behind the `;` of a `server.N` line: a port, or an address.
+fn client_address(text: &str) -> Result<ListenAddress, String> {
+    if !text.contains(':') {
+        return Ok(ListenAddress { host: None, port: port(text)? });
+    }
+    let address = text.parse().map(every_address_if_unspecified)?;
+    address.host.as_deref().map_or(Ok(()), fits_a_host)?;
+    Ok(address)
+}
+
+/// The version in the name of a dynamic file: the hexadecimal number behind its last dot
+/// (`QuorumPeerConfig.getVersionFromFilename`).
+pub(super) fn version_of_file(path: &Path) -> u64 {
+    let name = path.to_string_lossy();
+    let end = name.rsplit_once('.').map_or("", |(_, end)| end);
+    i64::from_str_radix(end, 16).ok().and_then(|version| version.try_into().ok()).unwrap_or(0)
+}
+
+/// A host as Java shows it (`InetSocketAddress.getHostString`): an IPv6 address with all its parts.
+fn shown_host(host: &str) -> String {
+    match host.parse::<Ipv6Addr>() {
+        Ok(address) => address.segments().map(|part| format!("{part:x}")).join(":"),
+        Err(_) => host.to_string(),
+    }
+}
+
+/// `QuorumServer.delimitedHostString`.
+fn in_brackets(host: &str) -> String {
+    let shown = shown_host(host);
+    if shown.contains(':') { format!("[{shown}]") } else { shown }
+}
+
+/// An address to listen on, as `QuorumServer.toString` shows it.
+pub fn shown_address(address: &ListenAddress) -> String {
+    let host = address.host.as_deref().unwrap_or("0.0.0.0");
+    format!("{}:{}", in_brackets(host), address.port)
+}

@@ -1,0 +1,129 @@
+//! The members that `--initial-cluster` names.
+
+use std::path::Path;
+
+use member::membership::bootstrap::Attendance;
+use member::membership::limits::{CLIENT_URL_BYTES_MAX, CLIENT_URLS_MAX};
+
+use super::kept::{Kept, Member};
+use super::tls;
+use super::url::{Scheme, Url};
+use super::values::Values;
+use crate::cluster::PeerAuth;
+use crate::self_signed::SelfSigned;
+use crate::{GivenServer, GivenServers};
+
+/// The distance from a server's peer port to the port that stands for its elections, which nobody
+/// listens on: `/zookeeper/config` shows one.
+const ELECTION_PORT_DISTANCE: u16 = 20_000;
+
+/// The members for a first start, numbered from 1 in the order of their names, so that all servers
+/// number them alike.
+///
+/// # Errors
+/// The list is malformed, or lacks this server.
+pub(super) fn of_flags(values: &Values) -> Result<Kept, String> {
+    let name = values.text("name");
+    let members = members(values.text("initial-cluster"))?;
+    let own = members.iter().position(|(other, _)| other == name);
+    if own.is_none() && !members.is_empty() {
+        return Err(format!(
+            "couldn't find local name {name:?} in the initial cluster configuration"
+        ));
+    }
+    if members.len() < 2 {
+        return Ok(Kept { own: 0, members: Vec::new() });
+    }
+    let own = own.map_or(0, |position| position as u32 + 1);
+    Ok(Kept { own, members: (1..).zip(members).collect() })
+}
+
+/// The servers; none for a single one. Beside them, a certificate that this server must make.
+///
+/// # Errors
+/// The URLs cannot be served.
+pub(super) fn given(
+    values: &Values,
+    data_dir: &Path,
+    Kept { own, members }: &Kept,
+) -> Result<(Option<GivenServers>, Option<SelfSigned>), String> {
+    if members.is_empty() {
+        return Ok((None, None));
+    }
+    let urls = || members.iter().flat_map(|(_, (_, urls))| urls);
+    let is_secure = urls().all(|url| url.scheme == Scheme::Https);
+    if !is_secure && urls().any(|url| url.scheme != Scheme::Http) {
+        return Err("--initial-cluster: all URLs must have one scheme, http or https".to_string());
+    }
+    let listened = values.urls("listen-peer-urls");
+    if listened.iter().any(|url| (url.scheme == Scheme::Https) != is_secure) {
+        return Err("--listen-peer-urls has another scheme than --initial-cluster".to_string());
+    }
+    let (auth, self_signed) = match is_secure {
+        true => {
+            let (config, self_signed) = tls::of_peers(values, data_dir)?;
+            (PeerAuth::Tls(Box::new(config)), self_signed)
+        }
+        false => (PeerAuth::None, None),
+    };
+    let servers = members.iter().map(|(number, (name, urls))| {
+        Ok(GivenServer { number: *number, name: name.clone(), line: server_line(&urls[0])? })
+    });
+    let given = GivenServers {
+        own: *own,
+        attendance: match is_existing(values) {
+            true => Attendance::Existing,
+            false => Attendance::AnyMajority,
+        },
+        servers: servers.collect::<Result<_, String>>()?,
+        client_urls: client_urls(values)?,
+        listen: listened.iter().map(Url::to_listen).collect::<Result<_, _>>()?,
+        auth,
+    };
+    Ok((Some(given), self_signed))
+}
+
+/// Whether `--initial-cluster-state` says that the members have begun.
+pub(super) fn is_existing(values: &Values) -> bool {
+    values.text("initial-cluster-state") == "existing"
+}
+
+/// The URLs that this member tells the others. They stand in the replicated record of it.
+fn client_urls(values: &Values) -> Result<Vec<String>, String> {
+    let urls: Vec<String> =
+        values.urls("advertise-client-urls").iter().map(Url::to_string).collect();
+    if urls.len() > CLIENT_URLS_MAX || urls.iter().any(|url| url.len() > CLIENT_URL_BYTES_MAX) {
+        return Err(format!(
+            "--advertise-client-urls: more than {CLIENT_URLS_MAX} URLs, or one of more than \
+             {CLIENT_URL_BYTES_MAX} bytes"
+        ));
+    }
+    Ok(urls)
+}
+
+/// The members of `name=url,name=url,...`, in the order of their names (`types.NewURLsMap`). One
+/// with several URLs stands in the list several times.
+fn members(list: &str) -> Result<Vec<Member>, String> {
+    let mut members: Vec<Member> = Vec::new();
+    for pair in list.split(',').map(str::trim).filter(|pair| !pair.is_empty()) {
+        let form = || format!("--initial-cluster: {pair:?} is not of the form name=URL");
+        let (name, url) = pair.split_once('=').ok_or_else(form)?;
+        let urls = Url::parse_list(url).map_err(|cause| format!("--initial-cluster: {cause}"))?;
+        match members.iter_mut().find(|(other, _)| other == name) {
+            Some((_, others)) => others.extend(urls),
+            None => members.push((name.to_string(), urls)),
+        }
+    }
+    members.sort();
+    Ok(members)
+}
+
+/// The address of a server in the form of a `server.N` line.
+fn server_line(url: &Url) -> Result<String, String> {
+    if url.port == 0 || url.host.is_empty() {
+        return Err(format!("--initial-cluster: {url} cannot be dialled"));
+    }
+    let election = url.port.checked_add(ELECTION_PORT_DISTANCE);
+    let election = election.unwrap_or_else(|| url.port - ELECTION_PORT_DISTANCE);
+    Ok(format!("{}:{}:{election}", url.host_in_brackets(), url.port))
+}

@@ -1,0 +1,84 @@
+//! The members that a data directory belongs to. They are written into the directory once it has
+//! begun, and decide at each later start: as in etcd, flags about the first start are ignored then.
+//!
+//! ```text
+//! quorate servers 1
+//! own NUMBER                  0: the server is alone, and there is no list
+//! server NUMBER URL NAME
+//! ...
+//! ```
+
+use std::path::Path;
+
+use storage::datadir::{SERVERS_FILE, text_of_servers};
+
+use super::url::Url;
+use crate::ReadFile;
+use crate::cluster::ClusterConfig;
+
+const HEAD: &str = "quorate servers 1";
+
+/// A member: its name and its URLs.
+pub(super) type Member = (String, Vec<Url>);
+
+/// The members of a directory.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Kept {
+    /// The number of this server; 0 for one that is alone.
+    pub own: u32,
+    /// All members with their numbers, which are not always those of the order of their names.
+    pub members: Vec<(u32, Member)>,
+}
+
+impl Kept {
+    /// The members of a data directory that has begun and says whom it belongs to.
+    ///
+    /// # Errors
+    /// The file cannot be read, or is damaged.
+    pub fn read(data_dir: &Path, read: ReadFile<'_>) -> Result<Option<Kept>, String> {
+        let path = data_dir.join(SERVERS_FILE);
+        let failed = |cause: String| {
+            format!(
+                "{}: {cause}; if it is removed, --initial-cluster says the members again",
+                path.display()
+            )
+        };
+        let Some(content) = read(&path).map_err(|cause| failed(cause.to_string()))? else {
+            return Ok(None);
+        };
+        let text = text_of_servers(&content).map_err(|cause| failed(cause.to_string()))?;
+        let kept = Kept::parse(text).ok_or_else(|| failed("it has another form".to_string()));
+        kept.map(Some)
+    }
+
+    fn parse(text: &str) -> Option<Kept> {
+        let mut lines = text.lines();
+        lines.next().filter(|line| *line == HEAD)?;
+        let own = lines.next()?.strip_prefix("own ")?.parse().ok()?;
+        let member = |line: &str| {
+            let (number, rest) = line.strip_prefix("server ")?.split_once(' ')?;
+            let (url, name) = rest.split_once(' ')?;
+            Some((number.parse().ok()?, (name.to_string(), vec![Url::parse(url).ok()?])))
+        };
+        let members: Vec<(u32, Member)> = lines.map(member).collect::<Option<_>>()?;
+        let is_whole = match own {
+            0 => members.is_empty(),
+            _ => members.len() > 1 && members.iter().any(|(number, _)| *number == own),
+        };
+        is_whole.then_some(Kept { own, members })
+    }
+}
+
+/// The text to keep for a server with this configuration.
+pub fn text(cluster: Option<&ClusterConfig>) -> String {
+    let Some(cluster) = cluster else { return format!("{HEAD}\nown 0\n") };
+    let mut text = format!("{HEAD}\nown {}\n", cluster.number);
+    for (number, record) in cluster.server_list().servers {
+        let url = record.peer_urls.first().map(String::as_str).unwrap_or_default();
+        text.push_str(&format!("server {number} {url} {}\n", record.name));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests;

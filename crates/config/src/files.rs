@@ -1,0 +1,20 @@
+//! The files that a configuration is read from.
+
+use std::io;
+use std::path::Path;
+
+use super::report::ConfigError;
+
+/// Reads the text of a file; `Ok(None)` when there is none.
+pub type ReadFile<'a> = &'a dyn Fn(&Path) -> io::Result<Option<String>>;
+
+/// Reads a file that must exist.
+pub(super) fn must_read(read: ReadFile<'_>, path: &Path) -> Result<String, ConfigError> {
+    let unreadable =
+        |cause: String| ConfigError::Unreadable { file: path.display().to_string(), cause };
+    match read(path) {
+        Ok(Some(text)) => Ok(text),
+        Ok(None) => Err(unreadable("there is no such file".to_string())),
+        Err(error) => Err(unreadable(error.to_string())),
+    }
+}

@@ -1,0 +1,93 @@
+//! The form, the filter and the destinations of log lines.
+
+use std::path::PathBuf;
+
+use tracing_subscriber::EnvFilter;
+
+/// The form and the destinations of the log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogStyle {
+    /// The filter, unless the environment or the file has one.
+    pub filter: &'static str,
+    /// Whether each line is a JSON object, in the form of etcd's.
+    pub is_json: bool,
+    /// The destinations.
+    pub outputs: Vec<Output>,
+}
+
+impl LogStyle {
+    /// The style for `-v`, or more of them.
+    pub fn of_verbosity(verbose: u8) -> LogStyle {
+        let filter = match verbose {
+            0 => "info",
+            1 => "debug",
+            _ => "trace",
+        };
+        LogStyle { filter, is_json: false, outputs: vec![Output::Stderr] }
+    }
+
+    /// The style that etcd's flags ask for (`embed/config_logging.go`).
+    ///
+    /// # Errors
+    /// A flag has a wrong value.
+    pub fn of_etcd(
+        logger: &str,
+        level: &str,
+        format: &str,
+        outputs: &[String],
+    ) -> Result<LogStyle, String> {
+        if logger != "zap" {
+            return Err(format!("unknown logger option {logger:?}"));
+        }
+        let filter = match level {
+            "debug" => "debug",
+            "info" => "info",
+            "warn" => "warn",
+            // We have no lines above errors: the process ends with them.
+            "error" | "dpanic" | "panic" | "fatal" => "error",
+            _ => return Err(format!("unrecognized level: {level:?}")),
+        };
+        let is_json = match format {
+            "json" => true,
+            "console" => false,
+            _ => {
+                return Err(format!(
+                    "unknown log format: {format}, supported values json, console"
+                ));
+            }
+        };
+        if outputs.len() > 1 && outputs.iter().any(|output| output == "default") {
+            return Err("multi logoutput for \"default\" is not supported yet".to_string());
+        }
+        let output = |text: &String| match text.as_str() {
+            // The journal takes what systemd reads from stderr.
+            "default" | "stderr" | "systemd/journal" => Output::Stderr,
+            "stdout" => Output::Stdout,
+            path => Output::File(path.into()),
+        };
+        let mut outputs: Vec<Output> = outputs.iter().map(output).collect();
+        if outputs.is_empty() {
+            outputs.push(Output::Stderr);
+        }
+        Ok(LogStyle { filter, is_json, outputs })
+    }
+}
+
+/// A destination.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Output {
+    /// The standard error.
+    Stderr,
+    /// The standard output.
+    Stdout,
+    /// A file, to which lines are added.
+    File(PathBuf),
+}
+
+/// Checks whether a text is a filter; the error says why not.
+pub fn check(text: &str) -> Result<(), String> {
+    EnvFilter::builder().parse(text).map(drop).map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests;
