@@ -4,30 +4,33 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 
-use crate::beside_chunks::{self, BesideChunksArgs};
-use crate::chunk_open::{self, ChunkOpenArgs};
-use crate::cmdr::{self, CmdrArgs};
-use crate::cmdw::{self, CmdwArgs};
 use crate::differential::{self, DifferentialArgs};
-use crate::etcd_kube::{self, EtcdKubeArgs};
-use crate::etcd_load::compaction::{self as etcd_compaction, EtcdCompactionArgs};
-use crate::etcd_load::failover::{self as etcd_failover, EtcdFailoverArgs};
-use crate::etcd_load::restart::{self as etcd_restart, EtcdRestartArgs};
-use crate::etcd_load::watch::{self as etcd_watch, EtcdWatchArgs};
-use crate::etcd_load::{self, EtcdArgs};
-use crate::etcd2::{self, Etcd2Args};
-use crate::failover::{self, FailoverArgs};
-use crate::fill::{self, FillArgs};
-use crate::join::{self, JoinArgs};
-use crate::latencies::{self, LatencyArgs};
-use crate::mixed::{self, MixedArgs};
-use crate::pubsub::processes::{self, PartArgs};
-use crate::pubsub::{self, PubsubArgs};
-use crate::restart::{self, RestartArgs};
-use crate::result_files::{self, CompareArgs, GateArgs, ReportArgs};
-use crate::snapshot_gap::{self, SnapshotGapArgs};
-use crate::watch::{self, WatchArgs};
-use crate::zk_notify::{self, NotifyArgs};
+use crate::measure::result_files::{self, CompareArgs, GateArgs, ReportArgs};
+use crate::workloads;
+use crate::workloads::both::beside_chunks::{self, BesideChunksArgs};
+use crate::workloads::both::mixed::{self, MixedArgs};
+use crate::workloads::chunk::cmdr::{self, CmdrArgs};
+use crate::workloads::chunk::cmdw::{self, CmdwArgs};
+use crate::workloads::chunk::open::ChunkOpenArgs;
+use crate::workloads::etcd::kube::EtcdKubeArgs;
+use crate::workloads::etcd::performance::EtcdArgs;
+use crate::workloads::etcd::performance::compaction::{
+    self as etcd_compaction, EtcdCompactionArgs,
+};
+use crate::workloads::etcd::performance::failover::{self as etcd_failover, EtcdFailoverArgs};
+use crate::workloads::etcd::performance::restart::{self as etcd_restart, EtcdRestartArgs};
+use crate::workloads::etcd::performance::watch::{self as etcd_watch, EtcdWatchArgs};
+use crate::workloads::etcd::v2::Etcd2Args;
+use crate::workloads::zk::failover::{self, FailoverArgs};
+use crate::workloads::zk::fill::{self, FillArgs};
+use crate::workloads::zk::join::{self, JoinArgs};
+use crate::workloads::zk::latencies::{self, LatencyArgs};
+use crate::workloads::zk::notify::NotifyArgs;
+use crate::workloads::zk::pubsub::processes::{self, PartArgs};
+use crate::workloads::zk::pubsub::{self, PubsubArgs};
+use crate::workloads::zk::restart::{self, RestartArgs};
+use crate::workloads::zk::snapshot_gap::{self, SnapshotGapArgs};
+use crate::workloads::zk::watch::{self, WatchArgs};
 
 /// Options of `quorate bench`.
 #[derive(Debug, Args)]
@@ -131,21 +134,21 @@ pub fn run(args: &BenchArgs) -> anyhow::Result<ExitCode> {
         Workload::Join(args) => join::command(args),
         Workload::SnapshotGap(args) => snapshot_gap::command(args),
         Workload::Watch(args) => watch::command(args),
-        Workload::Notify(args) => zk_notify::command(args),
+        Workload::Notify(args) => workloads::zk::notify::command(args),
         Workload::BesideChunks(args) => beside_chunks::command(args),
         Workload::Pubsub(args) => pubsub::command(args),
         Workload::PubsubPart(args) => processes::part(args),
-        Workload::Etcd(args) => etcd_load::command(args),
-        Workload::Etcd2(args) => etcd2::command(args),
+        Workload::Etcd(args) => workloads::etcd::performance::command(args),
+        Workload::Etcd2(args) => workloads::etcd::v2::command(args),
         Workload::EtcdWatch(args) => etcd_watch::command(args),
         Workload::EtcdFailover(args) => etcd_failover::command(args),
         Workload::EtcdRestart(args) => etcd_restart::command(args),
         Workload::EtcdCompaction(args) => etcd_compaction::command(args),
-        Workload::EtcdKube(args) => etcd_kube::command(args),
+        Workload::EtcdKube(args) => workloads::etcd::kube::command(args),
         Workload::Mixed(args) => mixed::command(args),
         Workload::Cmdw(args) => cmdw::command(args),
         Workload::Cmdr(args) => cmdr::command(args),
-        Workload::ChunkOpen(args) => chunk_open::command(args),
+        Workload::ChunkOpen(args) => workloads::chunk::open::command(args),
         Workload::Differential(args) => differential::command(args),
         Workload::Report(args) => result_files::report(args),
         Workload::Compare(args) => result_files::compare(args),

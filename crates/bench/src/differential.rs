@@ -25,7 +25,7 @@ use clap::Args;
 use zk::request::{CreateKind, ReadKind, ReadRequest, Request, WriteRequest};
 
 use crate::limits::DIFFERENTIAL_ROUNDS;
-use crate::target::{Scheme, Target, TargetAddress};
+use crate::servers::target::{Scheme, Target, TargetAddress};
 use generate::{
     Asked, AskedSession, Burst, Generator, Greeting, NAMES_MADE, Round, SLOTS, Slot, entry,
 };

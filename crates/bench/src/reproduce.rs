@@ -7,7 +7,7 @@
 //! ```
 //!
 //! [`servers`] starts ours and the peer's alike, on the [`cores`] of the test; [`session`] takes
-//! turns between them, and keeps what was found; [`crate::course`] watches each run.
+//! turns between them, and keeps what was found; [`crate::measure::course`] watches each run.
 
 pub mod alibaba;
 pub mod cores;
@@ -25,9 +25,9 @@ use anyhow::{Context, bail};
 use clap::{Args, ValueEnum};
 use results::schema::Role;
 
-use crate::comparison::{Goal, Rounds};
-use crate::record::{OURS, PEER};
-use crate::target::TargetAddress;
+use crate::measure::comparison::{Goal, Rounds};
+use crate::measure::record::{OURS, PEER};
+use crate::servers::target::TargetAddress;
 use servers::{How, Maker};
 use session::Outputs;
 
@@ -216,7 +216,7 @@ fn starter_in(folder: &Path, starters: &[(&str, &[&str])]) -> Option<How> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::folder::Folder;
+    use crate::servers::folder::Folder;
 
     #[test]
     fn the_other_side_is_a_folder_or_servers() {

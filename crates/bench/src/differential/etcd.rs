@@ -24,9 +24,9 @@ use tokio::runtime::Runtime;
 use tokio::time::timeout;
 
 use super::{Compared, Mismatch};
-use crate::client_etcd::{Call, Client, runtime};
-use crate::grpc::Answer;
 use crate::limits::{DIFFERENTIAL_ETCD_REQUESTS, DIFFERENTIAL_SHOWN, DIFFERENTIAL_SILENCE};
+use crate::workloads::etcd::client::{Call, Client, runtime};
+use crate::workloads::etcd::grpc::Answer;
 use fragments::Fragments;
 use generate::Generator;
 use request::{Reply, Request, everything};

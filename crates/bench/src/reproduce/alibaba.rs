@@ -1,5 +1,5 @@
 //! Alibaba's test of publish and subscribe (2011): three servers, three scenarios.
-//! [`crate::pubsub`] has the workload.
+//! [`crate::workloads::zk::pubsub`] has the workload.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -11,11 +11,11 @@ use super::ReproduceArgs;
 use super::servers::Servers;
 use super::session::{CpuUse, Plan, Session, Site, Work};
 use crate::limits::ZOOKEEPER_HEAP_MB;
-use crate::open_files;
-use crate::published::{PUBSUB_DOUBTS, PubsubRow};
-use crate::pubsub::options::Connections;
-use crate::pubsub::{self, Kind, Shape};
-use crate::target::Scheme;
+use crate::measure::open_files;
+use crate::measure::published::{PUBSUB_DOUBTS, PubsubRow};
+use crate::servers::target::Scheme;
+use crate::workloads::zk::pubsub::options::Connections;
+use crate::workloads::zk::pubsub::{self, Kind, Shape};
 
 /// Servers in the document.
 const SERVERS: usize = 3;
@@ -263,7 +263,7 @@ mod tests {
     #[test]
     fn each_test_has_its_published_rows_and_each_row_its_test() {
         let rows: usize = shapes(false).map(|shape| rows(&shape).count()).sum();
-        assert_eq!(rows, crate::published::PUBSUB.len());
+        assert_eq!(rows, crate::measure::published::PUBSUB.len());
         for shape in shapes(false) {
             let test = test(&shape);
             assert!(!test.published.is_empty(), "{}", test.title);

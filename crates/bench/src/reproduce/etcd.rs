@@ -9,15 +9,15 @@ use results::schema::{Published, Test};
 
 use super::ReproduceArgs;
 use super::session::{CpuUse, Plan, Session, Work};
-use crate::client_etcd::{Call, PUT, RANGE};
-use crate::comparison::Turn;
-use crate::etcd_load::load::{Load, Loop, accept};
-use crate::etcd2::{self, At, Op, Row};
-use crate::figures::{Block, Figure, Good, of_phase};
-use crate::open_files;
-use crate::pace::End;
-use crate::published::ETCD22_DOUBTS;
-use crate::target::Scheme;
+use crate::measure::comparison::Turn;
+use crate::measure::figures::{Block, Figure, Good, of_phase};
+use crate::measure::open_files;
+use crate::measure::pace::End;
+use crate::measure::published::ETCD22_DOUBTS;
+use crate::servers::target::Scheme;
+use crate::workloads::etcd::client::{Call, PUT, RANGE};
+use crate::workloads::etcd::performance::load::{Load, Loop, accept};
+use crate::workloads::etcd::v2::{self, At, Op, Row};
 
 /// Servers in the document.
 const SERVERS: usize = 3;
@@ -96,7 +96,7 @@ fn measure_all(session: &mut Session, rows: &[(Api, Row)], time: Duration) -> an
             cpu: Some(CpuUse::FIRST_RATE),
         };
         let goes_on = session.measure(&site, work, |turn| match api {
-            Api::V2 => etcd2::measure(turn, *row, time),
+            Api::V2 => v2::measure(turn, *row, time),
             Api::V3 => measure_v3(turn, *row, time),
         })?;
         if !goes_on {

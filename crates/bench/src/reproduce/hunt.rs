@@ -3,7 +3,7 @@
 //! seven phases.
 //!
 //! The document prints the lines of the last, slowest client of each test, and the seconds of the
-//! whole; [`crate::latencies`] does what its script does.
+//! whole; [`crate::workloads::zk::latencies`] does what its script does.
 
 mod c_client;
 
@@ -15,11 +15,11 @@ use results::schema::{Chart, Published, Role, Series, Test};
 use super::ReproduceArgs;
 use super::servers::Servers;
 use super::session::{self, CpuUse, Plan, Session, Site, Work};
-use crate::figures::{Block, Figure, Good};
-use crate::latencies;
-use crate::null_server::NullServer;
-use crate::report::{Run, Shape};
-use crate::target::{Scheme, Target};
+use crate::measure::figures::{Block, Figure, Good};
+use crate::measure::report::{Run, Shape};
+use crate::servers::null_server::NullServer;
+use crate::servers::target::{Scheme, Target};
+use crate::workloads::zk::latencies;
 
 /// The lines of the slowest client: 126 of them, seven for each of 18 tests.
 const PHASES_CSV: &str = include_str!("../../published/hunt_phases.csv");

@@ -1,5 +1,5 @@
 //! The test of Ozone's chunk layouts (HDDS-2717): ten tests, six runs each, on one disk; the sync
-//! after each run. [`crate::cmdw`] does what freon's `cmdw` does.
+//! after each run. [`crate::workloads::chunk::cmdw`] does what freon's `cmdw` does.
 
 use std::path::Path;
 use std::process::{Command, ExitCode};
@@ -12,15 +12,15 @@ use results::schema::{Published, Role, System, Test};
 
 use super::session::{Plan, Session, Work};
 use super::{Peer, ReproduceArgs, SCRIPTS, no_script};
-use crate::cmdw::freon::{self, Freon, FreonPeer};
-use crate::cmdw::load::{ChunkBytes, Shape};
-use crate::cmdw::table::Run;
-use crate::cmdw::{self};
-use crate::figures::{Block, Figure, Good};
-use crate::file_system::FileSystem;
-use crate::folder::Folder;
-use crate::published::{CMDW, CMDW_DOUBTS, CmdwRow};
-use crate::stats::median;
+use crate::measure::figures::{Block, Figure, Good};
+use crate::measure::file_system::FileSystem;
+use crate::measure::published::{CMDW, CMDW_DOUBTS, CmdwRow};
+use crate::measure::stats::median;
+use crate::servers::folder::Folder;
+use crate::workloads::chunk::cmdw::freon::{self, Freon, FreonPeer};
+use crate::workloads::chunk::cmdw::load::{ChunkBytes, Shape};
+use crate::workloads::chunk::cmdw::table::Run;
+use crate::workloads::chunk::cmdw::{self};
 
 /// Every run of the document.
 const RUNS_CSV: &str = include_str!("../../published/ozone_runs.csv");

@@ -16,11 +16,11 @@ use results::schema::{Role, System};
 use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 
 use super::cores::Cores;
-use crate::etcd2::load;
-use crate::interrupt::Interrupt;
 use crate::limits::{MEMBER_LOOK_PAUSE, SERVER_END_LIMIT, SERVER_START_LIMIT};
-use crate::process::Processes;
-use crate::target::{Scheme, Target, TargetAddress, mode_at};
+use crate::servers::interrupt::Interrupt;
+use crate::servers::process::Processes;
+use crate::servers::target::{Scheme, Target, TargetAddress, mode_at};
+use crate::workloads::etcd::v2::load;
 
 /// Bytes of a server's output that an error shows.
 const OUTPUT_SHOWN: usize = 2_000;
@@ -402,7 +402,7 @@ fn program_of(target: &Target) -> String {
         .and_then(|program| Ok((fs::metadata(&program)?, program)));
     let Ok((file, program)) = about else { return String::new() };
     let name = program.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let changed = file.modified().map(crate::record::utc).unwrap_or_default();
+    let changed = file.modified().map(crate::measure::record::utc).unwrap_or_default();
     format!("{name}, {} bytes, of {changed}", file.len())
 }
 
@@ -512,7 +512,7 @@ pub const SETTLE: Duration = Duration::from_millis(500);
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::folder::Folder;
+    use crate::servers::folder::Folder;
 
     #[test]
     fn each_server_has_its_files_and_ports() {

@@ -14,14 +14,14 @@ use results::schema::{Measured, Moment, Role, Test};
 
 use super::cores::{Cores, Split};
 use super::servers::{Maker, Place, Servers};
-use crate::comparison::{Rounds, Turn};
-use crate::course::Course;
-use crate::figures::{self, Block};
-use crate::folder::Folder;
-use crate::interrupt::Interrupt;
-use crate::machine_info::disk_latencies;
-use crate::record::{self, Record};
-use crate::target::Scheme;
+use crate::measure::comparison::{Rounds, Turn};
+use crate::measure::course::Course;
+use crate::measure::figures::{self, Block};
+use crate::measure::machine_info::disk_latencies;
+use crate::measure::record::{self, Record};
+use crate::servers::folder::Folder;
+use crate::servers::interrupt::Interrupt;
+use crate::servers::target::Scheme;
 
 /// Where the results go.
 #[derive(Clone, Debug, Default)]

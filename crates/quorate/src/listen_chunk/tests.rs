@@ -5,7 +5,7 @@ use std::io::Read;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use bench::cmdw::client::request as message_of;
+use bench::workloads::chunk::cmdw::client::request as message_of;
 use bytes::{Bytes, BytesMut};
 use chunk::block::{BlockId, ChunkInfo};
 use chunk::wire::{chunk_to_pb, encode_request, pb};

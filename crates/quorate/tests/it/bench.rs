@@ -6,12 +6,12 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 
-use bench::cmdw::table::value_of;
 use bench::limits::{
     SILENCE_LIMIT, STORE_TICK, STORE_UPKEEP_INTERVAL, STORE_UPKEEP_MOVED_BYTES,
     STORE_UPKEEP_SCRUBBED_BYTES,
 };
-use bench::process::Processes;
+use bench::servers::process::Processes;
+use bench::workloads::chunk::cmdw::table::value_of;
 use rustix::process::Pid;
 
 use crate::ensemble::{Members, word};

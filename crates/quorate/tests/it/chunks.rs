@@ -11,9 +11,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use bench::cmdw::client::{Client, Refused};
-use bench::cmdw::load::block_of;
-use bench::cmdw::table::value_of;
+use bench::workloads::chunk::cmdw::client::{Client, Refused};
+use bench::workloads::chunk::cmdw::load::block_of;
+use bench::workloads::chunk::cmdw::table::value_of;
 use bytes::Bytes;
 use chunk::block::{BlockData, BlockId, ChunkInfo};
 use chunk::checksum::{ChecksumData, ChecksumType};

@@ -5,8 +5,8 @@ use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::process::{Command, Stdio};
 
-use bench::cmdw::client::Client as ChunkClient;
-use bench::cmdw::load::block_of;
+use bench::workloads::chunk::cmdw::client::Client as ChunkClient;
+use bench::workloads::chunk::cmdw::load::block_of;
 use bytes::Bytes;
 use chunk::block::{BlockId, ChunkInfo};
 use rustix::net::{AddressFamily, SocketType};

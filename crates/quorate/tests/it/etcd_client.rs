@@ -4,11 +4,11 @@
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 
-use bench::client_etcd::{
+use bench::workloads::etcd::client::{
     COMPACT, Call, Client, DELETE_RANGE, LEASE_GRANT, LEASE_KEEP_ALIVE, LEASE_REVOKE,
     LEASE_TIME_TO_LIVE, PUT, RANGE, TXN, runtime,
 };
-use bench::grpc;
+use bench::workloads::etcd::grpc;
 use bytes::Bytes;
 use etcd::Error;
 use etcd::pb::{Message, etcdserverpb as pb};

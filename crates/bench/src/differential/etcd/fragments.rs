@@ -18,10 +18,10 @@ use tokio::time::timeout;
 
 use super::request::{Request, everything};
 use super::watches::Difference;
-use crate::client_etcd::Client;
-use crate::grpc::{Received, Stream};
 use crate::limits::DIFFERENTIAL_SILENCE;
 use crate::random::Random;
+use crate::workloads::etcd::client::Client;
+use crate::workloads::etcd::grpc::{Received, Stream};
 
 /// The unit of the sizes of values. All other bytes of a response are fewer than one unit.
 const UNIT_BYTES: u64 = 4_096;

@@ -4,11 +4,11 @@ use bytes::Bytes;
 use etcd::pb::Message;
 use etcd::pb::etcdserverpb as pb;
 
-use crate::client_etcd::{
+use crate::workloads::etcd::client::{
     COMPACT, Call, DELETE_RANGE, LEASE_GRANT, LEASE_KEEP_ALIVE, LEASE_REVOKE, LEASE_TIME_TO_LIVE,
     LEASES, PUT, RANGE, TXN,
 };
-use crate::grpc::Answer;
+use crate::workloads::etcd::grpc::Answer;
 
 /// A request of one of the methods.
 #[derive(Clone, Debug, PartialEq)]

@@ -17,9 +17,9 @@ use anyhow::Context;
 use etcd::gateway::{self, Method};
 use serde_json::Value;
 
-use crate::client_etcd::Call;
-use crate::grpc::Answer;
 use crate::limits::DIFFERENTIAL_SILENCE;
+use crate::workloads::etcd::client::Call;
+use crate::workloads::etcd::grpc::Answer;
 
 /// The way of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -65,7 +65,7 @@ fn numbers_of_the_cluster_are_not_compared_and_all_others_are() {
     let reply = |cluster_id, revision| {
         let response = pb::PutResponse { header: header(cluster_id, revision), prev_kv: None };
         let body = etcd::pb::Message::encode_to_vec(&response).into();
-        let answer = crate::grpc::Answer { code: 0, message: String::new(), body };
+        let answer = crate::workloads::etcd::grpc::Answer { code: 0, message: String::new(), body };
         Request::Put(Default::default()).reply(answer).unwrap()
     };
     assert_eq!(reply(1, 5), reply(77, 5));

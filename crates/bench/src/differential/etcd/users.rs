@@ -10,9 +10,9 @@ use etcd::pb::Message;
 use etcd::pb::authpb::{Permission, UserAddOptions};
 use etcd::pb::etcdserverpb as pb;
 
-use crate::client_etcd::Call;
-use crate::grpc::Answer;
 use crate::random::Random;
+use crate::workloads::etcd::client::Call;
+use crate::workloads::etcd::grpc::Answer;
 
 /// Calls of a seed with users.
 pub const CALLS: usize = 150;

@@ -24,10 +24,10 @@ use etcd::pb::{Message, mvccpb};
 use tokio::time::{Instant, sleep_until};
 
 use super::generate::Generator;
-use crate::client_etcd::Client;
-use crate::grpc::{Received, Stream};
 use crate::limits::DIFFERENTIAL_SILENCE;
 use crate::random::Random;
+use crate::workloads::etcd::client::Client;
+use crate::workloads::etcd::grpc::{Received, Stream};
 
 /// The time between two requests for progress. etcd drops those that come too early.
 const ASK: Duration = Duration::from_millis(30);

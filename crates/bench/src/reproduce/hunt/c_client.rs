@@ -8,12 +8,12 @@ use anyhow::{Context, ensure};
 use results::schema::Test;
 
 use super::{ALL, CPU, Cell, PHASES, operations};
-use crate::figures::{Block, Figure, Good};
-use crate::interrupt::Interrupt;
-use crate::record::{OURS, PEER};
-use crate::report::Shape;
+use crate::measure::figures::{Block, Figure, Good};
+use crate::measure::record::{OURS, PEER};
+use crate::measure::report::Shape;
 use crate::reproduce::session::{Session, Site, Work};
-use crate::target::Target;
+use crate::servers::interrupt::Interrupt;
+use crate::servers::target::Target;
 
 /// The script of the source tree that compiles and runs the client.
 const SCRIPT: &str = "tests/clients/run-c-latencies.sh";

@@ -3,8 +3,8 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use bench::cmdw::client::Client;
-use bench::cmdw::load::block_of;
+use bench::workloads::chunk::cmdw::client::Client;
+use bench::workloads::chunk::cmdw::load::block_of;
 use bytes::Bytes;
 use chunk::block::{BlockId, ChunkInfo};
 

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use bench::client_etcd::runtime;
+use bench::workloads::etcd::client::runtime;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 use workload::etcd::finding::Rule;

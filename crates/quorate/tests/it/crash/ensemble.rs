@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use bench::client_etcd::runtime;
+use bench::workloads::etcd::client::runtime;
 use tokio::task::JoinSet;
 use workload::etcd::op::{Op, Put, Range, Response};
 use workload::generate::Random;

@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 
-use bench::client_etcd::runtime;
+use bench::workloads::etcd::client::runtime;
 use tokio::task::JoinSet;
 use workload::etcd::op::{KeyValue, Op, Put, Range, Response};
 

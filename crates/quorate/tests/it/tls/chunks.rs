@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use anyhow::Context;
-use bench::cmdw::client::Client;
-use bench::cmdw::load::block_of;
+use bench::workloads::chunk::cmdw::client::Client;
+use bench::workloads::chunk::cmdw::load::block_of;
 use bytes::Bytes;
 use chunk::block::{BlockId, ChunkInfo};
 use rustls::pki_types::{CertificateDer, ServerName};

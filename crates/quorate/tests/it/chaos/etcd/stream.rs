@@ -2,8 +2,8 @@
 
 use std::net::SocketAddr;
 
-use bench::client_etcd::Client;
-use bench::grpc::Received;
+use bench::workloads::etcd::client::Client;
+use bench::workloads::etcd::grpc::Received;
 use bytes::Bytes;
 use member::fronts::etcd::CallRefused;
 use sim::etcd_clients::wire::Served;
@@ -23,7 +23,7 @@ pub enum FromServer {
 }
 
 pub struct Stream {
-    stream: bench::grpc::Stream,
+    stream: bench::workloads::etcd::grpc::Stream,
     served: Option<Served>,
     /// Keeps the connection open.
     _connection: Client,

@@ -1,0 +1,259 @@
+//! The members of a target as processes of this machine: this finds the leader, ends a member, and
+//! starts it again with the command line that `/proc` shows.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::Child;
+use std::time::{Duration, Instant};
+
+use zk::ErrorCode;
+
+use crate::limits::{EXIT_LIMIT, MEMBER_LOOK_PAUSE};
+use crate::servers::launch::Launch;
+use crate::servers::process::Processes;
+use crate::servers::target::{self, Target};
+use crate::workloads::zk::restart::first_answer;
+
+/// All members of a target.
+#[derive(Debug)]
+pub struct Ensemble {
+    members: Vec<Member>,
+}
+
+/// The servers that were started again in all rounds, and the file that each prints to.
+#[derive(Debug, Default)]
+pub struct Restarted(BTreeMap<SocketAddr, PathBuf>);
+
+impl Restarted {
+    /// Notes one more server.
+    pub fn add(&mut self, address: SocketAddr, output: PathBuf) {
+        self.0.insert(address, output);
+    }
+
+    /// A line for each server, with its present process, which outlives this one.
+    pub fn notes(&self) -> Vec<String> {
+        let note = |(address, output): (&SocketAddr, &PathBuf)| {
+            let pids: Vec<String> =
+                Processes::listening(&[*address]).pids().iter().map(u32::to_string).collect();
+            let (pids, output) = (pids.join(" "), output.display());
+            format!("started again as process {pids}; it prints to {output}")
+        };
+        self.0.iter().map(note).collect()
+    }
+}
+
+/// One member.
+#[derive(Debug)]
+pub struct Member {
+    /// The address for its clients.
+    pub address: SocketAddr,
+    processes: Processes,
+    launch: Launch,
+}
+
+/// A member that was started and does not serve yet.
+#[derive(Debug)]
+pub struct Started {
+    address: SocketAddr,
+    at: Instant,
+    children: [Child; 1],
+    /// The file that it prints to.
+    pub output: PathBuf,
+}
+
+impl Ensemble {
+    /// The members of a target as they are now.
+    ///
+    /// # Errors
+    /// A member is not on this machine, has no process of its own, or cannot be started again.
+    pub fn of(target: &Target) -> anyhow::Result<Ensemble> {
+        let members: Vec<Member> = target
+            .addresses
+            .iter()
+            .map(|address| Member::at(*address))
+            .collect::<Result<_, _>>()?;
+        for (place, member) in members.iter().enumerate() {
+            let other = members[..place].iter().find(|it| it.processes == member.processes);
+            if let Some(other) = other {
+                let (one, other) = (member.address, other.address);
+                anyhow::bail!("{other} and {one} are one process, which cannot be killed in part");
+            }
+        }
+        Ok(Ensemble { members })
+    }
+
+    /// The index of the member that says that it leads, or of the only member.
+    pub fn leader(&self) -> Option<usize> {
+        let leads = |member: &Member| {
+            let mode = target::mode_at(&member.address);
+            mode.is_some_and(|mode| matches!(mode.as_str(), "leader" | "standalone"))
+        };
+        self.members.iter().position(leads)
+    }
+
+    /// The index of a member that says that it follows.
+    pub fn follower(&self) -> Option<usize> {
+        let follows = |it: &Member| target::mode_at(&it.address).as_deref() == Some("follower");
+        self.members.iter().position(follows)
+    }
+
+    /// All members, in the order of the addresses.
+    pub fn members(&self) -> &[Member] {
+        &self.members
+    }
+
+    /// The member at an index among the addresses.
+    pub fn member(&self, place: usize) -> &Member {
+        &self.members[place]
+    }
+}
+
+impl Member {
+    fn at(address: SocketAddr) -> anyhow::Result<Member> {
+        let processes = Processes::listening(&[address]);
+        let [pid] = processes.pids() else {
+            let count = processes.pids().len();
+            anyhow::bail!(
+                "{address}: {count} processes of this machine listen there; the test needs \
+                 exactly one, to kill it and start it again"
+            );
+        };
+        Ok(Member { address, launch: Launch::of(*pid)?, processes })
+    }
+
+    /// The folders of its snapshots and of its log, as it names them itself.
+    ///
+    /// # Errors
+    /// It does not answer `conf`, or names a folder that is not on this machine.
+    pub fn data_folders(&self) -> anyhow::Result<Vec<PathBuf>> {
+        let address = self.address;
+        let named = |key| target::configured_at(&address, key);
+        let data = named("dataDir").ok_or_else(|| {
+            anyhow::anyhow!(
+                "{address} does not show its data directory in `conf`: is the command allowed there?"
+            )
+        })?;
+        let mut folders = vec![data];
+        // The log may be in a folder of its own.
+        folders.extend(named("dataLogDir").filter(|it| *it != folders[0]));
+        // A relative path begins at the folder that the member runs in.
+        let at = self.launch.folder().map(Path::to_path_buf).unwrap_or_default();
+        let folders: Vec<PathBuf> = folders.iter().map(|folder| at.join(folder)).collect();
+        for folder in &folders {
+            anyhow::ensure!(folder.is_dir(), "{address}: {} is no folder", folder.display());
+        }
+        Ok(folders)
+    }
+
+    /// CPU time so far of its present process.
+    pub fn cpu_ns_now(&self) -> Option<u64> {
+        Processes::listening(&[self.address]).cpu_ns()
+    }
+
+    /// Ends it by SIGKILL and waits until it is gone. Returns how long that took.
+    ///
+    /// # Errors
+    /// It is gone already, or does not go.
+    pub fn kill(&self) -> anyhow::Result<Duration> {
+        let killed = Instant::now();
+        self.processes.kill()?;
+        self.wait_until_it_is_gone(killed)
+    }
+
+    /// Pauses it by SIGSTOP for so long. It goes on even if that fails.
+    ///
+    /// # Errors
+    /// It is gone already.
+    pub fn pause_for(&self, time: Duration) -> anyhow::Result<()> {
+        self.processes.pause()?;
+        std::thread::sleep(time);
+        Ok(self.processes.resume()?)
+    }
+
+    /// Waits until a member that was never ended gives a session and answers a read in it.
+    ///
+    /// # Errors
+    /// It does not come, or answers with an error.
+    pub fn wait_until_it_serves(&self, path: &str) -> anyhow::Result<Duration> {
+        let began = Instant::now();
+        let nowhere = Path::new("it was not started by this process");
+        let error = first_answer(&[self.address], path, &mut [], nowhere, MEMBER_LOOK_PAUSE)?;
+        let address = self.address;
+        anyhow::ensure!(error == ErrorCode::OK, "{address} answers for {path}: {}", error.name());
+        Ok(began.elapsed())
+    }
+
+    /// Ends it by SIGTERM, as its operators would.
+    ///
+    /// # Errors
+    /// It is gone already, or does not go.
+    pub fn stop(&self) -> anyhow::Result<Duration> {
+        let stopped = Instant::now();
+        self.processes.stop()?;
+        self.wait_until_it_is_gone(stopped)
+    }
+
+    fn wait_until_it_is_gone(&self, since: Instant) -> anyhow::Result<Duration> {
+        while !self.processes.are_gone() {
+            let is_late = since.elapsed() > EXIT_LIMIT;
+            anyhow::ensure!(!is_late, "the server at {} does not end", self.address);
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Ok(since.elapsed())
+    }
+
+    /// Starts it again.
+    ///
+    /// # Errors
+    /// The system refuses.
+    pub fn start(&self) -> anyhow::Result<Started> {
+        let (own, port) = (std::process::id(), self.address.port());
+        let output = format!("quorate-bench-{own}-restarted-{port}.log");
+        let output = std::env::temp_dir().join(output);
+        let at = Instant::now();
+        let children = [self.launch.start(&output)?];
+        Ok(Started { address: self.address, at, children, output })
+    }
+}
+
+impl Started {
+    /// Waits until it gives a session and answers a read in it. Returns the time since its start. A
+    /// member that gives a session has applied it, and all writes acknowledged before it.
+    ///
+    /// # Errors
+    /// It ends, does not come, or answers with an error.
+    pub fn wait_until_it_serves(mut self, path: &str) -> anyhow::Result<Duration> {
+        let (addresses, output) = ([self.address], &self.output);
+        let error = first_answer(&addresses, path, &mut self.children, output, MEMBER_LOOK_PAUSE)?;
+        let took = self.at.elapsed();
+        let address = self.address;
+        anyhow::ensure!(error == ErrorCode::OK, "{address} answers for {path}: {}", error.name());
+        Ok(took)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+    use crate::servers::null_server::NullServer;
+
+    #[test]
+    fn members_in_one_process_cannot_be_ended_one_by_one() {
+        let nulls = [NullServer::start(1).unwrap(), NullServer::start(1).unwrap()];
+        let mut target = nulls[0].target();
+        assert_eq!(Ensemble::of(&target).unwrap().members.len(), 1);
+        target.addresses.push(nulls[1].target().addresses[0]);
+        let error = Ensemble::of(&target).unwrap_err().to_string();
+        assert!(error.contains("are one process"), "{error}");
+    }
+
+    #[test]
+    fn a_member_that_is_not_here_is_named() {
+        let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let error = Member::at(free).unwrap_err().to_string();
+        assert!(error.starts_with(&format!("{free}: 0 processes")), "{error}");
+    }
+}

@@ -1,0 +1,275 @@
+//! The limits of the disk and the system without a store: plain system calls write equal bytes in
+//! the same run. A figure near a limit says that nothing more can be gained that way.
+
+mod gather;
+mod group;
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use rustix::fs::{FallocateFlags, OFlags, fallocate};
+
+use crate::limits::{DIRECT_ALIGN_BYTES, DIRECT_WRITERS, STREAM_BLOCK_BYTES};
+use crate::measure::stats::Latencies;
+use crate::servers::interrupt::Interrupt;
+use crate::workloads::chunk::cmdw::limit::gather::Gatherer;
+use crate::workloads::chunk::cmdw::limit::group::{AlignedMemory, DirectGroup, Group};
+use crate::workloads::chunk::cmdw::load::{Shape, Took, together};
+
+/// A way to write the bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Limit {
+    /// One thread, one file, blocks of 1 MiB through the page cache.
+    Sequential,
+    /// One file whose room is reserved, aligned blocks of 1 MiB around the page cache, several at
+    /// once.
+    Direct,
+    /// Each thread appends each chunk to its own growing file, through the page cache.
+    Log,
+    /// Each thread gathers its chunks in memory, and writes blocks of 256 KiB of them around the
+    /// page cache to one file whose room is reserved.
+    Gathered,
+    /// Like `Log`, but each chunk has its own fdatasync before the next chunk.
+    LogSync,
+    /// All threads append to one growing file; one waiting thread syncs it for all.
+    LogGroup,
+    /// All threads append to one file of zeros that is overwritten around the page cache; one of
+    /// the waiting threads writes and syncs for all. No sync has to make a length or a place
+    /// durable.
+    DirectGroup,
+}
+
+impl Limit {
+    /// The limits for writes that are acknowledged but not durable.
+    pub const BUFFERED: [Limit; 4] =
+        [Limit::Sequential, Limit::Direct, Limit::Log, Limit::Gathered];
+    /// The limits for durable writes.
+    pub const DURABLE: [Limit; 3] = [Limit::LogSync, Limit::LogGroup, Limit::DirectGroup];
+
+    /// The name in tables and key=value lines.
+    pub fn name(self) -> &'static str {
+        match self {
+            Limit::Sequential => "sequential",
+            Limit::Direct => "direct",
+            Limit::Log => "log",
+            Limit::Gathered => "gathered",
+            Limit::LogSync => "logsync",
+            Limit::LogGroup => "loggroup",
+            Limit::DirectGroup => "directgroup",
+        }
+    }
+
+    /// The reason why it is no limit, if it is none.
+    pub fn doubt(self) -> Option<&'static str> {
+        match self {
+            Limit::LogSync | Limit::LogGroup => Some(
+                "no limit: its file grows, so that each sync makes a length durable, too; that is \
+                 directgroup",
+            ),
+            _ => None,
+        }
+    }
+
+    /// Whether its operations are chunks. Latencies of other operations mean something else.
+    pub fn is_by_chunk(self) -> bool {
+        !matches!(self, Limit::Sequential | Limit::Direct)
+    }
+
+    /// Writes the bytes of a shape into a folder. Returns the cost and the number of fdatasyncs;
+    /// nothing if the file system has no writes of that kind.
+    ///
+    /// # Errors
+    /// A file cannot be made, written or synced, or it was asked to end.
+    pub fn run(
+        self,
+        folder: &Path,
+        shape: &Shape,
+        data: &[u8],
+        interrupt: &Interrupt,
+    ) -> anyhow::Result<Option<(Took, u64)>> {
+        let path = folder.join(self.name());
+        let own_file = |thread: usize| File::create_new(path.with_extension(thread.to_string()));
+        let syncs = AtomicU64::new(0);
+        let took = match self {
+            Limit::Sequential => sequential(&path, shape, data, interrupt)?,
+            Limit::Direct => match direct(&path, shape, data, interrupt)? {
+                Some(took) => took,
+                None => return Ok(None),
+            },
+            Limit::Log => by_chunk(shape, interrupt, own_file, |file, offset| {
+                file.write_all_at(data, offset)
+            })?,
+            Limit::Gathered => match gathered(&path, shape, data, interrupt)? {
+                Some(took) => took,
+                None => return Ok(None),
+            },
+            Limit::LogSync => by_chunk(shape, interrupt, own_file, |file, offset| {
+                file.write_all_at(data, offset)?;
+                syncs.fetch_add(1, Ordering::Relaxed);
+                file.sync_data()
+            })?,
+            Limit::LogGroup => {
+                let group = Group::of(File::create_new(&path)?);
+                let took = by_chunk(shape, interrupt, |_| Ok(()), |(), _| group.append(data))?;
+                syncs.store(group.syncs(), Ordering::Relaxed);
+                took
+            }
+            Limit::DirectGroup => {
+                let Some(file) = zeroed(&path, shape.bytes(), interrupt)? else { return Ok(None) };
+                let group = DirectGroup::of(file, shape);
+                let took = by_chunk(shape, interrupt, |_| Ok(()), |(), _| group.append(data))?;
+                syncs.store(group.syncs(), Ordering::Relaxed);
+                took
+            }
+        };
+        Ok(Some((took, syncs.into_inner())))
+    }
+}
+
+/// A block full of a chunk's bytes, again and again.
+fn block_of(data: &[u8]) -> impl Iterator<Item = u8> {
+    data.iter().copied().cycle().take(STREAM_BLOCK_BYTES as usize)
+}
+
+fn sequential(
+    path: &Path,
+    shape: &Shape,
+    data: &[u8],
+    interrupt: &Interrupt,
+) -> anyhow::Result<Took> {
+    let file = File::create_new(path)?;
+    let block: Vec<u8> = block_of(data).collect();
+    together(
+        1,
+        |_| (),
+        |()| {
+            let mut offset = 0;
+            while offset < shape.bytes() {
+                let count = STREAM_BLOCK_BYTES.min(shape.bytes() - offset);
+                file.write_all_at(&block[..count as usize], offset)?;
+                offset += count;
+                interrupt.check()?;
+            }
+            Ok(Latencies::default())
+        },
+    )
+}
+
+fn direct(
+    path: &Path,
+    shape: &Shape,
+    data: &[u8],
+    interrupt: &Interrupt,
+) -> anyhow::Result<Option<Took>> {
+    let bytes = shape.bytes().next_multiple_of(DIRECT_ALIGN_BYTES);
+    let Some(file) = direct_file(path, bytes)? else { return Ok(None) };
+    let mut memory = AlignedMemory::zeroed(STREAM_BLOCK_BYTES as usize);
+    memory.bytes_mut().iter_mut().zip(block_of(data)).for_each(|(to, from)| *to = from);
+    let next = AtomicU64::new(0);
+    let took = together(
+        DIRECT_WRITERS,
+        |_| (),
+        |()| {
+            loop {
+                let offset = next.fetch_add(STREAM_BLOCK_BYTES, Ordering::Relaxed);
+                if offset >= bytes {
+                    return Ok(Latencies::default());
+                }
+                let count = STREAM_BLOCK_BYTES.min(bytes - offset);
+                file.write_all_at(&memory.bytes()[..count as usize], offset)?;
+                interrupt.check()?;
+            }
+        },
+    )?;
+    Ok(Some(took))
+}
+
+fn gathered(
+    path: &Path,
+    shape: &Shape,
+    data: &[u8],
+    interrupt: &Interrupt,
+) -> anyhow::Result<Option<Took>> {
+    let Some(file) = direct_file(path, gather::file_bytes(shape))? else { return Ok(None) };
+    let (next, end) = (AtomicU64::new(0), AtomicU64::new(0));
+    let make_ready = |_| (Gatherer::of(&file, &end), Latencies::default());
+    let took = together(shape.threads, make_ready, |(mut gatherer, mut latencies)| {
+        while next.fetch_add(1, Ordering::Relaxed) < shape.chunks {
+            let began = Instant::now();
+            gatherer.append(data)?;
+            latencies.record(began.elapsed().as_nanos() as u64);
+            interrupt.check()?;
+        }
+        gatherer.write_out()?;
+        Ok(latencies)
+    })?;
+    Ok(Some(took))
+}
+
+/// A new file for writes around the page cache, with room for so many bytes where the file system
+/// can reserve it. None if the file system has no such writes.
+fn direct_file(path: &Path, bytes: u64) -> io::Result<Option<File>> {
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true).custom_flags(OFlags::DIRECT.bits() as i32);
+    let file = match options.open(path) {
+        Err(error) if is_refusal(&error) => return Ok(None),
+        other => other?,
+    };
+    // Some file systems refuse only the first write.
+    let block = AlignedMemory::zeroed(DIRECT_ALIGN_BYTES as usize);
+    match file.write_all_at(block.bytes(), 0) {
+        Err(error) if is_refusal(&error) => return Ok(None),
+        other => other?,
+    }
+    let _ = fallocate(&file, FallocateFlags::empty(), 0, bytes);
+    Ok(Some(file))
+}
+
+/// A file as [`direct_file`] makes it, with so many bytes in whole blocks, all zeros and durable:
+/// the first sync of a block that was reserved and never written changes the file's metadata, too.
+fn zeroed(path: &Path, bytes: u64, interrupt: &Interrupt) -> anyhow::Result<Option<File>> {
+    let bytes = bytes.next_multiple_of(DIRECT_ALIGN_BYTES);
+    let Some(file) = direct_file(path, bytes)? else { return Ok(None) };
+    let zeros = AlignedMemory::zeroed(STREAM_BLOCK_BYTES as usize);
+    for offset in (0..bytes).step_by(STREAM_BLOCK_BYTES as usize) {
+        let count = STREAM_BLOCK_BYTES.min(bytes - offset);
+        file.write_all_at(&zeros.bytes()[..count as usize], offset)?;
+        interrupt.check()?;
+    }
+    file.sync_all()?;
+    Ok(Some(file))
+}
+
+fn is_refusal(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported)
+}
+
+/// Lets all threads append their chunks. `open` makes something for each thread, and `append` gets
+/// that and the number of bytes that this thread has appended.
+fn by_chunk<T>(
+    shape: &Shape,
+    interrupt: &Interrupt,
+    open: impl Fn(usize) -> io::Result<T> + Sync,
+    append: impl Fn(&T, u64) -> io::Result<()> + Sync,
+) -> anyhow::Result<Took> {
+    let next = AtomicU64::new(0);
+    let make_ready = |thread: usize| (open(thread), Latencies::default());
+    together(shape.threads, make_ready, |(opened, mut latencies)| {
+        let (opened, mut offset) = (opened?, 0);
+        while next.fetch_add(1, Ordering::Relaxed) < shape.chunks {
+            let began = Instant::now();
+            append(&opened, offset)?;
+            latencies.record(began.elapsed().as_nanos() as u64);
+            offset += shape.chunk_bytes.0;
+            interrupt.check()?;
+        }
+        Ok(latencies)
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,7 @@
+//! Workloads of etcd's clients, and the client that they share.
+
+pub mod client;
+pub mod grpc;
+pub mod kube;
+pub mod performance;
+pub mod v2;

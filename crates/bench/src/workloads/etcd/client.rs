@@ -1,0 +1,166 @@
+//! A client of etcd's service KV over gRPC. Calls are encoded before they are sent, and any number
+//! of them may be under way on one connection.
+
+use std::net::SocketAddr;
+
+use anyhow::Context;
+use bytes::Bytes;
+use etcd::pb::{Message, etcdserverpb as pb};
+use http::{HeaderValue, Request};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use crate::limits::{CONNECT_LIMIT, ETCD_ANSWER_BYTES_MAX, ETCD_WINDOW_BYTES, SILENCE_LIMIT};
+use crate::workloads::etcd::grpc::{self, Answer, Sender, Stream};
+
+/// The methods of the service KV, each with its path.
+pub const RANGE: &str = "/etcdserverpb.KV/Range";
+/// See [`RANGE`].
+pub const PUT: &str = "/etcdserverpb.KV/Put";
+/// See [`RANGE`].
+pub const DELETE_RANGE: &str = "/etcdserverpb.KV/DeleteRange";
+/// See [`RANGE`].
+pub const TXN: &str = "/etcdserverpb.KV/Txn";
+/// See [`RANGE`].
+pub const COMPACT: &str = "/etcdserverpb.KV/Compact";
+/// See [`RANGE`].
+pub const LEASE_GRANT: &str = "/etcdserverpb.Lease/LeaseGrant";
+/// See [`RANGE`].
+pub const LEASE_REVOKE: &str = "/etcdserverpb.Lease/LeaseRevoke";
+/// A stream of keep-alives; a call of it here sends one message.
+pub const LEASE_KEEP_ALIVE: &str = "/etcdserverpb.Lease/LeaseKeepAlive";
+/// See [`RANGE`].
+pub const LEASE_TIME_TO_LIVE: &str = "/etcdserverpb.Lease/LeaseTimeToLive";
+/// See [`RANGE`].
+pub const LEASES: &str = "/etcdserverpb.Lease/LeaseLeases";
+/// A stream of requests for watches, and of their events; see [`Client::open_watches`].
+const WATCH: &str = "/etcdserverpb.Watch/Watch";
+/// The metadata by which a client asks for an end when there is no leader.
+const REQUIRES_LEADER: (&str, &str) = ("hasleader", "true");
+/// The metadata with the token of a user.
+const TOKEN: &str = "token";
+/// The method that tells the version of a server, and which member leads.
+pub const STATUS: &str = "/etcdserverpb.Maintenance/Status";
+
+/// A call that is ready to be sent, any number of times.
+#[derive(Clone, Debug)]
+pub struct Call {
+    head: Request<()>,
+    message: Bytes,
+}
+
+impl Call {
+    /// A call of the method at `path`.
+    ///
+    /// # Errors
+    /// The path is no path, or the request is longer than gRPC can say.
+    pub fn new(path: &str, request: &impl Message) -> anyhow::Result<Call> {
+        Call::of_bytes(path, &request.encode_to_vec())
+    }
+
+    /// A call of the method at `path`, with a request that is encoded already.
+    ///
+    /// # Errors
+    /// The errors are those of [`Call::new`].
+    pub fn of_bytes(path: &str, request: &[u8]) -> anyhow::Result<Call> {
+        let message = grpc::message(|out| out.extend_from_slice(request))?;
+        Ok(Call { head: grpc::head(path)?, message })
+    }
+
+    /// The call with the token of a user.
+    ///
+    /// # Errors
+    /// The token is no header.
+    pub fn with_token(mut self, token: Option<&str>) -> anyhow::Result<Call> {
+        if let Some(token) = token {
+            self.head.headers_mut().insert(TOKEN, HeaderValue::from_str(token)?);
+        }
+        Ok(self)
+    }
+}
+
+/// A connection, or one of several clients that share it.
+#[derive(Clone, Debug)]
+pub struct Client(Sender);
+
+impl Client {
+    /// Opens a connection of its own. A task of the runtime serves it.
+    ///
+    /// # Errors
+    /// No server answers, or it does not speak HTTP/2.
+    pub async fn connect(address: SocketAddr) -> anyhow::Result<Client> {
+        Client::connect_with_window(address, ETCD_WINDOW_BYTES).await
+    }
+
+    /// Like [`Client::connect`], with a window of so many bytes.
+    ///
+    /// # Errors
+    /// The errors are those of [`Client::connect`].
+    pub async fn connect_with_window(address: SocketAddr, bytes: u32) -> anyhow::Result<Client> {
+        let connecting = async {
+            let stream = TcpStream::connect(address).await?;
+            stream.set_nodelay(true)?;
+            grpc::open(stream, bytes).await
+        };
+        let connected = async { timeout(CONNECT_LIMIT, connecting).await? };
+        Ok(Client(connected.await.with_context(|| address.to_string())?))
+    }
+
+    /// Sends a call and waits for its answer, which may be an error of etcd's.
+    ///
+    /// # Errors
+    /// There is no answer.
+    pub async fn ask(&mut self, call: &Call) -> anyhow::Result<Answer> {
+        let Call { head, message } = call.clone();
+        grpc::call(&mut self.0, head, message, ETCD_ANSWER_BYTES_MAX).await
+    }
+
+    /// Sends a request that must succeed, and waits for its response.
+    ///
+    /// # Errors
+    /// There is no answer within [`SILENCE_LIMIT`], or it is an error of etcd's.
+    pub async fn demand<R: Message + Default>(
+        &mut self,
+        path: &str,
+        request: &impl Message,
+    ) -> anyhow::Result<R> {
+        let call = Call::new(path, request)?;
+        let answer = timeout(SILENCE_LIMIT, self.ask(&call)).await;
+        let answer = answer.with_context(|| format!("{path} has no answer"))??;
+        anyhow::ensure!(answer.code == 0, "{path} is refused: {}", answer.message);
+        Ok(R::decode(answer.body)?)
+    }
+
+    /// Opens a stream of watches. The server answers once it has a request. If the client requires
+    /// a leader, the stream ends when the server has none.
+    ///
+    /// # Errors
+    /// The connection has ended.
+    pub async fn open_watches(&mut self, requires_leader: bool) -> anyhow::Result<Stream> {
+        let mut head = grpc::head(WATCH)?;
+        if requires_leader {
+            let (name, value) = REQUIRES_LEADER;
+            head.headers_mut().insert(name, HeaderValue::from_static(value));
+        }
+        Stream::open(&mut self.0, head).await
+    }
+}
+
+/// A runtime for the clients of one thread.
+///
+/// # Errors
+/// The system refuses.
+pub fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
+    Ok(tokio::runtime::Builder::new_current_thread().enable_all().build()?)
+}
+
+/// The version that a server tells, if it serves that call.
+pub fn version_at(address: SocketAddr) -> Option<String> {
+    let asking = async {
+        let call = Call::new(STATUS, &pb::StatusRequest {})?;
+        Client::connect(address).await?.ask(&call).await
+    };
+    let answer = runtime().ok()?.block_on(async { timeout(CONNECT_LIMIT, asking).await });
+    let answer = answer.ok()?.ok().filter(|answer| answer.code == 0)?;
+    pb::StatusResponse::decode(answer.body).ok().map(|status| status.version)
+}

@@ -1,0 +1,130 @@
+//! The options that `quorate bench pubsub` and `zk-notify` share, and the connections of a test.
+
+use clap::Args;
+
+use crate::limits::{CLIENTS_MAX, DATA_BYTES_MAX, ITEMS_MAX, RATE_MAX};
+use crate::workloads::zk::pubsub::item::ITEM_BYTES;
+
+/// Options of workloads in which clients publish items.
+#[derive(Clone, Debug, Args)]
+pub struct PublishArgs {
+    /// Bytes of data in an item
+    #[arg(
+        long,
+        value_name = "BYTES,...",
+        value_delimiter = ',',
+        default_value = "256,1024,2048,4096"
+    )]
+    pub size: Vec<usize>,
+    /// Connections that publish, each to paths of its own
+    #[arg(long, value_name = "N", default_value_t = 1_000)]
+    pub publishers: usize,
+    /// Connections that watch the publishers' paths, in turn
+    #[arg(long, value_name = "N", default_value_t = 3_000)]
+    pub subscribers: usize,
+    /// Items in all; the document's number is 200000
+    #[arg(long, value_name = "N", default_value_t = 20_000)]
+    pub items: u64,
+    /// Items before the counted ones, on the same connections, to warm the servers
+    #[arg(long, value_name = "N", default_value_t = 5_000)]
+    pub warmup_items: u64,
+    /// Items a second, all publishers together, in open loop [default: closed loop]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=RATE_MAX))]
+    pub rate: Option<u64>,
+}
+
+impl PublishArgs {
+    /// Names the first option that asks for something impossible.
+    ///
+    /// # Errors
+    /// An option asks for something impossible.
+    pub fn check(&self) -> anyhow::Result<()> {
+        for (name, number, min, max) in [
+            ("publishers", self.publishers, 1, CLIENTS_MAX),
+            ("subscribers", self.subscribers, 1, CLIENTS_MAX),
+            ("items", self.items as usize, 1, ITEMS_MAX as usize),
+            ("warmup-items", self.warmup_items as usize, 0, ITEMS_MAX as usize),
+        ] {
+            anyhow::ensure!(
+                (min..=max).contains(&number),
+                "--{name}: {number} is not in {min}..={max}"
+            );
+        }
+        for size in &self.size {
+            let (min, max) = (ITEM_BYTES, DATA_BYTES_MAX);
+            anyhow::ensure!((min..=max).contains(size), "--size: {size} is not in {min}..={max}");
+        }
+        Ok(())
+    }
+
+    /// Says how many items there are and how they are sent.
+    pub fn about(&self) -> String {
+        let sent = match self.rate {
+            Some(rate) => {
+                format!("open loop at {rate} items per s, latency from the intended start")
+            }
+            None => "closed loop, latency from the write to the socket".to_string(),
+        };
+        format!("{} items after {} that warm up; {sent}", self.items, self.warmup_items)
+    }
+}
+
+/// The connections of a test: first the publishers, then the subscribers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Connections {
+    /// Connections that publish.
+    pub publishers: usize,
+    /// Connections that watch what is published; none in some tests.
+    pub subscribers: usize,
+}
+
+impl Connections {
+    /// The number of all of them.
+    pub fn count(&self) -> usize {
+        self.publishers + self.subscribers
+    }
+
+    /// At most so many connections; publishers and subscribers keep their proportion.
+    pub fn at_most(&self, max: usize) -> Connections {
+        if self.count() <= max {
+            return *self;
+        }
+        let publishers = (self.publishers * max / self.count()).max(1);
+        // Each publisher keeps its number of subscribers, where that is a whole number.
+        let subscribers = self.subscribers * publishers / self.publishers;
+        Connections { publishers, subscribers }
+    }
+
+    /// The remark in a table that there are so few connections.
+    pub fn remark(&self) -> String {
+        let Connections { publishers, subscribers } = self;
+        format!("with {publishers} publishers, {subscribers} subscribers: RLIMIT_NOFILE")
+    }
+}
+
+/// The part of `count` items that publisher `publisher` of `publishers` has, where item `i` belongs
+/// to publisher `i % publishers`.
+pub fn share(count: u64, publishers: usize, publisher: usize) -> usize {
+    let (publishers, publisher) = (publishers as u64, publisher as u64);
+    (count / publishers + u64::from(publisher < count % publishers)) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn too_few_connections_are_shared_out() {
+        let all = Connections { publishers: 1_000, subscribers: 3_000 };
+        assert_eq!(all.at_most(4_000), all);
+        assert_eq!(all.at_most(403), Connections { publishers: 100, subscribers: 300 });
+        let none = Connections { subscribers: 0, ..all }.at_most(10);
+        assert_eq!(none, Connections { publishers: 10, subscribers: 0 });
+    }
+
+    #[test]
+    fn shares_add_up_and_differ_by_one_at_most() {
+        let shares = |count| [0, 1, 2].map(|publisher| share(count, 3, publisher));
+        assert_eq!([0, 2, 3, 7].map(shares), [[0, 0, 0], [1, 1, 0], [1, 1, 1], [3, 2, 2]]);
+    }
+}
