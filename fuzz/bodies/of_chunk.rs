@@ -261,7 +261,7 @@ pub fn chunk_identity(bytes: &[u8]) {
 }
 
 pub fn chunk_identity_seeds() -> Vec<Vec<u8>> {
-    vec![encode_identity(&Identity::of_id(7)), encode_identity(&Identity::of_id(u128::MAX))]
+    vec![encode_identity(&Identity::from_id(7)), encode_identity(&Identity::from_id(u128::MAX))]
 }
 
 /// An answer, as a client reads it. A decoded one is encoded and decoded again to an equal one.

@@ -43,7 +43,7 @@ fn replica() -> Replica {
     };
     let restored = Restored {
         hard_state: HardState { term: 2, vote: 2, commit: 3 },
-        membership: Membership::of_voters([1, 2, 3]),
+        membership: Membership::from_voters([1, 2, 3]),
         snapshot_index: 1,
         snapshot_term: 1,
         entries: (2..=5).map(entry).collect(),
@@ -90,7 +90,7 @@ fn change() -> MembershipChange {
 }
 
 pub fn membership_seeds() -> Vec<Vec<u8>> {
-    [Membership::default(), Membership::of_voters([1, 2, 3]), joint()]
+    [Membership::default(), Membership::from_voters([1, 2, 3]), joint()]
         .iter()
         .map(|membership| membership.encode().to_vec())
         .collect()

@@ -49,7 +49,7 @@ pub fn token_jwt_seeds() -> Vec<Vec<u8>> {
 
 /// The claims in a token. What is read can be signed, and is the same then.
 pub fn token_claims(json: &[u8]) {
-    let Ok(claims) = Claims::of_json(json, NOW) else { return };
+    let Ok(claims) = Claims::from_json(json, NOW) else { return };
     let Ok(token) = jwt().sign(&claims.username, claims.revision, NOW + 1) else { return };
     if token.len() <= token::limits::TOKEN_BYTES_MAX {
         assert_eq!(jwt().verify(&token, NOW), Ok(claims));

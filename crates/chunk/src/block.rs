@@ -145,7 +145,7 @@ fn read_chunk(reader: &mut Reader<'_>) -> Result<ChunkInfo, DecodeError> {
     let name = read_text(reader)?;
     let (offset, length) = (reader.u64()?, reader.u64()?);
     let metadata = read_pairs(reader)?;
-    let kind = ChecksumType::of_number(reader.u8()?);
+    let kind = ChecksumType::from_number(reader.u8()?);
     let kind = kind.ok_or_else(|| reader.bad("the type of a checksum is unknown"))?;
     let bytes_per_checksum = reader.u32()?;
     let checksum_count = reader.u32()?;

@@ -64,7 +64,7 @@ pub fn checkpoint_path(at: Position) -> String {
 
 fn parse_name(name: &str) -> Option<Position> {
     let digits = name.strip_suffix(".idx")?;
-    let at = Position::of_u64(u64::from_str_radix(digits, 16).ok()?);
+    let at = Position::from_u64(u64::from_str_radix(digits, 16).ok()?);
     (checkpoint_path(at).strip_prefix(INDEX_DIR)?.strip_prefix('/')? == name).then_some(at)
 }
 
@@ -285,7 +285,7 @@ pub fn decode_head(bytes: &[u8], store_id: u128, at: Position) -> Result<Start, 
         return Err(reader.bad("this is not a checkpoint"));
     }
     let (version, previous) = (reader.u32()?, reader.u32()?);
-    let (found_id, found_at) = (reader.u128()?, Position::of_u64(reader.u64()?));
+    let (found_id, found_at) = (reader.u128()?, Position::from_u64(reader.u64()?));
     if reader.u32()? != crc32c(covered) {
         return Err(reader.bad("the checksum of the head does not match"));
     }
@@ -372,7 +372,7 @@ fn decode_block(reader: &mut Reader<'_>, has_runs: bool) -> Result<Block, Decode
     let (length, is_finalized) = (reader.u64()?, reader.flag()?);
     let commit = match reader.flag()? {
         true => Some(Commit {
-            at: Position::of_u64(reader.u64()?),
+            at: Position::from_u64(reader.u64()?),
             body_bytes: reader.u32()?,
             length: reader.u64()?,
             commit_sequence_id: reader.u64()?,
@@ -397,7 +397,7 @@ fn decode_block(reader: &mut Reader<'_>, has_runs: bool) -> Result<Block, Decode
 /// An extent as version 1 wrote each.
 fn read_extent(reader: &mut Reader<'_>) -> Result<Run, DecodeError> {
     let (offset, length) = (reader.u64()?, reader.u32()?);
-    let at = Position::of_u64(reader.u64()?);
+    let at = Position::from_u64(reader.u64()?);
     let (skip, body_bytes) = (reader.u32()?, reader.u32()?);
     let starts = Starts::Even { first: at.offset, step: 0, count: 1 };
     Ok(Run { offset, segment: at.segment, length, skip, body_bytes, starts })

@@ -46,7 +46,7 @@ impl ChecksumType {
     }
 
     /// The type of that number.
-    pub fn of_number(number: u8) -> Option<ChecksumType> {
+    pub fn from_number(number: u8) -> Option<ChecksumType> {
         ChecksumType::ALL.into_iter().find(|kind| kind.number() == number)
     }
 

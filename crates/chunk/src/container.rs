@@ -268,9 +268,9 @@ pub(crate) fn encode_container(layout: Layout, index: &Index) -> Vec<u8> {
 /// Reads what is known of a container, as [`encode_container`] wrote it.
 pub(crate) fn decode_container(body: &[u8]) -> Result<(Layout, Index), DecodeError> {
     let mut reader = Reader::new(body);
-    let layout = Layout::of_number(reader.u8()?);
+    let layout = Layout::from_number(reader.u8()?);
     let layout = layout.ok_or_else(|| reader.bad("the layout is unknown"))?;
-    let state = State::of_number(reader.u8()?);
+    let state = State::from_number(reader.u8()?);
     let state = state.ok_or_else(|| reader.bad("the state is unknown"))?;
     let replica_index = read_option(&mut reader)?.map(u32::try_from).transpose();
     let replica_index = replica_index.map_err(|_| reader.bad("a replica index is too large"))?;

@@ -24,7 +24,7 @@ pub struct Extent {
 
 impl Extent {
     /// A whole record.
-    pub fn of_record(offset: u64, at: Position, body_bytes: u32) -> Extent {
+    pub fn from_record(offset: u64, at: Position, body_bytes: u32) -> Extent {
         Extent { offset, length: body_bytes, at, skip: 0, body_bytes }
     }
 

@@ -46,7 +46,7 @@ impl Identity {
     }
 
     /// The identity that belongs to an id which a test chose.
-    pub fn of_id(store_id: u128) -> Identity {
+    pub fn from_id(store_id: u128) -> Identity {
         Identity { store_id, salt: Salt(crc32c(&store_id.to_le_bytes()).max(1)) }
     }
 }
@@ -131,7 +131,7 @@ pub(crate) fn identify<D: Disk>(disk: &D, new_id: Option<u128>) -> Result<Identi
             });
         }
     }
-    let identity = new_id.map_or_else(Identity::draw, Identity::of_id);
+    let identity = new_id.map_or_else(Identity::draw, Identity::from_id);
     let file = disk.create(IDENTITY_TEMPORARY).map_err(io("create"))?;
     disk.write_at(&file, 0, &encode_identity(&identity)).map_err(io("write"))?;
     disk.sync_data(&file).map_err(io("sync"))?;

@@ -47,7 +47,7 @@ impl Layout {
         }
     }
 
-    pub(crate) fn of_number(number: u8) -> Option<Layout> {
+    pub(crate) fn from_number(number: u8) -> Option<Layout> {
         Layout::ALL.into_iter().find(|layout| layout.number() == number)
     }
 

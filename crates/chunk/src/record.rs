@@ -51,7 +51,7 @@ impl Position {
     }
 
     /// From one number.
-    pub fn of_u64(number: u64) -> Position {
+    pub fn from_u64(number: u64) -> Position {
         Position { segment: (number >> 32) as u32, offset: number as u32 }
     }
 }
@@ -98,7 +98,7 @@ impl Kind {
         Kind::ALL.iter().position(|kind| *kind == self).map_or(0, |index| index as u8 + 1)
     }
 
-    fn of_number(number: u8) -> Option<Kind> {
+    fn from_number(number: u8) -> Option<Kind> {
         Kind::ALL.get(usize::from(number).checked_sub(1)?).copied()
     }
 }
@@ -161,15 +161,15 @@ pub fn decode_header(bytes: &[u8], at: Position, salt: Salt) -> Result<Header, D
     }
     let kind = reader.u8()?;
     reader.zeros(3)?;
-    let found = Position::of_u64(reader.u64()?);
+    let found = Position::from_u64(reader.u64()?);
     let (container_id, local_id, block_offset) = (reader.u64()?, reader.u64()?, reader.u64()?);
-    let durable = Position::of_u64(reader.u64()?);
+    let durable = Position::from_u64(reader.u64()?);
     let (body_bytes, previous) = (reader.u32()?, reader.u32()?);
     reader.zeros(4)?;
     if reader.u32()? != crc32c_append(salt.0, covered) {
         return Err(reader.bad("the checksum of the header does not match"));
     }
-    let kind = Kind::of_number(kind).ok_or_else(|| reader.bad("the kind is unknown"))?;
+    let kind = Kind::from_number(kind).ok_or_else(|| reader.bad("the kind is unknown"))?;
     if found != at {
         return Err(reader.bad("the record belongs to another place"));
     }

@@ -142,7 +142,7 @@ pub fn decode_head(bytes: &[u8]) -> Result<Head, DecodeError> {
     let version = reader.u32()?;
     let (number, store_id, segment_bytes) = (reader.u32()?, reader.u128()?, reader.u32()?);
     reader.zeros(4)?;
-    let (follows, durable) = (Position::of_u64(reader.u64()?), Position::of_u64(reader.u64()?));
+    let (follows, durable) = (Position::from_u64(reader.u64()?), Position::from_u64(reader.u64()?));
     if reader.u32()? != crc32c(covered) {
         return Err(reader.bad("the checksum of the segment's head does not match"));
     }

@@ -17,7 +17,7 @@ pub struct LogStyle {
 
 impl LogStyle {
     /// The style for `-v`, or more of them.
-    pub fn of_verbosity(verbose: u8) -> LogStyle {
+    pub fn from_verbosity(verbose: u8) -> LogStyle {
         let filter = match verbose {
             0 => "info",
             1 => "debug",
@@ -30,7 +30,7 @@ impl LogStyle {
     ///
     /// # Errors
     /// A flag has a wrong value.
-    pub fn of_etcd(
+    pub fn from_etcd(
         logger: &str,
         level: &str,
         format: &str,

@@ -21,7 +21,7 @@ impl Deadline {
     ///
     /// # Errors
     /// The fault of the value, in grpc-go's words.
-    pub fn of_timeout(text: &str) -> Result<Deadline, String> {
+    pub fn from_timeout(text: &str) -> Result<Deadline, String> {
         parse_timeout(text).map(Deadline::after)
     }
 

@@ -143,7 +143,7 @@ impl Control {
         let mut bytes = Vec::new();
         bytes.put_u64(ordinal.0);
         self.encode_origins(&mut bytes);
-        let mut digest = Digest::of_bytes(b'M', &bytes);
+        let mut digest = Digest::from_bytes(b'M', &bytes);
         digest.add(self.steady_sum.0);
         digest
     }
@@ -193,7 +193,7 @@ impl Steady {
     fn sum(&self) -> (Digest, u64) {
         let mut bytes = Vec::new();
         self.encode(&mut bytes);
-        (Digest::of_bytes(b'L', &bytes), bytes.len() as u64)
+        (Digest::from_bytes(b'L', &bytes), bytes.len() as u64)
     }
 
     fn encode(&self, out: &mut Vec<u8>) {

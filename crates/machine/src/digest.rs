@@ -23,15 +23,15 @@ impl Digest {
     }
 
     /// The contribution of arbitrary bytes, under a tag that keeps kinds apart.
-    pub fn of_bytes(tag: u8, bytes: &[u8]) -> Digest {
+    pub fn from_bytes(tag: u8, bytes: &[u8]) -> Digest {
         let mut tagged = Vec::with_capacity(bytes.len() + 1);
         tagged.push(tag);
         tagged.extend_from_slice(bytes);
-        Digest::of_tagged(&tagged)
+        Digest::from_tagged(&tagged)
     }
 
     /// The contribution of bytes whose first is the tag.
-    pub fn of_tagged(bytes: &[u8]) -> Digest {
+    pub fn from_tagged(bytes: &[u8]) -> Digest {
         Digest(xxh3_128(bytes))
     }
 }

@@ -179,7 +179,7 @@ impl Zk {
         self.encode_scalars(&mut scalars);
         let mut digest = self.tree.digest();
         digest.add(self.sessions.digest());
-        digest.add(Digest::of_bytes(b'T', &scalars));
+        digest.add(Digest::from_bytes(b'T', &scalars));
         digest
     }
 

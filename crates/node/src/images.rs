@@ -37,7 +37,7 @@ impl TakenSnapshot {
     /// Its header cannot be read.
     pub fn reader(self) -> Result<SnapshotReader<RealDisk>, StorageError> {
         let path = format!("{SNAPSHOT_DIR}/{}", self.name);
-        SnapshotReader::of_file(self.disk, self.file.into(), path)
+        SnapshotReader::from_file(self.disk, self.file.into(), path)
     }
 }
 

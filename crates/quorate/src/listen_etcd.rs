@@ -248,7 +248,7 @@ where
         };
     }
     let handle = |call: Box<grpc::Call<_>>| {
-        let client = Client::of_call(&runtime, &call.metadata, &site);
+        let client = Client::from_call(&runtime, &call.metadata, &site);
         let served = calls::serve(client, call, shares.answers.clone());
         tokio::task::spawn_local(served);
     };

@@ -106,7 +106,7 @@ pub fn run(args: &ServeArgs) -> anyhow::Result<ExitCode> {
 /// The form of the log: under etcd's name that of etcd's.
 fn log_style(args: &ServeArgs) -> LogStyle {
     let of_etcd = args.etcd.as_ref().map(|given| given.log.clone());
-    of_etcd.unwrap_or_else(|| LogStyle::of_verbosity(args.verbose))
+    of_etcd.unwrap_or_else(|| LogStyle::from_verbosity(args.verbose))
 }
 
 /// Ends the process after a panic in any thread or task: a broken invariant could lead to wrong

@@ -48,7 +48,7 @@ impl<'a> Reader<'a> {
         Reader { bytes, offset: 0 }
     }
 
-    pub(crate) fn of_message(bytes: &'a [u8]) -> Result<Reader<'a>, MessageError> {
+    pub(crate) fn from_message(bytes: &'a [u8]) -> Result<Reader<'a>, MessageError> {
         if bytes.len() > MESSAGE_BYTES_MAX {
             let (bytes, bytes_max) = (bytes.len(), MESSAGE_BYTES_MAX);
             return Err(MessageError::TooLarge { offset: 0, bytes, bytes_max });

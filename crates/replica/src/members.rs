@@ -64,7 +64,7 @@ pub struct MembershipChange {
 
 impl Membership {
     /// A membership of voters only, for a new ensemble.
-    pub fn of_voters(voters: impl IntoIterator<Item = u64>) -> Membership {
+    pub fn from_voters(voters: impl IntoIterator<Item = u64>) -> Membership {
         let mut voters: Vec<u64> = voters.into_iter().collect();
         voters.sort_unstable();
         voters.dedup();

@@ -65,7 +65,7 @@ pub struct Peek {
 /// # Errors
 /// As `Replica::step`, for the decoded part.
 pub fn peek(bytes: &[u8]) -> Result<Peek, MessageError> {
-    let mut reader = Reader::of_message(bytes)?;
+    let mut reader = Reader::from_message(bytes)?;
     let header = Header::decode(&mut reader)?;
     let snapshot = if header.kind == MessageType::MsgSnapshot {
         Some(SnapshotMeta::from_raft(decode(header.group_id, bytes)?.message.get_snapshot()))
@@ -85,7 +85,7 @@ pub fn each_payload<E: From<MessageError>>(
     bytes: &[u8],
     mut visit: impl FnMut(u64, &[u8]) -> Result<(), E>,
 ) -> Result<(), E> {
-    let mut reader = Reader::of_message(bytes)?;
+    let mut reader = Reader::from_message(bytes)?;
     let header = Header::decode(&mut reader)?;
     reader.take(header.context_bytes)?;
     if header.kind != MessageType::MsgAppend {
@@ -153,7 +153,7 @@ pub(crate) fn encode(group_id: u32, message: &eraftpb::Message, is_quiet: bool) 
 /// Reads a message for `group_id`; never panics, reads nothing past the end, and holds at most a
 /// small multiple of the bytes it is given.
 pub(crate) fn decode(group_id: u32, bytes: &[u8]) -> Result<Decoded, MessageError> {
-    let mut reader = Reader::of_message(bytes)?;
+    let mut reader = Reader::from_message(bytes)?;
     let header = Header::decode(&mut reader)?;
     if header.group_id != group_id {
         return Err(MessageError::WrongGroup { group_id: header.group_id, expected: group_id });

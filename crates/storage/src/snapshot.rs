@@ -458,12 +458,12 @@ impl<D: Disk> SnapshotReader<D> {
     pub fn open_backup(disk: D, path: String) -> Result<SnapshotReader<D>, StorageError> {
         let file = disk.open_read_only(&path);
         let file = file.map_err(|error| StorageError::io(&path, "open", error))?;
-        SnapshotReader::of_file(disk, file, path)
+        SnapshotReader::from_file(disk, file, path)
     }
 
     /// Reads an open file of `disk` from its beginning, and checks its header. Errors call it
     /// `path`; it need not have that name any more.
-    pub fn of_file(
+    pub fn from_file(
         disk: D,
         file: D::File,
         path: String,

@@ -26,7 +26,7 @@ impl Claims {
     ///
     /// # Errors
     /// They are not valid now, or no such claims.
-    pub fn of_json(json: &[u8], now_unix_seconds: i64) -> Result<Claims, JwtError> {
+    pub fn from_json(json: &[u8], now_unix_seconds: i64) -> Result<Claims, JwtError> {
         Verified::read(json)?.at(now_unix_seconds).cloned()
     }
 }

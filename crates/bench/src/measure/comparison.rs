@@ -251,7 +251,7 @@ pub struct Turn<'a> {
 
 impl Turn<'_> {
     /// A turn of a reproduction, which shows its progress itself.
-    pub fn of_session(target: &Target, (place, round, counts): (usize, u32, bool)) -> Turn<'_> {
+    pub fn from_session(target: &Target, (place, round, counts): (usize, u32, bool)) -> Turn<'_> {
         let label = format!("{}-{place}-{round}", std::process::id());
         Turn { target, place, round, counts, label, may_keep: false, said: None }
     }
@@ -481,11 +481,11 @@ impl Comparison<'_> {
         let label = self.label();
         let (rounds, until) =
             self.servers.measure(&label, repeat, &self.progress, measure, |rounds| {
-                let blocks = rounds.iter().map(|of_one| Block::of_rounds(of_one.clone()));
+                let blocks = rounds.iter().map(|of_one| Block::from_rounds(of_one.clone()));
                 figures::ratio_width(&blocks.collect::<Vec<_>>())
             })?;
         let part = self.part();
-        part.servers = rounds.into_iter().map(Block::of_rounds).collect();
+        part.servers = rounds.into_iter().map(Block::from_rounds).collect();
         part.until = until;
         Ok(())
     }

@@ -145,7 +145,7 @@ pub struct Block {
 
 impl Block {
     /// Merges all rounds of one server into one block. Equal notes of several rounds become one.
-    pub fn of_rounds(rounds: Vec<Block>) -> Block {
+    pub fn from_rounds(rounds: Vec<Block>) -> Block {
         let mut rounds = rounds.into_iter();
         let mut all = rounds.next().unwrap_or_default();
         for round in rounds {

@@ -146,7 +146,7 @@ fn measure(session: &mut Session, site: &Site, shape: &Shape) -> anyhow::Result<
     let small = shape.of_one_process();
     open_files::make_room(small.connections.count() * 2)?;
     let null_server = pubsub::null_server(&small)?;
-    let null = Servers::of_null(null_server.target());
+    let null = Servers::from_null(null_server.target());
     session.note_system(&null);
     session.measure_ceiling(&null, work(), |turn| {
         let mut block = pubsub::measure(turn, &small)?;

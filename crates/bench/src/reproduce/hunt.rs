@@ -167,7 +167,7 @@ fn measure_all(
         // The null server is a thread, and stands where the servers do.
         site.split.servers.take()?;
         let null = NullServer::start(shape.znode_bytes)?;
-        let null_servers = Servers::of_null(null.target());
+        let null_servers = Servers::from_null(null.target());
         site.split.generator.take()?;
         session.note_system(&null_servers);
         for cell in group {

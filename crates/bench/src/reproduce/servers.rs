@@ -204,7 +204,7 @@ impl Maker {
 
 impl Servers {
     /// The null server as a system.
-    pub fn of_null(target: Target) -> Servers {
+    pub fn from_null(target: Target) -> Servers {
         let system = System {
             id: "null".to_string(),
             role: Role::Null,

@@ -253,7 +253,7 @@ impl Session {
         let used = work.cpu.map(|cpu| (cpu, site.split.used()));
         self.measure_in_turn(&places, (work, used), |place, round| {
             let servers = &site.servers[place];
-            let turn = Turn::of_session(&servers.target, (place, round, round >= warmup));
+            let turn = Turn::from_session(&servers.target, (place, round, round >= warmup));
             let course = Course::watch(&servers.target, &servers.data)?;
             let block = run(&turn);
             let course = course.end();
@@ -310,7 +310,8 @@ impl Session {
             Ok(())
         };
         let width = |_: &[Vec<()>]| {
-            let blocks = rounds.borrow().iter().cloned().map(Block::of_rounds).collect::<Vec<_>>();
+            let blocks =
+                rounds.borrow().iter().cloned().map(Block::from_rounds).collect::<Vec<_>>();
             figures::widest_ratio(&blocks, work.headlines)
         };
         let taken = self.repeat.take_turns_until(places.len(), turn, width);
@@ -328,7 +329,7 @@ impl Session {
             if blocks.is_empty() {
                 continue;
             }
-            let measured = Block::of_rounds(blocks).measured(id, work.headlines);
+            let measured = Block::from_rounds(blocks).measured(id, work.headlines);
             test.systems.push(Measured { course, ..measured });
         }
         if let Some((used, ours)) = used.zip(test.systems.first()) {
@@ -354,7 +355,7 @@ impl Session {
             return Ok(false);
         }
         self.progress.say(&format!("{}: the generator's ceiling", work.test.title));
-        let block = run(&Turn::of_session(&null.target, (9, 0, true)))?;
+        let block = run(&Turn::from_session(&null.target, (9, 0, true)))?;
         self.progress.done += work.units;
         let measured = block.measured(null.id, work.headlines);
         let mut known = self.record.results.tests.iter_mut();

@@ -142,7 +142,7 @@ impl Target {
 
     /// Servers with these processes.
     #[cfg(test)]
-    pub fn of_processes(
+    pub fn from_processes(
         name: &str,
         scheme: Scheme,
         addresses: Vec<SocketAddr>,

@@ -14,13 +14,13 @@ fn block() -> Block {
     let mut extents = Extents::default();
     for number in 0..5u32 {
         let at = Position { segment: 2, offset: 4096 * number };
-        let extent = Extent::of_record(100 * u64::from(number), at, 100);
+        let extent = Extent::from_record(100 * u64::from(number), at, 100);
         extents.put(extent, &mut |_, _| {});
     }
     // And some at uneven places, of which one is a part of its record.
     for (number, start) in [(5, 50_000), (6, 60_000), (7, 61_000), (8, 80_000)] {
         let at = Position { segment: 3, offset: start };
-        let extent = Extent::of_record(100 * number, at, 100);
+        let extent = Extent::from_record(100 * number, at, 100);
         let skip = if number == 8 { 7 } else { 0 };
         extents.put(Extent { skip, body_bytes: 100 + skip, ..extent }, &mut |_, _| {});
     }

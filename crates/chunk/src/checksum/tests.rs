@@ -50,8 +50,8 @@ fn a_checksum_of_no_bytes_each_is_no_division_by_zero() {
 #[test]
 fn types_have_their_numbers() {
     for kind in ChecksumType::ALL {
-        assert_eq!(ChecksumType::of_number(kind.number()), Some(kind));
+        assert_eq!(ChecksumType::from_number(kind.number()), Some(kind));
     }
-    assert_eq!(ChecksumType::of_number(0), None);
-    assert_eq!(ChecksumType::of_number(6), None);
+    assert_eq!(ChecksumType::from_number(0), None);
+    assert_eq!(ChecksumType::from_number(6), None);
 }

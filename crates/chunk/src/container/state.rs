@@ -45,7 +45,7 @@ impl State {
     }
 
     /// The state of that number. 7, deleted, is none that a container has.
-    pub fn of_number(number: u8) -> Option<State> {
+    pub fn from_number(number: u8) -> Option<State> {
         State::ALL.into_iter().find(|state| state.number() == number)
     }
 

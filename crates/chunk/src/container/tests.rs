@@ -34,9 +34,9 @@ fn a_container_that_is_cut_off_or_unknown_is_refused() {
 #[test]
 fn states_have_their_numbers() {
     for state in State::ALL {
-        assert_eq!(State::of_number(state.number()), Some(state));
+        assert_eq!(State::from_number(state.number()), Some(state));
     }
-    assert_eq!(State::of_number(7), None);
+    assert_eq!(State::from_number(7), None);
 }
 
 #[test]

@@ -8,7 +8,7 @@ use super::*;
 
 /// Record `n` is `n` times as long as it is; its byte `i` is said to be `(n, i)`.
 fn extent(offset: u64, number: u32, bytes: u32) -> Extent {
-    Extent::of_record(offset, Position { segment: 1, offset: number }, bytes)
+    Extent::from_record(offset, Position { segment: 1, offset: number }, bytes)
 }
 
 fn put_model(model: &mut Vec<Option<(u32, u32)>>, extent: &Extent) {

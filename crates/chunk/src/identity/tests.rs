@@ -4,14 +4,14 @@ use super::*;
 
 #[test]
 fn an_identity_comes_back_as_it_was() {
-    let identity = Identity::of_id(7);
+    let identity = Identity::from_id(7);
     assert_eq!(decode_identity(&encode_identity(&identity)), Ok(identity));
     assert_ne!(Identity::draw().store_id, Identity::draw().store_id);
 }
 
 #[test]
 fn an_identity_with_any_bit_changed_or_cut_off_anywhere_is_none() {
-    let bytes = encode_identity(&Identity::of_id(7));
+    let bytes = encode_identity(&Identity::from_id(7));
     for bit in 0..8 * bytes.len() {
         let mut bad = bytes.clone();
         bad[bit / 8] ^= 1 << (bit % 8);

@@ -29,8 +29,8 @@ fn a_name_that_leads_elsewhere_is_refused() {
 #[test]
 fn layouts_have_their_numbers() {
     for layout in Layout::ALL {
-        assert_eq!(Layout::of_number(layout.number()), Some(layout));
+        assert_eq!(Layout::from_number(layout.number()), Some(layout));
     }
-    assert_eq!(Layout::of_number(0), None);
-    assert_eq!(Layout::of_number(4), None);
+    assert_eq!(Layout::from_number(0), None);
+    assert_eq!(Layout::from_number(4), None);
 }

@@ -123,7 +123,7 @@ impl<D: Disk + Clone> Store<D> {
                 return Ok(());
             }
             let (at, unwritten) = self.log.reserve(&record)?;
-            let extent = Extent::of_record(chunk.offset, at, data.len() as u32);
+            let extent = Extent::from_record(chunk.offset, at, data.len() as u32);
             index.put_extent(id.local_id, extent, &self.live);
             (at, unwritten)
         };

@@ -231,7 +231,7 @@ fn take_of_container(
     match header.kind {
         Kind::Chunk => {
             let (offset, bytes) = (header.block_offset, header.body_bytes);
-            index.put_extent(local_id, Extent::of_record(offset, header.at, bytes), live);
+            index.put_extent(local_id, Extent::from_record(offset, header.at, bytes), live);
         }
         Kind::Block => {
             let (commit, end) = commit_of(header, body)?;

@@ -299,7 +299,7 @@ impl<D: Disk + Clone> Store<D> {
                     body: body.get(from..to).unwrap_or_default(),
                 };
                 let (at, rest) = self.log.reserve(&record)?;
-                let moved = Extent::of_record(part.offset, at, part.length);
+                let moved = Extent::from_record(part.offset, at, part.length);
                 index.put_extent(header.local_id, moved, &self.live);
                 (rest, record)
             };

@@ -214,7 +214,7 @@ impl Measured {
     /// # Errors
     /// The message is no request.
     pub fn decode(self) -> Result<Request, RequestError> {
-        Request::of_message(pb::ContainerCommandRequestProto::decode(self.message)?)
+        Request::from_message(pb::ContainerCommandRequestProto::decode(self.message)?)
     }
 }
 
@@ -224,7 +224,9 @@ impl Request {
         Measured::of(message)?.decode()
     }
 
-    fn of_message(mut message: pb::ContainerCommandRequestProto) -> Result<Request, RequestError> {
+    fn from_message(
+        mut message: pb::ContainerCommandRequestProto,
+    ) -> Result<Request, RequestError> {
         let kind = message.cmd_type.and_then(|number| pb::Type::try_from(number).ok());
         let kind = kind.ok_or(RequestError::NoType)?;
         let container_id = id(message.container_id, "containerID");

@@ -114,7 +114,7 @@ pub fn chunk_to_pb(chunk: &ChunkInfo) -> pb::ChunkInfo {
 fn checksum(message: Option<pb::ChecksumData>) -> Checked<ChecksumData> {
     let message = required(message, "checksumData")?;
     let number = required(message.r#type, "type of the checksum")?;
-    let kind = u8::try_from(number).ok().and_then(ChecksumType::of_number);
+    let kind = u8::try_from(number).ok().and_then(ChecksumType::from_number);
     let kind =
         kind.ok_or_else(|| Refusal::malformed(format!("there is no checksum type {number}")))?;
     let bytes_per_checksum = required(message.bytes_per_checksum, "bytesPerChecksum")?;

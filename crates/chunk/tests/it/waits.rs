@@ -158,7 +158,7 @@ fn who_is_refused_for_a_full_disk_wakes_the_next_that_waits_for_a_buffer() {
     let segment_bytes = (segment_bytes as u32).next_multiple_of(4096);
     let end = Start { at: Position::default(), previous: None };
     let resume = Resume { end, segment: None, next_number: 1 };
-    let log = Arc::new(Log::new(disk, Identity::of_id(7), segment_bytes, resume));
+    let log = Arc::new(Log::new(disk, Identity::from_id(7), segment_bytes, resume));
     let (sender, ids) = channel();
     let append = |bytes: usize| {
         let (log, sender) = (log.clone(), sender.clone());

@@ -79,7 +79,7 @@ pub(super) fn serve_args(
             .to_string());
     }
     let (cluster, own_self_signed) = cluster::given(&values, &data_dir, &members)?;
-    let style = LogStyle::of_etcd(
+    let style = LogStyle::from_etcd(
         values.text("logger"),
         values.text("log-level"),
         values.text("log-format"),

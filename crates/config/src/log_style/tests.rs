@@ -2,7 +2,7 @@ use super::*;
 
 fn style(level: &str, format: &str, outputs: &[&str]) -> Result<LogStyle, String> {
     let outputs: Vec<String> = outputs.iter().map(ToString::to_string).collect();
-    LogStyle::of_etcd("zap", level, format, &outputs)
+    LogStyle::from_etcd("zap", level, format, &outputs)
 }
 
 #[test]
@@ -24,7 +24,7 @@ fn wrong_values_are_named_as_in_etcd() {
             style("info", "json", &["default", "stdout"]),
             "multi logoutput for \"default\" is not supported yet",
         ),
-        (LogStyle::of_etcd("x", "info", "json", &[]), "unknown logger option \"x\""),
+        (LogStyle::from_etcd("x", "info", "json", &[]), "unknown logger option \"x\""),
     ] {
         assert_eq!(found.expect_err("it is wrong"), expected);
     }

@@ -67,9 +67,9 @@ enum Body<'a> {
 
 impl<'a> Response<'a> {
     /// The response to a command of keys: `PutResponse`, `DeleteRangeResponse`, `TxnResponse` or
-    /// `CompactionResponse`. [`LeaseResponse::of_outcome`] has those to commands of leases.
-    pub fn of_outcome(header: Header, outcome: &'a Outcome) -> Response<'a> {
-        Response::of_body(
+    /// `CompactionResponse`. [`LeaseResponse::from_outcome`] has those to commands of leases.
+    pub fn from_outcome(header: Header, outcome: &'a Outcome) -> Response<'a> {
+        Response::from_body(
             header,
             match outcome {
                 Outcome::Put(done) => Body::Put(done),
@@ -88,16 +88,16 @@ impl<'a> Response<'a> {
     }
 
     /// The response to a read: `RangeResponse`.
-    pub fn of_range(header: Header, found: &'a Found) -> Response<'a> {
-        Response::of_body(header, Body::Range(found))
+    pub fn from_range(header: Header, found: &'a Found) -> Response<'a> {
+        Response::from_body(header, Body::Range(found))
     }
 
     /// The response to a transaction that only reads: `TxnResponse`.
-    pub fn of_txn(header: Header, done: &'a TxnDone) -> Response<'a> {
-        Response::of_body(header, Body::Txn(done))
+    pub fn from_txn(header: Header, done: &'a TxnDone) -> Response<'a> {
+        Response::from_body(header, Body::Txn(done))
     }
 
-    fn of_body(header: Header, body: Body<'a>) -> Response<'a> {
+    fn from_body(header: Header, body: Body<'a>) -> Response<'a> {
         let mut lengths = Vec::new();
         let header_bytes = message_bytes(header_bytes(header, body.revision()));
         let len = header_bytes + body.measure(&mut lengths);

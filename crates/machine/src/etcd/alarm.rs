@@ -79,7 +79,7 @@ impl Alarms {
         for alarm in &self.0 {
             let mut bytes = Vec::new();
             alarm.encode(&mut bytes);
-            digest.add(Digest::of_bytes(b'N', &bytes));
+            digest.add(Digest::from_bytes(b'N', &bytes));
         }
         digest
     }

@@ -286,10 +286,10 @@ impl Auth {
         let mut digest = self.digest;
         let mut scalars = Vec::new();
         self.encode_scalars(&mut scalars);
-        digest.add(Digest::of_bytes(b'A', &scalars));
+        digest.add(Digest::from_bytes(b'A', &scalars));
         digest.add(self.tokens.digest());
         if self.knows_passwords_since {
-            digest.add(Digest::of_bytes(b'P', &[]));
+            digest.add(Digest::from_bytes(b'P', &[]));
         }
         digest
     }
@@ -410,14 +410,14 @@ fn term_of_password(name: &str, since: u64) -> Digest {
     }
     let mut bytes = since.to_le_bytes().to_vec();
     bytes.extend_from_slice(name.as_bytes());
-    Digest::of_bytes(b'P', &bytes)
+    Digest::from_bytes(b'P', &bytes)
 }
 
 /// The term of a user or a role, and what it counts for.
 fn term_of(tag: u8, encode: impl FnOnce(&mut Vec<u8>)) -> (Digest, usize) {
     let mut bytes = Vec::new();
     encode(&mut bytes);
-    (Digest::of_bytes(tag, &bytes), ETCD_AUTH_ENTRY_BYTES + bytes.len())
+    (Digest::from_bytes(tag, &bytes), ETCD_AUTH_ENTRY_BYTES + bytes.len())
 }
 
 fn encode_user(name: &str, user: &User, out: &mut Vec<u8>) {

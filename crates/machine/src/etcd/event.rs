@@ -156,7 +156,7 @@ impl Event {
 
     /// The term of the digest. A removal has one, too: it is part of the history.
     pub(crate) fn digest(&self) -> Digest {
-        Digest::of_tagged(&self.0)
+        Digest::from_tagged(&self.0)
     }
 
     /// Where the key begins and ends.

@@ -174,7 +174,7 @@ impl Leases {
         seed.put_u64(ordinal.0);
         seed.put_i64(time_ms);
         loop {
-            let chosen = LeaseId((Digest::of_bytes(b'i', &seed).0 as u64 >> 1) as i64);
+            let chosen = LeaseId((Digest::from_bytes(b'i', &seed).0 as u64 >> 1) as i64);
             if chosen != LeaseId(0) && !self.leases.contains_key(&chosen) {
                 return chosen;
             }
@@ -279,7 +279,7 @@ pub(crate) fn decode(reader: &mut Reader<'_>) -> Result<(LeaseId, Grant), Decode
 fn digest_of(lease: LeaseId, grant: Grant) -> Digest {
     let mut bytes = Vec::new();
     encode(lease, grant, &mut bytes);
-    Digest::of_bytes(b'G', &bytes)
+    Digest::from_bytes(b'G', &bytes)
 }
 
 #[cfg(test)]

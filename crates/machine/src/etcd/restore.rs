@@ -238,7 +238,7 @@ impl StoreRestore {
                 }
                 Some((place, shared)) => {
                     self.store.tail_sum.add(sum);
-                    let passed = Passed::of_sums(sum, is_delete, self.before);
+                    let passed = Passed::from_sums(sum, is_delete, self.before);
                     if !self.tail.push(place, shared, passed) {
                         return Err(does_not_fit(place));
                     }

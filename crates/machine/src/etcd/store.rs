@@ -164,7 +164,7 @@ impl Store {
         scalars.put_i64(self.revision);
         scalars.put_i64(self.compacted);
         self.settings.encode(&mut scalars);
-        let mut digest = Digest::of_bytes(b'R', &scalars);
+        let mut digest = Digest::from_bytes(b'R', &scalars);
         digest.add(self.base_sum.digest);
         digest.add(self.tail_sum.digest);
         digest.add(self.leases.digest());

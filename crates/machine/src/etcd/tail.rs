@@ -55,11 +55,11 @@ pub(crate) struct Passed {
 impl Passed {
     /// The change by one event and the version before it.
     pub fn of(event: &Event, before: Option<&Event>) -> Passed {
-        Passed::of_sums(Sum::of(event), event.is_delete(), before.map(Sum::of))
+        Passed::from_sums(Sum::of(event), event.is_delete(), before.map(Sum::of))
     }
 
     /// The change by an event with this sum and the version before it with that one.
-    pub fn of_sums(events: Sum, is_delete: bool, before: Option<Sum>) -> Passed {
+    pub fn from_sums(events: Sum, is_delete: bool, before: Option<Sum>) -> Passed {
         let mut base = if is_delete { Sum::default() } else { events };
         if let Some(before) = before {
             base.subtract(before);

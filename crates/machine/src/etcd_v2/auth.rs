@@ -157,7 +157,7 @@ impl Auth {
     pub(crate) fn digest(&self) -> Digest {
         let mut digest = self.sums.digest;
         if !self.is_unused() {
-            digest.add(Digest::of_tagged(&self.own_record()));
+            digest.add(Digest::from_tagged(&self.own_record()));
         }
         digest
     }
@@ -308,7 +308,7 @@ impl Sums {
         let bytes = record.len() as u64;
         let of_names = name_count as u64 * ETCD_V2_AUTH_NAME_BYTES;
         let weight = bytes + ETCD_V2_AUTH_ENTRY_BYTES + of_names;
-        Sums { digest: Digest::of_tagged(record), bytes, weight }
+        Sums { digest: Digest::from_tagged(record), bytes, weight }
     }
 
     fn add(&mut self, other: Sums) {

@@ -39,7 +39,7 @@ impl Kept {
     fn of(event: Arc<Event>) -> Kept {
         let mut record = vec![TAG_EVENT];
         event.encode(&mut record);
-        Kept { event, digest: Digest::of_tagged(&record), bytes: record.len() as u64 }
+        Kept { event, digest: Digest::from_tagged(&record), bytes: record.len() as u64 }
     }
 }
 

@@ -104,7 +104,7 @@ impl Store {
         let mut numbers = Vec::new();
         numbers.put_u64(self.index);
         numbers.put_u64(self.history.cleared());
-        let mut digest = Digest::of_bytes(b'v', &numbers);
+        let mut digest = Digest::from_bytes(b'v', &numbers);
         digest.add(self.tree.sums().digest);
         digest.add(self.history.digest());
         digest.add(self.auth.digest());

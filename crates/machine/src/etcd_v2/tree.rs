@@ -362,7 +362,7 @@ fn own_sums(key: Key<'_>, stat: &NodeStat, value: Option<&[u8]>) -> Sums {
     let mut record = Vec::new();
     encode(key, stat, value, &mut record);
     Sums {
-        digest: Digest::of_tagged(&record),
+        digest: Digest::from_tagged(&record),
         bytes: record.len() as u64,
         node_count: 1,
         ttl_count: u64::from(stat.ttl.is_some()),

@@ -176,7 +176,7 @@ impl AclTable {
 fn digest(acl: &[AclEntry]) -> Digest {
     let mut bytes = Vec::new();
     encode(acl, &mut bytes);
-    Digest::of_bytes(b'a', &bytes)
+    Digest::from_bytes(b'a', &bytes)
 }
 
 /// Bytes that [`encode`] makes of an ACL.

@@ -40,7 +40,7 @@ impl Session {
     fn digest(&self, id: SessionId) -> Digest {
         let mut bytes = Vec::with_capacity(64);
         self.encode(id, &mut bytes);
-        Digest::of_bytes(b'S', &bytes)
+        Digest::from_bytes(b'S', &bytes)
     }
 
     pub(crate) fn encode(&self, id: SessionId, out: &mut Vec<u8>) {

@@ -520,7 +520,7 @@ impl EtcdFront {
     /// Takes what a read found: all of it, or the next piece.
     fn on_found(&mut self, ticket: Ticket, found: Found) {
         let is_over = !matches!(found, Found::Piece { is_last: false, .. });
-        let reply = Reply::of_found(self.header(), found, &self.config.references);
+        let reply = Reply::from_found(self.header(), found, &self.config.references);
         match self.calls.remove(&ticket) {
             Some(Call::Ready(Read::Stream(stream), asker)) if !is_over => {
                 self.calls.insert(ticket, Call::Sent(stream, asker));
@@ -623,7 +623,7 @@ impl EtcdFront {
             }
             let Some((_, range)) = self.turns.read.pop_front() else { return };
             let (found, held) = range.finish();
-            let reply = Reply::of_range(self.header(), found, held);
+            let reply = Reply::from_range(self.header(), found, held);
             self.output.results.push((ticket, Ok(reply)));
         }
     }
@@ -959,7 +959,7 @@ impl EtcdFront {
         };
         let result = match outcome {
             Ok(EtcdOutcome::TooLarge) => Err(Error::AnswerTooLarge.into()),
-            Ok(outcome) => Ok(Reply::of_outcome(self.header(), outcome, &self.config.references)),
+            Ok(outcome) => Ok(Reply::from_outcome(self.header(), outcome, &self.config.references)),
             Err(Refusal::AuthOldRevision) if matches!(then, Then::Token(_)) => {
                 let Then::Token(request) = then else { return };
                 return self.authenticate_again(ticket, *request);

@@ -93,7 +93,7 @@ enum Said {
 
 impl Client {
     /// The client of a call of gRPC.
-    pub fn of_call(runtime: &Rc<Runtime>, metadata: &Metadata, site: &Site) -> Client {
+    pub fn from_call(runtime: &Rc<Runtime>, metadata: &Metadata, site: &Site) -> Client {
         let token = TOKEN_KEYS.iter().find_map(|key| metadata.value(key));
         let is_direct = || metadata.text(FROM_GATEWAY).is_none();
         let said = match (token, &site.certificate) {
@@ -110,7 +110,7 @@ impl Client {
     /// # Errors
     /// The text says that its `grpc-timeout` is malformed, or that it is one of too many with large
     /// headers.
-    pub fn of_request(
+    pub fn from_request(
         runtime: &Rc<Runtime>,
         headers: &HeaderMap,
         site: &Site,
@@ -120,13 +120,13 @@ impl Client {
             // grpc-gateway takes these for no limit.
             None | Some("" | "0S") => Deadline::default(),
             Some(text) => {
-                Deadline::of_timeout(text).map_err(|_| format!("invalid grpc-timeout: {text}"))?
+                Deadline::from_timeout(text).map_err(|_| format!("invalid grpc-timeout: {text}"))?
             }
         };
         let of_key = |key: &&str| headers.get(format!("{METADATA_PREFIX}{key}"));
         let value = TOKEN_KEYS.iter().find_map(of_key).or(headers.get(AUTHORIZATION));
         let token = value.and_then(|value| value.to_str().ok());
-        let said = Said::of_token(token, site)?;
+        let said = Said::from_token(token, site)?;
         let requires_leader = of_key(&REQUIRES_LEADER).is_some_and(|value| value == "true");
         Ok(Client { requires_leader, deadline, ..Client::at(runtime, said, Some(site)) })
     }
@@ -136,14 +136,14 @@ impl Client {
     ///
     /// # Errors
     /// The text says that it is one of too many with large headers.
-    pub fn of_upgrade(
+    pub fn from_upgrade(
         runtime: &Rc<Runtime>,
         headers: &HeaderMap,
         site: &Site,
     ) -> Result<Client, String> {
         let protocol = headers.get(SEC_WEBSOCKET_PROTOCOL).and_then(|value| value.to_str().ok());
         let token = protocol.and_then(|text| text.split_once("Bearer,")).map(|(_, token)| token);
-        let said = Said::of_token(token.map(|token| token.trim_matches(' ')), site)?;
+        let said = Said::from_token(token.map(|token| token.trim_matches(' ')), site)?;
         Ok(Client::at(runtime, said, Some(site)))
     }
 
@@ -191,7 +191,7 @@ impl Client {
     /// Runs a call with one response, and has it in the audit log if it changes something. Dropping
     /// the future cancels it.
     pub async fn run(&self, method: KvMethod, request: Bytes) -> CallResult {
-        let mut line = self.begin_line(|| Operation::of_front(method, &request));
+        let mut line = self.begin_line(|| Operation::from_front(method, &request));
         let begun_at = Instant::now();
         let result = match FrontCall::begin(self, method, request.clone()).next().await {
             FromFront::Done(result) => result,
@@ -233,7 +233,7 @@ impl Client {
 }
 
 impl Said {
-    fn of_token(text: Option<&str>, site: &Site) -> Result<Said, String> {
+    fn from_token(text: Option<&str>, site: &Site) -> Result<Said, String> {
         let Some(text) = text else { return Ok(Said::Nothing) };
         let text = text.strip_prefix(BEARER).unwrap_or(text);
         let kept = site.kept.keep(text).map(Said::Token);

@@ -173,8 +173,8 @@ async fn call(
     // A client of WebSocket sends GET, and means POST.
     let http_method = if upgrade.is_some() { "POST" } else { parts.method.as_str() };
     let client = match upgrade {
-        None => Client::of_request(runtime, &parts.headers, site),
-        Some(_) => Client::of_upgrade(runtime, &parts.headers, site),
+        None => Client::from_request(runtime, &parts.headers, site),
+        Some(_) => Client::from_upgrade(runtime, &parts.headers, site),
     };
     let client = match client {
         Ok(client) => client,

@@ -55,7 +55,7 @@ impl EtcdClient {
             Method::LeaseTimeToLive => LEASE_TIME_TO_LIVE,
             method => unreachable!("no operation is sent by {method:?}"),
         };
-        let call = Call::of_bytes(path, &request).unwrap();
+        let call = Call::from_bytes(path, &request).unwrap();
         let answer = self.client.ask(&call).await.ok()?;
         Some(self.understand(op, answer))
     }

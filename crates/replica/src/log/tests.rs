@@ -20,7 +20,7 @@ fn indexes(log: &Log, low: u64, high: u64, bytes_max: Option<u64>) -> raft::Resu
 }
 
 fn meta(index: u64, voters: &[u64]) -> SnapshotMeta {
-    let membership = Membership::of_voters(voters.iter().copied());
+    let membership = Membership::from_voters(voters.iter().copied());
     SnapshotMeta { index, term: 1, membership }
 }
 

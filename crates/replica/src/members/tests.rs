@@ -25,7 +25,7 @@ fn change() -> MembershipChange {
 
 #[test]
 fn membership_survives_bytes_and_raft() {
-    for membership in [Membership::default(), Membership::of_voters([3, 1, 2, 1]), joint()] {
+    for membership in [Membership::default(), Membership::from_voters([3, 1, 2, 1]), joint()] {
         assert_eq!(membership.fault(), None);
         assert_eq!(Membership::decode(&membership.encode()).unwrap(), membership);
         assert_eq!(Membership::from_raft(&membership.to_raft()), membership);
@@ -46,7 +46,7 @@ fn change_survives_bytes_and_raft() {
 
 #[test]
 fn bytes_are_those_of_the_format() {
-    let membership = Membership { learners: vec![2], ..Membership::of_voters([1]) };
+    let membership = Membership { learners: vec![2], ..Membership::from_voters([1]) };
     let bytes = [1, 0, 1, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0];
     assert_eq!(membership.encode(), bytes.as_slice());
     let change = MembershipChange {
@@ -78,7 +78,7 @@ fn lists_that_are_no_membership_are_refused() {
         assert!(membership.fault().is_some());
         assert!(Membership::decode(&membership.encode()).is_err());
     };
-    let voters = || Membership::of_voters([1, 2]);
+    let voters = || Membership::from_voters([1, 2]);
     check(Membership { voters: vec![2, 1], ..Membership::default() });
     check(Membership { voters: vec![1, 1], ..Membership::default() });
     check(Membership { voters: vec![0], ..Membership::default() });
@@ -93,7 +93,7 @@ fn lists_that_are_no_membership_are_refused() {
 
 #[test]
 fn counts_beyond_their_limits_are_refused() {
-    let largest = Membership::of_voters(1..=MEMBERS_MAX as u64);
+    let largest = Membership::from_voters(1..=MEMBERS_MAX as u64);
     assert_eq!(Membership::decode(&largest.encode()).unwrap(), largest);
     let mut bytes = largest.encode().to_vec();
     bytes[2] += 1;
@@ -116,7 +116,7 @@ fn counts_beyond_their_limits_are_refused() {
 
 #[test]
 fn lone_voter_is_recognised_in_a_joint_state_with_itself() {
-    let alone = Membership::of_voters([4]);
+    let alone = Membership::from_voters([4]);
     assert!(alone.is_lone_voter(4));
     assert!(!alone.is_lone_voter(5));
     assert!(Membership { voters_outgoing: vec![4], ..alone.clone() }.is_lone_voter(4));

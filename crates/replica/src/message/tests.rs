@@ -29,7 +29,7 @@ fn append() -> Message {
 }
 
 fn snapshot() -> Message {
-    let membership = Membership { learners: vec![5], ..Membership::of_voters([1, 2, 3]) };
+    let membership = Membership { learners: vec![5], ..Membership::from_voters([1, 2, 3]) };
     let mut message = message(MessageType::MsgSnapshot);
     message.set_snapshot(SnapshotMeta { index: 50, term: 9, membership }.to_raft());
     message
@@ -313,7 +313,7 @@ fn snapshot_without_voters_or_from_the_future_is_refused() {
         message.set_snapshot(SnapshotMeta { index, term, membership }.to_raft());
         refused(&message)
     };
-    let voters = || Membership::of_voters([1]);
+    let voters = || Membership::from_voters([1]);
     assert!(matches!(with(5, 9, Membership::default()), MessageError::Malformed { .. }));
     assert!(matches!(with(5, 10, voters()), MessageError::OutOfRange { .. }));
     assert!(matches!(with(0, 9, voters()), MessageError::OutOfRange { .. }));

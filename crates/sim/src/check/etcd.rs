@@ -315,7 +315,7 @@ fn compare(machine: &Machine, verdict: &Verdict) -> Result<(), String> {
     let all = RangeOp::of(KeyRange { key: &[0], end: &[0] });
     let found = store.range(&all).map_err(|refusal| format!("all keys: {refusal:?}"))?;
     let header = Header { cluster_id: 0, member_id: 0, raft_term: 0 };
-    let response = Response::of_range(header, &found).to_vec();
+    let response = Response::from_range(header, &found).to_vec();
     let asked = Op::Range(Range { key: vec![0], range_end: vec![0], ..Range::default() });
     let served = Served { cluster_id: 0, member_id: 0 };
     let (found, expected) =

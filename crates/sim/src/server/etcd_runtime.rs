@@ -157,7 +157,7 @@ impl EtcdRuntime {
                     self.slots.on_taken(number, stream, &mut self.front);
                 }
                 FromClient::Call { id, method, request, credentials } => {
-                    let operation = Operation::of_front(method, &request);
+                    let operation = Operation::from_front(method, &request);
                     let ticket = self.front.on_call(method, request, credentials);
                     self.audit.begin(ticket, Some(method), operation);
                     self.waiting.insert(ticket, (number, id));
@@ -174,7 +174,7 @@ impl EtcdRuntime {
                         self.got.push((number, id, result));
                         self.ended.push(id);
                     } else {
-                        let operation = Operation::of_v2(&request);
+                        let operation = Operation::from_v2(&request);
                         let ticket = self.front.on_v2_call(request);
                         self.audit.begin(ticket, None, operation);
                         self.waiting.insert(ticket, (number, id));

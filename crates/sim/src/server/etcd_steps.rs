@@ -311,7 +311,7 @@ impl EtcdRuntime {
     ) {
         match work {
             Work::Call(request) => {
-                let operation = Operation::of_v2(&request);
+                let operation = Operation::from_v2(&request);
                 let is_feigned = operation.is_some()
                     && around.sabotage == Some(HttpSabotage::ChangesFeigned)
                     && world.random.one_in(10);

@@ -247,7 +247,7 @@ pub fn grpc_call(path: &str, body: &str) -> anyhow::Result<(&'static Method, Cal
     let method = gateway::route("POST", &format!("/v3/{path}"));
     let method = method.map_err(|_| anyhow::anyhow!("no call is at {path}"))?;
     let request = method.request(body.as_bytes()).map_err(|bad| anyhow::anyhow!("{}", bad.0))?;
-    Ok((method, Call::of_bytes(method.path, &request)?))
+    Ok((method, Call::from_bytes(method.path, &request)?))
 }
 
 /// The answer to such a call.

@@ -68,7 +68,7 @@ impl AuthCall {
     /// The token is no header.
     pub fn call(&self, token: Option<&str>) -> anyhow::Result<Call> {
         let path = format!("/etcdserverpb.Auth/{}", self.name);
-        Call::of_bytes(&path, &self.request)?.with_token(token)
+        Call::from_bytes(&path, &self.request)?.with_token(token)
     }
 
     /// The answer, and the token in it.

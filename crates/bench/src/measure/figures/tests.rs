@@ -69,7 +69,7 @@ fn rounds_become_one_block() {
         one.trouble = 1;
         one
     };
-    let all = Block::of_rounds(vec![
+    let all = Block::from_rounds(vec![
         round(1.0, Some(1.0), 7.0, "a"),
         round(2.0, None, 8.0, "b"),
         round(3.0, Some(3.0), 9.0, "a"),

@@ -187,7 +187,7 @@ pub fn command(args: &MixedArgs) -> anyhow::Result<ExitCode> {
         test.measure(part)
     };
     let width = |rounds: &[Vec<Block>]| {
-        let blocks: Vec<Block> = rounds.iter().cloned().map(Block::of_rounds).collect();
+        let blocks: Vec<Block> = rounds.iter().cloned().map(Block::from_rounds).collect();
         width_of(&quotients(&blocks, args.closed), args.closed)
     };
     let measured = args.repeat.take_turns_until(Part::ALL.len(), turn, width);
@@ -196,7 +196,7 @@ pub fn command(args: &MixedArgs) -> anyhow::Result<ExitCode> {
     let (removed, measured) = (test.remove(), measured?);
     removed?;
     let (rounds, until) = measured;
-    let mut blocks: Vec<Block> = rounds.into_iter().map(Block::of_rounds).collect();
+    let mut blocks: Vec<Block> = rounds.into_iter().map(Block::from_rounds).collect();
     blocks.push(quotients(&blocks, args.closed));
     println!("\n{warm}");
     for block in &blocks {

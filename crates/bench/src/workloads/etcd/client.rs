@@ -55,14 +55,14 @@ impl Call {
     /// # Errors
     /// The path is no path, or the request is longer than gRPC can say.
     pub fn new(path: &str, request: &impl Message) -> anyhow::Result<Call> {
-        Call::of_bytes(path, &request.encode_to_vec())
+        Call::from_bytes(path, &request.encode_to_vec())
     }
 
     /// A call of the method at `path`, with a request that is encoded already.
     ///
     /// # Errors
     /// The errors are those of [`Call::new`].
-    pub fn of_bytes(path: &str, request: &[u8]) -> anyhow::Result<Call> {
+    pub fn from_bytes(path: &str, request: &[u8]) -> anyhow::Result<Call> {
         let message = grpc::message(|out| out.extend_from_slice(request))?;
         Ok(Call { head: grpc::head(path)?, message })
     }

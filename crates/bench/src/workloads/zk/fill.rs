@@ -116,7 +116,7 @@ mod tests {
         earlier.may_keep = false;
         let removed = fill(&earlier, &keep).unwrap();
         assert!(removed.notes.is_empty());
-        assert_eq!(Block::of_rounds(vec![removed, kept]).figures[0].values, [150.0, 150.0]);
+        assert_eq!(Block::from_rounds(vec![removed, kept]).figures[0].values, [150.0, 150.0]);
     }
 
     /// A runtime that gives memory back while it is filled makes the difference negative; that is

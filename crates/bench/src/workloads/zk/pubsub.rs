@@ -111,7 +111,7 @@ fn shapes(args: &PubsubArgs) -> anyhow::Result<Vec<Shape>> {
         };
         args.publish.size.iter().map(of_size)
     };
-    let kinds = args.scenario.iter().flat_map(|scenario| Kind::of_scenario(*scenario));
+    let kinds = args.scenario.iter().flat_map(|scenario| Kind::from_scenario(*scenario));
     Ok(kinds.copied().flat_map(of_kind).collect())
 }
 
@@ -129,7 +129,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    fn of_scenario(scenario: u32) -> &'static [Kind] {
+    fn from_scenario(scenario: u32) -> &'static [Kind] {
         match scenario {
             1 => &[Kind::Ephemerals],
             2 => &[Kind::EventOnly, Kind::EventThenRead],

@@ -103,29 +103,29 @@ const NONE: (u32, u64) = (0, 0);
 
 impl Encoder {
     /// Encodes a `RangeResponse`.
-    pub fn of_range(header: Header, found: Found) -> Encoder {
-        Encoder::of_list(header, found.revision, List::of_found(found))
+    pub fn from_range(header: Header, found: Found) -> Encoder {
+        Encoder::from_list(header, found.revision, List::from_found(found))
     }
 
     /// Encodes a `PutResponse`.
-    pub fn of_put(header: Header, done: PutDone) -> Encoder {
-        Encoder::of_list(header, done.revision, List::of_put(done))
+    pub fn from_put(header: Header, done: PutDone) -> Encoder {
+        Encoder::from_list(header, done.revision, List::from_put(done))
     }
 
     /// Encodes a `DeleteRangeResponse`.
-    pub fn of_deleted(header: Header, done: RangeDeleted) -> Encoder {
-        Encoder::of_list(header, done.revision, List::of_deleted(done))
+    pub fn from_deleted(header: Header, done: RangeDeleted) -> Encoder {
+        Encoder::from_list(header, done.revision, List::from_deleted(done))
     }
 
     /// Encodes a `TxnResponse`.
-    pub fn of_txn(header: Header, done: TxnDone) -> Encoder {
+    pub fn from_txn(header: Header, done: TxnDone) -> Encoder {
         let Branch { succeeded, done: ops } = done.branch;
         let body = Body::Branch { succeeded, levels: vec![ops.into_iter()], list: None };
         Encoder::new(header, done.revision, body)
     }
 
     /// Encodes a `LeaseTimeToLiveResponse`.
-    pub fn of_time_to_live(header: Header, found: TimeToLive) -> Encoder {
+    pub fn from_time_to_live(header: Header, found: TimeToLive) -> Encoder {
         let numbers = [(ID, found.lease.0), (TTL, found.ttl_s), (GRANTED_TTL, found.granted_ttl_s)];
         let list = List {
             before: numbers.map(|(field, number)| (field, number as u64)),
@@ -133,31 +133,31 @@ impl Encoder {
             after: [NONE; 2],
             is_begun: false,
         };
-        Encoder::of_list(header, found.revision, list)
+        Encoder::from_list(header, found.revision, list)
     }
 
     /// Encodes a `LeaseLeasesResponse`.
-    pub fn of_leases(header: Header, revision: i64, leases: Vec<LeaseId>) -> Encoder {
+    pub fn from_leases(header: Header, revision: i64, leases: Vec<LeaseId>) -> Encoder {
         let items = Items::Leases(leases.into_iter());
         let list = List { before: [NONE; 3], items, after: [NONE; 2], is_begun: false };
-        Encoder::of_list(header, revision, list)
+        Encoder::from_list(header, revision, list)
     }
 
     /// Encodes a response about leases that has a list; gives another one back.
     ///
     /// # Errors
     /// The response has no list, so it is small.
-    pub fn of_lease(header: Header, response: LeaseResponse) -> Result<Encoder, LeaseResponse> {
+    pub fn from_lease(header: Header, response: LeaseResponse) -> Result<Encoder, LeaseResponse> {
         match response {
-            LeaseResponse::TimeToLive(found) => Ok(Encoder::of_time_to_live(header, found)),
+            LeaseResponse::TimeToLive(found) => Ok(Encoder::from_time_to_live(header, found)),
             LeaseResponse::Leases { revision, leases } => {
-                Ok(Encoder::of_leases(header, revision, leases))
+                Ok(Encoder::from_leases(header, revision, leases))
             }
             small => Err(small),
         }
     }
 
-    fn of_list(header: Header, revision: i64, list: List) -> Encoder {
+    fn from_list(header: Header, revision: i64, list: List) -> Encoder {
         Encoder::new(header, revision, Body::List(list))
     }
 
@@ -254,10 +254,10 @@ impl Encoder {
                 write_number(SUCCEEDED, u64::from(nested.succeeded), out);
                 return levels.push(nested.done.into_iter());
             }
-            OpDone::Range(found) => (RESPONSE_RANGE, found.revision, List::of_found(found)),
-            OpDone::Put(done) => (RESPONSE_PUT, done.revision, List::of_put(done)),
+            OpDone::Range(found) => (RESPONSE_RANGE, found.revision, List::from_found(found)),
+            OpDone::Put(done) => (RESPONSE_PUT, done.revision, List::from_put(done)),
             OpDone::DeleteRange(done) => {
-                (RESPONSE_DELETE_RANGE, done.revision, List::of_deleted(done))
+                (RESPONSE_DELETE_RANGE, done.revision, List::from_deleted(done))
             }
         };
         start_message(field, len, out);
@@ -320,7 +320,7 @@ impl Measuring {
                     levels.push(&nested.done);
                 }
                 Some(op) => {
-                    let (numbers_bytes, shown) = Shown::of_op(op);
+                    let (numbers_bytes, shown) = Shown::from_op(op);
                     if self.measure_items(&shown, &mut left) {
                         let len = numbers_bytes + self.take_items_bytes();
                         lengths.all.push(len);
@@ -365,7 +365,7 @@ enum Shown<'a> {
 
 impl<'a> Shown<'a> {
     /// The items of an operation, and the bytes of all beside them. A nested transaction has none.
-    fn of_op(op: &'a OpDone) -> (usize, Shown<'a>) {
+    fn from_op(op: &'a OpDone) -> (usize, Shown<'a>) {
         let versions = |events: &'a [Event], keys_only| Shown::Versions { events, keys_only };
         match op {
             OpDone::Range(found) => {
@@ -410,7 +410,7 @@ impl<'a> Shown<'a> {
 }
 
 impl List {
-    fn of_found(found: Found) -> List {
+    fn from_found(found: Found) -> List {
         List {
             before: [NONE; 3],
             items: Items::Versions {
@@ -423,13 +423,13 @@ impl List {
         }
     }
 
-    fn of_put(done: PutDone) -> List {
+    fn from_put(done: PutDone) -> List {
         let events = Vec::from_iter(done.prev).into_iter();
         let items = Items::Versions { field: PREV_KV, events, keys_only: false };
         List { before: [NONE; 3], items, after: [NONE; 2], is_begun: false }
     }
 
-    fn of_deleted(done: RangeDeleted) -> List {
+    fn from_deleted(done: RangeDeleted) -> List {
         let events = done.prev.into_iter();
         let items = Items::Versions { field: PREV_KVS, events, keys_only: false };
         let before = [(DELETED, done.count), NONE, NONE];

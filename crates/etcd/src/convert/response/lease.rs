@@ -69,7 +69,7 @@ pub struct TimeToLive {
 
 impl LeaseResponse {
     /// The response to a command of leases; none if it is another command's.
-    pub fn of_outcome(outcome: &Outcome) -> Option<LeaseResponse> {
+    pub fn from_outcome(outcome: &Outcome) -> Option<LeaseResponse> {
         match outcome {
             Outcome::Granted(granted) => Some(LeaseResponse::Granted(*granted)),
             Outcome::Revoked { revision } => Some(LeaseResponse::Revoked { revision: *revision }),

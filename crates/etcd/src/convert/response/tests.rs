@@ -162,17 +162,21 @@ fn random_responses_have_the_bytes_of_prost() {
         let mut chance = Chance(seed);
         let found = chance.found();
         let expected = range_pb(full(found.revision), &found);
-        check(&Response::of_range(HEADER_OF_TESTS, &found), &expected, seed);
+        check(&Response::from_range(HEADER_OF_TESTS, &found), &expected, seed);
         let done = chance.put();
         let expected = put_pb(full(done.revision), &done);
-        check(&Response::of_outcome(HEADER_OF_TESTS, &Outcome::Put(done)), &expected, seed);
+        check(&Response::from_outcome(HEADER_OF_TESTS, &Outcome::Put(done)), &expected, seed);
         let done = chance.deleted();
         let expected = deleted_pb(full(done.revision), &done);
-        check(&Response::of_outcome(HEADER_OF_TESTS, &Outcome::DeleteRange(done)), &expected, seed);
+        check(
+            &Response::from_outcome(HEADER_OF_TESTS, &Outcome::DeleteRange(done)),
+            &expected,
+            seed,
+        );
         let done = TxnDone { revision: chance.number(), branch: chance.branch(3) };
         let expected = branch_pb(full(done.revision), &done.branch);
-        check(&Response::of_txn(HEADER_OF_TESTS, &done), &expected, seed);
-        check(&Response::of_outcome(HEADER_OF_TESTS, &Outcome::Txn(done)), &expected, seed);
+        check(&Response::from_txn(HEADER_OF_TESTS, &done), &expected, seed);
+        check(&Response::from_outcome(HEADER_OF_TESTS, &Outcome::Txn(done)), &expected, seed);
     }
 }
 
@@ -216,17 +220,17 @@ fn pieces_are_the_bytes_of_the_whole_response() {
         let mut chance = Chance(seed);
         let header = HEADER_OF_TESTS;
         let found = chance.found();
-        let expected = Response::of_range(header, &found).to_vec();
-        check_pieces(|| Encoder::of_range(header, found.clone()), &expected, &mut chance);
+        let expected = Response::from_range(header, &found).to_vec();
+        check_pieces(|| Encoder::from_range(header, found.clone()), &expected, &mut chance);
         let done = chance.put();
-        let expected = Response::of_outcome(header, &Outcome::Put(done.clone())).to_vec();
-        check_pieces(|| Encoder::of_put(header, done.clone()), &expected, &mut chance);
+        let expected = Response::from_outcome(header, &Outcome::Put(done.clone())).to_vec();
+        check_pieces(|| Encoder::from_put(header, done.clone()), &expected, &mut chance);
         let done = chance.deleted();
-        let expected = Response::of_outcome(header, &Outcome::DeleteRange(done.clone())).to_vec();
-        check_pieces(|| Encoder::of_deleted(header, done.clone()), &expected, &mut chance);
+        let expected = Response::from_outcome(header, &Outcome::DeleteRange(done.clone())).to_vec();
+        check_pieces(|| Encoder::from_deleted(header, done.clone()), &expected, &mut chance);
         let done = TxnDone { revision: chance.number(), branch: chance.branch(5) };
-        let expected = Response::of_txn(header, &done).to_vec();
-        check_pieces(|| Encoder::of_txn(header, done.clone()), &expected, &mut chance);
+        let expected = Response::from_txn(header, &done).to_vec();
+        check_pieces(|| Encoder::from_txn(header, done.clone()), &expected, &mut chance);
     }
 }
 
@@ -244,12 +248,12 @@ fn pieces_of_lists_about_leases_are_the_bytes_of_the_whole() {
         {
             let mut expected = Vec::new();
             response.write(HEADER_OF_TESTS, &mut expected);
-            let begin = || Encoder::of_lease(HEADER_OF_TESTS, response.clone()).unwrap();
+            let begin = || Encoder::from_lease(HEADER_OF_TESTS, response.clone()).unwrap();
             check_pieces(begin, &expected, &mut chance);
         }
     }
     let revoked = LeaseResponse::Revoked { revision: 1 };
-    assert!(Encoder::of_lease(HEADER_OF_TESTS, revoked).is_err());
+    assert!(Encoder::from_lease(HEADER_OF_TESTS, revoked).is_err());
 }
 
 #[test]
@@ -267,7 +271,7 @@ fn each_step_of_measuring_and_writing_looks_at_few_items() {
     for _ in 0..40 {
         branch = Branch { succeeded: false, done: vec![OpDone::Txn(branch)] };
     }
-    let mut encoder = Encoder::of_txn(HEADER_OF_TESTS, TxnDone { revision: 1, branch });
+    let mut encoder = Encoder::from_txn(HEADER_OF_TESTS, TxnDone { revision: 1, branch });
     let mut steps = 1;
     while encoder.measure(10).is_none() {
         steps += 1;
@@ -294,12 +298,12 @@ fn a_response_of_many_gigabytes_is_measured() {
     let found = Found { revision: 9, events: vec![event], keys_only: false, count: 1, more: false };
     let done = vec![OpDone::Range(found.clone()); 10_000];
     let branch = Branch { succeeded: true, done };
-    let mut encoder = Encoder::of_txn(HEADER_OF_TESTS, TxnDone { revision: 9, branch });
+    let mut encoder = Encoder::from_txn(HEADER_OF_TESTS, TxnDone { revision: 9, branch });
     let mut bytes = None;
     for _ in 0..100 {
         bytes = bytes.or(encoder.measure(1_000));
     }
-    let one = Response::of_range(Header::default(), &found).bytes();
+    let one = Response::from_range(Header::default(), &found).bytes();
     let bytes = bytes.unwrap();
     assert!(bytes > 10_000 * one && bytes < 10_000 * (one + 20), "{bytes}");
     let mut out = Vec::new();
@@ -335,14 +339,14 @@ fn a_piece_has_the_bytes_of_prost() {
 fn a_compaction_has_only_a_header() {
     let outcome = Outcome::Compacted { revision: 9 };
     let expected = pb::CompactionResponse { header: full(9) };
-    check(&Response::of_outcome(HEADER_OF_TESTS, &outcome), &expected, 0);
+    check(&Response::from_outcome(HEADER_OF_TESTS, &outcome), &expected, 0);
 }
 
 #[test]
 fn the_header_of_a_nested_txn_is_there_and_empty() {
     let nested = Branch { succeeded: false, done: Vec::new() };
     let branch = Branch { succeeded: true, done: vec![OpDone::Txn(nested)] };
-    let bytes = Response::of_txn(Header::default(), &TxnDone { revision: 0, branch }).to_vec();
+    let bytes = Response::from_txn(Header::default(), &TxnDone { revision: 0, branch }).to_vec();
     let decoded = pb::TxnResponse::decode(&bytes[..]).unwrap();
     let Some(pb::response_op::Response::ResponseTxn(nested)) = &decoded.responses[0].response
     else {
@@ -360,7 +364,7 @@ fn a_deep_txn_is_measured_in_one_pass() {
     }
     let done = TxnDone { revision: 5, branch };
     let expected = branch_pb(full(5), &done.branch);
-    let response = Response::of_txn(HEADER_OF_TESTS, &done);
+    let response = Response::from_txn(HEADER_OF_TESTS, &done);
     check(&response, &expected, 0);
     assert_eq!(response.lengths.len(), 128);
 }
@@ -368,7 +372,7 @@ fn a_deep_txn_is_measured_in_one_pass() {
 #[test]
 fn a_response_is_written_behind_what_is_there() {
     let outcome = Outcome::Put(PutDone { revision: 1, prev: None });
-    let response = Response::of_outcome(Header::default(), &outcome);
+    let response = Response::from_outcome(Header::default(), &outcome);
     let mut out = vec![7; 5];
     response.write(&mut out);
     assert_eq!(out, [7, 7, 7, 7, 7, 0x0a, 2, 0x18, 1]);

@@ -93,7 +93,7 @@ impl Auth {
         // Two users do not have the same one by chance.
         let mut bytes = self.revision.to_le_bytes().to_vec();
         bytes.extend_from_slice(user.as_bytes());
-        Digest::of_bytes(b'W', &bytes).0 as u64
+        Digest::from_bytes(b'W', &bytes).0 as u64
     }
 
     /// Refuses what only a client that names its user may do (`EtcdServer.requireAuthInfo`). etcd

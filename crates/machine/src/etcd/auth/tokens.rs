@@ -127,5 +127,5 @@ fn term_of(made: Ordinal, prefix: &TokenPrefix, user: &str) -> Digest {
     bytes.put_u64(made.0);
     bytes.extend_from_slice(prefix);
     bytes.put_bytes(user.as_bytes());
-    Digest::of_bytes(b'K', &bytes)
+    Digest::from_bytes(b'K', &bytes)
 }

@@ -142,9 +142,9 @@ impl fmt::Display for AuditLine {
 
 impl Operation {
     /// The change that a call of the Front makes; `None` if it only reads.
-    pub fn of_front(method: Method, request: &Bytes) -> Option<Operation> {
+    pub fn from_front(method: Method, request: &Bytes) -> Option<Operation> {
         Some(match method {
-            Method::Cluster(method) => return Operation::of_cluster(method, request),
+            Method::Cluster(method) => return Operation::from_cluster(method, request),
             Method::Put => of(request, "put", |it: pb::PutRequest| {
                 let lease = (it.lease != 0).then(|| ("lease", lease(it.lease)));
                 keys(&it.key, &[]).into_iter().chain(lease).collect()
@@ -187,7 +187,7 @@ impl Operation {
     }
 
     /// A write of etcd v2; `None` if the request only reads.
-    pub fn of_v2(request: &v2::Request) -> Option<Operation> {
+    pub fn from_v2(request: &v2::Request) -> Option<Operation> {
         let name = match request.command()? {
             V2Command::Set { .. } => "v2Set",
             V2Command::Create { .. } => "v2Create",
@@ -207,7 +207,7 @@ impl Operation {
     }
 
     /// The change that a call about the members makes; `None` if it only reads.
-    fn of_cluster(method: ClusterMethod, request: &Bytes) -> Option<Operation> {
+    fn from_cluster(method: ClusterMethod, request: &Bytes) -> Option<Operation> {
         let member = |id: u64| ("member", format!("{id:x}"));
         let peers = |urls: &[String]| ("peers", name(&urls.join(",")));
         Some(match method {

@@ -348,7 +348,7 @@ impl EtcdFront {
             return self.authenticate_again(ticket, request);
         }
         let response = convert::authenticated(self.header(), store.revision(), token);
-        self.output.results.push((ticket, Ok(Reply::of_bytes(self.header(), response))));
+        self.output.results.push((ticket, Ok(Reply::from_bytes(self.header(), response))));
     }
 
     /// Users or roles have changed while a password was compared: it is compared again.

@@ -111,7 +111,7 @@ impl EtcdFront {
         self.calls.remove(&ticket);
         self.forget_cluster_call(ticket);
         let encoded = |response| {
-            Reply::of_found(self.header(), Found::Encoded(response), &self.config.references)
+            Reply::from_found(self.header(), Found::Encoded(response), &self.config.references)
         };
         let result = result.map(encoded);
         self.output.results.push((ticket, result));

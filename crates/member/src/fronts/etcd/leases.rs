@@ -77,7 +77,7 @@ impl EtcdFront {
             LeaseCall::KeepAlive(lease) => {
                 let ttl_s = time.map_or(0, |time| time.granted_s);
                 let response = LeaseResponse::KeptAlive { revision, lease, ttl_s };
-                self.output.results.push((ticket, Ok(Reply::of_lease(self.header(), response))));
+                self.output.results.push((ticket, Ok(Reply::from_lease(self.header(), response))));
             }
             LeaseCall::TimeToLive(lease, with_keys) => {
                 let read = LeaseRead::default();

@@ -44,7 +44,7 @@ impl EtcdFront {
                 self.on_watch_request(call.part, request.into(), call.credentials.clone());
             }
             Ok(Next::Done(response)) => {
-                let reply = Reply::of_bytes(self.header(), response);
+                let reply = Reply::from_bytes(self.header(), response);
                 return self.output.results.push((ticket, Ok(reply)));
             }
             Err(refused) => {

@@ -62,9 +62,9 @@ enum Left {
 impl Reply {
     /// The response to a write. It holds room for the references that it has, if they are many. The
     /// write has taken effect, so it does not wait for that room.
-    pub(super) fn of_outcome(header: Header, outcome: Outcome, room: &Arc<ReplyRoom>) -> Reply {
+    pub(super) fn from_outcome(header: Header, outcome: Outcome, room: &Arc<ReplyRoom>) -> Reply {
         let held = hold(room, held_bytes(&outcome));
-        let body = match (LeaseResponse::of_outcome(&outcome), outcome) {
+        let body = match (LeaseResponse::from_outcome(&outcome), outcome) {
             (Some(response), _) => Body::Lease(response),
             (None, Outcome::Authenticated { revision, token }) => {
                 Body::Encoded(convert::authenticated(header, revision, token.to_string()))
@@ -78,21 +78,21 @@ impl Reply {
     }
 
     /// A response whose bytes were made.
-    pub(super) fn of_bytes(header: Header, response: Vec<u8>) -> Reply {
+    pub(super) fn from_bytes(header: Header, response: Vec<u8>) -> Reply {
         Reply { header, body: Body::Encoded(response), held: None }
     }
 
-    pub(super) fn of_lease(header: Header, response: LeaseResponse) -> Reply {
+    pub(super) fn from_lease(header: Header, response: LeaseResponse) -> Reply {
         Reply { header, body: Body::Lease(response), held: None }
     }
 
     /// The result of a range, with the room that it holds.
-    pub(super) fn of_range(header: Header, found: RangeFound, held: Option<HeldReply>) -> Reply {
+    pub(super) fn from_range(header: Header, found: RangeFound, held: Option<HeldReply>) -> Reply {
         Reply { header, body: Body::Range(found), held }
     }
 
     /// The result of a read. A list about leases holds room like the outcome of a write.
-    pub(super) fn of_found(header: Header, found: Found, room: &Arc<ReplyRoom>) -> Reply {
+    pub(super) fn from_found(header: Header, found: Found, room: &Arc<ReplyRoom>) -> Reply {
         let (body, held) = match found {
             Found::Txn(done, held) => (Body::Txn(done), held),
             Found::Piece { piece, .. } => (Body::Piece(piece), None),
@@ -129,9 +129,9 @@ impl Reply {
     /// Bytes of the message. For one that is short: it looks at all items at once.
     pub fn bytes(&self) -> usize {
         match &self.body {
-            Body::Outcome(outcome) => Response::of_outcome(self.header, outcome).bytes(),
-            Body::Range(found) => Response::of_range(self.header, found).bytes(),
-            Body::Txn(done) => Response::of_txn(self.header, done).bytes(),
+            Body::Outcome(outcome) => Response::from_outcome(self.header, outcome).bytes(),
+            Body::Range(found) => Response::from_range(self.header, found).bytes(),
+            Body::Txn(done) => Response::from_txn(self.header, done).bytes(),
             Body::Piece(piece) => piece.bytes(self.header),
             Body::Lease(response) => response.bytes(self.header),
             Body::Encoded(response) => response.len(),
@@ -141,9 +141,9 @@ impl Reply {
     /// Appends the message. For one that is short: it writes all items at once.
     pub fn write(&self, out: &mut Vec<u8>) {
         match &self.body {
-            Body::Outcome(outcome) => append(&Response::of_outcome(self.header, outcome), out),
-            Body::Range(found) => append(&Response::of_range(self.header, found), out),
-            Body::Txn(done) => append(&Response::of_txn(self.header, done), out),
+            Body::Outcome(outcome) => append(&Response::from_outcome(self.header, outcome), out),
+            Body::Range(found) => append(&Response::from_range(self.header, found), out),
+            Body::Txn(done) => append(&Response::from_txn(self.header, done), out),
             Body::Piece(piece) => {
                 out.reserve(piece.bytes(self.header));
                 piece.write(self.header, out);
@@ -162,13 +162,13 @@ impl Reply {
         let whole = |body| Left::Whole(Reply { header, body, held: None });
         let left = match body {
             Body::Outcome(Outcome::Txn(done)) | Body::Txn(done) => {
-                Left::List(Box::new(Encoder::of_txn(header, done)))
+                Left::List(Box::new(Encoder::from_txn(header, done)))
             }
             Body::Outcome(Outcome::DeleteRange(done)) => {
-                Left::List(Box::new(Encoder::of_deleted(header, done)))
+                Left::List(Box::new(Encoder::from_deleted(header, done)))
             }
-            Body::Range(found) => Left::List(Box::new(Encoder::of_range(header, found))),
-            Body::Lease(response) => match Encoder::of_lease(header, response) {
+            Body::Range(found) => Left::List(Box::new(Encoder::from_range(header, found))),
+            Body::Lease(response) => match Encoder::from_lease(header, response) {
                 Ok(encoder) => Left::List(Box::new(encoder)),
                 Err(response) => whole(Body::Lease(response)),
             },

@@ -120,7 +120,7 @@ impl ZkFront {
         if let Some(slot) = connection.and_then(|connection| connection.window.back_mut()) {
             slot.written = self.metrics.namespaces.written(request);
             if keeps_journal {
-                slot.pending = Pending::of_request(request);
+                slot.pending = Pending::from_request(request);
             }
         }
     }

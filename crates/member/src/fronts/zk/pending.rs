@@ -38,7 +38,7 @@ impl Pending {
     }
 
     /// The details to keep of a request; none if it is not a write.
-    pub fn of_request(request: &Request<'_>) -> Option<Box<Pending>> {
+    pub fn from_request(request: &Request<'_>) -> Option<Box<Pending>> {
         match request {
             Request::Write(write) => Pending::of(write).map(Box::new),
             Request::Multi(writes) => {

@@ -30,7 +30,7 @@ fn ask(lender: u64, index: u64) -> Option<LendStep> {
 }
 
 fn meta(index: u64) -> SnapshotMeta {
-    SnapshotMeta { index, term: 2, membership: Membership::of_voters([1, 2, BORROWER.0]) }
+    SnapshotMeta { index, term: 2, membership: Membership::from_voters([1, 2, BORROWER.0]) }
 }
 
 fn at(index: u64) -> SnapshotAt {

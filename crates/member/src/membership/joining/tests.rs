@@ -12,7 +12,7 @@ fn peer(member_id: u64, silent_ticks: Option<u64>, matched_index: u64) -> PeerSt
 }
 
 fn membership(voters: &[u64], learners: &[u64]) -> Membership {
-    Membership { learners: learners.to_vec(), ..Membership::of_voters(voters.iter().copied()) }
+    Membership { learners: learners.to_vec(), ..Membership::from_voters(voters.iter().copied()) }
 }
 
 /// The registered server of each member.

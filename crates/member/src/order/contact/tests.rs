@@ -70,7 +70,7 @@ fn member(at: usize, membership: &Membership, level_max: Level) -> Loop {
 impl World {
     /// Three members, one of which leads and has contact.
     pub fn led() -> (World, usize, Vec<usize>) {
-        World::led_with(&Membership::of_voters([1, 2, 3]))
+        World::led_with(&Membership::from_voters([1, 2, 3]))
     }
 
     fn led_with(membership: &Membership) -> (World, usize, Vec<usize>) {
@@ -364,7 +364,7 @@ fn what_is_handed_over_by_a_member_that_is_none_is_not_taken() {
 /// A server that may serve read-only clients has clients before it is ready.
 #[test]
 fn a_learner_hands_over_nothing_and_is_not_ready() {
-    let membership = Membership { learners: vec![3], ..Membership::of_voters([1, 2]) };
+    let membership = Membership { learners: vec![3], ..Membership::from_voters([1, 2]) };
     let (mut world, leader, _) = World::led_with(&membership);
     let learner = 2;
     assert_eq!(world.members[learner].status().leader, Some(id(leader).0));

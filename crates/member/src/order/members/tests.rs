@@ -13,7 +13,7 @@ const OLD: Level = Level::FIRST;
 const NEW: Level = Level::ETCD;
 
 fn led(known: [Level; 3]) -> (World, usize, Vec<usize>) {
-    World::led_knowing(&Membership::of_voters([1, 2, 3]), known)
+    World::led_knowing(&Membership::from_voters([1, 2, 3]), known)
 }
 
 fn levels(world: &World) -> Vec<Level> {
@@ -143,7 +143,7 @@ fn learners_count_and_placeholders_do_not() {
     let own = (id(0), 1);
     let mut servers = Servers::new(own, machine::Servers::default());
     let voters = [1, 2, absent_voter(3).unwrap()];
-    let membership = Membership { learners: vec![4], ..Membership::of_voters(voters) };
+    let membership = Membership { learners: vec![4], ..Membership::from_voters(voters) };
     let check = |servers: &Servers| servers.check_all_know(NEW, &membership);
     servers.on_link(id(1), Some(linked(1, NEW)));
     let absent = RaiseRefused::Absent { level: NEW, server: None, member: id(3) };

@@ -101,7 +101,7 @@ fn led() -> (World, usize, Vec<usize>) {
 
 /// As [`led`], of members that know that level.
 fn led_knowing(level: Level) -> (World, usize, Vec<usize>) {
-    let voters = Membership::of_voters([1, 2, 3]);
+    let voters = Membership::from_voters([1, 2, 3]);
     let (mut world, leader, followers) = World::led_knowing(&voters, [level; 3]);
     pass(&mut world, 500);
     world.committed.clear();

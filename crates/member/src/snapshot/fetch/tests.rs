@@ -9,7 +9,7 @@ const LENDER: MemberId = MemberId(2);
 const AT: SnapshotAt = SnapshotAt { index: 9, term: 2 };
 
 fn meta(index: u64) -> SnapshotMeta {
-    SnapshotMeta { index, term: 2, membership: Membership::of_voters([1, 2, 3]) }
+    SnapshotMeta { index, term: 2, membership: Membership::from_voters([1, 2, 3]) }
 }
 
 fn offer(holder: MemberId, message: &'static [u8]) -> Offer {

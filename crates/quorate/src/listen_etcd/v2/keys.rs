@@ -46,19 +46,19 @@ pub(super) struct KeysHead {
 
 impl KeysHead {
     /// Of a request that failed.
-    fn of_failure(failure: &Failure) -> KeysHead {
+    fn from_failure(failure: &Failure) -> KeysHead {
         KeysHead { status: failure.code.status(), index: failure.index, raft: None }
     }
 
     /// Of a request that succeeded, at this index of the store.
-    fn of_success(runtime: &Runtime, index: u64) -> KeysHead {
+    fn from_success(runtime: &Runtime, index: u64) -> KeysHead {
         KeysHead { status: 200, index, raft: Some(runtime.raft_position()) }
     }
 
     /// Of a write that has done this.
-    fn of_event(runtime: &Runtime, event: &Event) -> KeysHead {
+    fn from_event(runtime: &Runtime, event: &Event) -> KeysHead {
         let status = if event.is_created() { 201 } else { 200 };
-        KeysHead { status, ..KeysHead::of_success(runtime, event.index()) }
+        KeysHead { status, ..KeysHead::from_success(runtime, event.index()) }
     }
 }
 
@@ -140,13 +140,13 @@ pub(super) fn small(
     match result {
         Ok(Ok(V2Found::Written(event))) if has_room(event_bytes(event, asked.hides_nodes)) => {
             v2::write_event(event, asked.hides_nodes, text);
-            Some(KeysHead::of_event(runtime, event))
+            Some(KeysHead::from_event(runtime, event))
         }
         Ok(Ok(V2Found::Node(Found { index, node })))
             if has_room(asked.key.len() + node.value().map_or(0, |value| value.len()))
                 && v2::write_file(&asked.key, node, now_ms, text) =>
         {
-            Some(KeysHead::of_success(runtime, *index))
+            Some(KeysHead::from_success(runtime, *index))
         }
         _ => None,
     }
@@ -162,7 +162,7 @@ pub(super) async fn answer_with(
     match result {
         Ok(Ok(V2Found::Written(event))) => {
             let body = KeysBody::Whole(line(shares, &event, asked.hides_nodes).await);
-            KeysAnswer { head: KeysHead::of_event(runtime, &event), body }
+            KeysAnswer { head: KeysHead::from_event(runtime, &event), body }
         }
         Ok(Ok(V2Found::Node(found))) => {
             listed(runtime, shares, (&asked.key, found), asked.is_recursive).await
@@ -184,7 +184,7 @@ pub(super) fn begin_line(
     if !runtime.member.has_audit_log {
         return None;
     }
-    let operation = Operation::of_v2(request)?;
+    let operation = Operation::from_v2(request)?;
     let client = AuditedClient::new(site.peer.ip());
     if let Some(user) = &request.user {
         client.set_user(user.clone());
@@ -205,12 +205,12 @@ pub(super) fn failed(failure: &Failure) -> KeysAnswer {
 }
 
 fn failed_with(failure: &Failure, body: Bytes) -> KeysAnswer {
-    KeysAnswer { head: KeysHead::of_failure(failure), body: KeysBody::Whole(body) }
+    KeysAnswer { head: KeysHead::from_failure(failure), body: KeysBody::Whole(body) }
 }
 
 /// The answer to a request that succeeded, at this index of the store.
 pub(super) fn succeeded(runtime: &Runtime, index: u64, body: KeysBody) -> KeysAnswer {
-    KeysAnswer { head: KeysHead::of_success(runtime, index), body }
+    KeysAnswer { head: KeysHead::from_success(runtime, index), body }
 }
 
 /// Bytes of a text that shows keys and values of so many bytes, at most.

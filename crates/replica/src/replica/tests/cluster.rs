@@ -159,7 +159,7 @@ impl Cluster {
             seed,
         };
         for id in 1..=member_count {
-            let membership = Membership::of_voters(voters.iter().copied());
+            let membership = Membership::from_voters(voters.iter().copied());
             let machine = Machine { index: 1, term: 1, membership, entries: Vec::new() };
             let disk =
                 Disk { hard_state: HardState::default(), snapshot: machine, entries: Vec::new() };

@@ -45,9 +45,9 @@ fn learner_is_added_promoted_and_removed() {
     assert_eq!(cluster.applied(4), ["a"]);
     assert_eq!(cluster.replica(4).campaign(), Err(CampaignObstacle::NotVoter));
     apply(&mut cluster, &[AddVoter(4)]);
-    assert_eq!(membership(&mut cluster), Membership::of_voters([1, 2, 3, 4]));
+    assert_eq!(membership(&mut cluster), Membership::from_voters([1, 2, 3, 4]));
     apply(&mut cluster, &[Remove(4)]);
-    assert_eq!(membership(&mut cluster), Membership::of_voters([1, 2, 3]));
+    assert_eq!(membership(&mut cluster), Membership::from_voters([1, 2, 3]));
     cluster.check_converged();
 }
 
@@ -59,7 +59,7 @@ fn voter_is_replaced_by_joint_consensus() {
     cluster.isolate(gone);
     apply(&mut cluster, &[AddLearner(4)]);
     apply(&mut cluster, &[AddVoter(4), Remove(gone)]);
-    let expected = Membership::of_voters([1, 2, 3, 4].into_iter().filter(|id| *id != gone));
+    let expected = Membership::from_voters([1, 2, 3, 4].into_iter().filter(|id| *id != gone));
     assert_eq!(membership(&mut cluster), expected);
     let leader = cluster.elect();
     cluster.propose(leader, "a");
@@ -83,7 +83,7 @@ fn explicit_joint_state_lasts_until_it_is_left() {
     cluster.replica(leader).propose_membership(&MembershipChange::leave()).unwrap();
     cluster.drain(leader);
     cluster.rounds(40);
-    assert_eq!(membership(&mut cluster), Membership::of_voters([1, 2, 3, 4]));
+    assert_eq!(membership(&mut cluster), Membership::from_voters([1, 2, 3, 4]));
 }
 
 #[test]
@@ -119,13 +119,13 @@ fn ensemble_shrinks_to_one_and_grows_again() {
     let leader = cluster.elect();
     let others: Vec<MemberChange> = (1..=3).filter(|id| *id != leader).map(Remove).collect();
     apply(&mut cluster, &others);
-    assert_eq!(membership(&mut cluster), Membership::of_voters([leader]));
+    assert_eq!(membership(&mut cluster), Membership::from_voters([leader]));
     cluster.propose(leader, "alone");
     cluster.work(leader);
     assert_eq!(cluster.applied(leader), ["alone"]);
     let back: Vec<MemberChange> = (1..=3).filter(|id| *id != leader).map(AddVoter).collect();
     apply(&mut cluster, &back);
-    assert_eq!(membership(&mut cluster), Membership::of_voters([1, 2, 3]));
+    assert_eq!(membership(&mut cluster), Membership::from_voters([1, 2, 3]));
     cluster.check_converged();
 }
 

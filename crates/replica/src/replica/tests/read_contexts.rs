@@ -161,7 +161,7 @@ fn raft_serves_none_for_a_context_of_its_own() {
 
 fn restored() -> Restored {
     Restored {
-        membership: Membership::of_voters([1, 2, 3]),
+        membership: Membership::from_voters([1, 2, 3]),
         snapshot_index: 1,
         snapshot_term: 1,
         applied_index: 1,

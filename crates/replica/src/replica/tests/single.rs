@@ -16,7 +16,7 @@ use crate::{
 
 fn born() -> Restored {
     Restored {
-        membership: Membership::of_voters([1]),
+        membership: Membership::from_voters([1]),
         snapshot_index: 1,
         snapshot_term: 1,
         applied_index: 1,
@@ -272,7 +272,7 @@ fn state_that_contradicts_itself_is_refused() {
         Restored { entries: vec![Entry { payload, ..normal(2, 1, "") }], ..born() },
         ReplicaError::TooLarge { index: 2, bytes, bytes_max },
     );
-    let membership = Membership { learners: vec![1], ..Membership::of_voters([1]) };
+    let membership = Membership { learners: vec![1], ..Membership::from_voters([1]) };
     let what = "a member is both voter and learner";
     check(Restored { membership, ..born() }, ReplicaError::Membership { what });
     for applied_index in [0, 2] {
@@ -312,7 +312,7 @@ fn lone_leader_serves_a_read_at_once_after_its_first_commit() {
 
 #[test]
 fn read_without_a_leader_fails_at_its_deadline() {
-    let mut replica = start(Restored { membership: Membership::of_voters([1, 2]), ..born() });
+    let mut replica = start(Restored { membership: Membership::from_voters([1, 2]), ..born() });
     let read = replica.read_index().unwrap();
     let mut failed = Vec::new();
     for _ in 0..config().read_deadline_ticks {
@@ -401,7 +401,7 @@ fn snapshot_of_what_is_applied_is_taken_in() {
 
 #[test]
 fn lone_leader_sends_its_learner_nothing_before_its_term_is_on_disk() {
-    let membership = Membership { learners: vec![2], ..Membership::of_voters([1]) };
+    let membership = Membership { learners: vec![2], ..Membership::from_voters([1]) };
     let mut replica = start(Restored { membership, ..born() });
     replica.campaign().unwrap();
     replica.tick();
@@ -415,7 +415,7 @@ fn lone_leader_sends_its_learner_nothing_before_its_term_is_on_disk() {
 
 #[test]
 fn elections_of_one_term_have_different_timeouts() {
-    let mut replica = start(Restored { membership: Membership::of_voters([1, 2]), ..born() });
+    let mut replica = start(Restored { membership: Membership::from_voters([1, 2]), ..born() });
     let mut campaigns = Vec::new();
     for tick in 0..1000 {
         replica.tick();
@@ -430,8 +430,8 @@ fn elections_of_one_term_have_different_timeouts() {
 
 #[test]
 fn nothing_campaigns_while_a_snapshot_is_installed() {
-    let mut replica = start(Restored { membership: Membership::of_voters([1, 2]), ..born() });
-    let membership = Membership::of_voters([1, 2]);
+    let mut replica = start(Restored { membership: Membership::from_voters([1, 2]), ..born() });
+    let membership = Membership::from_voters([1, 2]);
     let meta = SnapshotMeta { index: 50, term: 3, membership };
     let mut message = eraftpb::Message { from: 2, to: 1, term: 3, ..Default::default() };
     message.set_msg_type(MessageType::MsgSnapshot);
@@ -465,7 +465,7 @@ fn nothing_campaigns_while_a_snapshot_is_installed() {
 
 #[test]
 fn answers_that_only_a_member_with_a_lost_disk_causes_are_refused() {
-    let mut replica = start(Restored { membership: Membership::of_voters([1, 2]), ..born() });
+    let mut replica = start(Restored { membership: Membership::from_voters([1, 2]), ..born() });
     let mut message = eraftpb::Message { from: 2, to: 1, term: 3, ..Default::default() };
     message.set_msg_type(MessageType::MsgHeartbeat);
     message.commit = 1;
@@ -477,7 +477,7 @@ fn answers_that_only_a_member_with_a_lost_disk_causes_are_refused() {
 
 #[test]
 fn a_commit_of_another_entry_than_the_own_one_is_refused() {
-    let mut replica = start(Restored { membership: Membership::of_voters([1, 2]), ..born() });
+    let mut replica = start(Restored { membership: Membership::from_voters([1, 2]), ..born() });
     let mut message = eraftpb::Message { from: 2, to: 1, term: 3, ..Default::default() };
     message.set_msg_type(MessageType::MsgHeartbeat);
     message.commit = 1;
@@ -493,7 +493,7 @@ fn a_commit_of_another_entry_than_the_own_one_is_refused() {
 /// A torn write may bring back an entry that was replaced (sim seed 1004752463 of three members).
 #[test]
 fn a_commit_of_an_unknown_term_commits_nothing() {
-    let membership = Membership::of_voters([1, 2]);
+    let membership = Membership::from_voters([1, 2]);
     let mut replica = start(Restored { membership, entries: vec![normal(2, 1, "own")], ..born() });
     let mut message = eraftpb::Message { from: 2, to: 1, term: 3, ..Default::default() };
     message.set_msg_type(MessageType::MsgHeartbeat);

@@ -596,7 +596,7 @@ fn message_on_a_wrong_path_changes_nothing() {
     let leader = cluster.elect();
     cluster.propose(leader, "a");
     let to = others(leader)[0];
-    let membership = Membership::of_voters([1, 2, 3]);
+    let membership = Membership::from_voters([1, 2, 3]);
     let restored = Restored {
         membership,
         snapshot_index: 1,

@@ -16,7 +16,7 @@ fn args(line: &str) -> Etcd2Args {
 
 fn target(count: u16) -> Target {
     let addresses = (1..=count).map(|port| SocketAddr::from(([127, 0, 0, 1], port))).collect();
-    Target::of_processes("etcd", Scheme::Etcd2, addresses, Processes::default())
+    Target::from_processes("etcd", Scheme::Etcd2, addresses, Processes::default())
 }
 
 /// The document has twenty rows, and a figure for each.

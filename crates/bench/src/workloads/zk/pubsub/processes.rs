@@ -123,7 +123,7 @@ pub fn part(args: &PartArgs) -> anyhow::Result<ExitCode> {
         rate: None,
         processes: 1,
     };
-    let turn = Turn::of_session(&target, (0, 0, true));
+    let turn = Turn::from_session(&target, (0, 0, true));
     let (block, outcome) = measure_alone(&turn, &shape, &mut Parent::watch())?;
     let outcome = outcome.context("a part is of scenario 2")?;
     let told = Told { outcome, trouble: block.trouble, notes: block.notes };

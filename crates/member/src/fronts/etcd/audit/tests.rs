@@ -10,7 +10,7 @@ fn line_of(operation: Operation) -> AuditLine {
 
 /// The fields of the line for a call of the Front, behind the address; `None` if there is no line.
 fn of_front(method: Method, request: &impl Message) -> Option<String> {
-    let operation = Operation::of_front(method, &request.encode_to_vec().into())?;
+    let operation = Operation::from_front(method, &request.encode_to_vec().into())?;
     Some(line(line_of(operation)))
 }
 
@@ -74,7 +74,7 @@ fn a_transaction_that_only_reads_has_no_line() {
     check(Method::Txn, &writes, "txn\twrites=failure:<put key:\"p\">");
     let outer = pb::TxnRequest { success: vec![op(Request::RequestTxn(writes))], ..<_>::default() };
     check(Method::Txn, &outer, "txn\twrites=success:<put key:\"p\">");
-    let operation = Operation::of_front(Method::Txn, &Bytes::from_static(&[0xff])).unwrap();
+    let operation = Operation::from_front(Method::Txn, &Bytes::from_static(&[0xff])).unwrap();
     assert_eq!(line(line_of(operation)), "txn", "it is malformed");
 }
 
@@ -130,7 +130,7 @@ fn lines_about_users_have_names_and_no_passwords() {
 #[test]
 fn calls_about_members_have_lines_if_they_change_something() {
     let shown = |method, request: Vec<u8>| {
-        let operation = Operation::of_front(Method::Cluster(method), &request.into())?;
+        let operation = Operation::from_front(Method::Cluster(method), &request.into())?;
         Some(line(line_of(operation)))
     };
     let add = pb::MemberAddRequest { peer_ur_ls: vec!["http://h:1".into()], is_learner: true };
@@ -153,7 +153,8 @@ fn calls_about_members_have_lines_if_they_change_something() {
 #[test]
 fn a_line_has_the_user_and_the_result() {
     let told = |result: Result<(), CallRefused>, credentials: Credentials| {
-        let operation = Operation::of_front(Method::Put, &put("a").encode_to_vec().into()).unwrap();
+        let operation =
+            Operation::from_front(Method::Put, &put("a").encode_to_vec().into()).unwrap();
         let mut line = line_of(operation);
         line.user = credentials.claimed_user().cloned();
         line.tell_result(result);

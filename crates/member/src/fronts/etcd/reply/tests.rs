@@ -36,11 +36,11 @@ fn txn(done: Vec<OpDone>) -> TxnDone {
 }
 
 fn of_outcome(outcome: Outcome) -> Reply {
-    Reply::of_outcome(HEADER, outcome, &Arc::default())
+    Reply::from_outcome(HEADER, outcome, &Arc::default())
 }
 
 fn of_found(found: Found) -> Reply {
-    Reply::of_found(HEADER, found, &Arc::default())
+    Reply::from_found(HEADER, found, &Arc::default())
 }
 
 /// Replies of each kind with lists of so many items.
@@ -56,7 +56,7 @@ fn replies(count: usize) -> Vec<Reply> {
     };
     let leases = (0..count as i64).map(LeaseId).collect();
     vec![
-        Reply::of_range(HEADER, found(count), None),
+        Reply::from_range(HEADER, found(count), None),
         of_outcome(Outcome::Txn(txn(ops.clone()))),
         of_found(Found::Txn(txn(ops), None)),
         of_outcome(Outcome::DeleteRange(deleted(count))),
@@ -71,7 +71,7 @@ fn small_replies() -> Vec<Reply> {
         of_outcome(Outcome::Put(PutDone { revision: 9, prev: Some(event(1)) })),
         of_outcome(Outcome::Compacted { revision: 9 }),
         of_outcome(Outcome::Granted(Granted { revision: 9, lease: LeaseId(3), ttl_s: 5 })),
-        Reply::of_bytes(HEADER, b"bytes".to_vec()),
+        Reply::from_bytes(HEADER, b"bytes".to_vec()),
     ]
 }
 
@@ -131,19 +131,19 @@ fn a_reply_is_short_if_it_has_few_items() {
 #[test]
 fn references_of_writes_and_of_lists_of_leases_count_until_they_are_written() {
     let room = Arc::new(ReplyRoom::default());
-    let few = Reply::of_outcome(HEADER, Outcome::DeleteRange(deleted(10)), &room);
+    let few = Reply::from_outcome(HEADER, Outcome::DeleteRange(deleted(10)), &room);
     assert_eq!(room.bytes(), 0);
     let bytes = 10_000 * ETCD_REFERENCE_BYTES;
-    let deleted_many = Reply::of_outcome(HEADER, Outcome::DeleteRange(deleted(10_000)), &room);
+    let deleted_many = Reply::from_outcome(HEADER, Outcome::DeleteRange(deleted(10_000)), &room);
     assert_eq!(room.bytes(), bytes);
     let nested = Branch { succeeded: true, done: vec![OpDone::Range(found(10_000))] };
     let txn = txn(vec![OpDone::Txn(nested)]);
-    let read = Reply::of_outcome(HEADER, Outcome::Txn(txn), &room);
+    let read = Reply::from_outcome(HEADER, Outcome::Txn(txn), &room);
     let ops_bytes = 2 * size_of::<OpDone>() as u64;
     assert_eq!(room.bytes(), 2 * bytes + ops_bytes);
     let leases = (0..10_000).map(LeaseId).collect();
     let leases = Found::Lease(LeaseResponse::Leases { revision: 9, leases });
-    let listed = Reply::of_found(HEADER, leases, &room);
+    let listed = Reply::from_found(HEADER, leases, &room);
     assert_eq!(room.bytes(), 2 * bytes + ops_bytes + 80_000);
     drop((few, deleted_many, listed));
     let mut pieces = read.into_pieces();
