@@ -189,8 +189,8 @@ pub const STORE_UPKEEP_SCRUBBED_BYTES: u64 = 512 * 1024;
 /// How long Ozone's load generator may take to start.
 pub const FREON_START_LIMIT: Duration = Duration::from_secs(300);
 
-/// How long one case of Ozone's load generator may take, or making its containers, each of which
-/// has a RocksDB.
+/// How long one case of Ozone's load generator may take, or making its containers; each has a
+/// RocksDB.
 pub const FREON_CASE_LIMIT: Duration = Duration::from_secs(3_600);
 
 /// Open files of Ozone's JVM besides those of blocks: some 250 jars, and a RocksDB for each of its
@@ -256,7 +256,7 @@ pub const KUBE_SIZES_MAX: usize = 1_000_000;
 /// Apiservers of that workload, each with a connection and a watch of each kind.
 pub const KUBE_APISERVERS_MAX: usize = 100;
 
-/// The greatest factor by which the cluster's time is compressed: a day in a second.
+/// The greatest compression of the cluster's time: a day in a second.
 pub const KUBE_COMPRESS_MAX: f64 = 86_400.0;
 
 /// Requests under way while the objects of the cluster are made.

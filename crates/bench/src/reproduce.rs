@@ -94,7 +94,7 @@ enum Document {
 /// The other side.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Peer {
-    /// There is none: ours stands beside the published figures.
+    /// No peer: ours is beside the published figures.
     None,
     /// The distribution of the real server, or scripts that start it.
     Folder(PathBuf),

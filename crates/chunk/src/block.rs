@@ -1,5 +1,5 @@
-//! What the store is told about blocks and chunks, as values; and how a block's metadata is kept in
-//! a record of the log.
+//! Blocks and chunks as values that callers give the store; and how a block's metadata is kept in a
+//! record of the log.
 //!
 //! The fields are those of Ozone's `DatanodeClientProtocol.proto` (2.2.0), which a client gets back
 //! as it gave them.

@@ -56,11 +56,11 @@ pub(crate) struct Link {
 #[derive(Debug, Default)]
 pub(crate) struct Chain {
     pub links: Vec<Link>,
-    /// Segments behind it without a head, and of which nothing says that they were ever durable.
+    /// Segments behind the log without a head; nothing says that they were ever durable.
     pub torn: Vec<u32>,
 }
 
-/// What a segment is to the log.
+/// How a segment relates to the log.
 enum Place {
     /// A part of it.
     Log(Link),
@@ -129,7 +129,7 @@ impl Segments {
         self.next.iter().copied().filter(|number| *number <= last).collect()
     }
 
-    /// The heads of which one copy is whole, and where the other is.
+    /// The heads with one whole copy, and where the other copy is.
     pub fn half_damaged_heads(&self) -> Vec<(Head, usize)> {
         let halves = self.found.iter().filter_map(|found| {
             let head = found.head.as_ref().ok()?;
@@ -176,7 +176,7 @@ impl Segments {
                     continue;
                 }
             };
-            // Of what lies before the start much was given back.
+            // Much of the log before the start was given back.
             let lost = followed.filter(|last| *last > number && *last >= start);
             damage.extend(lost.map(|last| missing(start.max(number + 1), last)));
             followed = Some(link.follows.map_or(number - 1, |follows| follows.segment));
@@ -229,7 +229,7 @@ impl Segments {
         }
     }
 
-    /// What a segment is to the log. `is_behind`: nothing behind it is a part of it.
+    /// How a segment relates to the log. `is_behind`: nothing behind it is a part of the log.
     fn link<D: Disk>(
         &self,
         disk: &D,

@@ -75,7 +75,7 @@ impl ChecksumType {
 /// The checksums of one chunk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChecksumData {
-    /// Of which kind.
+    /// The kind of all these checksums.
     pub kind: ChecksumType,
     /// Bytes that each covers.
     pub bytes_per_checksum: u32,

@@ -41,7 +41,7 @@ pub enum Damage {
         /// The finding, for people.
         what: String,
     },
-    /// A container of which the log says something, but not that it was made.
+    /// A container that the log mentions, but whose creation the log lacks.
     Container {
         /// Its id.
         container_id: u64,

@@ -209,8 +209,8 @@ impl Extents {
     }
 
     /// Puts an extent over the present ones. Each extent that it touches is removed, and the parts
-    /// of it outside the new one are put back. `changed` is told of each, and of the new one; its
-    /// flag is `true` for an extent that is added.
+    /// of it outside the new one are put back. `changed` is called for each, and for the new one;
+    /// its flag is `true` for an extent that is added.
     pub fn put(&mut self, extent: Extent, changed: &mut impl FnMut(&Extent, bool)) {
         changed(&extent, true);
         if extent.offset >= self.end() {
@@ -242,8 +242,8 @@ impl Extents {
         behind.into_iter().for_each(|run| self.push_run(run));
     }
 
-    /// What lies from `start` up to `end`, in order; or the first byte of that range of which
-    /// nothing is known.
+    /// The extents from `start` up to `end`, in order; or the first byte of that range that no
+    /// extent covers.
     pub fn within(&self, start: u64, end: u64) -> Result<Vec<Extent>, u64> {
         let mut found = Vec::new();
         let mut at = start;

@@ -1,4 +1,4 @@
-//! What makes a directory a store, and which: the file `store`.
+//! The identity of a store: the file `store`, which makes a directory a store.
 //!
 //! Byte layout: `docs/formats.md`, "The chunk store".
 

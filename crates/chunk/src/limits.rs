@@ -28,7 +28,7 @@ pub const REQUEST_BYTES_MAX: usize = CHUNK_BYTES_MAX as usize + 1024 * 1024;
 pub const REQUEST_PARTS_MAX: usize = 1024 * 1024;
 
 /// Bytes of memory that such a part takes once it is decoded, at most: a chunk as it is in the
-/// message, and as the store is told it. Room for it is taken before a request is decoded.
+/// message, and as the store gets it. Room for it is taken before a request is decoded.
 pub const REQUEST_PART_BYTES: usize = 320;
 
 /// Times the bytes of a block's commit that it takes in memory at most while it is answered: as the

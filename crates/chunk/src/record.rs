@@ -29,7 +29,7 @@ pub(crate) const MAGIC: u32 = 0x4b48_4351;
 /// A record starts at a multiple of so many bytes of its segment.
 pub const RECORD_ALIGNMENT: u32 = 8;
 
-/// What a store starts the checksums of its headers with, so that nothing that a client wrote looks
+/// The start value of the checksums of a store's headers, so that nothing that a client wrote looks
 /// like a record: drawn when the store is made, and never shown to clients. 0 in stores of version
 /// 1, which had none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

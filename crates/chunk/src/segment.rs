@@ -116,8 +116,8 @@ pub fn put_head(head: &Head, block: &mut [u8]) {
     block[SECOND_HEAD..SECOND_HEAD + HEAD_BYTES].copy_from_slice(&bytes);
 }
 
-/// What the first block of a segment says: its head, from whichever copy is whole, and the place of
-/// the other if that is not.
+/// The head in the first block of a segment, from whichever copy is whole, and the place of the
+/// other copy if that is not.
 ///
 /// # Errors
 /// Neither copy is whole.

@@ -17,7 +17,7 @@ const MAGIC_BYTES: [u8; 4] = MAGIC.to_le_bytes();
 /// Bytes that are looked through at once for a header.
 const SEARCH_BYTES: u32 = 64 * 1024;
 
-/// What stands at a place of a segment.
+/// The content of a segment at one place.
 #[derive(Debug)]
 pub enum Step<'a> {
     /// A whole record, and where the next one is looked for.
@@ -30,7 +30,7 @@ pub enum Step<'a> {
     Zeros,
 }
 
-/// What a search for a header came to.
+/// The result of a search for a header.
 #[derive(Debug)]
 pub struct Search {
     /// The header that was found.
@@ -58,7 +58,7 @@ impl<'a, D: Disk> SegmentReader<'a, D> {
         Ok(SegmentReader { disk, file, number, salt, window: Vec::new(), window_start: 0 })
     }
 
-    /// What stands at byte `at`; records end before `stop`.
+    /// The content at byte `at`; records end before `stop`.
     pub fn step(&mut self, at: u32, stop: u32) -> Result<Step<'_>, ChunkError> {
         let here = Position { segment: self.number, offset: at };
         let rest_of_block = (at + 1).next_multiple_of(BLOCK_BYTES) - at;

@@ -174,7 +174,7 @@ pub struct Store<D: Disk> {
     upkeep: Mutex<Upkeep<D>>,
     /// Whether something was deleted since the last look for space to be given back.
     has_garbage: AtomicBool,
-    /// Held for as long as the store is open; none if it is only looked at.
+    /// Held for as long as the store is open; `None` if it is only looked at.
     _lock: Option<D::File>,
 }
 

@@ -20,7 +20,7 @@ impl ListenAddress {
         ListenAddress { host: Some(Ipv4Addr::LOCALHOST.to_string()), port }
     }
 
-    /// The address as others can reach it; none if it stands for every local address or any port.
+    /// The address as others can reach it; `None` if it means every local address or any port.
     pub fn reachable(&self) -> Option<String> {
         let host = self.host.as_deref()?;
         let is_any = host.parse().is_ok_and(|address: IpAddr| address.is_unspecified());

@@ -27,11 +27,11 @@ pub struct ChunkConfig {
     pub connections_max: usize,
     /// Connections from one address; 0 is no limit.
     pub connections_per_ip_max: usize,
-    /// The store's folder; none: a folder below the data directory.
+    /// The store's folder; `None` for a folder below the data directory.
     pub dir: Option<PathBuf>,
     /// Bytes that the store may use on its disk; 0 is no limit.
     pub bytes_max: u64,
-    /// Bytes of its disk that the store leaves free. None: if its folder is below the data
+    /// Bytes of its disk that the store leaves free. `None` means, if its folder is below the data
     /// directory, a twentieth of the disk, and 1 GiB at most.
     pub free_bytes_min: Option<u64>,
     /// The layout for the chunks of new containers.

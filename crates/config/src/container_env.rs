@@ -1,6 +1,6 @@
-//! The variables of ZooKeeper's container image, from which its entry point makes a `zoo.cfg` where
-//! none is mounted (`docker-entrypoint.sh` of the official image, 3.9). They have the keys'
-//! meanings; an error names the variable.
+//! The variables of ZooKeeper's container image. Its entry point makes a `zoo.cfg` of them where
+//! none is mounted (`docker-entrypoint.sh` of the official image, 3.9). The variables have the
+//! keys' meanings; an error names the variable.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

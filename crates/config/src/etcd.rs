@@ -19,7 +19,7 @@ use super::units;
 pub struct EtcdConfig {
     /// The ports for clients, and for metrics.
     pub ports: Vec<EtcdPort>,
-    /// How long a watcher that asked for progress is without events until it is told, in ms.
+    /// How long a watcher without events waits for the progress that it asked for, in ms.
     pub progress_ms: u64,
     /// The limits on connections.
     pub connections: EtcdConnections,
@@ -31,7 +31,7 @@ pub struct EtcdConfig {
     pub auth: EtcdAuth,
     /// Whether etcd v2 is served, too (`enable-v2`).
     pub has_v2: bool,
-    /// The facts that clients are told of this server, and how HTTP is served.
+    /// The facts about this server that clients see, and how HTTP is served.
     pub about: EtcdAbout,
 }
 
@@ -61,7 +61,7 @@ const BCRYPT_COST: u32 = 10;
 /// `bcrypt.MinCost`, `bcrypt.MaxCost`.
 const BCRYPT_COSTS: RangeInclusive<u32> = 4..=31;
 
-/// What each connection of a client may do, and how it is kept alive.
+/// The limits on each connection of a client, and how it is kept alive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EtcdConnections {
     /// Streams of one connection (`max-concurrent-streams`).
@@ -107,7 +107,7 @@ pub enum EtcdWire {
     Either,
 }
 
-/// What a port serves.
+/// The services of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EtcdService {
     /// gRPC, the gateway, and the routes of HTTP.
@@ -120,7 +120,7 @@ pub enum EtcdService {
     Metrics,
 }
 
-/// The facts that etcd's clients are told of this server, and how HTTP is served.
+/// The facts about this server that etcd's clients see, and how HTTP is served.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EtcdAbout {
     /// The name of this server (`--name`).
@@ -175,7 +175,7 @@ impl Default for EtcdAbout {
 pub struct EtcdKeys {
     /// The replicated settings.
     pub replicated: Settings,
-    /// What the leader compacts by itself.
+    /// The compactions that the leader does by itself.
     pub auto_compaction: AutoCompaction,
 }
 
@@ -359,14 +359,14 @@ const PING_MIN_MS_OF_GRPC: u64 = 300_000;
 /// The time above which etcd logs a request (`embed.DefaultWarningUnaryRequestDuration`), in ms.
 const SLOW_REQUEST_MS: u64 = 300;
 
-/// The shortest period, in ms, of which ten parts are whole milliseconds.
+/// The shortest period, in ms, whose tenth is whole milliseconds.
 const PERIOD_MS_MIN: u64 = 10;
 
-/// The shortest interval at which watchers are told their progress, in ms
+/// The shortest interval between two reports of progress to a watcher, in ms
 /// (`v3rpc.minWatchProgressInterval`).
 const PROGRESS_MS_MIN: u64 = 100;
 
-/// Bytes of a quota; 0 stands for the default, and a number below 0 for none.
+/// Bytes of a quota; 0 means the default, and a number below 0 no quota.
 fn quota(value: &str) -> Result<u64, String> {
     match value.parse::<i64>() {
         Ok(0) => Ok(Settings::default().quota_bytes),

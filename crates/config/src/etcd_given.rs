@@ -1,4 +1,4 @@
-//! What etcd's own flags say, checked and in the form of our configuration.
+//! The values of etcd's own flags, checked and in the form of our configuration.
 
 use std::path::PathBuf;
 
@@ -21,11 +21,11 @@ pub struct EtcdGiven {
     pub about: EtcdAbout,
     /// Settings by the names of the flags.
     pub settings: Vec<(&'static str, String)>,
-    /// TLS for clients; none: no port speaks it.
+    /// TLS for clients; `None` if no port speaks it.
     pub tls: Option<TlsConfig>,
     /// The keys and certificates to make before the stores are read.
     pub self_signed: Vec<SelfSigned>,
-    /// The ensemble; none: the server stands alone.
+    /// The ensemble; `None` if the server is standalone.
     pub cluster: Option<GivenServers>,
     /// The folder of the log, if it is another one than that of the data.
     pub log_dir: Option<PathBuf>,

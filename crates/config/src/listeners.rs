@@ -17,7 +17,7 @@ const BACKLOG_DEFAULT: u32 = 1_024;
 /// The addresses for ZooKeeper's clients, and the limits on connections.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ListenersConfig {
-    /// The address for clients without TLS. None: only TLS is spoken.
+    /// The address for clients without TLS; `None` if only TLS is spoken.
     pub zk_addr: Option<ListenAddress>,
     /// The address for clients with TLS.
     pub zk_tls_addr: Option<ListenAddress>,
@@ -157,7 +157,7 @@ impl ListenersDraft {
     }
 }
 
-/// The allowed words. Read-only mode adds `isro`, with which clients look for a server that can be
+/// The allowed words. Read-only mode adds `isro`: clients use it to look for a server that can be
 /// written to (`FourLetterCommands.isEnabled`).
 fn settle_words(words: Option<FourLetterWords>, read_only_mode: bool) -> FourLetterWords {
     match words.unwrap_or(FourLetterWords::Listed(BTreeSet::new())) {

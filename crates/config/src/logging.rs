@@ -5,8 +5,8 @@
 pub struct LoggingConfig {
     /// Whether each write is a line in the log (`audit.enable`).
     pub audit: bool,
-    /// The filter of log lines (`quorate.log`); none: the environment or the options decide.
+    /// The filter of log lines (`quorate.log`); `None` if the environment or the options decide.
     pub filter: Option<String>,
-    /// The time above which a slow request is logged as a warning, ms; none: no request is.
+    /// The time above which a slow request is logged as a warning, ms; `None` if no request is.
     pub slow_request_ms: Option<u64>,
 }

@@ -77,7 +77,7 @@ impl ConfigError {
 /// The file of a configuration, and the warnings about it.
 #[derive(Debug, Default)]
 pub(super) struct Report {
-    /// The file as it was named; none: there is no file.
+    /// The file as it was named; `None` if there is no file.
     pub file: Option<String>,
     /// Whether the keys are ZooKeeper's: in a `zoo.cfg`, or in its container's variables.
     pub is_zoo_cfg: bool,

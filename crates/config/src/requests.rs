@@ -20,13 +20,13 @@ pub struct RequestsConfig {
     /// The largest request (`jute.maxbuffer`); at most [`JUTE_BYTES_MAX_MAX`].
     pub jute_bytes_max: u32,
     /// Writes of all clients that are not answered yet (`request_throttle_max_requests`,
-    /// `globalOutstandingLimit`; the smaller one); none: [`member::limits::FRONT_COMMANDS_MAX`] for
-    /// each connection runtime.
+    /// `globalOutstandingLimit`; the smaller one); `None` for
+    /// [`member::limits::FRONT_COMMANDS_MAX`] for each connection runtime.
     pub commands_in_flight_max: Option<u32>,
     /// How long a request may wait for that before it is refused (`throttled_op_wait_time`), ms; 0:
     /// for ever.
     pub throttled_op_wait_ms: u64,
-    /// Bytes of a reply to a read. A larger reply is refused. None: no limit.
+    /// Bytes of a reply to a read. A larger reply is refused. `None` for no limit.
     pub reply_bytes_max: Option<u64>,
     /// The limits on connect requests per time, and on the bytes of large requests together
     /// (`connection_throttle_*`, `largeRequest*`).

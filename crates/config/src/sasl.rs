@@ -51,7 +51,7 @@ pub(super) fn jaas_path(value: &str) -> PathBuf {
 }
 
 /// The users and their passwords. Properties that the JAAS file has put in are masked from then
-/// on. None: there is no section of users, so no mechanism is offered
+/// on. `None` if there is no section of users: then no mechanism is offered
 /// (`ServerCnxnFactory.configureSaslLogin`).
 pub(super) fn settle(
     sasl: &mut SaslKeys,

@@ -25,7 +25,7 @@ pub struct ServeConfig {
     pub storage: StorageConfig,
     /// The ports of ZooKeeper's clients.
     pub listeners: ListenersConfig,
-    /// TLS for clients; none: no port speaks it.
+    /// TLS for clients; `None` if no port speaks it.
     pub tls: Option<TlsConfig>,
     /// The sessions.
     pub sessions: SessionsConfig,
@@ -50,7 +50,7 @@ pub struct ServeConfig {
     pub auth: AuthConfig,
     /// `myid`, if the data directory or the file has one.
     pub my_id: Option<u64>,
-    /// The ensemble of this server; none: it is standalone.
+    /// The ensemble of this server; `None` if it is standalone.
     pub cluster: Option<ClusterConfig>,
     /// Whether the faces are the default ones: each is served unless its port is in use.
     pub has_default_faces: bool,
@@ -59,7 +59,7 @@ pub struct ServeConfig {
 /// The sources of the configuration, as they are shown.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SourceConfig {
-    /// The file, as it was named; none: there was no file.
+    /// The file, as it was named; `None` if there was no file.
     pub file: Option<String>,
     /// The masked text of the file, for `initial_configuration` of the admin server.
     pub initial_config: String,

@@ -265,7 +265,7 @@ fn outcomes_depend_on_replicated_settings_only() {
     );
 }
 
-/// A line that ZooKeeper makes a property of which it never reads. A file that was moved here must
+/// A line that ZooKeeper makes a property, and never reads. A file that was moved here must
 /// not open what was closed.
 #[test]
 fn lines_that_are_dead_in_zookeeper_are_warnings_and_change_nothing() {

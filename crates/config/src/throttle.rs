@@ -32,7 +32,7 @@ impl Default for AskedWeights {
 }
 
 impl ThrottleDraft {
-    /// Applies a property by its name behind `zookeeper.`; none if it belongs elsewhere.
+    /// Applies a property by its name behind `zookeeper.`; `None` if it belongs elsewhere.
     pub fn apply(
         &mut self,
         place: &Place,

@@ -39,7 +39,7 @@ struct Said {
     place: Place,
 }
 
-/// Names of settings of TLS for clients; a `*` at the end stands for any rest.
+/// Names of settings of TLS for clients; a `*` at the end matches any rest.
 const NAMES: [&str; 6] = [
     "X509AuthenticationProvider.superUser",
     "client.certReload",

@@ -88,7 +88,7 @@ pub(super) fn within<T: TryFrom<i64>>(number: i64, min: i32, max: i32) -> Result
         .ok_or_else(|| format!("{number} is not between {min} and {max}"))
 }
 
-/// Reads a time in milliseconds; -1 stands for the default.
+/// Reads a time in milliseconds; -1 means the default.
 pub(super) fn decimal_or_default(value: &str) -> Result<Option<u32>, String> {
     match properties::parse_decimal(value)? {
         -1 => Ok(None),

@@ -635,7 +635,7 @@ fn auth_provider(draft: &mut Draft, class: &str) -> Fate {
     }
 }
 
-/// Names that change nothing here; a `*` at the end stands for any rest. They tune threads, caches
+/// Names that change nothing here; a `*` at the end matches any rest. They tune threads, caches
 /// and files of ZooKeeper that we do not have, or concern only ensembles.
 const MOOT: &[&str] = &[
     "DEBUG",
@@ -687,7 +687,7 @@ const MOOT: &[&str] = &[
 ];
 
 /// Names of ZooKeeper's features that we have not built, each with the warning for its author; a
-/// `*` at the end stands for any rest.
+/// `*` at the end matches any rest.
 const UNBUILT: &[(&str, &str)] = &[
     ("client.*", "is not built; it is ignored"),
     ("connection*", "is only a name in ZooKeeper's manual; connection_throttle_* is what it reads"),

@@ -4,7 +4,7 @@
 //! [`Backup`] takes etcd's part of an image, piece by piece. The file has versions of keys in the
 //! order of their revisions, and the image has them by key: so they are sorted on the way, in
 //! bounded memory, with a second file for what does not fit ([`sort`]). [`bolt_writer`] writes the
-//! pages, [`buckets`] says what stands in them. [`read()`] makes a state of such a file, which may
+//! pages, [`buckets`] says what is in them. [`read()`] makes a state of such a file, which may
 //! be a backup of a real etcd.
 
 mod bolt;
@@ -26,7 +26,7 @@ use sort::Sorter;
 /// The version of etcd whose format the file has (`version.V3_6`).
 pub const STORAGE_VERSION: &str = "3.6.0";
 
-/// What a file of etcd names beside the keys.
+/// The position in the log that a file of etcd names beside the keys.
 #[derive(Clone, Copy, Debug)]
 pub struct Applied {
     /// The index of the last entry of the log that is in the backup.

@@ -1,7 +1,7 @@
 //! The gateway for HTTP clients that speak JSON, as etcd 3.6 has it (grpc-gateway 2.26 and Go's
 //! `encoding/protojson`).
 //!
-//! [`route`] finds the call that a path stands for; the call turns JSON into the message of its
+//! [`route`] finds the call that a path names; the call turns JSON into the message of its
 //! request and the message of its response into JSON. A table of the messages, generated from the
 //! texts, guides both, so that every call works alike. The answer to a request has the content type
 //! [`CONTENT_TYPE`]; a call that streams answers one line for each message.
@@ -52,7 +52,7 @@ impl fmt::Display for BadMessage {
 impl std::error::Error for BadMessage {}
 
 impl Method {
-    /// The message of the request with that body. An empty body stands for an empty message; what
+    /// The message of the request with that body. An empty body means an empty message; what
     /// follows the first value is ignored.
     pub fn request(&self, body: &[u8]) -> Result<Vec<u8>, BadJson> {
         let mut scanner = Scanner::default();

@@ -48,7 +48,7 @@ pub enum Code {
 }
 
 impl Code {
-    /// The number that stands on the wire.
+    /// The number on the wire.
     pub fn number(self) -> u8 {
         self as u8
     }

@@ -1,4 +1,4 @@
-//! The versions that clients are told.
+//! The versions that clients see.
 
 /// The version of etcd whose behaviour is served. Clients decide by it which features to use.
 pub const ETCD_VERSION: &str = "3.6.16";

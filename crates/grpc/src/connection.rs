@@ -167,7 +167,7 @@ where
     }
 }
 
-/// Waits for the next stream of a client; none if the client has ended the connection, or pings
+/// Waits for the next stream of a client; `None` if the client has ended the connection, or pings
 /// too often. Reads and writes for all streams meanwhile.
 async fn accept<S>(
     connection: &mut Http2<S>,
@@ -256,7 +256,7 @@ fn give_window<S, M>(
     connection.set_target_window_size(bytes);
 }
 
-/// Opens the call of a stream. None if its headers are refused; the client is told so.
+/// Opens the call of a stream. `None` if its headers are refused; the client gets the refusal.
 fn open<M: Copy>(
     (request, mut respond): Accepted,
     (server, kept): (&Server<M>, &KeptValues),

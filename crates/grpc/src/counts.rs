@@ -48,7 +48,7 @@ pub struct CallNumbers {
     pub bytes_received: u64,
     /// Bytes of the messages for clients.
     pub bytes_sent: u64,
-    /// Calls by time, for each bound and beyond them; none: times are not measured.
+    /// Calls by time, for each bound and beyond them; `None` if times are not measured.
     pub times: Option<[u64; TIME_BOUNDS_US.len() + 1]>,
     /// The sum of the times of all calls, in us.
     pub time_sum_us: u64,

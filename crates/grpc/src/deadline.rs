@@ -6,7 +6,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::status::{End, Status};
 
-/// The time at which a call ends at the latest; none if its client set no limit.
+/// The time at which a call ends at the latest; `None` if its client set no limit.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Deadline(pub(super) Option<Instant>);
 
@@ -49,8 +49,8 @@ impl Deadline {
         timeout_at(at, work).await.map_err(|_| End::Status(Status::deadline_exceeded()))
     }
 
-    /// Waits for `work` until an instant, but no longer than the call may take. None if the instant
-    /// came first.
+    /// Waits for `work` until an instant, but no longer than the call may take. `None` if the
+    /// instant came first.
     ///
     /// # Errors
     /// The deadline came first.

@@ -19,7 +19,7 @@ const STRIKES_MAX: u32 = 2;
 /// The least time between two pings of a client that has no stream (`defaultPingTimeout`).
 const MIN_TIME_WITHOUT_STREAM: Duration = Duration::from_secs(2 * 3_600);
 
-/// What a client is told that pings too often. grpc-go doubles the time between its pings then.
+/// The reason for a client that pings too often. grpc-go doubles the time between its pings then.
 const TOO_MANY_PINGS: &[u8] = b"too_many_pings";
 
 /// Bytes of the head of a frame.
@@ -207,8 +207,8 @@ impl SignsOfLife {
     }
 }
 
-/// Adds the reason to the frame by which the library sends away a client that pings too often
-/// (GOAWAY with ENHANCE_YOUR_CALM), if that is the last frame of `written`. The library sends none.
+/// Adds the reason to the library's frame that sends away a client that pings too often (GOAWAY
+/// with ENHANCE_YOUR_CALM), if that is the last frame of `written`. The library sends no reason.
 pub(super) fn add_reason(written: &mut Vec<u8>) {
     const BODY: [u8; 4] = [0, 0, 0, 0xb];
     const HEAD: [u8; HEAD_BYTES] = [0, 0, 8, 7, 0, 0, 0, 0, 0];

@@ -3,9 +3,9 @@
 //! that come from the socket pass here before the library has them. An authority or a path that
 //! the library would refuse becomes another one of as many characters, which names nothing.
 //!
-//! Of the HPACK block of a HEADERS frame (RFC 7541) only the first fields are looked at: pseudo
-//! headers come first. The boundaries of fields do not depend on the dynamic table, and a field
-//! that stands there keeps its size, so both ends evict the same fields. A block that goes on in a
+//! Only the first fields of the HPACK block of a HEADERS frame (RFC 7541) are looked at: pseudo
+//! headers come first. The boundaries of fields do not depend on the dynamic table, and a field in
+//! that table keeps its size, so both ends evict the same fields. A block that goes on in a
 //! CONTINUATION frame before its first fields are over is left as it is.
 //!
 //! The library decodes a block as its frames come, and keeps the fields until the block ends. So a
@@ -175,14 +175,14 @@ struct FrameHead {
     ends_block: bool,
 }
 
-/// The head of the frame that begins here; none if it is not whole.
+/// The head of the frame that begins here; `None` if it is not whole.
 fn frame_at(bytes: &[u8]) -> Option<FrameHead> {
     let [high, middle, low, kind, flags, ..] = *bytes.first_chunk::<HEAD_BYTES>()?;
     let bytes = HEAD_BYTES + u32::from_be_bytes([0, high, middle, low]) as usize;
     Some(FrameHead { bytes, kind, ends_block: flags & END_HEADERS > 0 })
 }
 
-/// A frame with another authority or path; none if it may stay as it is.
+/// A frame with another authority or path; `None` if it may stay as it is.
 fn changed(frame: &[u8]) -> Option<Vec<u8>> {
     let (head, payload) = frame.split_first_chunk::<HEAD_BYTES>()?;
     let [.., kind, flags, _, _, _, _] = *head;
@@ -232,7 +232,7 @@ enum Name {
 }
 
 impl Name {
-    /// A value that the library takes, of as many characters; none if it takes this one.
+    /// A value that the library takes, of as many characters; `None` if it takes this one.
     fn other_for(self, value: Text<'_>) -> Option<Vec<u8>> {
         let text = value.decode()?;
         let (is_good, first) = match self {
@@ -248,7 +248,7 @@ impl Name {
     }
 }
 
-/// A string literal as it stands in a block (RFC 7541, 5.2).
+/// A string literal as it is in a block (RFC 7541, 5.2).
 #[derive(Clone, Copy)]
 struct Text<'b> {
     is_huffman: bool,

@@ -27,9 +27,9 @@ pub struct Limits {
     pub web_header_bytes_max: usize,
     /// The keys of metadata that handlers read. Others are dropped.
     pub metadata_keys: &'static [&'static str],
-    /// What their values may begin with, in exactly this case; it is cut off.
+    /// The prefix that their values may have, in exactly this case; it is cut off.
     pub metadata_prefix: &'static str,
-    /// Streams of one connection. The client is told the number; a further stream is refused.
+    /// Streams of one connection. The client gets the number; a further stream is refused.
     pub streams_max: u32,
     /// Bytes that a client may send on a stream before the handler takes them.
     pub stream_window_bytes: u32,
@@ -38,8 +38,8 @@ pub struct Limits {
     pub connection_window_bytes: u32,
     /// Bytes of one frame.
     pub frame_bytes_max: u32,
-    /// Bytes by which small frames that no handler has taken may exceed their data, as `h2` counts
-    /// them. Above it the connection is cut off.
+    /// Bytes of small frames, beyond their data, that no handler has taken, as `h2` counts them.
+    /// Above it the connection is cut off.
     pub frames_overhead_bytes_max: usize,
     /// Bytes of an answer that the library holds for the socket, on one stream.
     pub send_bytes_max: usize,
@@ -48,7 +48,7 @@ pub struct Limits {
     /// The interval at which an idle connection is checked. It is closed if it had no stream since
     /// the last check.
     pub connection_idle_time: Option<Duration>,
-    /// How pings are dealt with; none: clients may ping as they like, and are sent none.
+    /// How pings are dealt with; `None` if clients may ping as they like, and are sent no pings.
     pub pings: Option<PingPolicy>,
     /// How long a face waits for the client of one stream.
     pub patience: Patience,
@@ -65,8 +65,8 @@ pub struct Patience {
     /// The time for the rest of a message that has become a finisher, beyond the room that there
     /// is.
     pub finish_time: Duration,
-    /// The time until the first message; none: for ever. After it the call ends with `UNAVAILABLE`.
+    /// The time for the first message, or the call ends with `UNAVAILABLE`; `None` for no limit.
     pub first_time: Option<Duration>,
-    /// The time between two messages; none: for ever. After it the call ends with `UNAVAILABLE`.
+    /// The time between two messages, or the call ends with `UNAVAILABLE`; `None` for no limit.
     pub idle_time: Option<Duration>,
 }

@@ -56,7 +56,7 @@ struct Kept {
 /// The values that calls of a connection keep.
 #[derive(Debug)]
 pub struct KeptValues {
-    /// What is left for all connections of the face, and for this one.
+    /// The bytes left for all connections of the face, and for this one.
     left: [Arc<Semaphore>; 2],
     recent: Mutex<VecDeque<Weak<Kept>>>,
 }
@@ -69,13 +69,13 @@ impl Value {
 }
 
 impl KeptValues {
-    /// Of a connection of the face that has this many bytes left.
+    /// The values of a new connection; `of_face` counts the bytes left for the whole face.
     pub fn new(of_face: &Arc<Semaphore>) -> KeptValues {
         let left = [of_face.clone(), Arc::new(Semaphore::new(CONNECTION_BYTES_MAX))];
         KeptValues { left, recent: Mutex::default() }
     }
 
-    /// Keeps a value, or finds it kept. None if as many bytes are kept as may be.
+    /// Keeps a value, or finds it kept. `None` if as many bytes are kept as may be.
     pub fn keep(&self, text: &str) -> Option<Value> {
         let text = &text[..text.floor_char_boundary(VALUE_BYTES_MAX)];
         if text.len() <= SMALL_BYTES {

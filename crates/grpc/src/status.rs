@@ -76,7 +76,7 @@ impl Code {
         ALL.get(usize::from(number)).copied()
     }
 
-    /// The names by which grpc-go shows the codes, by their numbers.
+    /// The names of the codes in grpc-go, by their numbers.
     pub const NAMES: [&str; CODES] = [
         "OK",
         "Canceled",

@@ -130,7 +130,7 @@ impl Exchange {
     }
 }
 
-/// Sends bytes, and waits until the socket has them. None if the client is gone, or takes nothing
+/// Sends bytes, and waits until the socket has them. `None` if the client is gone, or takes nothing
 /// for so long.
 async fn send(
     stream: &mut SendStream<Piece>,

@@ -1,6 +1,6 @@
 //! The changes that apply made: one batch for all Fronts and for Loop, with a room for each space.
 //!
-//! Each room has the same shape: what the clients of the space are told, the *deadlines* that a
+//! Each room has the same shape: the news for the clients of the space, the *deadlines* that a
 //! leader keeps for the space by the clock, and the settings of the space, if they were set.
 
 use std::sync::Arc;

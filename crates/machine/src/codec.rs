@@ -160,7 +160,7 @@ impl<'a> Reader<'a> {
         Ok(value as usize)
     }
 
-    /// A 64-bit number from which commands count on ([`RESTORED_NUMBER_MAX`]).
+    /// A 64-bit number that commands count on from ([`RESTORED_NUMBER_MAX`]).
     pub(crate) fn counted(&mut self, what: &'static str) -> Result<u64, DecodeError> {
         match self.u64()? {
             value if value > RESTORED_NUMBER_MAX => Err(self.bad(what, value)),

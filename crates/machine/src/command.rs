@@ -23,8 +23,8 @@ const IN_ETCD: [u8; 2] = [KIND_OF_SPACE, Space::Etcd.number()];
 /// The first bytes of the commands of etcd v2.
 const IN_ETCD_V2: [u8; 2] = [KIND_OF_SPACE, Space::EtcdV2.number()];
 
-/// A replicated write. The connection that sent it, and the identities it sent it with, stand
-/// beside it in the batch.
+/// A replicated write. The connection that sent it, and the identities it sent it with, are beside
+/// it in the batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command<'a> {
     /// A command of the ensemble.

@@ -96,7 +96,7 @@ impl Control {
         Change::Servers(Arc::new(self.steady.servers.clone()))
     }
 
-    /// Raises the level. None: it was as high before. From level 4 on there are `bounds`.
+    /// Raises the level. `None` if it was as high before. From level 4 on there are `bounds`.
     pub(crate) fn raise(&mut self, stated: &StatedLevel, bounds: HeldBounds) -> Option<Change> {
         if stated.level <= self.steady.level.level {
             return None;
@@ -168,7 +168,7 @@ impl Control {
         self.steady_sum.1 + 4 + self.origins.len() as u64 * ORIGIN_BYTES
     }
 
-    /// Reads the level alone, with which a section of any level begins.
+    /// Reads only the level, the first field of a section of any level.
     pub(crate) fn decode_level(reader: &mut Reader<'_>) -> Result<StatedLevel, DecodeError> {
         decode_stated(reader)
     }

@@ -421,7 +421,7 @@ pub fn command_count(entry: &[u8]) -> usize {
 }
 
 /// The version of the program named by the command of the entry that raises the level, for people.
-/// None: there is no such command, or a command before it is unknown here.
+/// `None` if there is no such command, or a command before it is unknown here.
 pub fn version_raised_to(entry: &[u8]) -> Option<String> {
     let header = decode_header(entry).ok()?;
     let mut offset = HEADER_BYTES;

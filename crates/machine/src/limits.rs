@@ -91,7 +91,7 @@ const _: () = assert!(BATCH_BYTES_MAX < ENTRY_BYTES_MAX);
 const _: () = assert!(RESTORED_NUMBER_MAX < i64::MAX as u64);
 const _: () = assert!(RESTORED_NUMBER_MAX > ETCD_REVISION_MAX as u64);
 
-/// Commands from which on their places in the tree are loaded before they are applied. With fewer,
+/// The fewest commands whose places in the tree are loaded before they are applied. With fewer,
 /// looking each place up twice costs as much as waiting for one after the other.
 pub const LOOK_AHEAD_COMMANDS_MIN: usize = 8;
 
@@ -125,7 +125,7 @@ pub const ETCD_CHANGE_COST: u64 = 64;
 /// Events that one step of pruning removes, under the state's lock: some 100 us.
 pub const ETCD_PRUNED_EVENTS_MAX: usize = 256;
 
-/// Keys of a range from which on Apply keeps them by their revisions of creation, once a read has
+/// The fewest keys of a range that Apply keeps by their revisions of creation, once a read has
 /// asked for the first or the last created. A walk through fewer takes some 10 us.
 pub const ETCD_ORDER_KEYS_MIN: u64 = 128;
 
@@ -147,7 +147,7 @@ pub const ETCD_ORDERS_MAX: usize = 32;
 pub const ETCD_ORDER_IDLE_READS: u64 = 256;
 
 /// Keys created and removed in a range since the last read that needed them by their revisions of
-/// creation, from which on they are no longer kept so. Keeping them up to then takes some 50 ms.
+/// creation; beyond so many they are not kept so. Keeping them up to then takes some 50 ms.
 pub const ETCD_ORDER_IDLE_WRITES: u64 = 65_536;
 
 /// Keys that one step adds to those kept by their revisions of creation, or frees, under the
@@ -161,12 +161,12 @@ pub const ETCD_REVISION_MAX: i64 = 1 << 62;
 /// refused.
 pub const ETCD_LEASE_TTL_S_MAX: i64 = 9_000_000_000;
 
-/// What a lease counts against the quota, in bytes (`storage.leaseOverhead`): so the quota bounds
-/// the number of leases as well.
+/// Bytes that a lease counts against the quota (`storage.leaseOverhead`): so the quota bounds the
+/// number of leases as well.
 pub const ETCD_LEASE_BYTES: u64 = 64;
 
-/// What the users and roles of etcd may count for, in bytes. A change that needs more is refused as
-/// one beyond the quota. etcd has no bound.
+/// The most bytes that the users and roles of etcd may count for. A change that needs more is
+/// refused as one beyond the quota. etcd has no bound.
 pub const ETCD_AUTH_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// Alarms of etcd. One for each member and kind is all that members raise; an operator may name any
@@ -178,7 +178,7 @@ pub const ETCD_ALARMS_MAX: usize = 1_000;
 /// used by the time on 5 cores that do nothing else. etcd has no bound.
 pub const ETCD_TOKENS_MAX: usize = 32_768;
 
-/// What a user or a role counts for beside the bytes of its record: its places in memory.
+/// Bytes that a user or a role counts for beside those of its record: its places in memory.
 pub const ETCD_AUTH_ENTRY_BYTES: usize = 256;
 
 /// Bytes of a key of etcd v2. etcd has no bound but that of a request's head, 1 MiB. A client whose
@@ -218,15 +218,15 @@ pub const ETCD_V2_HISTORY_BYTES_MAX: u64 = 64 * 1024 * 1024;
 /// log.
 pub const ETCD_V2_TTL_S_MAX: u64 = 9_000_000_000;
 
-/// What the users and roles of etcd v2 may count for, in bytes. A change that makes them larger is
-/// refused then. etcd has no bound.
+/// The most bytes that the users and roles of etcd v2 may count for. A change that makes them
+/// larger is refused then. etcd has no bound.
 pub const ETCD_V2_AUTH_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
-/// What a user or a role of etcd v2 counts for beside the bytes of its record: its places in
+/// Bytes that a user or a role of etcd v2 counts for beside those of its record: its places in
 /// memory.
 pub const ETCD_V2_AUTH_ENTRY_BYTES: u64 = 256;
 
-/// What a name or a pattern in a list counts for beside its bytes in the record.
+/// Bytes that a name or a pattern in a list counts for beside those in the record.
 pub const ETCD_V2_AUTH_NAME_BYTES: u64 = 48;
 
 /// Keys of etcd v2 that one command expires. More wait for the next.

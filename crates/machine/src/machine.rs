@@ -128,7 +128,7 @@ impl Machine {
     }
 
     /// As [`Machine::apply`], but does a part of the command if that looks at many of etcd's keys,
-    /// of etcd v2's nodes or of ZooKeeper's znodes. None if more are left. Then the same command
+    /// of etcd v2's nodes or of ZooKeeper's znodes. `None` if more are left. Then the same command
     /// comes again, before any other, and before the entry ends; its ordinal is the next one until
     /// it is done.
     pub fn apply_step(

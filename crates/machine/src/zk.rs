@@ -47,8 +47,8 @@ pub struct ZkVersion {
 }
 
 impl Zk {
-    /// A step of a command: changes the state, and appends the changes that clients may watch. None
-    /// if the command is not done; the same one comes again then, before any other.
+    /// A step of a command: changes the state, and appends the changes that clients may watch.
+    /// `None` if the command is not done; the same one comes again then, before any other.
     pub(crate) fn apply_step(
         &mut self,
         call: Call<'_>,
@@ -222,8 +222,8 @@ impl Zk {
     }
 
     /// Writes the servers to `/zookeeper/config`. If that changed its data, returns the ACL that
-    /// decides who is told, none for everyone; the outer none means no change. The znode is missing
-    /// only after an image of a ZooKeeper before 3.5.
+    /// decides who sees it, `None` for everyone; the outer `None` means no change. The znode is
+    /// missing only after an image of a ZooKeeper before 3.5.
     fn show_servers(&mut self, stamp: &Stamp<'_>, servers: &ServerList) -> Option<Option<Acl>> {
         let text = servers.zk_text()?;
         let znode = self.tree.find(CONFIG_PATH)?;

@@ -430,7 +430,7 @@ impl Apply {
         self.hold.tell(FromApply::Digest { index, digest });
     }
 
-    /// Begins a batch. None if this member ends because of it.
+    /// Begins a batch. `None` if this member ends because of it.
     fn begin_batch(
         &mut self,
         machine: &mut Machine,

@@ -39,7 +39,7 @@ impl Commands {
         self.count < count_max && self.bytes < FRONT_BYTES_MAX
     }
 
-    /// Ends the batch. None if it is empty.
+    /// Ends the batch. `None` if it is empty.
     pub fn finish(&mut self, front: FrontId) -> Option<Submission> {
         if self.batch.command_count() == 0 {
             return None;

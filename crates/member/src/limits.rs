@@ -74,7 +74,7 @@ pub const CAUGHT_UP_ENTRIES: u64 = 64;
 /// report due.
 pub const HEARTBEAT_QUIET_MS: u64 = 210;
 
-/// The shortest session timeout with which heartbeats may come at [`HEARTBEAT_QUIET_MS`]: the
+/// The shortest session timeout that lets heartbeats come at [`HEARTBEAT_QUIET_MS`]: the
 /// configuration must admit no shorter one, and no session of a server with another configuration
 /// may have one. A follower's contact is up to three such heartbeats old then, or
 /// [`HEARD_RETRY_MS`](crate::order::limits::HEARD_RETRY_MS) more if a report is lost; a third of
@@ -100,7 +100,7 @@ pub const SUMMARY_RUN_MS: u64 = 1_000;
 /// five to ten minutes. The client of Prometheus that ZooKeeper uses keeps ten.
 pub const SUMMARY_TURN_MS: u64 = 300_000;
 
-/// Bytes of a message to another member: a message of the replica, or batches, of which the last
+/// Bytes of a message to another member: a message of the replica, or batches, and the last batch
 /// may be as large as an entry.
 pub const PEER_BODY_BYTES_MAX: usize = replica::limits::MESSAGE_BYTES_MAX + (1 << 20);
 

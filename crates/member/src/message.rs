@@ -138,7 +138,7 @@ pub enum LoopInput {
     Linked {
         /// The other member.
         peer: MemberId,
-        /// The server as its hello describes it; none: the link ended.
+        /// The server as its hello describes it; `None` if the link ended.
         server: Option<LinkedServer>,
     },
 }
@@ -452,7 +452,7 @@ pub enum FromApply {
     },
     /// A snapshot's image was begun.
     Frozen {
-        /// The entry at the end of which it was begun.
+        /// The entry after which the image was begun.
         index: LogIndex,
         /// The term of that entry.
         term: u64,

@@ -132,7 +132,7 @@ pub enum PeerMessage {
     Lent {
         /// The member that the snapshot was asked for.
         to: MemberId,
-        /// The snapshot; none: this member cannot take one.
+        /// The snapshot; `None` if this member cannot take one.
         snapshot: Option<LentSnapshot>,
     },
     /// A client of the sender needs that level: the leader is to raise it.
@@ -240,7 +240,7 @@ impl ForwardedBatch {
         (self.header.command_count as usize, self.bytes.len())
     }
 
-    /// The batch, with a refused command in the place of each that no entry can hold. None if no
+    /// The batch, with a refused command in the place of each that no entry can hold. `None` if no
     /// entry can hold the batch even so.
     pub(crate) fn refuse_oversize(self) -> Option<ForwardedBatch> {
         match entry::refuse_oversize(&self.bytes) {

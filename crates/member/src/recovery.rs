@@ -140,9 +140,9 @@ fn boot_id(count: u64, drawn: &[u8; 32]) -> BootId {
 }
 
 /// Opens the directory that is `disk`'s root, and counts this start. `drawn` is random and new at
-/// each start: the id of the start is drawn from it, and so are the ids with which an empty
-/// directory becomes an ensemble of one. Those ids are not secret, so nothing secret may be derived
-/// from `drawn`. Each snapshot that cannot be used is passed to `skipped`.
+/// each start: the id of the start is drawn from it, and so are the ids of an empty directory that
+/// becomes an ensemble of one. Those ids are not secret, so nothing secret may be derived from
+/// `drawn`. Each snapshot that cannot be used is passed to `skipped`.
 ///
 /// # Errors
 /// The directory cannot be used.

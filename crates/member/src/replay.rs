@@ -73,7 +73,7 @@ struct Steps<'e> {
 /// An entry whose commands are decoded.
 pub(crate) struct DecodedEntry<'e> {
     index: u64,
-    /// The header; none if the entry holds no commands.
+    /// The header; `None` if the entry holds no commands.
     header: Option<EntryHeader>,
     batches: Vec<(Batch<'e>, Vec<Framed<'e>>)>,
 }
@@ -122,7 +122,7 @@ impl<'e> Steps<'e> {
         step
     }
 
-    /// Decodes an entry; none if Loop or Apply must decide about it.
+    /// Decodes an entry; `None` if Loop or Apply must decide about it.
     fn decode(&self, entry: &'e Entry) -> Result<Option<DecodedEntry<'e>>, DecodeError> {
         if entry.kind != EntryKind::Normal {
             return Ok(None);

@@ -30,7 +30,7 @@ pub struct ConnectionThrottleConfig {
     pub fill_ms: u32,
     /// `connection_throttle_fill_count`: how many tokens are added then.
     pub fill_count: u32,
-    /// `connection_throttle_freeze_time`: how long the chance stays as it is, in ms; none: no
+    /// `connection_throttle_freeze_time`: how long the chance stays as it is, in ms; `None` if no
     /// request is refused by chance.
     pub freeze_ms: Option<u32>,
     /// `connection_throttle_drop_increase`: the increase of the chance while the bucket is empty.
@@ -41,8 +41,8 @@ pub struct ConnectionThrottleConfig {
     /// `connection_throttle_decrease_ratio`: the part of a full bucket that may be missing while
     /// the bucket counts as nearly full.
     pub decrease_ratio: f64,
-    /// `connection_throttle_weight_enabled`: the tokens that each kind of request takes. None: each
-    /// takes one.
+    /// `connection_throttle_weight_enabled`: the tokens that each kind of request takes; `None` if
+    /// each takes one.
     pub weights: Option<Weights>,
 }
 
@@ -58,7 +58,7 @@ pub struct Weights {
 /// The size of large requests, and the bound for all of them together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LargeRequestsConfig {
-    /// `largeRequestThreshold`: a request with more bytes is large; none: no request is.
+    /// `largeRequestThreshold`: a request with more bytes is large; `None` if no request is.
     pub threshold: Option<u32>,
     /// `largeRequestMaxBytes`: bytes of all large requests under way.
     pub bytes_max: u64,
@@ -105,8 +105,8 @@ impl Throttle {
     }
 
     /// Decides whether a client may ask for a session, new or not. Returns the tokens that the
-    /// bucket lacks then; none: the client is refused. `chance` returns a number from 0 to 1, and
-    /// is called only if one is needed.
+    /// bucket lacks then; `None` if the client is refused. `chance` returns a number from 0 to 1,
+    /// and is called only if one is needed.
     pub fn admits(&self, is_new: bool, now_ms: u64, chance: impl FnOnce() -> f64) -> Option<u64> {
         let config = &self.config.connections;
         let need = config.weights.map_or(1, |weights| match is_new {
@@ -129,8 +129,8 @@ impl Throttle {
         self.is_large(bytes) && under_way + u64::from(bytes) > self.config.large_requests.bytes_max
     }
 
-    /// Counts a request of `bytes` bytes. Returns the bytes to give back once it is answered. None:
-    /// the request is too much, and not counted.
+    /// Counts a request of `bytes` bytes. Returns the bytes to give back once it is answered;
+    /// `None` if the request is too much, and not counted.
     pub fn begin_request(&self, bytes: u32) -> Option<u32> {
         if !self.is_large(bytes) {
             return Some(0);

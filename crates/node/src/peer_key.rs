@@ -120,7 +120,7 @@ impl Exchange<'_> {
         &self.share
     }
 
-    /// Ends the exchange; none if the bytes of the other side are no share.
+    /// Ends the exchange; `None` if the bytes of the other side are no share.
     pub fn finish(self, other: &Share) -> Option<Agreed> {
         self.finish_between(other, DIALLER, ACCEPTER)
     }

@@ -94,7 +94,7 @@ pub struct PeerSecret {
 
 impl PeerSecret {
     /// A secret, which may be any bytes. `may_be_old`: version 1 of the handshake is taken until
-    /// level 4 is raised. It gives every dialler a proof with which secrets can be tried offline.
+    /// level 4 is raised. That version gives every dialler a proof for trying secrets offline.
     pub fn new(bytes: Vec<u8>, may_be_old: bool) -> PeerSecret {
         let number = SharedNumber::of(&bytes);
         PeerSecret { bytes, number, may_be_old }
@@ -109,15 +109,15 @@ pub struct PeerTls {
     /// For links that are accepted.
     pub server: Arc<rustls::ServerConfig>,
     /// Binds the certificate of a dialler to the server that it says it is: it must be for one of
-    /// the hosts configured for that server. None: the owner of any believed certificate may be any
-    /// server. (The dialler's own check, of the host that it dials, is part of `client`.)
+    /// the hosts configured for that server. `None` if the owner of any believed certificate may be
+    /// any server. (The dialler's own check, of the host that it dials, is part of `client`.)
     pub names_host: Option<NamesHost>,
 }
 
 /// Whether a certificate is for this host, which is a name or an address of IP.
 pub type NamesHost = fn(&CertificateDer<'_>, &str) -> bool;
 
-/// The certificate that a dialler has shown, and how the host that it is for is checked.
+/// The certificate that a dialler has shown, and the check of its host.
 struct Shown {
     certificate: CertificateDer<'static>,
     names_host: NamesHost,

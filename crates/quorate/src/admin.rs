@@ -356,8 +356,8 @@ async fn answer_health(monitor: &Monitor, which: &str, waiting: &WaitingServer) 
     }
 }
 
-/// The part of the path behind the URL of the commands: empty for the list of commands. None if the
-/// path does not begin with the URL.
+/// The part of the path behind the URL of the commands: empty for the list of commands. `None` if
+/// the path does not begin with the URL.
 fn command_name(url: &str, path: &str) -> Option<String> {
     let rest = path.strip_prefix(url)?;
     if rest.is_empty() {

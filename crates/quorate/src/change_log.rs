@@ -18,7 +18,7 @@ pub(crate) struct ChangeLog {
 
 impl ChangeLog {
     /// `audit_user` is the user that runs the server; the audit log names it for ephemerals of
-    /// ended sessions (`audit.enable`). None: there is no audit log.
+    /// ended sessions (`audit.enable`). `None` if there is no audit log.
     pub fn new(audit_user: Option<String>) -> ChangeLog {
         ChangeLog { audit_user, quota_warned: None }
     }

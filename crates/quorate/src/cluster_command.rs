@@ -1,4 +1,4 @@
-//! `quorate cluster`: asks the admin servers of an ensemble how it stands, and has the leader hand
+//! `quorate cluster`: asks the admin servers of an ensemble for its state, and has the leader hand
 //! over.
 
 use std::fmt::Write;

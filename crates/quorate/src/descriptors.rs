@@ -48,7 +48,7 @@ pub fn beside(all: u64, of_others: usize) -> usize {
     (all - of_others.min(all / 2)).max(1)
 }
 
-/// Descriptors that this process has open, and the one with which it counts them; 0 where the
+/// Open descriptors of this process, including the one that it opens to count them; 0 where the
 /// system does not tell.
 pub fn open_count() -> usize {
     std::fs::read_dir("/proc/self/fd").map_or(0, Iterator::count)

@@ -25,7 +25,7 @@ pub struct EtcdDatabase {
 }
 
 impl EtcdDatabase {
-    /// Opens a file. None if that does not look like a database of etcd's.
+    /// Opens a file. `None` if that does not look like a database of etcd's.
     ///
     /// # Errors
     /// The file cannot be read.

@@ -13,7 +13,7 @@ use hyper::header::{HOST, HeaderMap, HeaderValue, ORIGIN};
 const SEC_FETCH_SITE: &str = "sec-fetch-site";
 
 /// The reason to refuse a request over a connection to a loopback address; `authority` is the one
-/// of its target, which HTTP/2 has in place of `Host`. None: it may be served.
+/// of its target, which HTTP/2 has in place of `Host`. `None` if the request may be served.
 pub fn refusal(headers: &HeaderMap, authority: Option<&str>) -> Option<&'static str> {
     let hosts = headers.get_all(HOST).iter().map(HeaderValue::to_str);
     let is_local = hosts.chain(authority.map(Ok)).all(|host| host.is_ok_and(is_local_authority));

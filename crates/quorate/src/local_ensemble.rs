@@ -2,8 +2,8 @@
 //! server is a process of its own, so that it can be killed like any other. This process starts the
 //! servers, shows their logs, and ends them.
 //!
-//! Each server has a folder `DIR/1` and so on with its `quorate.toml`, by which a server that has
-//! ended can be started again by hand. The servers end with this process, even if it is killed.
+//! Each server has a folder, `DIR/1` and so on, with a `quorate.toml`, so that an ended server can
+//! be started again by hand. The servers end with this process, even if it is killed.
 
 use std::io::{BufRead, BufReader};
 use std::net::{Ipv4Addr, TcpListener};

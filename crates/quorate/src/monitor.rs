@@ -54,7 +54,7 @@ pub struct About {
     pub cluster: Option<ClusterConfig>,
     /// How long a connection may be without a session.
     pub sessionless_ms_max: u64,
-    /// The time without contact to a leader after which it serves reads, ms; none: never.
+    /// The time without contact to a leader after which it serves reads, ms; `None` for never.
     pub read_only_after_ms: Option<u64>,
     /// Whether Prometheus reads the metrics: counters must not fall then.
     pub has_prometheus: bool,
@@ -266,7 +266,7 @@ impl Monitor {
         }
     }
 
-    /// Whether the chunk store is served, and a text for a probe; none if no chunk store is
+    /// Whether the chunk store is served, and a text for a probe; `None` if no chunk store is
     /// configured.
     pub fn chunk_health(&self) -> Option<(bool, String)> {
         self.chunks.as_ref().map(|chunks| chunks.health())
@@ -294,7 +294,7 @@ impl Monitor {
         answers
     }
 
-    /// Asks one runtime. None if it has ended, as the process does then.
+    /// Asks one runtime. `None` if it has ended, as the process does then.
     async fn ask<T>(
         &self,
         runtime: usize,

@@ -34,7 +34,7 @@ pub struct Answers {
 }
 
 impl Answers {
-    /// The answer to the first bytes of a connection; none: it gets no answer.
+    /// The answer to the first bytes of a connection; `None` if they get no answer.
     fn to(&self, first: [u8; 4]) -> Option<String> {
         let word = four_letter::recognise(first)?;
         let is_allowed =

@@ -1,5 +1,5 @@
-//! The node's view of its ensemble: the bound port for other servers, and the means by which
-//! servers trust each other.
+//! The node's view of its ensemble: the bound port for other servers, and how servers trust each
+//! other.
 
 use std::io::ErrorKind;
 use std::net::TcpListener;
@@ -54,7 +54,7 @@ pub fn prepare(
 /// just started become known later.
 const BIND_PAUSE: Duration = Duration::from_secs(1);
 
-/// One attempt in so many is told of in the log.
+/// The log mentions one attempt in so many.
 const BIND_ATTEMPTS_TOLD: u32 = 60;
 
 /// Binds the addresses for other servers, once that is possible. Blocks meanwhile.

@@ -539,7 +539,7 @@ fn etcd_fronts(config: &ServeConfig, node: &Node) -> anyhow::Result<Vec<(FrontHa
     Ok(node.etcd_fronts().into_iter().map(front).collect())
 }
 
-/// How long a member looks for a leader before it serves reads (`QuorumPeer.run`), ms; none if it
+/// How long a member looks for a leader before it serves reads (`QuorumPeer.run`), ms; `None` if it
 /// never does.
 fn read_only_after_ms(config: &ServeConfig) -> Option<u64> {
     let is_wanted = config.sessions.read_only_mode && config.cluster.is_some();

@@ -185,7 +185,7 @@ pub struct SnapshotWanted {
     pub to: u64,
     /// The snapshot's index must be at least this.
     pub index_min: u64,
-    /// The index from which on the log will probably still reach back to the snapshot when the
+    /// The lowest index of a snapshot that the log will probably still reach back to when the
     /// follower has it. A snapshot that is still to be taken or transferred should be this new.
     pub index_fresh: u64,
 }

@@ -299,7 +299,7 @@ impl MembershipChange {
     }
 
     /// Reads an entry of raft-rs: protobuf written by `to_raft_entry` in this process, or the empty
-    /// change with which raft-rs leaves a joint state on its own.
+    /// change that raft-rs makes to leave a joint state on its own.
     pub(crate) fn from_raft(entry: &eraftpb::Entry) -> MembershipChange {
         let proto = conf_change(entry);
         let transition = match proto.get_transition() {

@@ -126,7 +126,7 @@ impl Reads {
         contexts
     }
 
-    /// The reads that a context's answer serves; none if it is unknown, old or of another boot.
+    /// The reads that a context's answer serves; empty if it is unknown, old or of another boot.
     pub(crate) fn on_answer(&mut self, context: &[u8]) -> Vec<ReadId> {
         let Some(counter) = decode_context(self.config, context) else {
             return Vec::new();

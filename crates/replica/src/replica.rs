@@ -792,7 +792,7 @@ impl Replica {
             && self.node.raft.prs().get(message.to).is_some_and(has_all)
     }
 
-    /// Drops two kinds of messages with which raft-rs would do something it must not: campaign in
+    /// Drops two kinds of messages that would make raft-rs do something it must not: campaign in
     /// spite of an obstacle, or pass on a request for an index in the name of another member, which
     /// asks again on its own.
     fn accepts(&self, kind: MessageType) -> bool {
@@ -1004,8 +1004,8 @@ impl Replica {
         }
     }
 
-    /// The last entry that may be handed out now, whether it is on this member's disk or not. None
-    /// while a snapshot is on its way that replaces the log.
+    /// The last entry that may be handed out now, whether it is on this member's disk or not. 0
+    /// while a snapshot that replaces the log is on its way, or raft-rs has unstable entries.
     fn index_ahead(&self) -> u64 {
         let raft_log = &self.node.raft.raft_log;
         let store = self.node.store();

@@ -1,7 +1,7 @@
 //! Two runs as one HTML page: each figure before and now, and how sure the change is.
 //!
-//! Rounds of two runs are no pairs, so nothing cancels a drift of the machine between them. What
-//! differs between the machines stands first: figures of different machines must not be compared.
+//! Rounds of two runs are no pairs, so nothing cancels a drift of the machine between them.
+//! Differences between the machines come first: figures of different machines must not be compared.
 
 use maud::{Markup, html};
 

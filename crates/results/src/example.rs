@@ -45,7 +45,7 @@ pub fn run() -> Results {
     }
 }
 
-/// The same run with all rates of one system multiplied.
+/// The run of [`run`] with all rates of one system multiplied.
 pub fn run_with(system: &str, factor: f64) -> Results {
     let mut results = run();
     let measured = results.tests.iter_mut().flat_map(|test| &mut test.systems);

@@ -13,7 +13,7 @@ use crate::ratio::Ratio;
 use crate::rows::reservations;
 use crate::schema::{Figure, Results, Role, System};
 
-/// What became of a figure.
+/// The verdict on a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// It is worse by more than the limit, and surely worse.
@@ -24,7 +24,7 @@ pub enum Verdict {
     NoDifference,
     /// There are too few rounds.
     CannotBeTold,
-    /// The runs were made in different places, and no peer stands beside the value.
+    /// The runs were made in different places, and the value has no peer beside it.
     Elsewhere,
 }
 
@@ -33,12 +33,12 @@ pub enum Verdict {
 pub struct Row {
     /// Group, test, system and figure.
     pub name: String,
-    /// The name of the peer that both values were divided by; none if the values themselves were
+    /// The name of the peer that both values were divided by; `None` if the values themselves were
     /// compared.
     pub peer: Option<String>,
-    /// New to old; none if there is nothing to compare.
+    /// New to old; `None` if there is nothing to compare.
     pub ratio: Option<Ratio>,
-    /// What became of it.
+    /// The verdict on the figure.
     pub verdict: Verdict,
 }
 

@@ -18,7 +18,7 @@ use crate::rows::{Group, groups, reservations, warnings};
 use crate::schema::Results;
 use plots::Styles;
 
-/// What stands before and behind the JSON in a page.
+/// The text before and behind the JSON in a page.
 const JSON_OPEN: &str = r#"<script type="application/json" id="results">"#;
 const JSON_CLOSE: &str = "</script>";
 

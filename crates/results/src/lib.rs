@@ -1,7 +1,7 @@
-//! What a benchmark has found: one JSON schema for all of `quorate bench`, and what is made of it.
+//! The results of a benchmark: one JSON schema for all of `quorate bench`, and what is made of it.
 //!
 //! The path of a figure: a workload fills a [`schema::Results`]; [`ratio`] compares two systems
-//! whose runs were made in turn; [`rows`] picks what stands in a table; [`html`], [`markdown`] and
+//! whose runs were made in turn; [`rows`] picks the rows of a table; [`html`], [`markdown`] and
 //! [`text`] show it. Of two runs, [`matched`] finds what both have; [`compare`] shows it, [`gate`]
 //! judges it. Pure: figures in, text out.
 

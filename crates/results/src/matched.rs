@@ -1,4 +1,4 @@
-//! What two runs have in common: the same figure of the same system in the same test.
+//! The figures that two runs share: the same figure of the same system in the same test.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use crate::schema::{Figure, Machine, Results, Role, System};
 /// How many times another disk may be slower before it counts as another one.
 const DISK_FACTOR_MAX: f64 = 1.5;
 
-/// What one figure of two runs is matched by.
+/// The key that matches one figure of two runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Key<'a> {
     /// The group of the test.

@@ -33,7 +33,7 @@ pub const BOOTSTRAP_MIN: usize = 6;
 pub struct Ratio {
     /// The geometric mean of the ratios of all pairs.
     pub value: f64,
-    /// What it lies between, with a confidence of 95 %; none for fewer pairs than [`PAIRS_MIN`].
+    /// The interval of the value, with a confidence of 95 %; `None` below [`PAIRS_MIN`] pairs.
     pub interval: Option<(f64, f64)>,
     /// The least and the greatest ratio of a pair.
     pub range: (f64, f64),
@@ -45,7 +45,7 @@ pub struct Ratio {
     pub is_rate: bool,
 }
 
-/// What a ratio says.
+/// The verdict of a ratio.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// The first system is better.
@@ -59,7 +59,7 @@ pub enum Verdict {
 }
 
 impl Ratio {
-    /// The ratio of one figure of two systems that were measured in turn. None: a ratio of it
+    /// The ratio of one figure of two systems that were measured in turn. `None` if a ratio of it
     /// means nothing.
     pub fn of(first: &Figure, second: &Figure) -> Option<Ratio> {
         let is_rate = is_rate(first.good)?;
@@ -81,8 +81,8 @@ impl Ratio {
         })
     }
 
-    /// The ratio of one figure of two runs, whose rounds have nothing to do with each other. None:
-    /// a ratio of it means nothing.
+    /// The ratio of one figure of two runs, whose rounds have nothing to do with each other. `None`
+    /// if a ratio of it means nothing.
     pub fn of_unpaired(first: &Figure, second: &Figure) -> Option<Ratio> {
         let is_rate = is_rate(first.good)?;
         let (better, worse) = if is_rate { (first, second) } else { (second, first) };
@@ -168,7 +168,7 @@ impl std::fmt::Display for Ratio {
     }
 }
 
-/// Whether more of a figure is better; none if neither more nor less is.
+/// Whether more of a figure is better; `None` if neither more nor less is.
 fn is_rate(good: Good) -> Option<bool> {
     match good {
         Good::More => Some(true),

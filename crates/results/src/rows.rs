@@ -22,7 +22,7 @@ pub struct Group<'a> {
 pub struct TestRows<'a> {
     /// The test.
     pub test: &'a Test,
-    /// A row for each headline figure and pair of systems; none if it was skipped.
+    /// A row for each headline figure and pair of systems; empty if the test was skipped.
     pub rows: Vec<Row<'a>>,
 }
 
@@ -141,7 +141,7 @@ fn trouble(results: &Results, role: Role) -> Option<String> {
     (!tests.is_empty()).then(|| format!("{names}: {what}: {}", tests.join("; ")))
 }
 
-/// The names of the systems of a role, or what stands in for them.
+/// The names of the systems of a role, or `none` if there are no such systems.
 pub fn names(results: &Results, role: Role, none: &str) -> String {
     let systems = results.systems.iter().filter(|system| system.role == role);
     let names: Vec<&str> = systems.map(|system| system.name.as_str()).collect();
@@ -196,7 +196,7 @@ impl Summary {
 }
 
 impl Spread {
-    /// The spread of a figure; none if it is unknown.
+    /// The spread of a figure; `None` if it is unknown.
     pub fn of(figure: &Figure) -> Option<Spread> {
         let (median, range) = (figure.median()?, figure.range()?);
         Some(Spread { median, range, count: figure.values.len() })
@@ -208,7 +208,7 @@ impl Spread {
     }
 }
 
-/// What a verdict is called.
+/// The name of a verdict.
 pub fn verdict_text(verdict: Verdict) -> &'static str {
     match verdict {
         Verdict::Better => "better",
@@ -218,7 +218,7 @@ pub fn verdict_text(verdict: Verdict) -> &'static str {
     }
 }
 
-/// What stands beside the value of a ratio: its interval, or the range of too few pairs.
+/// The text beside the value of a ratio: its interval, or the range of too few pairs.
 pub fn interval_text(ratio: &Ratio) -> Option<String> {
     let interval = ratio.interval.map(|ends| ratio.shown_ends(ends));
     let range = || (ratio.pairs > 1).then(|| ratio.shown_ends(ratio.range));
@@ -255,7 +255,7 @@ fn rows_of<'a>(results: &'a Results, test: &'a Test) -> Vec<Row<'a>> {
         let has = |shown: &Option<Shown>| {
             shown.is_some_and(|(_, measured)| measured.figure(&figure.name).is_some())
         };
-        // A peer without the figure stands beside nothing, unless none has it.
+        // A peer without the figure gets no row, unless no peer has the figure.
         let any_peer_has = peers.iter().any(has);
         for (ours, peer) in pairs.iter().filter(|(_, peer)| has(peer) || !any_peer_has) {
             let mut row = row_of(test, figure, *ours, *peer, null);
@@ -343,8 +343,8 @@ fn ceiling_text(ours: &Figure, null: &Figure) -> Option<String> {
     part.is_finite().then(|| format!("{} % {what}", shown(part * 100.0)))
 }
 
-/// The CPU figure that stands beside a headline figure. Of several, the one whose name has the most
-/// words of the headline's and the fewest others; none if two are equally near.
+/// The CPU figure beside a headline figure. Of several, the one whose name has the most words of
+/// the headline's and the fewest others; `None` if two are equally near.
 fn cpu_of<'a>(
     name: &str,
     ours: Option<&'a Measured>,

@@ -14,7 +14,7 @@ pub struct Results {
     pub schema: String,
     /// The workload, as the command line names it: `zk-latencies`, `reproduce hunt`.
     pub workload: String,
-    /// What a reader would call it.
+    /// The title of the run for readers.
     pub title: String,
     /// What was done, a sentence each.
     pub about: Vec<String>,
@@ -26,9 +26,9 @@ pub struct Results {
     pub seconds: f64,
     /// Whether it was scaled down, so that its figures show the method only.
     pub is_quick: bool,
-    /// Why parts of it are missing; none if it is whole.
+    /// Why parts of it are missing; `None` if it is whole.
     pub cut_short: Option<String>,
-    /// Why no real server stands beside ours, where one was looked for and is missing.
+    /// Why no real server is beside ours, where one was looked for and is missing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub no_peer: Option<String>,
     /// Why no figure of this run is to be quoted: CPU that was stolen, a disk that drifted.
@@ -59,7 +59,7 @@ pub struct Machine {
     pub memory_bytes: u64,
     /// Name and version of the kernel.
     pub kernel: String,
-    /// The disk of the servers; none if it was not measured.
+    /// The disk of the servers; `None` if it was not measured.
     pub disk: Option<Disk>,
     /// The limits of the process that count here (`RLIMIT_NOFILE` and the like), a line each.
     pub limits: Vec<String>,
@@ -98,7 +98,7 @@ pub enum Role {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct System {
-    /// The key by which [`Measured`] names it.
+    /// The key that [`Measured`] names it by.
     pub id: String,
     /// Its role.
     pub role: Role,
@@ -130,7 +130,7 @@ pub struct Test {
     pub limit: String,
     /// Why published and measured figures differ, and other remarks, a sentence each.
     pub remarks: Vec<String>,
-    /// Why it was not measured; none if it was.
+    /// Why it was not measured; `None` if it was.
     pub skipped: Option<String>,
 }
 
@@ -138,7 +138,7 @@ pub struct Test {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Published {
-    /// The name of the figure that it stands beside.
+    /// The name of the figure that it is beside.
     pub figure: String,
     /// Its value, if it is one number, in the unit of that figure.
     pub value: Option<f64>,
@@ -190,7 +190,7 @@ pub struct Figure {
     /// A value for each round; values at one place were measured one after the other, so they form
     /// a pair. Empty: it cannot be known.
     pub values: Vec<f64>,
-    /// Whether it stands in the table of the report, and not only in the details.
+    /// Whether it is in the table of the report, and not only in the details.
     pub is_headline: bool,
 }
 
@@ -198,7 +198,7 @@ pub struct Figure {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Curve {
-    /// Of what.
+    /// The name of the quantity.
     pub name: String,
     /// The number of values.
     pub count: u64,
@@ -245,7 +245,7 @@ pub struct Usage {
 pub struct Chart {
     /// What it shows.
     pub title: String,
-    /// What stands along it.
+    /// The name of its horizontal axis.
     pub x: String,
     /// The unit of its values.
     pub unit: String,
@@ -311,7 +311,7 @@ impl Measured {
 }
 
 impl Figure {
-    /// The median of its values; none if it is unknown.
+    /// The median of its values; `None` if it is unknown.
     pub fn median(&self) -> Option<f64> {
         let mut sorted = self.values.clone();
         sorted.sort_by(f64::total_cmp);
@@ -323,7 +323,7 @@ impl Figure {
         }
     }
 
-    /// The least and the greatest value; none if it is unknown.
+    /// The least and the greatest value; `None` if it is unknown.
     pub fn range(&self) -> Option<(f64, f64)> {
         let least = self.values.iter().copied().min_by(f64::total_cmp)?;
         Some((least, self.values.iter().copied().max_by(f64::total_cmp)?))

@@ -36,7 +36,7 @@ pub struct Plot {
     pub x: Axis,
     /// The vertical axis.
     pub y: Axis,
-    /// The lines, of which the first lies on top.
+    /// The lines; the first lies on top.
     pub lines: Vec<Line>,
     /// Width and height of the whole drawing.
     pub size: (f64, f64),
@@ -63,7 +63,7 @@ struct Area {
 }
 
 impl Plot {
-    /// The drawing; none if no line would be visible.
+    /// The drawing; `None` if no line would be visible.
     pub fn draw(&self) -> Option<Markup> {
         let all = || self.lines.iter().flat_map(|line| line.points.iter().flatten());
         let (xs, ys) = (all().map(|point| point.0), all().map(|point| point.1));
@@ -144,7 +144,7 @@ impl Labels {
         let stride = needed.div_ceil(LABEL_ROWS_MAX);
         let rows = needed.div_ceil(stride);
         let line = FONT * 1.35;
-        // Below the corner of the axes stands the lowest label of those beside.
+        // The lowest of the labels beside is below the corner of the axes.
         let corner = 4.0;
         let bottom = height - 6.0 - corner - line * (rows + 1) as f64;
         let area = Area { left, right, top: 8.0, bottom };
@@ -218,7 +218,7 @@ fn grid(x: &Ruler, y: &Ruler, area: Area) -> Markup {
     }
 }
 
-/// One line with its dots; none if it has no point inside the plot.
+/// One line with its dots; `None` if it has no point inside the plot.
 fn draw_line(line: &Line, x: &Ruler, y: &Ruler, area: Area) -> Option<Markup> {
     let place = |point: &(f64, f64)| {
         let (across, up) = (x.place(point.0)?, y.place(point.1)?);

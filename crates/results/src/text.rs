@@ -61,7 +61,7 @@ pub fn table(results: &Results) -> String {
     lines.map(|line| line.trim_end().replace('\u{a0}', " ") + "\n").collect()
 }
 
-/// What the rows of a group say together; none if there is no ratio.
+/// What the rows of a group say together; `None` if there is no ratio.
 pub(crate) fn summary(group: &Group) -> Option<String> {
     let summary = group.summary();
     let (mean, tests) = (summary.mean?, summary.tests);
@@ -112,7 +112,7 @@ pub(crate) fn header(results: &Results) -> Cells {
     ]
 }
 
-/// The cells of a row; `name` stands before the name of the figure.
+/// The cells of a row; `name` comes before the name of the figure.
 pub(crate) fn cells(name: &str, row: &Row) -> Cells {
     let unit = if row.unit.is_empty() { String::new() } else { format!(", {}", row.unit) };
     let pair = row.pair.as_ref().map(|pair| format!(" ({pair})")).unwrap_or_default();

@@ -509,7 +509,7 @@ impl Words {
         self.plain.next().unwrap_or_else(|| "/".to_string())
     }
 
-    /// The next argument as on or off; none if there is none.
+    /// The next argument as on or off; `None` if there is no further argument.
     fn next_switch(&mut self) -> Result<Option<bool>, String> {
         match self.next().as_str() {
             "" => Ok(None),

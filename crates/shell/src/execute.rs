@@ -425,7 +425,7 @@ fn existing(client: &Client, path: &str) -> Result<Option<String>, Failure> {
     }
 }
 
-/// The names of a znode's children; none if the znode does not exist.
+/// The names of a znode's children; empty if the znode does not exist.
 fn children(client: &Client, path: &str) -> Result<Vec<String>, Failure> {
     match client.children(path, false) {
         Ok((names, _)) => Ok(names),

@@ -134,7 +134,7 @@ impl Screen {
         edited
     }
 
-    /// Sends events to this receiver from now on; none: to the user again.
+    /// Sends events to this receiver from now on; with `None`, to the user again.
     pub fn set_watcher(&self, watcher: Option<SyncSender<Signal>>) {
         self.lock().watcher = watcher;
     }
@@ -211,7 +211,7 @@ impl Screen {
         self.put(&format!("{head},{}:[", Value::from(list)))
     }
 
-    /// Ends the value with these fields, of which there is at least one.
+    /// Ends the value with these fields, at least one.
     ///
     /// # Errors
     /// The reader is gone.

@@ -49,8 +49,8 @@ pub struct Builds {
     /// Whether every server is started with the new build when the faults stop; else a server
     /// keeps its build as long as that knows the level.
     pub end_new: bool,
-    /// The mean time between two questions for a higher level while faults come; none: no question
-    /// comes by chance.
+    /// The mean time between two questions for a higher level while faults come; `None` if no
+    /// question comes by chance.
     pub ask_interval_us: Option<u64>,
     /// Questions that are not left to chance, each at a time of its own.
     pub asks: Vec<(u64, Ask)>,

@@ -176,7 +176,7 @@ pub enum Fault {
     },
     /// The leader is asked to let another one lead.
     HandOver {
-        /// The member that is to lead; none: the leader chooses.
+        /// The member that is to lead; `None` if the leader chooses.
         to: Option<usize>,
     },
     /// The process is told to stop. If it leads, it lets another member lead first, if there is
@@ -369,7 +369,7 @@ impl FaultMix {
         !self.kinds.is_empty()
     }
 
-    /// How long it is until the next fault; none if no fault will come.
+    /// How long it is until the next fault; `None` if no fault will come.
     pub fn next_us(&mut self) -> Option<u64> {
         if let Some((wait_us, ..)) = self.planned.last() {
             return Some(*wait_us);

@@ -119,7 +119,7 @@ struct Link {
     is_blocked: bool,
     /// Whether the receiver ends the link as soon as it is dialled, since its handshakes fail.
     is_refused: bool,
-    /// The bytes per second that a slow link carries; none if the link is not slow.
+    /// The bytes per second that a slow link carries; `None` if the link is not slow.
     bytes_per_s: Option<u64>,
     more_latency_us: u64,
     /// Whether the receiver was told that the link came up, and not yet that it ended.

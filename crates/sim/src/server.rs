@@ -114,7 +114,7 @@ pub struct MemberConfig {
     pub watch_bounds: WatchBounds,
     /// How long a watcher is without events until it is told of progress, in ms.
     pub progress_ms: u64,
-    /// The secret from which ids are drawn.
+    /// The secret that ids are drawn from.
     pub secret: [u8; 32],
     /// The options that a start takes from the configuration.
     pub options: recovery::Options,
@@ -127,7 +127,7 @@ pub struct MemberConfig {
     /// The largest number of bytes of a request frame.
     pub frame_bytes_max: u32,
     /// How long a member is without a leader before it serves reads to clients that accept that;
-    /// none: it never does.
+    /// `None` if it never does.
     pub read_only_after_ms: Option<u64>,
     /// Settings that keep clients from asking for too much at once.
     pub throttles: Throttles,
@@ -187,8 +187,8 @@ impl MemberConfig {
         self.servers.is_empty()
     }
 
-    /// The secret from which the ids of a directory and of a start are drawn. A server that has
-    /// lost its directory draws others, and each life has an id of its own.
+    /// The secret that the ids of a directory and of a start are drawn from. A server that has lost
+    /// its directory draws others, and each life has an id of its own.
     pub fn drawn(&self, life: u64) -> [u8; 32] {
         let is_old = self.sabotage == Some(Sabotage::OldIdAgain);
         let lost_count = if is_old { 0 } else { self.lost_count };
@@ -225,7 +225,7 @@ impl MemberConfig {
         }
     }
 
-    /// The hello with which it introduces itself to others.
+    /// The hello that introduces it to others.
     fn hello(&self, origin: Origin, birth: &Birth, level: StatedLevel) -> Hello {
         let (server, known) = (self.number as u64 + 1, self.known());
         Hello::unborn(server, origin.member, self.servers.clone(), known).born(
@@ -399,11 +399,11 @@ struct Queues {
     to_disk: VecDeque<LogInput<SimDisk>>,
     to_snapshot: VecDeque<SnapshotJob>,
     to_spare: VecDeque<SpareJob<SimDisk>>,
-    /// What the disk's thread reports when its time is over; none while it waits.
+    /// The report of the disk's thread when its time is over; `None` while it waits.
     disk_report: Option<Vec<LoopInput>>,
-    /// What the thread of the snapshots reports when its time is over; none while it waits.
+    /// The report of the snapshots' thread when its time is over; `None` while it waits.
     snapshot_report: Option<Vec<LoopInput>>,
-    /// What the thread that makes segments reports when its time is over; none while it waits.
+    /// The report of the thread that makes segments when its time is over; `None` while it waits.
     spare_report: Option<(SpareJob<SimDisk>, Result<(), StorageError>)>,
     /// Frames for other members, in order.
     outbox: Vec<(MemberId, PeerFrame)>,
@@ -438,13 +438,13 @@ struct Conditions {
     sabotage: Option<Sabotage>,
 }
 
-/// Notes by which a process is judged.
+/// Notes for judging a process.
 struct Judged {
     /// Jobs that Loop gave to the disk and was not told about.
     persisting: VecDeque<PersistId>,
     /// The sequence of the last own batch that Apply was told of.
     announced: u64,
-    /// Since when something may wait in Loop for the disk to take more; none if nothing does.
+    /// Since when something may wait in Loop for the disk to take more; `None` if nothing does.
     waiting_since_us: Option<u64>,
     /// For each sync that is not answered, the last entry that was committed when it came.
     syncs: BTreeMap<Caller, u64>,
@@ -456,7 +456,7 @@ struct Judged {
     answers_kept: Vec<Answer>,
     /// The levels that other members have said they know.
     heard: Heard,
-    /// Since when leadership is being transferred, so that proposals wait; none if it is not.
+    /// Since when leadership is being transferred, so that proposals wait; `None` if it is not.
     transferring_since_us: Option<u64>,
     /// The level to which this leader decided to raise, and when. Its entry may come in a later
     /// turn.
@@ -524,7 +524,7 @@ struct Seen {
     differences: Vec<Difference>,
     /// The level that it tells others from now on; none once the simulation has taken it.
     raised: Option<Level>,
-    /// Where the replica stands, as of the last turn of Loop.
+    /// The status of the replica, as of the last turn of Loop.
     status: replica::Status,
 }
 
@@ -585,7 +585,7 @@ pub struct Server {
     number: usize,
     is_alone: bool,
     origin: Origin,
-    /// The hello with which it introduces itself to others.
+    /// The hello that introduces it to others.
     hello: Arc<Hello>,
     clock: Clock,
     disk: SimDisk,
@@ -783,7 +783,7 @@ impl Server {
         &self.seen.fetching
     }
 
-    /// The member that it fetches a snapshot from now; none if it fetches none.
+    /// The member that it fetches a snapshot from now; `None` if it fetches no snapshot.
     pub fn fetches_from(&self) -> Option<MemberId> {
         self.member.fetches_from()
     }
@@ -886,12 +886,12 @@ impl Server {
         is_wrong(&self.machine)
     }
 
-    /// The hello with which it introduces itself to others.
+    /// The hello that introduces it to others.
     pub fn hello(&self) -> &Arc<Hello> {
         &self.hello
     }
 
-    /// Where its replica stands.
+    /// The status of its replica.
     pub fn status(&self) -> &replica::Status {
         &self.seen.status
     }

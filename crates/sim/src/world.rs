@@ -116,7 +116,7 @@ pub enum Event {
     },
     /// Somebody asks for a higher level, as planned, or by chance.
     Ask {
-        /// The position of the question among the planned ones; none: it comes by chance.
+        /// The position of the question among the planned ones; `None` if it comes by chance.
         planned: Option<usize>,
     },
     /// A fault strikes close to a question for a higher level.

@@ -298,7 +298,7 @@ impl<D: Disk> DataDir<D> {
 
 impl<D: Disk + Clone> EmptyDir<D> {
     /// Returns the draft of this directory: the kept one, else one with the member id `drawn`, not
-    /// 0, which is kept from now on, durably. Called before the id is told to other members.
+    /// 0, which is kept from now on, durably. Called before other members learn the id.
     ///
     /// # Errors
     /// The draft cannot be read or written, or is damaged.
@@ -315,7 +315,7 @@ impl<D: Disk + Clone> EmptyDir<D> {
         Ok(drafted)
     }
 
-    /// Keeps a draft, durably. Called before what it says is told to other members.
+    /// Keeps a draft, durably. Called before other members learn its content.
     ///
     /// # Errors
     /// It cannot be written. Another start finds this draft or the one before.

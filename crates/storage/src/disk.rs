@@ -94,8 +94,8 @@ pub trait Disk {
     fn lock(&self, path: &str) -> io::Result<Self::File>;
 }
 
-/// A directory of the real file system; or two, of which the second holds the log. What it makes is
-/// for the owner alone ([`DIR_MODE`], [`FILE_MODE`]). The files in it are no symbolic links; the
+/// A directory of the real file system; or two, and the second holds the log. What it makes is for
+/// the owner alone ([`DIR_MODE`], [`FILE_MODE`]). The files in it are no symbolic links; the
 /// directories may be.
 #[derive(Clone, Debug)]
 pub struct RealDisk {

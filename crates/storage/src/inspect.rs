@@ -24,8 +24,8 @@ use crate::wal::{
 /// payload.
 pub type VisitEntry<'v> = dyn FnMut(SeenEntry<'_>) -> Result<(), String> + 'v;
 
-/// An entry as it stands in the log. One that a later leader has replaced stands there, too, before
-/// the one that counts.
+/// An entry as it is in the log. One that a later leader has replaced is there, too, before the one
+/// that counts.
 #[derive(Clone, Copy, Debug)]
 pub struct SeenEntry<'f> {
     /// Its place in the sequence of entries.

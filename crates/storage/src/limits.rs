@@ -77,7 +77,7 @@ pub const DIRECT_PIECE_BYTES: u64 = 1024 * 1024;
 /// Bytes read at once when the log is recovered or inspected.
 pub const READ_WINDOW_BYTES: usize = 1024 * 1024;
 
-/// Bytes of an entry's payload from which on recovery keeps it as a part of the window it was read
+/// The fewest bytes of an entry's payload that recovery keeps as a part of the window it was read
 /// through ([`READ_WINDOW_BYTES`]), which stays in memory with it: at most sixty-four times as many
 /// bytes, and that only of the first and the last entry, as entries follow each other in the log.
 /// Smaller payloads are copied.

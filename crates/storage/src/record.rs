@@ -194,7 +194,7 @@ impl FrameHeader {
         frame_bytes(self.body_bytes as usize)
     }
 
-    /// Only a head is written after frames that stand behind it.
+    /// Only a head is written after frames that are behind it.
     fn is_mark_possible(&self) -> bool {
         self.mark <= self.offset || self.kind == FrameKind::Head
     }
@@ -505,7 +505,7 @@ pub fn decode_membership(body: &[u8]) -> Result<Membership, DecodeError> {
     Ok(membership)
 }
 
-/// A mark that stands by itself at the start of a segment, for when no later frame can carry it.
+/// A mark by itself at the start of a segment, for when no later frame can carry it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slot {
     /// The number of the segment that it was written for.

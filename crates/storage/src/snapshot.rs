@@ -118,7 +118,7 @@ pub fn decode_prefix(bytes: &[u8]) -> Result<(u32, usize), DecodeError> {
 }
 
 /// The format version of a whole header, and what its checksum covers, which is checked: in every
-/// version these stand where they do in this one.
+/// version these are where they are in this one.
 fn decode_sealed(bytes: &[u8]) -> Result<(u32, &[u8]), DecodeError> {
     let mut reader = Reader::new(bytes);
     let (version, meta_bytes) = decode_prefix(bytes)?;
@@ -396,7 +396,7 @@ impl<D: Disk> SnapshotWriter<D> {
     }
 }
 
-/// A piece of a snapshot as it stands in the file, read and not checked.
+/// A piece of a snapshot as it is in the file, read and not checked.
 pub struct StoredPiece {
     /// The byte of the file where the piece starts.
     offset: u64,
@@ -518,8 +518,8 @@ impl<D: Disk> SnapshotReader<D> {
         stored.decode().map_err(|damage| self.damaged(&damage)).map(Some)
     }
 
-    /// Like [`SnapshotReader::next_piece`], but the piece is as it stands in the file: its checksum
-    /// is checked when it is decoded, which another thread may do.
+    /// Like [`SnapshotReader::next_piece`], but the piece is as it is in the file: its checksum is
+    /// checked when it is decoded, which another thread may do.
     pub fn next_stored(&mut self) -> Result<Option<StoredPiece>, StorageError> {
         if self.is_finished {
             return Ok(None);
@@ -652,8 +652,8 @@ fn is_temporary(name: &str) -> bool {
     name.strip_suffix(".tmp").and_then(parse_point).is_some()
 }
 
-/// Removes all but the newest `count_kept` snapshots, of which there must be at least one, and
-/// never one at or above `index_kept`, or with the name `spared`. Returns how many went.
+/// Removes all but the newest `count_kept` (at least 1) snapshots, and never one at or above
+/// `index_kept`, or with the name `spared`. Returns how many went.
 pub fn remove_older<D: Disk>(
     disk: &D,
     count_kept: usize,

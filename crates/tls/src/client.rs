@@ -1,4 +1,4 @@
-//! What the library of TLS is given for a client.
+//! The configuration of rustls for a client.
 
 use std::sync::Arc;
 

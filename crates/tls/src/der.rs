@@ -32,7 +32,7 @@ pub struct Value<'a> {
     pub whole: &'a [u8],
 }
 
-/// Takes the first value off `input`. None if it is cut off, or its tag or length has a form that
+/// Takes the first value off `input`. `None` if it is cut off, or its tag or length has a form that
 /// does not occur here; `input` is then unchanged.
 pub fn take<'a>(input: &mut &'a [u8]) -> Option<Value<'a>> {
     let (&tag, after_tag) = input.split_first()?;

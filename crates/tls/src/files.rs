@@ -117,7 +117,7 @@ fn stamps(paths: &[PathBuf]) -> Vec<Option<FileStamp>> {
     paths.iter().map(|path| stamp(path)).collect()
 }
 
-/// The stamp of a file; none if it cannot be found.
+/// The stamp of a file; `None` if it cannot be found.
 fn stamp(path: &Path) -> Option<FileStamp> {
     use std::os::unix::fs::MetadataExt;
     let metadata = std::fs::metadata(path).ok()?;

@@ -46,7 +46,7 @@ static ALGORITHMS: LazyLock<WebPkiSupportedAlgorithms> = LazyLock::new(|| {
     WebPkiSupportedAlgorithms { all, mapping: mapping.leak() }
 });
 
-/// What TLS is made of here: ring, with the signatures of P-521.
+/// The cryptography of TLS here: ring, with the signatures of P-521.
 pub fn provider() -> CryptoProvider {
     CryptoProvider { signature_verification_algorithms: *ALGORITHMS, ..ring::default_provider() }
 }
@@ -89,7 +89,7 @@ fn hashed<D: Digest>(message: &[u8]) -> [u8; FIELD_BYTES] {
 #[derive(Clone)]
 struct Key(Arc<SigningKey>);
 
-/// A private key that signs, in PKCS#8 or SEC 1; none if it is of another kind.
+/// A private key that signs, in PKCS#8 or SEC 1; `None` if it is of another kind.
 pub fn signing_key(key: &PrivateKeyDer<'_>) -> Option<Arc<dyn rustls::sign::SigningKey>> {
     let secret = match key {
         PrivateKeyDer::Pkcs8(key) => SecretKey::from_pkcs8_der(key.secret_pkcs8_der()).ok()?,

@@ -167,7 +167,7 @@ fn read_list(path: &Path) -> LastRead {
     }
 }
 
-/// A serial number without zeros in front, by which equal ones are compared.
+/// A serial number without zeros in front, so that equal numbers have equal bytes.
 fn without_zeros(serial: &[u8]) -> &[u8] {
     let zeros = serial.iter().take_while(|byte| **byte == 0).count();
     &serial[zeros..]

@@ -1,4 +1,4 @@
-//! What the library of TLS is given for a server.
+//! The configuration of rustls for a server.
 
 use std::sync::Arc;
 

@@ -10,7 +10,7 @@ use super::key_store::StoreKind;
 pub struct TlsConfig {
     /// The store of our key and certificate.
     pub key_store: StoreFile,
-    /// The store of certificates that clients are trusted by. None: clients are not asked for one.
+    /// The store of certificates that clients are trusted by; `None` if they are not asked for one.
     pub trust_store: Option<StoreFile>,
     /// Whether clients show a certificate.
     pub client_auth: ClientAuth,
@@ -26,7 +26,7 @@ pub struct TlsConfig {
     pub handshakes_max: usize,
     /// The name of the super user: a client with a certificate of this name may do everything.
     pub super_user: Option<String>,
-    /// What a certificate of a client must comply with beside its trust.
+    /// The rules for a client's certificate beside its trust.
     pub rules: CertificateRules,
 }
 
@@ -43,8 +43,8 @@ impl TlsConfig {
 pub struct PeerTlsConfig {
     /// The store of our key and certificate.
     pub key_store: StoreFile,
-    /// The store of certificates that servers are trusted by. None: messages are encrypted, and any
-    /// certificate will do, as with etcd's `--peer-auto-tls`.
+    /// The store of certificates that servers are trusted by. With `None`, messages are encrypted,
+    /// and any certificate will do, as with etcd's `--peer-auto-tls`.
     pub trust_store: Option<StoreFile>,
     /// Whether the certificate of a dialled server must be for the host that was dialled
     /// (`ssl.quorum.hostnameVerification`).
@@ -60,25 +60,25 @@ pub struct PeerTlsConfig {
     pub cipher_suites: Vec<String>,
     /// Whether the stores are read again when their files change.
     pub reload: bool,
-    /// What the certificate of another server must comply with beside its trust.
+    /// The rules for the certificate of another server beside its trust.
     pub rules: CertificateRules,
 }
 
 /// Rules about the certificate of a peer, beside the trust store (etcd's flags).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CertificateRules {
-    /// The names of which a certificate must have one; none: it may have any.
+    /// A certificate must have one of these names; `None` if it may have any.
     pub names: Option<AllowedNames>,
     /// The file with the serial numbers of revoked certificates.
     pub revoked: Option<PathBuf>,
 }
 
-/// Names of which a certificate must have one.
+/// Names; a certificate must have one of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AllowedNames {
     /// Common names in its subject.
     CommonNames(Vec<String>),
-    /// Hosts that it is for, by its alternative names.
+    /// Hosts that the certificate is valid for, by its alternative names.
     Hosts(Vec<String>),
 }
 
@@ -89,7 +89,7 @@ pub struct StoreFile {
     pub path: PathBuf,
     /// A second file of PEM with the key, where the first one has certificates only.
     pub key_path: Option<PathBuf>,
-    /// The kind of the file; none: the end of its name decides.
+    /// The kind of the file; `None` if the end of its name decides.
     pub kind: Option<StoreKind>,
     /// The password of the store.
     pub password: Password,

@@ -27,7 +27,7 @@ const TEXT_TAGS: [u8; 6] = [0x0c, 0x13, 0x14, 0x16, 0x1b, 0x1e];
 /// The characters that always get a backslash.
 const ESCAPED: &str = ",=+<>#;\"\\";
 
-/// The text of an encoded name. None if the encoding is malformed.
+/// The text of an encoded name. `None` if the encoding is malformed.
 pub fn rfc2253(name: &[u8]) -> Option<String> {
     let mut input = name;
     let mut parts = der::take_tagged(&mut input, SEQUENCE)?.content;
@@ -80,7 +80,7 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// An attribute's number: `1.2.840`. None if it is cut off or beyond 128 bits.
+/// An attribute's number: `1.2.840`. `None` if it is cut off or beyond 128 bits.
 fn dotted(oid: &[u8]) -> Option<String> {
     let mut numbers: Vec<u128> = Vec::new();
     let mut number: u128 = 0;

@@ -63,7 +63,7 @@ impl Trust {
         Ok(Trust { trusted, authorities, roots, algorithms })
     }
 
-    /// The names of all trusted certificates, by which clients choose their certificate.
+    /// The names of all trusted certificates; clients choose their certificate by these names.
     pub fn subjects(&self) -> Result<Vec<DistinguishedName>, String> {
         Ok(store(&self.trusted)?.subjects())
     }
@@ -240,7 +240,7 @@ fn check_dates(parsed: &X509Certificate<'_>, now: UnixTime) -> Result<(), Error>
 /// A signed message, its algorithm, and the signature.
 struct Signed<'a> {
     message: &'a [u8],
-    /// The encoded algorithm identifier without tag and length; none: any algorithm of the caller.
+    /// The encoded algorithm identifier without tag and length; `None` for any that the caller has.
     algorithm: Option<&'a [u8]>,
     signature: &'a [u8],
 }

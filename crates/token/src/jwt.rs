@@ -11,7 +11,7 @@ use crate::limits::TOKEN_BYTES_MAX;
 use crate::method::Method;
 use crate::options::JwtOptions;
 
-/// What a token says of its client.
+/// The claims of a token about its client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claims {
     /// The name of the user.
@@ -41,7 +41,7 @@ pub struct Jwt {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Verified {
     claims: Claims,
-    /// The first second since 1970 at which it is valid no more; none: it is for ever.
+    /// The first second since 1970 at which it is valid no more; `None` if it is for ever.
     expires: Option<i64>,
     /// The first second at which it is valid.
     not_before: Option<i64>,

@@ -1,4 +1,4 @@
-//! Tokens by which etcd's clients say who they are, signed as JSON Web Tokens (RFC 7519): etcd's
+//! Tokens that identify etcd's clients, signed as JSON Web Tokens (RFC 7519): etcd's
 //! `--auth-token=jwt,...`. This crate exists so that keys and their libraries stay out of the
 //! crates that use tokens. Source: `server/auth/jwt.go` and `options.go` of etcd 3.6, and the
 //! library golang-jwt 5.2, whose tokens these are: for the methods that draw nothing by chance

@@ -1,4 +1,4 @@
-//! The methods by which tokens are signed (RFC 7518, 3.1; RFC 8037).
+//! The methods of signing tokens (RFC 7518, 3.1; RFC 8037).
 
 /// A method, by the name that it has in options and in headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,7 +37,7 @@ impl Method {
         Method::EdDsa,
     ];
 
-    /// The method of this name, which is told by its case, too.
+    /// The method of this name; its case counts, too.
     pub fn named(name: &str) -> Option<Method> {
         Method::ALL.into_iter().find(|method| method.name() == name)
     }

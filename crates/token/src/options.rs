@@ -16,7 +16,7 @@ pub enum AuthToken {
     Simple,
     /// Tokens that a key signs.
     Jwt(JwtOptions),
-    /// None: nobody can authenticate.
+    /// No tokens: nobody can authenticate.
     Nothing,
 }
 

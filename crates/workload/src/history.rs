@@ -100,7 +100,7 @@ pub struct ConnectionRecord {
 }
 
 impl ConnectionRecord {
-    /// The session with which the client is served reads only, if it is.
+    /// The session that serves the client reads only, if it has one.
     pub fn read_only_session(&self) -> Option<i64> {
         self.received.iter().find_map(|received| match received {
             Received::ConnectedReadOnly { session, .. } => Some(*session),

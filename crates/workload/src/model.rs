@@ -600,7 +600,7 @@ impl Model {
         self.rewrite(path, format!("count={count},bytes={bytes}"));
     }
 
-    /// Updates a usage, as `DataTree.updateQuotaStat`: only the text changes, and no watch is told.
+    /// Updates a usage, as `DataTree.updateQuotaStat`: only the text changes, and no watch fires.
     fn count(&mut self, path: &str, count: i64, bytes: i64) {
         let Some((_, usage)) = self.quota_of(path) else { return };
         let Some(znode) = self.znodes.get(&usage) else { return };

@@ -131,7 +131,7 @@ pub enum Watching {
     Data,
     /// The persistent watch, which stays.
     Persistent,
-    /// The persistent watch that is told of everything below, too.
+    /// The persistent watch that fires for everything below, too.
     Recursive,
     /// All of them.
     Any,
@@ -264,7 +264,7 @@ pub enum Op {
     AddWatch {
         /// The path.
         path: String,
-        /// Whether it is told of everything below, too.
+        /// Whether it fires for everything below, too.
         is_recursive: bool,
     },
     /// Ask whether this connection has a watch, and take it out if that is wanted.

@@ -53,7 +53,7 @@ pub enum Committed {
     Expire(Vec<(i64, u64)>),
     /// A write of a client.
     Write {
-        /// The session that it is for.
+        /// The session of the write.
         session: i64,
         /// Number of the connection.
         connection: usize,
@@ -239,7 +239,7 @@ struct Replay<'h> {
     cursors: Vec<usize>,
     /// For each operation, the users that its connection had proved to be when it was sent.
     users: Vec<Vec<usize>>,
-    /// Whether each operation stands in the order.
+    /// Whether each operation is in the order.
     is_done: Vec<bool>,
     /// Reads by the zxid in their reply.
     reads: BTreeMap<i64, Vec<usize>>,

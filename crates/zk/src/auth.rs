@@ -48,7 +48,7 @@ pub fn digest_id(algorithm: DigestAlgorithm, credentials: &str) -> String {
 }
 
 /// The identities that `credentials`, which are `user:password`, prove: the digest id, and before
-/// it the super user, if they are the super user's. None if digests are not served
+/// it the super user, if they are the super user's. `None` if digests are not served
 /// (`DigestAuthenticationProvider.handleAuthentication`).
 pub fn digest_identities(
     settings: &Settings,

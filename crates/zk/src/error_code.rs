@@ -3,7 +3,7 @@
 
 use machine::Refusal;
 
-/// An error code as it stands in a reply header.
+/// An error code as it is in a reply header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ErrorCode(pub i32);
 

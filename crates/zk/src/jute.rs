@@ -39,7 +39,7 @@ pub enum JuteError {
     NullPath {
         /// Where the write ends.
         offset: usize,
-        /// The error if the write stands alone.
+        /// The error if the write is in no multi.
         error: ErrorCode,
     },
     /// A boolean that is neither 0 nor 1, an operation that may not stand here, text that is not
@@ -53,8 +53,8 @@ pub enum JuteError {
     },
 }
 
-/// The text that stands for text that is not UTF-8: a path that is refused where one is made, and
-/// found nowhere (the replacement character is not allowed in paths).
+/// The text in place of text that is not UTF-8: a path that is refused where one is made, and found
+/// nowhere (the replacement character is not allowed in paths).
 pub const NOT_UTF8: &str = "/\u{FFFD}";
 
 /// Reads values one after the other.

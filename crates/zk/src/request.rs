@@ -243,7 +243,7 @@ pub enum AddWatchMode {
 }
 
 impl AddWatchMode {
-    /// The mode that a number stands for (`WatcherMode.fromZooDef`).
+    /// The mode with this number (`WatcherMode.fromZooDef`).
     fn from_int(mode: i32) -> Option<AddWatchMode> {
         match mode {
             0 => Some(AddWatchMode::Persistent),
@@ -602,7 +602,7 @@ impl SetWatchesRequest<'_> {
     }
 }
 
-/// The text that stands for a null path of a watch. `DataTree` keeps watches of null, which never
+/// The text in place of a null path of a watch. `DataTree` keeps watches of null, which never
 /// fire; watches of this text do not either, since no znode has a path without a slash. `wchp`
 /// shows null as this text.
 const NULL_PATH: &str = "null";
@@ -645,7 +645,7 @@ fn encode_texts(texts: &[&str], out: &mut Vec<u8>) {
     texts.iter().for_each(|text| out.put_text(text));
 }
 
-/// A create as it stands on the wire, where fields may be null that `WriteRequest` does not allow
+/// A create as it is on the wire, where fields may be null that `WriteRequest` does not allow
 /// to be.
 struct CreateRecord<'a> {
     kind: CreateKind,

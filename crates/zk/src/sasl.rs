@@ -116,7 +116,7 @@ impl Exchange {
     }
 }
 
-/// A client's answer to a server's challenge; none if that is no challenge. `cnonce` is drawn by
+/// A client's answer to a server's challenge; `None` if that is no challenge. `cnonce` is drawn by
 /// the client, in characters that need no quoting.
 pub fn respond(challenge: &[u8], user: &str, password: &str, cnonce: &str) -> Option<Vec<u8>> {
     let directives = Directives::parse(challenge).ok()?;
@@ -305,7 +305,7 @@ fn parse_value(text: &[u8]) -> Result<(Vec<u8>, &[u8]), SaslError> {
     }
 }
 
-/// The text between two quotes, of which the first is already read, and the text behind them.
+/// The text between two quotes, and the text behind them. The first quote is already read.
 fn parse_quoted(text: &[u8]) -> Result<(Vec<u8>, &[u8]), SaslError> {
     let mut value = Vec::new();
     let mut rest = text;

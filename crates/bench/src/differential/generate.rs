@@ -81,7 +81,7 @@ pub struct Greeting {
     pub slot: usize,
     /// The timeout in the connect request, ms.
     pub timeout_ms: i32,
-    /// The flag for read-only servers in the connect request; none: it is left out.
+    /// The flag for read-only servers in the connect request; `None` if it is left out.
     pub read_only: Option<bool>,
     /// The protocol version in the connect request.
     pub protocol_version: i32,

@@ -63,7 +63,7 @@ pub struct Goal {
 }
 
 impl Goal {
-    /// There is none: rounds end with their number.
+    /// No goal: rounds end with their number.
     pub const NONE: Goal = Goal { until: None, within: 0 };
 }
 
@@ -451,7 +451,7 @@ impl Comparison<'_> {
         self.servers.targets()
     }
 
-    /// Begins a test: what is measured from here on stands below this title, beside what was
+    /// Begins a test: what is measured from here on is below this title, beside what was
     /// published about it. A workload that is one test needs no title.
     pub fn begin(&mut self, title: String, published: Vec<String>) {
         if !title.is_empty() {

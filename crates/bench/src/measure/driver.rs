@@ -79,7 +79,7 @@ pub struct Loss {
     pub error: SessionError,
     /// Whether the session was open on the connection; else the connection was an attempt.
     pub was_open: bool,
-    /// Requests without an answer, each of which may have happened or not.
+    /// Requests without an answer; each may have happened or not.
     pub unanswered: usize,
 }
 
@@ -117,7 +117,7 @@ pub struct Driver {
     heard_ns: u64,
     buffer: Vec<u8>,
     addresses: Vec<SocketAddr>,
-    /// None: the end of a connection ends its session.
+    /// `None` if the end of a connection ends its session.
     reconnect: Option<Reconnect>,
 }
 

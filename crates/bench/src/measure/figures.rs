@@ -26,7 +26,7 @@ pub struct Figure {
     pub name: &'static str,
     /// The unit.
     pub unit: &'static str,
-    /// The values, one for each round; none if the figure cannot be known.
+    /// The values, one for each round; empty if the figure cannot be known.
     pub values: Vec<f64>,
     /// Whether more of it is better.
     pub good: Good,
@@ -189,14 +189,14 @@ impl Block {
         }
     }
 
-    /// As [`Block::measured`]; in the table stands the [`headline`].
+    /// As [`Block::measured`], with the [`headline`] in the table.
     pub fn of_comparison(&self, system: &str) -> Measured {
         let headline: Vec<&str> = headline(&self.figures).map(|it| it.name).into_iter().collect();
         self.measured(system, &headline)
     }
 }
 
-/// The figure that stands for all: the first rate, or else the first one that can be compared.
+/// The figure that represents all: the first rate, or else the first that can be compared.
 fn headline(figures: &[Figure]) -> Option<&Figure> {
     let first = |good: Good| figures.iter().find(|it| it.good == good);
     first(Good::More).or_else(|| first(Good::Less))
@@ -254,7 +254,7 @@ fn number(value: f64) -> String {
 }
 
 /// How many times better the first figure is: the median of the ratios, each within one round, and
-/// their range. None if a ratio means nothing.
+/// their range. `None` if a ratio means nothing.
 pub fn ratio(first: &Figure, second: &Figure) -> Option<String> {
     let pairs = first.values.iter().zip(&second.values);
     let (Good::More | Good::Less) = first.good else { return None };
@@ -293,7 +293,7 @@ pub fn ratio_width(blocks: &[Block]) -> Option<f64> {
 }
 
 /// How well the ratios of some figures are known: the widest of them. Those of rates count, or all
-/// if there is no rate. None if one that is wanted is not known at all.
+/// if there is no rate. `None` if one that is wanted is not known at all.
 pub fn widest_ratio(blocks: &[Block], names: &[&str]) -> Option<f64> {
     let [first, second, ..] = blocks else { return None };
     let named = first.figures.iter().filter(|it| names.contains(&it.name));
@@ -303,7 +303,7 @@ pub fn widest_ratio(blocks: &[Block], names: &[&str]) -> Option<f64> {
     widest(wanted.map(|it| width_of(it, second)))
 }
 
-/// The widest of some intervals; none if there is none, or one is not known.
+/// The widest of some intervals; `None` if there is none, or one is not known.
 pub fn widest(widths: impl Iterator<Item = Option<f64>>) -> Option<f64> {
     widths.collect::<Option<Vec<f64>>>()?.into_iter().max_by(f64::total_cmp)
 }

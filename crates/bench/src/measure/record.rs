@@ -115,8 +115,8 @@ impl Record {
     }
 }
 
-/// Leaves the folders of this machine out of results that others will read: of an absolute path
-/// stands its last name.
+/// Leaves the folders of this machine out of results that others will read: an absolute path
+/// becomes its last name.
 pub fn leave_out_folders(results: &mut Results) {
     let Results { command, machine, systems, deviations, doubts, cut_short, no_peer, .. } = results;
     let configurations = systems.iter_mut().flat_map(|system| &mut system.configuration);

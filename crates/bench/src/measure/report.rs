@@ -20,7 +20,7 @@ pub struct Shape {
     pub watch_multiple: usize,
     /// Whether each client has one request at a time.
     pub is_synchronous: bool,
-    /// Requests a second of all clients in open loop; None: as fast as the server takes them.
+    /// Requests a second of all clients in open loop; `None` for as fast as the server takes them.
     pub rate: Option<u64>,
     /// Requests of a client that are due at once in open loop.
     pub burst: u64,

@@ -38,9 +38,9 @@ fn servers_of(target: &Target) -> Vec<Server> {
 /// One look at all servers.
 #[derive(Clone, Debug, PartialEq)]
 struct Sample {
-    /// `VmRSS` of each server, in MiB; none if it is not on this machine.
+    /// `VmRSS` of each server, in MiB; `None` if it is not on this machine.
     resident: Vec<Option<f64>>,
-    /// All data folders together, in MiB; none if they are not known.
+    /// All data folders together, in MiB; `None` if they are not known.
     disk: Option<f64>,
 }
 

@@ -31,7 +31,7 @@ const TESTS: [(Kind, &[usize]); 4] = [
     (Kind::SetData, &[4096, 1024, 255]),
 ];
 
-/// What stands in the tables of each kind.
+/// The figures in the tables of each kind.
 fn headlines(kind: Kind) -> &'static [&'static str] {
     match kind {
         Kind::Ephemerals => &["updates", "update mean"],

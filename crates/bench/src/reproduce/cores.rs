@@ -37,7 +37,7 @@ impl Cores {
         self.0.len()
     }
 
-    /// The first `count` cores for the servers; none if there are too few.
+    /// The first `count` cores for the servers; `None` if there are too few.
     pub fn split(&self, count: usize) -> Option<Split> {
         let (servers, others) = self.0.split_at_checked(count)?;
         let generator = if others.is_empty() { servers } else { others };

@@ -30,7 +30,7 @@ const RATE: &str = "requests";
 const P90: &str = "p90";
 const HEADLINES: [&str; 2] = [RATE, P90];
 
-/// The tables: by which API.
+/// The tables, one for each API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Api {
     V2,

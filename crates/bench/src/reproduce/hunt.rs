@@ -63,7 +63,7 @@ const ALL: &str = "all phases, all clients";
 const TIME: &str = "time";
 const CPU: &str = "server CPU per operation";
 
-/// What stands in the table: a rate for each phase, the rate of all, the time.
+/// The figures in the table: a rate for each phase, the rate of all, the time.
 const HEADLINES: [&str; 9] = [
     TIME,
     ALL,

@@ -34,7 +34,7 @@ pub struct Maker {
     pub role: Role,
     /// The way to get its servers.
     pub how: How,
-    /// The heap that its servers get if they are real ZooKeepers, MB; none: as much as their
+    /// The heap that its servers get if they are real ZooKeepers, MB; `None` for as much as their
     /// scripts give them. `ZK_HEAP` and `ZK_SERVER_HEAP` of the environment go before it.
     pub heap_mb: Option<u32>,
     /// Whether nobody asked for it: a run goes on without one that cannot be started.
@@ -130,7 +130,7 @@ impl Maker {
         Ok(())
     }
 
-    /// Starts so many servers. None: no such servers run.
+    /// Starts so many servers. `None` if no such servers run.
     ///
     /// # Errors
     /// A server does not serve in time, or ends before.

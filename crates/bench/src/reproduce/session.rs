@@ -115,7 +115,7 @@ pub struct Work<'a> {
     pub units: f64,
     /// The figures that stand in the table.
     pub headlines: &'a [&'a str],
-    /// How busy cores follow from its figures; none if they do not.
+    /// How busy cores follow from its figures; `None` if they do not.
     pub cpu: Option<CpuUse>,
 }
 
@@ -170,7 +170,7 @@ impl Session {
         Ok(session)
     }
 
-    /// The cores for servers that get so many; none if the machine has too few.
+    /// The cores for servers that get so many; `None` if the machine has too few.
     pub fn split(&self, cores: usize) -> Option<Split> {
         self.cores.split(cores)
     }
@@ -376,7 +376,7 @@ impl Session {
         self.record.results.tests.push(Test { skipped: Some(why), ..test });
     }
 
-    /// Ends the run: an error of a test stands in the results, with what was measured before it.
+    /// Ends the run: an error of a test is in the results, with what was measured before it.
     ///
     /// # Errors
     /// A test could not be made, or a file cannot be written.

@@ -7,7 +7,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-/// The option of `quorate serve` by which a member of a local ensemble ends with its parent.
+/// The option of `quorate serve` that makes a member of a local ensemble end with its parent.
 const END_WITH_PARENT: &str = "--end-with-parent";
 
 /// A way to start a server.

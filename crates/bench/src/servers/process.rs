@@ -39,7 +39,7 @@ impl Waits {
 }
 
 impl Processes {
-    /// The processes that listen on the ports of `addresses`. None if they are on another machine,
+    /// The processes that listen on the ports of `addresses`. Empty if they are on another machine,
     /// belong to another user, or there is no `/proc`.
     pub fn listening(addresses: &[SocketAddr]) -> Processes {
         // A process that listens here on the port of another machine's address is another server.

@@ -150,7 +150,7 @@ struct Loaded {
     /// The checkpoints that a start may begin with, sorted; this start began with the last.
     checkpoints: Vec<Position>,
     scanned: Scanned,
-    /// Heads of segments of which only one copy is whole, and where the other is.
+    /// Heads of segments with only one whole copy, and where the other copy is.
     half_damaged_heads: Vec<(Head, usize)>,
     /// Files that were prepared as segments and are not needed: nothing was ever written to them.
     stale_next_files: Vec<u32>,

@@ -1,7 +1,7 @@
 //! The work in the background: it gives back the space of segments, and reads blocks to see whether
 //! they are still what was written. (Checkpoints: [`super::checkpoints`].)
 //!
-//! A segment of which half or less is still needed is emptied: each needed record is written again
+//! A segment is emptied when half or less of it is needed: each needed record is written again
 //! at the end of the log, under the lock of its container, and the index then points there. The
 //! segment is removed when the copies are durable, and never before a checkpoint lies behind it: a
 //! start would look for it.
@@ -440,8 +440,8 @@ impl<D: Disk + Clone> Store<D> {
         }
     }
 
-    /// Removes a segment of which nothing is needed any more, once that is durable. If something
-    /// is, it cannot be read, and the segment stays.
+    /// Removes a segment that holds nothing needed any more, once that is durable. If it holds
+    /// something needed, that cannot be read, and the segment stays.
     fn remove_if_dead(
         &self,
         upkeep: &mut Upkeep<D>,

@@ -1,6 +1,5 @@
-//! The checksums of a container, by which its replicas are compared and reconciled: a tree of
-//! CRC32C over what the clients' checksums are, whatever their type. Source: Ozone's
-//! `ContainerMerkleTreeWriter`.
+//! The checksums of a container, for comparing and reconciling its replicas: a tree of CRC32C over
+//! the clients' checksums, whatever their type. Source: Ozone's `ContainerMerkleTreeWriter`.
 //!
 //! ```text
 //! chunk      over the bytes of its checksums, in their order
@@ -48,7 +47,7 @@ fn append(checksum: u32, number: i64) -> u32 {
 
 fn block_tree(block: &BlockData) -> pb::BlockMerkleTree {
     let local_id = block.id.local_id.cast_signed();
-    // Of two chunks at one offset the later counts, as there.
+    // If two chunks have one offset, the later counts, as in Ozone.
     let by_offset: BTreeMap<u64, &ChunkInfo> =
         block.chunks.iter().map(|chunk| (chunk.offset, chunk)).collect();
     let mut checksum = append(0, local_id);

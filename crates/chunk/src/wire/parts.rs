@@ -13,7 +13,7 @@ use crate::limits::REQUEST_PARTS_MAX;
 #[derive(Clone, Copy)]
 enum Message {
     Request,
-    /// CreateContainer and UpdateContainer, of which only the metadata count.
+    /// CreateContainer or UpdateContainer: only the metadata count.
     Metadata,
     PutBlock,
     WriteChunk,

@@ -39,7 +39,7 @@ impl Parts {
         Parts { block, start, end, answer_bytes, chunk_index: 0, given: None }
     }
 
-    /// Bytes of the data of the next answer; none if there will be no more.
+    /// Bytes of the data of the next answer; `None` if there will be no more.
     pub(super) fn next_bytes(&mut self) -> Option<u64> {
         self.next_range().map(|(from, to)| to - from)
     }

@@ -75,10 +75,10 @@ fn result_of(error: &ChunkError) -> pb::Result {
         ChunkError::WrongLength { .. } => pb::Result::InvalidWriteSize,
         // As an oversize read there; a larger write does not fit into a message.
         ChunkError::ChunkTooLarge { .. } => pb::Result::UnsupportedRequest,
-        // There is no such limit there; a writer that is told so begins another block.
+        // Ozone has no such limit; a writer that gets this result begins another block.
         ChunkError::BlockTooLarge { .. } => pb::Result::InvalidWriteSize,
-        // There it never happens, as the container is closed long before: what a writer is told
-        // then, and what makes it go to another container, is this.
+        // Ozone never gets here, as it closes the container long before; a writer then gets this
+        // result, which makes it go to another container.
         ChunkError::ContainerTooLarge { .. } => pb::Result::ClosedContainerIo,
         ChunkError::MetadataTooLarge { .. } | ChunkError::BadChunkName { .. } => {
             pb::Result::InvalidArgument

@@ -16,7 +16,7 @@ const DIFFERENT_BYTES_MIN: usize = 8;
 /// The secret of an ensemble, which only its servers know. It must never be shown.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret {
-    /// What the file has, without white space at its end.
+    /// The content of the file, without white space at its end.
     pub bytes: Vec<u8>,
     /// Whether version 1 of the handshake is taken until level 4 is raised.
     pub may_be_old: bool,

@@ -16,7 +16,7 @@ use crate::report::{ConfigError, Place};
 use crate::storage::DATA_DIR_DEFAULT;
 
 /// Finds this server's number, takes the client port from its line, and combines the settings.
-/// None: a standalone server.
+/// `None` for a standalone server.
 pub(crate) fn settle(
     draft: &mut Draft,
     read: ReadFile<'_>,
@@ -128,8 +128,8 @@ fn read_my_id(path: &Path, read: ReadFile<'_>) -> Result<Option<(u64, Place)>, C
     }
 }
 
-/// The number of this server, which must be in the list. None if there is no place to look for it:
-/// a `zoo.cfg` without `dataDir`, which is refused elsewhere.
+/// The number of this server, which must be in the list. `None` if there is no place to look for
+/// it: a `zoo.cfg` without `dataDir`, which is refused elsewhere.
 fn settle_own_number(draft: &Draft, own: Option<(u64, Place)>) -> Result<Option<u32>, ConfigError> {
     let mut numbers: Vec<_> = draft.cluster.servers.iter().map(|server| server.number).collect();
     numbers.sort_unstable();

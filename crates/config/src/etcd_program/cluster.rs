@@ -13,8 +13,8 @@ use crate::cluster::PeerAuth;
 use crate::self_signed::SelfSigned;
 use crate::{GivenServer, GivenServers};
 
-/// The distance from a server's peer port to the port that stands for its elections, which nobody
-/// listens on: `/zookeeper/config` shows one.
+/// The distance from a server's peer port to its port for elections, which nobody listens on:
+/// `/zookeeper/config` shows one.
 const ELECTION_PORT_DISTANCE: u16 = 20_000;
 
 /// The members for a first start, numbered from 1 in the order of their names, so that all servers
@@ -101,8 +101,8 @@ fn client_urls(values: &Values) -> Result<Vec<String>, String> {
     Ok(urls)
 }
 
-/// The members of `name=url,name=url,...`, in the order of their names (`types.NewURLsMap`). One
-/// with several URLs stands in the list several times.
+/// The members of `name=url,name=url,...`, in the order of their names (`types.NewURLsMap`). A
+/// member with several URLs is in the list several times.
 fn members(list: &str) -> Result<Vec<Member>, String> {
     let mut members: Vec<Member> = Vec::new();
     for pair in list.split(',').map(str::trim).filter(|pair| !pair.is_empty()) {

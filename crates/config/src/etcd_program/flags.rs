@@ -56,7 +56,7 @@ pub(super) fn find(name: &str) -> Option<&'static Flag> {
     GROUPS.iter().flat_map(|(_, flags)| flags.iter()).find(|flag| flag.name == name)
 }
 
-/// What that name stands for in a configuration file.
+/// The flag of that name in a configuration file.
 pub(super) fn find_in_file(name: &str) -> Option<&'static Flag> {
     find(name).or_else(|| IN_FILE.iter().find(|flag| flag.name == name))
 }

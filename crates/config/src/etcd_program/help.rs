@@ -4,8 +4,8 @@ use std::fmt::Write;
 
 use super::flags::{Fate, GROUPS, Kind};
 
-/// The version, in the lines that programs look for (`etcdmain/config.go`). In the place of Go's
-/// version stands Rust's.
+/// The version, in the lines that programs look for (`etcdmain/config.go`). The line of Go's
+/// version names this program.
 pub(super) fn version() -> String {
     let (etcd, own) = (etcd::versions::ETCD_VERSION, env!("CARGO_PKG_VERSION"));
     let (os, cpu) = (std::env::consts::OS, go_name(std::env::consts::ARCH));

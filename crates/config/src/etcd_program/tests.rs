@@ -456,7 +456,7 @@ fn programs_find_etcds_version_and_flags() {
     }
 }
 
-/// Each flag stands in the table of `docs/etcd.md`, but for old names and what etcd ignores.
+/// Each flag is in the table of `docs/etcd.md`, but for old names and what etcd ignores.
 #[test]
 fn the_documentation_names_every_flag() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/etcd.md");

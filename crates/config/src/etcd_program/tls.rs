@@ -52,7 +52,7 @@ fn no_certificate(ports: &[EtcdPort]) -> &'static str {
     }
 }
 
-/// TLS for clients: none if no port speaks it.
+/// TLS for clients: `None` if no port speaks it.
 ///
 /// # Errors
 /// A port speaks it, and the certificate is missing; or the settings contradict each other.
@@ -172,8 +172,7 @@ pub(super) fn of_peers(
     Ok((config, self_signed))
 }
 
-/// What a certificate must comply with beside its trust; `of` is what the names of the flags begin
-/// with.
+/// The rules for a certificate beside its trust; `of` is the prefix of the flags' names.
 ///
 /// # Errors
 /// Common names and hosts are both said.

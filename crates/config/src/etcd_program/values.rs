@@ -46,7 +46,7 @@ impl Values {
         }
     }
 
-    /// The path that was given; none if it is empty.
+    /// The path that was given; `None` if it is empty.
     pub fn path(&self, name: &str) -> Option<&str> {
         Some(self.text(name)).filter(|path| !path.is_empty())
     }

@@ -15,7 +15,7 @@ use crate::report::{Place, Severity, Warning};
 /// Bytes of a file. etcd's sample has 5 KiB.
 pub(super) const FILE_BYTES_MAX: usize = 1 << 20;
 
-/// The maps for TLS, each with what stands in front of the names of its flags.
+/// The maps for TLS, each with the prefix of the names of its flags.
 const SECURITY: [(&str, &str); 2] =
     [("client-transport-security", ""), ("peer-transport-security", "peer-")];
 
@@ -112,7 +112,7 @@ fn as_flag(kind: Kind, text: &str) -> String {
     }
 }
 
-/// The integer that a float such as `8e9` is. None if the text is no float, or no integer that a
+/// The integer that a float such as `8e9` is. `None` if the text is no float, or no integer that a
 /// float holds exactly.
 fn whole_float(text: &str) -> Option<i64> {
     const EXACT_MAX: f64 = (1_u64 << 53) as f64;

@@ -13,7 +13,7 @@
 //! ```
 //!
 //! A position counts from the entry that has it. A small bucket has page 0 as its root's: its only
-//! page, a leaf, stands in the record behind these two numbers.
+//! page, a leaf, is in the record behind these two numbers.
 
 /// Bytes of a page before its body.
 pub(super) const PAGE_HEAD_BYTES: usize = 16;

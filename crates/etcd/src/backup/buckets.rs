@@ -1,4 +1,4 @@
-//! What stands in the buckets of etcd's database (`server/storage/schema`). Numbers in keys are
+//! The content of the buckets of etcd's database (`server/storage/schema`). Numbers in keys are
 //! big-endian.
 
 use bytes::Bytes;
@@ -141,7 +141,7 @@ fn user_bytes(name: &str, user: &User) -> Vec<u8> {
     .encode_to_vec()
 }
 
-/// Where the backup stands in the log, and in the history of the keys.
+/// The position of the backup in the log, and in the history of the keys.
 fn meta(applied: Applied, compacted: Option<i64>) -> Vec<Record> {
     let mut meta = vec![
         (INDEX.into(), applied.index.to_be_bytes().to_vec()),

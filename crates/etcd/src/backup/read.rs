@@ -1,4 +1,4 @@
-//! Reading a database of etcd's: what stands in its buckets becomes a state that an ensemble can
+//! Reading a database of etcd's: the content of its buckets becomes a state that an ensemble can
 //! begin with. A server of etcd does the same at a start (`mvcc.store.restore`, `lease.lessor`,
 //! `auth.authStore`).
 

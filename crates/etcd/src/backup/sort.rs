@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
 
-/// Bytes of records in memory, from which on they are written as a run.
+/// Bytes of records in memory; once they reach this size, they are written as a run.
 const RUN_BYTES: usize = 32 * 1024 * 1024;
 
 /// Bytes of a run that are read at once: one part in 512 of the run.
@@ -25,7 +25,7 @@ pub(super) struct Sorter<F: Read + Write + Seek> {
     starts: Vec<u64>,
 }
 
-/// Where a record stands: its key, and its value behind the key.
+/// Where a record is: its key, and its value behind the key.
 #[derive(Clone, Copy)]
 struct Place {
     start: usize,

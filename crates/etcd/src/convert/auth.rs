@@ -17,8 +17,8 @@ use crate::pb::authpb;
 use crate::pb::authpb::permission::Type as PermissionType;
 use crate::pb::etcdserverpb as pb;
 
-/// The text for a password of a user that has none, with which etcd answers whatever else is wrong
-/// with a password that it is given as a hash (`auth.ErrNoPasswordUser`). Its code is `Unknown`.
+/// The text for a password of a user that has none. etcd answers with it whatever else is wrong
+/// with a password that it gets as a hash (`auth.ErrNoPasswordUser`). Its code is `Unknown`.
 pub const NO_PASSWORD_USER: &str =
     "auth: authentication failed, password was given for no password user";
 
@@ -236,7 +236,7 @@ impl AuthChange {
         }
     }
 
-    /// The hash that the client has given in place of a password; none if it is not base64. etcd
+    /// The hash that the client has given in place of a password; `None` if it is not base64. etcd
     /// takes one for a change of a password without a new one.
     pub fn given_hash(&self) -> Option<Vec<u8>> {
         match self {

@@ -11,8 +11,8 @@ use crate::pb::etcdserverpb as pb;
 use crate::pb::etcdserverpb::AlarmType;
 use crate::pb::etcdserverpb::alarm_request::AlarmAction;
 
-/// The command that a request about alarms asks for; none if it only asks which there are, or says
-/// nothing that is known, which changes nothing in etcd either.
+/// The command that a request about alarms asks for; `None` if it only asks which there are, or
+/// says nothing that is known, which changes nothing in etcd either.
 pub fn alarm(request: &pb::AlarmRequest) -> Option<Command<'static>> {
     let kind = alarm_kind(request.alarm)?;
     let alarm = Alarm { kind, member: request.member_id };

@@ -165,7 +165,7 @@ fn op<'a>(
     total_left: &mut usize,
 ) -> Result<Op<'a>, Error> {
     Ok(match &op.request {
-        // As in etcd, this is what an operation without any request is told.
+        // etcd, too, answers an operation without any request with this error.
         None => return Err(Error::KeyNotFound),
         Some(Request::RequestRange(request)) => Op::Range(range(request)?),
         Some(Request::RequestPut(request)) => Op::Put(put(request)?),
@@ -213,8 +213,8 @@ fn compare(request: &pb::Compare) -> Result<Compare<'_>, Error> {
     Ok(Compare { range, relation, target })
 }
 
-/// The field of a comparison with its operand; none if the field's number is unknown. An operand of
-/// another field counts as 0, or as an empty value.
+/// The field of a comparison with its operand; `None` if the field's number is unknown. An operand
+/// of another field counts as 0, or as an empty value.
 fn target(request: &pb::Compare) -> Option<CompareTarget<'_>> {
     let operand = request.target_union.as_ref();
     Some(match (PbTarget::try_from(request.target).ok()?, operand) {

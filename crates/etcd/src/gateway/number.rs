@@ -6,8 +6,8 @@ pub type Integer = i128;
 /// The most digits of an integer that is looked at: as many as the largest 64-bit number has.
 const DIGITS_MAX: usize = 20;
 
-/// The integer that a JSON number is; none if it is no number, has a fraction that is not 0, or has
-/// more than 20 digits.
+/// The integer that a JSON number is; `None` if it is no number, has a fraction that is not 0, or
+/// has more than 20 digits.
 pub fn integer(text: &str) -> Option<Integer> {
     let (negative, text) = match text.strip_prefix('-') {
         Some(rest) => (true, rest),

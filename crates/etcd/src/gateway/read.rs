@@ -1,5 +1,5 @@
-//! Reads the tokens of a JSON value of which a [`Scanner`](super::scan::Scanner) has found that it
-//! is one.
+//! Reads the tokens of a text that a [`Scanner`](super::scan::Scanner) has found to be a JSON
+//! value.
 //!
 //! So a value that begins ends, too, and this reader only looks for what the form of JSON leaves
 //! open: whether text is text. Errors are those of Go's `encoding/protojson`.
@@ -182,7 +182,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Text without its escapes; the escape that stands for no character, if there is one.
+/// Text without its escapes; the escape that encodes no character, if there is one.
 fn unescaped(text: &str) -> Result<String, &str> {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;

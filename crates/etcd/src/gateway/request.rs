@@ -14,7 +14,7 @@ use super::read::{Reader, Token};
 use super::schema::{Enum, Field, Kind, Message};
 use crate::limits::MESSAGE_DEPTH_MAX;
 
-/// The bytes of the message that a JSON value stands for. A scanner has seen the value.
+/// The bytes of the message that a JSON value describes. A scanner has seen the value.
 pub fn encode(message: &'static Message, value: &[u8]) -> Result<Vec<u8>, BadJson> {
     let mut out = Vec::with_capacity(value.len());
     let mut reader = Reader::new(value);
@@ -149,7 +149,7 @@ fn insert_len(start: usize, out: &mut Vec<u8>) {
     }
 }
 
-/// The value of a field as it stands on the wire.
+/// The value of a field as it is on the wire.
 enum Scalar {
     Number(u64),
     Bytes(Vec<u8>),
@@ -157,7 +157,7 @@ enum Scalar {
     Ignored,
 }
 
-/// The value that a token stands for in a field; none if it fits no value of that type.
+/// The value that a token means in a field; `None` if it fits no value of that type.
 fn scalar(kind: Kind, token: &Token<'_>) -> Option<Scalar> {
     Some(match (kind, token) {
         (Kind::Bool, Token::Bool(value)) => Scalar::Number(u64::from(*value)),

@@ -28,7 +28,7 @@ pub fn decode(message: &'static Message, bytes: &[u8]) -> Result<String, BadMess
     Ok(out)
 }
 
-/// The value of a field as it stands on the wire.
+/// The value of a field as it is on the wire.
 #[derive(Clone, Copy)]
 pub(super) enum Value<'a> {
     Number(u64),
@@ -86,7 +86,7 @@ fn write_field(
     Ok(())
 }
 
-/// Whether a field stands for the same as no field. An empty message does not.
+/// Whether a field means the same as no field. An empty message does not.
 pub(super) fn is_left_out(field: &Field, value: Value<'_>) -> bool {
     let is_zero = match value {
         Value::Number(number) => number == 0,

@@ -1,4 +1,4 @@
-//! Which HTTP path stands for which call (the `google.api.http` options of etcd's texts).
+//! The call of each HTTP path (the `google.api.http` options of etcd's texts).
 
 use super::schema::Method;
 use super::table::METHODS;

@@ -83,7 +83,7 @@ impl Default for Scanner {
 
 impl Scanner {
     /// Scans the next piece. Returns how many of its bytes belong to the value once the value has
-    /// ended; none if it goes on. The scanner is then ready for the next value.
+    /// ended; `None` if it goes on. The scanner is then ready for the next value.
     pub fn scan(&mut self, piece: &[u8]) -> Result<Option<usize>, BadJson> {
         for (index, byte) in piece.iter().enumerate() {
             let len = match self.step(*byte)? {

@@ -260,7 +260,7 @@ pub fn role_of(auth: &Auth, name: &str) -> Option<Arc<Role>> {
     auth.roles().get(name).cloned()
 }
 
-/// The line that shows all users with their roles that exist. None: it has more bytes than that.
+/// The line that shows all users with their existing roles; `None` if it exceeds `bytes_max`.
 pub fn users_line(auth: &Auth, bytes_max: usize) -> Option<Vec<u8>> {
     if auth.users().is_empty() {
         return Some(b"{\"users\":null}\n".to_vec());

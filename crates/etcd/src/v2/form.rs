@@ -37,7 +37,7 @@ pub enum FormError {
     /// An escape is malformed.
     #[error("{0}")]
     Escape(BadEscape),
-    /// A semicolon stands between two parameters.
+    /// A semicolon separates two parameters.
     #[error("invalid semicolon separator in query")]
     Semicolon,
 }
@@ -70,7 +70,7 @@ impl Form {
         Ok(())
     }
 
-    /// The first value of a parameter; none if it is not there.
+    /// The first value of a parameter; `None` if it is not there.
     pub fn first(&self, name: &str) -> Option<&[u8]> {
         self.values[place(name.as_bytes())?].as_deref()
     }

@@ -271,8 +271,8 @@ fn put_valid(text: &str, out: &mut Vec<u8>) {
     out.extend_from_slice(rest.as_bytes());
 }
 
-/// Where the first character of a text stands that Go escapes, and how many bytes it has: where it
-/// must, and where a page of HTML could take the text for something else (U+2028 and U+2029, too).
+/// The place and the length of the first character of a text that Go escapes: where it must, and
+/// where a page of HTML could take the text for something else (U+2028 and U+2029, too).
 fn first_escaped(text: &[u8]) -> Option<(usize, usize)> {
     let is_special = |byte: u8| matches!(byte, b'"' | b'\\' | b'<' | b'>' | b'&' | ..b' ');
     let mut at = 0;

@@ -7,8 +7,8 @@ use thiserror::Error;
 #[error("invalid URL escape {0:?}")]
 pub struct BadEscape(pub String);
 
-/// The bytes that a text stands for in which some are written as `%` and two hexadecimal digits.
-/// `plus_is_space`: a `+` stands for a space, as in forms.
+/// Decodes a text that has some of its bytes as `%` and two hexadecimal digits. `plus_is_space`: a
+/// `+` means a space, as in forms.
 ///
 /// # Errors
 /// An escape is malformed.
@@ -45,8 +45,8 @@ fn digit(byte: u8) -> Option<u8> {
     char::from(byte).to_digit(16).map(|digit| digit as u8)
 }
 
-/// Whether a path as it stands in a URL is surely the one that it stands for, in its shortest form:
-/// so nearly all are, and need no copies.
+/// Whether a path in a URL surely has no escapes and is in its shortest form. Nearly all are so,
+/// and need no copies.
 pub fn is_plain(path: &str) -> bool {
     let bytes = path.as_bytes();
     let is_special = |pair: &[u8]| matches!(pair, [b'/', b'/' | b'.']);
@@ -72,7 +72,7 @@ pub fn clean(path: &str) -> String {
     out
 }
 
-/// A path as it stands in a URL.
+/// A path as it is in a URL, with escapes.
 pub fn escaped(path: &str) -> String {
     let mut out = String::with_capacity(path.len());
     for byte in path.bytes() {

@@ -55,13 +55,13 @@ impl Verb {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
     key: Box<str>,
-    /// The user that sends it; none if the client names no user.
+    /// The user that sends it; `None` if the client names no user.
     pub user: Option<Arc<str>>,
-    /// What it asks for.
+    /// The operation that the request asks for.
     pub ask: Ask,
 }
 
-/// What a request asks for.
+/// The operation that a request asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ask {
     /// The node.
@@ -88,7 +88,7 @@ pub struct WaitAsk {
     pub is_recursive: bool,
     /// Whether it goes on behind the first change.
     pub is_stream: bool,
-    /// The index from which on changes count; 0: from the next one on.
+    /// The index of the first change that counts; 0 for the next change.
     pub from: u64,
 }
 
@@ -129,7 +129,7 @@ impl Operation {
 }
 
 impl Request {
-    /// The request for what stands behind [`super::KEYS`] in a path as it stands in a URL.
+    /// The request for the key behind [`super::KEYS`] in a path; `key` is as in the URL.
     ///
     /// # Errors
     /// The key or a parameter is not allowed. The store was not asked.
@@ -253,7 +253,7 @@ impl WriteAsk {
     }
 }
 
-/// The key that a path stands for.
+/// The key that a path names.
 fn key_of(path: &str, is_in_order: bool) -> Result<Box<str>, Failure> {
     let clean;
     let path = if path::is_plain(path) {
@@ -274,7 +274,7 @@ fn key_of(path: &str, is_in_order: bool) -> Result<Box<str>, Failure> {
     }
 }
 
-/// The time to live; none if the parameter is missing or empty.
+/// The time to live; `None` if the parameter is missing or empty.
 fn time_to_live(form: &Form) -> Result<Option<u64>, Failure> {
     match form.first("ttl") {
         None | Some([]) => Ok(None),

@@ -53,7 +53,7 @@ const COUNTS: [usize; BITS_MAX as usize + 1] = {
     counts
 };
 
-/// The bytes of a text. None if it is no such text: a bad code, or an end that is no padding.
+/// The bytes of a text. `None` if it is no such text: a bad code, or an end that is no padding.
 pub(super) fn decode(text: &[u8]) -> Option<Vec<u8>> {
     let mut out = Vec::with_capacity(text.len() * 8 / usize::from(BITS_MIN));
     // The code so far, and the first code of its length with the symbols that are shorter.

@@ -75,7 +75,7 @@ pub struct ServerRecord {
     pub peer_urls: Vec<String>,
     /// The URLs at which etcd's clients reach it; empty until the server has given them.
     pub client_urls: Vec<String>,
-    /// Its ZooKeeper addresses; none: ZooKeeper's clients are not shown the server.
+    /// Its ZooKeeper addresses; `None` if ZooKeeper's clients are not shown the server.
     pub zk: Option<ZkAddresses>,
 }
 
@@ -100,7 +100,7 @@ pub struct Servers {
 }
 
 impl Servers {
-    /// The list. It is empty on a server that stands alone.
+    /// The list. It is empty on a server that is alone.
     pub fn list(&self) -> &ServerList {
         &self.list
     }
@@ -110,7 +110,7 @@ impl Servers {
         self.ids.get(&number).copied()
     }
 
-    /// The server of a member; none if no leader knew it.
+    /// The server of a member; `None` if no leader knew it.
     pub fn number_of(&self, member: MemberId) -> Option<u64> {
         self.members.get(&member).copied()
     }
@@ -196,7 +196,7 @@ impl Servers {
 
 impl ServerList {
     /// The list as the znode `/zookeeper/config` holds it (`QuorumMaj.toString`): the servers by
-    /// number, then the version. None: no server has addresses for ZooKeeper.
+    /// number, then the version. `None` if no server has addresses for ZooKeeper.
     pub fn zk_text(&self) -> Option<String> {
         let mut text = String::new();
         for (number, server) in &self.servers {

@@ -40,8 +40,8 @@ impl UnstampedBatch {
 }
 
 /// Replaces the commands of a stamped batch that `is_given_up` chooses by their positions and
-/// connections. None: it chooses no command that is not `Nothing` already. This member must have
-/// built the batch.
+/// connections. `None` if it chooses no command that is not `Nothing` already. This member must
+/// have built the batch.
 pub fn replace_by_nothing(
     batch: &Bytes,
     is_given_up: impl FnMut(usize, ConnectionId) -> bool,

@@ -15,8 +15,8 @@ use crate::etcd::command::Command as EtcdCommand;
 use crate::limits::{BATCH_ALONE_BYTES_MAX, BATCH_BYTES_MAX};
 use crate::zk::command::{Command as ZkCommand, Op};
 
-/// Replaces the commands of a stamped batch that are too large. None: an entry can hold the batch,
-/// or cannot even so. The caller has checked that the batch decodes.
+/// Replaces the commands of a stamped batch that are too large. `None` if an entry can hold the
+/// batch, or cannot even so. The caller has checked that the batch decodes.
 pub fn refuse_oversize(batch: &Bytes) -> Option<(BatchHeader, Bytes)> {
     if batch.len() <= BATCH_ALONE_BYTES_MAX {
         return None;

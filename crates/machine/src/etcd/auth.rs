@@ -59,8 +59,8 @@ pub struct Auth {
 /// A user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct User {
-    /// The hash of its password, of the form that the face has chosen. None: it has no password,
-    /// and certificates or tokens name it.
+    /// The hash of its password, of the form that the face has chosen. `None` if it has no
+    /// password, and certificates or tokens name it.
     pub password: Option<Box<[u8]>>,
     /// Its roles. Some may not exist any more.
     pub roles: BTreeSet<Arc<str>>,
@@ -84,7 +84,7 @@ pub struct Role {
 /// A key, or the end of a range.
 type Key = Box<[u8]>;
 
-/// What a permission is for.
+/// The use of a permission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PermissionKind {
     /// Reading keys, and watching them.
@@ -148,7 +148,7 @@ impl PartialEq for Auth {
 }
 
 impl Role {
-    /// A role with these permissions. None if a range may not stand in a permission.
+    /// A role with these permissions. `None` if a range may not be in a permission.
     pub fn of<'a>(permissions: impl IntoIterator<Item = Permission<'a>>) -> Option<Role> {
         let of_range = |Permission { kind, range }: Permission<'_>| {
             is_valid(range).then(|| ((range.key.into(), range.end.into()), kind))
@@ -186,7 +186,7 @@ impl Auth {
         self.users.iter().map(|(name, known)| (&**name, &known.user))
     }
 
-    /// The user of a simple token; none if nobody has it.
+    /// The user of a simple token; `None` if nobody has it.
     pub fn user_of_token(&self, token: Token) -> Option<&Arc<str>> {
         self.tokens.user(token)
     }
@@ -449,7 +449,7 @@ impl PermissionKind {
     }
 }
 
-/// Whether a range may stand in a permission (`auth.isValidPermissionRange`).
+/// Whether a range may be in a permission (`auth.isValidPermissionRange`).
 pub fn is_valid(range: KeyRange<'_>) -> bool {
     !range.key.is_empty() && (matches!(range.end, [] | [0]) || range.key < range.end)
 }

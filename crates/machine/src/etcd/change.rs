@@ -21,7 +21,7 @@ pub enum Change {
 pub struct KeyChange {
     /// The event.
     pub event: Event,
-    /// The version at the revision before it; none if the key did not exist, or the event creates
+    /// The version at the revision before it; `None` if the key did not exist, or the event creates
     /// it.
     pub before: Option<Event>,
 }

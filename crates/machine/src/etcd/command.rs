@@ -566,7 +566,7 @@ impl Compare<'_> {
     }
 }
 
-/// Reads a byte of flags, of which only those in `known` may be set.
+/// Reads a byte of flags. Only those in `known` may be set.
 fn decode_flags(reader: &mut Reader<'_>, known: u8) -> Result<u8, DecodeError> {
     let flags = reader.u8()?;
     if flags & !known != 0 {

@@ -45,12 +45,12 @@ pub(crate) struct CreationOrders {
 
 /// The bounds of orders. Tests set lower ones.
 struct OrderLimits {
-    /// Keys of a range, from which on it may have an order.
+    /// The fewest keys of a range that may have an order.
     keys_min: u64,
     /// Keys of all orders.
     keys_max: usize,
     orders_max: usize,
-    /// Reads that are for other ranges, from which on an order is not in use.
+    /// The number of reads for other ranges that puts an order out of use.
     idle_reads: u64,
     /// Keys created and removed since the last read, up to which an order is kept up.
     idle_writes: u64,
@@ -121,7 +121,7 @@ fn is_for_first_created(op: &RangeOp<'_>) -> bool {
 
 impl CreationOrders {
     /// What a read keeps that asks for the version with the lowest or the highest revision of
-    /// creation: that version, and another one that the bounds admit, if there is any. None if no
+    /// creation: that version, and another one that the bounds admit, if there is any. `None` if no
     /// order can tell: then the read walks through the range.
     pub fn first_created(&self, op: &RangeOp<'_>, index: &Index) -> Option<Vec<Event>> {
         if !is_for_first_created(op) {
@@ -212,8 +212,8 @@ impl CreationOrders {
         }
     }
 
-    /// The keys of the version that a read asks for and of another one that its bounds admit. None
-    /// if there is no order. Then Apply learns that one is wanted.
+    /// The keys of the version that a read asks for and of another one that its bounds admit.
+    /// `None` if there is no order. Then Apply learns that one is wanted.
     fn read(&self, op: &RangeOp<'_>, index: &Index) -> Option<Vec<&[u8]>> {
         let Some(order) = self.whole_order(op.range) else {
             if self.is_worth_an_order(op.range, index) {

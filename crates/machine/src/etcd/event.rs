@@ -18,7 +18,7 @@ use crate::limits::RESTORED_NUMBER_MAX;
 /// ```
 ///
 /// A million keys are as many allocations, so the numbers are short. The kind is also the tag of
-/// the event's term of the digest, so that the term is the hash of the bytes as they stand.
+/// the event's term of the digest, so that the term is the hash of the bytes as they are.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Event(Arc<[u8]>);
 
@@ -149,7 +149,7 @@ impl Event {
         &self.0[at..]
     }
 
-    /// The whole event, as it stands in an image.
+    /// The whole event, as it is in an image.
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.0
     }

@@ -1,6 +1,6 @@
-//! The hash of the keys at a revision, by which members are compared (`mvcc.HashStorage`). It comes
-//! from the digest: that of the present state, less the events above the revision. So it is the
-//! same on all members that were compacted at the same revision, whatever they have pruned.
+//! The hash of the keys at a revision, for comparing members (`mvcc.HashStorage`). It comes from
+//! the digest: that of the present state, less the events above the revision. So it is the same on
+//! all members that were compacted at the same revision, whatever they have pruned.
 
 use crate::digest::Digest;
 use crate::etcd::event::Place;

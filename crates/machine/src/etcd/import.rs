@@ -64,7 +64,7 @@ pub struct Import {
 }
 
 impl Import {
-    /// Begins an import of a history that was compacted up to this revision; none: it is whole.
+    /// Begins an import of a history that was compacted up to this revision; `None` if it is whole.
     ///
     /// # Errors
     /// It is too high.

@@ -14,7 +14,7 @@ use crate::etcd::index::versions::Versions;
 pub(crate) struct LookedAt {
     /// The number of keys that it looked at.
     pub count: u64,
-    /// Where the keys begin that it did not look at; none if there are none.
+    /// The start of the keys that it did not look at; `None` if it looked at all.
     pub next: Option<Box<[u8]>>,
 }
 

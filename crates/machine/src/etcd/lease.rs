@@ -151,7 +151,7 @@ impl Leases {
         self.leases.iter().map(|(id, lease)| (*id, lease))
     }
 
-    /// What the leases count against the quota.
+    /// Bytes that the leases count against the quota.
     pub(crate) fn bytes(&self) -> u64 {
         self.leases.len() as u64 * ETCD_LEASE_BYTES
     }
@@ -257,7 +257,7 @@ fn lease_of(event: &Event) -> Option<LeaseId> {
 const RECORD_BYTES: u64 = 24;
 const _: () = assert!(RECORD_BYTES <= ETCD_LEASE_BYTES);
 
-/// Appends a lease as it stands in an image, and is hashed.
+/// Appends a lease as it is in an image, and is hashed.
 pub(crate) fn encode(lease: LeaseId, grant: Grant, out: &mut Vec<u8>) {
     out.put_i64(lease.0);
     out.put_i64(grant.ttl_s);

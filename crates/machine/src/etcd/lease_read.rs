@@ -26,7 +26,7 @@ pub struct LeaseRead {
 /// What a look at a lease is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeaseLook {
-    /// The right that the user must have to each key; none if no key matters.
+    /// The right that the user must have to each key; `None` if no key matters.
     pub access: Option<Access>,
     /// Whether the keys are shown.
     pub shows: bool,

@@ -69,7 +69,7 @@ pub(crate) struct TxnRun {
 pub(crate) struct Halt {
     /// The place of the next event.
     pub place: Place,
-    /// The changes so far, for watchers, who get those of one revision together. None if nobody
+    /// The changes so far, for watchers, who get those of one revision together. `None` if nobody
     /// watched.
     pub changes: Option<ChangesSoFar>,
     /// The removal that is not done.

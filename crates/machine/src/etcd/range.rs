@@ -51,7 +51,7 @@ pub(super) enum Counting {
     Back { behind: Place, more: i64 },
 }
 
-/// The order of a read's result. Versions that are equal in the field stand in the order of their
+/// The order of a read's result. Versions that are equal in the field are in the order of their
 /// keys; etcd promises none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Order {

@@ -90,7 +90,7 @@ impl Store {
         Ok(read.is_walked)
     }
 
-    /// Goes on counting the keys of a range that exist at the revision `at`. None if the step may
+    /// Goes on counting the keys of a range that exist at the revision `at`. `None` if the step may
     /// do no more. `current` is the present revision, which within a transaction is above the
     /// store's, once there is a change.
     fn count_step(

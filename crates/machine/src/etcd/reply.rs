@@ -39,7 +39,7 @@ pub enum Outcome {
     Alarmed {
         /// The store's revision.
         revision: i64,
-        /// The alarm; none if there was none to disarm.
+        /// The alarm; `None` if there was no alarm to disarm.
         alarm: Option<Alarm>,
     },
     /// The command took effect, but what it shows is larger than an answer may be, so nothing is

@@ -224,8 +224,8 @@ impl Run<'_> {
         false
     }
 
-    /// A read, or what is left of it. The outer none: the step may do no more. The inner one:
-    /// nobody takes what it finds, so it looks at nothing.
+    /// A read, or the rest of it. The outer `None` if the step may do no more; the inner one if
+    /// nobody takes the result, so it looks at nothing.
     fn range(&mut self, range: &RangeOp<'_>) -> Option<Option<Found>> {
         if !self.shown.collects() {
             if let Some(read) = self.read.take() {
@@ -277,7 +277,7 @@ impl Run<'_> {
         PutDone { revision: place.revision, prev }
     }
 
-    /// Removes a range, or what is left of it. None if the step may do no more.
+    /// Removes a range, or the rest of it. `None` if the step may do no more.
     pub fn delete_range(&mut self, delete: &DeleteRange<'_>) -> Option<RangeDeleted> {
         // A range without keys costs something, too.
         if self.is_behind || (self.delete.is_none() && !self.budget.spend_key()) {

@@ -57,7 +57,7 @@ pub struct Store {
     pub(crate) alarms: Alarms,
     /// The user of the command at hand. It is not state.
     pub(crate) user_tag: UserTag,
-    /// The command that is paused. Its events stand above the store's revision.
+    /// The command that is paused. Its events are above the store's revision.
     pub(crate) paused: Option<Box<Paused>>,
     /// A running walk for an image. Nothing is pruned meanwhile.
     pub(crate) walk: Option<Box<Walk>>,

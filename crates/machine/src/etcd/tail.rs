@@ -1,7 +1,7 @@
 //! The tail: the events above the compacted revision, in their order, and those of the compacted
 //! part that are not pruned yet.
 //!
-//! Events stand in chunks of [`ETCD_CHUNK_EVENTS`]. Each chunk keeps sums over the events that no
+//! Events are in chunks of [`ETCD_CHUNK_EVENTS`]. Each chunk keeps sums over the events that no
 //! compaction has passed, so that a compaction over many events adds up chunks and walks through
 //! one. Two steps follow a compaction: it *passes* the events at once, which decides sizes and the
 //! digest; pruning them from memory comes later, in bounded steps, and is not state.
@@ -243,7 +243,7 @@ impl TailRestore {
         true
     }
 
-    /// The tail. None if a chunk has not the events that it must have.
+    /// The tail. `None` if a chunk has not the events that it must have.
     pub fn finish(self) -> Option<Tail> {
         let count = self.chunks.len();
         let mut tail = Tail::default();

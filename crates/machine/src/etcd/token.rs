@@ -21,7 +21,7 @@ pub struct Token {
 }
 
 impl Token {
-    /// Reads a token as a client sends it. None if it has another form.
+    /// Reads a token as a client sends it. `None` if it has another form.
     pub fn parse(text: &str) -> Option<Token> {
         let (prefix, made) = text.split_once('.')?;
         let is_number = !made.is_empty() && made.bytes().all(|byte| byte.is_ascii_digit());

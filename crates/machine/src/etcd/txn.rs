@@ -41,8 +41,8 @@ pub(crate) struct At<'a> {
 }
 
 impl Store {
-    /// Runs a command, or goes on with the one that is paused. Looks at up to `keys_max` keys,
-    /// at least 1. None if more are left: then the same command comes again, before any other.
+    /// Runs a command, or goes on with the one that is paused. Looks at up to `keys_max` keys, at
+    /// least 1. `None` if more are left: then the same command comes again, before any other.
     /// `is_taken` says whether somebody takes the outcome; if not, it shows no versions, and reads
     /// look at no keys.
     ///

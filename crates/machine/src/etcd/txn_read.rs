@@ -20,7 +20,7 @@ pub struct TxnRead {
     /// The revision, and up to where the store was compacted then; none before the first step.
     at: Option<(i64, i64)>,
     judging: Judging,
-    /// None while comparisons are judged.
+    /// `None` while comparisons are judged.
     checking: Option<Checking>,
     /// The operations, once they are checked.
     run: Option<TxnRun>,

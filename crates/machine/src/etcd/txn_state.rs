@@ -19,7 +19,7 @@ pub(crate) struct Judging {
 pub(crate) struct Compares {
     /// The position of the next one that is not done.
     pub next: usize,
-    /// The first key of its range that was not looked at; none if none was.
+    /// The first key of its range that was not looked at; `None` before the first look at it.
     pub from: Option<Box<[u8]>>,
     /// Whether its range has a key that exists.
     pub has_keys: bool,

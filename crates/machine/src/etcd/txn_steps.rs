@@ -50,7 +50,7 @@ impl Store {
         Ok(false)
     }
 
-    /// Goes on judging the comparisons of one transaction. Whether all hold; none if the step may
+    /// Goes on judging the comparisons of one transaction. Whether all hold; `None` if the step may
     /// do no more.
     fn hold_step(
         &self,

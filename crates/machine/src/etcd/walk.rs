@@ -15,9 +15,9 @@
 //!                                compacted revision if it existed then, and each event above
 //! ```
 //!
-//! `event.rs` gives the bytes of an event. The events stand by key, so that a restore appends to
-//! the index and searches for no key; the places of the chunks tell it where each event stands in
-//! the tail. Versions never change, and nothing is pruned during a walk. So the walk needs no old
+//! `event.rs` gives the bytes of an event. The events are sorted by key, so a restore appends to
+//! the index and searches for no key; the places of the chunks tell it where each event is in the
+//! tail. Versions never change, and nothing is pruned during a walk. So the walk needs no old
 //! values of them: it leaves out what is above the revision that it began at. Of leases it leaves
 //! out those that were granted since, and keeps those that have ended before it came to them.
 

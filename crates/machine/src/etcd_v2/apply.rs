@@ -30,7 +30,7 @@ impl Store {
         done.expect("a step without a bound is whole")
     }
 
-    /// As [`Store::apply`], but does a part of the command if it needs more than the budget. None
+    /// As [`Store::apply`], but does a part of the command if it needs more than the budget. `None`
     /// if more is left. Then the same command comes again, before any other.
     pub(crate) fn apply_step(
         &mut self,

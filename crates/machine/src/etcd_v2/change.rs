@@ -36,9 +36,9 @@ pub enum DeadlineChange {
 }
 
 impl KeyChange {
-    /// Whether a watcher of the key `watched` is told of the change: it is a write of that key; of
-    /// a key below it that is not hidden from it, if the watcher `is_recursive`; or the removal of
-    /// a directory with a node at that key.
+    /// Whether a watcher of the key `watched` sees the change: it is a write of that key; of a key
+    /// below it that is not hidden from it, if the watcher `is_recursive`; or the removal of a
+    /// directory with a node at that key.
     ///
     /// etcd 3.4 `v2store.watcherHub.notifyWatchers`, `v2store.watcher.notify`.
     pub fn concerns(&self, watched: Key<'_>, is_recursive: bool) -> bool {

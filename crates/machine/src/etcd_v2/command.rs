@@ -79,8 +79,8 @@ pub struct Write<'a> {
     pub key: Key<'a>,
     /// The value; empty for a directory.
     pub value: &'a [u8],
-    /// The time to live, in seconds, at most [`ETCD_V2_TTL_S_MAX`]. None: the node lives on, also
-    /// if it had one. 0: it expires as soon as the leader can say so.
+    /// The time to live, in seconds, at most [`ETCD_V2_TTL_S_MAX`]. `None` if the node lives on,
+    /// also if it had one. 0: it expires as soon as the leader can say so.
     pub ttl_s: Option<u64>,
 }
 
@@ -223,7 +223,7 @@ impl<'a> Command<'a> {
         })
     }
 
-    /// What a client needs a permission for; none for a command of another kind.
+    /// The access that a client needs a permission for; `None` for a command of another kind.
     pub(crate) fn access(&self) -> Option<Access<'a>> {
         let (key, is_recursive) = match self {
             Command::Set { write, .. }

@@ -82,7 +82,7 @@ pub struct NodeState {
     pub is_dir: bool,
     /// The value. None for directories, and behind a removal.
     pub value: Option<Arc<[u8]>>,
-    /// The end of its life; none if it has no time to live, and behind a removal.
+    /// The end of its life; `None` if it has no time to live, and behind a removal.
     pub expiration: Option<Expiration>,
 }
 
@@ -135,7 +135,7 @@ impl Event {
         self.action.is_recursive_removal() && self.prev.as_ref().is_some_and(|prev| prev.is_dir)
     }
 
-    /// Appends the event as it stands in an image, and is hashed:
+    /// Appends the event as it is in an image, and is hashed:
     ///
     /// ```text
     /// event = action u8 | flags u8 (1: refresh, 2: has a state before) | key text | state

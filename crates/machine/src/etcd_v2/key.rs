@@ -15,7 +15,7 @@ impl<'a> Key<'a> {
     /// The key of the root.
     pub const ROOT: Key<'static> = Key("");
 
-    /// The key that a text is; none if it has another form, or is longer or deeper than allowed.
+    /// The key that a text is; `None` if it has another form, or is longer or deeper than allowed.
     pub fn new(text: &'a str) -> Option<Key<'a>> {
         let key = Key(text);
         let has_form = text.is_empty() || text.starts_with('/');
@@ -76,7 +76,7 @@ impl<'a> Key<'a> {
         self.behind(ancestor).is_some_and(|rest| rest.contains("/_"))
     }
 
-    /// The rest of the key behind `ancestor`; none unless that is this key, or above it.
+    /// The rest of the key behind `ancestor`; `None` unless that is this key, or above it.
     fn behind(self, ancestor: Key<'_>) -> Option<&'a str> {
         let rest = self.0.strip_prefix(ancestor.0)?;
         (rest.is_empty() || rest.starts_with('/')).then_some(rest)

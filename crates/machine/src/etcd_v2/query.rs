@@ -23,7 +23,7 @@ pub struct Found {
 /// The beginning of a wait for a change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wait {
-    /// The store's index, which the client is told first.
+    /// The store's index, which the client gets first.
     pub index: u64,
     /// The first index whose change a watcher takes.
     pub first: u64,

@@ -52,7 +52,7 @@ pub(crate) struct Paused {
     pub passed: usize,
     /// How many of them have expired.
     pub count: u64,
-    /// The walk below the node that is to be removed next. None: it is not begun.
+    /// The walk below the node that is to be removed next. `None` if it is not begun.
     pub walk: Option<Walk>,
 }
 
@@ -79,7 +79,7 @@ impl From<Missing<'_>> for Stop {
 /// A walk over the times to live of a node that is to be removed, and of all nodes below it.
 /// Directories without any are passed by. The node does not change meanwhile.
 pub(crate) struct Walk {
-    /// The node, until its own time to live is told.
+    /// The node, until its own time to live is reported.
     node: Option<Arc<Node>>,
     /// The directories that the walk is in, the outermost first.
     path: Vec<Place>,

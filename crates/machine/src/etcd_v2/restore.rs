@@ -17,7 +17,7 @@ use crate::limits::ETCD_V2_INDEX_MAX;
 #[derive(Default)]
 pub struct Records {
     start: Option<Start>,
-    /// The users and roles of the piece; none if it has no record of them.
+    /// The users and roles of the piece; `None` if it has no record of them.
     auth: Option<Auth>,
     nodes: Vec<(Box<str>, Node)>,
     events: Vec<Event>,
@@ -121,7 +121,7 @@ pub struct StoreRestore {
     store: Store,
     /// Whether there was a start.
     has_start: bool,
-    /// The users and roles up to here; none if there was no record of them.
+    /// The users and roles up to here; `None` if there was no record of them.
     auth: Option<Auth>,
 }
 

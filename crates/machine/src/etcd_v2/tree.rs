@@ -378,7 +378,7 @@ pub(crate) const TTL_BYTES: u64 = 8 + 8 + 8;
 const FLAG_DIR: u8 = 1;
 const FLAG_TTL: u8 = 2;
 
-/// Appends a node as it stands in an image, and is hashed; no value: it is a directory.
+/// Appends a node as it is in an image, and is hashed; `value` is `None` for a directory.
 ///
 /// ```text
 /// node = 'n' | flags u8 (1: directory, 2: has a time to live) | key text | created u64

@@ -128,7 +128,7 @@ impl Store {
         WalkStep::Going
     }
 
-    /// Records that an image of the present state has; none if nobody ever used it.
+    /// Records that an image of the present state has; 0 if nobody ever used it.
     pub(crate) fn record_count(&self) -> u64 {
         if self.is_unused() {
             return 0;
@@ -136,7 +136,7 @@ impl Store {
         1 + self.auth.record_count() + self.tree.sums().node_count + self.history.len() as u64
     }
 
-    /// Bytes of the records of the present state; none if nobody ever used it.
+    /// Bytes of the records of the present state; 0 if nobody ever used it.
     pub(crate) fn section_bytes(&self) -> u64 {
         if self.is_unused() {
             return 0;

@@ -13,7 +13,7 @@
 //! ```
 //!
 //! Control's section is one frame ([`crate::control::Control::encode`]). The records of ZooKeeper's
-//! section stand in `zk/freeze.rs`.
+//! section are in `zk/freeze.rs`.
 
 use std::collections::BTreeMap;
 

@@ -315,8 +315,8 @@ fn is_authenticated(settings: &Settings, identity: &Identity<'_>) -> bool {
     identity.scheme != "ip" && scheme_is_served(settings, identity.scheme)
 }
 
-/// Whether a scheme may stand in an ACL, beside `world` and `auth`: the schemes of a ZooKeeper
-/// without `authProvider` lines, and the ones that were switched on (`ProviderRegistry`).
+/// Whether a scheme may be in an ACL, beside `world` and `auth`: the schemes of a ZooKeeper without
+/// `authProvider` lines, and the ones that were switched on (`ProviderRegistry`).
 fn scheme_is_served(settings: &Settings, scheme: &str) -> bool {
     match scheme {
         "digest" => settings.digest_enabled,

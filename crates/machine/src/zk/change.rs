@@ -13,9 +13,9 @@ use crate::zk::settings::Settings;
 pub enum Change {
     /// A znode was made at the path, and its parent has one child more.
     Created {
-        /// ACL of the znode, which decides whose watchers are told; `None`: all.
+        /// ACL of the znode, which decides whose watchers see the change; `None`: all.
         acl: Option<Acl>,
-        /// ACL of the parent, which decides whose watchers are told of its children; `None`: all.
+        /// ACL of the parent, which decides whose watchers see its children change; `None`: all.
         parent_acl: Option<Acl>,
     },
     /// The znode at the path was removed, and its parent has one child less.
@@ -75,7 +75,7 @@ impl SessionChange {
 }
 
 /// A write went over a quota: a hard limit refused it, or a soft one let it through. For people
-/// only: no client is told (`ZooKeeperServer.checkQuota` logs it).
+/// only: no client sees it (`ZooKeeperServer.checkQuota` logs it).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QuotaExceeded {
     /// The path that has the quota.

@@ -10,7 +10,7 @@ use crate::zk::acl::{self, AclEntry};
 use crate::zk::settings::Settings;
 
 /// How a znode is made. The numbers up to 6 are ZooKeeper's flags (`CreateMode`, ZooKeeper 3.9);
-/// all of them stand in the log.
+/// all of them are in the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CreateMode {
     /// Stays until it is deleted.
@@ -249,7 +249,7 @@ impl Op<'_> {
         }
     }
 
-    /// The path that it names; none if it has no path to look up.
+    /// The path that it names; `None` if it has no path to look up.
     pub(crate) fn path(&self) -> Option<&str> {
         match self {
             Op::Create { path, .. }

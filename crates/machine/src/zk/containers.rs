@@ -37,7 +37,7 @@ pub struct ContainerSearch {
 pub struct ContainersFound {
     /// The paths of the znodes that are due for removal.
     pub paths: Vec<String>,
-    /// The znode at which the next step begins; none: all were looked at.
+    /// The znode at which the next step begins; `None` if all were looked at.
     pub next: Option<ZnodeId>,
 }
 

@@ -38,7 +38,7 @@ pub enum ListStep {
 
 impl Zk {
     /// Lists the next children of the znode at `path`, in no promised order: at most `names_max`,
-    /// at least 1, and none behind the one with which their names have `bytes_max` bytes. The whole
+    /// at least 1, and none behind the one that brings their names to `bytes_max` bytes. The whole
     /// list is that of the state at the last step. The znode must be readable at each step, as for
     /// [`QueryKind::Children`](crate::QueryKind::Children).
     pub fn list_children(

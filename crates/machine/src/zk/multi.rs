@@ -56,7 +56,7 @@ impl Zk {
         Ok(done)
     }
 
-    /// None if the step is over before the multi is done.
+    /// `None` if the step is over before the multi is done.
     fn run_multi(
         &mut self,
         call: Call<'_>,
@@ -109,7 +109,7 @@ impl Zk {
         })
     }
 
-    /// Goes on with a create that counts a subtree. None if the step is over before it is done.
+    /// Goes on with a create that counts a subtree. `None` if the step is over before it is done.
     fn count_in_multi(
         &mut self,
         counting: Box<Counting>,

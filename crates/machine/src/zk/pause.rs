@@ -42,7 +42,7 @@ pub(crate) enum PausedAt {
     Multi(Box<Multi>),
     Close(Box<Ending>),
     Expire(Box<Expiry>),
-    /// In the list of paths, behind so many, of which some were removed.
+    /// In the list of paths, behind `passed` paths, some of them removed.
     Containers {
         passed: usize,
         removed: usize,

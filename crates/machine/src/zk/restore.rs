@@ -251,7 +251,7 @@ impl ZkRestore {
     }
 }
 
-/// Ids that stand in one block of a [`SlotMap`]: a block takes as much memory as a few znodes.
+/// Ids in one block of a [`SlotMap`]: a block takes as much memory as a few znodes.
 const BLOCK_IDS: u32 = 64;
 
 /// The mark in a block for an id that was not named yet.

@@ -115,7 +115,7 @@ impl Slot {
     }
 }
 
-/// A znode's parent and name, by which the tables find it.
+/// A znode's parent and name, the key of the tables.
 fn place_in(chunks: &[Vec<Slot>], id: u32) -> (u32, &[u8]) {
     let slot = &chunks[id as usize / CHUNK_SLOTS][id as usize % CHUNK_SLOTS];
     (slot.parent, &slot.payload[..slot.name_bytes()])
@@ -282,7 +282,7 @@ pub struct Tree {
     removals: u64,
 }
 
-/// A znode with the tree it stands in, for reading.
+/// A znode with its tree, for reading.
 #[derive(Clone, Copy)]
 pub struct Znode<'t> {
     tree: &'t Tree,
@@ -351,7 +351,7 @@ impl<'t> Znode<'t> {
         self.tree.directory(self.id.0).map_or(0, |directory| directory.cversion)
     }
 
-    /// One of its children, from which [`Znode::next_sibling`] leads to all.
+    /// One of its children; [`Znode::next_sibling`] leads from there to all.
     pub(crate) fn first_child(self) -> Option<Znode<'t>> {
         self.at(self.tree.directory(self.id.0).map_or(NONE, |directory| directory.first_child))
     }
@@ -1483,7 +1483,7 @@ struct Sum {
 }
 
 /// Parents whose paths are kept while a range of slots is walked. Siblings that were made one after
-/// the other stand in slots next to each other, those of some clients at once nearly so.
+/// the other are in slots next to each other, those of some clients at once nearly so.
 const PARENT_PATHS: usize = 64;
 
 /// Paths of the parents that were asked for last, each at the index that its id gives.
@@ -1518,7 +1518,7 @@ pub(crate) struct RestoredZnode {
 }
 
 impl RestoredZnode {
-    /// Decodes a znode. None if no such znode can exist.
+    /// Decodes a znode. `None` if no such znode can exist.
     pub(crate) fn new(image: &Image<'_>) -> Option<RestoredZnode> {
         let root = image.id == ROOT.0;
         if image.id >= ZNODES_MAX || root != (image.parent == NO_PARENT) {

@@ -19,7 +19,7 @@ pub(crate) fn data_bytes(data: Option<&[u8]>) -> i64 {
 /// it holds none of them.
 pub(crate) struct UsageCount {
     usage: Usage,
-    /// The top of the subtree. None: there is none.
+    /// The top of the subtree; `None` if there is no such znode.
     counted: Option<ZnodeId>,
     next: Option<Next>,
 }

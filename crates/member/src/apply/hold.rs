@@ -20,7 +20,7 @@ pub struct ApplyOutput {
     /// The state that was replaced. It is large, so the driver drops it where nobody waits for
     /// that.
     pub replaced: Option<Box<Machine>>,
-    /// The leader's stamp of the last entry from which a command was applied, in ms since 1970.
+    /// The leader's stamp of the last entry with an applied command, in ms since 1970.
     pub stamped_ms: Option<i64>,
 }
 
@@ -118,7 +118,7 @@ impl Hold {
         &mut self.changes
     }
 
-    /// Notes the leader's stamp of an entry from which a command is applied.
+    /// Notes the leader's stamp of the entry of a command that is applied.
     pub fn stamp(&mut self, time_ms: i64) {
         self.output.stamped_ms = Some(time_ms);
     }

@@ -149,7 +149,7 @@ pub struct Now {
     /// The Raft term of the member.
     pub raft_term: u64,
     /// When, by that clock, this member last had contact to the members that decide who leads
-    /// (`Loop::contact_ms`). None if it is alone.
+    /// (`Loop::contact_ms`). `None` if it is alone.
     pub contact_at_ms: Option<u64>,
 }
 
@@ -274,7 +274,7 @@ impl EtcdFront {
         self.now = now;
     }
 
-    /// The ticket of a new call; none if there are too many, and the call was refused.
+    /// The ticket of a new call; as an error if there are too many, and the call was refused.
     fn admit(&mut self) -> Result<Ticket, Ticket> {
         let ticket = self.new_ticket();
         if self.call_count() >= ETCD_CALLS_MAX {

@@ -116,7 +116,7 @@ pub struct FrontConfig {
     /// ([`Apply::replies`](crate::Apply::replies)).
     pub replies: Arc<ReplyRoom>,
     /// Bytes of the reply to a read (`reply_bytes_max`). A larger one is refused with a marshalling
-    /// error. None: only multi-reads have a bound.
+    /// error. `None` if only multi-reads have a bound.
     pub reply_bytes_max: Option<u64>,
     /// Names that the first step of a list adds, at least 1. Outside of the simulator
     /// [`LIST_STEP_NAMES`](crate::fronts::zk::limits::LIST_STEP_NAMES).
@@ -125,10 +125,10 @@ pub struct FrontConfig {
     pub sessionless_ms_max: u64,
     /// Whether each write is reported to the audit log (`audit.enable`).
     pub audit: bool,
-    /// Requests that took longer, in ms, are logged; none: no request is.
+    /// Requests that took longer, in ms, are logged; `None` if no request is.
     pub slow_request_ms: Option<u64>,
     /// After this time without contact, in ms, clients that ask for it are served reads
-    /// (`readonlymode.enabled`); none: no client is.
+    /// (`readonlymode.enabled`); `None` if no client is.
     pub read_only_after_ms: Option<u64>,
 }
 
@@ -140,8 +140,8 @@ pub struct Now {
     /// Ms since 1970; shown to people only.
     pub wall_ms: i64,
     /// When, by the monotonic clock, this member last had contact to the members that decide
-    /// whether a session lives (`Loop::contact_ms`). None if it decides alone, 0 if it cannot take
-    /// part any more.
+    /// whether a session lives (`Loop::contact_ms`). `None` if it decides alone, 0 if it cannot
+    /// take part any more.
     pub contact_at_ms: Option<u64>,
 }
 

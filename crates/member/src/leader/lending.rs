@@ -118,7 +118,7 @@ impl Lending {
         }
     }
 
-    /// The lowest index at which this lender was asked for a snapshot for that member; none if it
+    /// The lowest index at which this lender was asked for a snapshot for that member; `None` if it
     /// was not asked.
     pub fn asked_for(&self, lender: MemberId, to: MemberId) -> Option<u64> {
         let borrower = self.borrowers.get(&to)?;
@@ -167,7 +167,7 @@ impl Lending {
         }
     }
 
-    /// The lender of the snapshot that a member is offered; none if the leader has it.
+    /// The lender of the snapshot that a member is offered; `None` if the leader has it.
     pub fn lender_of(&self, to: MemberId, index: u64) -> Option<MemberId> {
         match &self.borrowers.get(&to)?.source {
             Source::Lent { lender, meta } if meta.index == index => Some(*lender),

@@ -13,7 +13,7 @@
 //! Where all servers must be present, an ensemble begins twice only if all servers that were born
 //! have lost their directories, and then nothing is left of the first one. Where a majority is
 //! enough, an ensemble begins twice if the deciding server has lost its directory, and it and the
-//! servers it sees are a majority of which none is born. Where any majority may begin it, servers
+//! servers it sees are a majority without a born server. Where any majority may begin it, servers
 //! agree on the birth ([`agreement`]). Nothing here waits or retries: the driver reports the links,
 //! keeps what is to be kept, and asks again.
 
@@ -45,12 +45,12 @@ pub enum Attendance {
 pub const ABSENT_VOTERS_FROM: u64 = (u32::MAX as u64) << 32;
 
 /// The placeholder voter of a server that is absent when an ensemble begins. It never votes, so it
-/// can be replaced without waiting for it. None: the number is too large for a server's.
+/// can be replaced without waiting for it. `None` if the number is too large for a server's.
 pub fn absent_voter(server: u64) -> Option<u64> {
     ABSENT_VOTERS_FROM.checked_add(server)
 }
 
-/// The server that a placeholder voter stands for; none for the id of a real member.
+/// The server that a placeholder voter stands for; `None` for the id of a real member.
 pub fn absent_server(voter: u64) -> Option<u64> {
     voter.checked_sub(ABSENT_VOTERS_FROM)
 }
@@ -63,7 +63,7 @@ pub struct Bootstrap {
     /// The hellos from the links that are up. A server with several links has several.
     links: Vec<Hello>,
     /// Since when it could begin an attempt to agree, in ms of the driver's clock: a majority is
-    /// present, and it has promised and accepted nothing since. None: it could not.
+    /// present, and it has promised and accepted nothing since. `None` if it could not.
     still_since_ms: Option<u64>,
 }
 

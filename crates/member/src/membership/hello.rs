@@ -1,5 +1,5 @@
-//! The hello, with which each server begins a link. It names the server, and says where its
-//! directory stands, which versions it knows, and at which level its ensemble is.
+//! The hello, with which each server begins a link. It names the server, and gives the state of its
+//! directory, the versions it knows, and the level of its ensemble.
 //!
 //! A hello is a list of tagged fields, so that members of two builds understand each other. A
 //! reader skips a field that it does not know, unless the field is *needed*: then it refuses the
@@ -25,7 +25,7 @@ pub struct VersionRange {
 }
 
 impl VersionRange {
-    /// The highest version that is in both ranges; none if they share none.
+    /// The highest version that is in both ranges; `None` if they share no version.
     pub fn common(self, other: VersionRange) -> Option<u16> {
         let highest = self.max.min(other.max);
         (highest >= self.min.max(other.min)).then_some(highest)
@@ -87,7 +87,7 @@ impl Handshakes {
         }
     }
 
-    /// The versions with which it dials, each where the one before was not understood.
+    /// The versions it dials with, each after the one before was not understood.
     pub fn dialled(self) -> impl Iterator<Item = HandshakeVersion> {
         let versions = [HandshakeVersion::New, HandshakeVersion::Old];
         versions.into_iter().filter(move |version| self.takes(*version))
@@ -152,16 +152,16 @@ pub struct Hello {
     pub boot: BootId,
     /// The numbers of the servers that are to vote, from its configuration, ascending.
     pub servers: Vec<u64>,
-    /// The birth of its ensemble; none while its directory is unborn.
+    /// The birth of its ensemble; `None` while its directory is unborn.
     pub birth: Option<Birth>,
     /// The message versions and levels that its build knows.
     pub known: Known,
-    /// The level of its ensemble, as of its state; none while its directory is unborn.
+    /// The level of its ensemble, as of its state; `None` while its directory is unborn.
     pub level: Option<StatedLevel>,
     /// The URLs at which etcd's clients reach it; empty: it has told none.
     pub client_urls: Vec<String>,
-    /// What an unborn directory has promised and accepted, durably; none: it takes no part in an
-    /// agreement on the birth.
+    /// The durable promise of an unborn directory, and the birth that it accepted; `None` if it
+    /// takes no part in an agreement on the birth.
     pub acceptor: Option<Acceptor>,
     /// Fields that this build does not know, by ascending tags. The proofs of a handshake cover
     /// them, too.

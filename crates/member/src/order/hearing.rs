@@ -2,8 +2,8 @@
 //!
 //! A follower reports the sessions whose clients were heard from to the leader, which keeps their
 //! leases. It sends one report at a time, and repeats one that is not answered. Each answer proves
-//! that both could hear each other, and that the leader led, when the report was sent: this is the
-//! *contact* by which Fronts judge whether they may still answer for a session.
+//! that both could hear each other, and that the leader led, when the report was sent. This
+//! *contact* decides whether Fronts may still answer for a session.
 
 use std::collections::BTreeSet;
 

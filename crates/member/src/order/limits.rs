@@ -70,7 +70,7 @@ pub const DISK_STALL_MS: u64 = 1_000;
 /// How long a disk may take at most before it stalls, however slow it usually is.
 pub const DISK_STALL_MS_MAX: u64 = 10_000;
 
-/// The last minutes from which a disk's usual slowness is computed.
+/// The number of last minutes that a disk's usual slowness is computed from.
 pub const STALL_HISTORY_MINUTES: usize = 8;
 
 /// Minutes that must be known before a usual slowness is computed.

@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 use machine::LogIndex;
 use storage::wal::Membership;
 
-/// Memberships in order, the newest last, each with the entry from which it is active. The first is
-/// the one that the next snapshot has, so there is always one.
+/// Memberships in order, the newest last, each with the entry since which it is active. The first
+/// is the one that the next snapshot has, so there is always one.
 pub(super) struct Memberships {
     by_index: VecDeque<(LogIndex, Membership)>,
 }
@@ -27,7 +27,7 @@ impl Memberships {
         &self.by_index.back().expect("the list is never empty").1
     }
 
-    /// The membership that was active at an entry with which a snapshot may end.
+    /// The membership that was active at an entry where a snapshot may end.
     pub fn at(&self, index: LogIndex) -> &Membership {
         let older = self.by_index.iter().rev().find(|(from, _)| *from <= index);
         &older.expect("those that a snapshot may have are kept").1
@@ -38,7 +38,7 @@ impl Memberships {
         self.by_index.front().expect("the list is never empty").0
     }
 
-    /// The entry from which on all memberships, up to the newest, pass `is_such`; none if the
+    /// The entry since which all memberships, up to the newest, pass `is_such`; `None` if the
     /// newest does not.
     pub fn since(&self, is_such: impl Fn(&Membership) -> bool) -> Option<LogIndex> {
         let known = self.by_index.iter().rev();

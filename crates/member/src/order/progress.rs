@@ -1,8 +1,8 @@
-//! The entries that this member has applied, and the moment from which on it serves clients.
+//! The entries that this member has applied, and the moment when it begins to serve clients.
 
 use machine::LogIndex;
 
-/// The way of this member to the moment from which on it serves clients.
+/// The progress of this member until it begins to serve clients.
 #[derive(Default)]
 pub(super) struct Progress {
     /// The last entry that is applied here.

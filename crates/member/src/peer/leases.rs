@@ -23,8 +23,8 @@ pub struct LeaseTimes {
     pub boot: BootId,
     /// The last entry that the leader has applied.
     pub index: LogIndex,
-    /// The answers, by the numbers of the questions, at most [`LEASE_MESSAGE_ITEMS_MAX`]. None: the
-    /// lease does not exist.
+    /// The answers, by the numbers of the questions, at most [`LEASE_MESSAGE_ITEMS_MAX`]. `None` if
+    /// the lease does not exist.
     pub answers: Vec<(u64, Option<LeaseTime>)>,
 }
 

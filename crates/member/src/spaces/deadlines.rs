@@ -6,7 +6,7 @@
 //! sockets before it expires anybody. Close to a deadline no more than [`LEASE_ADVANCE_MS_MAX`] is
 //! planned.
 //!
-//! Owners stand in buckets of one tick, as sessions do in ZooKeeper (`ExpiryQueue`): an owner
+//! Owners are in buckets of one tick, as sessions are in ZooKeeper (`ExpiryQueue`): an owner
 //! expires up to a tick late and never early. Hearing from one only moves its deadline; the owner
 //! changes buckets when its old bucket falls due. So a renewal costs one look-up.
 //!
@@ -14,10 +14,9 @@
 //! end of that protection can bring a deadline forward; only then does an owner change buckets
 //! before its bucket falls due.
 //!
-//! Every member keeps the deadlines, since any member may lead next. Each owner stands in one
-//! bucket at most, so a follower, which empties no bucket, holds no more than its owners. A new
-//! leader finds all buckets due; it looks at [`EXPIRY_LOOKS_MAX`] owners in one call and goes on in
-//! the next.
+//! Every member keeps the deadlines, since any member may lead next. Each owner is in one bucket at
+//! most, so a follower, which empties no bucket, holds no more than its owners. A new leader finds
+//! all buckets due; it looks at [`EXPIRY_LOOKS_MAX`] owners in one call and goes on in the next.
 
 use core::hash::Hash;
 use std::collections::BTreeSet;
@@ -39,7 +38,7 @@ pub struct Deadlines<O> {
     owners: HashMap<O, Kept, FixedState>,
     /// Each owner with the tick at whose end it is looked at next.
     buckets: BTreeSet<(u64, O)>,
-    /// Owners whose expiry is under way. They stand in no bucket.
+    /// Owners whose expiry is under way. They are in no bucket.
     judged: BTreeSet<O>,
     /// Owners with a timeout below [`QUIET_TIMEOUT_MS_MIN`].
     short_count: usize,
@@ -53,7 +52,7 @@ struct Kept {
     heard_ms: u64,
     /// The owner does not expire before, since a renewal waits for its answer.
     protected_until_ms: u64,
-    /// The bucket that the owner stands in; none while its expiry is under way.
+    /// The bucket that the owner is in; `None` while its expiry is under way.
     bucket: Option<u64>,
 }
 
@@ -196,7 +195,7 @@ impl<O: Copy + Ord + Hash> Deadlines<O> {
         self.owners.iter().map(move |(owner, kept)| (*owner, left(kept)))
     }
 
-    /// The time that an owner has; none: it does not exist.
+    /// The time that an owner has; `None` if it does not exist.
     pub fn left(&self, owner: O) -> Option<TimeLeft> {
         let kept = self.owners.get(&owner)?;
         if kept.bucket.is_none() {

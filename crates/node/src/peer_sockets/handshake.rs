@@ -134,8 +134,8 @@ impl PeerSecret {
 }
 
 impl Links {
-    /// The versions of the handshake with which a server is dialled. They differ only where a
-    /// secret is proved.
+    /// The versions of the handshake for dialling a server. They differ only where a secret is
+    /// proved.
     pub(super) fn dialled_versions(&self, level: Option<Level>) -> Vec<HandshakeVersion> {
         match &self.auth {
             PeerAuth::Secret(secret) => secret.handshakes(level).dialled().collect(),

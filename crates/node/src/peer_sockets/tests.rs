@@ -319,7 +319,7 @@ impl Stranger {
         self.send(&bytes);
     }
 
-    /// The next frame, or none if it was closed.
+    /// The next frame; `None` if the connection was closed.
     fn hear(&mut self) -> Option<PeerFrame> {
         loop {
             if let Some(frame) = self.frames.next().expect("our side speaks well") {

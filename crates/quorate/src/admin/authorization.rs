@@ -20,7 +20,7 @@ enum NotAllowed {
     NotPermitted,
 }
 
-/// The refusal of a command; none if the caller may give it.
+/// The refusal of a command; `None` if the caller may give it.
 pub async fn refusal(
     monitor: &Monitor,
     peer: SocketAddr,

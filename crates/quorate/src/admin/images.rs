@@ -90,8 +90,8 @@ async fn snapshot(monitor: &Monitor, name: &str, query: &[(String, String)]) -> 
     answer
 }
 
-/// Restores the snapshot in the body, and answers with the zxid from which the state is that of the
-/// snapshot.
+/// Restores the snapshot in the body, and answers with the zxid at which the state became the
+/// snapshot's.
 async fn restore(monitor: &Monitor, name: &str, mut body: Incoming) -> Answer {
     let restored = monitor.restore(async || next_bytes(&mut body).await).await;
     let zxid = match restored {

@@ -44,7 +44,7 @@ impl Addresses {
         Addresses { known: Mutex::default(), connections_max, requests_bytes, answers_bytes }
     }
 
-    /// Counts one more connection. None if its address is at its limit.
+    /// Counts one more connection. `None` if its address is at its limit.
     pub(super) fn admit(addresses: &Arc<Addresses>, from: IpAddr) -> Option<Admission> {
         let from = from.to_canonical();
         let mut known = addresses.known();

@@ -17,7 +17,7 @@ pub(super) const WAITING_THREADS_MAX: usize = 64;
 /// waits.
 pub(super) const ACCEPTED_MAX: usize = 64;
 
-/// Streams of one connection: requests that a client has under way. The client is told the number
+/// Streams of one connection: requests that a client has under way. The client gets the number
 /// and waits with further requests; a stream beyond it is refused. Ozone's clients have 32 under
 /// way.
 pub(super) const STREAMS_MAX: u32 = 64;

@@ -29,7 +29,7 @@ pub struct Turn(
 );
 
 impl LogDisk {
-    /// The log of a node, in `log_dir`. None if it is on another disk than the store in `folder`,
+    /// The log of a node, in `log_dir`. `None` if it is on another disk than the store in `folder`,
     /// or if the system does not tell.
     pub fn shared_with(node: MonitorHandle, log_dir: &Path, folder: &Path) -> Option<LogDisk> {
         let (of_log, of_store) = (stat(log_dir).ok()?.st_dev, stat(folder).ok()?.st_dev);

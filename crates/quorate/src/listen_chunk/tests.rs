@@ -31,8 +31,7 @@ fn with_face<F: Future<Output = ()>>(name: &str, test: impl FnOnce(Rig) -> F) {
     with_limits(name, Limits::default(), 256, test);
 }
 
-/// Runs a test with a face that has these limits, of which the last is that of connections from one
-/// address.
+/// Runs a test with a face that has these limits; the last one limits connections from one address.
 fn with_limits<F: Future<Output = ()>>(
     name: &str,
     limits: Limits,

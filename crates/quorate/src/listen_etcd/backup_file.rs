@@ -63,7 +63,7 @@ impl Backups {
         Backups { dir, turn, open, waiting: AtomicUsize::new(0) }
     }
 
-    /// A permit for a backup; none if too many are held, and none of their clients lets go of one
+    /// A permit for a backup; `None` if too many are held, and none of their clients lets go of one
     /// soon.
     pub async fn begin(&self) -> Option<OwnedSemaphorePermit> {
         let permit = self.open.clone().acquire_owned();

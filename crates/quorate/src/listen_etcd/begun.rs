@@ -1,4 +1,4 @@
-//! A connection of which some bytes were read.
+//! A connection whose first bytes were already read.
 
 use std::io;
 use std::pin::Pin;

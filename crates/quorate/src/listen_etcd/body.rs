@@ -17,8 +17,8 @@ pub(super) type WebBody = Either<Incoming, StreamBody>;
 /// The body of a request that is a stream: that of HTTP, or what comes over WebSocket.
 pub(super) type RequestBody = Either<WebBody, Channel<Bytes, Infallible>>;
 
-/// Reads a body. Its room grows as it arrives, so an announced body takes none. None if the body is
-/// too large or cut off, or comes too slowly.
+/// Reads a body. Its room grows as it arrives, so an announced body takes none. `None` if the body
+/// is too large or cut off, or comes too slowly.
 pub(super) async fn read_body(
     mut body: impl Body<Data = Bytes> + Unpin,
     room: &mut Room,

@@ -1,6 +1,6 @@
-//! A client of the face: what it says of itself, by which the Front finds its user.
+//! A client of the face, with the credentials that tell the Front its user.
 //!
-//! A token stands in the metadata of each call. It counts more than the certificate of the
+//! A token is in the metadata of each call. It counts more than the certificate of the
 //! connection, whose common name is a user where clients must have one. The JSON gateway is a
 //! client of its own in etcd, with the server's certificate: so the certificate of a client never
 //! counts there (`authStore.AuthInfoFromCtx`, `AuthInfoFromTLS`).
@@ -27,14 +27,14 @@ use crate::connections::Held;
 /// (`rpctypes.TokenFieldNameGRPC`, `TokenFieldNameSwagger`).
 const TOKEN_KEYS: [&str; 2] = ["token", "authorization"];
 
-/// What a gateway adds to the metadata of the calls that it passes on.
+/// The key of the metadata that a gateway adds to the calls that it passes on.
 const FROM_GATEWAY: &str = "grpcgateway-accept";
 
-/// What the headers of HTTP begin with that a gateway passes on as metadata
+/// The prefix of the HTTP headers that a gateway passes on as metadata
 /// (`runtime.DefaultHeaderMatcher`).
 const METADATA_PREFIX: &str = "grpc-metadata-";
 
-/// The metadata by which a client asks for an error when there is no leader, with the value `true`
+/// A client sets this metadata to `true` to get an error when there is no leader
 /// (`rpctypes.MetadataRequireLeaderKey`).
 const REQUIRES_LEADER: &str = "hasleader";
 
@@ -45,10 +45,10 @@ pub(super) const METADATA_KEYS: &[&str] =
 /// The header with the time that a call may take.
 const TIMEOUT: &str = "grpc-timeout";
 
-/// What a token may begin with, in exactly this case. It is cut off.
+/// The optional prefix of a token, in exactly this case. It is cut off.
 pub(super) const BEARER: &str = "Bearer ";
 
-/// What a connection is for, and whose it is.
+/// The service and the client of a connection.
 #[derive(Clone)]
 pub(super) struct Site {
     pub peer: SocketAddr,
@@ -61,7 +61,7 @@ pub(super) struct Site {
     /// Its place among the connections of all faces. A WebSocket outlives the task of its
     /// connection, and keeps it.
     pub held: Rc<Held>,
-    /// What its calls keep of their headers.
+    /// The header values that calls of the connection keep.
     pub kept: Rc<KeptValues>,
 }
 
@@ -74,13 +74,13 @@ pub(super) struct Client {
     /// When a call of the gateway ends at the latest.
     pub deadline: Deadline,
     said: Said,
-    /// Its address; none of the member itself.
+    /// The client's address; `None` for the member itself.
     address: Option<IpAddr>,
-    /// What the audit log says of it; none if there is no audit log.
+    /// The client as the audit log names it; `None` if there is no audit log.
     audited: Option<Rc<AuditedClient>>,
 }
 
-/// What a client says of itself.
+/// The identity that a client claims.
 #[derive(Clone)]
 enum Said {
     Nothing,
@@ -131,8 +131,8 @@ impl Client {
         Ok(Client { requires_leader, deadline, ..Client::at(runtime, said, Some(site)) })
     }
 
-    /// The client of a stream over WebSocket. Its headers are no metadata; its token stands beside
-    /// the protocol (`wsproxy.transformSubProtocolHeader`).
+    /// The client of a stream over WebSocket. Its headers are no metadata; its token is beside the
+    /// protocol (`wsproxy.transformSubProtocolHeader`).
     ///
     /// # Errors
     /// The text says that it is one of too many with large headers.
@@ -176,7 +176,7 @@ impl Client {
         self.requires_leader && !self.runtime.has_leader()
     }
 
-    /// What it says of itself now: a signed token is valid for a time.
+    /// The client's credentials now: a signed token is valid for a time.
     pub fn credentials(&self) -> Credentials {
         match &self.said {
             Said::Nothing => Credentials::Nobody,

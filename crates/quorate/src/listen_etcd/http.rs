@@ -215,7 +215,7 @@ async fn call(
     answer
 }
 
-/// The code that a status stands for, as far as the gateway has one for several.
+/// The code that a status means, as far as the gateway has one for several.
 fn code_of(status: StatusCode) -> Code {
     match status.as_u16() {
         200 => Code::Ok,

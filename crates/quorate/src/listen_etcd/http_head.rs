@@ -9,8 +9,8 @@ use config::etcd::EtcdAbout;
 pub(super) const CORS_METHODS: &str = "POST, GET, OPTIONS, PUT, DELETE";
 pub(super) const CORS_HEADERS: &str = "accept, content-type, authorization";
 
-/// The headers that all answers about keys have. None: a client's name or origin decides about a
-/// request, so none is short.
+/// The headers that all answers about keys have. `None` if a client's name or origin decides about
+/// a request: then no request is short.
 pub(super) fn common_headers(about: &EtcdAbout, cluster_id: &str) -> Option<String> {
     if about.refuses_foreign_pages || !about.hosts.iter().any(|host| host == "*") {
         return None;

@@ -21,8 +21,8 @@ use super::limits::{
 };
 use super::runtime::ConnectionShares;
 
-/// Bytes of a response that is short, and has at most `bytes_max` bytes: it is made at once. None:
-/// it is to be made in pieces.
+/// Bytes of a response that is short, and has at most `bytes_max` bytes: it is made at once. `None`
+/// if it is to be made in pieces.
 pub(super) fn bytes_if_short(reply: &Reply, bytes_max: usize) -> Option<usize> {
     let bytes = reply.is_short().then(|| reply.bytes());
     bytes.filter(|bytes| *bytes <= bytes_max)

@@ -1,4 +1,4 @@
-//! What the face knows of its member: the configuration of the face, and the state of the member.
+//! The face's view of its member: the configuration of the face, and the state of the member.
 //! All connection runtimes share it.
 
 use std::sync::Arc;

@@ -106,7 +106,7 @@ const OF_HEALTH: [(&str, Kind, HealthMethod); 3] = [
     ("List", Kind::Unary, HealthMethod::List),
 ];
 
-/// The method of the Front with that gRPC path, if it has one response; none if it is not served.
+/// The method of the Front with that gRPC path, if it has one response; `None` if it is not served.
 pub(super) fn unary_of_front(path: &str) -> Option<KvMethod> {
     let (service, name) = path.strip_prefix('/')?.split_once('/')?;
     if service == AUTH {

@@ -108,7 +108,7 @@ fn of_peers(member: &MemberView, page: &mut Page) {
     add("etcd_network_peer_sent_failures_total", help, "To", |it| it.sent_failures);
 }
 
-/// What etcd's spaces take in memory, and beyond which sums writes are refused.
+/// The memory of etcd's spaces, and the bounds beyond which writes are refused.
 fn of_memory(member: &MemberView, page: &mut Page) {
     let (held, held_v2, quota, bounds) = {
         let machine = member.node.machine().read();

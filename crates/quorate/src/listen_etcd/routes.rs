@@ -41,7 +41,7 @@ pub(super) async fn answer(runtime: &Rc<Runtime>, service: EtcdService, request:
     }
 }
 
-/// The request with its path decoded; none if the path is in its plain form already.
+/// The request with its path decoded; `None` if the path is in its plain form already.
 ///
 /// # Errors
 /// The answer to a request whose path is not in its shortest form, which Go's `http.ServeMux`
@@ -140,8 +140,8 @@ pub(super) fn forbidden(reason: &str) -> Answer {
     sniffed(of(StatusCode::FORBIDDEN, PLAIN_TEXT, format!("{reason}\n")))
 }
 
-/// The refusal of a client without TLS that calls this host by a name that is not allowed: a page
-/// of another site could send requests so (`embed/serve.go`, DNS rebinding). None: it is allowed.
+/// The refusal of a client without TLS that calls this host by a name not allowed: a page of
+/// another site could send requests so (`embed/serve.go`, DNS rebinding). `None` if it is allowed.
 pub(super) fn refuse_host(hosts: &[String], request: &Parts) -> Option<Answer> {
     if hosts.iter().any(|host| host == "*") {
         return None;

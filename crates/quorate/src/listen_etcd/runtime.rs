@@ -54,7 +54,7 @@ pub(super) struct Runtime {
     pub(super) server: Server<Method>,
     /// The room for requests of all connections, and for their responses.
     room: RoomOfAll,
-    /// What all runtimes know of the member.
+    /// The view of the member that all runtimes share.
     pub(super) member: Arc<MemberView>,
     pub(super) passwords: Passwords,
     /// The passwords of users of etcd v2 that were right lately.
@@ -66,7 +66,7 @@ pub(super) struct Runtime {
     /// Signed tokens that were good lately.
     pub(super) verified: RefCell<VerifiedTokens>,
     pub(super) slow: SlowLog,
-    /// The clients of calls that the Front has, by which the audit log learns of users.
+    /// The clients of calls that the Front has; the audit log learns the users of these calls here.
     audited: RefCell<HashMap<Ticket, Rc<AuditedClient>>>,
     /// The addresses of calls about users and roles: passwords are worked on in turns.
     asking_auth: RefCell<HashMap<Ticket, IpAddr>>,
@@ -477,7 +477,7 @@ fn pass_on<T: From<CallRefused>>(
     });
 }
 
-/// What a watch stream gets from the Front.
+/// One item from the Front for a watch stream.
 pub(super) enum FromWatch {
     /// Messages for the client.
     Messages(WatchMessages),
@@ -549,9 +549,9 @@ impl Drop for WatchCall {
     }
 }
 
-/// What a wait of etcd v2 gets from the Front.
+/// The Front's answer to a wait of etcd v2.
 pub(super) enum FromV2Wait {
-    /// What came of it.
+    /// The result of the wait.
     Waited(V2Waited),
     /// The Front does not take it.
     Refused(CallRefused),

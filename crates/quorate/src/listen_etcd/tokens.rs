@@ -21,7 +21,7 @@ pub enum Tokens {
         /// How long they are valid, in s.
         ttl_s: i64,
     },
-    /// None: nobody can authenticate.
+    /// No tokens: nobody can authenticate.
     Nothing,
 }
 
@@ -48,8 +48,8 @@ impl Tokens {
         })
     }
 
-    /// What a client says of itself that sends a token. `verified` are the signed ones that the
-    /// thread knows.
+    /// The credentials of a client that sends the token `text`. `verified` holds the signed tokens
+    /// that the thread knows.
     pub(super) fn credentials(
         &self,
         text: &Arc<str>,
@@ -71,7 +71,7 @@ impl Tokens {
         }
     }
 
-    /// What a user gets whose password is right.
+    /// The result for a user whose password is right.
     ///
     /// # Errors
     /// The system gives no random bytes.

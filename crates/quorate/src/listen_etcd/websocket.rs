@@ -44,7 +44,7 @@ const READ_BYTES: usize = 16 * 1024;
 /// Answers to pings that wait for the socket. At this limit no more is read.
 const CONTROLS_MAX: usize = 8;
 
-/// The key of a client that asks for WebSocket; none if it does not.
+/// The key of a client that asks for WebSocket; `None` if it does not.
 pub(super) fn key_of(headers: &HeaderMap) -> Option<&HeaderValue> {
     let names = |header, token: &str| {
         let values = headers.get_all(header).into_iter().filter_map(|value| value.to_str().ok());
@@ -56,7 +56,7 @@ pub(super) fn key_of(headers: &HeaderMap) -> Option<&HeaderValue> {
     headers.get(KEY).filter(|_| asks)
 }
 
-/// The answer that agrees. A protocol that stands beside a token is agreed on as well; see
+/// The answer that agrees. A protocol beside a token is agreed on as well; see
 /// [`super::client::Client::from_upgrade`].
 pub(super) fn agree(key: &HeaderValue, asked: &HeaderMap) -> Answer {
     let digest = Sha1::new().chain_update(key.as_bytes()).chain_update(MAGIC).finalize();

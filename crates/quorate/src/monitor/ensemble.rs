@@ -64,8 +64,8 @@ pub struct MembersView {
 /// One member.
 pub struct MemberView {
     pub id: MemberId,
-    /// Its server, or the server that it is a placeholder for; none if no leader has ever heard of
-    /// it.
+    /// Its server, or the server that it is a placeholder for; `None` if no leader has ever heard
+    /// of it.
     pub server: Option<u32>,
     pub is_voter: bool,
     /// Entries that it lacks. Only a leader knows this of other members.
@@ -74,7 +74,7 @@ pub struct MemberView {
     pub silent_ms: Option<u64>,
     /// Whether it must fetch a snapshot. Only a leader knows this.
     pub fetches_snapshot: bool,
-    /// The version of its program and the highest level that it knows; none: no link to it is up.
+    /// The version of its program and the highest level that it knows; `None` without a link to it.
     pub knows: Option<(String, Level)>,
 }
 

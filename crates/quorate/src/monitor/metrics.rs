@@ -87,8 +87,8 @@ impl Monitor {
         gauges
     }
 
-    /// The figures of etcd's keys, once they were used. `etcd_` stands before names that are not
-    /// ZooKeeper's.
+    /// The figures of etcd's keys, once they were used. Names that are not ZooKeeper's begin with
+    /// `etcd_`.
     fn etcd_gauges(&self) -> Vec<Metric> {
         let machine = self.node.machine().read();
         let store = machine.etcd();

@@ -1,4 +1,4 @@
-//! What a server says when it serves.
+//! The messages of a server that has begun to serve.
 
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};

@@ -6,7 +6,7 @@ use super::shell::with_unit;
 use crate::schema::{Chart, Curve, Measured, Moment, Results, Role, System, Test, Usage};
 use crate::svg::{Axis, Line, Plot, STYLE_COUNT, Scale, swatch};
 
-/// The size of a plot that stands alone.
+/// The size of a single plot.
 const WIDE: (f64, f64) = (640.0, 300.0);
 /// The size of one of several plots.
 const SMALL: (f64, f64) = (360.0, 190.0);
@@ -233,7 +233,7 @@ fn server_count(measured: &Measured) -> usize {
     measured.course.iter().map(|moment| moment.servers.len()).max().unwrap_or(0)
 }
 
-/// One of the small plots of a course; none if no line has two moments.
+/// One of the small plots of a course; `None` if no line has two moments.
 fn course(heading: &str, scale: Scale, lines: Vec<Line>) -> Option<Markup> {
     if !lines.iter().any(|line| line.points.iter().flatten().count() > 1) {
         return None;

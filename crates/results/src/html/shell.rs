@@ -1,4 +1,4 @@
-//! What all pages have in common: the document around a body, lists, facts, values and ratios.
+//! The parts that all pages share: the document around a body, lists, facts, values and ratios.
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 

@@ -20,7 +20,7 @@ pub enum Scale {
     Logarithmic,
     /// Percentages by the logarithm of what they leave out, as HDR histograms are drawn.
     Percentile,
-    /// Named places, of which each is labelled; values are their indices.
+    /// Named places, each with a label; values are their indices.
     Places(Vec<String>),
 }
 
@@ -37,7 +37,7 @@ pub struct Ruler {
 }
 
 impl Axis {
-    /// The ruler for some values; none if no value has a place. `tick_count` is how many labels
+    /// The ruler for some values; `None` if no value has a place. `tick_count` is how many labels
     /// fit.
     pub fn ruler(&self, values: &[f64], tick_count: f64) -> Option<Ruler> {
         let inner: Vec<f64> =
@@ -71,7 +71,7 @@ impl Axis {
 }
 
 impl Ruler {
-    /// The place of a value between 0 and 1; none if it has none.
+    /// The place of a value between 0 and 1; `None` if it has none.
     pub fn place(&self, value: f64) -> Option<f64> {
         let inner = transformed(&self.scale, value)?;
         Some(((inner - self.low) / (self.high - self.low)).clamp(0.0, 1.0))
@@ -130,7 +130,7 @@ fn logarithmic(least: f64, most: f64, tick_count: f64) -> Ends {
 }
 
 /// Ticks at 0, 50, 90, 99 and so on, as far as the values reach. The greatest value of all, if it
-/// is known, stands at a place of its own behind them.
+/// is known, is at a place of its own behind them.
 fn percentile(most: f64, has_greatest: bool) -> Ends {
     let nines = (most - 1e-9).ceil().clamp(2.0, 7.0) as usize;
     let mut ticks = vec![(0.0, "0".to_string()), (2f64.log10(), "50".to_string())];

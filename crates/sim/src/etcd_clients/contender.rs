@@ -65,7 +65,7 @@ pub struct ContenderConfig {
     pub hold_us_max: u64,
     /// The longest that it rests between two turns.
     pub rest_us_max: u64,
-    /// The longest time between two of its accidents; none: it has none.
+    /// The longest time between two of its accidents; `None` if it has no accidents.
     pub accident_us_max: Option<u64>,
     /// Whether a member's service waits for its turn.
     pub is_served: bool,
@@ -394,7 +394,7 @@ impl Contender {
         self.stage == Stage::Done && self.unwanted.is_empty()
     }
 
-    /// The lease of the key with which it waits, if it does.
+    /// The lease of the key that it waits with, if it does.
     pub fn waits(&self) -> Option<i64> {
         self.session.filter(|_| self.is_waiting()).map(|session| session.lease)
     }

@@ -322,8 +322,8 @@ impl EtcdNetwork {
         }
     }
 
-    /// Something arrives. Returns whether it arrives at the server; none: it was lost, or is held
-    /// up.
+    /// Something arrives. Returns whether it arrives at the server; `None` if it was lost, or is
+    /// held up.
     pub fn arrive(&mut self, world: &mut World, number: usize, parcel: u64) -> Option<bool> {
         let connection = &mut self.connections[number];
         let is_up = connection.in_flight.get(&parcel)?.is_up();

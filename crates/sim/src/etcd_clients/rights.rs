@@ -162,7 +162,7 @@ impl Change {
 /// A user.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct User {
-    /// The password; none if it is not known.
+    /// The password; `None` if it is not known.
     pub password: Option<u32>,
     /// The roles.
     pub roles: BTreeSet<usize>,

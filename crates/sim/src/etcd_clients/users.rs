@@ -633,7 +633,7 @@ impl Users {
         }
     }
 
-    /// The error that a call must have; none if it is permitted.
+    /// The error that a call must have; `None` if it is permitted.
     fn due(&self, by: &By, needs: &[(Access, Span)]) -> Option<Error> {
         if !self.rights.is_enabled {
             return None;

@@ -84,7 +84,7 @@ pub struct Call {
     pub op: Op,
     /// When it was sent.
     pub sent_us: u64,
-    /// What came of it and when; none: nothing did, and nothing may come any more.
+    /// When it ended, and how; `None` if it has not ended, and perhaps never will.
     pub came: Option<(u64, Came)>,
 }
 
@@ -113,7 +113,7 @@ pub enum Came {
 pub enum Began {
     /// It began at this index of the store.
     At(u64),
-    /// It was refused for the index from which on it looks.
+    /// It was refused for the first index that it looks at.
     Refused(Refusal),
     /// Its next event was gone.
     Ended,
@@ -130,12 +130,12 @@ pub struct Line {
     is_stream: bool,
     /// The first index that counts; 0 before the first wait has begun.
     pub first: u64,
-    /// The index from which on the next wait looks.
+    /// The first index that the next wait looks at.
     pub next: u64,
     /// The events, each with the time at which it came.
     pub shown: Vec<(u64, Arc<Event>)>,
-    /// How waits began or ended early, each with the time at which that came, and the index from
-    /// which on it looked.
+    /// How waits began or ended early, each with its time and the first index that the wait looked
+    /// at.
     pub begun: Vec<(u64, u64, Began)>,
     /// The first and the last index of what was gone.
     pub gaps: Vec<(u64, u64)>,

@@ -30,7 +30,7 @@ pub const TAKEN_LATE_US_MAX: u64 = 3_000_000;
 /// One watch, over all streams on which it was resumed.
 struct Line {
     wanted: Wanted,
-    /// The first revision that it has not shown; none: the server has not said.
+    /// The first revision that it has not shown; `None` if the server has not said.
     next: Option<i64>,
 }
 

@@ -216,7 +216,7 @@ impl EtcdRuntime {
         }
     }
 
-    /// Runs the Front until it has nothing more to do. None if Apply is to run first.
+    /// Runs the Front until it has nothing more to do. `None` if Apply is to run first.
     pub fn drive(&mut self, machine: &Machine, world: &mut World) -> Option<EtcdOutput> {
         if !self.is_driving {
             self.take_mail();
@@ -241,7 +241,7 @@ impl EtcdRuntime {
         }
     }
 
-    /// The connection and the call that a result is for; none if it was cancelled.
+    /// The connection and the call that a result is for; `None` if it was cancelled.
     pub fn done(&mut self, ticket: Ticket) -> Option<(usize, CallId)> {
         let found = self.waiting.remove(&ticket);
         self.v2_waits.remove(&ticket);
@@ -272,7 +272,7 @@ impl EtcdRuntime {
         self.front.is_part(ticket)
     }
 
-    /// The connection and the call that a piece is for; none if it was cancelled.
+    /// The connection and the call that a piece is for; `None` if it was cancelled.
     pub fn waiting_for(&self, ticket: Ticket) -> Option<(usize, CallId)> {
         self.waiting.get(&ticket).copied()
     }
@@ -302,8 +302,8 @@ impl EtcdRuntime {
         self.slots.pass_on(watched, &mut output.results, accepting, &mut self.front, world);
     }
 
-    /// The connection and the call that something of a wait of etcd v2 is for; none if the wait was
-    /// cancelled.
+    /// The connection and the call that something of a wait of etcd v2 is for; `None` if the wait
+    /// was cancelled.
     pub fn v2_waited(&mut self, ticket: Ticket, waited: &V2Waited) -> Option<(usize, CallId)> {
         let is_last = match waited {
             V2Waited::Begun { .. } => false,

@@ -66,7 +66,7 @@ impl Unborn {
         self.started_us
     }
 
-    /// The hello with which it introduces itself to others.
+    /// The hello that introduces it to others.
     pub fn hello(&self) -> &Arc<Hello> {
         &self.hello
     }

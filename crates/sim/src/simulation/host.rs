@@ -81,8 +81,8 @@ pub(super) struct Host {
     /// The member whose directory is lost, or may be found to be; none once another directory has
     /// its vote.
     pub lost: Option<MemberId>,
-    /// What the others are wrong about while they count on what the member in [`Host::lost`] does
-    /// not have; none if it deceives none of them.
+    /// The error of the others while they count on what the member in [`Host::lost`] does not have;
+    /// `None` if it deceives nobody.
     pub deceives: Option<Deceives>,
     /// The machine that had the server's place before, and is cut off.
     pub other: Option<OtherMachine>,
@@ -258,7 +258,7 @@ impl Host {
         self.hello().map(|hello| hello.member)
     }
 
-    /// The hello with which the process introduces itself to others; none if no process runs.
+    /// The hello that introduces the process to others; `None` if no process runs.
     pub fn hello(&self) -> Option<&Arc<Hello>> {
         let born = self.server.as_ref().map(Server::hello);
         born.or(self.unborn.as_ref().map(Unborn::hello))
@@ -299,13 +299,13 @@ impl Host {
 
 /// A machine that is cut off while another one has its place.
 pub(super) struct OtherMachine {
-    /// The member id of its directory; none: it was never started.
+    /// The member id of its directory; `None` if it was never started.
     pub id: Option<MemberId>,
     /// The build that is installed there.
     pub known: Known,
     pub disk: SimDisk,
     pub clock: Clock,
-    /// The process that stands still on it; none: it has ended.
+    /// The process that stands still on it; `None` if it has ended.
     pub server: Option<Server>,
     /// The life of that process.
     pub life: u64,
@@ -316,7 +316,7 @@ pub(super) struct OtherMachine {
     pub stop_cuts_power: bool,
 }
 
-/// The means by which a member deceives the others.
+/// How a member deceives the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Deceit {
     OldCopy,

@@ -52,8 +52,8 @@ const AWAY_SEED: u64 = 0x6177_6179;
 /// number none of the kept seeds begins so.
 const AGREEMENT_SEED: u64 = 0x6167_7265_0000_005a;
 
-/// Operations of clients that were added later. Each kind that a run has holds the seed from which
-/// it is drawn, so the rest of the run does not depend on it.
+/// Operations of clients that were added later. Each kind that a run has holds its own seed, so the
+/// rest of the run does not depend on it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LaterOps {
     /// The seed of frames that no server takes, which clients send.
@@ -116,16 +116,16 @@ pub struct Options {
     /// Whether the disks say that they synced, and did not.
     pub syncs_lie: bool,
     /// The operation of the first member's disk at which everything stops, and whether power is cut
-    /// then; none: no such stop is planned.
+    /// then; `None` if no such stop is planned.
     pub stop_at: Option<(u64, bool)>,
     /// The seed of containers, znodes with a time to live and quotas, and of changes of their
-    /// configuration; none: clients make none. What else happens does not depend on it.
+    /// configuration; `None` if clients do not make them. What else happens does not depend on it.
     pub more_seed: Option<u64>,
     /// Operations of clients that were added later.
     pub later_ops: LaterOps,
-    /// The clients of etcd; none: there are none.
+    /// The clients of etcd; `None` if there are no such clients.
     pub etcd: Option<EtcdLoad>,
-    /// The builds of the servers of an ensemble, if they differ; none: all know the released
+    /// The builds of the servers of an ensemble, if they differ; `None` if all know the released
     /// levels.
     pub builds: Option<Builds>,
     /// Whether at the end some clients vanish, to see their sessions expire.

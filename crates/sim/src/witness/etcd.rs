@@ -76,7 +76,7 @@ impl EtcdCalls {
         self.installed_us.iter().any(is_it)
     }
 
-    /// When a call ended at its member; none if it never did.
+    /// When a call ended at its member; `None` if it never did.
     pub fn ended_us(&self, call: CallId) -> Option<u64> {
         self.ended_us.get(&call).copied()
     }

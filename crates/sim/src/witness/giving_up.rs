@@ -54,7 +54,7 @@ impl GivenUpCommands {
         batches.count() + connections.count() > 0
     }
 
-    /// The record of a command that was given up; none if it was not.
+    /// The record of a command that was given up; `None` if it was not.
     ///
     /// # Errors
     /// Its connection was given up before it got a place in a batch.

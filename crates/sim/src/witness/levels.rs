@@ -28,7 +28,7 @@ struct Said {
 
 impl Heard {
     /// Loop takes note that a link from a member is up, on which the member said that it knows the
-    /// levels up to `level_max`; none: the link has ended.
+    /// levels up to `level_max`; `None` if the link has ended.
     pub fn on_linked(&mut self, peer: MemberId, level_max: Option<Level>, now_us: u64) {
         let said = self.said.entry(peer).or_default();
         if let Some(last) = said.last_mut() {

@@ -18,12 +18,12 @@ const DRAFT_MAGIC: &[u8; 8] = b"QUORDRFT";
 /// The version of a draft that holds more than the member id.
 const AGREEING_VERSION: u32 = DATADIR_FORMAT_VERSION + 1;
 
-/// What an unborn directory keeps.
+/// The draft that an unborn directory keeps.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Draft {
     /// The member id that the directory will be born with; not 0.
     pub member_id: u64,
-    /// What it has promised and accepted.
+    /// The promise of this server, and the birth that it accepted.
     pub acceptor: Acceptor,
 }
 
@@ -37,7 +37,7 @@ pub struct Ballot {
     pub member: u64,
 }
 
-/// What a server has promised and accepted, as an acceptor of Paxos. The default: nothing.
+/// The promise of an acceptor of Paxos, and the birth that it accepted. The default: nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Acceptor {
     /// It accepts no birth of an earlier ballot.

@@ -136,7 +136,7 @@ fn a_token_says_nothing_under_another_method() {
     }
 }
 
-/// Who knows the public key alone makes a secret of it.
+/// A client that knows the public key alone uses it as a secret.
 #[test]
 fn a_public_key_is_no_secret() {
     let forger = Jwt::new(&options(Method::Hs256), b"", RSA_PUBLIC).unwrap();

@@ -83,8 +83,8 @@ pub fn judge(history: &History) -> Result<Verdict, Violation> {
     judge_with_pasts(history).map(|(verdict, _)| verdict)
 }
 
-/// Judges a history, and returns the pasts that its answers leave possible as well: none if there
-/// were too many.
+/// Judges a history, and returns the pasts that its answers leave possible as well; an empty list
+/// if there were too many.
 ///
 /// # Errors
 /// The first finding that no correct server would give.

@@ -56,13 +56,13 @@ struct Change {
 pub struct KeyChange {
     /// Its revision.
     pub revision: i64,
-    /// How many changes of the revision stand before it.
+    /// How many changes of the revision are before it.
     pub sub: usize,
     /// The key.
     pub key: Vec<u8>,
-    /// The pair that was put; none: the key was deleted.
+    /// The pair that was put; `None` if the key was deleted.
     pub pair: Option<KeyValue>,
-    /// The pair at the revision before; none if the key was not there, or the event creates it
+    /// The pair at the revision before; `None` if the key was not there, or the event creates it
     /// (`v3rpc.IsCreateEvent`).
     pub before: Option<KeyValue>,
 }
@@ -156,7 +156,7 @@ impl Model {
         Ok(response)
     }
 
-    /// What a call would do to keys now; none if it would change none.
+    /// The effect of a call on keys now; `None` if it would change no key.
     pub fn effect(&self, op: &Op) -> Option<Effect> {
         check(op).ok()?;
         let mut turn = Turn::new(self, self.view);
@@ -164,7 +164,7 @@ impl Model {
         self.effect_of(turn)
     }
 
-    /// What the end of a lease would do to keys now; none if it has none.
+    /// The effect of the end of a lease on keys now; `None` if the lease has no keys.
     pub fn effect_of_end(&self, lease: i64) -> Option<Effect> {
         let mut turn = Turn::new(self, self.view);
         turn.end(lease);
@@ -244,7 +244,7 @@ impl Model {
     }
 
     /// What happened to keys of a range at revisions from `from` to `until`, both included, in
-    /// order. The changes of a call stand in the order in which it made them.
+    /// order. The changes of a call are in the order in which it made them.
     pub fn changes(&self, key: &[u8], range_end: &[u8], from: i64, until: i64) -> Vec<KeyChange> {
         let is_inside = |candidate: &[u8]| match range_end {
             [] => candidate == key,

@@ -48,8 +48,8 @@ use crate::etcd::watch::Timeline;
 pub enum Claimed {
     /// A call of a client: one that changed something, or that the store refused.
     Call(CallId),
-    /// A member's own call, as a part of a `Lock` or a `Campaign` of a client. No client is told
-    /// its outcome.
+    /// A member's own call, as a part of a `Lock` or a `Campaign` of a client. No client learns its
+    /// outcome.
     Part(Op),
     /// A lease is made.
     Grant {
@@ -109,7 +109,7 @@ pub struct Verdict {
     pub read_count: usize,
     /// Reads that the store refused: compacted, or a future revision.
     pub read_refused_count: usize,
-    /// Writes of unknown fate that stand in the claim.
+    /// Writes of unknown fate that are in the claim.
     pub unknown_done_count: usize,
     /// Writes of unknown fate that do not.
     pub unknown_count: usize,

@@ -1,8 +1,8 @@
-//! What the store counts against its quota, and when it refuses for want of space.
+//! The count of the store against its quota, and its refusals for want of space.
 //!
 //! By `storage.BackendQuota` of etcd 3.6, but that a refused call changes nothing, and that bytes
 //! are those of the versions that can be read: `docs/etcd.md` of this project says so, and has the
-//! bound on memory, of which the server says when it begins.
+//! bound on memory, which the server reports when it begins.
 
 use std::collections::BTreeSet;
 

@@ -37,7 +37,7 @@ const KEYS_MAX: u64 = 30;
 /// The watches: whether each takes fragments, and gets the pairs before the events.
 const WATCHES: [(bool, bool); 4] = [(true, true), (true, false), (false, true), (false, false)];
 
-/// The requests of a seed, the last of which removes all keys.
+/// The requests of a seed; the last one removes all keys.
 pub fn writes(seed: u64) -> Vec<Request> {
     let mut random = Random::new(seed ^ 0x66_72_61_67);
     // The second put replaces the values of the first, and the third is about other keys.

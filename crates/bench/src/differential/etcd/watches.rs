@@ -9,7 +9,7 @@
 //! Both sides are *settled* before they are compared: the first watch of each stream is one of
 //! everything, which must have shown the newest revision; and the server must have promised
 //! progress. etcd gives no promise to a stream with a watch that begins in the future, so these
-//! have a stream of their own. It gives none either to a stream of which a watch has ended as
+//! have a stream of their own. It gives none either to a stream with a watch that has ended as
 //! compacted, and keeps the number of that watch: such a stream is closed soon, where Quorate goes
 //! on. Compactions wait until all is settled: what a watch still has to read would depend on time.
 

@@ -21,7 +21,7 @@ const SCRIPT: &str = "tests/clients/run-c-latencies.sh";
 /// Znodes of each client in the trial run, which tells whether the client can be run at all.
 const TRIAL_ZNODES: usize = 10;
 
-/// What stands in the table.
+/// The figures in the table.
 const HEADLINES: [&str; 3] = [ALL, PHASES[0][1], PHASES[2][1]];
 
 /// The program that runs the client: the one that was asked for, or the script, if it is there.

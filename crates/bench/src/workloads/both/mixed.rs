@@ -413,7 +413,7 @@ fn width_of(quotients: &Block, is_closed: bool) -> Option<f64> {
     figures::widest(quotients.figures.iter().filter(is_wanted).map(figures::quotient_width))
 }
 
-/// The values of a figure, one for each round; none if there is no such figure.
+/// The values of a figure, one for each round; empty if there is no such figure.
 fn values(block: &Block, name: &str) -> Vec<f64> {
     let found = block.figures.iter().find(|figure| figure.name == name);
     found.map_or(Vec::new(), |figure| figure.values.clone())

@@ -35,7 +35,7 @@ pub const LEASE_TIME_TO_LIVE: &str = "/etcdserverpb.Lease/LeaseTimeToLive";
 pub const LEASES: &str = "/etcdserverpb.Lease/LeaseLeases";
 /// A stream of requests for watches, and of their events; see [`Client::open_watches`].
 const WATCH: &str = "/etcdserverpb.Watch/Watch";
-/// The metadata by which a client asks for an end when there is no leader.
+/// The metadata of a client that asks for an end when there is no leader.
 const REQUIRES_LEADER: (&str, &str) = ("hasleader", "true");
 /// The metadata with the token of a user.
 const TOKEN: &str = "token";

@@ -381,7 +381,7 @@ struct Position {
 
 struct PhaseLoad<'a> {
     kind: Kind,
-    /// The time that each request is due; None: at once.
+    /// The time that each request is due; `None` for at once.
     pace: Option<Pace>,
     shape: &'a Shape,
     roots: &'a [String],

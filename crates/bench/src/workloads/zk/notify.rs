@@ -1,4 +1,4 @@
-//! Znodes whose data is set again and again, and subscribers that are told of each change:
+//! Znodes whose data is set again and again, and subscribers that learn of each change:
 //! publishers set the data of a znode each, and subscribers watch it and read it at each event.
 //! Nobody has published figures of this test.
 

@@ -50,7 +50,7 @@ impl Snapshots<'_> {
         thread.map_or(Snapshots::Unknown, |thread| Snapshots::Files { is_ended, thread })
     }
 
-    /// How many snapshots were taken until now; none if that is not known.
+    /// How many snapshots were taken until now; `None` if that is not known.
     pub fn stop(self) -> Option<usize> {
         match self {
             Snapshots::Monitored { target, before } => {

@@ -171,7 +171,7 @@ pub struct Writers<'a> {
 }
 
 impl<'a> Writers<'a> {
-    /// Writers for the children of a tree, each of which holds [`NUMBER_BYTES`] or more.
+    /// Writers for the children of a tree; each child holds [`NUMBER_BYTES`] or more.
     pub fn new(tree: &Tree, stages: &'a Stages) -> Writers<'a> {
         let path = |index| {
             let mut path = String::new();

@@ -23,7 +23,7 @@ const CHANGED_COUNT: usize = 30_000;
 /// some 50 ms.
 const TIME_MAX: Duration = Duration::from_secs(10);
 
-/// What stands between the words, the variables and the file of an input.
+/// The separator between the words, the variables and the file of an input.
 const BETWEEN: char = '\u{1}';
 
 /// Bytes that mean something on a command line or in a file.

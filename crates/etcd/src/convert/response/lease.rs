@@ -68,7 +68,7 @@ pub struct TimeToLive {
 }
 
 impl LeaseResponse {
-    /// The response to a command of leases; none if it is another command's.
+    /// The response to a command of leases; `None` if it is another command's.
     pub fn from_outcome(outcome: &Outcome) -> Option<LeaseResponse> {
         match outcome {
             Outcome::Granted(granted) => Some(LeaseResponse::Granted(*granted)),

@@ -29,7 +29,7 @@ fn batch_of(count: usize) -> UnstampedBatch {
 }
 
 /// Each command of a batch: its connection, the number that is its identity, and the bytes that
-/// were its data; none: it is `Nothing`.
+/// were its data; `None` if it is `Nothing`.
 fn commands(batch: &[u8]) -> Vec<(u64, usize, Option<usize>)> {
     let batch = decode_batch(batch, 0).unwrap();
     let framed = batch.commands(0, usize::MAX).unwrap();

@@ -63,7 +63,7 @@ pub enum AuthCommand<'a> {
     GrantPermission {
         /// The role.
         role: &'a str,
-        /// The permission; none if the request had none.
+        /// The permission; `None` if the request had no permission.
         permission: Option<Permission<'a>>,
     },
     /// Make a simple token for a user whose password was right.

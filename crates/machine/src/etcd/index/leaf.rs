@@ -27,7 +27,7 @@ impl Leaf {
         &self.entries
     }
 
-    /// The entries, of which none may get another key.
+    /// The entries. The caller changes no key.
     pub fn entries_mut(&mut self) -> &mut [Versions] {
         &mut self.entries
     }

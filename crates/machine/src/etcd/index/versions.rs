@@ -2,8 +2,8 @@
 
 use crate::etcd::event::Event;
 
-/// The versions of one key, oldest first, each with a place of its own. What a count needs stands
-/// here, so that it looks at no version.
+/// The versions of one key, oldest first, each with a place of its own. Fields that a count needs
+/// are here, so that it looks at no version.
 pub(super) struct Versions {
     newest: Newest,
     events: Events,
@@ -41,7 +41,7 @@ impl Versions {
         Versions { newest: Newest::of(&event), events: Events::One(event) }
     }
 
-    /// Versions in their order, of which there is one at least.
+    /// Versions in their order, at least one.
     pub fn of(events: Vec<Event>) -> Versions {
         let newest = Newest::of(events.last().expect("a key has a version"));
         let events = match <[Event; 1]>::try_from(events) {

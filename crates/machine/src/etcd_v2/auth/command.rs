@@ -120,7 +120,7 @@ impl<'a> AuthCommand<'a> {
         }
     }
 
-    /// Reads a command of this kind. None: the kind is none of users and roles.
+    /// Reads a command of this kind. `None` if the kind is not one of users and roles.
     ///
     /// # Errors
     /// The command breaks the format.

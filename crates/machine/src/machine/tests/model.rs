@@ -65,7 +65,7 @@ impl Model {
         Stat { child_count, cversion, data_bytes, ephemeral_owner: node.owner, ..node.stat }
     }
 
-    /// None: the command is the ensemble's, and clients see nothing of it.
+    /// `None` if the command is the ensemble's: clients see nothing of it.
     fn apply(&mut self, sent: &Sent<'_>) -> Option<Result<ZkOutcome, Refusal>> {
         self.ordinal += 1;
         match &sent.command {

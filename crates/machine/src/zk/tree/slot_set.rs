@@ -41,7 +41,7 @@ impl SlotSet {
     }
 }
 
-/// The slots in some words, of which the first has this index.
+/// The slots in some words; the first word has this index.
 fn slots(first: usize, words: &[u64]) -> impl Iterator<Item = u32> {
     words.iter().enumerate().flat_map(move |(at, &word)| {
         let mut rest = word;

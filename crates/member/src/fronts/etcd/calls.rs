@@ -143,7 +143,7 @@ pub(super) struct PendingChange {
     pub change: AuthChange,
     /// The password that is to be hashed, if the change sets one.
     pub password: Option<String>,
-    /// The method and the bytes of the call, from which it can begin anew.
+    /// The method and the bytes of the call, so that it can begin anew.
     pub kept: (Method, Bytes),
 }
 

@@ -62,7 +62,7 @@ pub(super) struct Client {
     who: Option<Who>,
 }
 
-/// The client of a call; none if it says nothing of itself.
+/// The client of a call; `None` if it says nothing of itself.
 pub(super) type Asker = Option<Box<Client>>;
 
 /// The client with these credentials. `is_synced` says that it knows of nothing that this member
@@ -76,7 +76,7 @@ pub(super) fn asker(credentials: Credentials, is_synced: bool) -> Asker {
     }
 }
 
-/// The user of a call, for a check; none unless [`Client::find`] came before.
+/// The user of a call, for a check; `None` unless [`Client::find`] came before.
 pub(super) fn info(asker: &Asker) -> Option<AuthInfo<'_>> {
     let Who { user, revision } = asker.as_deref()?.who.as_ref()?;
     Some(AuthInfo { user, revision: *revision })

@@ -60,7 +60,7 @@ impl LeaseCall {
     }
 }
 
-/// The response for a lease of which the leader has said this. It may have ended here since.
+/// The response for a lease with the leader's answer. The lease may have ended here since.
 pub(super) fn time_to_live(
     store: &Store,
     lease: LeaseId,

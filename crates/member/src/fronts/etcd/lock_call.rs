@@ -55,7 +55,7 @@ pub(super) struct Removal {
     pub created: i64,
     /// The revision of its last put.
     pub changed: i64,
-    /// The monotonic time, in ms, from which it is not repeated: the key goes with its lease.
+    /// The end of repeats, in ms of the monotonic clock: the key goes with its lease.
     pub until_ms: u64,
 }
 

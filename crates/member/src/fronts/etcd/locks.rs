@@ -87,7 +87,7 @@ impl EtcdFront {
     pub(super) fn cancel_lock(&mut self, ticket: Ticket) -> bool {
         let Some(call) = self.locks.calls.remove(&ticket) else { return false };
         let part = call.part;
-        // None: it has its outcome, which is still to be passed on.
+        // `None` if it has its outcome, which is still to be passed on.
         let may_create = matches!(self.calls.get(&part), Some(Call::Command { .. }) | None);
         if call.stage == Stage::Creating && may_create {
             self.locks.parts.insert(part, PartOf::Cancelled(Box::new(call)));

@@ -135,7 +135,7 @@ enum More {
 }
 
 impl Begun {
-    /// Goes on filling the piece. None if the step may do no more.
+    /// Goes on filling the piece. `None` if the step may do no more.
     fn fill(
         &mut self,
         op: &RangeOp<'_>,
@@ -175,7 +175,7 @@ impl Begun {
         }))
     }
 
-    /// Goes on counting the keys behind the pieces. None if the step may do no more.
+    /// Goes on counting the keys behind the pieces. `None` if the step may do no more.
     fn count(
         &mut self,
         op: &RangeOp<'_>,

@@ -47,7 +47,7 @@ pub enum V2Found {
 pub(super) struct V2Read(Request);
 
 impl EtcdFront {
-    /// The result of a request that reads a key and needs no sync of Loop. None: the request is
+    /// The result of a request that reads a key and needs no sync of Loop. `None` if the request is
     /// another one, for [`EtcdFront::on_v2_call`].
     pub fn get_v2(&self, request: &Request, store: &Store) -> Option<V2Result> {
         let is_get = matches!(request.ask, Ask::Get { .. });

@@ -18,20 +18,20 @@ use super::connection::{Asked, SlotKind};
 /// How clients may prove their identity on this member's connections, and whether they must.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AuthConfig {
-    /// The users of SASL's DIGEST-MD5 with their passwords; none: no mechanism is offered.
+    /// The users of SASL's DIGEST-MD5 with their passwords; `None` if no mechanism is offered.
     pub sasl_users: Option<BTreeMap<String, String>>,
     /// SASL users that are super users too (`zookeeper.superUser`).
     pub sasl_super_users: BTreeSet<String>,
     /// Whether a client that fails keeps its connection (`zookeeper.allowSaslFailedClients`).
     pub sasl_failed_allowed: bool,
-    /// The names that the `ensemble` scheme accepts; none: there is no such scheme.
+    /// The names that the `ensemble` scheme accepts; `None` if there is no such scheme.
     pub ensemble: Option<EnsembleNames>,
-    /// Schemes of which a connection must have proved one before it may ask for anything
-    /// (`enforce.auth.schemes`, `sessionRequireClientSASLAuth`); empty: it need not.
+    /// A connection must have proved one of these schemes before it may ask for anything, unless
+    /// there are none (`enforce.auth.schemes`, `sessionRequireClientSASLAuth`).
     pub enforced_schemes: BTreeSet<String>,
 }
 
-/// The names by which clients may know this ensemble (`ensembleAuthName`).
+/// The names that clients may use for this ensemble (`ensembleAuthName`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EnsembleNames {
     /// No name is configured, and any is accepted.

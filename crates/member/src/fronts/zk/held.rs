@@ -17,7 +17,7 @@ pub(super) struct HeldReplies {
     pub output: usize,
     /// The value of `output` that was last reported to the room.
     output_told: usize,
-    /// When slow clients were last looked for; none: there is room enough.
+    /// When slow clients were last looked for; `None` if there is room enough.
     pub tight_since_ms: Option<u64>,
     /// Reads in all windows that travel with writes.
     pub travelling_reads: usize,

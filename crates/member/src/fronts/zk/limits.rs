@@ -31,8 +31,8 @@ pub const ROOM_WAIT_MS_MAX: u64 = 2 * OUTPUT_STALL_MS;
 /// Bytes that a client must read within [`OUTPUT_STALL_MS`]: 16 KB a second.
 pub const OUTPUT_TAKEN_BYTES_MIN: u64 = 32 * 1024;
 
-/// Bytes by which a connection runtime's share of the room for replies may differ from what it last
-/// reported.
+/// The most bytes between a connection runtime's share of the room for replies and the share that
+/// it last reported.
 pub const REPLIES_TOLD_BYTES: usize = 64 * 1024;
 
 /// Connections that resume at once when there is room for replies again; the others follow later.
@@ -52,7 +52,7 @@ pub const TRAVELLING_READS_MAX: usize = 64;
 /// room for replies or not, so this bounds what it builds there: 64 MiB.
 pub const FRONT_TRAVELLING_READS_MAX: usize = 4_096;
 
-/// Bytes of a write from which on no read travels with it: its reply may be as large.
+/// The most bytes of a write that a read travels with: the reply may be as large as the write.
 pub const TRAVELLED_WRITE_BYTES_MAX: usize = SMALL_REPLY_BYTES;
 
 /// Small replies that a connection must get after a large one before its reads travel again.
@@ -147,7 +147,7 @@ pub const CONNECTION_IDENTITIES_MAX: usize = 100;
 /// with more is disconnected.
 pub const CONNECTION_IDENTITY_BYTES_MAX: usize = 16 * 1024;
 
-/// Bytes of the entries that `auth` may stand for in the ACLs of one request: each `auth` entry
+/// Bytes of the entries that `auth` may become in the ACLs of one request: each `auth` entry
 /// becomes as many as the connection has identities. As much as a request has by default; an ACL
 /// that goes beyond is refused as invalid. ZooKeeper has no bound.
 pub const ACL_AUTH_BYTES_MAX: usize = 1024 * 1024;

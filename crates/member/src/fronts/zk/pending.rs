@@ -37,7 +37,7 @@ impl Pending {
         })
     }
 
-    /// The details to keep of a request; none if it is not a write.
+    /// The details to keep of a request; `None` if it is not a write.
     pub fn from_request(request: &Request<'_>) -> Option<Box<Pending>> {
         match request {
             Request::Write(write) => Pending::of(write).map(Box::new),
@@ -58,7 +58,7 @@ impl Pending {
     }
 }
 
-/// `CreateMode`, in lower case. None if the number is no mode.
+/// `CreateMode`, in lower case. `None` if the number is no mode.
 fn create_mode(kind: CreateKind, flags: i32) -> Option<&'static str> {
     match (kind, flags) {
         (_, 0) => Some("persistent"),

@@ -25,8 +25,8 @@ use crate::local_read::OwnedRead;
 use crate::reply_room::HeldReply;
 
 impl ZkFront {
-    /// Runs the request at the front of a window, or a step of it. Returns for how many requests
-    /// it counts. None: the connection cannot go on.
+    /// Runs the request at the front of a window, or a step of it. Returns for how many requests it
+    /// counts; `None` if the connection cannot go on.
     pub(super) fn run_one(&mut self, id: ConnectionId, machine: &Machine) -> Option<usize> {
         let connection = self.connections.get(&id)?;
         if !connection.is_runnable() {
@@ -85,8 +85,8 @@ impl ZkFront {
     }
 
     /// The room, in bytes, that the request at the front of the window, which runs here, must wait
-    /// for: its reply is too large beside the held ones, or earlier ones are unread. None: it need
-    /// not wait.
+    /// for: its reply is too large beside the held ones, or earlier ones are unread. `None` if it
+    /// need not wait.
     fn wants_room(&self, id: ConnectionId, machine: &Machine) -> Option<u64> {
         let connection = self.connections.get(&id)?;
         if connection.holds_room() {
@@ -242,8 +242,8 @@ impl ZkFront {
     }
 
     /// Runs a step of the setWatches at the front of the window, and answers it if that was the
-    /// last. Each path is compared with the state of its own step: what changes behind it fires
-    /// the watch. Returns how many paths were handled; none: the connection has ended.
+    /// last. Each path is compared with the state of its own step: what changes behind it fires the
+    /// watch. Returns how many paths were handled; `None` if the connection has ended.
     fn run_set_watches(&mut self, id: ConnectionId, machine: &Machine) -> Option<usize> {
         let mark = machine.mark();
         let connection = self.connections.get_mut(&id)?;

@@ -189,7 +189,7 @@ pub enum Reset {
 pub struct WatchPage {
     /// Paths and the sessions that watch them.
     pub watches: Vec<(String, Vec<i64>)>,
-    /// The start of the next page; none: this was the last.
+    /// The start of the next page; `None` if this was the last.
     pub next: Option<WatchCursor>,
 }
 

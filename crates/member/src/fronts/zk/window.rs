@@ -170,9 +170,9 @@ impl Window {
     }
 
     /// Whether a request with this opcode must wait before it is decoded. A read that waits for its
-    /// turn holds back all later commands and syncs, and also auth and SASL, with which it would
-    /// see more than it may. A sync holds back commands: it does not pass the log, and later
-    /// commands could be answered first.
+    /// turn holds back all later commands and syncs, and also auth and SASL, which would let it see
+    /// more than it may. A sync holds back commands: it does not pass the log, and later commands
+    /// could be answered first.
     #[inline]
     pub fn holds_back(&self, opcode: i32) -> bool {
         let behind_read = self.local_reads > 0;

@@ -9,8 +9,8 @@
 //! 2. Once a majority has, the server proposes a birth, by accepting it: the one that was accepted
 //!    in the latest ballot before, as those that promised say, else a new one. The others accept
 //!    it unless they have promised a later ballot.
-//! 3. A birth is chosen once a majority has accepted it in one ballot. Whoever sees that is born
-//!    with it. No other birth can be chosen then: any majority has a server that accepted this one.
+//! 3. A birth is chosen once a majority has accepted it in one ballot. Each server that sees it is
+//!    born with it. No other can be chosen then: any majority has a server that accepted this one.
 //!
 //! Servers count by their numbers, and one that has lost its directory has forgotten what it said.
 //! So there can be two births if so many directories are lost that the unborn servers are a

@@ -301,7 +301,7 @@ fn a_later_attempt_takes_the_birth_that_may_be_chosen() {
     let own = Acceptor { promised: ballot(3, 3), ..before };
     let mut third = agreeing(3, &own, &[(2, &later), (1, &Acceptor::default())]);
     assert_eq!(third.decide(CLUSTER, 0), Decision::Keep(accepted(3, 3, &[10, 20, 60])));
-    // And whoever has proposed keeps to it.
+    // And a server that has proposed keeps to it.
     let proposed = accepted(3, 3, &[10, 20, 60]);
     let mut again = agreeing(3, &proposed, &[(2, &later)]);
     assert!(matches!(again.decide(CLUSTER, 9_000), Decision::Wait(_)));

@@ -30,7 +30,7 @@ struct Node {
     fails: bool,
     /// Whether its state differs from that of the others.
     is_wrong: bool,
-    /// The snapshots that it was asked to check, while it finishes no check; none: it checks at
+    /// The snapshots that it was asked to check, while it finishes no check; `None` if it checks at
     /// once.
     checks: Option<Vec<SnapshotAt>>,
     taken_count: usize,

@@ -78,7 +78,7 @@ async fn json(shares: &ConnectionShares, body: &mut WebBody) -> Result<Value, Ba
     let mut room = Room::new(shares.requests.of(USERS_REQUEST_BYTES_MAX));
     let body = read_body(body, &mut room, USERS_REQUEST_BYTES_MAX).await;
     let body = body.ok_or(BadBody::Missing)?;
-    // As Go's decoder: what stands behind the first value does not matter.
+    // As in Go's decoder, the bytes behind the first value do not matter.
     let first = Deserializer::from_slice(&body).into_iter::<Value>().next();
     first.and_then(Result::ok).ok_or(BadBody::Invalid)
 }

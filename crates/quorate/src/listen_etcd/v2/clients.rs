@@ -1,4 +1,4 @@
-//! What a request of etcd v2 says of its client, and the work that its steps ask for
+//! The credentials in a request of etcd v2, and the work that the steps of the request ask for
 //! (`member/fronts/etcd/v2/clients.rs`).
 
 use std::net::IpAddr;
@@ -16,7 +16,7 @@ use super::super::passwords::{For, log_wrong};
 use super::super::runtime::Runtime;
 use super::keys::begin_line;
 
-/// What a request with these headers says of its client.
+/// The credentials of the client that sends these headers.
 pub(super) fn presented(headers: &HeaderMap, site: &Site) -> Presented {
     let credentials = headers.get(AUTHORIZATION).map(|value| value.as_bytes());
     Presented {

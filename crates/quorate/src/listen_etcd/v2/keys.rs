@@ -1,4 +1,4 @@
-//! What the store says to a request about keys of etcd v2, before it is written as HTTP.
+//! The store's answers to requests about keys of etcd v2, before they are written as HTTP.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -28,13 +28,13 @@ use super::waits;
 
 /// An answer about keys.
 pub(super) struct KeysAnswer {
-    /// What its head says.
+    /// The fields of the head.
     pub head: KeysHead,
     /// The JSON.
     pub body: KeysBody,
 }
 
-/// What the head of an answer about keys says.
+/// The fields of the head of an answer about keys.
 pub(super) struct KeysHead {
     /// The status of HTTP.
     pub status: u16,
@@ -45,24 +45,24 @@ pub(super) struct KeysHead {
 }
 
 impl KeysHead {
-    /// Of a request that failed.
+    /// The head of the answer to a request that failed.
     fn from_failure(failure: &Failure) -> KeysHead {
         KeysHead { status: failure.code.status(), index: failure.index, raft: None }
     }
 
-    /// Of a request that succeeded, at this index of the store.
+    /// The head of the answer to a request that succeeded, at this index of the store.
     fn from_success(runtime: &Runtime, index: u64) -> KeysHead {
         KeysHead { status: 200, index, raft: Some(runtime.raft_position()) }
     }
 
-    /// Of a write that has done this.
+    /// The head of the answer to a write that caused this event.
     fn from_event(runtime: &Runtime, event: &Event) -> KeysHead {
         let status = if event.is_created() { 201 } else { 200 };
         KeysHead { status, ..KeysHead::from_success(runtime, event.index()) }
     }
 }
 
-/// What an answer has to know of its request.
+/// The facts about a request that its answer needs.
 pub(super) struct Asked {
     key: Box<str>,
     hides_nodes: bool,
@@ -70,7 +70,7 @@ pub(super) struct Asked {
 }
 
 impl Asked {
-    /// Of a request about a key.
+    /// The facts about a request for a key.
     pub fn of(request: &Request) -> Asked {
         let (hides_nodes, is_recursive) = match &request.ask {
             Ask::Write(write) => (write.hides_nodes, false),
@@ -81,7 +81,7 @@ impl Asked {
     }
 }
 
-/// What came of a request about a key.
+/// The result of a request about a key.
 pub(super) type KeysResult = Result<V2Result, CallRefused>;
 
 /// The body of an answer about keys.
@@ -231,7 +231,7 @@ pub(super) async fn room_for(shares: &ConnectionShares, bytes: usize) -> Room {
     room
 }
 
-/// A text with its room, of which it gives back what it does not need.
+/// A text with its room; the room that the text does not need is given back.
 pub(super) fn roomy(text: Vec<u8>, mut room: Room) -> Bytes {
     room.shrink_to(text.capacity());
     Bytes::from_owner(Roomy { text, _room: room })

@@ -117,7 +117,7 @@ async fn answer(
     put_answer(runtime, answer, (common, out))
 }
 
-/// The room of a request; none if there was none in time.
+/// The room of a request; `None` if there was none in time.
 async fn room_of(shares: &ConnectionShares, request: &Request) -> Option<Room> {
     let bytes = if matches!(request.ask, Ask::Write(_)) { request.bytes() } else { 0 };
     let mut room = Room::new(shares.requests.of(bytes));
@@ -148,7 +148,7 @@ fn put_answer(
     }
 }
 
-/// What stands at the beginning of some bytes.
+/// The kind of request at the beginning of some bytes.
 enum Found {
     /// A short request.
     Short(Short),
@@ -168,7 +168,7 @@ struct Short {
 }
 
 /// Reads up to the end of the next request, or until it is sure that the library has to read it.
-/// None: the client has gone away, or takes too long from the first byte on, or past `due_at`.
+/// `None` if the client has gone away, or takes too long from the first byte on, or past `due_at`.
 async fn next<S>(
     socket: &mut S,
     read: &mut Vec<u8>,
@@ -240,7 +240,7 @@ fn is_usual_in_target(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"/-._~:@!$&'()*+,=;?%".contains(&byte)
 }
 
-/// What the headers of a request say about its body.
+/// The body of a request, as its headers describe it.
 #[derive(Default)]
 struct AboutBody {
     bytes: usize,
@@ -248,7 +248,7 @@ struct AboutBody {
 }
 
 impl AboutBody {
-    /// None: a header means more than a body.
+    /// `None` if a header means more than a body.
     fn of(headers: &[httparse::Header<'_>]) -> Option<AboutBody> {
         let mut about = AboutBody::default();
         let (mut has_length, mut has_type) = (false, false);

@@ -64,7 +64,7 @@ struct Frame {
 }
 
 impl Parser {
-    /// The next piece of what is in the buffer; none if more must come.
+    /// The next piece of what is in the buffer; `None` if more must come.
     ///
     /// # Errors
     /// The client breaks the rules.

@@ -113,7 +113,7 @@ impl Worlds {
     }
 
     /// The state of each possible past, with the revisions in which the order of changes is not
-    /// known; none if there were too many.
+    /// known; empty if there were too many.
     pub(super) fn into_pasts(self) -> Vec<(Model, BTreeSet<i64>)> {
         self.all.into_iter().map(|world| (world.model, world.unordered)).collect()
     }

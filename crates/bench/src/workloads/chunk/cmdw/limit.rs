@@ -211,7 +211,7 @@ fn gathered(
 }
 
 /// A new file for writes around the page cache, with room for so many bytes where the file system
-/// can reserve it. None if the file system has no such writes.
+/// can reserve it. `None` if the file system has no such writes.
 fn direct_file(path: &Path, bytes: u64) -> io::Result<Option<File>> {
     let mut options = OpenOptions::new();
     options.write(true).create_new(true).custom_flags(OFlags::DIRECT.bits() as i32);

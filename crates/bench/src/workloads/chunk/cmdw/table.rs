@@ -20,7 +20,7 @@ pub struct Run {
     pub write_s: f64,
     /// Seconds from the last answer until everything was durable.
     pub sync_s: f64,
-    /// CPU for each chunk, user and system, until the last answer; None if it is not known.
+    /// CPU for each chunk, user and system, until the last answer; `None` if it is not known.
     pub cpu_us: Option<f64>,
     /// CPU for each chunk until everything was durable: it includes the writes of gathered chunks.
     pub cpu_us_with_sync: Option<f64>,
@@ -133,7 +133,7 @@ impl Column {
 pub enum Kind {
     /// Writes that are made durable after the last of them.
     Writes,
-    /// Writes, each of which is durable when it is acknowledged.
+    /// Writes that are each durable when acknowledged.
     DurableWrites,
     /// Reads only.
     Reads,
@@ -169,7 +169,7 @@ pub struct Series {
     pub layout: String,
     /// The rest that tells it from other series of that name: checksums, durability, kind of read.
     pub variant: String,
-    /// A run for each round. None if it cannot be done here.
+    /// A run for each round; empty if it cannot be done here.
     pub runs: Vec<Run>,
     /// Why it cannot be done, or other remarks.
     pub notes: Vec<String>,

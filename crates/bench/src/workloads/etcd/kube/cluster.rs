@@ -110,7 +110,7 @@ impl Registry {
         Registry { group: format!("/registry/bench-{label}/") }
     }
 
-    /// Ranges with all keys of the run, none of which has too many for one request.
+    /// Ranges with all keys of the run; no range has too many for one request.
     pub fn parts(&self) -> impl Iterator<Item = (Bytes, Bytes)> {
         let spaces = (0..NAMESPACES).map(|space| format!("namespace-{space}/"));
         let names: Vec<String> = spaces.chain([LAST.to_string()]).collect();

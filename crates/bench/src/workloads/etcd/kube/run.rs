@@ -1,4 +1,4 @@
-//! What the tasks of a run share, and how a call is sent and counted.
+//! The state that the tasks of a run share, and how a call is sent and counted.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -116,7 +116,7 @@ pub enum Outcome<R> {
     Unknown,
 }
 
-/// What the tasks of a run share.
+/// The state that the tasks of a run share.
 pub struct Run {
     /// The begin of all times.
     pub started: Instant,

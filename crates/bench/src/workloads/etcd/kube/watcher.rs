@@ -82,7 +82,7 @@ impl Seen {
         }
     }
 
-    /// How many keys there were at a revision; None if that was not remembered.
+    /// How many keys there were at a revision; `None` if that was not remembered.
     pub fn keys_at(&self, revision: i64) -> Option<u64> {
         let behind = self.sizes.partition_point(|(at, _)| *at <= revision);
         let is_full = self.sizes.len() == KUBE_SIZES_MAX;

@@ -69,7 +69,7 @@ struct Head {
 }
 
 impl Head {
-    /// The head at the beginning of some bytes; none if it is not whole yet.
+    /// The head at the beginning of some bytes; `None` if it is not whole yet.
     ///
     /// # Errors
     /// It is no head, or does not say how long the answer is.

@@ -1,4 +1,4 @@
-//! What the clients of scenario 2 saw, in one process or in several.
+//! The observations of the clients of scenario 2, in one process or in several.
 
 use serde::{Deserialize, Serialize};
 

@@ -76,7 +76,7 @@ pub(in crate::fronts::etcd) struct V2Waits {
 
 struct Wait {
     key: Arc<str>,
-    /// The user that sent it; none if the client named no user. Permissions are checked when the
+    /// The user that sent it; `None` if the client named no user. Permissions are checked when the
     /// wait begins, as in etcd.
     user: Option<Arc<str>>,
     is_recursive: bool,

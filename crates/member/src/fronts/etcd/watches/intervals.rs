@@ -175,7 +175,7 @@ impl Intervals {
         halves
     }
 
-    /// Joins two subtrees, of which the first is before the second.
+    /// Joins two subtrees; the first is before the second.
     fn merge(&mut self, before: Option<u32>, behind: Option<u32>) -> Option<u32> {
         let (Some(one), Some(other)) = (before, behind) else { return before.or(behind) };
         let top = if self.node(one).priority >= self.node(other).priority {

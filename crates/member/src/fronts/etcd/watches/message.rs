@@ -218,7 +218,7 @@ impl WatchPieces {
 }
 
 impl WatchMessage<'_> {
-    /// Why the watch has ended, as its client is told; none if it goes on.
+    /// Why the watch has ended, for its client; `None` if it goes on.
     pub(in crate::fronts::etcd) fn end(&self) -> Option<&'static str> {
         let reason = match self.item.head.cancel_reason {
             "" => Error::Compacted.text(),

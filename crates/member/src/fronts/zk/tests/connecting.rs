@@ -311,7 +311,7 @@ fn who_has_a_session_is_not_closed_for_want_of_one() {
 }
 
 /// How long a client with this timeout waits if it asks when the last contact is `silent_ms` old
-/// and none follows; none: it still waits after ten seconds.
+/// and none follows; `None` if it still waits after ten seconds.
 fn waits_ms(timeout_ms: u32, silent_ms: u64) -> Option<u64> {
     let mut rig = Rig::default();
     rig.fronts[0] = ZkFront::new(FrontConfig { sessionless_ms_max: 60_000, ..config(0) });
