@@ -19,7 +19,7 @@ use std::time::Duration;
 use machine::ConnectionId;
 use member::ZkFront;
 use member::fronts::zk::{
-    AuditResult, FrontReport, Now, Reset, SlowRequest, WatchCursor, WatchPage,
+    AuditResult, Now, Reset, SlowRequest, WatchCursor, WatchPage, ZkFrontReport,
 };
 use node::FrontHandle;
 use tokio::io::{AsyncRead, ReadBuf};
@@ -82,7 +82,7 @@ pub enum ToRuntime {
     /// otherwise wake up for each packet, only to wake the connection's runtime.
     Accept(std::net::TcpStream, Admission, Wire),
     /// Asks for the counters.
-    Report(oneshot::Sender<FrontReport>),
+    Report(oneshot::Sender<ZkFrontReport>),
     /// Asks for the ids of all connections.
     ConnectionIds(oneshot::Sender<Vec<ConnectionId>>),
     /// Asks for a report of each of these connections.

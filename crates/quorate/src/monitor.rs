@@ -22,7 +22,7 @@ use config::{ClusterConfig, ImageConfig};
 use images::Images;
 use machine::{Level, Machine, Servers};
 use member::RaiseRefused;
-use member::fronts::zk::{FrontReport, Reset};
+use member::fronts::zk::{Reset, ZkFrontReport};
 use node::MonitorHandle;
 use tokio::sync::{Semaphore, oneshot};
 use zk::four_letter::{self, ConfReport, ServerReport, TRACE_MASK_DEFAULT, Word};
@@ -306,8 +306,8 @@ impl Monitor {
     }
 
     /// The counters of all runtimes together.
-    pub async fn fronts(&self) -> FrontReport {
-        let mut all = FrontReport::default();
+    pub async fn fronts(&self) -> ZkFrontReport {
+        let mut all = ZkFrontReport::default();
         let ask = |sender| ToRuntime::Report(sender);
         self.ask_each(ask).await.iter().for_each(|part| all.merge(part));
         all
@@ -319,7 +319,7 @@ impl Monitor {
     }
 
     /// The server's numbers, with the given counters of its Fronts.
-    pub fn server_of(&self, fronts: &FrontReport) -> ServerReport {
+    pub fn server_of(&self, fronts: &ZkFrontReport) -> ServerReport {
         let (zxid, znodes) = {
             let machine = self.node.machine().read();
             (machine.mark().zxid.0, machine.zk().tree().znode_count())

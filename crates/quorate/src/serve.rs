@@ -20,7 +20,7 @@ use member::ReplyRoom;
 use member::TokenTimes;
 use member::ZkFront;
 use member::fronts::etcd::EtcdFrontConfig;
-use member::fronts::zk::FrontConfig;
+use member::fronts::zk::ZkFrontConfig;
 use member::membership::hello::Known;
 use member::message::FrontCounts;
 use member::order;
@@ -469,7 +469,7 @@ fn fronts(config: &ServeConfig, node: &Node) -> anyhow::Result<Vec<(FrontHandle,
     let auth = Arc::new(config.auth.clone());
     let throttle = Arc::new(Throttle::new(config.requests.throttle.clone()));
     let front = |handle: FrontHandle| {
-        let front = ZkFront::new(FrontConfig {
+        let front = ZkFront::new(ZkFrontConfig {
             id: handle.id(),
             origin: node.origin(),
             frame_bytes_max: config.requests.jute_bytes_max,

@@ -33,7 +33,7 @@ use machine::together::one_by_one;
 use machine::{BootId, ConnectionId, Level, Machine, MemberId, Origin, Settings, StatedLevel};
 use member::RaiseRefused;
 use member::fronts::etcd::{EtcdFrontConfig, OwnMember, WatchBounds};
-use member::fronts::zk::FrontConfig;
+use member::fronts::zk::ZkFrontConfig;
 use member::fronts::zk::limits::REPLIES_TOLD_BYTES;
 use member::limits::APPLY_HOLD_COMMANDS_MAX;
 use member::log_writer::LogInput;
@@ -292,8 +292,8 @@ impl MemberConfig {
     }
 
     /// The configuration of its Fronts, without what they share with each other.
-    fn of_fronts(&self, origin: Origin, settings: Arc<Settings>) -> FrontConfig {
-        FrontConfig {
+    fn of_fronts(&self, origin: Origin, settings: Arc<Settings>) -> ZkFrontConfig {
+        ZkFrontConfig {
             id: FrontId(0),
             origin,
             frame_bytes_max: match self.sabotage {
@@ -682,12 +682,12 @@ impl Server {
             recovery::start(origin, &recovered.machine, restored, config.options.clone())
                 .map_err(|error| Death::Bug(error.to_string()))?;
         let throttle = Arc::new(Throttle::new(config.throttles.config.clone()));
-        let of_fronts = FrontConfig {
+        let of_fronts = ZkFrontConfig {
             throttle: throttle.clone(),
             replies: apply.replies(),
             ..config.of_fronts(origin, settings)
         };
-        let of_front = |id| FrontConfig { id: FrontId(id), ..of_fronts.clone() };
+        let of_front = |id| ZkFrontConfig { id: FrontId(id), ..of_fronts.clone() };
         let runtime = |id| Runtime::new(of_front(id), world.now_us, clock);
         let runtimes = (0..config.front_count).map(runtime).collect();
         let etcd_runtimes = config.etcd_runtimes((&apply, served_by(origin)), world.now_us, clock);

@@ -79,13 +79,13 @@ use journal::SlowRequests;
 use watches::Watches;
 
 pub use journal::{AuditEvent, AuditResult, SlowRequest, audit_ended_sessions};
-pub use reports::{FrontMetrics, FrontReport, Reset, ResponseSize, WatchPage};
+pub use reports::{Reset, ResponseSize, WatchPage, ZkFrontMetrics, ZkFrontReport};
 pub use room::{HeldBytes, RefusedReply};
 pub use watches::WatchCursor;
 
 /// The configuration of a Front.
 #[derive(Clone, Debug)]
-pub struct FrontConfig {
+pub struct ZkFrontConfig {
     /// The number of this Front within its member.
     pub id: FrontId,
     /// This member and this start of it.
@@ -147,7 +147,7 @@ pub struct Now {
 
 /// The output of a Front, for the driver to pass on.
 #[derive(Debug, Default)]
-pub struct FrontOutput {
+pub struct ZkOutput {
     /// Messages for Loop, in order.
     pub to_loop: Vec<ToLoop>,
     /// Connections that have bytes to write, or are to be closed.
@@ -173,7 +173,7 @@ pub struct Notice {
 
 /// One connection runtime's step function.
 pub struct ZkFront {
-    config: FrontConfig,
+    config: ZkFrontConfig,
     settings: Arc<Settings>,
     connections: HashMap<ConnectionId, Connection, FixedState>,
     /// The connection here that speaks for each session.
@@ -193,9 +193,9 @@ pub struct ZkFront {
     last_zxid: i64,
     now: Now,
     traffic: Traffic,
-    metrics: FrontMetrics,
+    metrics: ZkFrontMetrics,
     slow: SlowRequests,
-    output: FrontOutput,
+    output: ZkOutput,
 }
 
 /// Connections that have something to do.
@@ -238,7 +238,7 @@ enum Halt {
 
 impl ZkFront {
     /// A Front without connections.
-    pub fn new(config: FrontConfig) -> ZkFront {
+    pub fn new(config: ZkFrontConfig) -> ZkFront {
         ZkFront {
             settings: config.settings.clone(),
             config,
@@ -257,9 +257,9 @@ impl ZkFront {
             last_zxid: 0,
             now: Now::default(),
             traffic: Traffic::default(),
-            metrics: FrontMetrics::default(),
+            metrics: ZkFrontMetrics::default(),
             slow: SlowRequests::default(),
-            output: FrontOutput::default(),
+            output: ZkOutput::default(),
         }
     }
 
@@ -604,7 +604,7 @@ impl ZkFront {
     }
 
     /// Takes the output for the driver to pass on.
-    pub fn take_output(&mut self) -> FrontOutput {
+    pub fn take_output(&mut self) -> ZkOutput {
         core::mem::take(&mut self.output)
     }
 

@@ -7,7 +7,7 @@ use config::ListenAddress;
 use config::cluster::{Role, shown_address};
 use hyper::StatusCode;
 use machine::{ServerRecord, Servers};
-use member::fronts::zk::{FrontReport, Reset};
+use member::fronts::zk::{Reset, ZkFrontReport};
 use zk::four_letter::{self, ConnectionReport};
 use zk::metrics::{self, Number};
 
@@ -423,7 +423,7 @@ async fn server_stats(monitor: &Monitor) -> Vec<(&'static str, Json)> {
 }
 
 /// The sizes as `BufferStats` has them; -1 where there is none.
-fn response_sizes(fronts: &FrontReport) -> Json {
+fn response_sizes(fronts: &ZkFrontReport) -> Json {
     let size = &fronts.metrics.response_size;
     let (last, min, max) = match size.last {
         Some((last, _)) => (last as i64, size.min as i64, size.max as i64),

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use machine::MemberId;
 use member::fronts::zk::namespaces::Sizes;
-use member::fronts::zk::{FrontReport, RefusedReply};
+use member::fronts::zk::{RefusedReply, ZkFrontReport};
 use member::summary::Summary;
 use node::NodeMetrics;
 use zk::metrics::{Distribution, Metric, Number, Value};
@@ -46,7 +46,7 @@ impl Monitor {
     }
 
     /// `ZooKeeperServer.registerMetrics`.
-    fn gauges(&self, fronts: &FrontReport) -> Vec<Metric> {
+    fn gauges(&self, fronts: &ZkFrontReport) -> Vec<Metric> {
         let (znodes, ephemerals, data_bytes, sessions) = {
             let machine = self.node.machine().read();
             let (tree, sessions) = (machine.zk().tree(), machine.zk().sessions());
@@ -110,7 +110,7 @@ impl Monitor {
         self.face.tls.as_ref().map(|tls| tls.handshake_counts()).unwrap_or_default()
     }
 
-    fn counters(&self, fronts: &FrontReport, node: &NodeMetrics) -> Vec<Metric> {
+    fn counters(&self, fronts: &ZkFrontReport, node: &NodeMetrics) -> Vec<Metric> {
         let counts = self.node.loop_counts();
         let ordinal = self.node.machine().read().mark().ordinal.0;
         let rejected = self.face.rejected.load(Ordering::Relaxed);
@@ -144,7 +144,7 @@ impl Monitor {
         ]
     }
 
-    fn distributions(&self, fronts: &FrontReport, node: &NodeMetrics) -> Vec<Metric> {
+    fn distributions(&self, fronts: &ZkFrontReport, node: &NodeMetrics) -> Vec<Metric> {
         let now_ms = self.node.monotonic_ms();
         let shown = |summary: &Summary, unit| summary.distribution(unit, now_ms).into();
         let of = &fronts.metrics;

@@ -22,7 +22,7 @@ const WIDE: [(&str, &str, usize); 6] = [
     // The fields of Ozone's messages.
     ("chunk", "ContainerCommandRequestProto", 23),
     ("chunk", "ContainerCommandResponseProto", 23),
-    ("member", "FrontMetrics", 25),
+    ("member", "ZkFrontMetrics", 25),
     ("node", "Links", 22),
     ("node", "Shared", 25),
 ];

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use machine::{ConnectionId, Machine, Origin, SessionId, Settings};
 use member::ZkFront;
-use member::fronts::zk::{FrontConfig, HeldBytes, Now};
+use member::fronts::zk::{HeldBytes, Now, ZkFrontConfig};
 use member::message::{Delivery, ToLoop};
 use workload::op::USERS;
 
@@ -25,7 +25,7 @@ const THROTTLED: [&str; 2] = ["too many ask for a session at once", "beside othe
 
 /// One connection runtime.
 pub(super) struct Runtime {
-    config: FrontConfig,
+    config: ZkFrontConfig,
     front: ZkFront,
     /// Deliveries that Apply pushed, the oldest first.
     pub mail: VecDeque<Delivery>,
@@ -76,7 +76,7 @@ pub(super) struct Driven {
 }
 
 impl Runtime {
-    pub fn new(config: FrontConfig, now_us: u64, clock: Clock) -> Runtime {
+    pub fn new(config: ZkFrontConfig, now_us: u64, clock: Clock) -> Runtime {
         let first_connection = u64::from(config.id.0) << 48 | 1;
         Runtime {
             front: ZkFront::new(config.clone()),

@@ -16,7 +16,7 @@ use crate::summary::{Distribution, Latency, Summary};
 
 /// The counts of one Front. Joined, the counts of the member.
 #[derive(Clone, Debug, Default)]
-pub struct FrontReport {
+pub struct ZkFrontReport {
     /// The latency of all requests.
     pub latency: Latency,
     /// Frames from clients.
@@ -34,12 +34,12 @@ pub struct FrontReport {
     /// `connection_drop_probability`, of the whole member.
     pub connection_drop_probability: f64,
     /// The other metrics.
-    pub metrics: FrontMetrics,
+    pub metrics: ZkFrontMetrics,
 }
 
-impl FrontReport {
+impl ZkFrontReport {
     /// Adds the counts of another Front.
-    pub fn merge(&mut self, other: &FrontReport) {
+    pub fn merge(&mut self, other: &ZkFrontReport) {
         self.latency.merge(&other.latency);
         self.received += other.received;
         self.sent += other.sent;
@@ -56,7 +56,7 @@ impl FrontReport {
 
 /// Counters and distributions, by ZooKeeper's names (`ServerMetrics`). Times are in ms.
 #[derive(Clone, Debug, Default)]
-pub struct FrontMetrics {
+pub struct ZkFrontMetrics {
     /// `readlatency`: from a request's decoding to its reply.
     pub read_latency: Summary,
     /// `updatelatency`: from the decoding of a replicated request to its reply.
@@ -110,8 +110,8 @@ pub struct FrontMetrics {
     pub response_size: ResponseSize,
 }
 
-impl FrontMetrics {
-    fn merge(&mut self, other: &FrontMetrics) {
+impl ZkFrontMetrics {
+    fn merge(&mut self, other: &ZkFrontMetrics) {
         self.read_latency.merge(&other.read_latency);
         self.update_latency.merge(&other.update_latency);
         self.node_created_watch_count.merge(&other.node_created_watch_count);
@@ -195,8 +195,8 @@ pub struct WatchPage {
 
 impl ZkFront {
     /// The counts of this Front.
-    pub fn report(&self) -> FrontReport {
-        FrontReport {
+    pub fn report(&self) -> ZkFrontReport {
+        ZkFrontReport {
             latency: self.traffic.latency,
             received: self.traffic.received,
             sent: self.traffic.sent,
@@ -242,7 +242,7 @@ impl ZkFront {
                 self.metrics.response_size = ResponseSize::default();
                 if metrics {
                     let namespaces = core::mem::take(&mut self.metrics.namespaces).emptied();
-                    self.metrics = FrontMetrics { namespaces, ..FrontMetrics::default() };
+                    self.metrics = ZkFrontMetrics { namespaces, ..ZkFrontMetrics::default() };
                 }
             }
         }

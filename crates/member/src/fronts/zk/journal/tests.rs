@@ -1,12 +1,12 @@
 use super::super::pending::acl_text;
 use super::super::tests::rig::{Rig, config};
-use super::super::{FrontConfig, Now};
+use super::super::{Now, ZkFrontConfig};
 use super::*;
 use machine::{Mark, Ordinal, SessionId, ZkChange};
 
 fn rig(audit: bool, slow_request_ms: Option<u64>) -> Rig {
     let mut rig = Rig::default();
-    rig.fronts[0] = ZkFront::new(FrontConfig { audit, slow_request_ms, ..config(0) });
+    rig.fronts[0] = ZkFront::new(ZkFrontConfig { audit, slow_request_ms, ..config(0) });
     rig
 }
 

@@ -109,7 +109,7 @@ fn a_word_is_handed_to_the_driver_once() {
 #[test]
 fn every_word_may_be_allowed_at_once() {
     let mut rig = Rig::default();
-    rig.fronts[0] = ZkFront::new(FrontConfig { words_allowed: vec!["*".into()], ..config(0) });
+    rig.fronts[0] = ZkFront::new(ZkFrontConfig { words_allowed: vec!["*".into()], ..config(0) });
     rig.play("c1: word wchs\nc2: word mntr\nc3: raw 73746d6b000000000000002a");
     let words: Vec<Word> = rig.words.iter().map(|(_, word)| *word).collect();
     assert_eq!(words, [Word::Wchs, Word::Mntr, Word::Stmk { mask: 42 }]);
@@ -120,7 +120,7 @@ fn every_word_may_be_allowed_at_once() {
 #[test]
 fn a_word_without_its_argument_ends_the_connection() {
     let mut rig = Rig::default();
-    rig.fronts[0] = ZkFront::new(FrontConfig { words_allowed: vec!["stmk".into()], ..config(0) });
+    rig.fronts[0] = ZkFront::new(ZkFrontConfig { words_allowed: vec!["stmk".into()], ..config(0) });
     assert_eq!(rig.play("c1: raw 73746d6bffffffffffffff"), "c1: closed");
     assert!(rig.words.is_empty());
     rig.play("c2: raw 73746d6bfffffffffffffffe");
@@ -176,8 +176,8 @@ fn a_report_counts_what_clients_saw() {
 }
 
 /// The counts of all Fronts.
-fn joined(rig: &Rig) -> FrontReport {
-    let mut report = FrontReport::default();
+fn joined(rig: &Rig) -> ZkFrontReport {
+    let mut report = ZkFrontReport::default();
     rig.fronts.iter().for_each(|front| report.merge(&front.report()));
     report
 }
@@ -270,7 +270,7 @@ fn withdrawn(messages: &[ToLoop]) -> Vec<ConnectionId> {
 fn a_connection_without_a_session_is_closed_whatever_it_has_sent() {
     for sent in ["", "raw 00", "raw 0000002c0000", "word ruok", "connect"] {
         let mut rig = Rig::default();
-        rig.fronts[0] = ZkFront::new(FrontConfig { sessionless_ms_max: 3_000, ..config(0) });
+        rig.fronts[0] = ZkFront::new(ZkFrontConfig { sessionless_ms_max: 3_000, ..config(0) });
         rig.accept(1, 0);
         if !sent.is_empty() {
             rig.play(&format!("c1~ {sent}\nreads"));
@@ -314,7 +314,7 @@ fn who_has_a_session_is_not_closed_for_want_of_one() {
 /// and none follows; `None` if it still waits after ten seconds.
 fn waits_ms(timeout_ms: u32, silent_ms: u64) -> Option<u64> {
     let mut rig = Rig::default();
-    rig.fronts[0] = ZkFront::new(FrontConfig { sessionless_ms_max: 60_000, ..config(0) });
+    rig.fronts[0] = ZkFront::new(ZkFrontConfig { sessionless_ms_max: 60_000, ..config(0) });
     (rig.now.monotonic_ms, rig.now.contact_at_ms) = (1, Some(1));
     tick(&mut rig, silent_ms);
     rig.play(&format!("c1~ connect timeout={timeout_ms}\nreads"));

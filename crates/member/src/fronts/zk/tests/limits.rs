@@ -31,7 +31,7 @@ fn a_frame_of_jute_maxbuffer_is_read_and_a_longer_one_closes() {
         for read_bytes in [1, 16 * 1024] {
             let mut rig = Rig::default();
             rig.read_bytes = read_bytes;
-            rig.fronts[0] = ZkFront::new(FrontConfig { frame_bytes_max: max, ..config(0) });
+            rig.fronts[0] = ZkFront::new(ZkFrontConfig { frame_bytes_max: max, ..config(0) });
             rig.play("c1: connect\nc1: create /a x");
             // Header 8, path 4 + 2, data 4, version 4.
             let seen = rig.play(&format!("c1: set /a big:{}", frame_bytes - 22));
@@ -78,7 +78,7 @@ fn bytes_of_writes_under_way_are_bounded_per_connection() {
 fn one_write_above_the_window_goes_alone() {
     let mut rig = Rig::default();
     let frame_bytes_max = 8 * 1024 * 1024;
-    rig.fronts[0] = ZkFront::new(FrontConfig { frame_bytes_max, ..config(0) });
+    rig.fronts[0] = ZkFront::new(ZkFrontConfig { frame_bytes_max, ..config(0) });
     rig.play("c1: connect\nc1: create /a x");
     rig.play(&format!("c1~ set /a big:{} | set /a y", 2 * WINDOW_BYTES_MAX));
     assert_eq!(connection(&rig, 1).window.len(), 1);
@@ -165,7 +165,7 @@ fn a_client_that_leaves_its_events_lying_is_disconnected() {
 fn watches_set_again_wait_for_a_client_that_does_not_read() {
     let mut rig = Rig::default();
     let frame_bytes_max = 24 * 1024 * 1024;
-    rig.fronts[0] = ZkFront::new(FrontConfig { frame_bytes_max, ..config(0) });
+    rig.fronts[0] = ZkFront::new(ZkFrontConfig { frame_bytes_max, ..config(0) });
     rig.play("c1: connect\nc1: create /a x\nstall c1");
     // Each 6 bytes of request bring 34 bytes of event; behind them comes one more watch to set.
     let count = 2 * OUTPUT_BYTES_MAX / 34;
@@ -229,7 +229,7 @@ fn commands_under_way_are_bounded_per_front() {
 /// may be under way.
 fn seen_after_waiting(throttled_op_wait_ms: u64, ms: u64) -> String {
     let mut rig = Rig::default();
-    let config = FrontConfig { commands_max: 1, throttled_op_wait_ms, ..config(0) };
+    let config = ZkFrontConfig { commands_max: 1, throttled_op_wait_ms, ..config(0) };
     rig.fronts[0] = ZkFront::new(config);
     rig.play("c1: connect\nc2: connect\nc1: create /a x");
     rig.play("c1~ set /a y\nc2~ get /a | ping | set /a z");
@@ -254,7 +254,7 @@ fn throttled(bounds: ThrottleConfig) -> Rig {
     let mut rig = Rig::default();
     let throttle = Arc::new(Throttle::new(bounds));
     for (id, front) in rig.fronts.iter_mut().enumerate() {
-        *front = ZkFront::new(FrontConfig { throttle: throttle.clone(), ..config(id as u32) });
+        *front = ZkFront::new(ZkFrontConfig { throttle: throttle.clone(), ..config(id as u32) });
     }
     rig
 }
@@ -503,7 +503,7 @@ fn nothing_more_is_decoded_for_a_client_that_leaves_its_replies_lying() {
 #[test]
 fn the_answers_to_a_multi_read_are_bounded() {
     let mut rig = Rig::default();
-    rig.fronts[0] = ZkFront::new(FrontConfig { frame_bytes_max: 16 << 20, ..config(0) });
+    rig.fronts[0] = ZkFront::new(ZkFrontConfig { frame_bytes_max: 16 << 20, ..config(0) });
     let part_bytes = MULTI_READ_BYTES_MAX / 8;
     rig.play(&format!("c1: connect\nc1: create /a big:{part_bytes} | create /b x"));
     let eight = ["get,/a"; 8].join(" ");

@@ -86,8 +86,8 @@ pub(crate) struct Rig {
     kept: Option<Machine>,
 }
 
-pub(crate) fn config(id: u32) -> FrontConfig {
-    FrontConfig {
+pub(crate) fn config(id: u32) -> ZkFrontConfig {
+    ZkFrontConfig {
         id: FrontId(id),
         origin: ORIGIN,
         frame_bytes_max: zk::limits::FRAME_BYTES_MAX_DEFAULT,
@@ -120,7 +120,7 @@ impl Default for Rig {
 impl Rig {
     pub(crate) fn new(front_count: u32, engine: Engine) -> Rig {
         let apply = Apply::new(ORIGIN, machine::LogIndex(1), 1, machine::Level::RELEASED);
-        let front = |id| ZkFront::new(FrontConfig { replies: apply.replies(), ..config(id) });
+        let front = |id| ZkFront::new(ZkFrontConfig { replies: apply.replies(), ..config(id) });
         Rig {
             fronts: (0..front_count).map(front).collect(),
             machine: Machine::default(),
@@ -295,8 +295,9 @@ impl Rig {
         }
         assert!(self.clients.is_empty());
         let (auth, count) = (Arc::new(auth), self.fronts.len() as u32);
-        let front =
-            |id| ZkFront::new(FrontConfig { auth: auth.clone(), read_only_after_ms, ..config(id) });
+        let front = |id| {
+            ZkFront::new(ZkFrontConfig { auth: auth.clone(), read_only_after_ms, ..config(id) })
+        };
         self.fronts = (0..count).map(front).collect();
     }
 

@@ -241,7 +241,7 @@ fn bounded(reply_bytes_max: u64) -> Rig {
     let replies = rig.apply.replies();
     for (id, front) in rig.fronts.iter_mut().enumerate() {
         let (replies, reply_bytes_max) = (replies.clone(), Some(reply_bytes_max));
-        *front = ZkFront::new(FrontConfig { replies, reply_bytes_max, ..config(id as u32) });
+        *front = ZkFront::new(ZkFrontConfig { replies, reply_bytes_max, ..config(id as u32) });
     }
     rig.play("c1: connect\nc2@1: connect");
     rig
@@ -332,8 +332,11 @@ fn a_list_that_fills_the_room_waits_for_nobody() {
         rig.play(&format!("c2: create /d/{number:05}{} x", "x".repeat(name_bytes - 5)));
     }
     // The steps are short, so that one hold does not make the list.
-    rig.fronts[0] =
-        ZkFront::new(FrontConfig { replies: rig.apply.replies(), list_step_names: 3, ..config(0) });
+    rig.fronts[0] = ZkFront::new(ZkFrontConfig {
+        replies: rig.apply.replies(),
+        list_step_names: 3,
+        ..config(0)
+    });
     rig.play("c9@0: connect\nstall c9\nc9: get /l");
     rig.play("c9~ ls /d\nreads\nreads");
     assert!(rig.apply.replies().is_full());
@@ -350,7 +353,7 @@ fn long_multi_reads_of_many_clients_are_bounded_together() {
     for front in 0..2 {
         let replies = rig.apply.replies();
         rig.fronts[front] =
-            ZkFront::new(FrontConfig { replies, list_step_names: 4, ..config(front as u32) });
+            ZkFront::new(ZkFrontConfig { replies, list_step_names: 4, ..config(front as u32) });
     }
     let several = format!("multiread{}", " get,/l".repeat(28));
     for number in 10..30 {
