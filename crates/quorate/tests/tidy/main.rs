@@ -9,6 +9,7 @@ mod circles;
 mod code;
 mod commits;
 mod lengths;
+mod prose;
 mod rooms;
 mod shapes;
 

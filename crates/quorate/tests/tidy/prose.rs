@@ -1,0 +1,89 @@
+//! Frames of sentences that people read twice. Each is counted, in comments and in pages of docs,
+//! and the counts only shrink.
+
+use std::fs;
+
+use super::{assert_none, crates, files_below, root, rust_files};
+
+/// Frames, and the most that there may be of each. After a rewrite the number here goes down.
+const FRAMES: [(&str, usize); 12] = [
+    ("of which", 47),
+    ("by which", 10),
+    ("from which", 6),
+    ("with which", 10),
+    ("that it is for", 5),
+    ("stands", 79),
+    ("is told", 89),
+    ("are told", 24),
+    ("whoever", 4),
+    ("by and by", 2),
+    ("none: it", 1),
+    ("that which", 0),
+];
+
+/// The pages that stand beside `docs`.
+const PAGES: [&str; 3] = ["README.md", "ARCHITECTURE.md", "CHANGELOG.md"];
+
+/// The text of a comment in a line of code.
+fn comment_of(line: &str) -> Option<&str> {
+    let line = line.trim_start();
+    let text = match line.strip_prefix("//") {
+        Some(text) => text,
+        None => line.split_once(" // ")?.1,
+    };
+    Some(text.trim_start_matches(['/', '!']).trim())
+}
+
+/// All comments and pages, as one text with one blank between words.
+fn prose() -> String {
+    let mut lines = Vec::new();
+    for (folder, _) in crates().into_values() {
+        for file in ["src", "tests"].iter().flat_map(|inner| rust_files(&folder.join(inner))) {
+            let text = fs::read_to_string(&file).expect("a source file is text");
+            lines.extend(text.lines().filter_map(comment_of).map(str::to_string));
+        }
+    }
+    let docs = root().join("docs");
+    let is_page = |path: &std::path::PathBuf| {
+        let is_report = path.strip_prefix(&docs).is_ok_and(|inner| inner.starts_with("reports"));
+        !is_report && path.extension().is_some_and(|extension| extension == "md")
+    };
+    let pages = files_below(&docs).into_iter().filter(is_page);
+    for page in pages.chain(PAGES.iter().map(|page| root().join(page))) {
+        lines.push(fs::read_to_string(&page).expect("a page is text"));
+    }
+    let words: Vec<&str> = lines.iter().flat_map(|line| line.split_whitespace()).collect();
+    words.join(" ").to_lowercase()
+}
+
+/// How often a frame occurs as whole words.
+fn count(prose: &str, frame: &str) -> usize {
+    let is_letter = |c: Option<char>| c.is_some_and(char::is_alphanumeric);
+    let is_whole = |(at, found): &(usize, &str)| {
+        let (before, behind) = (&prose[..*at], &prose[at + found.len()..]);
+        !is_letter(before.chars().next_back()) && !is_letter(behind.chars().next())
+    };
+    prose.match_indices(frame).filter(is_whole).count()
+}
+
+#[test]
+fn frames_that_are_read_twice_only_become_fewer() {
+    let prose = prose();
+    let mut complaints = Vec::new();
+    for (frame, most) in FRAMES {
+        let found = count(&prose, frame);
+        if found != most {
+            let why = if found > most { "say it plainly" } else { "correct the list" };
+            complaints.push(format!("{frame:?} occurs {found} times, listed are {most}: {why}"));
+        }
+    }
+    assert_none(complaints);
+}
+
+#[test]
+fn frames_are_counted_as_whole_words() {
+    assert_eq!(count("it stands. understands what stands", "stands"), 2);
+    assert_eq!(comment_of("    /// A key."), Some("A key."));
+    assert_eq!(comment_of("let x = 1; // why"), Some("why"));
+    assert_eq!(comment_of("let x = 1;"), None);
+}
