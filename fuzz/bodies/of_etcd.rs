@@ -1,7 +1,7 @@
 //! Requests of etcd's clients: messages, and the JSON that the gateway makes messages of.
 
 use bytes::Bytes;
-use etcd::gateway::{self, Method, Scanner};
+use etcd::gateway::{self, GatewayMethod, Scanner};
 use etcd::pb::Message;
 use etcd::pb::etcdserverpb::compare::TargetUnion;
 use etcd::pb::etcdserverpb::request_op::Request;
@@ -116,7 +116,7 @@ const CALLS: [&str; 5] = [
     "/etcdserverpb.Auth/RoleGrantPermission",
 ];
 
-fn calls() -> impl Iterator<Item = &'static Method> {
+fn calls() -> impl Iterator<Item = &'static GatewayMethod> {
     CALLS.iter().map(|path| gateway::method(path).expect("it is a call"))
 }
 
@@ -144,7 +144,7 @@ pub fn etcd_json_seeds() -> Vec<Vec<u8>> {
 }
 
 /// The JSON of a message that comes in pieces of so many bytes; none if it is no message.
-fn transcoded(call: &Method, bytes: &[u8], piece_bytes: usize) -> Option<String> {
+fn transcoded(call: &GatewayMethod, bytes: &[u8], piece_bytes: usize) -> Option<String> {
     let (mut transcoder, mut json) = (call.transcoder(), String::new());
     for piece in bytes.chunks(piece_bytes.max(1)) {
         transcoder.push(piece, &mut json).ok()?;

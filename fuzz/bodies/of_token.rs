@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use token::{AuthToken, Claims, Jwt, JwtOptions, Method};
+use token::{AuthToken, Claims, Jwt, JwtOptions, SigningMethod};
 
 const NOW: i64 = 1_800_000_000;
 
@@ -16,13 +16,13 @@ const KEYS: [&[u8]; 6] = [
     include_bytes!("../../crates/token/tests/fixtures/rsa-pkcs1.pem"),
 ];
 
-fn options(method: Method) -> JwtOptions {
+fn options(method: SigningMethod) -> JwtOptions {
     let ttl = Duration::from_secs(1);
     JwtOptions { method, ttl, public_key: None, private_key: None, unknown: Vec::new() }
 }
 
 fn jwt() -> Jwt {
-    Jwt::new(&options(Method::Hs256), b"", b"secret").expect("a secret is a key")
+    Jwt::new(&options(SigningMethod::Hs256), b"", b"secret").expect("a secret is a key")
 }
 
 /// A token is good only if it is ours. Any name can be in a token.
@@ -89,7 +89,9 @@ pub fn token_options_seeds() -> Vec<Vec<u8>> {
 
 /// A file with a key, as the public or the private one of some methods. A key that signs verifies.
 pub fn token_key_file(file: &[u8]) {
-    for method in [Method::Rs256, Method::Es256, Method::Es512, Method::EdDsa] {
+    for method in
+        [SigningMethod::Rs256, SigningMethod::Es256, SigningMethod::Es512, SigningMethod::EdDsa]
+    {
         let _ = Jwt::new(&options(method), file, b"");
         let Ok(jwt) = Jwt::new(&options(method), b"", file) else { continue };
         if let Ok(token) = jwt.sign("a", 5, NOW + 1) {

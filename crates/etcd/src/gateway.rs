@@ -22,7 +22,7 @@ use core::fmt;
 pub use response::BadMessage;
 pub use route::{NoRoute, PREFIXES, method, route};
 pub use scan::Scanner;
-pub use schema::Method;
+pub use schema::GatewayMethod;
 pub use transcoder::Transcoder;
 
 use crate::status::Code;
@@ -51,7 +51,7 @@ impl fmt::Display for BadMessage {
 
 impl std::error::Error for BadMessage {}
 
-impl Method {
+impl GatewayMethod {
     /// The message of the request with that body. An empty body means an empty message; what
     /// follows the first value is ignored.
     pub fn request(&self, body: &[u8]) -> Result<Vec<u8>, BadJson> {

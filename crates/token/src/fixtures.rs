@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::{Jwt, JwtOptions, Method};
+use crate::{Jwt, JwtOptions, SigningMethod};
 
 pub const RSA: &[u8] = include_bytes!("../tests/fixtures/rsa.pem");
 pub const RSA_PUBLIC: &[u8] = include_bytes!("../tests/fixtures/rsa.pub");
@@ -33,25 +33,25 @@ pub const SECRET: &[u8] = include_bytes!("../tests/fixtures/secret");
 /// A method and a token of etcd's in each line.
 pub const ETCD_TOKENS: &str = include_str!("../tests/fixtures/etcd-tokens.txt");
 
-pub fn options(method: Method) -> JwtOptions {
+pub fn options(method: SigningMethod) -> JwtOptions {
     let ttl = Duration::from_secs(300);
     JwtOptions { method, ttl, public_key: None, private_key: None, unknown: Vec::new() }
 }
 
 /// The public and the private key of a method. Those that share a secret have no public one.
-pub fn keys(method: Method) -> (&'static [u8], &'static [u8]) {
+pub fn keys(method: SigningMethod) -> (&'static [u8], &'static [u8]) {
     match method {
-        Method::Hs256 | Method::Hs384 | Method::Hs512 => (b"", SECRET),
-        Method::Es256 => (EC256_PUBLIC, EC256),
-        Method::Es384 => (EC384_PUBLIC, EC384),
-        Method::Es512 => (EC521_PUBLIC, EC521),
-        Method::EdDsa => (ED_PUBLIC, ED),
+        SigningMethod::Hs256 | SigningMethod::Hs384 | SigningMethod::Hs512 => (b"", SECRET),
+        SigningMethod::Es256 => (EC256_PUBLIC, EC256),
+        SigningMethod::Es384 => (EC384_PUBLIC, EC384),
+        SigningMethod::Es512 => (EC521_PUBLIC, EC521),
+        SigningMethod::EdDsa => (ED_PUBLIC, ED),
         _ => (RSA_PUBLIC, RSA),
     }
 }
 
 /// A method with both keys.
-pub fn jwt(method: Method) -> Jwt {
+pub fn jwt(method: SigningMethod) -> Jwt {
     let (public, private) = keys(method);
     Jwt::new(&options(method), public, private).unwrap()
 }

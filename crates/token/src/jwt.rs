@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::error::{JwtError, OptionsError};
 use crate::key::Key;
 use crate::limits::TOKEN_BYTES_MAX;
-use crate::method::Method;
+use crate::method::SigningMethod;
 use crate::options::JwtOptions;
 
 /// The claims of a token about its client.
@@ -33,7 +33,7 @@ impl Claims {
 
 /// Makes and checks tokens with one key.
 pub struct Jwt {
-    method: Method,
+    method: SigningMethod,
     key: Key,
 }
 

@@ -13,7 +13,7 @@ use ring::signature::{
 };
 
 use crate::error::{JwtError, OptionsError};
-use crate::method::Method;
+use crate::method::SigningMethod;
 use crate::pem_file::{self, Kind};
 
 /// Bits of an RSA key that only verifies.
@@ -43,35 +43,43 @@ pub(crate) struct Halves<S, V> {
 
 impl Key {
     /// The key of a method from key files; an empty file counts as not given, as in etcd.
-    pub fn new(method: Method, public: &[u8], private: &[u8]) -> Result<Key, OptionsError> {
+    pub fn new(method: SigningMethod, public: &[u8], private: &[u8]) -> Result<Key, OptionsError> {
         let public = Some(public).filter(|file| !file.is_empty());
         let private = Some(private).filter(|file| !file.is_empty());
         match method {
-            Method::Hs256 => hmac_key(hmac::HMAC_SHA256, private),
-            Method::Hs384 => hmac_key(hmac::HMAC_SHA384, private),
-            Method::Hs512 => hmac_key(hmac::HMAC_SHA512, private),
-            Method::Rs256
-            | Method::Rs384
-            | Method::Rs512
-            | Method::Ps256
-            | Method::Ps384
-            | Method::Ps512 => rsa_key(RsaScheme::of(method), public, private),
-            Method::Es256 => Halves::read(Kind::Ec, public, private, p256_private, |point| {
-                p256::ecdsa::VerifyingKey::from_sec1_bytes(point).ok()
-            })
-            .map(Key::P256),
-            Method::Es384 => Halves::read(Kind::Ec, public, private, p384_private, |point| {
-                p384::ecdsa::VerifyingKey::from_sec1_bytes(point).ok()
-            })
-            .map(Key::P384),
-            Method::Es512 => Halves::read(Kind::Ec, public, private, p521_private, |point| {
-                p521::ecdsa::VerifyingKey::from_sec1_bytes(point).ok()
-            })
-            .map(Key::P521),
-            Method::EdDsa => Halves::read(Kind::Ed25519, public, private, ed25519_private, |key| {
-                (key.len() == 32).then(|| key.to_vec())
-            })
-            .map(Key::Ed25519),
+            SigningMethod::Hs256 => hmac_key(hmac::HMAC_SHA256, private),
+            SigningMethod::Hs384 => hmac_key(hmac::HMAC_SHA384, private),
+            SigningMethod::Hs512 => hmac_key(hmac::HMAC_SHA512, private),
+            SigningMethod::Rs256
+            | SigningMethod::Rs384
+            | SigningMethod::Rs512
+            | SigningMethod::Ps256
+            | SigningMethod::Ps384
+            | SigningMethod::Ps512 => rsa_key(RsaScheme::of(method), public, private),
+            SigningMethod::Es256 => {
+                Halves::read(Kind::Ec, public, private, p256_private, |point| {
+                    p256::ecdsa::VerifyingKey::from_sec1_bytes(point).ok()
+                })
+                .map(Key::P256)
+            }
+            SigningMethod::Es384 => {
+                Halves::read(Kind::Ec, public, private, p384_private, |point| {
+                    p384::ecdsa::VerifyingKey::from_sec1_bytes(point).ok()
+                })
+                .map(Key::P384)
+            }
+            SigningMethod::Es512 => {
+                Halves::read(Kind::Ec, public, private, p521_private, |point| {
+                    p521::ecdsa::VerifyingKey::from_sec1_bytes(point).ok()
+                })
+                .map(Key::P521)
+            }
+            SigningMethod::EdDsa => {
+                Halves::read(Kind::Ed25519, public, private, ed25519_private, |key| {
+                    (key.len() == 32).then(|| key.to_vec())
+                })
+                .map(Key::Ed25519)
+            }
         }
     }
 
@@ -132,13 +140,13 @@ impl Key {
 }
 
 impl RsaScheme {
-    fn of(method: Method) -> RsaScheme {
+    fn of(method: SigningMethod) -> RsaScheme {
         let (signs, verifies): (&'static dyn RsaEncoding, _) = match method {
-            Method::Rs384 => (&RSA_PKCS1_SHA384, &RSA_PKCS1_2048_8192_SHA384),
-            Method::Rs512 => (&RSA_PKCS1_SHA512, &RSA_PKCS1_2048_8192_SHA512),
-            Method::Ps256 => (&RSA_PSS_SHA256, &RSA_PSS_2048_8192_SHA256),
-            Method::Ps384 => (&RSA_PSS_SHA384, &RSA_PSS_2048_8192_SHA384),
-            Method::Ps512 => (&RSA_PSS_SHA512, &RSA_PSS_2048_8192_SHA512),
+            SigningMethod::Rs384 => (&RSA_PKCS1_SHA384, &RSA_PKCS1_2048_8192_SHA384),
+            SigningMethod::Rs512 => (&RSA_PKCS1_SHA512, &RSA_PKCS1_2048_8192_SHA512),
+            SigningMethod::Ps256 => (&RSA_PSS_SHA256, &RSA_PSS_2048_8192_SHA256),
+            SigningMethod::Ps384 => (&RSA_PSS_SHA384, &RSA_PSS_2048_8192_SHA384),
+            SigningMethod::Ps512 => (&RSA_PSS_SHA512, &RSA_PSS_2048_8192_SHA512),
             _ => (&RSA_PKCS1_SHA256, &RSA_PKCS1_2048_8192_SHA256),
         };
         RsaScheme { signs, verifies }

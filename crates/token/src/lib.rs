@@ -26,5 +26,5 @@ mod pem_file;
 pub use cache::VerifiedTokens;
 pub use error::{JwtError, OptionsError};
 pub use jwt::{Claims, Jwt};
-pub use method::Method;
+pub use method::SigningMethod;
 pub use options::{AuthToken, JwtOptions};

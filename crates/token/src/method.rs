@@ -3,7 +3,7 @@
 /// A method, by the name that it has in options and in headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the names are those of the RFCs")]
-pub enum Method {
+pub enum SigningMethod {
     Hs256,
     Hs384,
     Hs512,
@@ -19,45 +19,45 @@ pub enum Method {
     EdDsa,
 }
 
-impl Method {
+impl SigningMethod {
     /// Every method.
-    pub const ALL: [Method; 13] = [
-        Method::Hs256,
-        Method::Hs384,
-        Method::Hs512,
-        Method::Rs256,
-        Method::Rs384,
-        Method::Rs512,
-        Method::Ps256,
-        Method::Ps384,
-        Method::Ps512,
-        Method::Es256,
-        Method::Es384,
-        Method::Es512,
-        Method::EdDsa,
+    pub const ALL: [SigningMethod; 13] = [
+        SigningMethod::Hs256,
+        SigningMethod::Hs384,
+        SigningMethod::Hs512,
+        SigningMethod::Rs256,
+        SigningMethod::Rs384,
+        SigningMethod::Rs512,
+        SigningMethod::Ps256,
+        SigningMethod::Ps384,
+        SigningMethod::Ps512,
+        SigningMethod::Es256,
+        SigningMethod::Es384,
+        SigningMethod::Es512,
+        SigningMethod::EdDsa,
     ];
 
     /// The method of this name; its case counts, too.
-    pub fn named(name: &str) -> Option<Method> {
-        Method::ALL.into_iter().find(|method| method.name() == name)
+    pub fn named(name: &str) -> Option<SigningMethod> {
+        SigningMethod::ALL.into_iter().find(|method| method.name() == name)
     }
 
     /// Its name.
     pub fn name(self) -> &'static str {
         match self {
-            Method::Hs256 => "HS256",
-            Method::Hs384 => "HS384",
-            Method::Hs512 => "HS512",
-            Method::Rs256 => "RS256",
-            Method::Rs384 => "RS384",
-            Method::Rs512 => "RS512",
-            Method::Ps256 => "PS256",
-            Method::Ps384 => "PS384",
-            Method::Ps512 => "PS512",
-            Method::Es256 => "ES256",
-            Method::Es384 => "ES384",
-            Method::Es512 => "ES512",
-            Method::EdDsa => "EdDSA",
+            SigningMethod::Hs256 => "HS256",
+            SigningMethod::Hs384 => "HS384",
+            SigningMethod::Hs512 => "HS512",
+            SigningMethod::Rs256 => "RS256",
+            SigningMethod::Rs384 => "RS384",
+            SigningMethod::Rs512 => "RS512",
+            SigningMethod::Ps256 => "PS256",
+            SigningMethod::Ps384 => "PS384",
+            SigningMethod::Ps512 => "PS512",
+            SigningMethod::Es256 => "ES256",
+            SigningMethod::Es384 => "ES384",
+            SigningMethod::Es512 => "ES512",
+            SigningMethod::EdDsa => "EdDSA",
         }
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::error::OptionsError;
-use crate::method::Method;
+use crate::method::SigningMethod;
 
 /// How long a token is valid if the options do not say (`auth.DefaultTTL`).
 const TTL_DEFAULT: Duration = Duration::from_secs(5 * 60);
@@ -24,7 +24,7 @@ pub enum AuthToken {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JwtOptions {
     /// The method.
-    pub method: Method,
+    pub method: SigningMethod,
     /// How long a token is valid.
     pub ttl: Duration,
     /// The file with the public key.
@@ -83,7 +83,7 @@ impl JwtOptions {
         if method == "none" {
             return Err(OptionsError::MethodNone);
         }
-        let Some(method) = Method::named(method) else {
+        let Some(method) = SigningMethod::named(method) else {
             let why = format!("auth: invalid auth signature method: {method:?}");
             return Err(OptionsError::invalid(why));
         };

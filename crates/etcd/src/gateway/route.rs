@@ -1,6 +1,6 @@
 //! The call of each HTTP path (the `google.api.http` options of etcd's texts).
 
-use super::schema::Method;
+use super::schema::GatewayMethod;
 use super::table::METHODS;
 use crate::status::Code;
 
@@ -91,7 +91,7 @@ const ROUTES: [(&str, &str); 51] = [
 ];
 
 /// The call for a request, by its HTTP method and its path without a query.
-pub fn route(http_method: &str, path: &str) -> Result<&'static Method, NoRoute> {
+pub fn route(http_method: &str, path: &str) -> Result<&'static GatewayMethod, NoRoute> {
     let rest = PREFIXES.iter().find_map(|prefix| path.strip_prefix(prefix));
     let call = ROUTES.iter().find(|(of, _)| Some(*of) == rest).map(|(_, call)| *call);
     let method = call.and_then(|call| method(&format!("/{call}"))).ok_or(NoRoute::NotFound)?;
@@ -99,7 +99,7 @@ pub fn route(http_method: &str, path: &str) -> Result<&'static Method, NoRoute> 
 }
 
 /// The call by its path in gRPC.
-pub fn method(path: &str) -> Option<&'static Method> {
+pub fn method(path: &str) -> Option<&'static GatewayMethod> {
     METHODS.iter().find(|method| method.path == path)
 }
 

@@ -61,7 +61,7 @@ pub struct Enum {
 
 /// A call of a service.
 #[derive(Debug)]
-pub struct Method {
+pub struct GatewayMethod {
     /// The path in gRPC, as `/etcdserverpb.KV/Put`.
     pub path: &'static str,
     /// The message of a request, by its position in the table.

@@ -4,7 +4,7 @@ use super::*;
 use crate::Error;
 use crate::pb::etcdserverpb as pb;
 
-fn put() -> &'static Method {
+fn put() -> &'static GatewayMethod {
     route("POST", "/v3/kv/put").expect("it is a path of etcd")
 }
 

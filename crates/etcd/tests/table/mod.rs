@@ -77,7 +77,8 @@ impl<'a> Named<'a> {
 /// The text of the table.
 pub fn table(files: &FileDescriptorSet) -> String {
     let named = Named::of(files);
-    let mut text = String::from("\nuse super::schema::{Enum, Field, Kind, Message, Method};\n");
+    let mut text =
+        String::from("\nuse super::schema::{Enum, Field, GatewayMethod, Kind, Message};\n");
     text.push_str("\n/// Every message. Fields refer to it by position.\n");
     let add = |text: &mut String, line: &str| writeln!(text, "{line}").expect("it is a string");
     add(&mut text, &format!("pub static MESSAGES: [Message; {}] = [", named.messages.len()));
@@ -112,7 +113,7 @@ pub fn table(files: &FileDescriptorSet) -> String {
     let methods: Vec<String> = methods
         .map(|(service, method)| {
             format!(
-                "    Method {{ path: \"/{service}/{}\", input: {}, output: {}, \
+                "    GatewayMethod {{ path: \"/{service}/{}\", input: {}, output: {}, \
                  client_streams: {}, server_streams: {} }},",
                 method.name(),
                 named.message(method.input_type()),
@@ -122,7 +123,7 @@ pub fn table(files: &FileDescriptorSet) -> String {
             )
         })
         .collect();
-    add(&mut text, &format!("pub static METHODS: [Method; {}] = [", methods.len()));
+    add(&mut text, &format!("pub static METHODS: [GatewayMethod; {}] = [", methods.len()));
     add(&mut text, &methods.join("\n"));
     add(&mut text, "];");
     text

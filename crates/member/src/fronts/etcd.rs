@@ -89,7 +89,7 @@ use watches::Watches;
 
 pub use cluster::{ClusterMethod, OwnMember, ReplicaView};
 pub use credentials::Credentials;
-pub use method::{CallRefused, Method, Need};
+pub use method::{CallRefused, EtcdMethod, Need};
 pub use passwords::{PasswordDone, PasswordTask, PasswordWork};
 pub use reply::{Reply, ReplyPieces};
 pub use v2::waits::V2Waited;
@@ -298,8 +298,13 @@ impl EtcdFront {
     }
 
     /// Takes a call. Its result comes with [`EtcdFront::take_output`] under this ticket.
-    pub fn on_call(&mut self, method: Method, request: Bytes, credentials: Credentials) -> Ticket {
-        let waits = matches!(method, Method::Lock | Method::Campaign);
+    pub fn on_call(
+        &mut self,
+        method: EtcdMethod,
+        request: Bytes,
+        credentials: Credentials,
+    ) -> Ticket {
+        let waits = matches!(method, EtcdMethod::Lock | EtcdMethod::Campaign);
         let admitted = if waits { self.admit() } else { self.admit_for_time() };
         let ticket = match admitted {
             Ok(ticket) => ticket,
@@ -653,19 +658,19 @@ impl EtcdFront {
     fn begin(
         &mut self,
         ticket: Ticket,
-        method: Method,
+        method: EtcdMethod,
         request: Bytes,
         asker: Asker,
     ) -> Result<(), CallRefused> {
         match method {
-            Method::Range => {
+            EtcdMethod::Range => {
                 let request: pb::RangeRequest = decode(request)?;
                 let is_local = request.serializable;
                 let asked = AskedRange::new(request, convert::range)?;
                 self.begin_read(ticket, Read::Range(Range::new(asked)), is_local, asker);
                 Ok(())
             }
-            Method::RangeStream => {
+            EtcdMethod::RangeStream => {
                 let request: pb::RangeRequest = decode(request)?;
                 let is_local = request.serializable;
                 let asked = AskedRange::new(request, convert::range_stream)?;
@@ -673,20 +678,20 @@ impl EtcdFront {
                 self.begin_read(ticket, Read::Stream(stream), is_local, asker);
                 Ok(())
             }
-            Method::Txn => self.begin_txn(ticket, request, asker),
-            Method::Put => {
+            EtcdMethod::Txn => self.begin_txn(ticket, request, asker),
+            EtcdMethod::Put => {
                 let (bytes, kept) = (request.len(), (method, request.clone()));
                 let request: pb::PutRequest = decode(request)?;
                 let put = EtcdCommand::Put(convert::put(&request)?);
                 self.begin_write(ticket, put, bytes, kept, asker)
             }
-            Method::DeleteRange => {
+            EtcdMethod::DeleteRange => {
                 let (bytes, kept) = (request.len(), (method, request.clone()));
                 let request: pb::DeleteRangeRequest = decode(request)?;
                 let delete = EtcdCommand::DeleteRange(convert::delete_range(&request)?);
                 self.begin_write(ticket, delete, bytes, kept, asker)
             }
-            Method::Compact => {
+            EtcdMethod::Compact => {
                 let (bytes, kept) = (request.len(), (method, request.clone()));
                 let request: pb::CompactionRequest = decode(request)?;
                 let compact = convert::compaction(&request);
@@ -698,17 +703,17 @@ impl EtcdFront {
                 }
                 Ok(())
             }
-            Method::LeaseGrant
-            | Method::LeaseRevoke
-            | Method::LeaseKeepAlive
-            | Method::LeaseTimeToLive
-            | Method::LeaseLeases => self.begin_of_lease(ticket, method, request, asker),
-            Method::Cluster(method) => self.begin_of_cluster(ticket, method, request, asker),
-            Method::Auth(method) => self.begin_of_auth(ticket, method, request, asker),
-            Method::Need(_) | Method::Alarm | Method::Hash | Method::HashKv => {
+            EtcdMethod::LeaseGrant
+            | EtcdMethod::LeaseRevoke
+            | EtcdMethod::LeaseKeepAlive
+            | EtcdMethod::LeaseTimeToLive
+            | EtcdMethod::LeaseLeases => self.begin_of_lease(ticket, method, request, asker),
+            EtcdMethod::Cluster(method) => self.begin_of_cluster(ticket, method, request, asker),
+            EtcdMethod::Auth(method) => self.begin_of_auth(ticket, method, request, asker),
+            EtcdMethod::Need(_) | EtcdMethod::Alarm | EtcdMethod::Hash | EtcdMethod::HashKv => {
                 self.begin_of_maintenance(ticket, method, request, asker)
             }
-            Method::Lock | Method::Campaign => unreachable!("it is made of calls"),
+            EtcdMethod::Lock | EtcdMethod::Campaign => unreachable!("it is made of calls"),
         }
     }
 
@@ -718,7 +723,7 @@ impl EtcdFront {
         request: Bytes,
         asker: Asker,
     ) -> Result<(), CallRefused> {
-        let (bytes, kept) = (request.len(), (Method::Txn, request.clone()));
+        let (bytes, kept) = (request.len(), (EtcdMethod::Txn, request.clone()));
         let request: pb::TxnRequest = decode(request)?;
         let ops_max = self.config.txn_ops_max;
         if is_read_only(&request) {
@@ -735,13 +740,13 @@ impl EtcdFront {
     fn begin_of_maintenance(
         &mut self,
         ticket: Ticket,
-        method: Method,
+        method: EtcdMethod,
         request: Bytes,
         asker: Asker,
     ) -> Result<(), CallRefused> {
         let (bytes, kept) = (request.len(), (method, request.clone()));
         let read = match method {
-            Method::Alarm => {
+            EtcdMethod::Alarm => {
                 let request: pb::AlarmRequest = decode(request)?;
                 if let Some(command) = convert::alarm(&request) {
                     return self.begin_write(ticket, command, bytes, kept, asker);
@@ -750,11 +755,11 @@ impl EtcdFront {
                 return Ok(());
             }
             // As in etcd, the member shows its own state.
-            Method::HashKv => {
+            EtcdMethod::HashKv => {
                 let request: pb::HashKvRequest = decode(request)?;
                 Read::Hash(HashCall::of_keys(request.revision))
             }
-            Method::Need(need) => Read::Need(need),
+            EtcdMethod::Need(need) => Read::Need(need),
             _ => {
                 let pb::HashRequest {} = decode(request)?;
                 Read::Hash(HashCall::of_all())
@@ -768,25 +773,25 @@ impl EtcdFront {
     fn begin_of_lease(
         &mut self,
         ticket: Ticket,
-        method: Method,
+        method: EtcdMethod,
         request: Bytes,
         asker: Asker,
     ) -> Result<(), CallRefused> {
         let (bytes, kept) = (request.len(), (method, request.clone()));
         match method {
-            Method::LeaseGrant => {
+            EtcdMethod::LeaseGrant => {
                 let grant = convert::grant(&decode(request)?);
                 self.begin_write(ticket, grant, bytes, kept, asker)
             }
-            Method::LeaseRevoke => {
+            EtcdMethod::LeaseRevoke => {
                 let revoke = convert::revoke(&decode(request)?);
                 self.begin_write(ticket, revoke, bytes, kept, asker)
             }
-            Method::LeaseKeepAlive => {
+            EtcdMethod::LeaseKeepAlive => {
                 let call = LeaseCall::keep_alive(&decode(request)?);
                 self.begin_lease_call(ticket, call, kept, asker)
             }
-            Method::LeaseTimeToLive => {
+            EtcdMethod::LeaseTimeToLive => {
                 let call = LeaseCall::time_to_live(&decode(request)?);
                 self.begin_lease_call(ticket, call, kept, asker)
             }
@@ -822,7 +827,7 @@ impl EtcdFront {
         ticket: Ticket,
         command: EtcdCommand<'_>,
         bytes: usize,
-        kept: (Method, Bytes),
+        kept: (EtcdMethod, Bytes),
         asker: Asker,
     ) -> Result<(), CallRefused> {
         if bytes > self.config.request_bytes_max {
@@ -853,7 +858,7 @@ impl EtcdFront {
         ticket: Ticket,
         command: EtcdCommand<'_>,
         bytes: usize,
-        kept: (Method, Bytes),
+        kept: (EtcdMethod, Bytes),
         asker: Asker,
     ) -> Result<(), CallRefused> {
         let command = Command::Etcd(command);
@@ -889,7 +894,7 @@ impl EtcdFront {
         request: Bytes,
         asker: Asker,
     ) -> Result<(), CallRefused> {
-        let (bytes, kept) = (request.len(), (Method::Txn, request.clone()));
+        let (bytes, kept) = (request.len(), (EtcdMethod::Txn, request.clone()));
         let request: pb::TxnRequest = decode(request)?;
         let txn = EtcdCommand::Txn(checked_txn(&request));
         self.begin_counted(ticket, txn, bytes, kept, asker)
@@ -924,7 +929,7 @@ impl EtcdFront {
     }
 
     /// Keeps a call until the level of the state allows it.
-    fn hold(&mut self, ticket: Ticket, level: Level, kept: (Method, Bytes), asker: Asker) {
+    fn hold(&mut self, ticket: Ticket, level: Level, kept: (EtcdMethod, Bytes), asker: Asker) {
         self.output.to_loop.push(ToLoop::Need(level));
         let (method, request) = kept;
         self.calls.insert(ticket, Call::Held { method, request, asker });

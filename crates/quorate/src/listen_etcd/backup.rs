@@ -14,7 +14,7 @@ use sha2::{Digest, Sha256};
 use super::backup_file::BackupFile;
 use super::client::Client;
 use super::limits::BACKUP_READ_BYTES;
-use super::methods::Method;
+use super::methods::FaceMethod;
 use super::runtime::status_of;
 
 /// Bytes of a backup in one message (`snapshotSendBufferSize`).
@@ -26,7 +26,7 @@ const BLOB_BYTES: usize = 32 * 1024;
 /// The call ends with a status, or its client is gone.
 pub(super) async fn answer(
     client: &Client,
-    call: &mut Call<Method>,
+    call: &mut Call<FaceMethod>,
     shares: &SharesBySize,
 ) -> Result<(), End> {
     let message = call.requests.only().await?;
@@ -49,7 +49,11 @@ pub(super) async fn answer(
 }
 
 /// Sends a piece of a backup, and waits until the client has taken it.
-async fn send(call: &mut Call<Method>, piece: Vec<u8>, shares: &SharesBySize) -> Result<(), End> {
+async fn send(
+    call: &mut Call<FaceMethod>,
+    piece: Vec<u8>,
+    shares: &SharesBySize,
+) -> Result<(), End> {
     let mut room = Room::new(shares.of(piece.len()));
     if !room.try_grow_to(piece.len()) {
         call.unless_ended(room.grow_to(piece.len())).await?;

@@ -4,17 +4,17 @@ use std::pin::pin;
 
 use etcd::Error;
 use grpc::{Call, End, Outgoing, Room, SharesBySize, framed_of};
-use member::fronts::etcd::{Method as KvMethod, Reply};
+use member::fronts::etcd::{EtcdMethod, Reply};
 
 use super::client::Client;
 use super::large::{bytes_if_short, measured};
 use super::limits::WHOLE_BYTES_MAX;
-use super::methods::Method;
+use super::methods::FaceMethod;
 use super::runtime::{FromFront, FrontCall, status_of};
 use super::{backup, concurrency, health, watch};
 
 /// Serves a call until it ends.
-pub(super) async fn serve(client: Client, mut call: Box<Call<Method>>, answers: SharesBySize) {
+pub(super) async fn serve(client: Client, mut call: Box<Call<FaceMethod>>, answers: SharesBySize) {
     let outcome = answer(&client, &mut call, &answers).await;
     call.finish(outcome);
 }
@@ -23,7 +23,7 @@ pub(super) async fn serve(client: Client, mut call: Box<Call<Method>>, answers: 
 /// leader is lost for long; a call with one answer does not (`v3rpc.newStreamInterceptor`).
 async fn answer(
     client: &Client,
-    call: &mut Call<Method>,
+    call: &mut Call<FaceMethod>,
     answers: &SharesBySize,
 ) -> Result<(), End> {
     let runtime = &client.runtime;
@@ -44,40 +44,42 @@ async fn answer(
 
 async fn answer_by_method(
     client: &Client,
-    call: &mut Call<Method>,
+    call: &mut Call<FaceMethod>,
     answers: &SharesBySize,
 ) -> Result<(), End> {
     match call.method {
         // Streams and rare calls are large. In boxes, they are no part of the future of other
         // calls, which is made and moved for each call.
-        Method::Kv(KvMethod::RangeStream) => {
+        FaceMethod::Kv(EtcdMethod::RangeStream) => {
             Box::pin(answer_in_pieces(client, call, answers)).await
         }
-        Method::Kv(KvMethod::LeaseKeepAlive) => Box::pin(keep_alive(client, call, answers)).await,
-        Method::Watch => Box::pin(watch::answer(client, call, answers)).await,
-        Method::Concurrency(method) => {
+        FaceMethod::Kv(EtcdMethod::LeaseKeepAlive) => {
+            Box::pin(keep_alive(client, call, answers)).await
+        }
+        FaceMethod::Watch => Box::pin(watch::answer(client, call, answers)).await,
+        FaceMethod::Concurrency(method) => {
             Box::pin(concurrency::answer(client, call, answers, method)).await
         }
-        Method::Kv(method) => {
+        FaceMethod::Kv(method) => {
             let message = call.requests.only().await?;
             // Pinned here, it is not moved from future to future, each with room for it.
             let work = pin!(client.run(method, message.bytes));
             let reply = call.unless_ended(work).await?.map_err(status_of)?;
             send(call, answers, reply).await
         }
-        Method::Snapshot => Box::pin(backup::answer(client, call, answers)).await,
-        Method::Health(method) => Box::pin(health::answer_call(call, method)).await,
+        FaceMethod::Snapshot => Box::pin(backup::answer(client, call, answers)).await,
+        FaceMethod::Health(method) => Box::pin(health::answer_call(call, method)).await,
     }
 }
 
 /// Answers a streamed read: each piece is asked for when the socket has taken the one before.
 async fn answer_in_pieces(
     client: &Client,
-    call: &mut Call<Method>,
+    call: &mut Call<FaceMethod>,
     answers: &SharesBySize,
 ) -> Result<(), End> {
     let message = call.requests.only().await?;
-    let mut front_call = FrontCall::begin(client, KvMethod::RangeStream, message.bytes);
+    let mut front_call = FrontCall::begin(client, EtcdMethod::RangeStream, message.bytes);
     loop {
         match call.unless_ended(front_call.next()).await? {
             FromFront::Done(result) => {
@@ -97,11 +99,11 @@ async fn answer_in_pieces(
 /// taken, so a stream costs one message each way.
 async fn keep_alive(
     client: &Client,
-    call: &mut Call<Method>,
+    call: &mut Call<FaceMethod>,
     answers: &SharesBySize,
 ) -> Result<(), End> {
     while let Some(message) = call.requests.next().await? {
-        let work = client.run(KvMethod::LeaseKeepAlive, message.bytes);
+        let work = client.run(EtcdMethod::LeaseKeepAlive, message.bytes);
         let reply = call.unless_ended(work).await?.map_err(status_of)?;
         send(call, answers, reply).await?;
         call.answers.taken().await?;
@@ -111,7 +113,11 @@ async fn keep_alive(
 
 /// Sends one message, when there is room for it. From then on it no longer holds the versions that
 /// it shows.
-async fn send(call: &mut Call<Method>, answers: &SharesBySize, reply: Reply) -> Result<(), End> {
+async fn send(
+    call: &mut Call<FaceMethod>,
+    answers: &SharesBySize,
+    reply: Reply,
+) -> Result<(), End> {
     let Some(bytes) = bytes_if_short(&reply, WHOLE_BYTES_MAX) else {
         return Box::pin(send_in_pieces(call, answers, reply)).await;
     };
@@ -127,7 +133,7 @@ async fn send(call: &mut Call<Method>, answers: &SharesBySize, reply: Reply) -> 
 /// Sends one message that is made as the client takes it. It holds the versions that the pieces to
 /// come show.
 async fn send_in_pieces(
-    call: &mut Call<Method>,
+    call: &mut Call<FaceMethod>,
     answers: &SharesBySize,
     reply: Reply,
 ) -> Result<(), End> {

@@ -14,9 +14,7 @@ use config::etcd::EtcdService;
 use grpc::{Deadline, KeptValues, Metadata, Value};
 use hyper::header::{AUTHORIZATION, HeaderMap, SEC_WEBSOCKET_PROTOCOL};
 use member::fronts::etcd::audit::Operation;
-use member::fronts::etcd::{
-    CallRefused, CallResult, ClusterMethod, Credentials, Method as KvMethod, Need,
-};
+use member::fronts::etcd::{CallRefused, CallResult, ClusterMethod, Credentials, EtcdMethod, Need};
 use tokio::time::Instant;
 
 use super::audit::{Audited, AuditedClient};
@@ -190,7 +188,7 @@ impl Client {
 
     /// Runs a call with one response, and has it in the audit log if it changes something. Dropping
     /// the future cancels it.
-    pub async fn run(&self, method: KvMethod, request: Bytes) -> CallResult {
+    pub async fn run(&self, method: EtcdMethod, request: Bytes) -> CallResult {
         let mut line = self.begin_line(|| Operation::from_front(method, &request));
         let begun_at = Instant::now();
         let result = match FrontCall::begin(self, method, request.clone()).next().await {
@@ -199,8 +197,8 @@ impl Client {
             FromFront::V2(_) => unreachable!("this is no call of etcd v2"),
         };
         // These wait for other clients, or for another leader.
-        let is_move = method == KvMethod::Cluster(ClusterMethod::MoveLeader);
-        if !is_move && !matches!(method, KvMethod::Lock | KvMethod::Campaign) {
+        let is_move = method == EtcdMethod::Cluster(ClusterMethod::MoveLeader);
+        if !is_move && !matches!(method, EtcdMethod::Lock | EtcdMethod::Campaign) {
             self.runtime.slow.note(method, &request, begun_at, result.is_ok());
         }
         if let Some(audited) = &mut line {
@@ -228,7 +226,7 @@ impl Client {
     /// # Errors
     /// It may not.
     pub async fn require(&self, need: Need) -> Result<(), CallRefused> {
-        self.run(KvMethod::Need(need), Bytes::new()).await.map(drop)
+        self.run(EtcdMethod::Need(need), Bytes::new()).await.map(drop)
     }
 }
 

@@ -11,10 +11,10 @@ use etcd::pb::mvccpb::event::EventType;
 use etcd::pb::{Message, v3electionpb as election, v3lockpb as lock};
 use etcd::recipe;
 use grpc::{Call, End, Room, SharesBySize, Status, framed};
-use member::fronts::etcd::Method as KvMethod;
+use member::fronts::etcd::EtcdMethod;
 
 use super::client::Client;
-use super::methods::{ConcurrencyMethod, Method};
+use super::methods::{ConcurrencyMethod, FaceMethod};
 use super::runtime::malformed;
 use local::{Local, unknown};
 
@@ -24,7 +24,7 @@ use local::{Local, unknown};
 /// The call ends with a status, or its client is gone.
 pub(super) async fn answer(
     client: &Client,
-    call: &mut Call<Method>,
+    call: &mut Call<FaceMethod>,
     shares: &SharesBySize,
     method: ConcurrencyMethod,
 ) -> Result<(), End> {
@@ -43,7 +43,7 @@ pub(super) async fn answer(
 }
 
 async fn send(
-    call: &mut Call<Method>,
+    call: &mut Call<FaceMethod>,
     shares: &SharesBySize,
     response: Vec<u8>,
 ) -> Result<(), End> {
@@ -65,13 +65,13 @@ pub(super) async fn run(
 ) -> Result<Vec<u8>, Status> {
     let local = Local(client.clone());
     Ok(match method {
-        ConcurrencyMethod::Lock => local.run(KvMethod::Lock, request).await?,
+        ConcurrencyMethod::Lock => local.run(EtcdMethod::Lock, request).await?,
         ConcurrencyMethod::Unlock => {
             let request: lock::UnlockRequest = decode(request)?;
             let header = local.delete(&request.key).await?.header;
             lock::UnlockResponse { header }.encode_to_vec()
         }
-        ConcurrencyMethod::Campaign => local.run(KvMethod::Campaign, request).await?,
+        ConcurrencyMethod::Campaign => local.run(EtcdMethod::Campaign, request).await?,
         ConcurrencyMethod::Proclaim => {
             let request: election::ProclaimRequest = decode(request)?;
             let leader = request.leader.ok_or_else(missing_leader)?;

@@ -14,7 +14,7 @@ use etcd::limits::JSON_BYTES_MAX_DEFAULT;
 use etcd::pb::Message;
 use grpc::{Deadline, Room};
 use http_body_util::BodyExt;
-use member::fronts::etcd::{Method as KvMethod, WatchMessages};
+use member::fronts::etcd::{EtcdMethod, WatchMessages};
 use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::SendError;
 use tokio::time::Instant;
@@ -36,7 +36,7 @@ const UNREAD: &str = "the client takes its backup too slowly";
 pub(super) fn watch(
     client: &Client,
     shares: &ConnectionShares,
-    method: &'static gateway::Method,
+    method: &'static gateway::GatewayMethod,
     body: RequestBody,
 ) -> Lines {
     // One line in hand, so that the next one is made when hyper has taken it.
@@ -58,7 +58,7 @@ pub(super) fn watch(
 pub(super) fn keep_alive(
     client: &Client,
     shares: &ConnectionShares,
-    method: &'static gateway::Method,
+    method: &'static gateway::GatewayMethod,
     body: RequestBody,
 ) -> Lines {
     let mut requests = Requests::new(method, body, shares);
@@ -72,7 +72,7 @@ pub(super) fn keep_alive(
 pub(super) fn observe(
     client: &Client,
     shares: &ConnectionShares,
-    method: &'static gateway::Method,
+    method: &'static gateway::GatewayMethod,
     observer: Observer,
 ) -> Lines {
     let shares = shares.clone();
@@ -83,7 +83,7 @@ pub(super) fn observe(
 pub(super) fn download(
     client: &Client,
     shares: &ConnectionShares,
-    method: &'static gateway::Method,
+    method: &'static gateway::GatewayMethod,
     backup: Download,
 ) -> Lines {
     let shares = shares.clone();
@@ -110,7 +110,7 @@ fn begin(client: &Client, serve: impl AsyncFnOnce(&mpsc::Sender<Bytes>) + 'stati
 }
 
 async fn serve_download(
-    method: &gateway::Method,
+    method: &gateway::GatewayMethod,
     (mut backup, backups): (Download, &Backups),
     shares: &ConnectionShares,
     lines: &mpsc::Sender<Bytes>,
@@ -140,7 +140,7 @@ async fn serve_download(
 }
 
 async fn serve_observer(
-    method: &gateway::Method,
+    method: &gateway::GatewayMethod,
     mut observer: Observer,
     shares: &ConnectionShares,
     lines: &mpsc::Sender<Bytes>,
@@ -185,7 +185,7 @@ async fn end_late(deadline: Deadline, lines: &mpsc::Sender<Bytes>) {
 /// The line for a response of so many bytes, with its room. The response is encoded when there is
 /// room.
 async fn line_of(
-    method: &gateway::Method,
+    method: &gateway::GatewayMethod,
     bytes: usize,
     write: impl FnOnce(&mut Vec<u8>),
     shares: &ConnectionShares,
@@ -201,13 +201,13 @@ async fn line_of(
 
 async fn serve_keep_alive(
     client: &Client,
-    method: &gateway::Method,
+    method: &gateway::GatewayMethod,
     requests: &mut Requests,
     shares: &ConnectionShares,
     lines: &mpsc::Sender<Bytes>,
 ) {
     while let Some(request) = requests.next_or_end().await {
-        let line = match client.run(KvMethod::LeaseKeepAlive, request).await {
+        let line = match client.run(EtcdMethod::LeaseKeepAlive, request).await {
             Ok(reply) => line_of(method, reply.bytes(), |out| reply.write(out), shares).await,
             Err(refused) => {
                 let (code, text) = refused.code_and_text();
@@ -224,7 +224,7 @@ async fn serve_keep_alive(
 /// Sends messages, each as a line. `is_whole` says whether the last line that was begun is whole.
 /// Whether all were sent.
 async fn send_messages(
-    method: &gateway::Method,
+    method: &gateway::GatewayMethod,
     messages: WatchMessages,
     shares: &ConnectionShares,
     (lines, is_whole): (&mpsc::Sender<Bytes>, &Cell<bool>),
@@ -262,7 +262,7 @@ async fn send_messages(
 
 async fn serve_watch(
     watch: &WatchCall,
-    method: &gateway::Method,
+    method: &gateway::GatewayMethod,
     mut requests: Requests,
     shares: &ConnectionShares,
     (lines, is_whole): (&mpsc::Sender<Bytes>, &Cell<bool>),
@@ -296,7 +296,7 @@ async fn serve_watch(
 
 /// The requests in a body.
 struct Requests {
-    method: &'static gateway::Method,
+    method: &'static gateway::GatewayMethod,
     /// None once no more come.
     body: Option<RequestBody>,
     scanner: Scanner,
@@ -312,7 +312,7 @@ struct Requests {
 
 impl Requests {
     fn new(
-        method: &'static gateway::Method,
+        method: &'static gateway::GatewayMethod,
         body: RequestBody,
         shares: &ConnectionShares,
     ) -> Requests {

@@ -6,14 +6,14 @@ use std::rc::Rc;
 
 use grpc::{Call, Code, End, Status, framed};
 use hyper::StatusCode;
-use member::fronts::etcd::Method as KvMethod;
+use member::fronts::etcd::EtcdMethod;
 use member::fronts::etcd::health::{
     HealthAnswer, HealthCall, HealthMethod, HealthStep, Serving, serving,
 };
 
 use super::answer::{Answer, of};
 use super::client::Client;
-use super::methods::Method as FaceMethod;
+use super::methods::FaceMethod;
 use super::routes::{PLAIN_TEXT, sniffed};
 use super::runtime::{Runtime, status_of};
 
@@ -26,7 +26,7 @@ pub(super) async fn answer(runtime: &Rc<Runtime>, call: HealthCall) -> Answer {
             HealthStep::Look(call) => call.on_member(&runtime.member.health(), counts),
             HealthStep::Read(call, request) => {
                 let member = Client::of_member(runtime);
-                let result = member.run(KvMethod::Range, request).await;
+                let result = member.run(EtcdMethod::Range, request).await;
                 call.on_read(result.map(drop), counts)
             }
             HealthStep::Answer(HealthAnswer { is_good, text, forbids_guesses }) => {

@@ -236,7 +236,7 @@ fn code_of(status: StatusCode) -> Code {
 async fn call_unary(
     client: &Client,
     shares: &ConnectionShares,
-    method: &'static gateway::Method,
+    method: &'static gateway::GatewayMethod,
     body: WebBody,
 ) -> Answer {
     // A body without an announced length may have any.
@@ -286,7 +286,7 @@ async fn call_unary(
 /// The answer with the JSON of a response, once there is room for it.
 async fn answered(
     shares: &ConnectionShares,
-    method: &'static gateway::Method,
+    method: &'static gateway::GatewayMethod,
     response: &[u8],
 ) -> Answer {
     let bytes = response.len().saturating_mul(JSON_TIMES);
@@ -302,7 +302,7 @@ async fn answered(
 async fn concurrent(
     client: &Client,
     shares: &ConnectionShares,
-    (method, of_concurrency): (&'static gateway::Method, ConcurrencyMethod),
+    (method, of_concurrency): (&'static gateway::GatewayMethod, ConcurrencyMethod),
     message: Bytes,
 ) -> Answer {
     if of_concurrency == ConcurrencyMethod::Observe {

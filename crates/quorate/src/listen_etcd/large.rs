@@ -58,7 +58,7 @@ impl LargeJson {
     /// # Errors
     /// The response is too long.
     pub fn of_one(
-        method: &gateway::Method,
+        method: &gateway::GatewayMethod,
         bytes: usize,
         write: Write,
     ) -> Result<LargeJson, Status> {
@@ -72,7 +72,7 @@ impl LargeJson {
     /// # Errors
     /// The response is too long.
     pub fn of_stream(
-        method: &gateway::Method,
+        method: &gateway::GatewayMethod,
         bytes: usize,
         write: Write,
     ) -> Result<LargeJson, Status> {
@@ -156,7 +156,7 @@ pub(super) async fn send_while_wanted(
 /// in pieces.
 pub(super) async fn answered(
     shares: &ConnectionShares,
-    method: &'static gateway::Method,
+    method: &'static gateway::GatewayMethod,
     reply: Reply,
 ) -> Answer {
     if let Some(bytes) = bytes_if_short(&reply, SMALL_BYTES_MAX) {

@@ -18,7 +18,7 @@ use node::{MonitorHandle, Node};
 
 use super::backup_file::Backups;
 use super::http_head::common_headers;
-use super::methods::Method;
+use super::methods::FaceMethod;
 use super::tokens::Tokens;
 
 /// The member behind the face.
@@ -59,7 +59,7 @@ fn needs_certificates(server: &ServeConfig) -> bool {
 }
 
 /// A method whose calls are counted.
-type Counted = grpc::Method<Method>;
+type Counted = grpc::Method<FaceMethod>;
 
 impl MemberView {
     /// The view of a started member.

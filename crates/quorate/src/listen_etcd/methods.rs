@@ -2,14 +2,14 @@
 
 use etcd::convert::AuthMethod;
 use member::fronts::etcd::health::HealthMethod;
-use member::fronts::etcd::{ClusterMethod, Method as KvMethod};
+use member::fronts::etcd::{ClusterMethod, EtcdMethod};
 
 use grpc::{Kind, Methods};
 
 /// A method that is served.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Method {
-    Kv(KvMethod),
+pub(super) enum FaceMethod {
+    Kv(EtcdMethod),
     Watch,
     Concurrency(ConcurrencyMethod),
     Health(HealthMethod),
@@ -17,18 +17,18 @@ pub(super) enum Method {
     Snapshot,
 }
 
-impl Method {
+impl FaceMethod {
     /// Whether calls are streams whose end without a leader is not the Front's to tell.
     pub fn is_stream_without_front(self) -> bool {
         match self {
-            Method::Kv(method) => {
-                matches!(method, KvMethod::RangeStream | KvMethod::LeaseKeepAlive)
+            FaceMethod::Kv(method) => {
+                matches!(method, EtcdMethod::RangeStream | EtcdMethod::LeaseKeepAlive)
             }
             // The Front ends these.
-            Method::Watch => false,
-            Method::Concurrency(method) => method == ConcurrencyMethod::Observe,
-            Method::Health(method) => method == HealthMethod::Watch,
-            Method::Snapshot => true,
+            FaceMethod::Watch => false,
+            FaceMethod::Concurrency(method) => method == ConcurrencyMethod::Observe,
+            FaceMethod::Health(method) => method == HealthMethod::Watch,
+            FaceMethod::Snapshot => true,
         }
     }
 }
@@ -74,30 +74,30 @@ impl ConcurrencyMethod {
 
 /// The methods of the Front, each with its service, its name and its kind; without those of the
 /// service `Auth`.
-const OF_FRONT: [(&str, &str, Kind, KvMethod); 23] = [
-    ("etcdserverpb.KV", "Range", Kind::Unary, KvMethod::Range),
-    ("etcdserverpb.KV", "RangeStream", Kind::ServerStreaming, KvMethod::RangeStream),
-    ("etcdserverpb.KV", "Put", Kind::Unary, KvMethod::Put),
-    ("etcdserverpb.KV", "DeleteRange", Kind::Unary, KvMethod::DeleteRange),
-    ("etcdserverpb.KV", "Txn", Kind::Unary, KvMethod::Txn),
-    ("etcdserverpb.KV", "Compact", Kind::Unary, KvMethod::Compact),
-    ("etcdserverpb.Lease", "LeaseGrant", Kind::Unary, KvMethod::LeaseGrant),
-    ("etcdserverpb.Lease", "LeaseRevoke", Kind::Unary, KvMethod::LeaseRevoke),
-    ("etcdserverpb.Lease", "LeaseKeepAlive", Kind::BidiStreaming, KvMethod::LeaseKeepAlive),
-    ("etcdserverpb.Lease", "LeaseTimeToLive", Kind::Unary, KvMethod::LeaseTimeToLive),
-    ("etcdserverpb.Lease", "LeaseLeases", Kind::Unary, KvMethod::LeaseLeases),
-    (MAINTENANCE, "Alarm", Kind::Unary, KvMethod::Alarm),
-    (MAINTENANCE, "Hash", Kind::Unary, KvMethod::Hash),
-    (MAINTENANCE, "HashKV", Kind::Unary, KvMethod::HashKv),
-    (CLUSTER, "MemberAdd", Kind::Unary, KvMethod::Cluster(ClusterMethod::MemberAdd)),
-    (CLUSTER, "MemberRemove", Kind::Unary, KvMethod::Cluster(ClusterMethod::MemberRemove)),
-    (CLUSTER, "MemberUpdate", Kind::Unary, KvMethod::Cluster(ClusterMethod::MemberUpdate)),
-    (CLUSTER, "MemberList", Kind::Unary, KvMethod::Cluster(ClusterMethod::MemberList)),
-    (CLUSTER, "MemberPromote", Kind::Unary, KvMethod::Cluster(ClusterMethod::MemberPromote)),
-    (MAINTENANCE, "Status", Kind::Unary, KvMethod::Cluster(ClusterMethod::Status)),
-    (MAINTENANCE, "Defragment", Kind::Unary, KvMethod::Cluster(ClusterMethod::Defragment)),
-    (MAINTENANCE, "MoveLeader", Kind::Unary, KvMethod::Cluster(ClusterMethod::MoveLeader)),
-    (MAINTENANCE, "Downgrade", Kind::Unary, KvMethod::Cluster(ClusterMethod::Downgrade)),
+const OF_FRONT: [(&str, &str, Kind, EtcdMethod); 23] = [
+    ("etcdserverpb.KV", "Range", Kind::Unary, EtcdMethod::Range),
+    ("etcdserverpb.KV", "RangeStream", Kind::ServerStreaming, EtcdMethod::RangeStream),
+    ("etcdserverpb.KV", "Put", Kind::Unary, EtcdMethod::Put),
+    ("etcdserverpb.KV", "DeleteRange", Kind::Unary, EtcdMethod::DeleteRange),
+    ("etcdserverpb.KV", "Txn", Kind::Unary, EtcdMethod::Txn),
+    ("etcdserverpb.KV", "Compact", Kind::Unary, EtcdMethod::Compact),
+    ("etcdserverpb.Lease", "LeaseGrant", Kind::Unary, EtcdMethod::LeaseGrant),
+    ("etcdserverpb.Lease", "LeaseRevoke", Kind::Unary, EtcdMethod::LeaseRevoke),
+    ("etcdserverpb.Lease", "LeaseKeepAlive", Kind::BidiStreaming, EtcdMethod::LeaseKeepAlive),
+    ("etcdserverpb.Lease", "LeaseTimeToLive", Kind::Unary, EtcdMethod::LeaseTimeToLive),
+    ("etcdserverpb.Lease", "LeaseLeases", Kind::Unary, EtcdMethod::LeaseLeases),
+    (MAINTENANCE, "Alarm", Kind::Unary, EtcdMethod::Alarm),
+    (MAINTENANCE, "Hash", Kind::Unary, EtcdMethod::Hash),
+    (MAINTENANCE, "HashKV", Kind::Unary, EtcdMethod::HashKv),
+    (CLUSTER, "MemberAdd", Kind::Unary, EtcdMethod::Cluster(ClusterMethod::MemberAdd)),
+    (CLUSTER, "MemberRemove", Kind::Unary, EtcdMethod::Cluster(ClusterMethod::MemberRemove)),
+    (CLUSTER, "MemberUpdate", Kind::Unary, EtcdMethod::Cluster(ClusterMethod::MemberUpdate)),
+    (CLUSTER, "MemberList", Kind::Unary, EtcdMethod::Cluster(ClusterMethod::MemberList)),
+    (CLUSTER, "MemberPromote", Kind::Unary, EtcdMethod::Cluster(ClusterMethod::MemberPromote)),
+    (MAINTENANCE, "Status", Kind::Unary, EtcdMethod::Cluster(ClusterMethod::Status)),
+    (MAINTENANCE, "Defragment", Kind::Unary, EtcdMethod::Cluster(ClusterMethod::Defragment)),
+    (MAINTENANCE, "MoveLeader", Kind::Unary, EtcdMethod::Cluster(ClusterMethod::MoveLeader)),
+    (MAINTENANCE, "Downgrade", Kind::Unary, EtcdMethod::Cluster(ClusterMethod::Downgrade)),
 ];
 
 const OF_HEALTH: [(&str, Kind, HealthMethod); 3] = [
@@ -107,13 +107,13 @@ const OF_HEALTH: [(&str, Kind, HealthMethod); 3] = [
 ];
 
 /// The method of the Front with that gRPC path, if it has one response; `None` if it is not served.
-pub(super) fn unary_of_front(path: &str) -> Option<KvMethod> {
+pub(super) fn unary_of_front(path: &str) -> Option<EtcdMethod> {
     let (service, name) = path.strip_prefix('/')?.split_once('/')?;
     if service == AUTH {
         let found = AuthMethod::ALL.iter().find(|(it, _)| *it == name);
-        return found.map(|(_, method)| KvMethod::Auth(*method));
+        return found.map(|(_, method)| EtcdMethod::Auth(*method));
     }
-    let is_it = |(of, it, kind, _): &&(&str, &str, Kind, KvMethod)| {
+    let is_it = |(of, it, kind, _): &&(&str, &str, Kind, EtcdMethod)| {
         (*of, *it, *kind) == (service, name, Kind::Unary)
     };
     OF_FRONT.iter().find(is_it).map(|(.., method)| *method)
@@ -122,24 +122,25 @@ pub(super) fn unary_of_front(path: &str) -> Option<KvMethod> {
 const AUTH: &str = "etcdserverpb.Auth";
 
 /// The methods that are served; `has_times` says whether it is measured how long calls take.
-pub(super) fn methods(has_times: bool) -> Methods<Method> {
+pub(super) fn methods(has_times: bool) -> Methods<FaceMethod> {
     let of = |service, name, kind, method| grpc::Method { service, name, kind, method };
-    let of_front =
-        OF_FRONT.map(|(service, name, kind, method)| of(service, name, kind, Method::Kv(method)));
-    let watch = of("etcdserverpb.Watch", "Watch", Kind::BidiStreaming, Method::Watch);
-    let auth = AuthMethod::ALL
-        .map(|(name, method)| of(AUTH, name, Kind::Unary, Method::Kv(KvMethod::Auth(method))));
+    let of_front = OF_FRONT
+        .map(|(service, name, kind, method)| of(service, name, kind, FaceMethod::Kv(method)));
+    let watch = of("etcdserverpb.Watch", "Watch", Kind::BidiStreaming, FaceMethod::Watch);
+    let auth = AuthMethod::ALL.map(|(name, method)| {
+        of(AUTH, name, Kind::Unary, FaceMethod::Kv(EtcdMethod::Auth(method)))
+    });
     let concurrency = ConcurrencyMethod::ALL.map(|(service, name, method)| {
         let kind = match method {
             ConcurrencyMethod::Observe => Kind::ServerStreaming,
             _ => Kind::Unary,
         };
-        of(service, name, kind, Method::Concurrency(method))
+        of(service, name, kind, FaceMethod::Concurrency(method))
     });
     let health = OF_HEALTH.map(|(name, kind, method)| {
-        of("grpc.health.v1.Health", name, kind, Method::Health(method))
+        of("grpc.health.v1.Health", name, kind, FaceMethod::Health(method))
     });
-    let snapshot = of(MAINTENANCE, "Snapshot", Kind::ServerStreaming, Method::Snapshot);
+    let snapshot = of(MAINTENANCE, "Snapshot", Kind::ServerStreaming, FaceMethod::Snapshot);
     let ours = of_front.into_iter().chain([watch, snapshot]).chain(auth).chain(concurrency);
     Methods::new(ours.chain(health), has_times)
 }

@@ -13,7 +13,7 @@ use etcd::v2::Request as V2Request;
 use grpc::{Code, Server, Share, Shares, SharesBySize, Status};
 use member::EtcdFront;
 use member::fronts::etcd::{
-    CallRefused, CallResult, Method as KvMethod, Now, PasswordTask, PasswordWork, Reply, V2Result,
+    CallRefused, CallResult, EtcdMethod, Now, PasswordTask, PasswordWork, Reply, V2Result,
     V2Waited, WatchMessages,
 };
 use member::message::Ticket;
@@ -29,7 +29,7 @@ use super::limits::{
     TICK, TICK_IDLE, TURN_HOLDS_MAX,
 };
 use super::member_view::MemberView;
-use super::methods::Method;
+use super::methods::FaceMethod;
 use super::passwords::{For, Passwords};
 use super::slow::SlowLog;
 use super::v2::proven::ProvenPasswords;
@@ -51,7 +51,7 @@ pub(super) struct Runtime {
     tick_wanted: Notify,
     /// Counts these streams: each holds one reference.
     requiring_leader: Rc<()>,
-    pub(super) server: Server<Method>,
+    pub(super) server: Server<FaceMethod>,
     /// The room for requests of all connections, and for their responses.
     room: RoomOfAll,
     /// The view of the member that all runtimes share.
@@ -122,7 +122,7 @@ pub(super) struct FrontCall {
 
 impl FrontCall {
     /// Hands a call of a client to the Front of its runtime.
-    pub fn begin(client: &Client, method: KvMethod, request: Bytes) -> FrontCall {
+    pub fn begin(client: &Client, method: EtcdMethod, request: Bytes) -> FrontCall {
         let runtime = client.runtime.clone();
         let credentials = client.credentials();
         let audited = client.audited();
@@ -137,7 +137,7 @@ impl FrontCall {
         if let Some(audited) = audited {
             runtime.audited.borrow_mut().insert(ticket, audited.clone());
         }
-        let (is_audited, is_of_auth) = (audited.is_some(), matches!(method, KvMethod::Auth(_)));
+        let (is_audited, is_of_auth) = (audited.is_some(), matches!(method, EtcdMethod::Auth(_)));
         if is_of_auth && let Some(address) = client.address() {
             runtime.asking_auth.borrow_mut().insert(ticket, address);
         }
@@ -180,7 +180,7 @@ impl Runtime {
     pub fn new(
         handle: FrontHandle,
         front: EtcdFront,
-        server: Server<Method>,
+        server: Server<FaceMethod>,
         room: RoomOfAll,
         member: Arc<MemberView>,
         passwords: Passwords,

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use etcd::pb::{Message, etcdserverpb as pb};
-use member::fronts::etcd::Method;
+use member::fronts::etcd::EtcdMethod;
 use member::fronts::etcd::audit::quoted;
 use tokio::time::Instant;
 
@@ -36,7 +36,7 @@ impl SlowLog {
     }
 
     /// Logs a request that took longer than the threshold, unless there were many such lines.
-    pub fn note(&self, method: Method, request: &Bytes, begun_at: Instant, is_good: bool) {
+    pub fn note(&self, method: EtcdMethod, request: &Bytes, begun_at: Instant, is_good: bool) {
         self.note_if_slow(begun_at, is_good, || {
             (format!("{method:?}"), request.len(), content(method, request))
         });
@@ -93,31 +93,31 @@ impl SlowLog {
 }
 
 /// What a request is about: keys and sizes, never values.
-fn content(method: Method, request: &Bytes) -> String {
+fn content(method: EtcdMethod, request: &Bytes) -> String {
     let shown = match method {
-        Method::Range | Method::RangeStream => pb::RangeRequest::decode(request.clone())
+        EtcdMethod::Range | EtcdMethod::RangeStream => pb::RangeRequest::decode(request.clone())
             .map(|it| format!("{} limit:{}", range(&it.key, &it.range_end), it.limit)),
-        Method::Put => pb::PutRequest::decode(request.clone()).map(|it| put(&it)),
-        Method::DeleteRange => {
+        EtcdMethod::Put => pb::PutRequest::decode(request.clone()).map(|it| put(&it)),
+        EtcdMethod::DeleteRange => {
             pb::DeleteRangeRequest::decode(request.clone()).map(|it| range(&it.key, &it.range_end))
         }
-        Method::Txn => pb::TxnRequest::decode(request.clone()).map(|it| txn(&it)),
-        Method::Compact => pb::CompactionRequest::decode(request.clone())
+        EtcdMethod::Txn => pb::TxnRequest::decode(request.clone()).map(|it| txn(&it)),
+        EtcdMethod::Compact => pb::CompactionRequest::decode(request.clone())
             .map(|it| format!("revision:{}", it.revision)),
-        Method::LeaseGrant
-        | Method::LeaseRevoke
-        | Method::LeaseKeepAlive
-        | Method::LeaseTimeToLive
-        | Method::LeaseLeases
-        | Method::Need(_)
-        | Method::Cluster(_)
-        | Method::Alarm
-        | Method::Hash
-        | Method::HashKv
-        | Method::Lock
-        | Method::Campaign
+        EtcdMethod::LeaseGrant
+        | EtcdMethod::LeaseRevoke
+        | EtcdMethod::LeaseKeepAlive
+        | EtcdMethod::LeaseTimeToLive
+        | EtcdMethod::LeaseLeases
+        | EtcdMethod::Need(_)
+        | EtcdMethod::Cluster(_)
+        | EtcdMethod::Alarm
+        | EtcdMethod::Hash
+        | EtcdMethod::HashKv
+        | EtcdMethod::Lock
+        | EtcdMethod::Campaign
         // A request may hold a password.
-        | Method::Auth(_) => return String::new(),
+        | EtcdMethod::Auth(_) => return String::new(),
     };
     shown.unwrap_or_else(|_| "malformed".to_string())
 }
@@ -183,13 +183,13 @@ mod tests {
         };
         let shown = |method, message: Vec<u8>| content(method, &message.into());
         let of_put = "key:\"a\\\"\\n\" value_size:6";
-        assert_eq!(shown(Method::Put, put.encode_to_vec()), of_put);
+        assert_eq!(shown(EtcdMethod::Put, put.encode_to_vec()), of_put);
         let of_range =
             format!("key:\"{}\"...(257 bytes) range_end:\"l\"", "k".repeat(KEY_BYTES_MAX));
-        assert_eq!(shown(Method::Range, range.encode_to_vec()), format!("{of_range} limit:0"));
+        assert_eq!(shown(EtcdMethod::Range, range.encode_to_vec()), format!("{of_range} limit:0"));
         let expected =
             format!("compare:<key:\"c\"> success:1<put {of_put}> failure:1<range {of_range}>");
-        assert_eq!(shown(Method::Txn, txn.encode_to_vec()), expected);
-        assert_eq!(shown(Method::Txn, vec![0xff]), "malformed");
+        assert_eq!(shown(EtcdMethod::Txn, txn.encode_to_vec()), expected);
+        assert_eq!(shown(EtcdMethod::Txn, vec![0xff]), "malformed");
     }
 }

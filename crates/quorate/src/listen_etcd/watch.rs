@@ -7,7 +7,7 @@ use grpc::{Call, End, Message, Outgoing, PREFIX_BYTES, Room, SharesBySize, Statu
 use member::fronts::etcd::WatchMessages;
 
 use super::client::Client;
-use super::methods::Method;
+use super::methods::FaceMethod;
 use super::runtime::{FromWatch, status_of};
 
 enum Step {
@@ -24,7 +24,7 @@ enum Step {
 /// The call ends with a status, or its client is gone.
 pub(super) async fn answer(
     client: &Client,
-    call: &mut Call<Method>,
+    call: &mut Call<FaceMethod>,
     shares: &SharesBySize,
 ) -> Result<(), End> {
     let watch = client.open_watch(client.requires_leader);

@@ -12,7 +12,7 @@ use bench::workloads::etcd::grpc;
 use bytes::Bytes;
 use etcd::Error;
 use etcd::pb::{Message, etcdserverpb as pb};
-use member::fronts::etcd::{CallRefused, Method};
+use member::fronts::etcd::{CallRefused, EtcdMethod};
 use sim::etcd_clients::wire::{Served, decode, encode};
 use tokio::runtime::Runtime;
 use tokio::time::timeout;
@@ -44,15 +44,15 @@ impl EtcdClient {
     pub async fn try_ask(&mut self, op: &Op) -> Option<Answer> {
         let (method, request) = encode(op);
         let path = match method {
-            Method::Range => RANGE,
-            Method::Put => PUT,
-            Method::DeleteRange => DELETE_RANGE,
-            Method::Txn => TXN,
-            Method::Compact => COMPACT,
-            Method::LeaseGrant => LEASE_GRANT,
-            Method::LeaseRevoke => LEASE_REVOKE,
-            Method::LeaseKeepAlive => LEASE_KEEP_ALIVE,
-            Method::LeaseTimeToLive => LEASE_TIME_TO_LIVE,
+            EtcdMethod::Range => RANGE,
+            EtcdMethod::Put => PUT,
+            EtcdMethod::DeleteRange => DELETE_RANGE,
+            EtcdMethod::Txn => TXN,
+            EtcdMethod::Compact => COMPACT,
+            EtcdMethod::LeaseGrant => LEASE_GRANT,
+            EtcdMethod::LeaseRevoke => LEASE_REVOKE,
+            EtcdMethod::LeaseKeepAlive => LEASE_KEEP_ALIVE,
+            EtcdMethod::LeaseTimeToLive => LEASE_TIME_TO_LIVE,
             method => unreachable!("no operation is sent by {method:?}"),
         };
         let call = Call::from_bytes(path, &request).unwrap();

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use member::fronts::etcd::Method;
+use member::fronts::etcd::EtcdMethod;
 use workload::etcd::history::CallId;
 use workload::etcd::op::Op;
 use workload::generate::Random;
@@ -20,7 +20,7 @@ pub(super) struct Calls {
     /// When each was made, and when its patience ends.
     open: BTreeMap<CallId, (u64, u64)>,
     /// Those of services that wait for their turn, each with its method.
-    served: BTreeMap<CallId, Method>,
+    served: BTreeMap<CallId, EtcdMethod>,
     /// The number of calls that are in no history.
     apart_count: u32,
 }
@@ -88,7 +88,7 @@ impl Calls {
     }
 
     /// Notes a call of a service that waits for its turn. Returns its id.
-    pub fn open_served(&mut self, method: Method, now_us: u64, patience_us: u64) -> CallId {
+    pub fn open_served(&mut self, method: EtcdMethod, now_us: u64, patience_us: u64) -> CallId {
         let id = self.open_apart(now_us, patience_us);
         self.served.insert(id, method);
         id
@@ -106,7 +106,7 @@ impl Calls {
 
     /// Ends the wait of a service for its turn. Returns its method; `None` if the call is of no
     /// service.
-    pub fn end_service(&mut self, id: CallId) -> Option<Method> {
+    pub fn end_service(&mut self, id: CallId) -> Option<EtcdMethod> {
         self.served.remove(&id)
     }
 

@@ -1,7 +1,7 @@
 //! A client of etcd: several calls at once on one connection, each with a time after which the
 //! client cancels it, and another connection, often to another member, when one breaks.
 
-use member::fronts::etcd::{Credentials, Method};
+use member::fronts::etcd::{Credentials, EtcdMethod};
 use workload::etcd::generate::{Generator, Options};
 use workload::etcd::history::{CallId, History};
 use workload::etcd::op::{Answer, Error, Op, Range};
@@ -498,7 +498,7 @@ impl EtcdClient {
             }
             UsersAct::Auth(credentials, method, request) => {
                 let id = self.apart(world.now_us);
-                let method = Method::Auth(method);
+                let method = EtcdMethod::Auth(method);
                 let call = FromClient::Call { id, method, request, credentials };
                 network.send_up(world, number, call);
                 id
@@ -704,7 +704,7 @@ impl EtcdClient {
         };
         self.calls.open(id, world.now_us, patience_us);
         if is_streamed {
-            method = Method::RangeStream;
+            method = EtcdMethod::RangeStream;
             self.streams.open(id);
         }
         let credentials = self.credentials.clone();

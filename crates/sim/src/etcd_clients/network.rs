@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use bytes::Bytes;
 use etcd::v2::Request as V2Request;
-use member::fronts::etcd::{CallRefused, Credentials, Method, V2Result, V2Waited};
+use member::fronts::etcd::{CallRefused, Credentials, EtcdMethod, V2Result, V2Waited};
 use workload::etcd::history::CallId;
 use workload::generate::Random;
 
@@ -24,7 +24,7 @@ pub enum FromClient {
         /// The call.
         id: CallId,
         /// Its method.
-        method: Method,
+        method: EtcdMethod,
         /// The bytes of its request.
         request: Bytes,
         /// What the client says of itself.

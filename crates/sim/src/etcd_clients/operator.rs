@@ -10,7 +10,7 @@ use etcd::Error;
 use etcd::pb::etcdserverpb::alarm_request::AlarmAction;
 use etcd::pb::{Message, etcdserverpb as pb};
 use etcd::versions::ETCD_VERSION;
-use member::fronts::etcd::{CallRefused, ClusterMethod, Method};
+use member::fronts::etcd::{CallRefused, ClusterMethod, EtcdMethod};
 use workload::etcd::history::CallId;
 use workload::generate::Random;
 
@@ -80,7 +80,7 @@ impl OperatorCounts {
 #[derive(Debug)]
 pub enum OperatorAct {
     /// Make a call.
-    Call(Method, Bytes),
+    Call(EtcdMethod, Bytes),
     /// Go to another member.
     Leave,
 }
@@ -89,7 +89,7 @@ pub enum OperatorAct {
 #[derive(Clone, Copy, Debug)]
 struct Asked {
     id: CallId,
-    method: Method,
+    method: EtcdMethod,
     /// The member that is to lead, of a move, or whose alarm is to end; 0: none.
     target: u64,
     at_us: u64,
@@ -176,9 +176,9 @@ impl Operator {
         Some(OperatorAct::Call(method, request))
     }
 
-    fn draw(&mut self) -> (Method, Bytes) {
+    fn draw(&mut self) -> (EtcdMethod, Bytes) {
         let of = |method, message: Vec<u8>| (method, Bytes::from(message));
-        let cluster = |method, message: Vec<u8>| of(Method::Cluster(method), message);
+        let cluster = |method, message: Vec<u8>| of(EtcdMethod::Cluster(method), message);
         let id = self.pick();
         if self.disarms && self.random.one_in(2) {
             let request = self.alarmed.pop().map(|member_id| pb::AlarmRequest {
@@ -186,7 +186,7 @@ impl Operator {
                 member_id,
                 alarm: pb::AlarmType::Nospace as i32,
             });
-            return of(Method::Alarm, request.unwrap_or_default().encode_to_vec());
+            return of(EtcdMethod::Alarm, request.unwrap_or_default().encode_to_vec());
         }
         let urls = vec!["http://10.9.9.9:2380".to_string()];
         match self.random.below(16) {
@@ -202,10 +202,10 @@ impl Operator {
             }
             8..12 => {
                 let revision = if self.random.one_in(2) { 0 } else { self.hashed_revision };
-                of(Method::HashKv, pb::HashKvRequest { revision }.encode_to_vec())
+                of(EtcdMethod::HashKv, pb::HashKvRequest { revision }.encode_to_vec())
             }
-            12 => of(Method::Alarm, pb::AlarmRequest::default().encode_to_vec()),
-            13 => of(Method::LeaseLeases, pb::LeaseLeasesRequest {}.encode_to_vec()),
+            12 => of(EtcdMethod::Alarm, pb::AlarmRequest::default().encode_to_vec()),
+            13 => of(EtcdMethod::LeaseLeases, pb::LeaseLeasesRequest {}.encode_to_vec()),
             14 => {
                 let request = pb::MemberAddRequest { peer_ur_ls: urls, is_learner: false };
                 cluster(ClusterMethod::MemberAdd, request.encode_to_vec())
@@ -226,13 +226,13 @@ impl Operator {
     }
 
     /// Its call was made.
-    pub fn on_sent(&mut self, id: CallId, (method, request): (Method, &Bytes), now_us: u64) {
+    pub fn on_sent(&mut self, id: CallId, (method, request): (EtcdMethod, &Bytes), now_us: u64) {
         let target = match method {
-            Method::Cluster(ClusterMethod::MoveLeader) => {
+            EtcdMethod::Cluster(ClusterMethod::MoveLeader) => {
                 let request = pb::MoveLeaderRequest::decode(request.clone());
                 request.expect("it was just encoded").target_id
             }
-            Method::Alarm => {
+            EtcdMethod::Alarm => {
                 let request = pb::AlarmRequest::decode(request.clone());
                 request.expect("it was just encoded").member_id
             }
@@ -273,9 +273,10 @@ impl Operator {
         took.map_err(|why| format!("{:?} at member {:x}: {why}", asked.method, by.member_id))
     }
 
-    fn on_refused(&mut self, method: Method, refused: CallRefused) -> Result<(), String> {
-        let is_move = method == Method::Cluster(ClusterMethod::MoveLeader);
-        let changes = [ClusterMethod::MemberAdd, ClusterMethod::MemberRemove].map(Method::Cluster);
+    fn on_refused(&mut self, method: EtcdMethod, refused: CallRefused) -> Result<(), String> {
+        let is_move = method == EtcdMethod::Cluster(ClusterMethod::MoveLeader);
+        let changes =
+            [ClusterMethod::MemberAdd, ClusterMethod::MemberRemove].map(EtcdMethod::Cluster);
         match refused {
             CallRefused::Error(Error::NotLeader | Error::BadLeaderTransferee) if is_move => {
                 self.counts.moves_refused += 1;
@@ -285,7 +286,7 @@ impl Operator {
                 Error::MemberNotEnoughStarted | Error::MemberNotFound | Error::PeerUrlExists,
             ) if changes.contains(&method) => self.counts.unchangeable += 1,
             CallRefused::Error(Error::Compacted | Error::FutureRevision)
-                if method == Method::HashKv => {}
+                if method == EtcdMethod::HashKv => {}
             refused => drop(wire::decode_error(&refused)?),
         }
         Ok(())
@@ -299,17 +300,17 @@ impl Operator {
         now_us: u64,
     ) -> Result<(), String> {
         match asked.method {
-            Method::Cluster(ClusterMethod::MemberList) => self.on_list(decode(response)?, by),
-            Method::Cluster(ClusterMethod::Status) => self.on_status(decode(response)?, by),
-            Method::Cluster(ClusterMethod::MoveLeader) => {
+            EtcdMethod::Cluster(ClusterMethod::MemberList) => self.on_list(decode(response)?, by),
+            EtcdMethod::Cluster(ClusterMethod::Status) => self.on_status(decode(response)?, by),
+            EtcdMethod::Cluster(ClusterMethod::MoveLeader) => {
                 let pb::MoveLeaderResponse { .. } = decode(response)?;
                 let Asked { target, at_us, .. } = asked;
                 self.moves.push(Moved { target, asked_us: at_us, answered_us: now_us });
                 self.counts.moves += 1;
                 Ok(())
             }
-            Method::HashKv => self.on_hash(decode(response)?, by),
-            Method::Alarm => {
+            EtcdMethod::HashKv => self.on_hash(decode(response)?, by),
+            EtcdMethod::Alarm => {
                 let pb::AlarmResponse { alarms, .. } = decode(response)?;
                 let is_known = |alarm: &pb::AlarmMember| {
                     self.disarms && alarm.alarm == pb::AlarmType::Nospace as i32
@@ -323,7 +324,7 @@ impl Operator {
                 }
                 Ok(())
             }
-            Method::LeaseLeases => {
+            EtcdMethod::LeaseLeases => {
                 let response: pb::LeaseLeasesResponse = decode(response)?;
                 check_unique(response.leases.iter().map(|lease| lease.id as u64))
             }

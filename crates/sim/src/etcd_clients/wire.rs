@@ -5,7 +5,7 @@ use bytes::Bytes;
 use etcd::pb::etcdserverpb as pb;
 use etcd::pb::etcdserverpb::compare::TargetUnion;
 use etcd::pb::{Message, mvccpb, v3electionpb as election, v3lockpb as lock};
-use member::fronts::etcd::{CallRefused, Method};
+use member::fronts::etcd::{CallRefused, EtcdMethod};
 use workload::etcd::op::{
     Answer, Compare, CompareResult, CompareTarget, DeleteAnswer, DeleteRange, Error, KeyValue,
     LeaseOp, Op, Put, PutAnswer, Range, RangeAnswer, Response, SortOrder, SortTarget, Txn,
@@ -28,15 +28,15 @@ pub struct Served {
 }
 
 /// The method and the bytes of the request for a call.
-pub fn encode(op: &Op) -> (Method, Bytes) {
+pub fn encode(op: &Op) -> (EtcdMethod, Bytes) {
     let (method, bytes) = match op {
-        Op::Range(range) => (Method::Range, self::range(range).encode_to_vec()),
-        Op::Put(put) => (Method::Put, self::put(put).encode_to_vec()),
-        Op::DeleteRange(delete) => (Method::DeleteRange, self::delete(delete).encode_to_vec()),
-        Op::Txn(txn) => (Method::Txn, self::txn(txn).encode_to_vec()),
+        Op::Range(range) => (EtcdMethod::Range, self::range(range).encode_to_vec()),
+        Op::Put(put) => (EtcdMethod::Put, self::put(put).encode_to_vec()),
+        Op::DeleteRange(delete) => (EtcdMethod::DeleteRange, self::delete(delete).encode_to_vec()),
+        Op::Txn(txn) => (EtcdMethod::Txn, self::txn(txn).encode_to_vec()),
         Op::Compact(compact) => {
             let (revision, physical) = (compact.revision, compact.physical);
-            (Method::Compact, pb::CompactionRequest { revision, physical }.encode_to_vec())
+            (EtcdMethod::Compact, pb::CompactionRequest { revision, physical }.encode_to_vec())
         }
         Op::Lease(op) => lease(*op),
     };
@@ -44,14 +44,14 @@ pub fn encode(op: &Op) -> (Method, Bytes) {
 }
 
 /// The method and the bytes of the request for a call that waits for its turn.
-pub fn encode_service(service: &Service) -> (Method, Bytes) {
+pub fn encode_service(service: &Service) -> (EtcdMethod, Bytes) {
     let (name, lease) = (bytes(service.name), service.lease);
     match &service.value {
-        None => (Method::Lock, lock::LockRequest { name, lease }.encode_to_vec().into()),
+        None => (EtcdMethod::Lock, lock::LockRequest { name, lease }.encode_to_vec().into()),
         Some(value) => {
             let value = bytes(value);
             let campaign = election::CampaignRequest { name, lease, value };
-            (Method::Campaign, campaign.encode_to_vec().into())
+            (EtcdMethod::Campaign, campaign.encode_to_vec().into())
         }
     }
 }
@@ -60,7 +60,10 @@ pub fn encode_service(service: &Service) -> (Method, Bytes) {
 ///
 /// # Errors
 /// No client of etcd could understand it.
-pub fn decode_service(method: Method, result: &SentResult) -> Result<contender::Served, String> {
+pub fn decode_service(
+    method: EtcdMethod,
+    result: &SentResult,
+) -> Result<contender::Served, String> {
     let response = match result {
         Ok(response) => Bytes::copy_from_slice(response),
         Err(CallRefused::Error(error)) => return Ok(contender::Served::Refused(*error)),
@@ -68,7 +71,7 @@ pub fn decode_service(method: Method, result: &SentResult) -> Result<contender::
         Err(refused) => return Err(format!("{refused:?} of a call that waits for its turn")),
     };
     let malformed = |error: etcd::pb::DecodeError| format!("the response to a lock: {error}");
-    if method == Method::Lock {
+    if method == EtcdMethod::Lock {
         lock::LockResponse::decode(response).map_err(malformed)?;
         return Ok(contender::Served::Holds(None));
     }
@@ -110,20 +113,20 @@ pub fn add_piece(pieces: &mut Vec<u8>, piece: &[u8]) -> Result<(), String> {
     }
 }
 
-fn lease(op: LeaseOp) -> (Method, Vec<u8>) {
+fn lease(op: LeaseOp) -> (EtcdMethod, Vec<u8>) {
     match op {
         LeaseOp::Grant { lease: id, ttl_s: ttl } => {
-            (Method::LeaseGrant, pb::LeaseGrantRequest { id, ttl }.encode_to_vec())
+            (EtcdMethod::LeaseGrant, pb::LeaseGrantRequest { id, ttl }.encode_to_vec())
         }
         LeaseOp::Revoke { lease: id } => {
-            (Method::LeaseRevoke, pb::LeaseRevokeRequest { id }.encode_to_vec())
+            (EtcdMethod::LeaseRevoke, pb::LeaseRevokeRequest { id }.encode_to_vec())
         }
         LeaseOp::KeepAlive { lease: id } => {
-            (Method::LeaseKeepAlive, pb::LeaseKeepAliveRequest { id }.encode_to_vec())
+            (EtcdMethod::LeaseKeepAlive, pb::LeaseKeepAliveRequest { id }.encode_to_vec())
         }
         LeaseOp::TimeToLive { lease: id } => {
             let request = pb::LeaseTimeToLiveRequest { id, keys: false };
-            (Method::LeaseTimeToLive, request.encode_to_vec())
+            (EtcdMethod::LeaseTimeToLive, request.encode_to_vec())
         }
     }
 }

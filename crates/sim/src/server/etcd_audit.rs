@@ -5,7 +5,7 @@ use core::net::{IpAddr, Ipv4Addr};
 use std::collections::BTreeMap;
 
 use member::fronts::etcd::audit::{AuditLine, Operation};
-use member::fronts::etcd::{CallResult, Method, V2Result};
+use member::fronts::etcd::{CallResult, EtcdMethod, V2Result};
 use member::message::Ticket;
 use workload::etcd::history::CallId;
 
@@ -27,14 +27,19 @@ pub enum AuditSabotage {
 #[derive(Default)]
 pub(super) struct AuditLog {
     /// The lines of calls that are not done. `None` in place of the method: of etcd v2.
-    begun: BTreeMap<Ticket, (Option<Method>, AuditLine)>,
+    begun: BTreeMap<Ticket, (Option<EtcdMethod>, AuditLine)>,
     /// The lines of calls that have ended since the last look.
     logged: Vec<(CallId, String)>,
 }
 
 impl AuditLog {
     /// A call begins: a line if it changes something.
-    pub fn begin(&mut self, ticket: Ticket, method: Option<Method>, operation: Option<Operation>) {
+    pub fn begin(
+        &mut self,
+        ticket: Ticket,
+        method: Option<EtcdMethod>,
+        operation: Option<Operation>,
+    ) {
         let line = operation.map(|operation| AuditLine::new(CLIENT, operation));
         self.begun.extend(line.map(|line| (ticket, (method, line))));
     }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use etcd::v2::Ask;
 use machine::{Level, Machine};
 use member::fronts::etcd::audit::Operation;
-use member::fronts::etcd::{EtcdFrontConfig, EtcdOutput, Method, Now, V2Result, V2Waited};
+use member::fronts::etcd::{EtcdFrontConfig, EtcdMethod, EtcdOutput, Now, V2Result, V2Waited};
 use member::message::{Delivery, Ticket};
 use member::{EtcdFront, TokenTimes};
 use workload::etcd::history::CallId;
@@ -161,7 +161,7 @@ impl EtcdRuntime {
                     let ticket = self.front.on_call(method, request, credentials);
                     self.audit.begin(ticket, Some(method), operation);
                     self.waiting.insert(ticket, (number, id));
-                    if method == Method::HashKv {
+                    if method == EtcdMethod::HashKv {
                         self.hash_calls.insert(ticket);
                     }
                     begun.push((ticket, id));

@@ -18,7 +18,7 @@ use member::fronts::etcd::v2::members::{
 };
 use member::fronts::etcd::v2::users::{BadBody, ReadingRole, ReadingUser, UsersCall, UsersStep};
 use member::fronts::etcd::{
-    CallRefused, CallResult, Credentials, Method, PasswordDone, PasswordWork, V2Found, V2Result,
+    CallRefused, CallResult, Credentials, EtcdMethod, PasswordDone, PasswordWork, V2Found, V2Result,
 };
 use member::message::Ticket;
 use workload::etcd::history::CallId;
@@ -237,7 +237,7 @@ impl EtcdRuntime {
                 }
                 Step::Health(HealthStep::Read(call, request)) => {
                     let member = Credentials::Member;
-                    let ticket = self.front_mut().on_call(Method::Range, request, member);
+                    let ticket = self.front_mut().on_call(EtcdMethod::Range, request, member);
                     return self.wait_for(at, ticket, Waiting::Health(call));
                 }
                 Step::Health(HealthStep::Answer(answer)) => {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use machine::etcd::auth::Auth;
 use machine::etcd::token::Token;
-use member::fronts::etcd::{Credentials, Method, PasswordDone};
+use member::fronts::etcd::{Credentials, EtcdMethod, PasswordDone};
 
 use crate::etcd_clients::network::{FromClient, FromWatcher};
 
@@ -38,10 +38,11 @@ impl UserForger {
     /// A message of a client, as the Front gets it.
     pub fn message(&mut self, sabotage: UserSabotage, message: &mut FromClient, auth: &Auth) {
         let (credentials, is_write) = match message {
-            FromClient::Call { method: Method::Auth(_), .. } => return,
-            FromClient::Call { credentials, method, .. } => {
-                (credentials, matches!(method, Method::Put | Method::Txn | Method::DeleteRange))
-            }
+            FromClient::Call { method: EtcdMethod::Auth(_), .. } => return,
+            FromClient::Call { credentials, method, .. } => (
+                credentials,
+                matches!(method, EtcdMethod::Put | EtcdMethod::Txn | EtcdMethod::DeleteRange),
+            ),
             FromClient::Watch(_, FromWatcher::Open { credentials, .. }) => {
                 if sabotage == UserSabotage::WatchesUnchecked {
                     *credentials = Credentials::Member;

@@ -7,7 +7,7 @@ use etcd::pb::etcdserverpb::{RangeRequest, TxnRequest};
 use machine::entry::{BatchBuilder, encode_identities};
 use machine::zk::acl::Identity;
 use machine::{ConnectionId, SessionId};
-use member::fronts::etcd::{ClusterMethod, Method};
+use member::fronts::etcd::{ClusterMethod, EtcdMethod};
 use member::message::{FrontId, Submission, ToLoop};
 use zk::jute::JuteReader;
 use zk::ops::write_command;
@@ -43,7 +43,7 @@ pub(super) fn forge_call(sabotage: Sabotage, message: &mut FromClient, world: &m
     let FromClient::Call { method, request, .. } = message else { return };
     let decoded = "a client encoded it";
     match (sabotage, *method) {
-        (Sabotage::EtcdGuardsIgnored, Method::Txn) => {
+        (Sabotage::EtcdGuardsIgnored, EtcdMethod::Txn) => {
             let mut txn = TxnRequest::decode(request.clone()).expect(decoded);
             txn.compare.retain(|compare| match compare.target_union {
                 Some(TargetUnion::CreateRevision(revision)) => revision == 0,
@@ -51,11 +51,11 @@ pub(super) fn forge_call(sabotage: Sabotage, message: &mut FromClient, world: &m
             });
             *request = Bytes::from(txn.encode_to_vec());
         }
-        (Sabotage::MovesFeigned, Method::Cluster(ClusterMethod::MoveLeader)) => {
+        (Sabotage::MovesFeigned, EtcdMethod::Cluster(ClusterMethod::MoveLeader)) => {
             // The response is as empty.
-            (*method, *request) = (Method::Cluster(ClusterMethod::Defragment), Bytes::new());
+            (*method, *request) = (EtcdMethod::Cluster(ClusterMethod::Defragment), Bytes::new());
         }
-        (Sabotage::EtcdNeighboursHidden, Method::Range) => {
+        (Sabotage::EtcdNeighboursHidden, EtcdMethod::Range) => {
             let mut range = RangeRequest::decode(request.clone()).expect(decoded);
             if range.max_create_revision > 0 && world.random.one_in(2) {
                 range.max_create_revision = 1;

@@ -11,7 +11,7 @@ use etcd::convert;
 use etcd::pb::{Message, etcdserverpb as pb};
 use machine::Origin;
 use machine::etcd::command::Command;
-use member::fronts::etcd::Method;
+use member::fronts::etcd::EtcdMethod;
 use member::message::{FrontId, Ticket};
 use workload::etcd::history::CallId;
 use workload::etcd::op::Op;
@@ -136,31 +136,31 @@ pub fn is_asked_for(command: &Command<'_>, op: &Op) -> bool {
     let (method, bytes) = wire::encode(op);
     let ops_max = etcd::limits::TXN_OPS_MAX_DEFAULT;
     match method {
-        Method::Range
-        | Method::RangeStream
-        | Method::LeaseKeepAlive
-        | Method::LeaseTimeToLive
-        | Method::LeaseLeases
-        | Method::Auth(_)
-        | Method::Alarm
-        | Method::Hash
-        | Method::HashKv
-        | Method::Lock
-        | Method::Campaign
-        | Method::Cluster(_)
-        | Method::Need(_) => false,
-        Method::LeaseGrant => decode(bytes, |it| convert::grant(it) == *command),
-        Method::LeaseRevoke => decode(bytes, |it| convert::revoke(it) == *command),
-        Method::Put => decode(bytes, |it: &pb::PutRequest| {
+        EtcdMethod::Range
+        | EtcdMethod::RangeStream
+        | EtcdMethod::LeaseKeepAlive
+        | EtcdMethod::LeaseTimeToLive
+        | EtcdMethod::LeaseLeases
+        | EtcdMethod::Auth(_)
+        | EtcdMethod::Alarm
+        | EtcdMethod::Hash
+        | EtcdMethod::HashKv
+        | EtcdMethod::Lock
+        | EtcdMethod::Campaign
+        | EtcdMethod::Cluster(_)
+        | EtcdMethod::Need(_) => false,
+        EtcdMethod::LeaseGrant => decode(bytes, |it| convert::grant(it) == *command),
+        EtcdMethod::LeaseRevoke => decode(bytes, |it| convert::revoke(it) == *command),
+        EtcdMethod::Put => decode(bytes, |it: &pb::PutRequest| {
             convert::put(it).is_ok_and(|it| Command::Put(it) == *command)
         }),
-        Method::DeleteRange => decode(bytes, |it: &pb::DeleteRangeRequest| {
+        EtcdMethod::DeleteRange => decode(bytes, |it: &pb::DeleteRangeRequest| {
             convert::delete_range(it).is_ok_and(|it| Command::DeleteRange(it) == *command)
         }),
-        Method::Txn => decode(bytes, |it: &pb::TxnRequest| {
+        EtcdMethod::Txn => decode(bytes, |it: &pb::TxnRequest| {
             convert::txn(it, ops_max).is_ok_and(|it| Command::Txn(it) == *command)
         }),
-        Method::Compact => decode(bytes, |it| convert::compaction(it) == *command),
+        EtcdMethod::Compact => decode(bytes, |it| convert::compaction(it) == *command),
     }
 }
 

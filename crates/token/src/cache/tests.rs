@@ -1,12 +1,12 @@
 use super::*;
-use crate::Method;
+use crate::SigningMethod;
 use crate::fixtures::jwt;
 
 const NOW: i64 = 1_800_000_000;
 
 #[test]
 fn a_token_that_is_remembered_ends_all_the_same() {
-    let (jwt, mut verified) = (jwt(Method::Es256), VerifiedTokens::default());
+    let (jwt, mut verified) = (jwt(SigningMethod::Es256), VerifiedTokens::default());
     let token = jwt.sign("a", 7, NOW + 10).unwrap();
     for now in [NOW, NOW + 9, NOW] {
         let claims = verified.verify(&jwt, &token, now).unwrap();
@@ -18,7 +18,7 @@ fn a_token_that_is_remembered_ends_all_the_same() {
 
 #[test]
 fn a_token_that_is_not_good_is_not_remembered() {
-    let (jwt, mut verified) = (jwt(Method::Hs256), VerifiedTokens::default());
+    let (jwt, mut verified) = (jwt(SigningMethod::Hs256), VerifiedTokens::default());
     let token = jwt.sign("a", 7, NOW).unwrap();
     assert_eq!(verified.verify(&jwt, &token, NOW), Err(JwtError::Expired));
     assert_eq!(verified.verify(&jwt, "a.b.c", NOW), Err(JwtError::Malformed));
@@ -28,7 +28,7 @@ fn a_token_that_is_not_good_is_not_remembered() {
 
 #[test]
 fn beyond_the_limit_the_oldest_token_is_forgotten_and_checked_anew() {
-    let (jwt, mut verified) = (jwt(Method::Hs256), VerifiedTokens::default());
+    let (jwt, mut verified) = (jwt(SigningMethod::Hs256), VerifiedTokens::default());
     let token = |number: usize| jwt.sign(&number.to_string(), 1, NOW + 10).unwrap();
     for number in 0..=VERIFIED_TOKENS_MAX {
         verified.verify(&jwt, &token(number), NOW).unwrap();

@@ -19,7 +19,7 @@ fn claims(username: &str, revision: u64) -> Claims {
 
 #[test]
 fn each_method_verifies_what_it_signs_also_by_the_public_key_alone() {
-    for method in Method::ALL {
+    for method in SigningMethod::ALL {
         let both = jwt(method);
         assert!(both.can_sign());
         let token = both.sign(NAME, 7, NOW + 10).unwrap();
@@ -41,7 +41,7 @@ fn tokens_of_etcd_are_taken_and_ours_are_equal_to_them() {
     let mut seen = 0;
     for line in ETCD_TOKENS.lines() {
         let (method, token) = line.split_once(' ').unwrap();
-        let method = Method::named(method).unwrap();
+        let method = SigningMethod::named(method).unwrap();
         let jwt = jwt(method);
         assert_eq!(jwt.verify(token, NOW), Ok(claims(NAME, 5)), "{method:?}");
         let expires = jwt.verify_signature(token).unwrap().expires.unwrap();
@@ -49,17 +49,17 @@ fn tokens_of_etcd_are_taken_and_ours_are_equal_to_them() {
         let signed = |token: &str| token.rsplit_once('.').unwrap().0.to_string();
         assert_eq!(signed(&ours), signed(token));
         // The others draw a number for each signature.
-        if method.name().starts_with(['H', 'R']) || method == Method::EdDsa {
+        if method.name().starts_with(['H', 'R']) || method == SigningMethod::EdDsa {
             assert_eq!(ours, token);
         }
         seen += 1;
     }
-    assert_eq!(seen, Method::ALL.len());
+    assert_eq!(seen, SigningMethod::ALL.len());
 }
 
 #[test]
 fn a_token_is_valid_before_its_end_and_from_its_beginning() {
-    let jwt = jwt(Method::Hs256);
+    let jwt = jwt(SigningMethod::Hs256);
     let token = jwt.sign("a", 1, NOW).unwrap();
     assert!(jwt.verify(&token, NOW - 1).is_ok());
     assert_eq!(jwt.verify(&token, NOW), Err(JwtError::Expired));
@@ -73,7 +73,7 @@ fn a_token_is_valid_before_its_end_and_from_its_beginning() {
 #[test]
 fn claims_are_a_name_a_revision_and_times() {
     use JwtError::{BadClaims, Expired};
-    let jwt = jwt(Method::Hs256);
+    let jwt = jwt(SigningMethod::Hs256);
     let check = |text: &str, expected: Result<u64, JwtError>| {
         let token = token_of(&jwt, r#"{"alg":"HS256","typ":"JWT"}"#, text);
         let got = jwt.verify(&token, NOW).map(|claims| claims.revision);
@@ -109,9 +109,9 @@ fn claims_are_a_name_a_revision_and_times() {
 #[test]
 fn a_token_says_nothing_under_another_method() {
     let good = r#"{"username":"root","revision":5}"#;
-    for ours in Method::ALL {
+    for ours in SigningMethod::ALL {
         let jwt_of_ours = jwt(ours);
-        for other in Method::ALL.into_iter().filter(|other| *other != ours) {
+        for other in SigningMethod::ALL.into_iter().filter(|other| *other != ours) {
             let token = jwt(other).sign("root", 5, NOW + 9).unwrap();
             assert_eq!(jwt_of_ours.verify(&token, NOW), Err(JwtError::WrongMethod));
             // The header names our method, and the key is of the other.
@@ -139,20 +139,26 @@ fn a_token_says_nothing_under_another_method() {
 /// A client that knows the public key alone uses it as a secret.
 #[test]
 fn a_public_key_is_no_secret() {
-    let forger = Jwt::new(&options(Method::Hs256), b"", RSA_PUBLIC).unwrap();
+    let forger = Jwt::new(&options(SigningMethod::Hs256), b"", RSA_PUBLIC).unwrap();
     let token = forger.sign("root", 5, NOW + 9).unwrap();
-    assert_eq!(jwt(Method::Rs256).verify(&token, NOW), Err(JwtError::WrongMethod));
+    assert_eq!(jwt(SigningMethod::Rs256).verify(&token, NOW), Err(JwtError::WrongMethod));
     let header = r#"{"alg":"RS256"}"#;
     let token = token_of(&forger, header, r#"{"username":"root","revision":5}"#);
-    assert_eq!(jwt(Method::Rs256).verify(&token, NOW), Err(JwtError::BadSignature));
-    let another = Jwt::new(&options(Method::Hs256), b"", &SECRET[1..]).unwrap();
+    assert_eq!(jwt(SigningMethod::Rs256).verify(&token, NOW), Err(JwtError::BadSignature));
+    let another = Jwt::new(&options(SigningMethod::Hs256), b"", &SECRET[1..]).unwrap();
     let token = another.sign("root", 5, NOW + 9).unwrap();
-    assert_eq!(jwt(Method::Hs256).verify(&token, NOW), Err(JwtError::BadSignature));
+    assert_eq!(jwt(SigningMethod::Hs256).verify(&token, NOW), Err(JwtError::BadSignature));
 }
 
 #[test]
 fn no_token_is_good_that_is_cut_off_longer_or_changed_in_a_bit() {
-    for method in [Method::Hs256, Method::Rs256, Method::Ps256, Method::Es256, Method::EdDsa] {
+    for method in [
+        SigningMethod::Hs256,
+        SigningMethod::Rs256,
+        SigningMethod::Ps256,
+        SigningMethod::Es256,
+        SigningMethod::EdDsa,
+    ] {
         let jwt = jwt(method);
         let token = jwt.sign("root", 5, NOW + 9).unwrap();
         for length in 0..token.len() {
@@ -173,7 +179,7 @@ fn no_token_is_good_that_is_cut_off_longer_or_changed_in_a_bit() {
 
 #[test]
 fn a_long_token_is_not_read() {
-    let jwt = jwt(Method::Hs256);
+    let jwt = jwt(SigningMethod::Hs256);
     let name = "a".repeat(TOKEN_BYTES_MAX);
     let token = jwt.sign(&name, 1, NOW + 9).unwrap();
     assert_eq!(jwt.verify(&token, NOW), Err(JwtError::TooLong));
@@ -186,7 +192,9 @@ fn a_long_token_is_not_read() {
 
 #[test]
 fn signatures_of_curves_that_are_no_numbers_are_refused() {
-    for (method, bytes) in [(Method::Es256, 64), (Method::Es384, 96), (Method::Es512, 132)] {
+    for (method, bytes) in
+        [(SigningMethod::Es256, 64), (SigningMethod::Es384, 96), (SigningMethod::Es512, 132)]
+    {
         let jwt = jwt(method);
         let (signed, _) = jwt
             .sign("a", 1, NOW + 9)

@@ -1,7 +1,7 @@
 use super::*;
 use crate::fixtures::*;
 
-fn error(method: Method, public: &[u8], private: &[u8]) -> String {
+fn error(method: SigningMethod, public: &[u8], private: &[u8]) -> String {
     match Key::new(method, public, private) {
         Ok(_) => panic!("{method:?} takes the keys"),
         Err(error) => error.to_string(),
@@ -36,27 +36,27 @@ fn keys_are_read_in_each_form_that_openssl_writes() {
             assert_eq!(key.can_sign(), !private.is_empty());
         }
     };
-    check(Method::Rs384, &rsa);
-    check(Method::Ps512, &rsa);
-    check(Method::Es256, &ec256);
-    check(Method::Es384, &[(EC384_PUBLIC, EC384_SEC1)]);
-    check(Method::Es512, &[(EC521_PUBLIC, EC521_SEC1)]);
-    check(Method::EdDsa, &[(b"", ED), (ED_PUBLIC, b"")]);
+    check(SigningMethod::Rs384, &rsa);
+    check(SigningMethod::Ps512, &rsa);
+    check(SigningMethod::Es256, &ec256);
+    check(SigningMethod::Es384, &[(EC384_PUBLIC, EC384_SEC1)]);
+    check(SigningMethod::Es512, &[(EC521_PUBLIC, EC521_SEC1)]);
+    check(SigningMethod::EdDsa, &[(b"", ED), (ED_PUBLIC, b"")]);
 }
 
 #[test]
 fn the_first_section_counts_and_what_is_before_it_does_not() {
     let both = [b"some text\n", EC256, RSA].concat();
-    assert!(Key::new(Method::Es256, b"", &both).is_ok());
-    assert_eq!(error(Method::Rs256, b"", &both), "key is not a valid RSA private key");
+    assert!(Key::new(SigningMethod::Es256, b"", &both).is_ok());
+    assert_eq!(error(SigningMethod::Rs256, b"", &both), "key is not a valid RSA private key");
 }
 
 #[test]
 fn a_method_without_its_key_is_refused() {
-    for method in Method::ALL {
+    for method in SigningMethod::ALL {
         assert_eq!(error(method, b"", b""), "auth: missing key data", "{method:?}");
     }
-    for method in [Method::Hs256, Method::Hs384, Method::Hs512] {
+    for method in [SigningMethod::Hs256, SigningMethod::Hs384, SigningMethod::Hs512] {
         assert_eq!(error(method, RSA_PUBLIC, b""), "auth: missing key data");
     }
 }
@@ -64,20 +64,25 @@ fn a_method_without_its_key_is_refused() {
 #[test]
 fn a_public_key_must_be_that_of_the_private_one() {
     let mismatch = "auth: public and private keys don't match";
-    assert_eq!(error(Method::Rs256, RSA_OTHER_PUBLIC, RSA), mismatch);
-    assert_eq!(error(Method::Ps256, RSA_OTHER_PUBLIC, RSA), mismatch);
-    assert_eq!(error(Method::Es256, EC256_OTHER_PUBLIC, EC256), mismatch);
-    assert_eq!(error(Method::EdDsa, ED_OTHER_PUBLIC, ED), mismatch);
+    assert_eq!(error(SigningMethod::Rs256, RSA_OTHER_PUBLIC, RSA), mismatch);
+    assert_eq!(error(SigningMethod::Ps256, RSA_OTHER_PUBLIC, RSA), mismatch);
+    assert_eq!(error(SigningMethod::Es256, EC256_OTHER_PUBLIC, EC256), mismatch);
+    assert_eq!(error(SigningMethod::EdDsa, ED_OTHER_PUBLIC, ED), mismatch);
 }
 
 #[test]
 fn a_key_of_another_kind_is_refused() {
     let kinds = [
-        (Method::Rs256, "RSA", [EC256, ED].as_slice(), [EC256_PUBLIC, ED_PUBLIC].as_slice()),
-        (Method::Es256, "ECDSA", &[RSA, EC384, ED], &[RSA_PUBLIC, EC384_PUBLIC, ED_PUBLIC]),
-        (Method::Es384, "ECDSA", &[EC256, EC521], &[EC256_PUBLIC, RSA_CERTIFICATE]),
-        (Method::Es512, "ECDSA", &[EC256, EC384], &[EC256_PUBLIC, EC256_CERTIFICATE]),
-        (Method::EdDsa, "Ed25519", &[RSA, EC256], &[RSA_PUBLIC, EC256_PUBLIC, EC256_CERTIFICATE]),
+        (SigningMethod::Rs256, "RSA", [EC256, ED].as_slice(), [EC256_PUBLIC, ED_PUBLIC].as_slice()),
+        (SigningMethod::Es256, "ECDSA", &[RSA, EC384, ED], &[RSA_PUBLIC, EC384_PUBLIC, ED_PUBLIC]),
+        (SigningMethod::Es384, "ECDSA", &[EC256, EC521], &[EC256_PUBLIC, RSA_CERTIFICATE]),
+        (SigningMethod::Es512, "ECDSA", &[EC256, EC384], &[EC256_PUBLIC, EC256_CERTIFICATE]),
+        (
+            SigningMethod::EdDsa,
+            "Ed25519",
+            &[RSA, EC256],
+            &[RSA_PUBLIC, EC256_PUBLIC, EC256_CERTIFICATE],
+        ),
     ];
     for (method, kind, private, public) in kinds {
         for key in private {
@@ -100,7 +105,9 @@ fn a_file_without_pem_is_refused() {
     let text = "invalid key: Key must be a PEM encoded PKCS1 or PKCS8 key";
     let cut = &RSA[..RSA.len() / 2];
     for bad in [SECRET, b"\0\xff", cut, b"-----BEGIN PRIVATE KEY-----\n"] {
-        for method in [Method::Rs256, Method::Es256, Method::Es512, Method::EdDsa] {
+        for method in
+            [SigningMethod::Rs256, SigningMethod::Es256, SigningMethod::Es512, SigningMethod::EdDsa]
+        {
             assert_eq!(error(method, b"", bad), text);
             assert_eq!(error(method, bad, b""), text);
         }
@@ -109,8 +116,8 @@ fn a_file_without_pem_is_refused() {
 
 #[test]
 fn a_short_rsa_key_is_refused() {
-    let private = error(Method::Rs256, b"", RSA_SHORT);
+    let private = error(SigningMethod::Rs256, b"", RSA_SHORT);
     assert_eq!(private, "key is not a valid RSA private key: TooSmall");
-    let public = error(Method::Ps256, RSA_SHORT_PUBLIC, b"");
+    let public = error(SigningMethod::Ps256, RSA_SHORT_PUBLIC, b"");
     assert_eq!(public, "key is not a valid RSA public key: it has 1024 bits");
 }

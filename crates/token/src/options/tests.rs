@@ -30,7 +30,7 @@ fn each_kind_of_token_has_a_name() {
     assert_eq!(AuthToken::parse("simple,a=b", duration), Ok(AuthToken::Simple));
     assert_eq!(AuthToken::parse("", duration), Ok(AuthToken::Nothing));
     let options = jwt("jwt,pub-key=a.pub,priv-key=a.pem,sign-method=RS256,ttl=600s");
-    assert_eq!(options.method, Method::Rs256);
+    assert_eq!(options.method, SigningMethod::Rs256);
     assert_eq!(options.ttl, Duration::from_secs(600));
     assert_eq!(options.public_key.as_deref(), Some("a.pub"));
     assert_eq!(options.private_key.as_deref(), Some("a.pem"));
@@ -40,7 +40,7 @@ fn each_kind_of_token_has_a_name() {
 fn what_is_not_given_or_empty_has_a_default() {
     for text in ["jwt,sign-method=ES512", "jwt,ttl=,pub-key=,priv-key=,sign-method=ES512"] {
         let options = jwt(text);
-        assert_eq!(options.method, Method::Es512);
+        assert_eq!(options.method, SigningMethod::Es512);
         assert_eq!(options.ttl, Duration::from_secs(300));
         assert_eq!((options.public_key, options.private_key), (None, None));
     }
@@ -49,7 +49,7 @@ fn what_is_not_given_or_empty_has_a_default() {
 
 #[test]
 fn each_method_has_its_name() {
-    for method in Method::ALL {
+    for method in SigningMethod::ALL {
         assert_eq!(jwt(&format!("jwt,sign-method={}", method.name())).method, method);
     }
 }

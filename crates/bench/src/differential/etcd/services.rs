@@ -14,7 +14,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
 use anyhow::Context;
-use etcd::gateway::{self, Method};
+use etcd::gateway::{self, GatewayMethod};
 use serde_json::Value;
 
 use crate::limits::DIFFERENTIAL_SILENCE;
@@ -243,7 +243,7 @@ fn dechunked(mut rest: &str) -> String {
 ///
 /// # Errors
 /// There is no such call.
-pub fn grpc_call(path: &str, body: &str) -> anyhow::Result<(&'static Method, Call)> {
+pub fn grpc_call(path: &str, body: &str) -> anyhow::Result<(&'static GatewayMethod, Call)> {
     let method = gateway::route("POST", &format!("/v3/{path}"));
     let method = method.map_err(|_| anyhow::anyhow!("no call is at {path}"))?;
     let request = method.request(body.as_bytes()).map_err(|bad| anyhow::anyhow!("{}", bad.0))?;
@@ -254,7 +254,7 @@ pub fn grpc_call(path: &str, body: &str) -> anyhow::Result<(&'static Method, Cal
 ///
 /// # Errors
 /// It is no answer to it.
-pub fn of_grpc(method: &Method, answer: Answer) -> anyhow::Result<Shown> {
+pub fn of_grpc(method: &GatewayMethod, answer: Answer) -> anyhow::Result<Shown> {
     let Answer { code, message, body } = answer;
     if code != 0 {
         return Ok(Shown { status: code, body: Value::String(message) });

@@ -26,7 +26,7 @@ use machine::etcd_v2::reply::Reason;
 
 use super::CallResult;
 use super::cluster::ClusterMethod;
-use super::method::{CallRefused, Method};
+use super::method::{CallRefused, EtcdMethod};
 use super::v2::V2Result;
 use writes::{WRITES_BYTES_MAX, Writes};
 
@@ -88,8 +88,8 @@ impl AuditLine {
     }
 
     /// Tells the result of a call that the Front has answered.
-    pub fn tell(&mut self, method: Method, result: &CallResult) {
-        if let (Method::LeaseGrant, Ok(reply)) = (method, result) {
+    pub fn tell(&mut self, method: EtcdMethod, result: &CallResult) {
+        if let (EtcdMethod::LeaseGrant, Ok(reply)) = (method, result) {
             let mut response = Vec::new();
             reply.write(&mut response);
             let granted = pb::LeaseGrantResponse::decode(&response[..]).unwrap_or_default();
@@ -142,47 +142,47 @@ impl fmt::Display for AuditLine {
 
 impl Operation {
     /// The change that a call of the Front makes; `None` if it only reads.
-    pub fn from_front(method: Method, request: &Bytes) -> Option<Operation> {
+    pub fn from_front(method: EtcdMethod, request: &Bytes) -> Option<Operation> {
         Some(match method {
-            Method::Cluster(method) => return Operation::from_cluster(method, request),
-            Method::Put => of(request, "put", |it: pb::PutRequest| {
+            EtcdMethod::Cluster(method) => return Operation::from_cluster(method, request),
+            EtcdMethod::Put => of(request, "put", |it: pb::PutRequest| {
                 let lease = (it.lease != 0).then(|| ("lease", lease(it.lease)));
                 keys(&it.key, &[]).into_iter().chain(lease).collect()
             }),
-            Method::DeleteRange => of(request, "deleteRange", |it: pb::DeleteRangeRequest| {
+            EtcdMethod::DeleteRange => of(request, "deleteRange", |it: pb::DeleteRangeRequest| {
                 keys(&it.key, &it.range_end)
             }),
-            Method::Txn => match pb::TxnRequest::decode(request.clone()) {
+            EtcdMethod::Txn => match pb::TxnRequest::decode(request.clone()) {
                 Ok(it) => {
                     Operation { name: "txn", fields: txn(Writes::of(&it, WRITES_BYTES_MAX)?) }
                 }
                 Err(_) => Operation { name: "txn", fields: Vec::new() },
             },
-            Method::Compact => of(request, "compact", |it: pb::CompactionRequest| {
+            EtcdMethod::Compact => of(request, "compact", |it: pb::CompactionRequest| {
                 vec![("revision", it.revision.to_string())]
             }),
-            Method::LeaseGrant => of(request, "leaseGrant", |it: pb::LeaseGrantRequest| {
+            EtcdMethod::LeaseGrant => of(request, "leaseGrant", |it: pb::LeaseGrantRequest| {
                 vec![("lease", lease(it.id)), ("ttl", it.ttl.to_string())]
             }),
-            Method::LeaseRevoke => of(request, "leaseRevoke", |it: pb::LeaseRevokeRequest| {
+            EtcdMethod::LeaseRevoke => of(request, "leaseRevoke", |it: pb::LeaseRevokeRequest| {
                 vec![("lease", lease(it.id))]
             }),
-            Method::Lock => of(request, "lock", |it: lock::LockRequest| {
+            EtcdMethod::Lock => of(request, "lock", |it: lock::LockRequest| {
                 keys(&it.name, &[]).into_iter().chain([("lease", lease(it.lease))]).collect()
             }),
-            Method::Campaign => of(request, "campaign", |it: election::CampaignRequest| {
+            EtcdMethod::Campaign => of(request, "campaign", |it: election::CampaignRequest| {
                 keys(&it.name, &[]).into_iter().chain([("lease", lease(it.lease))]).collect()
             }),
-            Method::Alarm => return of_alarm(request),
-            Method::Auth(method) => return of_auth(method, request),
-            Method::Range
-            | Method::RangeStream
-            | Method::LeaseKeepAlive
-            | Method::LeaseTimeToLive
-            | Method::LeaseLeases
-            | Method::Hash
-            | Method::HashKv
-            | Method::Need(_) => return None,
+            EtcdMethod::Alarm => return of_alarm(request),
+            EtcdMethod::Auth(method) => return of_auth(method, request),
+            EtcdMethod::Range
+            | EtcdMethod::RangeStream
+            | EtcdMethod::LeaseKeepAlive
+            | EtcdMethod::LeaseTimeToLive
+            | EtcdMethod::LeaseLeases
+            | EtcdMethod::Hash
+            | EtcdMethod::HashKv
+            | EtcdMethod::Need(_) => return None,
         })
     }
 

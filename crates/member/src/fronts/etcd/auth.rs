@@ -27,7 +27,7 @@ use machine::etcd::token::{Token, TokenPrefix};
 
 use super::calls::{Call, PendingChange, Read, Then};
 use super::credentials::{Asker, Client, NotFound};
-use super::method::{CallRefused, Method, Need};
+use super::method::{CallRefused, EtcdMethod, Need};
 use super::passwords::{PasswordCall, PasswordDone, PasswordTask, PasswordWork};
 use super::reply::Reply;
 use super::{EtcdFront, EtcdFrontConfig, Now};
@@ -89,7 +89,7 @@ impl EtcdFront {
     pub(super) fn queue_user_lookup(
         &mut self,
         ticket: Ticket,
-        (method, request): (Method, Bytes),
+        (method, request): (EtcdMethod, Bytes),
         client: Box<Client>,
     ) {
         self.calls.insert(ticket, Call::Finding { method, request, client });
@@ -161,7 +161,7 @@ impl EtcdFront {
         request: Bytes,
         asker: Asker,
     ) -> Result<(), CallRefused> {
-        let kept = (Method::Auth(method), request.clone());
+        let kept = (EtcdMethod::Auth(method), request.clone());
         let decoded = AuthRequest::decode(method, request).map_err(|_| CallRefused::Malformed)?;
         match decoded {
             AuthRequest::Question(question) => {
@@ -198,7 +198,7 @@ impl EtcdFront {
         change: &AuthChange,
         hash: &[u8],
         asker: Asker,
-        kept: (Method, Bytes),
+        kept: (EtcdMethod, Bytes),
     ) -> Result<(), CallRefused> {
         let command = EtcdCommand::Auth(change.command(hash)?);
         let bytes = kept.1.len() + hash.len();
@@ -328,7 +328,7 @@ impl EtcdFront {
     ) -> Result<(), CallRefused> {
         let command = AuthCommand::Authenticate { user: &request.name, prefix, revision };
         // If the level is awaited, the call begins anew with it.
-        let kept = (Method::Auth(AuthMethod::Authenticate), request.encode_to_vec().into());
+        let kept = (EtcdMethod::Auth(AuthMethod::Authenticate), request.encode_to_vec().into());
         let bytes = request.name.len();
         self.begin_write(ticket, EtcdCommand::Auth(command), bytes, kept, None)?;
         if let Some(Call::Command { then, .. }) = self.calls.get_mut(&ticket) {

@@ -17,7 +17,7 @@ use super::cost::Cost;
 use super::credentials::{self, Asker, Client};
 use super::hash_call::HashCall;
 use super::lease_call::{self, AskedLease, LeaseCall};
-use super::method::{CallRefused, Method, Need};
+use super::method::{CallRefused, EtcdMethod, Need};
 use super::passwords::PasswordCall;
 use super::range::{Range, Stepped};
 use super::reply::{Found, Reply};
@@ -32,7 +32,7 @@ pub(super) enum Call {
     /// A write that waits until the level of the state allows it, with its request.
     Held {
         /// The method of the call.
-        method: Method,
+        method: EtcdMethod,
         /// The bytes of the request.
         request: Bytes,
         /// The client.
@@ -44,7 +44,7 @@ pub(super) enum Call {
     /// user is not known yet.
     Finding {
         /// The method of the call.
-        method: Method,
+        method: EtcdMethod,
         /// The bytes of the request.
         request: Bytes,
         /// The client.
@@ -144,7 +144,7 @@ pub(super) struct PendingChange {
     /// The password that is to be hashed, if the change sets one.
     pub password: Option<String>,
     /// The method and the bytes of the call, so that it can begin anew.
-    pub kept: (Method, Bytes),
+    pub kept: (EtcdMethod, Bytes),
 }
 
 /// How a turn of a read under the lock ended, if it is not refused.

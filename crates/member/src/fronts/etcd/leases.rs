@@ -17,7 +17,7 @@ use super::EtcdFront;
 use super::calls::{Call, Read};
 use super::credentials::Asker;
 use super::lease_call::{AskedLease, LeaseCall};
-use super::method::{CallRefused, Method};
+use super::method::{CallRefused, EtcdMethod};
 use super::reply::Reply;
 use crate::lease::NoLeaseTime;
 use crate::message::{Caller, LeaseAnswered, Ticket, ToLoop};
@@ -28,7 +28,7 @@ impl EtcdFront {
         &mut self,
         ticket: Ticket,
         call: LeaseCall,
-        kept: (Method, bytes::Bytes),
+        kept: (EtcdMethod, bytes::Bytes),
         asker: Asker,
     ) -> Result<(), CallRefused> {
         if self.level < Level::ETCD {

@@ -23,7 +23,7 @@ use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 
 use super::credentials::Credentials;
-use super::method::{CallRefused, Method};
+use super::method::{CallRefused, EtcdMethod};
 use super::watches::WatchMessages;
 use crate::message::Ticket;
 
@@ -98,7 +98,7 @@ pub(super) enum Stage {
 
 /// What comes next in a call.
 pub(super) enum Next {
-    Call(Method, Vec<u8>),
+    Call(EtcdMethod, Vec<u8>),
     Watch(Vec<u8>),
     /// More events.
     Events,
@@ -108,12 +108,12 @@ pub(super) enum Next {
 
 impl LockCall {
     pub fn begin(
-        method: Method,
+        method: EtcdMethod,
         request: Bytes,
         credentials: Credentials,
     ) -> Result<(LockCall, Next), CallRefused> {
         let (name, lease, value) = match method {
-            Method::Lock => {
+            EtcdMethod::Lock => {
                 let lock::LockRequest { name, lease } =
                     lock::LockRequest::decode(request).map_err(|_| CallRefused::Malformed)?;
                 (name, lease, None)
@@ -141,7 +141,7 @@ impl LockCall {
         let next = match lease {
             0 => {
                 let grant = pb::LeaseGrantRequest { ttl: SESSION_TTL_S, id: 0 };
-                Next::Call(Method::LeaseGrant, grant.encode_to_vec())
+                Next::Call(EtcdMethod::LeaseGrant, grant.encode_to_vec())
             }
             _ => call.create(),
         };
@@ -161,7 +161,7 @@ impl LockCall {
         let first = recipe::read(recipe::first_created(&self.prefix()));
         let (success, failure) = (vec![put, first.clone()], vec![again, first]);
         let txn = recipe::if_created_at((&self.key, 0), success, failure);
-        Next::Call(Method::Txn, txn.encode_to_vec())
+        Next::Call(EtcdMethod::Txn, txn.encode_to_vec())
     }
 
     /// Takes the response of a part.
@@ -211,7 +211,7 @@ impl LockCall {
     fn find(&mut self) -> Next {
         self.stage = Stage::Finding;
         let before = recipe::last_created_before(&self.prefix(), self.created);
-        Next::Call(Method::Range, before.encode_to_vec())
+        Next::Call(EtcdMethod::Range, before.encode_to_vec())
     }
 
     /// Takes messages of the watch of the key before.
@@ -229,7 +229,7 @@ impl LockCall {
 
     fn check(&mut self) -> Next {
         self.stage = Stage::Checking;
-        Next::Call(Method::Range, recipe::get(&self.key).encode_to_vec())
+        Next::Call(EtcdMethod::Range, recipe::get(&self.key).encode_to_vec())
     }
 
     fn claim(&mut self) -> Next {
@@ -238,7 +238,7 @@ impl LockCall {
         self.is_own = false;
         let again = recipe::put_again(&self.key, self.value.as_deref(), self.lease);
         let txn = recipe::if_created_at((&self.key, self.created), vec![again], vec![]);
-        Next::Call(Method::Txn, txn.encode_to_vec())
+        Next::Call(EtcdMethod::Txn, txn.encode_to_vec())
     }
 
     /// The errors are those of etcd's package (`ErrSessionExpired`, `ErrElectionNotLeader`).

@@ -6,7 +6,7 @@ use etcd::recipe;
 
 use super::calls::Call;
 use super::lock_call::{LockCall, Next, PartOf, Removal, Stage, own};
-use super::method::{CallRefused, Method};
+use super::method::{CallRefused, EtcdMethod};
 use super::reply::Reply;
 use super::{CallResult, Credentials, EtcdFront, WatchMessages, credentials};
 use crate::fronts::etcd::limits::{ETCD_CALL_MS_MAX, LOCK_REMOVAL_MS_MAX};
@@ -17,7 +17,7 @@ impl EtcdFront {
     pub(super) fn begin_lock(
         &mut self,
         ticket: Ticket,
-        method: Method,
+        method: EtcdMethod,
         request: Bytes,
         credentials: Credentials,
     ) -> Result<(), CallRefused> {
@@ -57,7 +57,12 @@ impl EtcdFront {
     }
 
     /// Begins a part that is a call. It counts as the call that it is a part of.
-    fn begin_part(&mut self, method: Method, request: Bytes, credentials: Credentials) -> Ticket {
+    fn begin_part(
+        &mut self,
+        method: EtcdMethod,
+        request: Bytes,
+        credentials: Credentials,
+    ) -> Ticket {
         let part = self.new_ticket();
         self.turns.due.push_back((self.now.monotonic_ms + ETCD_CALL_MS_MAX, part));
         let asker = credentials::asker(credentials, self.config.is_alone);
@@ -79,7 +84,8 @@ impl EtcdFront {
     /// The member itself removes the key: the client's token may have ended.
     fn remove_key(&mut self, removal: Removal) {
         let txn = recipe::delete_unchanged(&removal.key, removal.created, removal.changed);
-        let part = self.begin_part(Method::Txn, txn.encode_to_vec().into(), Credentials::Member);
+        let part =
+            self.begin_part(EtcdMethod::Txn, txn.encode_to_vec().into(), Credentials::Member);
         self.locks.parts.insert(part, PartOf::Removal(removal));
     }
 

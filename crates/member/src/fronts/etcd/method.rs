@@ -9,7 +9,7 @@ use super::cluster::ClusterMethod;
 /// A method of etcd's services `KV`, `Lease`, `Auth`, `Cluster` and `Maintenance`, or one of `Lock`
 /// and `Election` that waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Method {
+pub enum EtcdMethod {
     /// `KV.Range`.
     Range,
     /// `KV.RangeStream` of etcd 3.7, whose response comes in pieces.

@@ -8,7 +8,7 @@ use etcd::pb::etcdserverpb as pb;
 use machine::etcd::token::TokenPrefix;
 
 use super::credentials::Asker;
-use super::method::Method;
+use super::method::EtcdMethod;
 
 /// Work on a password, which takes long: the driver does it on another thread.
 #[derive(Debug)]
@@ -70,7 +70,7 @@ pub enum PasswordDone {
 /// A call that waits for work on a password.
 pub(super) enum PasswordCall {
     /// A change that needs the hash.
-    Change(AuthChange, Asker, (Method, Bytes)),
+    Change(AuthChange, Asker, (EtcdMethod, Bytes)),
     /// A user that asks for a token: the request, and the revision of users and roles.
     Authenticate(pb::AuthenticateRequest, u64),
 }

@@ -82,14 +82,14 @@ impl Rig {
         }
     }
 
-    fn call(&mut self, method: Method, request: &impl Message) -> Ticket {
+    fn call(&mut self, method: EtcdMethod, request: &impl Message) -> Ticket {
         self.call_by(Credentials::Nobody, method, request)
     }
 
     fn call_by(
         &mut self,
         credentials: Credentials,
-        method: Method,
+        method: EtcdMethod,
         request: &impl Message,
     ) -> Ticket {
         let ticket = self.front.on_call(method, request.encode_to_vec().into(), credentials);
@@ -226,7 +226,7 @@ impl Rig {
     }
 
     fn put(&mut self, key: &'static str, value: &'static str) -> pb::PutResponse {
-        let ticket = self.call(Method::Put, &a_put(key, value));
+        let ticket = self.call(EtcdMethod::Put, &a_put(key, value));
         self.apply();
         self.result(ticket).expect("it is not refused")
     }
@@ -261,7 +261,7 @@ fn a_put_and_a_range_have_their_responses() {
     let header = rig.put("a", "1").header.unwrap();
     let expected = pb::ResponseHeader { cluster_id: 5, member_id: 6, revision: 2, raft_term: 7 };
     assert_eq!(header, expected);
-    let ticket = rig.call(Method::Range, &a_range("a", false));
+    let ticket = rig.call(EtcdMethod::Range, &a_range("a", false));
     let found: pb::RangeResponse = rig.result(ticket).unwrap();
     assert_eq!((found.count, &found.kvs[0].value[..]), (1, &b"1"[..]));
     assert!(rig.synced.is_empty(), "a member that is alone has every write");
@@ -271,16 +271,16 @@ fn a_put_and_a_range_have_their_responses() {
 #[test]
 fn a_linearizable_read_of_a_member_of_an_ensemble_waits_for_what_is_committed() {
     let mut rig = Rig::new(false, Level::ETCD);
-    let local = rig.call(Method::Range, &a_range("a", true));
+    let local = rig.call(EtcdMethod::Range, &a_range("a", true));
     assert!(rig.result::<pb::RangeResponse>(local).is_ok());
     let range = |serializable| pb::RequestOp {
         request: Some(Request::RequestRange(a_range("a", serializable))),
     };
     let of = |success| pb::TxnRequest { success, ..Default::default() };
-    let local = rig.call(Method::Txn, &of(vec![range(true), range(true)]));
+    let local = rig.call(EtcdMethod::Txn, &of(vec![range(true), range(true)]));
     assert!(rig.result::<pb::TxnResponse>(local).is_ok());
-    let ticket = rig.call(Method::Range, &a_range("a", false));
-    let txn = rig.call(Method::Txn, &of(vec![range(true), range(false)]));
+    let ticket = rig.call(EtcdMethod::Range, &a_range("a", false));
+    let txn = rig.call(EtcdMethod::Txn, &of(vec![range(true), range(false)]));
     assert_eq!(rig.synced, [ticket, txn]);
     assert!(rig.results.is_empty());
     for ticket in [ticket, txn] {
@@ -296,8 +296,8 @@ fn a_linearizable_read_of_a_member_of_an_ensemble_waits_for_what_is_committed() 
 #[test]
 fn a_write_waits_until_the_level_allows_it() {
     let mut rig = Rig::new(true, Level::FIRST);
-    let ticket = rig.call(Method::Put, &a_put("a", "1"));
-    let refused = rig.call(Method::Put, &a_put("", "1"));
+    let ticket = rig.call(EtcdMethod::Put, &a_put("a", "1"));
+    let refused = rig.call(EtcdMethod::Put, &a_put("", "1"));
     assert_eq!(rig.result::<pb::PutResponse>(refused), Err(Error::EmptyKey.into()));
     assert_eq!(rig.told, ["Need(Level(2))"]);
     assert!(rig.submitted.is_empty());
@@ -309,7 +309,7 @@ fn a_write_waits_until_the_level_allows_it() {
     rig.check_empty();
     // It may rise by a snapshot.
     let mut rig = Rig::new(true, Level::FIRST);
-    let ticket = rig.call(Method::Put, &a_put("a", "1"));
+    let ticket = rig.call(EtcdMethod::Put, &a_put("a", "1"));
     rig.raise(Level::ETCD);
     let mut changes = Changes::default();
     changes.on_snapshot(&rig.machine);
@@ -319,7 +319,7 @@ fn a_write_waits_until_the_level_allows_it() {
     rig.check_empty();
     // Where it never rises, the server is not capable.
     let mut rig = Rig::new(true, Level::FIRST);
-    let ticket = rig.call(Method::Put, &a_put("a", "1"));
+    let ticket = rig.call(EtcdMethod::Put, &a_put("a", "1"));
     rig.front.set_now(Now { monotonic_ms: ETCD_CALL_MS_MAX, raft_term: 1, contact_at_ms: None });
     rig.front.on_tick();
     rig.take();
@@ -330,7 +330,7 @@ fn a_write_waits_until_the_level_allows_it() {
 #[test]
 fn a_cancelled_write_is_given_up_once_and_has_no_result() {
     let mut rig = Rig::new(true, Level::ETCD);
-    let ticket = rig.call(Method::Put, &a_put("a", "1"));
+    let ticket = rig.call(EtcdMethod::Put, &a_put("a", "1"));
     for _ in 0..2 {
         rig.front.on_cancel(ticket);
         rig.take();
@@ -344,8 +344,8 @@ fn a_cancelled_write_is_given_up_once_and_has_no_result() {
 #[test]
 fn a_late_call_is_told_whether_it_may_still_take_effect() {
     let mut rig = Rig::new(false, Level::ETCD);
-    let tickets = ["a", "b", "c"].map(|key| rig.call(Method::Put, &a_put(key, "1")));
-    let read = rig.call(Method::Range, &a_range("a", false));
+    let tickets = ["a", "b", "c"].map(|key| rig.call(EtcdMethod::Put, &a_put(key, "1")));
+    let read = rig.call(EtcdMethod::Range, &a_range("a", false));
     for (now_ms, told) in [(ETCD_CALL_MS_MAX - 1, 0), (ETCD_CALL_MS_MAX, 1)] {
         rig.front.set_now(Now { monotonic_ms: now_ms, raft_term: 1, contact_at_ms: None });
         rig.front.on_tick();
@@ -372,18 +372,18 @@ fn a_late_call_is_told_whether_it_may_still_take_effect() {
 fn a_refused_request_is_told_why_and_harms_no_other() {
     let mut rig = Rig::new(true, Level::ETCD);
     let garbage =
-        rig.front.on_call(Method::Put, Bytes::from_static(&[0xff, 0xff]), Credentials::Nobody);
+        rig.front.on_call(EtcdMethod::Put, Bytes::from_static(&[0xff, 0xff]), Credentials::Nobody);
     rig.take();
     assert_eq!(rig.result::<pb::PutResponse>(garbage), Err(CallRefused::Malformed));
     let put =
         pb::PutRequest { key: "a".into(), value: vec![0; 1_000].into(), ..Default::default() };
-    let large = rig.call(Method::Put, &put);
+    let large = rig.call(EtcdMethod::Put, &put);
     assert_eq!(rig.result::<pb::PutResponse>(large), Err(Error::RequestTooLarge.into()));
     let range = pb::RangeRequest { revision: 2, ..a_range("a", false) };
-    let future = rig.call(Method::Range, &range);
+    let future = rig.call(EtcdMethod::Range, &range);
     assert_eq!(rig.result::<pb::RangeResponse>(future), Err(Error::FutureRevision.into()));
     let compact = pb::CompactionRequest { revision: 9, physical: false };
-    let compact = rig.call(Method::Compact, &compact);
+    let compact = rig.call(EtcdMethod::Compact, &compact);
     rig.apply();
     assert_eq!(rig.result::<pb::CompactionResponse>(compact), Err(Error::FutureRevision.into()));
     rig.put("a", "1");
@@ -396,7 +396,7 @@ fn a_physical_compaction_is_done_when_the_memory_is_free() {
     rig.put("a", "1");
     rig.put("a", "2");
     let compact = pb::CompactionRequest { revision: 3, physical: true };
-    let ticket = rig.call(Method::Compact, &compact);
+    let ticket = rig.call(EtcdMethod::Compact, &compact);
     rig.apply();
     assert!(rig.results.is_empty());
     assert!(rig.front.waits_for_tick());
@@ -415,7 +415,7 @@ fn a_physical_compaction_beside_a_snapshot_is_done_when_the_memory_is_free() {
     rig.put("a", "2");
     rig.machine.freeze();
     let compact = pb::CompactionRequest { revision: 3, physical: true };
-    let ticket = rig.call(Method::Compact, &compact);
+    let ticket = rig.call(EtcdMethod::Compact, &compact);
     rig.apply();
     rig.machine.prune();
     rig.front.on_tick();
@@ -432,7 +432,7 @@ fn a_physical_compaction_beside_a_snapshot_is_done_when_the_memory_is_free() {
 #[test]
 fn commands_under_way_when_the_state_is_replaced_have_an_unknown_fate() {
     let mut rig = Rig::new(false, Level::ETCD);
-    let ticket = rig.call(Method::Put, &a_put("a", "1"));
+    let ticket = rig.call(EtcdMethod::Put, &a_put("a", "1"));
     let mut changes = Changes::default();
     changes.on_snapshot(&rig.machine);
     rig.deliver(changes, Vec::new());
@@ -451,7 +451,8 @@ fn rig_with_keys(count: usize, value_bytes: usize) -> Rig {
     rig.front.config.request_bytes_max = 1 << 20;
     for number in 0..count {
         let (key, value) = (format!("k{number:05}").into(), vec![7; value_bytes].into());
-        let ticket = rig.call(Method::Put, &pb::PutRequest { key, value, ..Default::default() });
+        let ticket =
+            rig.call(EtcdMethod::Put, &pb::PutRequest { key, value, ..Default::default() });
         rig.apply();
         assert!(rig.result::<pb::PutResponse>(ticket).is_ok());
     }
@@ -467,9 +468,9 @@ fn all_keys() -> pb::RangeRequest {
 fn the_pieces_of_a_streamed_read_merge_to_the_response_of_the_read() {
     let mut rig = rig_with_keys(2_500, 900);
     let check = |rig: &mut Rig, request: &pb::RangeRequest, pieces: usize| {
-        let whole = rig.call(Method::Range, request);
+        let whole = rig.call(EtcdMethod::Range, request);
         let whole: pb::RangeResponse = rig.result(whole).unwrap();
-        let ticket = rig.call(Method::RangeStream, request);
+        let ticket = rig.call(EtcdMethod::RangeStream, request);
         let (merged, count) = rig.stream(ticket, |_| {});
         assert!(merged == whole, "{request:?}");
         assert_eq!(count, pieces, "{request:?}");
@@ -499,14 +500,14 @@ fn the_pieces_of_a_streamed_read_merge_to_the_response_of_the_read() {
 #[test]
 fn a_streamed_read_shows_one_revision_whatever_is_written_meanwhile() {
     let mut rig = rig_with_keys(30, 100_000);
-    let whole = rig.call(Method::Range, &all_keys());
+    let whole = rig.call(EtcdMethod::Range, &all_keys());
     let whole: pb::RangeResponse = rig.result(whole).unwrap();
-    let ticket = rig.call(Method::RangeStream, &all_keys());
+    let ticket = rig.call(EtcdMethod::RangeStream, &all_keys());
     let (merged, count) = rig.stream(ticket, |rig| {
         rig.put("k00029", "changed");
         rig.put("k000295", "new");
         let end = pb::DeleteRangeRequest { key: "k00028".into(), ..Default::default() };
-        let end = rig.call(Method::DeleteRange, &end);
+        let end = rig.call(EtcdMethod::DeleteRange, &end);
         rig.apply();
         assert!(rig.result::<pb::DeleteRangeResponse>(end).is_ok());
     });
@@ -523,7 +524,7 @@ fn a_streamed_read_begins_anew_where_the_revision_of_its_first_piece_is_gone() {
         rig.put(key, "1");
     }
     let ticket = rig.front.on_call(
-        Method::RangeStream,
+        EtcdMethod::RangeStream,
         all_keys().encode_to_vec().into(),
         Credentials::Nobody,
     );
@@ -546,11 +547,11 @@ fn a_streamed_read_begins_anew_where_the_revision_of_its_first_piece_is_gone() {
 #[test]
 fn a_streamed_read_ends_as_compacted_where_its_revision_is_gone() {
     let mut rig = rig_with_keys(30, 100_000);
-    let ticket = rig.call(Method::RangeStream, &all_keys());
+    let ticket = rig.call(EtcdMethod::RangeStream, &all_keys());
     assert!(!rig.piece(ticket).unwrap().1);
     rig.put("a", "1");
     let compact =
-        rig.call(Method::Compact, &pb::CompactionRequest { revision: 32, physical: false });
+        rig.call(EtcdMethod::Compact, &pb::CompactionRequest { revision: 32, physical: false });
     rig.apply();
     assert!(rig.result::<pb::CompactionResponse>(compact).is_ok());
     rig.front.on_taken(ticket);
@@ -558,7 +559,7 @@ fn a_streamed_read_ends_as_compacted_where_its_revision_is_gone() {
     assert_eq!(rig.piece(ticket).unwrap_err(), Error::Compacted.into());
     rig.check_empty();
     // Another state's keys do not go on where this one's ended.
-    let tickets = [(); 2].map(|()| rig.call(Method::RangeStream, &all_keys()));
+    let tickets = [(); 2].map(|()| rig.call(EtcdMethod::RangeStream, &all_keys()));
     for ticket in tickets {
         assert!(!rig.piece(ticket).unwrap().1);
     }
@@ -578,7 +579,7 @@ fn a_streamed_read_ends_as_compacted_where_its_revision_is_gone() {
 fn a_streamed_read_is_refused_as_the_read_is_and_cancelled_at_any_time() {
     let mut rig = rig_with_keys(30, 100_000);
     let check = |rig: &mut Rig, request: &pb::RangeRequest, expected: CallRefused| {
-        let ticket = rig.call(Method::RangeStream, request);
+        let ticket = rig.call(EtcdMethod::RangeStream, request);
         assert_eq!(rig.piece(ticket).unwrap_err(), expected);
         rig.check_empty();
     };
@@ -588,7 +589,7 @@ fn a_streamed_read_is_refused_as_the_read_is_and_cancelled_at_any_time() {
     let order = "RangeStream does not support custom sort orders";
     let descending = pb::RangeRequest { sort_order: 2, ..all_keys() };
     check(&mut rig, &descending, CallRefused::Unimplemented(order));
-    let ticket = rig.call(Method::RangeStream, &all_keys());
+    let ticket = rig.call(EtcdMethod::RangeStream, &all_keys());
     assert!(!rig.piece(ticket).unwrap().1);
     rig.front.on_cancel(ticket);
     rig.check_empty();
@@ -596,7 +597,7 @@ fn a_streamed_read_is_refused_as_the_read_is_and_cancelled_at_any_time() {
     rig.front.on_taken(ticket);
     rig.take();
     rig.check_empty();
-    let ticket = rig.call(Method::RangeStream, &all_keys());
+    let ticket = rig.call(EtcdMethod::RangeStream, &all_keys());
     assert!(!rig.piece(ticket).unwrap().1);
     rig.front.on_taken(ticket);
     rig.front.on_cancel(ticket);
@@ -607,14 +608,14 @@ fn a_streamed_read_is_refused_as_the_read_is_and_cancelled_at_any_time() {
 #[test]
 fn a_streamed_read_waits_for_the_sync_in_time_and_for_its_client_for_ever() {
     let mut rig = Rig::new(false, Level::ETCD);
-    let late = rig.call(Method::RangeStream, &all_keys());
+    let late = rig.call(EtcdMethod::RangeStream, &all_keys());
     assert_eq!(rig.synced, [late]);
     rig.front.set_now(Now { monotonic_ms: ETCD_CALL_MS_MAX, raft_term: 1, contact_at_ms: None });
     rig.front.on_tick();
     rig.take();
     assert_eq!(rig.piece(late).unwrap_err(), Error::TimedOut.into());
     let mut rig = rig_with_keys(30, 100_000);
-    let ticket = rig.call(Method::RangeStream, &all_keys());
+    let ticket = rig.call(EtcdMethod::RangeStream, &all_keys());
     let mut now_ms = 0;
     let (merged, _) = rig.stream(ticket, |rig| {
         now_ms += ETCD_CALL_MS_MAX;
@@ -625,7 +626,7 @@ fn a_streamed_read_waits_for_the_sync_in_time_and_for_its_client_for_ever() {
 }
 
 fn grant(rig: &mut Rig, id: i64, ttl: i64) -> Result<pb::LeaseGrantResponse, CallRefused> {
-    let ticket = rig.call(Method::LeaseGrant, &pb::LeaseGrantRequest { id, ttl });
+    let ticket = rig.call(EtcdMethod::LeaseGrant, &pb::LeaseGrantRequest { id, ttl });
     rig.apply();
     rig.result(ticket)
 }
@@ -646,16 +647,16 @@ fn leases_are_granted_and_revoked_with_the_responses_of_etcd() {
     let chosen = grant(&mut rig, 0, 60).unwrap();
     assert!(chosen.id > 0);
     let put = pb::PutRequest { lease: 7, ..a_put("b", "2") };
-    let ticket = rig.call(Method::Put, &put);
+    let ticket = rig.call(EtcdMethod::Put, &put);
     rig.apply();
     assert!(rig.result::<pb::PutResponse>(ticket).is_ok());
-    let leases = rig.call(Method::LeaseLeases, &pb::LeaseLeasesRequest {});
+    let leases = rig.call(EtcdMethod::LeaseLeases, &pb::LeaseLeasesRequest {});
     let leases: pb::LeaseLeasesResponse = rig.result(leases).unwrap();
     let mut ids: Vec<i64> = leases.leases.iter().map(|lease| lease.id).collect();
     ids.sort_unstable();
     assert_eq!((ids, leases.header.unwrap().revision), (vec![7, chosen.id], 3));
     let mut revoke = |id| {
-        let ticket = rig.call(Method::LeaseRevoke, &pb::LeaseRevokeRequest { id });
+        let ticket = rig.call(EtcdMethod::LeaseRevoke, &pb::LeaseRevokeRequest { id });
         rig.apply();
         rig.result::<pb::LeaseRevokeResponse>(ticket)
     };
@@ -669,7 +670,7 @@ fn a_keep_alive_has_the_revision_of_the_moment_at_which_it_came() {
     let mut rig = Rig::new(false, Level::ETCD);
     grant(&mut rig, 7, 60).unwrap();
     let keep = |rig: &mut Rig, id| {
-        let ticket = rig.call(Method::LeaseKeepAlive, &pb::LeaseKeepAliveRequest { id });
+        let ticket = rig.call(EtcdMethod::LeaseKeepAlive, &pb::LeaseKeepAliveRequest { id });
         assert_eq!(
             rig.asked.pop().unwrap(),
             (ticket, LeaseQuestion { lease: LeaseId(id), renews: true })
@@ -710,12 +711,13 @@ fn the_time_to_live_is_told_in_whole_seconds_with_the_keys_if_they_are_wanted() 
     let mut rig = Rig::new(false, Level::ETCD);
     grant(&mut rig, 7, 60).unwrap();
     for key in ["b", "a"] {
-        let ticket = rig.call(Method::Put, &pb::PutRequest { lease: 7, ..a_put(key, "1") });
+        let ticket = rig.call(EtcdMethod::Put, &pb::PutRequest { lease: 7, ..a_put(key, "1") });
         rig.apply();
         assert!(rig.result::<pb::PutResponse>(ticket).is_ok());
     }
     let mut check = |id, keys, answered, expected: (i64, i64, &[&str])| {
-        let ticket = rig.call(Method::LeaseTimeToLive, &pb::LeaseTimeToLiveRequest { id, keys });
+        let ticket =
+            rig.call(EtcdMethod::LeaseTimeToLive, &pb::LeaseTimeToLiveRequest { id, keys });
         let question = LeaseQuestion { lease: LeaseId(id), renews: false };
         assert_eq!(rig.asked.pop(), Some((ticket, question)));
         rig.answer_lease(ticket, answered);
@@ -746,7 +748,7 @@ fn the_time_to_live_is_told_in_whole_seconds_with_the_keys_if_they_are_wanted() 
 #[test]
 fn questions_about_leases_wait_until_the_level_has_them() {
     let mut rig = Rig::new(false, Level::FIRST);
-    let ticket = rig.call(Method::LeaseKeepAlive, &pb::LeaseKeepAliveRequest { id: 7 });
+    let ticket = rig.call(EtcdMethod::LeaseKeepAlive, &pb::LeaseKeepAliveRequest { id: 7 });
     assert_eq!(rig.told, ["Need(Level(2))"]);
     assert!(rig.asked.is_empty());
     let mut changes = Changes::default();
@@ -762,8 +764,11 @@ fn questions_about_leases_wait_until_the_level_has_them() {
 impl Rig {
     /// Begins a read of a range, and runs one hold of it.
     fn begin_range(&mut self, request: &pb::RangeRequest) -> Ticket {
-        let ticket =
-            self.front.on_call(Method::Range, request.encode_to_vec().into(), Credentials::Nobody);
+        let ticket = self.front.on_call(
+            EtcdMethod::Range,
+            request.encode_to_vec().into(),
+            Credentials::Nobody,
+        );
         self.front.run_reads(&self.machine);
         ticket
     }
@@ -790,7 +795,7 @@ fn a_long_read_shows_one_revision_or_begins_anew_once_that_is_compacted() {
     };
     // The last hold looks at the seventh key alone.
     let mut rig = rig_with_keys(7, 1);
-    let whole = rig.call(Method::Range, &all_keys());
+    let whole = rig.call(EtcdMethod::Range, &all_keys());
     let whole: pb::RangeResponse = rig.result(whole).unwrap();
     let change = |rig: &mut Rig| {
         for key in ["k00000", "k00006"] {
@@ -819,7 +824,7 @@ fn a_long_read_shows_one_revision_or_begins_anew_once_that_is_compacted() {
     assert_eq!(rig.result::<pb::RangeResponse>(tickets[0]), Err(Error::Compacted.into()));
     let anew: pb::RangeResponse = rig.result(tickets[1]).unwrap();
     assert_eq!(anew.header.as_ref().map(|header| header.revision), Some(newest));
-    let again = rig.call(Method::Range, &pb::RangeRequest { sort_order: 2, ..all_keys() });
+    let again = rig.call(EtcdMethod::Range, &pb::RangeRequest { sort_order: 2, ..all_keys() });
     assert_eq!(rig.result::<pb::RangeResponse>(again), Ok(anew));
     rig.check_empty();
 }
@@ -835,11 +840,11 @@ fn long_reads_wait_for_room_for_what_they_may_find_and_short_ones_do_not() {
         success: vec![pb::RequestOp { request: Some(Request::RequestRange(all_keys())) }],
         ..Default::default()
     };
-    let long = rig.call(Method::Range, &all_keys());
-    let long_txn = rig.call(Method::Txn, &txn);
-    let page = rig.call(Method::Range, &pb::RangeRequest { limit: 500, ..all_keys() });
+    let long = rig.call(EtcdMethod::Range, &all_keys());
+    let long_txn = rig.call(EtcdMethod::Txn, &txn);
+    let page = rig.call(EtcdMethod::Range, &pb::RangeRequest { limit: 500, ..all_keys() });
     assert_eq!(rig.result::<pb::RangeResponse>(page).unwrap().kvs.len(), 500);
-    let count = rig.call(Method::Range, &pb::RangeRequest { count_only: true, ..all_keys() });
+    let count = rig.call(EtcdMethod::Range, &pb::RangeRequest { count_only: true, ..all_keys() });
     assert_eq!(rig.result::<pb::RangeResponse>(count).unwrap().count, 1_100);
     rig.front.on_tick();
     rig.take();
@@ -854,7 +859,7 @@ fn long_reads_wait_for_room_for_what_they_may_find_and_short_ones_do_not() {
     assert_eq!(room.bytes(), 0);
     // Without room to the end of its time, a read is refused.
     let others = HeldReply::new(&room, full);
-    let late = rig.call(Method::Range, &all_keys());
+    let late = rig.call(EtcdMethod::Range, &all_keys());
     let now = Now { monotonic_ms: 7_000, ..rig.front.now };
     rig.front.set_now(now);
     rig.front.on_tick();

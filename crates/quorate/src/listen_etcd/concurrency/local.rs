@@ -5,7 +5,7 @@ use bytes::Bytes;
 use etcd::pb::{Message, etcdserverpb as pb, mvccpb};
 use etcd::{Error, recipe};
 use grpc::{Code, Status};
-use member::fronts::etcd::{CallRefused, Method};
+use member::fronts::etcd::{CallRefused, EtcdMethod};
 
 use super::super::client::Client;
 use super::super::runtime::{FromWatch, WatchCall, malformed, status_of};
@@ -21,7 +21,7 @@ pub(super) fn unknown(text: impl Into<String>) -> Status {
 
 impl Local {
     /// Runs a call of the Front, and returns its response.
-    pub async fn run(&self, method: Method, request: Bytes) -> Result<Vec<u8>, Status> {
+    pub async fn run(&self, method: EtcdMethod, request: Bytes) -> Result<Vec<u8>, Status> {
         let reply = self.0.run(method, request).await.map_err(|refused| match refused {
             CallRefused::Malformed => malformed(),
             refused => unknown(status_of(refused).message),
@@ -33,7 +33,7 @@ impl Local {
 
     async fn call<R: Message + Default>(
         &self,
-        method: Method,
+        method: EtcdMethod,
         request: &impl Message,
     ) -> Result<R, Status> {
         let response = self.run(method, request.encode_to_vec().into()).await?;
@@ -41,12 +41,13 @@ impl Local {
     }
 
     pub async fn range(&self, request: &pb::RangeRequest) -> Result<pb::RangeResponse, Status> {
-        self.call(Method::Range, request).await
+        self.call(EtcdMethod::Range, request).await
     }
 
     pub async fn delete(&self, key: &[u8]) -> Result<pb::DeleteRangeResponse, Status> {
         let key = key.to_vec().into();
-        self.call(Method::DeleteRange, &pb::DeleteRangeRequest { key, ..Default::default() }).await
+        self.call(EtcdMethod::DeleteRange, &pb::DeleteRangeRequest { key, ..Default::default() })
+            .await
     }
 
     /// Runs an operation if the key was created at this revision.
@@ -55,7 +56,7 @@ impl Local {
         holder: (&[u8], i64),
         then: pb::RequestOp,
     ) -> Result<pb::TxnResponse, Status> {
-        self.call(Method::Txn, &recipe::if_created_at(holder, vec![then], vec![])).await
+        self.call(EtcdMethod::Txn, &recipe::if_created_at(holder, vec![then], vec![])).await
     }
 
     /// Watches a range from a revision on.

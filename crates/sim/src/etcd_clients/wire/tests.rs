@@ -14,13 +14,13 @@ fn the_server_refuses_the_calls_whose_form_is_wrong_and_no_others() {
         let (method, bytes) = encode(&op);
         let ops_max = etcd::limits::TXN_OPS_MAX_DEFAULT;
         let converted = match method {
-            Method::Range => convert::range(&Message::decode(bytes).unwrap()).map(|_| ()),
-            Method::Put => convert::put(&Message::decode(bytes).unwrap()).map(|_| ()),
-            Method::DeleteRange => {
+            EtcdMethod::Range => convert::range(&Message::decode(bytes).unwrap()).map(|_| ()),
+            EtcdMethod::Put => convert::put(&Message::decode(bytes).unwrap()).map(|_| ()),
+            EtcdMethod::DeleteRange => {
                 convert::delete_range(&Message::decode(bytes).unwrap()).map(|_| ())
             }
-            Method::Txn => convert::txn(&Message::decode(bytes).unwrap(), ops_max).map(|_| ()),
-            Method::Compact => Ok(()),
+            EtcdMethod::Txn => convert::txn(&Message::decode(bytes).unwrap(), ops_max).map(|_| ()),
+            EtcdMethod::Compact => Ok(()),
             method => unreachable!("no client calls {method:?}"),
         };
         let expected = check(&op);

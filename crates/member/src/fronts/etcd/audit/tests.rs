@@ -9,7 +9,7 @@ fn line_of(operation: Operation) -> AuditLine {
 }
 
 /// The fields of the line for a call of the Front, behind the address; `None` if there is no line.
-fn of_front(method: Method, request: &impl Message) -> Option<String> {
+fn of_front(method: EtcdMethod, request: &impl Message) -> Option<String> {
     let operation = Operation::from_front(method, &request.encode_to_vec().into())?;
     Some(line(line_of(operation)))
 }
@@ -20,7 +20,7 @@ fn line(line: AuditLine) -> String {
     fields.strip_suffix("\tresult=invoked").expect("there is no result yet").to_string()
 }
 
-fn check(method: Method, request: &impl Message, expected: &str) {
+fn check(method: EtcdMethod, request: &impl Message, expected: &str) {
     assert_eq!(of_front(method, request).as_deref(), Some(expected));
 }
 
@@ -30,34 +30,34 @@ fn put(key: &str) -> pb::PutRequest {
 
 #[test]
 fn lines_have_keys_and_no_values() {
-    check(Method::Put, &put("a\t\""), "put\tkey=\"a\\t\\\"\"");
+    check(EtcdMethod::Put, &put("a\t\""), "put\tkey=\"a\\t\\\"\"");
     check(
-        Method::Put,
+        EtcdMethod::Put,
         &pb::PutRequest { lease: 255, ..put("a") },
         "put\tkey=\"a\"\tlease=00000000000000ff",
     );
     let delete =
         pb::DeleteRangeRequest { key: "a".into(), range_end: "b".into(), ..<_>::default() };
-    check(Method::DeleteRange, &delete, "deleteRange\tkey=\"a\"\trange_end=\"b\"");
+    check(EtcdMethod::DeleteRange, &delete, "deleteRange\tkey=\"a\"\trange_end=\"b\"");
     check(
-        Method::Compact,
+        EtcdMethod::Compact,
         &pb::CompactionRequest { revision: 7, physical: true },
         "compact\trevision=7",
     );
     check(
-        Method::LeaseGrant,
+        EtcdMethod::LeaseGrant,
         &pb::LeaseGrantRequest { ttl: 5, id: 1 },
         "leaseGrant\tlease=0000000000000001\tttl=5",
     );
     check(
-        Method::LeaseRevoke,
+        EtcdMethod::LeaseRevoke,
         &pb::LeaseRevokeRequest { id: -1 },
         "leaseRevoke\tlease=ffffffffffffffff",
     );
     let whole = "k".repeat(1_024);
-    check(Method::Put, &put(&whole), &format!("put\tkey=\"{whole}\""));
+    check(EtcdMethod::Put, &put(&whole), &format!("put\tkey=\"{whole}\""));
     let cut = format!("put\tkey=\"{whole}\"...(1025 bytes)");
-    check(Method::Put, &put(&format!("{whole}k")), &cut);
+    check(EtcdMethod::Put, &put(&format!("{whole}k")), &cut);
 }
 
 #[test]
@@ -66,15 +66,15 @@ fn a_transaction_that_only_reads_has_no_line() {
     let range =
         || op(Request::RequestRange(pb::RangeRequest { key: "r".into(), ..<_>::default() }));
     let reads = pb::TxnRequest { success: vec![range()], ..<_>::default() };
-    assert_eq!(of_front(Method::Txn, &reads), None);
+    assert_eq!(of_front(EtcdMethod::Txn, &reads), None);
     let nested =
         pb::TxnRequest { failure: vec![op(Request::RequestTxn(reads.clone()))], ..reads.clone() };
-    assert_eq!(of_front(Method::Txn, &nested), None);
+    assert_eq!(of_front(EtcdMethod::Txn, &nested), None);
     let writes = pb::TxnRequest { failure: vec![op(Request::RequestPut(put("p")))], ..reads };
-    check(Method::Txn, &writes, "txn\twrites=failure:<put key:\"p\">");
+    check(EtcdMethod::Txn, &writes, "txn\twrites=failure:<put key:\"p\">");
     let outer = pb::TxnRequest { success: vec![op(Request::RequestTxn(writes))], ..<_>::default() };
-    check(Method::Txn, &outer, "txn\twrites=success:<put key:\"p\">");
-    let operation = Operation::from_front(Method::Txn, &Bytes::from_static(&[0xff])).unwrap();
+    check(EtcdMethod::Txn, &outer, "txn\twrites=success:<put key:\"p\">");
+    let operation = Operation::from_front(EtcdMethod::Txn, &Bytes::from_static(&[0xff])).unwrap();
     assert_eq!(line(line_of(operation)), "txn", "it is malformed");
 }
 
@@ -85,10 +85,10 @@ fn a_line_has_a_bound_and_says_what_it_does_not_show() {
     let keys = |bytes: usize| (0..128).map(move |number| format!("{number:0bytes$}"));
     let ops = |bytes: usize| keys(bytes).map(|key| op(&key)).collect::<Vec<_>>();
     let of = |bytes| pb::TxnRequest { success: ops(bytes), failure: ops(bytes), ..<_>::default() };
-    let whole = of_front(Method::Txn, &of(230)).unwrap();
+    let whole = of_front(EtcdMethod::Txn, &of(230)).unwrap();
     assert!(!whole.contains("not_shown"), "{whole}");
     assert!(keys(230).all(|key| whole.matches(&key).count() == 2));
-    let cut = of_front(Method::Txn, &of(1_000)).unwrap();
+    let cut = of_front(EtcdMethod::Txn, &of(1_000)).unwrap();
     assert!(cut.len() <= 64 * 1024 + 64, "{}", cut.len());
     // Each write has 1,013 bytes, and the label before them 8.
     let shown = (64 * 1024 - 8) / 1_013;
@@ -105,32 +105,36 @@ fn lines_about_users_have_names_and_no_passwords() {
         hashed_password: password.clone(),
         ..<_>::default()
     };
-    check(Method::Auth(AuthMethod::UserAdd), &add, "userAdd\tname=bob?");
+    check(EtcdMethod::Auth(AuthMethod::UserAdd), &add, "userAdd\tname=bob?");
     let change = pb::AuthUserChangePasswordRequest {
         name: name.clone(),
         password: password.clone(),
         hashed_password: password.clone(),
     };
-    check(Method::Auth(AuthMethod::UserChangePassword), &change, "userChangePassword\tname=bob?");
+    check(
+        EtcdMethod::Auth(AuthMethod::UserChangePassword),
+        &change,
+        "userChangePassword\tname=bob?",
+    );
     let asks = pb::AuthenticateRequest { name, password };
-    check(Method::Auth(AuthMethod::Authenticate), &asks, "authenticate\tname=bob?");
+    check(EtcdMethod::Auth(AuthMethod::Authenticate), &asks, "authenticate\tname=bob?");
     let perm = authpb::Permission { perm_type: 2, key: "a".into(), range_end: vec![0].into() };
     let grant = pb::AuthRoleGrantPermissionRequest { name: "r".into(), perm: Some(perm) };
     check(
-        Method::Auth(AuthMethod::RoleGrantPermission),
+        EtcdMethod::Auth(AuthMethod::RoleGrantPermission),
         &grant,
         "roleGrantPermission\trole=r\tpermission=READWRITE\tkey=\"a\"\trange_end=\"\\x00\"",
     );
     let long = pb::AuthRoleAddRequest { name: "é".repeat(257) };
     let expected = format!("roleAdd\trole={}...", "é".repeat(256));
-    check(Method::Auth(AuthMethod::RoleAdd), &long, &expected);
-    assert_eq!(of_front(Method::Auth(AuthMethod::UserList), &pb::AuthUserListRequest {}), None);
+    check(EtcdMethod::Auth(AuthMethod::RoleAdd), &long, &expected);
+    assert_eq!(of_front(EtcdMethod::Auth(AuthMethod::UserList), &pb::AuthUserListRequest {}), None);
 }
 
 #[test]
 fn calls_about_members_have_lines_if_they_change_something() {
     let shown = |method, request: Vec<u8>| {
-        let operation = Operation::from_front(Method::Cluster(method), &request.into())?;
+        let operation = Operation::from_front(EtcdMethod::Cluster(method), &request.into())?;
         Some(line(line_of(operation)))
     };
     let add = pb::MemberAddRequest { peer_ur_ls: vec!["http://h:1".into()], is_learner: true };
@@ -146,15 +150,15 @@ fn calls_about_members_have_lines_if_they_change_something() {
     let validate = pb::DowngradeRequest { action: 0, version: "3.5".into() };
     assert_eq!(shown(downgrade, validate.encode_to_vec()), None);
     let alarm = |action| pb::AlarmRequest { action, member_id: 16, alarm: 1 };
-    check(Method::Alarm, &alarm(2), "alarmDeactivate\tmember=10\talarm=NOSPACE");
-    assert_eq!(of_front(Method::Alarm, &alarm(0)), None);
+    check(EtcdMethod::Alarm, &alarm(2), "alarmDeactivate\tmember=10\talarm=NOSPACE");
+    assert_eq!(of_front(EtcdMethod::Alarm, &alarm(0)), None);
 }
 
 #[test]
 fn a_line_has_the_user_and_the_result() {
     let told = |result: Result<(), CallRefused>, credentials: Credentials| {
         let operation =
-            Operation::from_front(Method::Put, &put("a").encode_to_vec().into()).unwrap();
+            Operation::from_front(EtcdMethod::Put, &put("a").encode_to_vec().into()).unwrap();
         let mut line = line_of(operation);
         line.user = credentials.claimed_user().cloned();
         line.tell_result(result);

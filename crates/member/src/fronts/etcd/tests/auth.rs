@@ -74,16 +74,16 @@ fn a_call_has_the_rights_of_its_user() {
         (Credentials::InvalidToken, "a", Err(INVALID)),
         (Credentials::Token("x".into()), "a", Err(INVALID)),
     ] {
-        let put = rig.call_by(credentials.clone(), Method::Put, &a_put(key, "1"));
+        let put = rig.call_by(credentials.clone(), EtcdMethod::Put, &a_put(key, "1"));
         rig.apply();
         let result = rig.result::<pb::PutResponse>(put).map(drop);
         assert_eq!(result, expected, "{credentials:?}");
-        let range = rig.call_by(credentials.clone(), Method::Range, &a_range(key, false));
+        let range = rig.call_by(credentials.clone(), EtcdMethod::Range, &a_range(key, false));
         let result = rig.result::<pb::RangeResponse>(range).map(drop);
         assert_eq!(result, expected, "{credentials:?}");
     }
     let old = Credentials::Signed { user: "alice".into(), revision: 3 };
-    let put = rig.call_by(old, Method::Put, &a_put("a", "1"));
+    let put = rig.call_by(old, EtcdMethod::Put, &a_put("a", "1"));
     rig.apply();
     let refused = rig.result::<pb::PutResponse>(put);
     assert_eq!(refused, Err(Error::AuthOldRevision.into()));
@@ -106,7 +106,7 @@ fn signed_tokens_keep_leases_alive_until_the_password_changes() {
         let alice = Credentials::Signed { user: "alice".into(), revision };
         for _ in 0..STREAMS {
             let request = pb::LeaseKeepAliveRequest { id: 7 };
-            rig.call_by(alice.clone(), Method::LeaseKeepAlive, &request);
+            rig.call_by(alice.clone(), EtcdMethod::LeaseKeepAlive, &request);
         }
         let refused = core::mem::take(&mut rig.results);
         assert!(refused.into_iter().all(|(_, result)| result.err() == Some(INVALID)));
@@ -131,7 +131,7 @@ fn times_of_tokens_that_are_gone_are_forgotten() {
     gone.for_each(|made| _ = times.on_made(Ordinal(made), 0));
     let alice = rig.token();
     assert_eq!(times.count(), 1);
-    let put = rig.call_by(alice, Method::Put, &a_put("a", "1"));
+    let put = rig.call_by(alice, EtcdMethod::Put, &a_put("a", "1"));
     rig.apply();
     assert!(rig.result::<pb::PutResponse>(put).is_ok());
 }
@@ -145,26 +145,26 @@ fn the_user_of_a_call_is_named_once() {
     let alice = rig.token();
     let named = |rig: &mut Rig| core::mem::take(&mut rig.users);
     for key in ["a1", "a2", "a3", "a4", "a5", "a6", "a7"] {
-        let put = rig.call_by(alice.clone(), Method::Put, &a_put(key, "1"));
+        let put = rig.call_by(alice.clone(), EtcdMethod::Put, &a_put(key, "1"));
         assert_eq!(named(&mut rig), [(put, "alice".into())]);
         rig.apply();
         assert!(rig.result::<pb::PutResponse>(put).is_ok());
     }
     // It takes several holds of the lock.
     let request = pb::RangeRequest { range_end: "b".into(), ..a_range("a", false) };
-    let read = rig.call_by(alice.clone(), Method::Range, &request);
+    let read = rig.call_by(alice.clone(), EtcdMethod::Range, &request);
     assert_eq!(rig.result::<pb::RangeResponse>(read).unwrap().count, 7);
     assert_eq!(named(&mut rig), [(read, "alice".into())]);
     // A user that may not do this is named, too; a client without one is not.
-    let denied = rig.call_by(alice, Method::Put, &a_put("b", "1"));
+    let denied = rig.call_by(alice, EtcdMethod::Put, &a_put("b", "1"));
     assert_eq!(named(&mut rig), [(denied, "alice".into())]);
     for credentials in [Credentials::Nobody, Credentials::InvalidToken] {
-        rig.call_by(credentials, Method::Put, &a_put("a", "1"));
+        rig.call_by(credentials, EtcdMethod::Put, &a_put("a", "1"));
     }
     rig.apply();
     assert_eq!(named(&mut rig), []);
     rig.front.config.names_users = false;
-    let put = rig.call_by(Credentials::Member, Method::Put, &a_put("a", "1"));
+    let put = rig.call_by(Credentials::Member, EtcdMethod::Put, &a_put("a", "1"));
     rig.apply();
     assert!(rig.result::<pb::PutResponse>(put).is_ok() && rig.users.is_empty());
 }
@@ -175,8 +175,8 @@ fn an_unknown_token_makes_a_member_catch_up_once() {
     // The ordinal that the token will have.
     let made = rig.machine.mark().ordinal.next();
     let token = Credentials::Token(Token { prefix: LETTERS, made }.to_string().into());
-    let range = rig.call_by(token.clone(), Method::Range, &a_range("a", true));
-    let put = rig.call_by(token.clone(), Method::Put, &a_put("a", "1"));
+    let range = rig.call_by(token.clone(), EtcdMethod::Range, &a_range("a", true));
+    let put = rig.call_by(token.clone(), EtcdMethod::Put, &a_put("a", "1"));
     assert_eq!(core::mem::take(&mut rig.synced), [range, put]);
     assert!(rig.results.is_empty() && rig.submitted.is_empty());
     rig.token();
@@ -187,8 +187,8 @@ fn an_unknown_token_makes_a_member_catch_up_once() {
     assert!(rig.result::<pb::PutResponse>(put).is_ok());
     // One that nobody has made.
     let unknown = Credentials::Token("abcdefghijklmnop.12345".into());
-    let range = rig.call_by(unknown.clone(), Method::Range, &a_range("a", false));
-    let put = rig.call_by(unknown, Method::Put, &a_put("a", "1"));
+    let range = rig.call_by(unknown.clone(), EtcdMethod::Range, &a_range("a", false));
+    let put = rig.call_by(unknown, EtcdMethod::Put, &a_put("a", "1"));
     assert_eq!(core::mem::take(&mut rig.synced), [range, put]);
     rig.sync(range);
     rig.sync(put);
@@ -202,13 +202,13 @@ fn a_member_that_does_not_know_that_permissions_are_enforced_catches_up_for_a_to
     let mut rig = Rig::new(false, Level::ETCD);
     rig.add_users();
     // A call tells the Front that nothing is enforced so far.
-    let member = rig.call_by(Credentials::Member, Method::Put, &a_put("a", "0"));
+    let member = rig.call_by(Credentials::Member, EtcdMethod::Put, &a_put("a", "0"));
     rig.apply();
     assert!(rig.result::<pb::PutResponse>(member).is_ok());
     let made = Ordinal(rig.machine.mark().ordinal.0 + 2);
     let token = Credentials::Token(Token { prefix: LETTERS, made }.to_string().into());
-    let put = rig.call_by(token.clone(), Method::Put, &a_put("a", "1"));
-    let range = rig.call_by(token.clone(), Method::Range, &a_range("a", true));
+    let put = rig.call_by(token.clone(), EtcdMethod::Put, &a_put("a", "1"));
+    let range = rig.call_by(token.clone(), EtcdMethod::Range, &a_range("a", true));
     let watch = rig.front.on_watch(false, &token);
     let create = pb::WatchCreateRequest { key: "a".into(), ..Default::default() };
     let create = pb::watch_request::RequestUnion::CreateRequest(create);
@@ -234,7 +234,7 @@ fn a_member_that_does_not_know_that_permissions_are_enforced_catches_up_for_a_to
     let mut rig = Rig::new(false, Level::ETCD);
     let alice = || Credentials::Certificate("alice".into());
     for _ in 0..2 {
-        let put = rig.call_by(alice(), Method::Put, &a_put("a", "1"));
+        let put = rig.call_by(alice(), EtcdMethod::Put, &a_put("a", "1"));
         rig.apply();
         assert!(rig.result::<pb::PutResponse>(put).is_ok());
     }
@@ -249,7 +249,7 @@ fn a_token_that_is_unused_for_long_is_invalid() {
     let at = |monotonic_ms| Now { monotonic_ms, raft_term: 1, contact_at_ms: None };
     for (ms, expected) in [(300_000, Ok(())), (600_000, Ok(())), (900_001, Err(INVALID))] {
         rig.front.set_now(at(ms));
-        let range = rig.call_by(token.clone(), Method::Range, &a_range("a", false));
+        let range = rig.call_by(token.clone(), EtcdMethod::Range, &a_range("a", false));
         assert_eq!(rig.result::<pb::RangeResponse>(range).map(drop), expected, "{ms}");
     }
 }
@@ -260,7 +260,7 @@ fn a_member_that_does_not_know_that_nothing_is_enforced_catches_up_for_a_token_t
     let unused = rig.token();
     rig.front.set_now(Now { monotonic_ms: 900_001, raft_term: 1, contact_at_ms: None });
     let invalid = [unused, Credentials::Token("x".into()), Credentials::InvalidToken];
-    let puts = invalid.map(|token| rig.call_by(token, Method::Put, &a_put("a", "1")));
+    let puts = invalid.map(|token| rig.call_by(token, EtcdMethod::Put, &a_put("a", "1")));
     assert_eq!(core::mem::take(&mut rig.synced), puts);
     rig.change(AuthCommand::Disable);
     puts.iter().for_each(|put| rig.sync(*put));
@@ -278,7 +278,7 @@ fn a_long_read_ends_with_a_change_of_users() {
     let permission = Some(Permission { kind: PermissionKind::Read, range });
     rig.change(AuthCommand::GrantPermission { role: "r", permission });
     for key in ["a1", "a2", "a3", "a4", "a5", "a6", "a7"] {
-        let put = rig.call_by(Credentials::Member, Method::Put, &a_put(key, "1"));
+        let put = rig.call_by(Credentials::Member, EtcdMethod::Put, &a_put(key, "1"));
         rig.apply();
         assert!(rig.result::<pb::PutResponse>(put).is_ok());
     }
@@ -286,7 +286,7 @@ fn a_long_read_ends_with_a_change_of_users() {
     let request = pb::RangeRequest { range_end: "b".into(), ..a_range("a", false) };
     let read = |rig: &mut Rig, is_cut: bool| {
         let ticket =
-            rig.front.on_call(Method::Range, request.encode_to_vec().into(), alice.clone());
+            rig.front.on_call(EtcdMethod::Range, request.encode_to_vec().into(), alice.clone());
         rig.front.run_reads(&rig.machine);
         assert!(rig.front.is_runnable(), "three keys are read in a hold");
         if is_cut {
@@ -321,7 +321,7 @@ fn the_parts_of_a_transaction_that_reads_are_permitted_in_several_holds() {
     };
     let mut call = |last: &'static str, is_cut: bool| {
         let request = txn(last).encode_to_vec().into();
-        let ticket = rig.front.on_call(Method::Txn, request, alice.clone());
+        let ticket = rig.front.on_call(EtcdMethod::Txn, request, alice.clone());
         let mut holds = 0;
         while rig.front.is_runnable() {
             rig.front.run_reads(&rig.machine);
@@ -346,14 +346,14 @@ fn a_list_of_leases_takes_several_holds() {
     let mut rig = Rig::enforced(true);
     for id in 1..=4 {
         let grant = pb::LeaseGrantRequest { id, ttl: 100 };
-        let ticket = rig.call_by(Credentials::Member, Method::LeaseGrant, &grant);
+        let ticket = rig.call_by(Credentials::Member, EtcdMethod::LeaseGrant, &grant);
         rig.apply();
         assert!(rig.result::<pb::LeaseGrantResponse>(ticket).is_ok());
     }
     let alice = rig.token();
     let request = Bytes::from(pb::LeaseLeasesRequest {}.encode_to_vec());
     for credentials in [alice.clone(), Credentials::Member] {
-        let ticket = rig.front.on_call(Method::LeaseLeases, request.clone(), credentials);
+        let ticket = rig.front.on_call(EtcdMethod::LeaseLeases, request.clone(), credentials);
         rig.front.run_reads(&rig.machine);
         assert!(rig.front.is_runnable(), "three leases are read in a hold");
         rig.take();
@@ -361,10 +361,10 @@ fn a_list_of_leases_takes_several_holds() {
         assert_eq!(listed.leases.iter().map(|it| it.id).collect::<Vec<_>>(), [1, 2, 3, 4]);
     }
     let put = pb::PutRequest { lease: 4, ..a_put("b", "1") };
-    let ticket = rig.call_by(Credentials::Member, Method::Put, &put);
+    let ticket = rig.call_by(Credentials::Member, EtcdMethod::Put, &put);
     rig.apply();
     assert!(rig.result::<pb::PutResponse>(ticket).is_ok());
-    let denied = rig.call_by(alice, Method::LeaseLeases, &pb::LeaseLeasesRequest {});
+    let denied = rig.call_by(alice, EtcdMethod::LeaseLeases, &pb::LeaseLeasesRequest {});
     assert_eq!(rig.result::<pb::LeaseLeasesResponse>(denied), Err(DENIED));
     rig.check_empty();
 }
@@ -376,7 +376,7 @@ fn authenticate(name: &str, password: &str) -> pb::AuthenticateRequest {
 #[test]
 fn a_password_is_compared_again_where_users_have_changed_meanwhile() {
     let mut rig = Rig::enforced(true);
-    let method = Method::Auth(AuthMethod::Authenticate);
+    let method = EtcdMethod::Auth(AuthMethod::Authenticate);
     let ticket = rig.call(method, &authenticate("alice", "secret"));
     for hash in [&b"hash"[..], b"new hash"] {
         let (of, work) = rig.passwords.pop().expect("it is to be compared");
@@ -392,7 +392,7 @@ fn a_password_is_compared_again_where_users_have_changed_meanwhile() {
     }
     let response = rig.result::<pb::AuthenticateResponse>(ticket).unwrap();
     let token = Credentials::Token(response.token.as_str().into());
-    let range = rig.call_by(token, Method::Range, &a_range("a", false));
+    let range = rig.call_by(token, EtcdMethod::Range, &a_range("a", false));
     assert!(rig.result::<pb::RangeResponse>(range).is_ok());
     // A token that is over does not matter.
     let ticket = rig.call_by(Credentials::InvalidToken, method, &authenticate("alice", "wrong"));
@@ -418,7 +418,7 @@ fn a_login_that_waits_for_the_level_is_of_the_same_user_afterwards() {
     let mut rig = Rig::new(true, Level::FIRST);
     rig.add_users();
     rig.change(AuthCommand::Enable);
-    let method = Method::Auth(AuthMethod::Authenticate);
+    let method = EtcdMethod::Auth(AuthMethod::Authenticate);
     let ticket = rig.call(method, &authenticate("alice", "secret"));
     for round in 0..2 {
         let (of, work) = rig.passwords.pop().expect("it is to be compared");
@@ -441,7 +441,7 @@ fn a_login_that_waits_for_the_level_is_of_the_same_user_afterwards() {
 #[test]
 fn a_signed_token_is_not_given_out_behind_a_change_of_users() {
     let mut rig = Rig::enforced(false);
-    let method = Method::Auth(AuthMethod::Authenticate);
+    let method = EtcdMethod::Auth(AuthMethod::Authenticate);
     let ticket = rig.call(method, &authenticate("alice", "secret"));
     for round in 0..2 {
         assert_eq!(
@@ -469,12 +469,13 @@ fn a_signed_token_is_not_given_out_behind_a_change_of_users() {
 fn a_long_password_is_cut_or_refused_before_it_waits() {
     let mut rig = Rig::enforced(true);
     let long = "p".repeat(73);
-    let ticket = rig.call(Method::Auth(AuthMethod::Authenticate), &authenticate("alice", &long));
+    let ticket =
+        rig.call(EtcdMethod::Auth(AuthMethod::Authenticate), &authenticate("alice", &long));
     assert_eq!(rig.passwords.pop().unwrap().1.password.len(), 72);
     rig.front.on_cancel(ticket);
     let add =
         pb::AuthUserAddRequest { name: "bob".to_string(), password: long, ..Default::default() };
-    let ticket = rig.call_by(Credentials::Member, Method::Auth(AuthMethod::UserAdd), &add);
+    let ticket = rig.call_by(Credentials::Member, EtcdMethod::Auth(AuthMethod::UserAdd), &add);
     let refused = rig.result::<pb::AuthUserAddResponse>(ticket);
     let text = "bcrypt: password length exceeds 72 bytes";
     assert_eq!(refused, Err(CallRefused::Unknown(text)));
@@ -489,7 +490,7 @@ fn work_on_a_password_ends_with_its_call_and_is_not_begun_without_rights() {
         password: "secret".to_string(),
         ..Default::default()
     };
-    let method = Method::Auth(AuthMethod::UserAdd);
+    let method = EtcdMethod::Auth(AuthMethod::UserAdd);
     let refused = rig.call(method, &add);
     assert_eq!(rig.result::<pb::AuthUserAddResponse>(refused), Err(NOBODY));
     let alice = rig.token();

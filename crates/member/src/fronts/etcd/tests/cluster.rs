@@ -21,7 +21,7 @@ fn replica(leader: Option<u64>) -> ReplicaView {
 }
 
 fn ask(rig: &mut Rig, method: ClusterMethod, request: &impl Message) -> Ticket {
-    rig.call(Method::Cluster(method), request)
+    rig.call(EtcdMethod::Cluster(method), request)
 }
 
 fn move_to(rig: &mut Rig, target_id: u64) -> Ticket {
@@ -174,7 +174,7 @@ fn changes_of_members_are_refused_as_etcd_refuses_what_cannot_be_changed_now() {
         assert_eq!(refused, expected.into());
     }
     let ticket = rig.front.on_call(
-        Method::Cluster(ClusterMethod::MemberList),
+        EtcdMethod::Cluster(ClusterMethod::MemberList),
         vec![0xff].into(),
         Credentials::Nobody,
     );

@@ -36,19 +36,19 @@ impl Rig {
 
     fn grant(&mut self, id: i64) {
         let request = pb::LeaseGrantRequest { id, ttl: 100 };
-        let ticket = self.call(Method::LeaseGrant, &request);
+        let ticket = self.call(EtcdMethod::LeaseGrant, &request);
         self.go_on();
         assert!(self.result::<pb::LeaseGrantResponse>(ticket).is_ok());
     }
 
     fn lock(&mut self, name: &'static str, lease: i64) -> Ticket {
-        self.call(Method::Lock, &lock::LockRequest { name: name.into(), lease })
+        self.call(EtcdMethod::Lock, &lock::LockRequest { name: name.into(), lease })
     }
 
     fn campaign(&mut self, name: &'static str, lease: i64, value: &'static str) -> Ticket {
         let value = value.into();
         let request = election::CampaignRequest { name: name.into(), lease, value };
-        self.call(Method::Campaign, &request)
+        self.call(EtcdMethod::Campaign, &request)
     }
 
     /// The batch that was handed over first, with what comes of it.
@@ -124,7 +124,7 @@ impl Rig {
     fn unlock(&mut self, name: &'static str, lease: i64) {
         let key = recipe::key_of(name.as_bytes(), lease).into();
         let request = pb::DeleteRangeRequest { key, ..Default::default() };
-        let ticket = self.call(Method::DeleteRange, &request);
+        let ticket = self.call(EtcdMethod::DeleteRange, &request);
         self.go_on();
         assert!(self.result::<pb::DeleteRangeResponse>(ticket).is_ok());
     }
