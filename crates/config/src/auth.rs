@@ -1,4 +1,4 @@
-//! Proofs of clients' identities, and whether clients must give one (`AuthenticationHelper`,
+//! Settings of client authentication, and the schemes that are enforced (`AuthenticationHelper`,
 //! `EnsembleAuthenticationProvider`).
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,5 +1,4 @@
-//! The settings of etcd's keys, and of the face for etcd's clients, which is served only where it
-//! is asked for.
+//! Settings of etcd's key space, and of the ports for etcd's clients.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -267,7 +266,7 @@ impl EtcdDraft {
         Ok(true)
     }
 
-    /// Takes a setting of connections. For 0 the library of etcd's server has values of its own.
+    /// Takes a setting of connections. 0 means the default of grpc-go, as it does in etcd.
     fn set_connections(&mut self, flag: &str, value: &str) -> Result<bool, String> {
         let ms = |of_zero: u64| match duration_ms(value)? {
             0 => Ok::<u64, String>(of_zero),

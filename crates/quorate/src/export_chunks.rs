@@ -1,4 +1,4 @@
-//! `quorate export-chunks`: containers of a chunk store as files.
+//! `quorate export-chunks`: writes the containers of a chunk store to files.
 
 use std::process::ExitCode;
 
@@ -13,8 +13,8 @@ use storage::disk::RealDisk;
 use crate::cli::ExportChunksArgs;
 use crate::listen_chunk::CHUNKS_DIR;
 
-/// Writes the containers, and prints the result of each. Damage to the store or to a block is
-/// printed and makes the command fail; the other blocks are written all the same.
+/// Writes each container that is not in files yet, and prints where it is. Damage to the store or
+/// to a block is printed and makes the command fail; the other blocks are written all the same.
 pub fn run(args: &ExportChunksArgs) -> anyhow::Result<ExitCode> {
     let below = || args.data_dir.join(CHUNKS_DIR);
     let folder = args.chunk_dir.clone().unwrap_or_else(below);

@@ -1,8 +1,9 @@
-//! The verification of servers by the shell: by its trust store, and by their name.
+//! Checks of a server's certificate, by the shell and by members that dial each other: against a
+//! trust store, and for the name.
 //!
 //! ZooKeeper 3.9 `ClientX509Util.createNettySslContextForClient`: unless `ssl.hostnameVerification`
 //! is off, the name is checked as HTTPS does. Like Java's `HostnameChecker` it falls back to the
-//! common name of a certificate that names no host otherwise.
+//! common name, if the certificate has no alternative names.
 
 use std::sync::Arc;
 

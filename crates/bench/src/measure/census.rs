@@ -1,5 +1,5 @@
-//! The cost of each server of an ensemble, beside the sums. The servers do not share the work
-//! evenly: the leader does more.
+//! CPU time and memory of each server of an ensemble; other figures are sums of all servers. The
+//! leader does more than the others.
 
 use std::net::SocketAddr;
 

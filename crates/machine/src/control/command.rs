@@ -1,4 +1,4 @@
-//! The commands of the ensemble's own space.
+//! The commands that change the ensemble itself.
 
 use core::ops::RangeInclusive;
 

@@ -1,4 +1,4 @@
-//! The outcomes of commands and reads.
+//! The outcomes of commands, and the refusals of commands and reads.
 
 use std::sync::Arc;
 

@@ -1,9 +1,9 @@
 //! The tree: files with values, and directories with children, each with an optional time to live.
 //!
-//! Nodes are shared by count and never change while they are shared: a write copies what it changes
-//! if a reader or an image holds it, and changes in place what nobody holds. So a reader takes the
-//! node that it wants under the lock and walks through it later, an image is taken by taking the
-//! root, and the removal of a directory takes one child out.
+//! Nodes are reference-counted, and a shared one never changes: a write copies a node that a reader
+//! or an image holds, too, and changes any other in place. So a reader takes its node under the
+//! lock and walks through it later, an image is taken by taking the root, and the removal of a
+//! directory takes one child out.
 //!
 //! Each directory keeps the sums of what is below it (nodes, bytes, digest), so that a removal
 //! knows them without a walk.
@@ -223,7 +223,7 @@ impl Node {
         }
     }
 
-    /// The sums of the node at its key, and of all below it.
+    /// The sums of the node at `key`, and of all below it.
     fn sums(&self, key: Key<'_>) -> Sums {
         let mut sums = own_sums(key, &self.stat, self.value().map(Arc::as_ref));
         sums.add(self.below());

@@ -1,5 +1,5 @@
-//! etcd's part of an image, read without making a state of it: for programs that turn it into
-//! something else. Records of other spaces are passed over.
+//! A reader of etcd's part of an image, for programs that convert it. It builds no state, and skips
+//! the records of other spaces.
 
 pub use crate::etcd::restore::EtcdPart;
 use crate::image::restore::{Decoder, RestoreError};
@@ -17,7 +17,7 @@ impl Default for EtcdPartReader {
 }
 
 impl EtcdPartReader {
-    /// Reads the next piece.
+    /// Reads the next piece of an image.
     ///
     /// # Errors
     /// A frame or a record of etcd's breaks the format.

@@ -1,4 +1,4 @@
-//! The usage of a subtree, and its count in steps.
+//! The znodes and bytes of a subtree, counted in steps.
 
 use crate::zk::steps::Steps;
 use crate::zk::tree::{Tree, Znode, ZnodeId};
@@ -28,7 +28,7 @@ pub(crate) struct UsageCount {
 enum Next {
     /// A znode that is not counted.
     Down(ZnodeId),
-    /// A znode that is counted, with all below it.
+    /// A znode whose subtree is counted already.
     Up(ZnodeId),
 }
 

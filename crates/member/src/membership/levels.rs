@@ -53,7 +53,7 @@ impl Levels {
         self.needed = self.needed.max(level);
     }
 
-    /// The needed level, if it is time to ask for it; notes the time.
+    /// The level to ask the leader for now, if any; notes the time.
     pub fn due(&mut self, now_ms: u64) -> Option<Level> {
         let is_soon = self.asked_ms.is_some_and(|asked_ms| now_ms < asked_ms + RAISES_INTERVAL_MS);
         if self.needed <= self.replicated || is_soon {

@@ -36,7 +36,7 @@ impl Progress {
         self.applied = index;
     }
 
-    /// Whether entries of the log of the start are still to be applied.
+    /// Whether entries from before the start are still to be applied.
     pub fn is_replaying(&self) -> bool {
         self.applied < self.replayed_to
     }

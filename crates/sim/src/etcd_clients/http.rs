@@ -1,7 +1,6 @@
-//! A client of the requests of HTTP that a member answers in several steps: about its health, about
-//! the members, and about users of etcd v2, also as one of these users. It makes one after the
-//! other, and gives some up between two steps. It keeps its requests with the answers; the judge is
-//! `check/etcd_http.rs`.
+//! A client of the HTTP requests that a member answers in several steps: about health, members,
+//! users of etcd v2, and keys that these users may read. It sends one at a time, and gives up late
+//! ones. It keeps its requests with the answers; the judge is `check/etcd_http.rs`.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;

@@ -1,5 +1,5 @@
-//! What there is in a run: the members on their machines, the links between them, the clients with
-//! their networks, and the lives of the processes, which begin, end and are born here.
+//! The parts of a run: the members on their machines, the links between them, and the clients with
+//! their networks. Processes start and end here.
 
 use storage::datadir::Birth;
 use storage::fault_disk::FaultDisk;

@@ -133,7 +133,7 @@ fn check(args: &EtcdArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Runs one test on one server.
+/// Runs one test on one target.
 fn measure(turn: &Turn<'_>, args: &EtcdArgs, op: Op) -> anyhow::Result<Block> {
     let keys = Keys { count: args.keys, bytes: args.key_size, value_bytes: args.value_size };
     let mut block = turn.target.block();

@@ -30,7 +30,7 @@ impl SlotSet {
         self.words.iter().position(is_upper).unwrap_or(self.words.len())
     }
 
-    /// The slots in the words before this one, ascending.
+    /// The slots in the words before `word`, ascending.
     pub(super) fn below(&self, word: usize) -> impl Iterator<Item = u32> {
         slots(0, &self.words[..word])
     }

@@ -1,6 +1,6 @@
-//! How long a killed server of etcd's clients is away: keys are put, the servers get SIGKILL at the
-//! last reply, are started again, and are asked for the key that was acknowledged last. Then every
-//! key must be there.
+//! How long servers of etcd's clients are away after SIGKILL: keys are put, the servers are killed
+//! at the last reply, are started again, and are asked for the last key until one answers. Then
+//! every key must be there.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -111,7 +111,7 @@ impl Keys<'_> {
         if number < count { self.key(number) } else { format!("{}:", self.prefix).into() }
     }
 
-    /// The value of a key: random bytes, which its number is the seed of.
+    /// The value of a key: random bytes, seeded by its number.
     fn value(&self, number: u64) -> Bytes {
         Random::new(number).bytes(self.value_bytes).into()
     }

@@ -1,9 +1,9 @@
 //! Ranges of keys, found by a key that they contain: an interval tree.
 //!
-//! The tree is a treap: a search tree by the start of a range that is a heap by random priorities,
-//! so it stays flat whatever comes in which order. The priorities come from a seed that no client
-//! knows: one who knew them could choose ranges that make a list, and walks recurse. Each node
-//! knows the greatest end in its subtree, so a search leaves out subtrees that end before the key.
+//! The tree is a treap: a search tree by the start of a range, and a heap by random priorities. So
+//! it stays flat for any order of inserts. The seed is secret: a client that knew it could make
+//! the tree a list, and the recursion deep. Each node knows the greatest end in its subtree, so a
+//! search leaves out subtrees that end before the key.
 
 use std::cmp::Ordering;
 
