@@ -234,7 +234,8 @@ const WALLS: [Wall; 18] = [
 ];
 
 /// Crates that the tests of any crate may use.
-const FOR_TESTS: [&str; 7] = ["flate2", "h2", "proptest", "prost-build", "protox", "rcgen", "toml"];
+const FOR_TESTS: [&str; 8] =
+    ["flate2", "h2", "proptest", "prost-build", "protox", "rcgen", "rustix", "toml"];
 /// The crates that run on tokio; the core threads are plain threads.
 const ON_TOKIO: [&str; 5] = ["bench", "grpc", "node", "quorate", "shell"];
 /// The crates whose `clippy.toml` bans clocks, chance, threads, files and sockets.
