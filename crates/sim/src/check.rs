@@ -30,6 +30,8 @@ pub struct WakingTime {
     pauses: Vec<(u64, u64)>,
     /// When the process's clock jumped ahead, and by how much: Loop takes a jump for a pause.
     jumps: Vec<(u64, u64)>,
+    /// Start and end of each pause in which the clock stood still, too.
+    stops: Vec<(u64, u64)>,
 }
 
 impl WakingTime {
@@ -43,11 +45,29 @@ impl WakingTime {
         self.jumps.push((at_us, by_us));
     }
 
+    /// Notes that the clock does not run in the pause that was noted last.
+    pub fn stop(&mut self) {
+        self.stops.extend(self.pauses.last().copied());
+    }
+
     /// Ends the last pause at `at_us` at the latest, since the process that was paused is gone.
     pub fn cut_short(&mut self, at_us: u64) {
         if let Some((from_us, until_us)) = self.pauses.last_mut() {
             *until_us = (*until_us).min(at_us).max(*from_us);
+            let (from_us, until_us) = (*from_us, *until_us);
+            self.stops
+                .iter_mut()
+                .filter(|stop| stop.0 == from_us)
+                .for_each(|stop| stop.1 = until_us);
         }
+    }
+
+    /// How long the clock stood still between two points in time.
+    fn stood_between(&self, from_us: u64, until_us: u64) -> u64 {
+        let stood = |(start_us, end_us): &(u64, u64)| {
+            (*end_us).min(until_us).saturating_sub((*start_us).max(from_us))
+        };
+        self.stops.iter().map(stood).sum()
     }
 
     /// Whether the process's clock jumped between two points in time.
@@ -334,7 +354,7 @@ fn check_expiries(
 }
 
 /// No client is answered for a session that the others have ended: a member without contact falls
-/// silent after a third of the timeout, and one with contact soon knows of the end.
+/// silent after a third of the timeout by its own clock, and one with contact soon knows of it.
 fn check_silence(
     evidence: &Evidence<'_>,
     verdict: &Verdict,
@@ -347,7 +367,9 @@ fn check_silence(
         let ended_us = times[position].handed_us;
         for (number, timeout_us) in connections_of(evidence, session) {
             let connection = &evidence.network.connections[number];
-            let until_us = ended_us + timeout_us / 3 + FALLS_SILENT_US_MAX;
+            let stood_us =
+                evidence.waking[connection.member].stood_between(ended_us, connection.written_us);
+            let until_us = ended_us + timeout_us / 3 + FALLS_SILENT_US_MAX + stood_us;
             let lag = evidence.lag[connection.member];
             if connection.written_us > until_us
                 && lag.is_none_between(ended_us, connection.written_us)

@@ -76,6 +76,7 @@ impl Cpu {
     /// Gives no process the CPU for so long, and stops the monotonic clock meanwhile.
     pub fn suspend(&mut self, now_us: u64, for_us: u64) {
         self.pause(now_us, for_us);
+        self.waking.stop();
         self.is_suspended = true;
         let lost_us = self.clock.elapsed_us(now_us + for_us) - self.clock.elapsed_us(now_us);
         self.clock.monotonic_offset_us -= lost_us as i64;
