@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use machine::Level;
 use member::order::DiskOptions;
-use member::order::limits::DISK_STALL_MS;
+use member::order::limits::{DISK_STALL_MS, DISK_STALL_MS_MAX};
 use member::snapshot::log_rule::SnapshotLog;
 
 /// The default folder of the data.
@@ -41,12 +41,24 @@ pub(super) struct StorageDraft {
     pub log_dir: Option<PathBuf>,
     pub snapshot_command_count: Option<u32>,
     pub snapshot_log: Option<SnapshotLog>,
-    pub disk_stall_ms: Option<u64>,
+    disk_stall_ms: Option<u64>,
     pub level_max: Option<Level>,
     pub fsync_warning_ms: Option<u64>,
 }
 
 impl StorageDraft {
+    /// Takes how long the log's disk may hang before a leader hands over.
+    ///
+    /// # Errors
+    /// The time is out of range.
+    pub fn set_disk_stall_ms(&mut self, ms: u64) -> Result<(), String> {
+        if !(1..=DISK_STALL_MS_MAX).contains(&ms) {
+            return Err(format!("{ms} ms is not between 1 and {DISK_STALL_MS_MAX} ms"));
+        }
+        self.disk_stall_ms = Some(ms);
+        Ok(())
+    }
+
     pub fn finish(self) -> StorageConfig {
         let data_dir = self.data_dir.unwrap_or_else(|| PathBuf::from(DATA_DIR_DEFAULT));
         StorageConfig {

@@ -28,8 +28,7 @@ use super::throttle::{self, ThrottleDraft};
 use super::tls::TlsDraft;
 use super::units;
 use super::values::{
-    RECONFIG_NOT_BUILT, digest_algorithm, disk_stall_ms, level_max, log_filter, log_rule,
-    super_digest,
+    RECONFIG_NOT_BUILT, digest_algorithm, level_max, log_filter, log_rule, super_digest,
 };
 
 /// Every key, each with the form of its value.
@@ -350,7 +349,7 @@ fn apply_storage_key(storage: &mut StorageDraft, value: &Value<'_>) -> Result<bo
         "snapshot_log_bytes" => {
             storage.snapshot_log = Some(log_rule(value.bytes()?));
         }
-        "disk_stall" => storage.disk_stall_ms = Some(disk_stall_ms(value.ms()?.into())?),
+        "disk_stall" => storage.set_disk_stall_ms(value.ms()?.into())?,
         "level_max" => storage.level_max = Some(level_max(value.integer()?)?),
         "fsync_warning" => storage.fsync_warning_ms = Some(u64::from(value.ms()?)),
         _ => return Ok(false),

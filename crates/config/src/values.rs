@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use machine::Level;
-use member::order::limits::DISK_STALL_MS_MAX;
 use member::snapshot::log_rule::SnapshotLog;
 
 use zk::files::properties;
@@ -126,14 +125,6 @@ const DIGEST_ALGORITHMS: [(&str, &str); 10] = [
     ("SHA3-384", "SHA3-384"),
     ("SHA3-512", "SHA3-512"),
 ];
-
-/// How long the log's disk may hang before a leader hands over.
-pub(super) fn disk_stall_ms(ms: u64) -> Result<u64, String> {
-    match ms {
-        1..=DISK_STALL_MS_MAX => Ok(ms),
-        _ => Err(format!("{ms} ms is not between 1 and {DISK_STALL_MS_MAX} ms")),
-    }
-}
 
 /// How much log makes a snapshot due, where so many bytes are set; 0: no amount.
 pub(super) fn log_rule(bytes: u64) -> SnapshotLog {

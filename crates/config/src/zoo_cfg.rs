@@ -27,8 +27,8 @@ use super::storage::{SNAPSHOT_COMMAND_COUNT_MIN, StorageDraft};
 use super::units::parse_bytes;
 use super::values::{
     Fate, RECONFIG_NOT_BUILT, boolean, decimal_in, decimal_or_default, decimal_or_unlimited,
-    digest_algorithm, disk_stall_ms, level_max, list, log_filter, log_rule, number, number_in,
-    path, port, super_digest, unless, unlimited_below_one, yes_or_no,
+    digest_algorithm, level_max, list, log_filter, log_rule, number, number_in, path, port,
+    super_digest, unless, unlimited_below_one, yes_or_no,
 };
 
 /// Properties that ZooKeeper reads without its prefix.
@@ -419,7 +419,7 @@ fn storage_property(storage: &mut StorageDraft, name: &str, value: &str) -> Resu
         }
         "quorate.diskStallMs" => {
             let ms: u32 = number_in(value, 1, i32::MAX)?;
-            storage.disk_stall_ms = Some(disk_stall_ms(ms.into())?);
+            storage.set_disk_stall_ms(ms.into())?;
         }
         "quorate.levelMax" => storage.level_max = Some(level_max(number(value)?)?),
         "fsync.warningthresholdms" => {
