@@ -50,7 +50,7 @@ pub fn absent_voter(server: u64) -> Option<u64> {
     ABSENT_VOTERS_FROM.checked_add(server)
 }
 
-/// The server that a placeholder voter stands for; `None` for the id of a real member.
+/// The number of a placeholder voter's absent server; `None` for the id of a real member.
 pub fn absent_server(voter: u64) -> Option<u64> {
     voter.checked_sub(ABSENT_VOTERS_FROM)
 }

@@ -152,16 +152,16 @@ pub struct Hello {
     pub boot: BootId,
     /// The numbers of the servers that are to vote, from its configuration, ascending.
     pub servers: Vec<u64>,
-    /// The birth of its ensemble; `None` while its directory is unborn.
+    /// Id and first voters of the ensemble; `None` before its birth.
     pub birth: Option<Birth>,
     /// The message versions and levels that its build knows.
     pub known: Known,
-    /// The level of its ensemble, as of its state; `None` while its directory is unborn.
+    /// Level of the ensemble in this member's state; `None` before the ensemble's birth.
     pub level: Option<StatedLevel>,
     /// The URLs at which etcd's clients reach it; empty: it has told none.
     pub client_urls: Vec<String>,
-    /// The durable promise of an unborn directory, and the birth that it accepted; `None` if it
-    /// takes no part in an agreement on the birth.
+    /// Promise and accepted birth that the directory has on disk; `None` if the server does not
+    /// vote on the birth.
     pub acceptor: Option<Acceptor>,
     /// Fields that this build does not know, by ascending tags. The proofs of a handshake cover
     /// them, too.

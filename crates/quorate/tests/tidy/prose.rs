@@ -12,7 +12,7 @@ const FRAMES: [(&str, usize); 12] = [
     ("from which", 6),
     ("with which", 10),
     ("that it is for", 5),
-    ("stands", 79),
+    ("stands", 77),
     ("is told", 89),
     ("are told", 24),
     ("whoever", 4),

@@ -305,7 +305,7 @@ pub(super) struct OtherMachine {
     pub known: Known,
     pub disk: SimDisk,
     pub clock: Clock,
-    /// The process that stands still on it; `None` if it has ended.
+    /// The paused process of the machine; `None` if it has ended.
     pub server: Option<Server>,
     /// The life of that process.
     pub life: u64,

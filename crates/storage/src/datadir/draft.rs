@@ -18,7 +18,7 @@ const DRAFT_MAGIC: &[u8; 8] = b"QUORDRFT";
 /// The version of a draft that holds more than the member id.
 const AGREEING_VERSION: u32 = DATADIR_FORMAT_VERSION + 1;
 
-/// The draft that an unborn directory keeps.
+/// A directory's file before its ensemble's birth: its member id and its vote on the birth.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Draft {
     /// The member id that the directory will be born with; not 0.
