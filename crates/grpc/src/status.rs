@@ -50,7 +50,7 @@ pub enum Code {
 }
 
 /// The codes by their numbers.
-const ALL: [Code; CODES] = [
+pub(super) const ALL: [Code; CODES] = [
     Code::Ok,
     Code::Cancelled,
     Code::Unknown,

@@ -17,6 +17,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio::sync::{Semaphore, mpsc};
 
 use super::credits::Credits;
+use super::status::ALL;
 use super::*;
 
 const MESSAGE_BYTES_MAX: usize = 100_000;
@@ -62,26 +63,6 @@ const METHODS: [Method<Does>; 7] = [
 const fn method(name: &'static str, kind: Kind, method: Does) -> Method<Does> {
     Method { service: "test.Test", name, kind, method }
 }
-
-const CODES: [Code; 17] = [
-    Code::Ok,
-    Code::Cancelled,
-    Code::Unknown,
-    Code::InvalidArgument,
-    Code::DeadlineExceeded,
-    Code::NotFound,
-    Code::AlreadyExists,
-    Code::PermissionDenied,
-    Code::ResourceExhausted,
-    Code::FailedPrecondition,
-    Code::Aborted,
-    Code::OutOfRange,
-    Code::Unimplemented,
-    Code::Internal,
-    Code::Unavailable,
-    Code::DataLoss,
-    Code::Unauthenticated,
-];
 
 /// A server and what its handlers were told.
 struct Rig {
@@ -241,7 +222,7 @@ async fn large(call: &mut Call<Does>, made: &Arc<AtomicUsize>, shares: &Shares) 
 
 async fn status(call: &mut Call<Does>) -> Result<(), End> {
     let message = call.requests.only().await?;
-    let code = CODES[usize::from(message.bytes[0])];
+    let code = ALL[usize::from(message.bytes[0])];
     Err(Status::new(code, "100 % \u{e4}\n").into())
 }
 
@@ -341,7 +322,7 @@ fn assert_gone(end: Option<End>) {
 fn every_status_code_comes_with_its_message() {
     run(|rig| async move {
         let connection = rig.connect().await;
-        for (number, code) in (0_u8..).zip(CODES) {
+        for (number, code) in (0_u8..).zip(ALL) {
             assert_eq!(code as u8, number);
             let outcome = exchange(&connection, head("Status", &[]), message(&[number])).await;
             outcome.assert_is(200, b"", code, "100 %25 %C3%A4%0A");
