@@ -66,6 +66,13 @@ pub struct Distribution {
     pub quantiles: Option<[f64; 5]>,
 }
 
+impl Distribution {
+    /// The mean; 0 if there is none.
+    pub fn average(&self) -> f64 {
+        if self.count == 0 { 0.0 } else { self.sum / self.count as f64 }
+    }
+}
+
 /// The quantiles that [`Distribution`] has.
 pub const QUANTILES: [f64; 5] = [0.5, 0.9, 0.95, 0.99, 0.999];
 

@@ -27,7 +27,9 @@ mod threads;
 
 pub use cluster::ClusterConfig;
 pub use images::{NotInstalled, TakenSnapshot, Upload};
-pub use metrics::{MonitorHandle, NodeMetrics, Startup, TimeBuckets, WRITE_BOUNDS_US};
+pub use metrics::{
+    MonitorHandle, NodeMetrics, ReplicaFacts, Startup, TimeBuckets, WRITE_BOUNDS_US,
+};
 pub use peer_hello::Channel;
 pub use peer_sockets::{
     Link, LinkStatus, NamesHost, PeerAddress, PeerAuth, PeerConfig, PeerHandle, PeerInput,

@@ -83,6 +83,20 @@ pub struct Startup {
     pub ordinal: u64,
 }
 
+/// A member's replica at one moment.
+#[derive(Clone, Debug)]
+pub struct ReplicaFacts {
+    /// The id of this member.
+    pub own: MemberId,
+    pub status: Status,
+    /// The members that vote, by id; during a change of the membership the outgoing voters, too.
+    pub voters: Vec<u64>,
+    /// The members that have the log and no vote, by id.
+    pub learners: Vec<u64>,
+    /// The progress of the other members; empty unless this member leads.
+    pub peers: Vec<PeerStatus>,
+}
+
 /// Reads a node's numbers, on a thread of its own: nothing here is on the path of a request.
 #[derive(Clone)]
 pub struct MonitorHandle {
@@ -170,14 +184,16 @@ impl MonitorHandle {
         self.shared.look_at_loop(|member| member.linked().clone())
     }
 
-    /// The state of this member's replica and, if it leads, the progress of the others.
-    pub fn replica(&self) -> (Status, Vec<PeerStatus>) {
-        self.shared.look_at_loop(|member| (member.status(), member.peers()))
-    }
-
-    /// The state of this member's replica, its voters and its learners, as of one moment.
-    pub fn membership(&self) -> (Status, Vec<u64>, Vec<u64>) {
-        self.shared.look_at_loop(|member| (member.status(), member.voters(), member.learners()))
+    /// This member's replica, its members and, if it leads, the progress of the others, as of one
+    /// moment.
+    pub fn replica(&self) -> ReplicaFacts {
+        self.shared.look_at_loop(|member| ReplicaFacts {
+            own: member.id(),
+            status: member.status(),
+            voters: member.voters(),
+            learners: member.learners(),
+            peers: member.peers(),
+        })
     }
 
     /// What went between this member and each other one; nothing where it is alone.

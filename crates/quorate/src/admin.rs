@@ -34,11 +34,11 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use node::StartBoard;
 use tokio::net::TcpStream;
 use zk::four_letter;
-use zk::metrics::PROMETHEUS_MEDIA_TYPE;
 
 use crate::connections::{self, Connections, Face};
 use crate::foreign_pages;
 use crate::monitor::{Monitor, Started};
+use crate::observe::metric::{Numbers, PROMETHEUS_MEDIA_TYPE, prometheus};
 
 /// Bytes of a request's line and headers, as in Jetty. A longer head ends the connection.
 const HEAD_BYTES_MAX: usize = 8 * 1024;
@@ -253,7 +253,7 @@ async fn answer_metrics(
     let names = query(request.uri().query().unwrap_or("")).filter(|(key, _)| key == "name[]");
     let only: Vec<String> = names.map(|(_, name)| name).filter(|name| !name.is_empty()).collect();
     let metrics = monitor.prometheus(with_process).await;
-    let text = zk::metrics::prometheus(&metrics, &only);
+    let text = prometheus(&metrics, Numbers::AsDoubles, &only);
     text_answer(StatusCode::OK, PROMETHEUS_MEDIA_TYPE, text)
 }
 
@@ -341,13 +341,13 @@ fn answer_started(waiting: &WaitingServer) -> Answer {
 async fn answer_health(monitor: &Monitor, which: &str, waiting: &WaitingServer) -> Answer {
     match which {
         "live" => plain(StatusCode::OK, LIVE),
-        "started" if !monitor.is_serving() => answer_started(waiting),
-        "ready" if !monitor.is_serving() => answer_unready(waiting),
+        "started" if !monitor.observer.is_serving() => answer_started(waiting),
+        "ready" if !monitor.observer.is_serving() => answer_unready(waiting),
         "started" | "ready" => match tokio::time::timeout(PROBE_TIME_MAX, monitor.server()).await {
             Ok(_) => plain(StatusCode::OK, format!("{which}\n")),
             Err(_) => plain(StatusCode::SERVICE_UNAVAILABLE, "requests are not served in time\n"),
         },
-        "chunks" => match monitor.chunk_health() {
+        "chunks" => match monitor.observer.chunk_health() {
             Some((true, text)) => plain(StatusCode::OK, text),
             Some((false, text)) => plain(StatusCode::SERVICE_UNAVAILABLE, text),
             None => refuse(StatusCode::NOT_FOUND),

@@ -29,6 +29,7 @@ mod logging;
 mod monitor;
 mod monitor_thread;
 mod not_serving;
+mod observe;
 mod peer_tls;
 mod peers;
 mod random;

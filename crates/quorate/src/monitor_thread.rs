@@ -4,15 +4,14 @@
 use std::sync::Arc;
 
 use config::ImageConfig;
-use node::MonitorHandle;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::LocalSet;
 
 use crate::admin::{Port, WaitingServer};
 use crate::connections::Connections;
-use crate::listen_chunk::Chunks;
-use crate::listen_zk::{Face, Question};
+use crate::listen_zk::Question;
 use crate::monitor::{About, Monitor, Started};
+use crate::observe::Observer;
 
 /// Words that wait for their answer. A further word closes its connection.
 pub const QUESTIONS_MAX: usize = 1_024;
@@ -22,11 +21,9 @@ const ANSWERS_MAX: usize = 256;
 
 /// The parts of a started server that monitoring needs.
 pub struct Begin {
-    pub node: MonitorHandle,
-    pub face: Arc<Face>,
+    pub observer: Observer,
     pub about: About,
     pub images: ImageConfig,
-    pub chunks: Option<Arc<Chunks>>,
     pub questions: mpsc::Receiver<Question>,
 }
 
@@ -56,8 +53,8 @@ pub fn start(
 /// Answers words once the server has started.
 async fn watch(started: Started, begin: oneshot::Receiver<Begin>) {
     // Without these parts the process is about to end.
-    let Ok(Begin { node, face, about, images, chunks, questions }) = begin.await else { return };
-    started.get_or_init(|| Monitor::new(node, face, about, images, chunks));
+    let Ok(Begin { observer, about, images, questions }) = begin.await else { return };
+    started.get_or_init(|| Monitor::new(observer, about, images));
     run(started, questions).await;
 }
 

@@ -47,9 +47,10 @@ use crate::listen_etcd::{self, EtcdFace, MemberView, Tokens, face_of};
 use crate::listen_zk::{self, Acceptor, ConnectionLimits, Question, Wire};
 use crate::local_ensemble;
 use crate::logging::Logging;
-use crate::monitor::{self, About};
+use crate::monitor::About;
 use crate::monitor_thread::{self, Begin};
 use crate::not_serving::{self, Answers};
+use crate::observe::{Observer, ObserverSettings, process};
 use crate::peers;
 use crate::random::random_bytes;
 use ports::{ClientPorts, bind_monitoring};
@@ -120,7 +121,7 @@ fn end_on_panic() {
 }
 
 async fn serve(config: ServeConfig, args: ServeArgs, logging: Logging) -> anyhow::Result<ExitCode> {
-    LazyLock::force(&monitor::process::BEGAN);
+    LazyLock::force(&process::BEGAN);
     // A client that learns of the server may send a signal, so signals are caught first.
     let mut end = EndSignals::listen()?;
     let hangups = signal(SignalKind::hangup())?;
@@ -165,14 +166,9 @@ async fn serve(config: ServeConfig, args: ServeArgs, logging: Logging) -> anyhow
     let (asker, questions) = tokio::sync::mpsc::channel(monitor_thread::QUESTIONS_MAX);
     let shared = (tls.clone(), tokens, connections.clone());
     let (acceptor, etcd) = start_faces(&config, &node, asker, shared)?;
-    let begin = Begin {
-        node: node.monitor_handle(),
-        face: acceptor.face(),
-        about: about(&config, conf),
-        images: config.monitoring.images.clone(),
-        chunks: chunks.clone(),
-        questions,
-    };
+    let observer = observer(&config, &node, acceptor.face(), chunks.clone());
+    let images = config.monitoring.images.clone();
+    let begin = Begin { observer, about: about(&config, conf), images, questions };
     anyhow::ensure!(begin_monitoring.send(begin).is_ok(), "the thread of monitoring has ended");
     connections.note_own_files(chunks.as_ref().map_or(0, |_| listen_chunk::descriptors_of_files()));
     ready::say(&ports, &shown_monitoring, &config.storage.data_dir, given.is_some())?;
@@ -355,19 +351,31 @@ async fn start_node(
     started.await.context("the start was given up")?
 }
 
-/// The facts that monitoring shows beside the numbers.
+/// The source of the facts that monitoring shows.
+fn observer(
+    config: &ServeConfig,
+    node: &Node,
+    face: Arc<listen_zk::Face>,
+    chunks: Option<Arc<Chunks>>,
+) -> Observer {
+    let settings = ObserverSettings {
+        data_dir: config.storage.data_dir.clone(),
+        log_dir: config.storage.log_dir.clone(),
+        tick_ms: u64::from(config.sessions.tick_ms),
+        sessionless_ms_max: config.sessions.sessionless_ms_max,
+        cluster: config.cluster.clone(),
+        read_only_after_ms: read_only_after_ms(config),
+    };
+    Observer::new(node.monitor_handle(), face, settings, chunks)
+}
+
+/// The texts that monitoring shows beside the facts.
 fn about(config: &ServeConfig, conf: ConfReport) -> About {
     About {
         version: version(),
         conf,
-        data_dir: config.storage.data_dir.clone(),
-        log_dir: config.storage.log_dir.clone(),
-        tick_ms: u64::from(config.sessions.tick_ms),
         initial_config: config.source.initial_config.clone(),
         system_properties: shown_properties(&config.source.system_properties),
-        cluster: config.cluster.clone(),
-        sessionless_ms_max: config.sessions.sessionless_ms_max,
-        read_only_after_ms: read_only_after_ms(config),
         has_prometheus: config.monitoring.metrics.is_some(),
     }
 }

@@ -1,10 +1,8 @@
 //! Four-letter words: sent raw instead of a frame's length, answered with text, then closed
 //! (`FourLetterCommands` and `org.apache.zookeeper.server.command`, ZooKeeper 3.9.5).
 
-use core::fmt::Write;
+use core::fmt::{self, Write};
 use std::collections::{BTreeMap, BTreeSet};
-
-use crate::metrics::{self, Metric, java_double};
 
 /// A word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -451,13 +449,44 @@ pub fn watch_summary(summary: &WatchSummary) -> String {
     format!("{connections} connections watching {paths} paths\nTotal watches:{watches}\n")
 }
 
-/// `MonitorCommand`. `peer_state` is given for a member of an ensemble.
-pub fn mntr(version: &str, mode: &str, peer_state: Option<&str>, metrics: &[Metric]) -> String {
+/// A number of `mntr`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Number {
+    /// A whole number.
+    Whole(i64),
+    /// Any other number.
+    Real(f64),
+}
+
+impl fmt::Display for Number {
+    /// Prints the number as Java does.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Number::Whole(whole) => write!(f, "{whole}"),
+            Number::Real(real) => f.write_str(&java_double(*real)),
+        }
+    }
+}
+
+/// A double as Java prints it, to four decimals: `0.0`, `1.25`.
+fn java_double(value: f64) -> String {
+    let text = format!("{value:.4}");
+    let trimmed = text.trim_end_matches('0');
+    if trimmed.ends_with('.') { format!("{trimmed}0") } else { trimmed.to_string() }
+}
+
+/// `MonitorCommand`: a key and its number a line. A member of an ensemble has a `peer_state`.
+pub fn mntr(
+    version: &str,
+    mode: &str,
+    peer_state: Option<&str>,
+    numbers: &[(String, Number)],
+) -> String {
     let mut text = format!("zk_version\t{version}\nzk_server_state\t{mode}\n");
     if let Some(peer_state) = peer_state {
         let _ = writeln!(text, "zk_peer_state\t{peer_state}");
     }
-    for (key, number) in metrics::flat(metrics) {
+    for (key, number) in numbers {
         let _ = writeln!(text, "zk_{key}\t{number}");
     }
     text

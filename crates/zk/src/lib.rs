@@ -11,7 +11,6 @@ pub mod files;
 pub mod four_letter;
 pub mod jute;
 pub mod limits;
-pub mod metrics;
 pub mod ops;
 pub mod path;
 pub mod request;

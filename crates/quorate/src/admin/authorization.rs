@@ -54,7 +54,7 @@ async fn prove(monitor: &Monitor, peer: SocketAddr, headers: &HeaderMap) -> Resu
             false => Err(NotAllowed::NotPermitted),
         }
     };
-    monitor.look_at_tree(look).await
+    monitor.observer.look_at_tree(look).await
 }
 
 fn refuse(command: &str, reason: NotAllowed) -> Answer {

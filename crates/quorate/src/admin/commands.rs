@@ -8,13 +8,13 @@ use config::cluster::{Role, shown_address};
 use hyper::StatusCode;
 use machine::{ServerRecord, Servers};
 use member::fronts::zk::{Reset, ZkFrontReport};
-use zk::four_letter::{self, ConnectionReport};
-use zk::metrics::{self, Number};
+use zk::four_letter::{self, ConnectionReport, Number};
 
 use super::WaitingServer;
 use super::json::Json;
 use crate::monitor::Monitor;
-use crate::monitor::ensemble::Part;
+use crate::observe::metric::flat;
+use crate::observe::replica::Part;
 
 /// A command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -150,7 +150,8 @@ pub async fn run(
     name: &str,
     query: &[(String, String)],
 ) -> CommandResponse {
-    if command.needs_server() && !monitor.is_serving() && !monitor.is_read_only() {
+    if command.needs_server() && !monitor.observer.is_serving() && !monitor.observer.is_read_only()
+    {
         let error = four_letter::NOT_SERVING.trim_end();
         return CommandResponse::error(StatusCode::OK, name, error);
     }
@@ -174,7 +175,7 @@ pub async fn run(
         // The digests by zxid, which this server does not keep.
         Command::Hash => vec![("digests", Json::List(vec![]))],
         Command::InitialConfiguration => initial_configuration(monitor),
-        Command::IsReadOnly => vec![("read_only", monitor.is_read_only().into())],
+        Command::IsReadOnly => vec![("read_only", monitor.observer.is_read_only().into())],
         Command::LastSnapshot => last_snapshot(monitor),
         Command::Leader => leader(monitor),
         Command::Monitor => {
@@ -258,14 +259,14 @@ fn configuration(monitor: &Monitor) -> Vec<(&'static str, Json)> {
 }
 
 fn dirs(monitor: &Monitor) -> Vec<(&'static str, Json)> {
-    let (data_bytes, log_bytes) = monitor.dirs();
+    let (data_bytes, log_bytes) = monitor.observer.dirs();
     vec![("datadir_size", Json::whole(data_bytes)), ("logdir_size", Json::whole(log_bytes))]
 }
 
 /// The configuration file of a standalone server; an ensemble's member does not show it, as in
 /// ZooKeeper.
 fn initial_configuration(monitor: &Monitor) -> Vec<(&'static str, Json)> {
-    let text = match &monitor.about().cluster {
+    let text = match &monitor.observer.settings.cluster {
         Some(_) => Json::Null,
         None => monitor.about().initial_config.as_str().into(),
     };
@@ -285,7 +286,7 @@ fn environment(monitor: &Monitor) -> Vec<(&str, Json)> {
 }
 
 async fn connections(monitor: &Monitor, is_brief: bool) -> Vec<(&'static str, Json)> {
-    let (connections, missing) = monitor.connections().await;
+    let (connections, missing) = monitor.observer.connections().await;
     let shown = |of: &ConnectionReport| connection(of, is_brief);
     let mut data = vec![
         ("connections", Json::List(connections.iter().map(shown).collect())),
@@ -333,7 +334,7 @@ fn connection(of: &ConnectionReport, is_brief: bool) -> Json {
 }
 
 async fn dump(monitor: &Monitor) -> Vec<(&'static str, Json)> {
-    let dump = monitor.dump().await;
+    let dump = monitor.observer.dump().await;
     let ids = |ids: &[i64]| Json::List(ids.iter().map(|id| Json::whole(*id)).collect());
     let sessions = dump.sessions.iter().map(|(at_ms, own)| (at_ms.to_string(), ids(own)));
     let paths =
@@ -364,30 +365,30 @@ fn set_trace_mask(monitor: &Monitor, query: &[(String, String)]) -> Vec<(&'stati
 
 /// `LastSnapshotCommand`: the zxid in hexadecimal, and seconds since 1970.
 fn last_snapshot(monitor: &Monitor) -> Vec<(&'static str, Json)> {
-    let (zxid, at_s) = monitor.last_snapshot().unwrap_or((-1, -1));
+    let last = monitor.observer.node.metrics().last_snapshot;
+    let (zxid, at_s) = last.map_or((-1, -1), |(mark, at_s)| (mark.zxid.0, at_s));
     vec![("zxid", format!("{zxid:x}").into()), ("timestamp", Json::whole(at_s))]
 }
 
 async fn monitor_values(monitor: &Monitor) -> Vec<(String, Json)> {
     let mut data = vec![
         ("version".to_string(), monitor.about().version.as_str().into()),
-        ("server_state".to_string(), monitor.mode().into()),
+        ("server_state".to_string(), monitor.observer.mode().into()),
     ];
-    if let Some(ensemble) = monitor.ensemble() {
-        data.push(("peer_state".to_string(), ensemble.part.peer_state().into()));
+    if let Some(part) = monitor.observer.part() {
+        data.push(("peer_state".to_string(), part.peer_state().into()));
     }
-    let metrics = monitor.metrics().await;
-    let numbers = metrics::flat(&metrics).into_iter();
+    let numbers = flat(&monitor.metrics().await).into_iter();
     data.extend(numbers.map(|(key, number)| (key, Json::Number(number))));
     data
 }
 
 /// `SrvrCommand`, and `ServerStats` as Jackson takes it apart.
 async fn server_stats(monitor: &Monitor) -> Vec<(&'static str, Json)> {
-    let fronts = monitor.fronts().await;
-    let server = monitor.server_of(&fronts);
-    let (data_bytes, log_bytes) = monitor.dirs();
-    let slow = monitor.fsync_threshold_exceed_count();
+    let (facts, fronts) = (monitor.observer.member(), monitor.observer.zk_fronts().await);
+    let server = monitor.server_of(&facts, &fronts);
+    let (data_bytes, log_bytes) = monitor.observer.dirs();
+    let slow = facts.measured.fsync_threshold_exceed_count;
     let stats = Json::object([
         ("packets_sent", Json::whole(server.sent)),
         ("packets_received", Json::whole(server.received)),
@@ -403,7 +404,7 @@ async fn server_stats(monitor: &Monitor) -> Vec<(&'static str, Json)> {
         ("max_latency", Json::whole(server.latency.max_ms)),
         ("min_latency", Json::whole(server.latency.min_ms)),
         ("num_alive_client_connections", Json::whole(server.connection_count)),
-        ("uptime", Json::whole(monitor.uptime_ms())),
+        ("uptime", Json::whole(facts.uptime_ms)),
         ("auth_failed_count", Json::whole(fronts.metrics.auth_failed_count)),
         // ZooKeeper counts these with Netty only.
         ("non_mtlsremote_conn_count", Json::whole(0)),
@@ -411,7 +412,7 @@ async fn server_stats(monitor: &Monitor) -> Vec<(&'static str, Json)> {
     ]);
     let mut data = vec![
         ("version", server.version.into()),
-        ("read_only", monitor.is_read_only().into()),
+        ("read_only", monitor.observer.is_read_only().into()),
         ("server_stats", stats),
         ("client_response", response_sizes(&fronts)),
     ];
@@ -442,15 +443,15 @@ fn buffer_stats(last: i64, min: i64, max: i64) -> Json {
 
 /// `LeaderCommand`.
 fn leader(monitor: &Monitor) -> Vec<(&'static str, Json)> {
-    let Some(ensemble) = monitor.ensemble() else {
+    let Some(part) = monitor.observer.part() else {
         return vec![("error", "server is not initialized".into())];
     };
-    let (number, servers) = (monitor.leader(), monitor.servers());
+    let (number, servers) = (monitor.observer.leader(), monitor.observer.servers());
     let record = number.and_then(|number| servers.list().servers.get(&u64::from(number)));
     let zk = record.and_then(|record| record.zk.as_ref());
     let host = zk.map(|zk| zk.parts()[0].trim_start_matches('[').trim_end_matches(']'));
     vec![
-        ("is_leader", (ensemble.part == Part::Leading).into()),
+        ("is_leader", (part == Part::Leading).into()),
         ("leader_id", Json::whole(number.map_or(-1, i64::from))),
         ("leader_ip", host.unwrap_or_default().into()),
     ]
@@ -459,7 +460,9 @@ fn leader(monitor: &Monitor) -> Vec<(&'static str, Json)> {
 /// The view that this server has of its ensemble, for `quorate cluster status`. ZooKeeper has no
 /// such command.
 fn ensemble(monitor: &Monitor) -> Vec<(&'static str, Json)> {
-    let (Some(cluster), Some(view)) = (&monitor.about().cluster, monitor.members()) else {
+    let (Some(cluster), Some(view)) =
+        (&monitor.observer.settings.cluster, monitor.observer.members())
+    else {
         return vec![("error", "this server is in no ensemble".into())];
     };
     let maybe = |number: Option<u64>| number.map_or(Json::Null, Json::whole);
@@ -487,7 +490,7 @@ fn ensemble(monitor: &Monitor) -> Vec<(&'static str, Json)> {
         ("server_id", Json::whole(cluster.number)),
         ("member_id", format!("{:016x}", view.own.0).into()),
         ("state", view.part.name().into()),
-        ("leader_id", Json::whole(monitor.leader().map_or(-1, i64::from))),
+        ("leader_id", Json::whole(monitor.observer.leader().map_or(-1, i64::from))),
         ("term", Json::whole(view.status.term)),
         ("last_index", Json::whole(view.status.last_index)),
         ("commit_index", Json::whole(view.status.commit_index)),
@@ -531,7 +534,7 @@ fn peer_address(record: &ServerRecord) -> String {
 
 /// `VotingViewCommand`: the servers that vote, by number.
 fn voting_view(monitor: &Monitor) -> Vec<(String, Json)> {
-    let servers = monitor.servers();
+    let servers = monitor.observer.servers();
     let view = servers.list().servers.iter().filter_map(|(number, record)| {
         let zk = record.zk.as_ref()?;
         let [host, peer, election] = zk.parts();
@@ -554,18 +557,19 @@ fn no_zab_state() -> Vec<(&'static str, Json)> {
 
 /// `ZabStateCommand`.
 fn zab_state(monitor: &Monitor) -> Vec<(&'static str, Json)> {
-    let (Some(cluster), Some(ensemble)) = (&monitor.about().cluster, monitor.ensemble()) else {
+    let (Some(cluster), Some(part)) = (&monitor.observer.settings.cluster, monitor.observer.part())
+    else {
         return no_zab_state();
     };
-    if ensemble.part == Part::Looking {
+    if part == Part::Looking {
         return no_zab_state();
     }
     let own = cluster.own();
-    let zxid = monitor.look(|machine| machine.mark().zxid.0);
+    let zxid = monitor.observer.look(|machine| machine.mark().zxid.0);
     let client = own.client.as_ref().map(shown_address).unwrap_or_default();
     vec![
         ("myid", Json::whole(i64::from(cluster.number))),
-        ("is_leader", (ensemble.part == Part::Leading).into()),
+        ("is_leader", (part == Part::Leading).into()),
         ("quorum_address", addresses(&own.host, own.peer_port)),
         ("election_address", addresses(&own.host, own.election_port)),
         ("client_address", client.into()),
@@ -599,7 +603,7 @@ fn addresses(host: &str, port: u16) -> Json {
 }
 
 async fn watch_summary(monitor: &Monitor) -> Vec<(&'static str, Json)> {
-    let summary = monitor.watch_summary().await;
+    let summary = monitor.observer.watch_summary().await;
     vec![
         ("num_connections", Json::whole(summary.connections)),
         ("num_paths", Json::whole(summary.paths)),
@@ -608,7 +612,7 @@ async fn watch_summary(monitor: &Monitor) -> Vec<(&'static str, Json)> {
 }
 
 async fn watches_by_session(monitor: &Monitor) -> Vec<(&'static str, Json)> {
-    let report = monitor.watches().await;
+    let report = monitor.observer.watches().await;
     let by_session = four_letter::paths_by_session(&report).into_iter().map(|(session, paths)| {
         (session.to_string(), Json::List(paths.into_iter().map(Json::from).collect()))
     });
@@ -618,7 +622,7 @@ async fn watches_by_session(monitor: &Monitor) -> Vec<(&'static str, Json)> {
 }
 
 async fn watches_by_path(monitor: &Monitor) -> Vec<(&'static str, Json)> {
-    let report = monitor.watches().await;
+    let report = monitor.observer.watches().await;
     let by_path = four_letter::sessions_by_path(&report).into_iter().map(|(path, sessions)| {
         (path.to_string(), Json::List(sessions.into_iter().map(Json::whole).collect()))
     });

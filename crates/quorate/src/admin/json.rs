@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use zk::metrics::Number;
+use zk::four_letter::Number;
 
 /// A value.
 #[derive(Clone, Debug, PartialEq)]

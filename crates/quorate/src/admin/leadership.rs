@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use super::json::Json;
 use super::{Answer, CommandResponse, authorization, json_answer, wrong_method};
 use crate::monitor::Monitor;
-use crate::monitor::ensemble::Part;
+use crate::observe::replica::Part;
 
 /// The command's name.
 pub const TRANSFER: &str = "transfer";
@@ -52,11 +52,11 @@ pub async fn transfer(
 }
 
 async fn hand_over(monitor: &Monitor, to: Option<u32>) -> Result<u32, &'static str> {
-    let ensemble = monitor.ensemble().ok_or("this server is in no ensemble")?;
-    if ensemble.part != Part::Leading {
+    let part = monitor.observer.part().ok_or("this server is in no ensemble")?;
+    if part != Part::Leading {
         return Err("this server does not lead: ask the one that does");
     }
-    let own = monitor.about().cluster.as_ref().map(|cluster| cluster.number);
+    let own = monitor.observer.settings.cluster.as_ref().map(|cluster| cluster.number);
     if to.is_some() && to == own {
         return Err("this server leads already");
     }
@@ -65,7 +65,7 @@ async fn hand_over(monitor: &Monitor, to: Option<u32>) -> Result<u32, &'static s
     }
     let deadline = Instant::now() + TRANSFER_LIMIT;
     while Instant::now() < deadline {
-        match monitor.leader() {
+        match monitor.observer.leader() {
             Some(leader) if Some(leader) != own => return Ok(leader),
             _ => tokio::time::sleep(LOOK_INTERVAL).await,
         }

@@ -29,11 +29,11 @@ pub async fn upgrade(monitor: &Monitor, peer: SocketAddr, request: &Request<Inco
     if let Some(refused) = authorization::refusal(monitor, peer, request.headers(), UPGRADE).await {
         return refused;
     }
-    let before = monitor.level();
+    let before = monitor.observer.level();
     match raise(monitor).await {
         Ok(()) => {
             let mut response = CommandResponse::empty(StatusCode::OK, UPGRADE);
-            let levels = [("level_before", before), ("level", monitor.level())];
+            let levels = [("level_before", before), ("level", monitor.observer.level())];
             let levels = levels.map(|(key, level)| (key.to_string(), Json::whole(level.number())));
             response.data.extend(levels);
             json_answer(response)
@@ -48,7 +48,7 @@ pub async fn upgrade(monitor: &Monitor, peer: SocketAddr, request: &Request<Inco
 async fn raise(monitor: &Monitor) -> Result<(), String> {
     let level = monitor.upgrade().map_err(|refused| refused.to_string())?;
     let deadline = Instant::now() + UPGRADE_LIMIT;
-    while monitor.level() < level {
+    while monitor.observer.level() < level {
         if Instant::now() >= deadline {
             return Err(format!("level {level} is not there in time; this may still happen"));
         }

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use chunk::wire::pb;
-use zk::metrics::{Metric, Number, Value};
 
 use super::service::Service;
+use crate::observe::metric::{Metric, Value, whole};
 
 /// Each request type that is served: the name of its counter of requests, and the name of its
 /// counter of chunk bytes.
@@ -116,9 +116,8 @@ pub struct ChunkMetrics(pub(super) Arc<Service>);
 impl ChunkMetrics {
     /// All metrics with their present values.
     pub fn all(&self) -> Vec<Metric> {
-        let counter = |name, count| Metric { name, value: Value::Counter(count) };
-        let gauge =
-            |name, count: usize| Metric { name, value: Value::Gauge(Number::Whole(count as i64)) };
+        let counter = |name, count: u64| Metric::named(name, Value::Counter(whole(count)));
+        let gauge = |name, count: usize| Metric::named(name, Value::Gauge(whole(count)));
         let (counts, store) = (&self.0.counts, &self.0.handler.store);
         let load = |count: &AtomicU64| count.load(Ordering::Relaxed);
         let mut metrics = Vec::new();

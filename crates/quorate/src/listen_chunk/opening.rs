@@ -11,12 +11,12 @@ use config::{ChunkConfig, StorageConfig};
 use node::MonitorHandle;
 use tokio::net::TcpListener;
 use tokio::sync::Notify;
-use zk::metrics::{Metric, Number, Value};
 
 use super::limits::STORE_STOP_TIME_MAX;
 use super::{ChunkFace, start, store_dir};
 use crate::client_tls::Tls;
 use crate::connections::Connections;
+use crate::observe::metric::{Metric, Value, whole};
 
 /// The chunk store of a server.
 pub struct Chunks {
@@ -119,7 +119,7 @@ impl Chunks {
             State::Serving(face) => (1, 0, face.metrics().all()),
             State::Failed(_) => (0, 1, Vec::new()),
         };
-        let gauge = |name, is: i64| Metric { name, value: Value::Gauge(Number::Whole(is)) };
+        let gauge = |name, is: i64| Metric::named(name, Value::Gauge(whole(is)));
         let mut metrics =
             vec![gauge("chunk_store_served", is_served), gauge("chunk_store_failed", is_failed)];
         metrics.extend(of_face);

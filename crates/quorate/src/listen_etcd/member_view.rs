@@ -14,7 +14,7 @@ use member::fronts::etcd::ReplicaView;
 use member::fronts::etcd::cluster::Site;
 use member::fronts::etcd::health::{HealthCounts, MemberHealth};
 use member::fronts::etcd::v2::members::MembersView;
-use node::{MonitorHandle, Node};
+use node::{MonitorHandle, Node, ReplicaFacts};
 
 use super::backup_file::Backups;
 use super::http_head::common_headers;
@@ -87,7 +87,7 @@ impl MemberView {
 
     /// The state of the replica now.
     pub(super) fn replica(&self) -> ReplicaView {
-        let (status, voters, learners) = self.node.membership();
+        let ReplicaFacts { status, voters, learners, .. } = self.node.replica();
         ReplicaView {
             leader: status.leader,
             term: status.term,
@@ -114,11 +114,6 @@ impl MemberView {
     /// The cluster, as clients of etcd v2 are shown it.
     pub(super) fn members(&self) -> MembersView {
         self.at_site(|site, machine| MembersView::new(site, machine.control()))
-    }
-
-    /// Whether this member has no vote.
-    pub fn is_learner(&self) -> bool {
-        !self.is_alone && !self.node.voters().contains(&self.member_id)
     }
 
     /// The state of the member, as far as questions about its health look at it.

@@ -19,6 +19,8 @@ use super::answer::{Answer, of};
 use super::health;
 use super::http_head::{CORS_HEADERS, CORS_METHODS};
 use super::runtime::Runtime;
+use crate::observe::metric::PROMETHEUS_MEDIA_TYPE;
+use crate::observe::process;
 
 pub(super) const PLAIN_TEXT: &str = "text/plain; charset=utf-8";
 
@@ -109,13 +111,13 @@ fn variables() -> Answer {
 
 /// Memory by the names of Go's `runtime.MemStats`, which programs read for a rough figure.
 fn memory() -> String {
-    let memory = crate::monitor::process::memory();
+    let memory = process::memory();
     format!("{{\"Sys\":{},\"Alloc\":{}}}", memory.resident_bytes, memory.anonymous_bytes)
 }
 
 fn metrics(runtime: &Rc<Runtime>) -> Answer {
     let text = super::metrics::text(&runtime.member);
-    of(StatusCode::OK, zk::metrics::PROMETHEUS_MEDIA_TYPE, text)
+    of(StatusCode::OK, PROMETHEUS_MEDIA_TYPE, text)
 }
 
 fn method_not_allowed() -> Answer {

@@ -102,7 +102,8 @@ impl Monitor {
             return Err(NotTaken::Limited);
         }
         let _turn = images.turn.acquire().await.map_err(ending)?;
-        let taken = self.node.take_snapshot().await.unwrap_or_else(|error| Err(ending(error)));
+        let taken =
+            self.observer.node.take_snapshot().await.unwrap_or_else(|error| Err(ending(error)));
         taken.map_err(|error| {
             images.count(|counts| counts.snapshot_errors += 1);
             NotTaken::Failed(error)
@@ -132,7 +133,7 @@ impl Monitor {
         match restored {
             Ok(_) => {
                 let ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
-                images.restore_time_ms.borrow_mut().record(ms, self.node.monotonic_ms());
+                images.restore_time_ms.borrow_mut().record(ms, self.observer.node.monotonic_ms());
             }
             Err(_) => images.count(|counts| counts.restore_errors += 1),
         }
@@ -146,7 +147,7 @@ impl Monitor {
         mut next: impl AsyncFnMut() -> Option<io::Result<Bytes>>,
         turn: OwnedSemaphorePermit,
     ) -> Result<i64, NotTaken> {
-        let mut upload = (self.node.receive_image()?, turn);
+        let mut upload = (self.observer.node.receive_image()?, turn);
         while let Some(bytes) = next().await {
             let bytes = bytes?;
             let step = tokio::task::spawn_blocking(move || {

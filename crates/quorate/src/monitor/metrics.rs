@@ -2,18 +2,18 @@
 //! lists the metrics that are left out, and why.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::Ordering;
 
 use machine::MemberId;
 use member::fronts::zk::namespaces::Sizes;
 use member::fronts::zk::{RefusedReply, ZkFrontReport};
-use member::summary::Summary;
-use node::NodeMetrics;
-use zk::metrics::{Distribution, Metric, Number, Value};
+use member::summary::{Distribution, Latency, Summary};
+use zk::four_letter::Number;
 
-use super::Monitor;
-use super::process;
-use crate::client_tls::HandshakeCounts;
+use super::{MemberFacts, Metric, Monitor};
+use crate::observe::metric::{Value, label, whole};
+use crate::observe::process;
+use crate::observe::replica::{Ensemble, Part};
+use crate::observe::state::StateFacts;
 
 /// Microseconds of a millisecond.
 const US: f64 = 1_000.0;
@@ -21,15 +21,17 @@ const US: f64 = 1_000.0;
 impl Monitor {
     /// All metrics, which `mntr` shows as well.
     pub async fn metrics(&self) -> Vec<Metric> {
-        let fronts = self.fronts().await;
-        let node = self.node.metrics();
-        let mut metrics = self.gauges(&fronts);
-        metrics.extend(self.etcd_gauges());
-        metrics.extend(self.counters(&fronts, &node));
+        let fronts = self.observer.zk_fronts().await;
+        let facts = self.observer.member();
+        let mut metrics = self.gauges(&facts, &fronts);
+        metrics.extend(etcd_gauges(&facts.state));
+        metrics.extend(self.counters(&facts, &fronts));
         metrics.extend(fronts.metrics.last_refused_reply.as_ref().map(refused_reply));
-        metrics.extend(self.distributions(&fronts, &node));
-        metrics.extend(self.ack_latencies(&node));
-        metrics.extend(self.ensemble().iter().flat_map(|ensemble| ensemble.metrics()));
+        metrics.extend(self.distributions(&facts, &fronts));
+        if let Some(ensemble) = self.observer.ensemble(&facts) {
+            metrics.extend(self.ack_latencies(&facts));
+            metrics.extend(of_ensemble(&ensemble, &facts));
+        }
         metrics
     }
 
@@ -37,83 +39,56 @@ impl Monitor {
     /// `with_process`.
     pub async fn prometheus(&self, with_process: bool) -> Vec<Metric> {
         let mut metrics = self.metrics().await;
-        metrics.extend(self.chunks.iter().flat_map(|chunks| chunks.metrics()));
+        metrics.extend(self.observer.chunks.iter().flat_map(|chunks| chunks.metrics()));
         if with_process {
             let version = self.about.version.split(',').next().unwrap_or_default();
-            metrics.extend(process::metrics(version));
+            metrics.extend(of_process(version));
         }
         metrics
     }
 
     /// `ZooKeeperServer.registerMetrics`.
-    fn gauges(&self, fronts: &ZkFrontReport) -> Vec<Metric> {
-        let (znodes, ephemerals, data_bytes, sessions) = {
-            let machine = self.node.machine().read();
-            let (tree, sessions) = (machine.zk().tree(), machine.zk().sessions());
-            let ephemerals = sessions.ephemeral_count() as u64;
-            (tree.znode_count(), ephemerals, tree.data_bytes(), sessions.len() as u64)
-        };
+    fn gauges(&self, facts: &MemberFacts, fronts: &ZkFrontReport) -> Vec<Metric> {
+        let state = &facts.state.zk;
         let size = &fronts.metrics.response_size;
         let last = size.last.map_or(-1, |(bytes, _)| bytes as i64);
         let none_as_java = |bytes: u64| if size.last.is_none() { -1 } else { bytes as i64 };
+        let handshakes = self.observer.zk_handshakes();
         let mut gauges = vec![
             gauge("avg_latency", Number::Real(fronts.latency.average())),
-            whole("max_latency", fronts.latency.max_ms),
-            whole("min_latency", fronts.latency.min_ms),
-            whole("packets_received", fronts.received),
-            whole("packets_sent", fronts.sent),
-            whole("num_alive_connections", fronts.connections),
-            whole("outstanding_requests", fronts.outstanding),
-            whole("uptime", self.node.monotonic_ms()),
+            whole_gauge("max_latency", fronts.latency.max_ms),
+            whole_gauge("min_latency", fronts.latency.min_ms),
+            whole_gauge("packets_received", fronts.received),
+            whole_gauge("packets_sent", fronts.sent),
+            whole_gauge("num_alive_connections", fronts.connections),
+            whole_gauge("outstanding_requests", fronts.outstanding),
+            whole_gauge("uptime", facts.uptime_ms),
             // ZooKeeper's tree holds its root twice.
-            whole("znode_count", u64::from(znodes) + 1),
-            whole("watch_count", fronts.watches),
-            whole("ephemerals_count", ephemerals),
-            whole("approximate_data_size", data_bytes),
-            whole("global_sessions", sessions),
+            whole_gauge("znode_count", state.znode_count + 1),
+            whole_gauge("watch_count", fronts.watches),
+            whole_gauge("ephemerals_count", state.ephemeral_count),
+            whole_gauge("approximate_data_size", state.data_bytes),
+            whole_gauge("global_sessions", state.session_count),
             // Quorate has no local sessions, which only one server knows.
-            whole("local_sessions", 0),
-            whole("auth_failed_count", fronts.metrics.auth_failed_count),
-            whole("outstanding_tls_handshake", self.handshakes().under_way),
+            whole_gauge("local_sessions", 0),
+            whole_gauge("auth_failed_count", fronts.metrics.auth_failed_count),
+            whole_gauge("outstanding_tls_handshake", handshakes.under_way),
             gauge("connection_drop_probability", Number::Real(fronts.connection_drop_probability)),
             gauge("last_client_response_size", Number::Whole(last)),
             gauge("max_client_response_size", Number::Whole(none_as_java(size.max))),
             gauge("min_client_response_size", Number::Whole(none_as_java(size.min))),
         ];
         if let Some((open, max)) = process::file_descriptors() {
-            gauges.push(whole("open_file_descriptor_count", open));
-            gauges.push(whole("max_file_descriptor_count", max));
+            gauges.push(whole_gauge("open_file_descriptor_count", open));
+            gauges.push(whole_gauge("max_file_descriptor_count", max));
         }
         gauges
     }
 
-    /// The figures of etcd's keys, once they were used. Names that are not ZooKeeper's begin with
-    /// `etcd_`.
-    fn etcd_gauges(&self) -> Vec<Metric> {
-        let machine = self.node.machine().read();
-        let store = machine.etcd();
-        if store.is_unused() {
-            return Vec::new();
-        }
-        vec![
-            whole("etcd_revision", store.revision().unsigned_abs()),
-            whole("etcd_compacted_revision", store.compacted().max(0).unsigned_abs()),
-            whole("etcd_key_count", store.key_count()),
-            whole("etcd_data_size", store.bytes()),
-            whole("etcd_quota", store.settings().quota_bytes),
-            whole("etcd_lease_count", store.leases().len() as u64),
-            whole("etcd_alarm_count", store.alarms().iter().len() as u64),
-        ]
-    }
-
-    fn handshakes(&self) -> HandshakeCounts {
-        self.face.tls.as_ref().map(|tls| tls.handshake_counts()).unwrap_or_default()
-    }
-
-    fn counters(&self, fronts: &ZkFrontReport, node: &NodeMetrics) -> Vec<Metric> {
-        let counts = self.node.loop_counts();
-        let ordinal = self.node.machine().read().mark().ordinal.0;
-        let rejected = self.face.rejected.load(Ordering::Relaxed);
+    fn counters(&self, facts: &MemberFacts, fronts: &ZkFrontReport) -> Vec<Metric> {
+        let (counts, ordinal) = (&facts.counts, facts.state.mark.ordinal.0);
+        let rejected = self.observer.zk_connections_rejected();
+        let handshakes = self.observer.zk_handshakes();
         let (of, images) = (&fronts.metrics, self.images.counts());
         vec![
             counter("bytes_received_count", of.bytes_received_count),
@@ -124,8 +99,8 @@ impl Monitor {
             counter("connection_drop_count", of.connection_drop_count),
             counter("connection_rejected", rejected + of.connection_rejected),
             counter("large_requests_rejected", of.large_requests_rejected),
-            counter("unsuccessful_handshake", self.handshakes().failed),
-            counter("tls_handshake_exceeded", self.handshakes().exceeded),
+            counter("unsuccessful_handshake", handshakes.failed),
+            counter("tls_handshake_exceeded", handshakes.exceeded),
             counter("sessionless_connections_expired", of.sessionless_connections_expired),
             counter("throttled_ops", of.throttled_ops),
             counter("replies_refused", of.replies_refused),
@@ -134,7 +109,7 @@ impl Monitor {
             counter("slow_takers_ended", of.slow_takers_ended),
             counter("stale_sessions_expired", counts.spaces.sessions_expired),
             counter("proposal_count", counts.commands_proposed),
-            counter("commit_count", ordinal - node.startup.ordinal),
+            counter("commit_count", ordinal - facts.measured.startup.ordinal),
             counter("snapshot_error_count", images.snapshot_errors),
             counter("snapshot_rate_limited_count", images.snapshots_limited),
             counter("restore_error_count", images.restore_errors),
@@ -144,13 +119,12 @@ impl Monitor {
         ]
     }
 
-    fn distributions(&self, fronts: &ZkFrontReport, node: &NodeMetrics) -> Vec<Metric> {
-        let now_ms = self.node.monotonic_ms();
-        let shown = |summary: &Summary, unit| summary.distribution(unit, now_ms).into();
-        let of = &fronts.metrics;
+    fn distributions(&self, facts: &MemberFacts, fronts: &ZkFrontReport) -> Vec<Metric> {
+        let shown = |summary: &Summary, unit| summary.distribution(unit, facts.uptime_ms);
+        let (of, node) = (&fronts.metrics, &facts.measured);
         let started = &node.startup;
-        let basic = |name, of| Metric { name, value: Value::Basic(of) };
-        let advanced = |name, of| Metric { name, value: Value::Advanced(of) };
+        let basic = |name, of| Metric::named(name, Value::Basic(of));
+        let advanced = |name, of| Metric::named(name, Value::Advanced(of));
         vec![
             basic("fsynctime", shown(&node.fsync_time_us, US)),
             basic("snapshottime", shown(&node.snapshot_time_ms, 1.0)),
@@ -174,56 +148,160 @@ impl Monitor {
 
     /// The latencies of `Leader.processAck` and `tryToCommit`, and a follower's part of them: how
     /// long entries take to reach other disks.
-    fn ack_latencies(&self, node: &NodeMetrics) -> Vec<Metric> {
-        if self.about.cluster.is_none() {
-            return Vec::new();
-        }
-        let now_ms = self.node.monotonic_ms();
-        let servers = self.servers();
+    fn ack_latencies(&self, facts: &MemberFacts) -> Vec<Metric> {
+        let (node, now_ms) = (&facts.measured, facts.uptime_ms);
+        let servers = self.observer.servers();
         let of_member = |(member, summary): (&MemberId, &Summary)| {
             let server = servers.number_of(*member)?;
-            Some((server.to_string(), summary.distribution(US, now_ms).into()))
+            Some((server.to_string(), summary.distribution(US, now_ms)))
         };
-        let of_quorum = node.quorum_ack_latency_us.distribution(US, now_ms).into();
+        let of_quorum = node.quorum_ack_latency_us.distribution(US, now_ms);
         let of_members = node.ack_latency_us.iter().filter_map(of_member).collect();
-        let of_proposals = node.proposal_latency_ms.distribution(1.0, now_ms).into();
+        let of_proposals = node.proposal_latency_ms.distribution(1.0, now_ms);
         vec![
             // `Follower.processPacket`
-            Metric { name: "proposal_latency", value: Value::Advanced(of_proposals) },
-            Metric { name: "quorum_ack_latency", value: Value::Advanced(of_quorum) },
-            Metric { name: "ack_latency", value: Value::AdvancedOf(of_members) },
+            Metric::named("proposal_latency", Value::Advanced(of_proposals)),
+            Metric::named("quorum_ack_latency", Value::Advanced(of_quorum)),
+            Metric::named("ack_latency", Value::AdvancedOf(of_members)),
         ]
     }
 }
 
-fn gauge(name: &'static str, number: Number) -> Metric {
-    Metric { name, value: Value::Gauge(number) }
+/// The figures of etcd's keys, once they were used. Names that are not ZooKeeper's begin with
+/// `etcd_`.
+fn etcd_gauges(state: &StateFacts) -> Vec<Metric> {
+    let etcd = &state.etcd;
+    if etcd.is_unused {
+        return Vec::new();
+    }
+    vec![
+        whole_gauge("etcd_revision", etcd.revision),
+        whole_gauge("etcd_compacted_revision", etcd.compacted_revision),
+        whole_gauge("etcd_key_count", etcd.key_count),
+        whole_gauge("etcd_data_size", etcd.bytes),
+        whole_gauge("etcd_quota", etcd.quota_bytes),
+        whole_gauge("etcd_lease_count", etcd.lease_count),
+        whole_gauge("etcd_alarm_count", etcd.alarm_count),
+    ]
 }
 
-fn whole(name: &'static str, value: u64) -> Metric {
-    gauge(name, Number::Whole(i64::try_from(value).unwrap_or(i64::MAX)))
+/// Bytes of the last, the smallest and the largest proposal, on a leader (`BufferStats`).
+pub(super) fn proposal_sizes(ensemble: &Ensemble, facts: &MemberFacts) -> Option<[i64; 3]> {
+    let shown = |bytes: [u64; 3]| bytes.map(|bytes| i64::try_from(bytes).unwrap_or(i64::MAX));
+    let sizes = facts.counts.proposal_bytes.map_or([-1; 3], shown);
+    (ensemble.part == Part::Leading).then_some(sizes)
+}
+
+/// `QuorumZooKeeperServer.registerMetrics`, `LeaderZooKeeperServer.registerMetrics`, and the
+/// metrics of elections in `ServerMetrics`.
+fn of_ensemble(ensemble: &Ensemble, facts: &MemberFacts) -> Vec<Metric> {
+    let (status, counts) = (&facts.replica.status, &facts.counts);
+    let mut metrics = vec![
+        whole_gauge("quorum_size", ensemble.size as u64),
+        // These are not ZooKeeper's: the state of the log, by Raft's names.
+        whole_gauge("raft_term", status.term),
+        whole_gauge("raft_last_index", status.last_index),
+        whole_gauge("raft_commit_index", status.commit_index),
+        whole_gauge("raft_applied_index", status.applied_index),
+        counter("looking_count", counts.looking_count),
+        counter("digest_mismatches_count", counts.differences),
+        times("election_time", &counts.election_time),
+        times("unavailable_time", &counts.unavailable_time),
+        // `Follower.followLeader`
+        times("follower_sync_time", &counts.follower_sync_time),
+        counter("snap_count", counts.snapshots_given),
+        // This is not ZooKeeper's either: it shows the load of members that come back.
+        counter("snapshot_bytes_sent", counts.snapshot_bytes_sent),
+        counter("snapshots_fetched", counts.snapshots_fetched),
+        counter("snapshots_borrowed", counts.snapshots_borrowed),
+    ];
+    if let Some([last, min, max]) = proposal_sizes(ensemble, facts) {
+        let since_ms = counts.leading_since_ms.unwrap_or(facts.uptime_ms);
+        metrics.extend([
+            whole_gauge("learners", ensemble.learners as u64),
+            whole_gauge("synced_followers", ensemble.synced_followers as u64),
+            whole_gauge("synced_non_voting_followers", ensemble.synced_non_voters as u64),
+            // Observers are not served.
+            whole_gauge("synced_observers", 0),
+            // A member answers a sync itself, when it has caught up with the leader.
+            whole_gauge("pending_syncs", 0),
+            whole_gauge("leader_uptime", facts.uptime_ms.saturating_sub(since_ms)),
+            gauge("last_proposal_size", Number::Whole(last)),
+            gauge("min_proposal_size", Number::Whole(min)),
+            gauge("max_proposal_size", Number::Whole(max)),
+        ]);
+    }
+    metrics
+}
+
+/// The metrics of `DefaultExports` in Prometheus' Java client that are true here: `process_*`, and
+/// the `jvm_*` metrics that make sense, since dashboards made for ZooKeeper look for them.
+fn of_process(version: &str) -> Vec<Metric> {
+    let memory = process::memory();
+    let bytes = |name, value: u64| gauge(name, Number::Real(value as f64));
+    let heap = |name, value: u64| {
+        Metric::named(
+            name,
+            Value::Gauges(vec![(label("area", "heap"), Number::Real(value as f64))]),
+        )
+    };
+    let info = [label("version", version), label("vendor", "quorate"), label("runtime", "none")];
+    let no_collections = Value::Total { labels: label("gc", "none"), count: 0, sum: 0.0 };
+    let cpu_seconds = Value::Counter(Number::Real(process::cpu_seconds()));
+    let began = Number::Real(process::BEGAN.as_secs_f64());
+    let mut metrics = vec![
+        Metric::named("process_cpu_seconds_total", cpu_seconds),
+        gauge("process_start_time_seconds", began),
+        bytes("process_virtual_memory_bytes", memory.virtual_bytes),
+        bytes("process_resident_memory_bytes", memory.resident_bytes),
+        Metric::named("jvm_info", Value::Gauges(vec![(info.join(","), Number::Real(1.0))])),
+        heap("jvm_memory_bytes_used", memory.anonymous_bytes),
+        heap("jvm_memory_bytes_committed", memory.anonymous_bytes),
+        heap("jvm_memory_bytes_max", memory.limit_bytes),
+        bytes("jvm_threads_current", memory.threads),
+        // There is no garbage collector, so collections take no time.
+        Metric::named("jvm_gc_collection_seconds", no_collections),
+    ];
+    if let Some((open, max)) = process::file_descriptors() {
+        metrics.push(bytes("process_open_fds", open));
+        metrics.push(bytes("process_max_fds", max));
+    }
+    metrics
+}
+
+fn gauge(name: &'static str, number: Number) -> Metric {
+    Metric::named(name, Value::Gauge(number))
+}
+
+fn whole_gauge(name: &'static str, value: u64) -> Metric {
+    gauge(name, whole(value))
 }
 
 fn counter(name: &'static str, count: u64) -> Metric {
-    Metric { name, value: Value::Counter(count) }
+    Metric::named(name, Value::Counter(whole(count)))
+}
+
+/// Times in ms; there are no quantiles.
+fn times(name: &'static str, of: &Latency) -> Metric {
+    let (sum, min, max) = (of.total_ms as f64, of.min_ms as f64, of.max_ms as f64);
+    Metric::named(
+        name,
+        Value::Basic(Distribution { count: of.count, sum, min, max, quantiles: None }),
+    )
 }
 
 /// One metric with the bytes below each first path element.
 fn namespaces(name: &'static str, sizes: BTreeMap<&str, Sizes>) -> Metric {
-    let sets = sizes.into_iter().map(|(key, sizes)| (key.to_string(), sizes.distribution().into()));
-    Metric { name, value: Value::BasicOf(sets.collect()) }
+    let sets = sizes.into_iter().map(|(key, sizes)| (key.to_string(), sizes.distribution()));
+    Metric::named(name, Value::BasicOf(sets.collect()))
 }
 
 /// The reply that was refused last, with its client's session: counters cannot have a label for
 /// each path.
 fn refused_reply(refused: &RefusedReply) -> Metric {
     let RefusedReply { session, path, bytes } = refused;
-    let path = path.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
-    let labels = format!("path=\"{path}\",session=\"{session:#x}\"");
-    Metric {
-        name: "last_refused_reply_bytes",
-        value: Value::Labelled(vec![(labels, *bytes as f64)]),
-    }
+    let labels = [label("path", path), label("session", &format!("{session:#x}"))].join(",");
+    Metric::named("last_refused_reply_bytes", Value::Gauges(vec![(labels, whole(*bytes))]))
 }
 
 /// The distribution of an event that happens once, at the start.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use config::{ServeConfig, masked};
 use zk::four_letter::ConfReport;
 
-use crate::monitor;
+use crate::observe::process;
 
 /// The ZooKeeper version whose protocol is served, then our own and its date, in the form that
 /// clients and tools parse (`Version.getFullVersion`).
@@ -57,7 +57,7 @@ fn environment() -> Vec<(&'static str, String)> {
     let text = |text: &std::ffi::CStr| text.to_string_lossy().into_owned();
     let folder = std::env::current_dir();
     let folder = folder.map_or("<NA>".to_string(), |folder| folder.display().to_string());
-    let memory = monitor::process::memory();
+    let memory = process::memory();
     let megabytes = |bytes: u64| format!("{}MB", bytes >> 20);
     // Java shows properties that are not set, too: programs read these lines by their keys.
     let mut environment = vec![("host.name", text(system.nodename()))];

@@ -13,7 +13,7 @@ const FRAMES: [(&str, usize); 12] = [
     ("with which", 10),
     ("that it is for", 5),
     ("stands", 77),
-    ("is told", 89),
+    ("is told", 88),
     ("are told", 24),
     ("whoever", 4),
     ("by and by", 2),

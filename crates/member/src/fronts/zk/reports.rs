@@ -5,14 +5,13 @@
 
 use machine::ConnectionId;
 use zk::four_letter::{self, ConnectionReport, SessionReport};
-use zk::metrics;
 
 use super::connection::Connection;
 use super::namespaces::Namespaces;
 use super::room::RefusedReply;
 use super::watches::WatchCursor;
 use super::{State, Stats, ZkFront};
-use crate::summary::{Distribution, Latency, Summary};
+use crate::summary::{Latency, Summary};
 
 /// The counts of one Front. Joined, the counts of the member.
 #[derive(Clone, Debug, Default)]
@@ -287,19 +286,3 @@ impl From<Latency> for four_letter::Latency {
         four_letter::Latency { last_ms, min_ms, max_ms, total_ms, count }
     }
 }
-
-impl From<Distribution> for metrics::Distribution {
-    fn from(of: Distribution) -> metrics::Distribution {
-        let Distribution { count, sum, min, max, quantiles } = of;
-        metrics::Distribution { count, sum, min, max, quantiles }
-    }
-}
-
-const _: () = {
-    let (measured, shown) = (crate::summary::QUANTILES, metrics::QUANTILES);
-    let mut at = 0;
-    while at < measured.len() {
-        assert!(measured[at] == shown[at], "the quantiles that are measured are those shown");
-        at += 1;
-    }
-};

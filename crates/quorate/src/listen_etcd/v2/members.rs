@@ -93,7 +93,7 @@ async fn peer_urls(shares: &ConnectionShares, body: &mut WebBody) -> Result<Vec<
 /// The statistics of this member. etcd counts append requests; here frames of links are counted.
 fn own_statistics(runtime: &Rc<Runtime>) -> Value {
     let member = &runtime.member;
-    let (status, _) = member.node.replica();
+    let status = member.node.replica().status;
     let is_leader = status.leader == Some(member.member_id);
     let started_ms = node::wall_ms() - member.node.monotonic_ms() as i64;
     let traffic = member.node.peer_traffic();

@@ -1,13 +1,9 @@
-//! The system's numbers about this process, and the metrics of them: `process_*` as in Prometheus'
-//! client libraries, and the `jvm_*` metrics that make sense here, since dashboards made for
-//! ZooKeeper look for them.
+//! Facts about this process, from Linux: its memory, threads, files, CPU time and folders.
 
 use std::fs;
 use std::path::Path;
 use std::sync::LazyLock;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-
-use zk::metrics::{Metric, Number, Value};
 
 /// Files that [`folder_bytes`] looks at. A data directory holds a few dozen.
 const FILES_MAX: usize = 100_000;
@@ -83,33 +79,10 @@ fn number_of(text: &str, key: &str) -> u64 {
     number.and_then(|number| number.parse().ok()).unwrap_or(0)
 }
 
-/// The metrics of `DefaultExports` in Prometheus' Java client that are true here.
-pub fn metrics(version: &str) -> Vec<Metric> {
-    let memory = memory();
+/// CPU time of all threads since the start, s.
+pub fn cpu_seconds() -> f64 {
     let cpu = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
-    let cpu_seconds = cpu.tv_sec as f64 + cpu.tv_nsec as f64 / 1e9;
-    let metric = |name, value| Metric { name, value };
-    let whole = |value: u64| Value::Gauge(Number::Real(value as f64));
-    let heap = |bytes: u64| Value::Labelled(vec![("area=\"heap\"".to_string(), bytes as f64)]);
-    let info = format!("version=\"{version}\",vendor=\"quorate\",runtime=\"none\"");
-    let mut metrics = vec![
-        metric("process_cpu_seconds_total", Value::Seconds(cpu_seconds)),
-        metric("process_start_time_seconds", Value::Gauge(Number::Real(BEGAN.as_secs_f64()))),
-        metric("process_virtual_memory_bytes", whole(memory.virtual_bytes)),
-        metric("process_resident_memory_bytes", whole(memory.resident_bytes)),
-        metric("jvm_info", Value::Labelled(vec![(info, 1.0)])),
-        metric("jvm_memory_bytes_used", heap(memory.anonymous_bytes)),
-        metric("jvm_memory_bytes_committed", heap(memory.anonymous_bytes)),
-        metric("jvm_memory_bytes_max", heap(memory.limit_bytes)),
-        metric("jvm_threads_current", whole(memory.threads)),
-        // There is no garbage collector, so collections take no time.
-        metric("jvm_gc_collection_seconds", Value::Total("gc=\"none\"".to_string(), 0, 0.0)),
-    ];
-    if let Some((open, max)) = file_descriptors() {
-        metrics.push(metric("process_open_fds", whole(open)));
-        metrics.push(metric("process_max_fds", whole(max)));
-    }
-    metrics
+    cpu.tv_sec as f64 + cpu.tv_nsec as f64 / 1e9
 }
 
 #[cfg(test)]

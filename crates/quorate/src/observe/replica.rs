@@ -1,15 +1,13 @@
-//! This member's view of its ensemble, for monitoring: its part, the leader, and on a leader how
-//! far the other members are.
+//! Facts about the ensemble as this member sees it: its part, the leader, and on a leader how far
+//! the other members are.
 
 use std::collections::BTreeSet;
 
 use machine::{Level, MemberId, Servers};
 use member::membership::bootstrap::absent_server;
 use member::membership::hello::Known;
-use member::summary::Latency;
-use member::{LoopCounts, Role, Status};
-use node::MonitorHandle;
-use zk::metrics::{Distribution, Metric, Number, Value};
+use member::{Role, Status};
+use node::{MonitorHandle, ReplicaFacts};
 
 use config::ClusterConfig;
 
@@ -22,8 +20,6 @@ pub struct Ensemble {
     /// The configured servers that vote.
     pub size: usize,
     pub part: Part,
-    /// The leader, if it is known.
-    pub leader: Option<MemberId>,
     /// The members that the leader hears; 0 on other members.
     pub learners: usize,
     /// The members among these whose missing entries are all in the leader's log, so that they need
@@ -31,9 +27,6 @@ pub struct Ensemble {
     pub synced_followers: usize,
     /// The members among the synced ones that have no vote, or not yet.
     pub synced_non_voters: usize,
-    counts: LoopCounts,
-    status: Status,
-    now_ms: u64,
 }
 
 /// The part of a member in its ensemble (`QuorumPeer.ServerState`).
@@ -81,9 +74,7 @@ pub struct MemberView {
 impl MembersView {
     /// Takes the view from the member.
     pub fn of(node: &MonitorHandle) -> MembersView {
-        let (status, peers) = node.replica();
-        let own = node.member();
-        let voters = node.voters();
+        let ReplicaFacts { own, status, voters, learners, peers } = node.replica();
         let (servers, level) = {
             let machine = node.machine().read();
             (machine.control().servers().clone(), machine.control().level().level)
@@ -93,7 +84,7 @@ impl MembersView {
             true => Some((known.program.clone(), known.level_max)),
             false => linked.get(&id).map(|it| (it.program.clone(), it.level_max)),
         };
-        let ids = voters.iter().chain(&node.learners()).copied().collect::<BTreeSet<u64>>();
+        let ids = voters.iter().chain(&learners).copied().collect::<BTreeSet<u64>>();
         let members = ids.into_iter().map(|id| {
             let peer = peers.iter().find(|peer| peer.member_id == id);
             let behind = |index: u64| status.last_index.saturating_sub(index);
@@ -122,7 +113,8 @@ impl MembersView {
 }
 
 impl Part {
-    fn of(status: &Status) -> Part {
+    /// The part of a member whose replica has this status.
+    pub fn of(status: &Status) -> Part {
         match (status.role, status.leader) {
             // A leader that has not committed an entry of its term cannot serve yet.
             (Role::Leader, _) if status.has_committed_in_term => Part::Leading,
@@ -161,99 +153,22 @@ impl Part {
 }
 
 impl Ensemble {
-    /// Takes the state from the member.
-    pub fn of(node: &MonitorHandle, cluster: &ClusterConfig) -> Ensemble {
-        let (status, peers) = node.replica();
-        let part = Part::of(&status);
+    /// The ensemble of a member whose replica has these facts.
+    pub fn of(replica: &ReplicaFacts, cluster: &ClusterConfig) -> Ensemble {
+        let ReplicaFacts { status, voters, peers, .. } = replica;
         let heard = peers.iter().filter(|peer| {
             peer.silent_ticks.is_some_and(|silent_ticks| silent_ticks <= SILENT_TICKS_MAX)
         });
         let synced = heard.clone().filter(|peer| {
             peer.snapshot_index.is_none() && peer.matched_index + 1 >= status.first_index
         });
-        let voters = node.voters();
         let non_voters = synced.clone().filter(|peer| !voters.contains(&peer.member_id));
         Ensemble {
             size: cluster.servers.len(),
-            part,
-            leader: status.leader.map(MemberId),
+            part: Part::of(status),
             learners: heard.count(),
             synced_followers: synced.count(),
             synced_non_voters: non_voters.count(),
-            counts: node.loop_counts(),
-            status,
-            now_ms: node.monotonic_ms(),
         }
     }
-
-    /// Bytes of the last, the smallest and the largest proposal, on a leader (`BufferStats`).
-    pub fn proposal_sizes(&self) -> Option<[i64; 3]> {
-        let shown = |bytes: [u64; 3]| bytes.map(|bytes| i64::try_from(bytes).unwrap_or(i64::MAX));
-        let sizes = self.counts.proposal_bytes.map_or([-1; 3], shown);
-        (self.part == Part::Leading).then_some(sizes)
-    }
-
-    /// `QuorumZooKeeperServer.registerMetrics`, `LeaderZooKeeperServer.registerMetrics`, and what
-    /// `ServerMetrics` has of elections.
-    pub fn metrics(&self) -> Vec<Metric> {
-        let mut metrics = vec![
-            whole("quorum_size", self.size as i64),
-            // These are not ZooKeeper's: the state of the log, by Raft's names.
-            count("raft_term", self.status.term),
-            count("raft_last_index", self.status.last_index),
-            count("raft_commit_index", self.status.commit_index),
-            count("raft_applied_index", self.status.applied_index),
-            Metric { name: "looking_count", value: Value::Counter(self.counts.looking_count) },
-            Metric {
-                name: "digest_mismatches_count",
-                value: Value::Counter(self.counts.differences),
-            },
-            times("election_time", &self.counts.election_time),
-            times("unavailable_time", &self.counts.unavailable_time),
-            // `Follower.followLeader`
-            times("follower_sync_time", &self.counts.follower_sync_time),
-            counter("snap_count", self.counts.snapshots_given),
-            // This is not ZooKeeper's either: it shows the load of members that come back.
-            counter("snapshot_bytes_sent", self.counts.snapshot_bytes_sent),
-            counter("snapshots_fetched", self.counts.snapshots_fetched),
-            counter("snapshots_borrowed", self.counts.snapshots_borrowed),
-        ];
-        if let Some([last, min, max]) = self.proposal_sizes() {
-            let since_ms = self.counts.leading_since_ms.unwrap_or(self.now_ms);
-            let uptime_ms = self.now_ms.saturating_sub(since_ms);
-            metrics.extend([
-                whole("learners", self.learners as i64),
-                whole("synced_followers", self.synced_followers as i64),
-                whole("synced_non_voting_followers", self.synced_non_voters as i64),
-                // Observers are not served.
-                whole("synced_observers", 0),
-                // A member answers a sync itself, when it has caught up with the leader.
-                whole("pending_syncs", 0),
-                whole("leader_uptime", i64::try_from(uptime_ms).unwrap_or(i64::MAX)),
-                whole("last_proposal_size", last),
-                whole("min_proposal_size", min),
-                whole("max_proposal_size", max),
-            ]);
-        }
-        metrics
-    }
-}
-
-/// Times in ms; there are no quantiles.
-fn times(name: &'static str, of: &Latency) -> Metric {
-    let (sum, min, max) = (of.total_ms as f64, of.min_ms as f64, of.max_ms as f64);
-    let distribution = Distribution { count: of.count, sum, min, max, quantiles: None };
-    Metric { name, value: Value::Basic(distribution) }
-}
-
-fn counter(name: &'static str, value: u64) -> Metric {
-    Metric { name, value: Value::Counter(value) }
-}
-
-fn count(name: &'static str, value: u64) -> Metric {
-    whole(name, i64::try_from(value).unwrap_or(i64::MAX))
-}
-
-fn whole(name: &'static str, value: i64) -> Metric {
-    Metric { name, value: Value::Gauge(Number::Whole(value)) }
 }

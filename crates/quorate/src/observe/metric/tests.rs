@@ -3,17 +3,20 @@ use super::*;
 fn metrics() -> Vec<Metric> {
     let quantiles = Some([1.0, 3.0, 4.0, 5.0, 6.0]);
     let some = Distribution { count: 9, sum: 14.5, min: 0.0, max: 7.0, quantiles };
-    let metric = |name, value| Metric { name, value };
+    let no_collections = Value::Total { labels: label("gc", "none"), count: 0, sum: 0.0 };
     vec![
-        metric("uptime", Value::Gauge(Number::Whole(72_424))),
-        metric("commit_count", Value::Counter(3)),
-        metric("fsynctime", Value::Basic(Distribution::default())),
-        metric("readlatency", Value::Advanced(some)),
-        metric("ack_latency", Value::AdvancedOf(vec![("1".into(), some)])),
-        metric("read_per_namespace", Value::BasicOf(vec![("a\"b\\".into(), some)])),
-        metric("jvm_memory_bytes_used", Value::Labelled(vec![("area=\"heap\"".into(), 1e9)])),
-        metric("jvm_gc_collection_seconds", Value::Total("gc=\"none\"".into(), 0, 0.0)),
-        metric("process_cpu_seconds_total", Value::Seconds(1.5)),
+        Metric::named("uptime", Value::Gauge(Number::Whole(72_424))),
+        Metric::named("commit_count", Value::Counter(whole(3))),
+        Metric::named("fsynctime", Value::Basic(Distribution::default())),
+        Metric::named("readlatency", Value::Advanced(some)),
+        Metric::named("ack_latency", Value::AdvancedOf(vec![("1".into(), some)])),
+        Metric::named("read_per_namespace", Value::BasicOf(vec![("a\"b\\".into(), some)])),
+        Metric::named(
+            "jvm_memory_bytes_used",
+            Value::Gauges(vec![(label("area", "heap"), Number::Real(1e9))]),
+        ),
+        Metric::named("jvm_gc_collection_seconds", no_collections),
+        Metric::named("process_cpu_seconds_total", Value::Counter(Number::Real(1.5))),
     ]
 }
 
@@ -61,7 +64,7 @@ jvm_gc_collection_seconds_sum{gc=\"none\"} 0.0
 # TYPE process_cpu_seconds_total counter
 process_cpu_seconds_total 1.5
 ";
-    assert_eq!(prometheus(&metrics(), &[]), expected);
+    assert_eq!(prometheus(&metrics(), Numbers::AsDoubles, &[]), expected);
 }
 
 #[test]
@@ -75,7 +78,7 @@ uptime 72424.0
 # TYPE readlatency summary
 readlatency_count 9.0
 ";
-    assert_eq!(prometheus(&metrics(), &only), expected);
+    assert_eq!(prometheus(&metrics(), Numbers::AsDoubles, &only), expected);
 }
 
 #[test]
@@ -101,5 +104,29 @@ fn flat_values_are_whole_but_for_averages() {
         let (what, value) = text.split_once('=').expect("both are there");
         format!("{what}_a\"b\\_read_per_namespace={value}")
     });
-    assert_eq!(found[25..], of_namespaces);
+    assert_eq!(found[25..30], of_namespaces);
+    assert_eq!(found[30..], ["process_cpu_seconds_total=1.5"]);
+}
+
+#[test]
+fn numbers_are_printed_as_they_are_on_etcds_page() {
+    let histogram =
+        Histogram { bounds_us: &[5_000, 1_000_000], counts: vec![1, 2, 3], sum_us: 4_500_000 };
+    let help = "Help.";
+    let metrics = [
+        Metric { name: "a", help, value: Value::Gauges(vec![(label("x", "1"), whole(7))]) },
+        Metric { name: "b", help, value: Value::Histograms(vec![(Labels::new(), histogram)]) },
+        Metric { name: "c", help, value: Value::Counter(Number::Real(0.25)) },
+        Metric { name: "d", help, value: Value::Counters(Vec::new()) },
+    ];
+    let expected = "# HELP a Help.\n# TYPE a gauge\na{x=\"1\"} 7\n\
+                    # HELP b Help.\n# TYPE b histogram\nb_bucket{le=\"0.005\"} 1\n\
+                    b_bucket{le=\"1\"} 3\nb_bucket{le=\"+Inf\"} 6\nb_sum 4.5\nb_count 6\n\
+                    # HELP c Help.\n# TYPE c counter\nc 0.25\n";
+    assert_eq!(prometheus(&metrics, Numbers::AsTheyAre, &[]), expected);
+}
+
+#[test]
+fn the_value_of_a_label_is_escaped() {
+    assert_eq!(label("path", "a\"b\\\n"), "path=\"a\\\"b\\\\\\n\"");
 }

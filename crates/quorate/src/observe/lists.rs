@@ -9,8 +9,8 @@ use member::fronts::zk::limits::CONNECTION_PAGE_COUNT;
 use member::fronts::zk::{WatchCursor, WatchPage};
 use zk::four_letter::{ConnectionReport, DumpReport, WatchSummary, WatchesReport};
 
-use super::Monitor;
-use super::ensemble::Part;
+use super::Observer;
+use super::replica::Part;
 use crate::listen_zk::ToRuntime;
 
 /// The bytes of one list, about. Further entries are only counted.
@@ -35,7 +35,7 @@ const EPHEMERALS_HOLD_MAX: usize = 1_024;
 /// Sessions that are looked up under one hold.
 const SESSIONS_HOLD_MAX: usize = 256;
 
-impl Monitor {
+impl Observer {
     /// The connections, and the number of missing ones.
     pub async fn connections(&self) -> (Vec<ConnectionReport>, u64) {
         let _alone = self.listing.acquire().await;
@@ -71,7 +71,7 @@ impl Monitor {
         let mut closing: BTreeMap<i64, Vec<(String, i64)>> = BTreeMap::new();
         for ConnectionReport { peer, session, established_ms, .. } in connections {
             let session = session.map_or(0, |session| session.id);
-            let sessionless = || established_ms + self.about.sessionless_ms_max as i64;
+            let sessionless = || established_ms + self.settings.sessionless_ms_max as i64;
             let at_ms = deadlines.get(&session).copied().unwrap_or_else(sessionless);
             closing.entry(at_ms / 1_000 * 1_000).or_default().push((peer, session));
         }
@@ -79,7 +79,7 @@ impl Monitor {
             leases.into_iter().map(|(Owner::Session(session), _)| session).collect();
         ids.sort_unstable();
         let (ephemerals, ephemerals_missing) = self.ephemerals(&ids).await;
-        let follows = self.ensemble().is_some_and(|ensemble| ensemble.part != Part::Leading);
+        let follows = self.part().is_some_and(|part| part != Part::Leading);
         let followed_sessions = if follows { Some(self.timeouts(&ids).await) } else { None };
         DumpReport {
             sessions: if follows { Vec::new() } else { expiring.into_iter().collect() },
@@ -95,7 +95,7 @@ impl Monitor {
     /// The end of the tick in which `left_ms` have passed, in wall time: sessions expire in
     /// buckets.
     fn end_of_tick(&self, now_ms: u64, wall_ms: i64, left_ms: u64) -> i64 {
-        let tick_ms = self.about.tick_ms;
+        let tick_ms = self.settings.tick_ms;
         let end_ms = (now_ms + left_ms).div_ceil(tick_ms) * tick_ms;
         wall_ms + (end_ms - now_ms) as i64
     }
@@ -145,7 +145,7 @@ impl Monitor {
     pub async fn watches(&self) -> WatchesReport {
         let _alone = self.listing.acquire().await;
         let (mut watches, mut bytes, mut shown) = (Vec::new(), 0, 0);
-        let all = self.fronts().await.data_watches;
+        let all = self.zk_fronts().await.data_watches;
         for runtime in 0..self.face.runtimes.len() {
             let mut next = Some(WatchCursor::default());
             while let Some(from) = next.filter(|_| bytes < LIST_BYTES_MAX) {

@@ -1,0 +1,85 @@
+//! Facts about the replicated state, read under one hold of its lock.
+
+use machine::{Machine, Mark};
+
+/// The state at one moment.
+pub struct StateFacts {
+    /// The last command that was applied.
+    pub mark: Mark,
+    pub zk: ZkFacts,
+    pub etcd: EtcdFacts,
+    pub etcd_v2: EtcdV2Facts,
+}
+
+/// ZooKeeper's part of the state.
+pub struct ZkFacts {
+    pub znode_count: u64,
+    pub ephemeral_count: u64,
+    /// Bytes of the paths and the data of all znodes.
+    pub data_bytes: u64,
+    pub session_count: u64,
+}
+
+/// The part of the state that belongs to etcd v3.
+pub struct EtcdFacts {
+    /// Whether no client of etcd's has ever changed anything.
+    pub is_unused: bool,
+    pub revision: u64,
+    /// The compacted revision; 0 before the first compaction.
+    pub compacted_revision: u64,
+    pub key_count: u64,
+    /// Bytes of the versions that can be read, and of leases.
+    pub bytes: u64,
+    /// Bytes of the versions beyond which puts are refused.
+    pub quota_bytes: u64,
+    pub lease_count: u64,
+    pub alarm_count: u64,
+    /// Bytes that keys and leases take in memory, about.
+    pub held_bytes: u64,
+    /// The bytes in memory beyond which puts and grants are refused; `None` if there is no such
+    /// bound.
+    pub held_bytes_max: Option<u64>,
+}
+
+/// The part of the state that belongs to etcd v2.
+pub struct EtcdV2Facts {
+    /// Bytes that the tree takes in memory, about.
+    pub held_bytes: u64,
+    /// The bytes in memory beyond which writes are refused; `None` if there is no such bound.
+    pub held_bytes_max: Option<u64>,
+}
+
+impl StateFacts {
+    /// Gathers the facts, each in a time that does not depend on the size of the state.
+    pub fn of(machine: &Machine) -> StateFacts {
+        let (tree, sessions) = (machine.zk().tree(), machine.zk().sessions());
+        let (store, v2) = (machine.etcd(), machine.etcd_v2().tree());
+        let quota_bytes = store.settings().quota_bytes;
+        let bounds = machine.control().bounds();
+        StateFacts {
+            mark: machine.mark(),
+            zk: ZkFacts {
+                znode_count: u64::from(tree.znode_count()),
+                ephemeral_count: sessions.ephemeral_count() as u64,
+                data_bytes: tree.data_bytes(),
+                session_count: sessions.len() as u64,
+            },
+            etcd: EtcdFacts {
+                is_unused: store.is_unused(),
+                revision: store.revision().unsigned_abs(),
+                compacted_revision: store.compacted().max(0).unsigned_abs(),
+                key_count: store.key_count(),
+                bytes: store.bytes(),
+                quota_bytes,
+                lease_count: store.leases().len() as u64,
+                alarm_count: store.alarms().iter().len() as u64,
+                held_bytes: store.held(),
+                held_bytes_max: bounds.map(|bounds| bounds.etcd(quota_bytes)),
+            },
+            etcd_v2: EtcdV2Facts {
+                held_bytes: v2.held(),
+                held_bytes_max: bounds.map(|bounds| bounds.etcd_v2(quota_bytes)),
+            },
+        }
+    }
+}
