@@ -25,7 +25,7 @@ pub use scan::Scanner;
 pub use schema::GatewayMethod;
 pub use transcoder::Transcoder;
 
-use crate::status::Code;
+use grpc_code::Code;
 
 /// The content type of every answer, errors included.
 pub const CONTENT_TYPE: &str = "application/json";
@@ -119,7 +119,7 @@ fn quoted(text: &str) -> String {
 pub fn http_status(code: Code) -> u16 {
     match code {
         Code::Ok => 200,
-        Code::Canceled => 499,
+        Code::Cancelled => 499,
         Code::InvalidArgument | Code::FailedPrecondition | Code::OutOfRange => 400,
         Code::DeadlineExceeded => 504,
         Code::NotFound => 404,

@@ -17,4 +17,4 @@ pub mod status;
 pub mod v2;
 pub mod versions;
 
-pub use status::{Code, Error};
+pub use status::Error;

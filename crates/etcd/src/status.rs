@@ -5,54 +5,8 @@
 
 use core::fmt;
 
+use grpc_code::Code;
 use machine::etcd::reply::Refusal;
-
-/// The code of a gRPC status.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub enum Code {
-    /// No error.
-    Ok = 0,
-    /// The caller gave up.
-    Canceled = 1,
-    /// An error of no other kind.
-    Unknown = 2,
-    /// The request is wrong, whatever the state.
-    InvalidArgument = 3,
-    /// The deadline passed: the request may still take effect.
-    DeadlineExceeded = 4,
-    /// A thing that the request names does not exist.
-    NotFound = 5,
-    /// A thing that the request makes exists.
-    AlreadyExists = 6,
-    /// The caller may not do this.
-    PermissionDenied = 7,
-    /// A quota or a limit is used up.
-    ResourceExhausted = 8,
-    /// The state does not allow the request.
-    FailedPrecondition = 9,
-    /// A conflict with another request.
-    Aborted = 10,
-    /// A number is outside of the range that the state allows.
-    OutOfRange = 11,
-    /// The server does not know the call.
-    Unimplemented = 12,
-    /// The server broke a promise to itself.
-    Internal = 13,
-    /// The server cannot do it now; it may be able to later.
-    Unavailable = 14,
-    /// Data is lost or damaged.
-    DataLoss = 15,
-    /// The caller did not prove who it is.
-    Unauthenticated = 16,
-}
-
-impl Code {
-    /// The number on the wire.
-    pub fn number(self) -> u8 {
-        self as u8
-    }
-}
 
 /// An error of etcd.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -234,7 +188,7 @@ const TABLE: [Row; COUNT] = [
     row(Error::LeaseNotFound, Code::NotFound, "etcdserver: requested lease not found"),
     row(Error::LeaseExists, Code::FailedPrecondition, "etcdserver: lease already exists"),
     row(Error::LeaseTtlTooLarge, Code::OutOfRange, "etcdserver: too large lease TTL"),
-    row(Error::WatchCanceled, Code::Canceled, "etcdserver: watch canceled"),
+    row(Error::WatchCanceled, Code::Cancelled, "etcdserver: watch canceled"),
     row(Error::MemberExists, Code::FailedPrecondition, "etcdserver: member ID already exist"),
     row(Error::PeerUrlExists, Code::FailedPrecondition, "etcdserver: Peer URLs already exists"),
     row(
@@ -349,7 +303,7 @@ const TABLE: [Row; COUNT] = [
         "etcdserver: cluster has a downgrade job in progress",
     ),
     row(Error::NoDowngrade, Code::FailedPrecondition, "etcdserver: no inflight downgrade job"),
-    row(Error::Canceled, Code::Canceled, "etcdserver: request canceled"),
+    row(Error::Canceled, Code::Cancelled, "etcdserver: request canceled"),
     row(Error::DeadlineExceeded, Code::DeadlineExceeded, "etcdserver: context deadline exceeded"),
     // grpc-go names the size. Here nobody has worked out more than that it is beyond the limit.
     row(

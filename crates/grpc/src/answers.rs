@@ -3,6 +3,7 @@
 //! the memory of one message, or of some pieces of it, if it is made in pieces: the next piece is
 //! made when the client's window and the library have room for its first byte.
 
+use grpc_code::Code;
 use std::future::poll_fn;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -21,7 +22,7 @@ use super::head::{response_head, status_alone};
 use super::limits::{Limits, Patience};
 use super::outgoing::Outgoing;
 use super::room::Room;
-use super::status::{Code, End};
+use super::status::End;
 
 /// A piece of an answer on its way to the socket. The library drops the piece when it has copied
 /// the last byte of it towards the socket, or when the stream has ended.

@@ -2,9 +2,10 @@
 //! small messages come in one frame, and are then slices of it.
 
 use bytes::{Bytes, BytesMut};
+use grpc_code::Code;
 
 use super::limits::SENT_BYTES_MAX;
-use super::status::{Code, Status};
+use super::status::Status;
 
 /// Bytes before each message: whether it is compressed, and its length, big-endian.
 pub const PREFIX_BYTES: usize = 5;

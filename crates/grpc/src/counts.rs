@@ -2,10 +2,9 @@
 //! how long they took. Each connection runtime has counts of its own, so that none waits for the
 //! memory of another.
 
+use grpc_code::{CODES, Code};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-
-use super::status::{CODES, Code};
 
 /// Upper bounds of the buckets of times, in us (`prometheus.DefBuckets`).
 pub const TIME_BOUNDS_US: [u64; 11] = [

@@ -1,11 +1,12 @@
 //! Credits: how many requests may be under way, on one stream and in all. A request that finds no
 //! credit is refused at once, so no request queues behind a store that is too slow.
 
+use grpc_code::Code;
 use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::status::{Code, Status};
+use super::status::Status;
 
 /// The credits of a face.
 #[derive(Debug)]

@@ -1,6 +1,7 @@
 //! The headers of a request: the call that they open, or the whole response that refuses them.
 //! Order and texts are those of grpc-go (`http2Server.operateHeaders`, `Server.handleStream`).
 
+use grpc_code::Code;
 use std::sync::Arc;
 
 use hyper::header::{CONTENT_TYPE, HOST, HeaderName, HeaderValue};
@@ -12,7 +13,7 @@ use super::deadline::{Deadline, parse_timeout};
 use super::limits::Limits;
 use super::metadata::{KeptValues, Metadata};
 use super::methods::{Kind, Method as Entry, Methods};
-use super::status::{ACCEPT_ENCODING, Code, Status};
+use super::status::{ACCEPT_ENCODING, Status};
 
 const GZIP: &str = "gzip";
 

@@ -54,7 +54,7 @@ pub use methods::{Kind, Method, Methods};
 pub use outgoing::Outgoing;
 pub use requests::Message;
 pub use room::{Room, Share, Shares, SharesBySize};
-pub use status::{Code, End, Status};
+pub use status::{End, Status};
 pub use web::{Exchange, StreamBody};
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! The metadata of a call: headers chosen by its client.
 
+use grpc_code::Code;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
@@ -9,7 +10,7 @@ use base64::{DecodeError, Engine};
 use hyper::header::{HeaderMap, HeaderValue};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::status::{Code, Status};
+use super::status::Status;
 
 /// The suffix of keys whose values may be any bytes, in base64 on the wire.
 const BINARY_SUFFIX: &str = "-bin";

@@ -1,10 +1,11 @@
 //! The methods that a face serves, found by their paths.
 
+use grpc_code::Code;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use super::counts::CallCounts;
-use super::status::{Code, Status};
+use super::status::Status;
 
 /// The sides of a method that send a stream of messages. The other side sends exactly one message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

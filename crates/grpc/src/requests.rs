@@ -1,6 +1,7 @@
 //! The receiving half of a call: its messages, one after the other. Bytes of a message count
 //! against the client's window until there is room for them.
 
+use grpc_code::Code;
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -17,7 +18,7 @@ use super::gzip::{self, NoMessage};
 use super::limits::{Limits, Patience};
 use super::methods::Kind;
 use super::room::{Room, SharesBySize};
-use super::status::{Code, End, Status};
+use super::status::{End, Status};
 
 /// One message of a client. Dropping it frees its room and its credit.
 #[derive(Debug)]

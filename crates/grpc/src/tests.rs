@@ -1,6 +1,7 @@
 //! The module over an in-memory connection, with a client that speaks HTTP/2 but need not behave.
 #![allow(clippy::unwrap_used)]
 
+use grpc_code::Code;
 use std::io::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,7 +18,6 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio::sync::{Semaphore, mpsc};
 
 use super::credits::Credits;
-use super::status::ALL;
 use super::*;
 
 const MESSAGE_BYTES_MAX: usize = 100_000;
@@ -222,7 +222,7 @@ async fn large(call: &mut Call<Does>, made: &Arc<AtomicUsize>, shares: &Shares) 
 
 async fn status(call: &mut Call<Does>) -> Result<(), End> {
     let message = call.requests.only().await?;
-    let code = ALL[usize::from(message.bytes[0])];
+    let code = Code::ALL[usize::from(message.bytes[0])];
     Err(Status::new(code, "100 % \u{e4}\n").into())
 }
 
@@ -322,7 +322,7 @@ fn assert_gone(end: Option<End>) {
 fn every_status_code_comes_with_its_message() {
     run(|rig| async move {
         let connection = rig.connect().await;
-        for (number, code) in (0_u8..).zip(ALL) {
+        for (number, code) in (0_u8..).zip(Code::ALL) {
             assert_eq!(code as u8, number);
             let outcome = exchange(&connection, head("Status", &[]), message(&[number])).await;
             outcome.assert_is(200, b"", code, "100 %25 %C3%A4%0A");

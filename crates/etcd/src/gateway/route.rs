@@ -2,7 +2,7 @@
 
 use super::schema::GatewayMethod;
 use super::table::METHODS;
-use crate::status::Code;
+use grpc_code::Code;
 
 /// Why a request reaches no call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -65,7 +65,7 @@ fn an_error_has_its_text_for_old_and_new_clients() {
 fn codes_have_the_statuses_of_the_gateway() {
     let check = |code: Code, status: u16| assert_eq!(http_status(code), status, "{code:?}");
     check(Code::Ok, 200);
-    check(Code::Canceled, 499);
+    check(Code::Cancelled, 499);
     check(Code::Unknown, 500);
     check(Code::InvalidArgument, 400);
     check(Code::DeadlineExceeded, 504);

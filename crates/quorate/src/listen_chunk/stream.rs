@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use chunk::wire::{Handler, Measured, RequestError, Rest, Step, pb};
-use grpc::{Call, Code, End, Message, Room, Status, framed};
+use grpc::{Call, End, Message, Room, Status, framed};
+use grpc_code::Code;
 use storage::disk::RealDisk;
 
 use super::log_disk::Turn;

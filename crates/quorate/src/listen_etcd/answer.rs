@@ -1,5 +1,6 @@
 //! The answers of HTTP/1.1, and their bodies.
 
+use grpc_code::Code;
 use std::cell::Cell;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -73,14 +74,14 @@ pub(super) type Answer = Response<Either<Full<Bytes>, Lines>>;
 pub(super) const LATE: &str = "context deadline exceeded";
 
 /// The answer of the gateway to a call that is refused.
-pub(super) fn refused(code: etcd::Code, text: &str) -> Answer {
+pub(super) fn refused(code: Code, text: &str) -> Answer {
     let status = StatusCode::from_u16(gateway::http_status(code));
     let status = status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     of(status, gateway::CONTENT_TYPE, gateway::error_body(code, text))
 }
 
 /// The answer of the gateway to a call with a stream of responses that is refused before the first.
-pub(super) fn refused_stream(code: etcd::Code, text: &str) -> Answer {
+pub(super) fn refused_stream(code: Code, text: &str) -> Answer {
     let mut answer = refused(code, text);
     let line = gateway::streamed_error(code, text);
     *answer.body_mut() = Either::Left(Full::new(line.into()));

@@ -6,7 +6,8 @@ use std::io::{self, Read};
 use bytes::Bytes;
 use etcd::backup::STORAGE_VERSION;
 use etcd::pb::{Message, etcdserverpb as pb};
-use grpc::{Call, Code, End, Room, SharesBySize, Status, frame};
+use grpc::{Call, End, Room, SharesBySize, Status, frame};
+use grpc_code::Code;
 use member::fronts::etcd::audit::Operation;
 use member::fronts::etcd::{CallRefused, Need};
 use sha2::{Digest, Sha256};
@@ -94,13 +95,13 @@ impl NoBackup {
     }
 
     /// The code and the text for the gateway.
-    pub fn code_and_text(self) -> (etcd::Code, String) {
+    pub fn code_and_text(self) -> (Code, String) {
         match self {
             NoBackup::Refused(refused) => {
                 let (code, text) = refused.code_and_text();
                 (code, text.to_string())
             }
-            NoBackup::Failed(text) => (etcd::Code::Unknown, text),
+            NoBackup::Failed(text) => (Code::Unknown, text),
         }
     }
 }

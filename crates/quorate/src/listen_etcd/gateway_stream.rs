@@ -13,6 +13,7 @@ use etcd::gateway::{self, Scanner};
 use etcd::limits::JSON_BYTES_MAX_DEFAULT;
 use etcd::pb::Message;
 use grpc::{Deadline, Room};
+use grpc_code::Code;
 use http_body_util::BodyExt;
 use member::fronts::etcd::{EtcdMethod, WatchMessages};
 use tokio::sync::mpsc;
@@ -131,7 +132,7 @@ async fn serve_download(
         };
         tokio::select! {
             sent = send => if sent.is_err() { return },
-            () = backups.overdue() => break (etcd::Code::Canceled, UNREAD.to_string()),
+            () = backups.overdue() => break (Code::Cancelled, UNREAD.to_string()),
         }
     };
     // Others may have its place while this client takes the error.
@@ -152,7 +153,7 @@ async fn serve_observer(
                 line_of(method, response.len(), write, shares).await
             }
             Err(status) => {
-                let line = gateway::streamed_error(etcd::Code::Unknown, &status.message);
+                let line = gateway::streamed_error(Code::Unknown, &status.message);
                 let _ = lines.send(line.into()).await;
                 return;
             }
@@ -177,7 +178,7 @@ async fn end_without_leader(client: &Client, lines: &mpsc::Sender<Bytes>) {
 /// Waits until the deadline of a stream, and says that it has passed.
 async fn end_late(deadline: Deadline, lines: &mpsc::Sender<Bytes>) {
     if deadline.bound(pending::<()>()).await.is_err() {
-        let line = gateway::streamed_error(etcd::Code::DeadlineExceeded, LATE);
+        let line = gateway::streamed_error(Code::DeadlineExceeded, LATE);
         let _ = lines.send(line.into()).await;
     }
 }
@@ -236,7 +237,7 @@ async fn send_messages(
             let json = match LargeJson::of_stream(method, bytes, write) {
                 Ok(json) => json,
                 Err(too_long) => {
-                    let code = etcd::Code::ResourceExhausted;
+                    let code = Code::ResourceExhausted;
                     let line = gateway::streamed_error(code, &too_long.message);
                     let _ = lines.send(line.into()).await;
                     return false;

@@ -4,7 +4,8 @@
 use std::future::pending;
 use std::rc::Rc;
 
-use grpc::{Call, Code, End, Status, framed};
+use grpc::{Call, End, Status, framed};
+use grpc_code::Code;
 use hyper::StatusCode;
 use member::fronts::etcd::EtcdMethod;
 use member::fronts::etcd::health::{

@@ -7,7 +7,8 @@ use std::rc::Rc;
 use bytes::Bytes;
 use config::etcd::EtcdService;
 use etcd::{Error, gateway};
-use grpc::{Code, Exchange, Room};
+use grpc::{Exchange, Room};
+use grpc_code::Code;
 use http_body_util::{Either, Full};
 use hyper::body::{Body, Incoming};
 use hyper::http::request::Parts;
@@ -178,7 +179,7 @@ async fn call(
     };
     let client = match client {
         Ok(client) => client,
-        Err(why) => return refused(etcd::Code::InvalidArgument, &why),
+        Err(why) => return refused(Code::InvalidArgument, &why),
     };
     let method = match gateway::route(http_method, parts.uri.path()) {
         Ok(method) => method,
@@ -203,13 +204,13 @@ async fn call(
     }
     if upgrade.is_some() {
         let text = "over WebSocket there are watches and keep-alives only";
-        return refused(etcd::Code::Unimplemented, text);
+        return refused(Code::Unimplemented, text);
     }
     let counts = runtime.server.methods.counts_of(method.path);
     counts.inspect(|counts| counts.start());
     let begun_at = Instant::now();
     let answer = client.deadline.bound(call_unary(&client, shares, method, body)).await;
-    let answer = answer.unwrap_or_else(|_| refused(etcd::Code::DeadlineExceeded, LATE));
+    let answer = answer.unwrap_or_else(|_| refused(Code::DeadlineExceeded, LATE));
     let code = code_of(answer.status());
     counts.inspect(|counts| counts.finish(code, Some(begun_at.elapsed())));
     answer
@@ -244,11 +245,11 @@ async fn call_unary(
     let mut room = Room::new(shares.requests.of(announced));
     let bytes_max = client.runtime.json_bytes_max();
     let Some(body) = read_body(body, &mut room, bytes_max).await else {
-        return refused(etcd::Code::InvalidArgument, "the body is too large, too slow, or cut off");
+        return refused(Code::InvalidArgument, "the body is too large, too slow, or cut off");
     };
     let message = match method.request(&body) {
         Ok(message) => message,
-        Err(bad) => return refused(etcd::Code::InvalidArgument, &bad.to_string()),
+        Err(bad) => return refused(Code::InvalidArgument, &bad.to_string()),
     };
     drop(body);
     room.shrink_to(message.len());
@@ -272,7 +273,7 @@ async fn call_unary(
         };
     }
     let Some(kv_method) = unary_of_front(method.path) else {
-        return refused(etcd::Code::Unimplemented, "this call is not served yet");
+        return refused(Code::Unimplemented, "this call is not served yet");
     };
     match client.run(kv_method, message.into()).await {
         Ok(reply) => large::answered(shares, method, reply).await,
@@ -294,7 +295,7 @@ async fn answered(
     room.grow_to(bytes).await;
     match method.response(response) {
         Ok(json) => of_large(json, room),
-        Err(bad) => refused(etcd::Code::Internal, &bad.to_string()),
+        Err(bad) => refused(Code::Internal, &bad.to_string()),
     }
 }
 
@@ -308,11 +309,11 @@ async fn concurrent(
     if of_concurrency == ConcurrencyMethod::Observe {
         return match Observer::new(client, message) {
             Ok(observer) => streaming(gateway_stream::observe(client, shares, method, observer)),
-            Err(status) => refused(etcd::Code::Unknown, &status.message),
+            Err(status) => refused(Code::Unknown, &status.message),
         };
     }
     match concurrency::run(client, of_concurrency, message).await {
         Ok(response) => answered(shares, method, &response).await,
-        Err(status) => refused(etcd::Code::Unknown, &status.message),
+        Err(status) => refused(Code::Unknown, &status.message),
     }
 }

@@ -9,6 +9,7 @@ use std::rc::Rc;
 use bytes::Bytes;
 use etcd::gateway::{self, Transcoder};
 use grpc::{Room, Status, check_sent};
+use grpc_code::Code;
 use member::fronts::etcd::{Reply, ReplyPieces};
 use tokio::sync::mpsc;
 use tokio::task::yield_now;
@@ -166,7 +167,7 @@ pub(super) async fn answered(
         reply.write(&mut message);
         return match method.response(&message) {
             Ok(json) => of_large(json, room),
-            Err(bad) => refused(etcd::Code::Internal, &bad.to_string()),
+            Err(bad) => refused(Code::Internal, &bad.to_string()),
         };
     }
     let mut pieces = reply.into_pieces();
@@ -174,7 +175,7 @@ pub(super) async fn answered(
     let json = LargeJson::of_one(method, bytes, Box::new(move |out| pieces.write(out)));
     let json = match json {
         Ok(json) => json,
-        Err(too_long) => return refused(etcd::Code::ResourceExhausted, &too_long.message),
+        Err(too_long) => return refused(Code::ResourceExhausted, &too_long.message),
     };
     let room = json.room(shares).await;
     let (lines, body) = mpsc::channel(1);

@@ -3,7 +3,8 @@
 //! they are served.
 
 use etcd::versions::ETCD_VERSION;
-use grpc::{CallNumbers, Code, Kind, TIME_BOUNDS_US};
+use grpc::{CallNumbers, Kind, TIME_BOUNDS_US};
+use grpc_code::Code;
 use node::{PeerTraffic, WRITE_BOUNDS_US};
 use zk::four_letter::Number;
 

@@ -10,7 +10,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use etcd::limits::MESSAGE_OVERHEAD_BYTES;
 use etcd::v2::Request as V2Request;
-use grpc::{Code, Server, Share, Shares, SharesBySize, Status};
+use grpc::{Server, Share, Shares, SharesBySize, Status};
+use grpc_code::Code;
 use member::EtcdFront;
 use member::fronts::etcd::{
     CallRefused, CallResult, EtcdMethod, Now, PasswordTask, PasswordWork, Reply, V2Result,
@@ -606,16 +607,11 @@ impl Drop for V2Wait {
 /// The status for a call without a response.
 pub(super) fn status_of(refused: CallRefused) -> Status {
     match refused {
-        CallRefused::Error(error) => Status::new(code_of(error.code()), error.text()),
+        CallRefused::Error(error) => Status::new(error.code(), error.text()),
         CallRefused::Malformed => malformed(),
         CallRefused::Unimplemented(text) => Status::new(Code::Unimplemented, text),
         CallRefused::Unknown(text) => Status::new(Code::Unknown, text),
     }
-}
-
-/// The code of gRPC that an error of etcd has: both have the same numbers.
-fn code_of(code: etcd::Code) -> Code {
-    Code::from_number(code as u8).expect("each number of etcd's is one of gRPC's")
 }
 
 /// The status for a malformed request. Its text begins as grpc-go's.

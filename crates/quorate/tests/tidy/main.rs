@@ -27,7 +27,7 @@ struct Wall {
 }
 
 /// The whole list. A crate that is missing here must not exist.
-const WALLS: [Wall; 18] = [
+const WALLS: [Wall; 19] = [
     Wall {
         name: "machine",
         ours: &[],
@@ -51,7 +51,7 @@ const WALLS: [Wall; 18] = [
     },
     Wall {
         name: "member",
-        ours: &["etcd", "machine", "replica", "storage", "zk"],
+        ours: &["etcd", "grpc_code", "machine", "replica", "storage", "zk"],
         theirs: &[
             "bytes",
             "foldhash",
@@ -103,12 +103,13 @@ const WALLS: [Wall; 18] = [
     },
     Wall {
         name: "etcd",
-        ours: &["machine"],
+        ours: &["grpc_code", "machine"],
         theirs: &["base64", "bytes", "itoa", "prost", "thiserror", "time"],
     },
+    Wall { name: "grpc_code", ours: &[], theirs: &[] },
     Wall {
         name: "grpc",
-        ours: &[],
+        ours: &["grpc_code"],
         theirs: &[
             "base64",
             "bytes",
@@ -201,8 +202,24 @@ const WALLS: [Wall; 18] = [
     Wall {
         name: "quorate",
         ours: &[
-            "bench", "chunk", "config", "etcd", "grpc", "machine", "member", "node", "replica",
-            "results", "shell", "sim", "storage", "tls", "token", "workload", "zk",
+            "bench",
+            "chunk",
+            "config",
+            "etcd",
+            "grpc",
+            "grpc_code",
+            "machine",
+            "member",
+            "node",
+            "replica",
+            "results",
+            "shell",
+            "sim",
+            "storage",
+            "tls",
+            "token",
+            "workload",
+            "zk",
         ],
         theirs: &[
             "anyhow",

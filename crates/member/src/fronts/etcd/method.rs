@@ -1,7 +1,8 @@
 //! The methods of calls, and why a call has no response.
 
+use etcd::Error;
 use etcd::convert::{AuthMethod, StreamRefused};
-use etcd::{Code, Error};
+use grpc_code::Code;
 use machine::etcd::reply::Refusal;
 
 use super::cluster::ClusterMethod;

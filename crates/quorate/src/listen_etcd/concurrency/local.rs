@@ -4,7 +4,8 @@
 use bytes::Bytes;
 use etcd::pb::{Message, etcdserverpb as pb, mvccpb};
 use etcd::{Error, recipe};
-use grpc::{Code, Status};
+use grpc::Status;
+use grpc_code::Code;
 use member::fronts::etcd::{CallRefused, EtcdMethod};
 
 use super::super::client::Client;
