@@ -44,7 +44,8 @@ use waits::Waits;
 
 pub use hold::ApplyOutput;
 
-/// The third of a member's step functions.
+/// Apply's state: committed entries that wait, waiters of this member's own batches, other requests
+/// of Loop's, and the output of the current hold.
 pub struct Apply {
     own: OwnBatches,
     log: Committed,
@@ -58,8 +59,8 @@ pub struct Apply {
     shared: Shared,
     /// The highest level that this build knows.
     level_max: Level,
-    /// Whether the directory must not be used any more, or not by this build. Loop was told, and
-    /// nothing more is applied.
+    /// Whether the directory must not be used any more, or not by this build. Loop has the reason,
+    /// and nothing more is applied.
     is_ended: bool,
     /// Whether the machine has memory to free that no read needs any more.
     has_garbage: bool,
@@ -70,9 +71,9 @@ struct Committed {
     /// Entries that are not applied yet. Bounded by the credits of the Fronts and by what the
     /// replica hands out.
     entries: VecDeque<Entry>,
-    /// The position in the first of them, once it is begun.
+    /// The position in the first of `entries`; `None` until it is begun.
     at: Option<Position>,
-    /// The command that is done in part.
+    /// The command that is applied in part; `None` if there is none.
     amid: Option<Amid>,
     /// Index and term of the last whole entry.
     last_index: LogIndex,
@@ -82,18 +83,19 @@ struct Committed {
 /// The work that Loop has asked for, beside applying entries. The next step does it.
 #[derive(Default)]
 struct Asked {
-    /// Begins an image. It waits for the end of the entry.
+    /// Whether to begin an image; it waits for the end of the entry.
     freeze: bool,
     freeze_step: bool,
     thaw: bool,
     search: Option<Search>,
     prepared: Option<PreparedImage>,
-    /// A snapshot that is to replace the state, and whether this member may be forgotten in it.
+    /// A snapshot that is to replace the state, and whether the snapshot may have forgotten this
+    /// member.
     replacement: Option<(WholeSnapshot, bool)>,
 }
 
 impl Asked {
-    /// Whether the next step has work of it, or a later one.
+    /// Whether work is left for the next step or a later one.
     fn is_any(&self) -> bool {
         let Asked { freeze, freeze_step, thaw, search, prepared: _, replacement } = self;
         *freeze || *freeze_step || *thaw || search.is_some() || replacement.is_some()
@@ -108,7 +110,8 @@ struct Shared {
     command_counts: Arc<CommandCounts>,
 }
 
-/// A command that was applied or refused, while the reads that travelled with it are run.
+/// A command that was applied or refused, and that is not answered before the reads that travelled
+/// with it are run.
 struct Pending {
     front: FrontId,
     connection: machine::ConnectionId,
@@ -129,7 +132,7 @@ impl Pending {
     }
 }
 
-/// The position of the next command in the first entry.
+/// The position of the next command within the entry being applied.
 struct Position {
     header: EntryHeader,
     batches_left: u32,
@@ -164,12 +167,12 @@ impl Apply {
         }
     }
 
-    /// The Fronts of this member that watch keys of etcd.
+    /// Which Fronts of this member have watches on keys of etcd.
     pub fn watch_interest(&self) -> &Arc<WatchInterest> {
         &self.shared.watch_interest
     }
 
-    /// The counts of commands, which it shares with the Fronts.
+    /// The counts of commands, which Apply shares with the Fronts.
     pub fn command_counts(&self) -> &Arc<CommandCounts> {
         &self.shared.command_counts
     }
@@ -217,12 +220,13 @@ impl Apply {
         }
     }
 
-    /// Whether [`Apply::step`] has work to do. False while its answers must be taken first.
+    /// Whether [`Apply::step`] has work to do. False while the output is full:
+    /// [`Apply::take_output`] must be called first.
     pub fn has_work(&self) -> bool {
         !self.hold.is_full() && self.has_work_waiting()
     }
 
-    /// Whether another command may be applied in this hold.
+    /// Whether another command may be applied or answered in this hold.
     fn may_go_on(&self) -> bool {
         self.pending.is_none() && !self.hold.is_full()
     }
@@ -247,16 +251,17 @@ impl Apply {
         !self.log.entries.is_empty() && !self.is_ended
     }
 
-    /// Applies up to `commands_max` commands and returns how many it did. Each key that one of etcd
-    /// looks at counts as a command; one that is not done with them goes on in the next step.
+    /// Applies up to `commands_max` commands and returns how many it applied. Each key that an etcd
+    /// command looks at counts as a command; an etcd command that needs more keys goes on in the
+    /// next step.
     pub fn step(&mut self, machine: &mut Machine, commands_max: usize) -> usize {
         let mut count = 0;
         self.hold.changes().etcd.set_wants_keys(self.shared.watch_interest.is_any());
         if core::mem::take(&mut self.asked.thaw) {
             machine.thaw();
         }
-        // Waiters go before anything is applied: `Nothing` may stand in the place of their
-        // commands.
+        // Give up waiters before anything is applied: an entry may have `Nothing` in the place of
+        // their commands.
         self.give_up(machine.mark());
         if let Some(image) = self.asked.prepared.take() {
             machine.prepare_image(image);
@@ -265,7 +270,7 @@ impl Apply {
             self.replace(machine, image, may_be_forgotten);
         }
         self.run_pending(machine);
-        // Inside a batch, the batch's own waiters come first.
+        // Inside a batch, the waiters of that batch are answered before refused commands.
         if self.log.at.as_ref().is_none_or(|at| at.batch.is_none()) {
             self.answer_refused(machine);
         }
@@ -334,7 +339,7 @@ impl Apply {
         self.hold.tell(FromApply::Digest { index, digest });
     }
 
-    /// Applies the rest of the first entry, at most `commands_max` commands.
+    /// Applies the rest of the first entry, at most `commands_max` commands. Returns how many.
     fn apply_entry(&mut self, machine: &mut Machine, commands_max: usize) -> usize {
         let entry = self.log.entries.front().expect("the caller checked that it exists").clone();
         if entry.kind == EntryKind::Membership || entry.payload.is_empty() {
@@ -375,8 +380,8 @@ impl Apply {
         count
     }
 
-    /// Ends if this member cannot apply the command, or may not, or if it is not the one that the
-    /// batch's next waiter handed over.
+    /// Ends Apply if this member cannot apply the command or must not, or if the command is not the
+    /// one that the batch's next waiter handed over. Returns whether Apply has ended.
     fn ends_at(
         &mut self,
         machine: &Machine,
@@ -408,9 +413,9 @@ impl Apply {
         self.hold.tell(FromApply::Unreadable(unreadable));
     }
 
-    /// What was read of an entry. If it cannot be read, this member ends: an entry was checked when
-    /// it was made and by checksums since, so a newer program wrote it, or somebody is wrong, and
-    /// going on would make this member differ from the others.
+    /// Returns what was decoded from an entry. If decoding failed, ends Apply and returns `None`:
+    /// an entry was checked when it was made and by checksums since, so a newer program wrote it,
+    /// or a program has a bug, and going on would make this member differ from the others.
     fn readable<T>(&mut self, entry: &Entry, decoded: Result<T, DecodeError>) -> Option<T> {
         match decoded {
             Ok(decoded) => Some(decoded),
@@ -430,7 +435,7 @@ impl Apply {
         self.hold.tell(FromApply::Digest { index, digest });
     }
 
-    /// Begins a batch. `None` if this member ends because of it.
+    /// Begins a batch. `None` if it makes Apply end.
     fn begin_batch(
         &mut self,
         machine: &mut Machine,
@@ -449,7 +454,8 @@ impl Apply {
         Some(BatchPosition { skipped, command_offset: 0, expected })
     }
 
-    /// Applies the rest of the batch at the position, and moves past it once it is done.
+    /// Applies the rest of the batch at the position, at most `commands_max` commands, and moves
+    /// past the batch once it is done. Returns how many commands it applied.
     fn apply_batch(
         &mut self,
         machine: &mut Machine,
@@ -520,7 +526,7 @@ impl Apply {
         count
     }
 
-    /// Goes on with a command that is done in part. Returns how many commands that counts as.
+    /// Goes on with a command that is applied in part. Returns how many commands that counts as.
     fn go_on(
         &mut self,
         machine: &mut Machine,
@@ -545,15 +551,16 @@ impl Apply {
         self.hold.tell(FromApply::Outlived { boot });
     }
 
-    /// Ends, since another member took this one's place and the state has forgotten which of this
-    /// member's batches it holds: a batch that is handed over again could be applied twice, or
+    /// Ends Apply: another member took this one's place, and the state has forgotten which of this
+    /// member's batches it holds. A batch that is handed over again could be applied twice, or
     /// never.
     fn on_forgotten(&mut self) {
         self.is_ended = true;
         self.hold.tell(FromApply::Forgotten);
     }
 
-    /// Takes the waiters of an own batch. `None` if it was not announced: this member ends.
+    /// Takes the waiters of this member's batch `sequence`. If it was not announced, ends Apply and
+    /// returns `None`.
     fn expect(&mut self, entry: &Entry, sequence: u64) -> Option<Expecting> {
         let expecting = self.own.begin(sequence);
         if expecting.is_none() {
@@ -573,8 +580,8 @@ impl Apply {
     }
 
     /// Runs the reads behind a command on the state right after it, as many as one hold may answer,
-    /// and answers the command once all have run. If one is handed back, so are the ones behind it:
-    /// their replies come after its own.
+    /// and answers the command once all have run. If one read is handed back to its Front, all
+    /// reads behind it are, too: replies must keep their order.
     fn run_pending(&mut self, machine: &Machine) {
         let Some(mut pending) = self.pending.take() else { return };
         while !pending.reads.as_slice().is_empty() {
@@ -608,7 +615,8 @@ impl Apply {
     }
 }
 
-/// Moves past a command that was applied. What is left to do for its waiter, if it has one.
+/// Moves past a command that was applied. Returns what is left to do for its waiter; `None` if
+/// nobody waits.
 fn on_applied(
     counts: &CommandCounts,
     at: &mut BatchPosition,

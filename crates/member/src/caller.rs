@@ -2,19 +2,19 @@
 
 use machine::ConnectionId;
 
-/// A connection runtime of this member, by number.
+/// The number of a connection runtime of this member, and of the Front that it runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FrontId(pub u32);
 
-/// A request of a connection, numbered in the order in which the connection hands them over. Each
-/// answer names its ticket: nothing may be concluded from the order of answers.
+/// The number of a request within its connection, counted in the order in which the Front hands
+/// requests over. An answer repeats the ticket, because answers may come in any order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ticket(pub u64);
 
-/// The place that the answer to a request goes to.
+/// Where the answer to a request goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Caller {
-    /// The Front of the requests.
+    /// The Front that received the request.
     pub front: FrontId,
     /// The connection of that Front.
     pub connection: ConnectionId,

@@ -1,5 +1,5 @@
-//! The commands of a Front: the ones gathered for the next batch, and the ones that were handed
-//! over and are not answered.
+//! The commands of one Front: those gathered for the next batch, and the count of those that were
+//! handed to Loop and are not answered yet.
 
 use machine::ConnectionId;
 use machine::entry::BatchBuilder;
@@ -7,39 +7,39 @@ use machine::entry::BatchBuilder;
 use crate::limits::FRONT_BYTES_MAX;
 use crate::message::{FrontId, Submission, Waiter};
 
-/// The next batch, and the credit that earlier commands hold.
+/// The next batch, and how much of the Front's credit unanswered commands use up.
 #[derive(Default)]
 pub(crate) struct Commands {
     pub batch: BatchBuilder,
     /// A waiter for each command of the batch, in the same order.
     pub waiters: Vec<Waiter>,
-    /// How many commands are not answered.
+    /// How many taken commands are not answered.
     pub count: usize,
-    /// Bytes of the commands that are not answered.
+    /// Bytes of the taken commands that are not answered.
     pub bytes: usize,
-    /// Connections that wait because the credit was spent.
+    /// Connections that are not served because the credit was used up.
     pub starved: Vec<ConnectionId>,
 }
 
 impl Commands {
-    /// Counts a command of `bytes` bytes as under way.
+    /// Counts a command of `bytes` bytes as unanswered.
     pub fn take(&mut self, bytes: usize) {
         self.count += 1;
         self.bytes += bytes;
     }
 
-    /// A command of `bytes` bytes is answered, or its connection is gone.
+    /// Notes that a command of `bytes` bytes is answered, or that its connection is gone.
     pub fn give_back(&mut self, bytes: usize) {
         self.count -= 1;
         self.bytes -= bytes;
     }
 
-    /// Whether another command may be taken, if `count_max` may be under way.
+    /// Whether another command may be taken, if at most `count_max` may be unanswered.
     pub fn has_credit(&self, count_max: usize) -> bool {
         self.count < count_max && self.bytes < FRONT_BYTES_MAX
     }
 
-    /// Ends the batch. `None` if it is empty.
+    /// Takes the batch with its waiters, to hand over to Loop. `None` if it is empty.
     pub fn finish(&mut self, front: FrontId) -> Option<Submission> {
         if self.batch.command_count() == 0 {
             return None;

@@ -1,22 +1,22 @@
-//! The identities that a connection has proved, kept longer than the bytes that carried them.
+//! The identities (scheme and id) that a connection has proved, as values that own their text.
 
 use std::sync::Arc;
 
 use machine::Identity;
 
-/// An identity that outlives the bytes it came in.
+/// An identity that outlives the request bytes that contained it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OwnedIdentity {
-    /// The scheme.
+    /// The scheme of authentication, for example `digest`.
     pub scheme: Box<str>,
-    /// The id.
+    /// The id within the scheme.
     pub id: Box<str>,
 }
 
-/// All identities of a connection, shared with its reads under way.
+/// All identities of a connection; its reads under way share them.
 pub type Identities = Arc<[OwnedIdentity]>;
 
-/// The identities as the machine wants them.
+/// The identities in the form that the machine takes.
 pub fn borrow(identities: &[OwnedIdentity]) -> Vec<Identity<'_>> {
     identities.iter().map(|own| Identity { scheme: &own.scheme, id: &own.id }).collect()
 }

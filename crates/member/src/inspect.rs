@@ -1,5 +1,5 @@
-//! Checks a data directory without changing it: its files, as `storage` does, and what the entries
-//! of its log say. Reads the state that it holds.
+//! Checks a data directory without changing it: its files, as `storage` does, and the entries of
+//! its log, whether they decode. Also reads the state that the directory holds.
 
 use machine::codec::DecodeError;
 use machine::{Command, ControlCommand, Level, Machine};
@@ -13,7 +13,7 @@ use crate::recovery::{RecoveryError, restore_newest};
 use crate::replay::{self, DecodedEntry};
 use crate::snapshot::received::{check_named, image_named};
 
-/// Checks everything in the directory that is `disk`'s root; see [`storage::inspect::inspect`].
+/// Checks everything in the data directory whose root is `disk`; see [`storage::inspect::inspect`].
 pub fn inspect<D: Disk + Clone>(disk: &D) -> Report {
     let mut named = None;
     let mut visit = |entry: SeenEntry<'_>| {
@@ -46,19 +46,21 @@ pub fn inspect<D: Disk + Clone>(disk: &D) -> Report {
 pub struct HeldState {
     /// The state.
     pub machine: Machine,
-    /// The last entry of the log that is in it.
+    /// The last entry of the log that is applied to `machine`.
     pub index: u64,
-    /// The last entry of the log that is there. Those behind `index` are not known to be committed,
-    /// unless `ended` says why they are not in the state.
+    /// The last entry of the log. Entries behind `index` are not known to be committed, unless
+    /// `ended` says why they are not applied.
     pub last_index: u64,
-    /// Why entries that are known to be committed are not in it, if that is so.
+    /// Why committed entries are not applied to `machine`; `None` if all are.
     pub ended: Option<String>,
 }
 
-/// Reads the state that the directory which is `disk`'s root holds: the newest snapshot, and the
-/// entries of the log that are known to be committed: all, if this member is alone.
+/// Reads the state from the data directory whose root is `disk`: the newest snapshot, then the
+/// entries of the log that are known to be committed. All entries are if this member is the only
+/// voter.
 ///
-/// A server may run beside it: the log is read twice, and its first segments may go meanwhile.
+/// A server may run on the directory meanwhile: the log is read twice, and its first segments may
+/// be deleted in between.
 ///
 /// # Errors
 /// No snapshot can be read.
@@ -82,7 +84,7 @@ pub fn held_state<D: Disk + Clone>(disk: &D) -> Result<HeldState, RecoveryError>
 }
 
 impl HeldState {
-    /// Applies the entries of the log that are committed.
+    /// Applies the committed entries of the log, up to `commit`.
     fn apply_log<D: Disk>(&mut self, disk: &D, terms: &Terms, commit: u64) {
         let visit = &mut |entry: SeenEntry<'_>| {
             let index = entry.index;
@@ -104,7 +106,7 @@ impl HeldState {
 
 fn apply(machine: &mut Machine, index: u64, kind: u8, payload: &[u8]) -> Result<(), String> {
     UnknownEntry::check(index, payload, Level::NEWEST).map_err(|it| it.to_string())?;
-    // Changes of the membership are no commands.
+    // An entry that changes the membership has no commands.
     let commands = if kind == EntryKind::Normal.as_u8() { payload } else { &[] };
     let decoded = DecodedEntry::decode(index, commands).map_err(|error| error.to_string())?;
     let installs = |command: &Command<'_>| {
@@ -117,13 +119,13 @@ fn apply(machine: &mut Machine, index: u64, kind: u8, payload: &[u8]) -> Result<
     Ok(())
 }
 
-/// The terms of a log's entries. An entry that was not committed may stand in the log again, with
-/// another term: then the last one counts.
+/// The term of each entry of a log. The log may hold an entry that was not committed, and later
+/// another one at the same index with another term: the later one counts.
 #[derive(Default)]
 struct Terms {
-    /// The index of the first entry.
+    /// The index of the first entry of the log.
     first: u64,
-    /// The term of each entry from the first on.
+    /// The term of each entry, from `first` on.
     of_index: Vec<u64>,
 }
 
@@ -142,7 +144,7 @@ impl Terms {
         }
     }
 
-    /// Whether this entry counts.
+    /// Whether the entry at `index` with this term is the one that counts.
     fn counts(&self, index: u64, term: u64) -> bool {
         let at = index.checked_sub(self.first).and_then(|at| usize::try_from(at).ok());
         at.and_then(|at| self.of_index.get(at)) == Some(&term)

@@ -1,4 +1,4 @@
-//! The state and the work of a member only while it leads.
+//! What a member keeps and does only while it leads.
 
 use std::collections::BTreeMap;
 
@@ -16,35 +16,36 @@ pub(crate) mod followed;
 pub(crate) mod lending;
 pub mod limits;
 
-/// The state of a leader. It goes as a whole when the member leads no longer.
+/// The state of a leader. Loop drops it as a whole when leadership is lost.
 pub(crate) struct Leading {
     /// When this member became the leader, by Loop's clock.
     pub since_ms: u64,
-    /// The last entry of the log at that time. Once it is applied, so is everything that earlier
-    /// leaders committed.
+    /// The last entry of the log when this member became the leader. Once it is applied, so is
+    /// everything that earlier leaders committed.
     pub from: LogIndex,
     /// Whether a command that replaces the settings is under way.
     pub is_configuring: bool,
-    /// The level that a command under way raises to.
+    /// The level that a command under way raises to; `None` if no such command is under way.
     pub raising: Option<Level>,
-    /// An entry that the replica could not take yet.
+    /// An entry that the replica could not take yet. It is proposed first.
     pub unproposed: Option<Bytes>,
     /// The position in each follower's stream of forwarded batches.
     pub followed: Followed,
-    /// The last report of each follower that was not answered.
+    /// The newest report of each follower that this leader has not answered yet, as boot and
+    /// number.
     pub heeded: BTreeMap<MemberId, (BootId, u64)>,
-    /// Snapshots that are offered to members that have fallen off the log.
+    /// Snapshots that are offered to members that need entries which the log no longer has.
     pub offers: Offers,
     /// The choice of the member that supplies such a snapshot.
     pub lending: Lending,
     /// The replacement of lost members.
     pub joining: Joining,
-    /// The digests that the members gave.
+    /// The digests of the state that the members sent.
     pub digests: Digests,
 }
 
 impl Leading {
-    /// A member that begins to lead, with a log that ends at `from`.
+    /// The state of a member that begins to lead, with a log that ends at `from`.
     pub fn new(now_ms: u64, from: LogIndex) -> Leading {
         Leading {
             since_ms: now_ms,
@@ -61,7 +62,7 @@ impl Leading {
         }
     }
 
-    /// Whether everything is applied that earlier leaders committed.
+    /// Whether everything that earlier leaders committed is applied.
     pub fn is_caught_up(&self, applied: LogIndex) -> bool {
         applied >= self.from
     }

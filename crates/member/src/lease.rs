@@ -1,8 +1,9 @@
-//! Questions about leases, and their answers, as members and their parts pass them on.
+//! Clients' questions about etcd leases and the leader's answers, as Fronts, Loop and other members
+//! exchange them.
 
 use machine::LeaseId;
 
-/// A question of a client about a lease. Asked twice, it has the effect of being asked once.
+/// A client's question about a lease. It may be asked again: it is idempotent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeaseQuestion {
     /// The lease.
@@ -11,12 +12,13 @@ pub struct LeaseQuestion {
     pub renews: bool,
 }
 
-/// The time of a lease that exists, as its leader has it.
+/// How long a lease lives, by the leader's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeaseTime {
     /// How long the lease lives after each keep-alive, in seconds.
     pub granted_s: i64,
-    /// How long it lives without another, in ms: all of it, if the question has renewed it.
+    /// How long the lease still lives without another keep-alive, in ms; the full time if this
+    /// question renewed it.
     pub left_ms: u64,
 }
 
@@ -31,5 +33,5 @@ pub enum NoLeaseTime {
     TooManyRequests,
 }
 
-/// The leader's answer about a lease; `None` if the lease does not exist.
+/// The leader's answer about a lease, or why there is none. `Ok(None)` if the lease does not exist.
 pub type LeaseAnswered = Result<Option<LeaseTime>, NoLeaseTime>;

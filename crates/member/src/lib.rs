@@ -1,18 +1,22 @@
-//! A member's work, as three pure step functions that meet only in messages and in `&Machine`.
+//! A member is one replica of the state. It consists of three pure step functions, each of which
+//! takes an input and returns the actions to take. They share only messages and the replicated
+//! state, the `Machine`.
 //!
-//! - [`Loop`] orders: it packs what clients hand over into entries, proposes them, hands committed
-//!   ones on, keeps the sessions' leases and says when to take a snapshot.
+//! - [`Loop`] decides the order: it packs clients' commands into log entries, proposes them to
+//!   Raft, passes committed entries to Apply, keeps the deadlines of sessions and leases, and
+//!   decides when to take a snapshot.
 //! - [`Apply`] runs committed commands on the machine and produces answers and changes.
-//! - [`ZkFront`], one per connection runtime of ZooKeeper's clients, holds connections, the order
-//!   within each session, and the watches. [`EtcdFront`] holds the calls of etcd's clients.
+//! - [`ZkFront`] holds connections of ZooKeeper's clients, the order within each session, and the
+//!   watches. [`EtcdFront`] holds the calls of etcd's clients. Each connection runtime (a thread
+//!   that serves a share of the connections) has one of its own.
 //!
-//! Two more write what these decide: [`LogWriter`] the log, [`SnapshotWriter`] the snapshots, over
-//! any `storage::disk::Disk`.
+//! Two more do the disk's work that Loop orders, on any `storage::disk::Disk`: [`LogWriter`] writes
+//! the log, [`SnapshotWriter`] the snapshots.
 //!
-//! Before there is a log, [`Bootstrap`] decides how the directory of an ensemble's member is born.
+//! Before there is a log, [`Bootstrap`] decides the first voters of an ensemble.
 //!
-//! None of them knows a socket, a thread or a clock: `node` drives them with real ones and
-//! `sim` with virtual ones. Every decision is here, so the simulator runs the code that ships.
+//! None of them knows a socket, a thread or a clock: `node` drives them with real ones and `sim`
+//! with virtual ones. Every decision is here, so the simulator runs the code that ships.
 
 pub mod apply;
 mod caller;

@@ -1,5 +1,5 @@
-//! Reads that Apply runs under the state's lock, right after a command of the same connection: one
-//! closed enum, whose answers are whole frames of the protocol that asked.
+//! Reads that Apply runs under the state's lock, right after a command of the same connection. One
+//! closed enum for all protocols; an answer is a whole frame of the protocol that asked.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::identities::{Identities, borrow};
 use crate::limits::SMALL_REPLY_BYTES;
 use crate::reply_room::{HeldReply, ReplyRoom};
 
-/// A read behind a write of its own session that is under way.
+/// A read that follows a write of its own session which has no outcome yet.
 #[derive(Clone, Debug)]
 pub enum LocalRead {
     /// A read of ZooKeeper's tree.
@@ -27,7 +27,8 @@ pub enum LocalRead {
     },
 }
 
-/// A read that waits: for its turn in a connection's window, or behind a write on its way.
+/// A read with its own copy of the path, since it waits: for its turn in a connection's window, or
+/// for a write before it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OwnedRead {
     /// The kind of the read.
@@ -44,7 +45,7 @@ impl OwnedRead {
         OwnedRead { kind: read.kind, path: read.path.into(), watch: read.watch }
     }
 
-    /// The read as the protocol has it.
+    /// The read as a request of the protocol.
     pub fn borrow(&self) -> ReadRequest<'_> {
         ReadRequest { kind: self.kind, path: &self.path, watch: self.watch }
     }
@@ -57,13 +58,14 @@ pub enum ReadAnswer {
     Answered {
         /// The whole response frame.
         frame: Vec<u8>,
-        /// The error in it, or that there is none.
+        /// The error code in the frame, which may be OK.
         outcome: ReadOutcome,
-        /// The frame's place in the room for replies; none for a small one.
+        /// Counts the frame's bytes in the room for replies; `None` for a small frame, which is not
+        /// counted.
         held: Option<HeldReply>,
     },
-    /// The read was not run: its reply is large, and there is no room for it. The connection runs
-    /// the read itself.
+    /// The read was not run: its reply is large, and the room for replies is full. The connection
+    /// runs the read itself later.
     HandedBack,
 }
 
@@ -77,7 +79,7 @@ impl ReadAnswer {
     }
 }
 
-/// The outcome of a read, in the protocol that asked.
+/// The error code of a read, in the protocol that asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadOutcome {
     /// The error code of the reply.
@@ -85,7 +87,7 @@ pub enum ReadOutcome {
 }
 
 impl LocalRead {
-    /// Runs the read, unless its reply is large and there is no room for that.
+    /// Runs the read, or hands it back if its reply is large and there is no room for it.
     pub(crate) fn run(&self, machine: &Machine, replies: &Arc<ReplyRoom>) -> ReadAnswer {
         let LocalRead::Zk { xid, read, identities } = self;
         let read = read.borrow();

@@ -2,14 +2,14 @@
 //! makes segments ahead, and refuses writes on a full disk until there is room.
 //!
 //! The driver feeds it the inputs that have arrived, then calls [`LogWriter::finish`] and passes on
-//! the output; it wakes up again at [`LogWriter::deadline_ms`] even if nothing comes. An error from
-//! any of them ends the process: nothing more can be promised, and another start recovers.
+//! the output. It calls again at [`LogWriter::deadline_ms`] even if nothing has arrived. An error
+//! from any of these ends the process: nothing more can be promised, and the next start recovers.
 //!
-//! A full disk. Jobs that find no room stay held, in order, and are tried again: the replica has
-//! them in its log, so they cannot be refused any more. Before that happens Loop is told to refuse
-//! writes: when no segment can be made ahead and the current one has little room left. Room comes
-//! back when a snapshot lets log go, or when somebody frees some. While the next snapshot has no
-//! room, free room is left to it.
+//! A full disk. Jobs that find no room are held, in order, and tried again: the replica has them in
+//! its log, so they cannot be refused any more. Before that happens Loop is asked to refuse writes:
+//! when no segment can be made ahead and the current one has little room left. Room comes back when
+//! a snapshot allows the deletion of old log, or when a person frees some. While the next snapshot
+//! lacks room, the log leaves free room to it.
 //!
 //! A process at its limit of open files is treated like a full disk: no segment can be made, and
 //! the work is tried again.
@@ -32,7 +32,7 @@ pub enum LogInput<D: Disk> {
     Release(SnapshotPoint),
     /// From Loop: whether the free room is needed for a snapshot.
     YieldRoom(bool),
-    /// A segment that was made ahead, or the error that prevented it.
+    /// A segment that another thread was to make ahead, and whether it failed.
     Spare(SpareJob<D>, Result<(), StorageError>),
 }
 
@@ -43,28 +43,30 @@ pub struct LogOutput<D: Disk> {
     pub persisted: Option<PersistId>,
     /// For Loop: whether the disk is full, each time that changes.
     pub is_full: Option<bool>,
-    /// The error that says what the log lacks, room or a file descriptor. The driver logs it. Set
-    /// once, when the shortage begins.
+    /// Why the log cannot grow: no room on the disk, or no file descriptor. For the driver to log.
+    /// Set once, when the shortage begins.
     pub lack: Option<StorageError>,
     /// A segment to make on another thread; the result comes back as [`LogInput::Spare`].
     pub spare: Option<SpareJob<D>>,
 }
 
-/// The log, and the jobs that wait for it.
+/// Writes the log, and keeps the jobs that are not durable yet.
 pub struct LogWriter<D: Disk> {
     wal: Wal<D>,
     room_bytes_min: u64,
     held: Vec<DiskJob>,
-    /// How many of the held jobs the log has queued but could not write.
+    /// How many of the held jobs are queued in the log, but not written yet for lack of room.
     queued: usize,
-    /// The point up to which a durable snapshot covers the log, until the log has let go of it.
+    /// The point up to which a durable snapshot covers the log; `None` once the log up to there is
+    /// deleted.
     release: Option<SnapshotPoint>,
     has_received: bool,
-    /// Whether everything is durable and marked so in the log: there is nothing to wake up for.
+    /// Whether everything is durable and the log says so: until the next input there is nothing to
+    /// do.
     is_marked: bool,
-    /// Whether the last try to get a segment found no room, or no descriptor.
+    /// Whether the last attempt to get a segment found no room, or no file descriptor.
     is_spare_missing: bool,
-    /// The error of that try, until [`LogWriter::finish`] returns it.
+    /// The error of that attempt, until [`LogWriter::finish`] returns it.
     lack: Option<StorageError>,
     retry_at_ms: Option<u64>,
     is_full: bool,
@@ -90,7 +92,7 @@ impl<D: Disk> LogWriter<D> {
         }
     }
 
-    /// Takes one input. A release is done at once, even while jobs are held: on a full disk it
+    /// Takes one input. A release is acted on at once, even while jobs are held: on a full disk it
     /// makes room. It waits only until the snapshot that it names is installed.
     ///
     /// # Errors
@@ -123,8 +125,8 @@ impl<D: Disk> LogWriter<D> {
         Ok(())
     }
 
-    /// Does the work that the inputs since the last call made possible. Without any input, marks
-    /// the log as wholly durable.
+    /// Does the work that the inputs since the last call made possible. If there was none, writes
+    /// the mark that the whole log is durable.
     ///
     /// # Errors
     /// The disk failed.
@@ -146,7 +148,7 @@ impl<D: Disk> LogWriter<D> {
         Ok(LogOutput { persisted, is_full, lack, spare })
     }
 
-    /// When [`LogWriter::finish`] is due if nothing arrives before.
+    /// When [`LogWriter::finish`] is due if nothing arrives before, in ms of the clock of `now_ms`.
     pub fn deadline_ms(&self, now_ms: u64) -> Option<u64> {
         match self.is_marked {
             _ if !self.is_idle() => Some(now_ms + DISK_FULL_RETRY_MS),
@@ -155,7 +157,7 @@ impl<D: Disk> LogWriter<D> {
         }
     }
 
-    /// Whether nothing waits for room.
+    /// Whether no job and no release waits for room.
     pub fn is_idle(&self) -> bool {
         self.held.is_empty() && self.release.is_none()
     }
@@ -165,8 +167,8 @@ impl<D: Disk> LogWriter<D> {
         self.held.len()
     }
 
-    /// Lets go of the log that a snapshot covers, or tries again later: a full disk may have no
-    /// room even to record that.
+    /// Deletes the log that a snapshot covers, or tries again later: a full disk may have no room
+    /// even to record that.
     fn let_go(&mut self, now_ms: u64) -> Result<(), StorageError> {
         let reaches = |point: &SnapshotPoint| point.index <= self.wal.last_index();
         let release = self.release.filter(|point| reaches(point) && !self.is_to_install(*point));
@@ -183,8 +185,8 @@ impl<D: Disk> LogWriter<D> {
         Ok(())
     }
 
-    /// Whether a held job installs a snapshot at this point or before it. The log is then still the
-    /// old one, and does not reach the point.
+    /// Whether a held job installs a snapshot at this point or before it. Until then the log is the
+    /// old one, which does not reach the point.
     fn is_to_install(&self, point: SnapshotPoint) -> bool {
         let installs = self.held.iter().filter_map(|job| job.install);
         let mut open = installs.filter(|install| *install != self.wal.snapshot());
@@ -220,7 +222,7 @@ impl<D: Disk> LogWriter<D> {
         Ok(Some(last))
     }
 
-    /// Notes the shortage. The log tries again after [`DISK_FULL_RETRY_MS`].
+    /// Notes the lack of room. The work is tried again after [`DISK_FULL_RETRY_MS`].
     fn on_disk_full(&mut self, error: StorageError, now_ms: u64) {
         if !mem::replace(&mut self.is_spare_missing, true) {
             self.lack = Some(error);
@@ -237,11 +239,12 @@ impl<D: Disk> LogWriter<D> {
     }
 }
 
-/// Queues a job's entries, hard state and membership. An installed snapshot is durable at once, and
-/// so is everything before it.
+/// Queues a job's entries, hard state and membership. A snapshot that the job installs is durable
+/// at once, and so is everything queued before it.
 fn append<D: Disk>(wal: &mut Wal<D>, job: &DiskJob) -> Result<(), StorageError> {
     let mut membership = job.membership.clone();
-    // A job that found no room for its entries is tried again as a whole.
+    // A job that found no room for its entries is tried again as a whole: its snapshot is installed
+    // already then.
     if let Some(point) = job.install.filter(|point| wal.snapshot() != *point) {
         let of_snapshot = membership.take().expect("a snapshot has a membership");
         wal.install_snapshot(point, of_snapshot)?;

@@ -1,4 +1,5 @@
-//! The messages between Front, Loop and Apply, and what goes to the disk.
+//! The messages between the Fronts, Loop and Apply, and the jobs that Loop gives to the disk thread
+//! and to the snapshot thread.
 
 use std::sync::Arc;
 
@@ -21,7 +22,9 @@ use crate::peer::{PeerFrame, PeerMessage, SnapshotAt, Want};
 use crate::snapshot::fetch::WholeSnapshot;
 use crate::spaces::{Found, News, Search};
 
-/// The connection runtimes of a member. Those of ZooKeeper's clients have the first numbers.
+/// How many connection runtimes a member has: threads that each serve a share of the client
+/// connections. A [`FrontId`] is the number of a runtime. ZooKeeper's runtimes have the first
+/// numbers, etcd's the ones after.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FrontCounts {
     /// Runtimes of ZooKeeper's clients.
@@ -47,16 +50,17 @@ impl FrontCounts {
     }
 }
 
-/// A client's request that waits for a command.
+/// A client's request that waits for the outcome of one command.
 #[derive(Clone, Debug)]
 pub struct Waiter {
     /// The connection that sent it.
     pub connection: ConnectionId,
     /// The ticket of that request.
     pub ticket: Ticket,
-    /// The reads right behind it, for Apply to run right after it and before the next command.
+    /// Reads that the client sent right behind the command. Apply runs them right after it, before
+    /// the next command, and answers them together with it.
     pub reads: Vec<LocalRead>,
-    /// Set once the command is given up: this waiter is then told nothing more.
+    /// Whether the client gave the request up. Apply then sends no further answer to it.
     pub is_given_up: bool,
 }
 
@@ -67,14 +71,14 @@ impl Waiter {
     }
 }
 
-/// Commands that a Front hands over.
+/// A batch of clients' commands that a Front hands to Loop.
 #[derive(Debug)]
 pub struct Submission {
-    /// The Front of the requests.
+    /// The Front that received the requests.
     pub front: FrontId,
     /// The commands.
     pub batch: UnstampedBatch,
-    /// One waiter per command, in the same order.
+    /// One waiter per command of `batch`, in the same order.
     pub waiters: Vec<Waiter>,
 }
 
@@ -90,12 +94,12 @@ pub enum ToLoop {
     /// Sessions whose clients were heard from since the last report.
     Heard(Vec<Owner>),
     /// Requests of a Front that have timed out, or that their clients have cancelled. Each is
-    /// answered at once, and no leader is given its command from now on.
+    /// answered at once, and Loop no longer gives its command to a leader.
     GiveUp(FrontId, Vec<(ConnectionId, Ticket)>),
     /// Connections of a Front, ascending, that ended before they had a session, or whose session
-    /// has ended: nobody waits for their commands.
+    /// has ended: nobody waits for the outcome of their commands any more.
     Withdraw(FrontId, Vec<ConnectionId>),
-    /// A client uses a feature of this level for the first time: the level is to be raised.
+    /// A client uses a feature that needs this level: the leader is to raise the level to it.
     Need(Level),
 }
 
@@ -113,7 +117,7 @@ pub enum LoopInput {
         /// Whether the log has no room.
         is_full: bool,
     },
-    /// The room that is set aside for the next snapshot.
+    /// How much disk space is set aside for the next snapshot.
     SnapshotRoom(RoomKept),
     /// A message from the snapshot thread, about a snapshot that it writes.
     Snapshot(FromSnapshot),
@@ -146,62 +150,65 @@ pub enum LoopInput {
 /// A message of Loop to Apply.
 #[derive(Debug)]
 pub enum ToApply {
-    /// The batch with this sequence is under way, and these waiters wait for it. Comes before the
-    /// entry.
+    /// This member's batch with this sequence is about to go to the leader, and these waiters wait
+    /// for its outcomes. Sent before the entry that holds the batch.
     Expect {
         /// The sequence of the batch.
         sequence: u64,
-        /// The Front of the waiters; none for Loop's own batches.
+        /// The Front of the waiters; `None` for Loop's own batches.
         front: Option<FrontId>,
-        /// One waiter per command, in their order.
+        /// One waiter per command of the batch, in the same order. Empty for Loop's own batches.
         waiters: Vec<Waiter>,
     },
-    /// These commands will never be in the log. Apply answers so, in order with the other answers.
+    /// These commands will never be in the log. Apply answers so, in order with its other answers.
     Refuse {
-        /// The Front of the requests.
+        /// The Front that received the requests.
         front: FrontId,
-        /// One waiter per command, in their order.
+        /// One waiter per refused command, in the order of the commands.
         waiters: Vec<Waiter>,
-        /// The reason that each waiter is told.
+        /// The reason in the answer to each waiter.
         reason: Unavailable,
     },
-    /// Nobody waits for these commands any more. Comes before any entry in which
-    /// `ControlCommand::Nothing` has taken the place of one.
+    /// Clients gave up these commands. Sent before any entry that holds `ControlCommand::Nothing`
+    /// in place of one of them.
     GiveUp {
-        /// The Front of the requests.
+        /// The Front that received the requests.
         front: FrontId,
-        /// The commands.
+        /// The commands that were given up.
         given_up: Vec<GivenUp>,
-        /// Whether to tell the waiters, at once and before the waiters of earlier commands.
+        /// Whether to answer the waiters, at once and ahead of the waiters of earlier commands.
         is_told: bool,
     },
     /// Committed entries, in order, without gaps.
     Entries(Vec<replica::Entry>),
-    /// Tell this caller once the index is applied here.
+    /// Tell this caller once the entry at `index` is applied here.
     Sync {
         /// The index that must be applied first.
         index: LogIndex,
         /// The request that asked.
         caller: Caller,
     },
-    /// Tell these callers what the leader says of a lease, once the index is applied here.
+    /// Give these callers the leader's answers about leases, once the entry at `index` is applied
+    /// here.
     LeaseTimes {
         /// The index that must be applied first.
         index: LogIndex,
         /// The callers, each with its answer.
         answers: Vec<(Caller, LeaseAnswered)>,
     },
-    /// Begin a snapshot's image at the end of the current entry.
+    /// Begin a snapshot's image of the state at the end of the entry being applied.
     Freeze,
-    /// Give the next piece of the image.
+    /// Give the next piece of that image.
     FreezeStep,
-    /// Abandon the image.
+    /// Abandon that image.
     Thaw,
-    /// Look for what a space is to remove.
+    /// Search the state for znodes that a space is to remove.
     Search(Search),
-    /// A snapshot that a later command installs. Comes before the entry of that command.
+    /// A decoded image, which a later `InstallImage` command puts in place of the state. Sent
+    /// before the entry of that command.
     Prepare(PreparedImage),
-    /// Replace the state by that of a snapshot. Later entries go on from it.
+    /// Replace the state by that of a snapshot that was fetched from another member. Later entries
+    /// go on from there.
     Replace {
         /// The snapshot.
         image: WholeSnapshot,
@@ -212,7 +219,7 @@ pub enum ToApply {
 }
 
 impl ToApply {
-    /// Whether Apply has work to do now, and does not only note something for later.
+    /// Whether Apply has work to do now, rather than only something to note for later.
     pub fn is_work(&self) -> bool {
         !matches!(self, ToApply::Expect { .. } | ToApply::Prepare(_))
     }
@@ -225,37 +232,38 @@ pub struct GivenUp {
     pub connection: ConnectionId,
     /// The ticket of that request.
     pub ticket: Ticket,
-    /// The place in which Loop found it.
+    /// Where Loop found the command.
     pub at: GivenUpAt,
 }
 
-/// The place in which Loop found a command that was given up.
+/// Where Loop found a command that was given up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GivenUpAt {
-    /// In a batch that has no sequence yet. Apply has not heard of it.
+    /// In a batch that has no sequence yet. Loop has not announced it to Apply.
     Waiting,
-    /// In a batch with a sequence. The fate is definite if no leader was ever given the batch.
+    /// In a batch with a sequence, which Loop has announced to Apply.
     Batch {
         /// The sequence of the batch.
         sequence: u64,
         /// The position of the command in the batch, from 0.
         position: usize,
-        /// Whether a leader may have the command.
+        /// Whether the command may still take effect: `Definite` if no leader was ever given the
+        /// batch.
         fate: Fate,
     },
-    /// Nowhere: the command was refused, or applied.
+    /// Loop no longer has the command: it was refused, or applied.
     Nowhere,
 }
 
-/// Why a command has no outcome.
+/// Why a command has no outcome to answer with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unavailable {
     /// The disk has no room for the log to grow.
     DiskFull,
     /// This member is not the leader and cannot reach it.
     NotLeader,
-    /// Its caller gave it up before it had an outcome: before any leader was given it (definite),
-    /// or while a leader may still commit it (unknown).
+    /// The client gave the command up before it had an outcome: either before any leader was given
+    /// the command (`Definite`), or while a leader may still commit it (`Unknown`).
     GivenUp(Fate),
 }
 
@@ -291,7 +299,7 @@ pub enum Answer {
         connection: ConnectionId,
         /// The request that is answered.
         ticket: Ticket,
-        /// The command's place in the order of commands.
+        /// The ordinal and the zxid of the command.
         mark: Mark,
         /// The outcome, or why there is none.
         answered: Answered,
@@ -304,7 +312,7 @@ pub enum Answer {
         connection: ConnectionId,
         /// The request that is answered.
         ticket: Ticket,
-        /// The place of the last command applied.
+        /// The mark of the last command applied.
         mark: Mark,
     },
     /// The answer to a question about a lease.
@@ -313,7 +321,7 @@ pub enum Answer {
         connection: ConnectionId,
         /// The request that is answered.
         ticket: Ticket,
-        /// The place of the last command applied.
+        /// The mark of the last command applied.
         mark: Mark,
         /// The answer.
         answered: LeaseAnswered,
@@ -331,7 +339,7 @@ impl Answer {
     }
 }
 
-/// The answers and changes that Apply pushes to a Front before it releases the lock.
+/// What Apply pushes to a Front at the end of a hold, before it releases the lock.
 #[derive(Clone, Debug)]
 pub struct Delivery {
     /// The changes made during this hold of the lock, shared by all Fronts.
@@ -341,15 +349,15 @@ pub struct Delivery {
 }
 
 impl Delivery {
-    /// Whether a client may wait for it, if none has a watch: it has an answer, or ends the time in
-    /// which nothing may read ZooKeeper's tree.
+    /// Whether a client may be waiting for this delivery even if no client has a watch: it has an
+    /// answer, or reads of ZooKeeper's tree may go on now that had to pause for a large command.
     pub fn is_urgent(&self) -> bool {
         !self.answers.is_empty() || self.changes.zk.ends_pause()
     }
 }
 
-/// An entry of the log that a later version wrote. The data directory is good: that version goes on
-/// with it.
+/// A later version of the program wrote this entry, so this build cannot apply it. The data
+/// directory is good: the later version can go on with it.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error(
     "log entry {index} needs level {level}, and this server knows up to {level_max}: install {}",
@@ -364,15 +372,15 @@ pub struct UnknownEntry {
     pub level: Level,
     /// The highest level that this build knows.
     pub level_max: Level,
-    /// The first version of the program that knows the level, where the entry says it.
+    /// The first version of the program that knows the level, if the entry names it.
     pub version: Option<String>,
 }
 
 impl UnknownEntry {
-    /// Checks that a snapshot, which ends with entry `index`, is of no level above `level_max`.
+    /// Checks that the level of a snapshot, which ends with entry `index`, is at most `level_max`.
     ///
     /// # Errors
-    /// The snapshot's level is above it.
+    /// The snapshot's level is higher.
     pub fn check_level(
         index: u64,
         stated: &StatedLevel,
@@ -385,7 +393,8 @@ impl UnknownEntry {
         Err(UnknownEntry { index, level, level_max, version: Some(version) })
     }
 
-    /// Checks that entry `index` needs no level above `level_max`.
+    /// Checks that entry `index` needs no level above `level_max`. An entry whose header does not
+    /// decode passes.
     ///
     /// # Errors
     /// The entry needs a higher level.
@@ -403,8 +412,8 @@ impl UnknownEntry {
 }
 
 /// An entry of the log that cannot be applied, though its checksums are right: another member or a
-/// later version made it, or this build is wrong. Going on without it would make this member differ
-/// from the others.
+/// later version wrote it wrongly, or this build has a bug. To go on without it would make this
+/// member's state differ from the others'.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("log entry {index} cannot be applied: {cause}")]
 pub struct UnreadableEntry {
@@ -417,16 +426,17 @@ pub struct UnreadableEntry {
 /// Why an entry cannot be applied.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum Unreadable {
-    /// It does not decode.
+    /// The entry does not decode.
     #[error("{0}")]
     Malformed(#[from] DecodeError),
-    /// It installs an image that was not prepared.
+    /// The entry installs an image that was not prepared.
     #[error("it installs image {hash:032x}, which is not in the data directory")]
     NoImage {
         /// The hash of the image's file.
         hash: u128,
     },
-    /// It says of a batch that this member handed it over, which is not so: the leader is wrong.
+    /// The entry holds a batch in this member's name that this member did not hand over: the leader
+    /// that wrote it is at fault.
     #[error("batch {sequence} in it is not the one that this member handed over")]
     NotOwn {
         /// The sequence of the batch.
@@ -441,13 +451,13 @@ pub enum FromApply {
     Applied {
         /// The last entry that is applied.
         index: LogIndex,
-        /// Changes of the spaces since the last report.
+        /// What the spaces' rooms in Loop need to know of the changes since the last report.
         news: News,
-        /// The mark of an image, if one was installed.
+        /// The mark of the image's command, if an image was installed.
         installed: Option<Mark>,
-        /// The most bytes that an image of the state can have after them.
+        /// Upper bound of the bytes of an image of the state as it is after `index`.
         image_bytes_max: u64,
-        /// The last batch of this boot that was applied; 0 before there is one.
+        /// The sequence of the last batch of this start that was applied; 0 before the first.
         own_sequence: u64,
     },
     /// A snapshot's image was begun.
@@ -458,7 +468,7 @@ pub enum FromApply {
         term: u64,
         /// The mark of the last command in the image.
         mark: Mark,
-        /// The most bytes that the image can have.
+        /// Upper bound of the bytes of the image.
         image_bytes_max: u64,
     },
     /// A piece of the image.
@@ -468,7 +478,7 @@ pub enum FromApply {
         /// Whether the piece is the last.
         last: bool,
     },
-    /// The image had to be given up.
+    /// The image had to be given up: Apply begins a new one only when asked again.
     FreezeAborted,
     /// The answer to [`ToApply::Search`].
     Found(Found),
@@ -480,19 +490,19 @@ pub enum FromApply {
         /// The digest.
         digest: Digest,
     },
-    /// The servers, and which of them each member is; sent each time that changes.
+    /// The servers, and the members that each of them is; sent each time these change.
     Servers(Arc<Servers>),
     /// The level has risen, or a snapshot that replaced the state has this level.
     Raised(StatedLevel),
     /// The log has an entry of a level that this build does not know. Apply applies nothing more.
     Unknown(UnknownEntry),
-    /// An entry cannot be read: it and all later ones stay unapplied.
+    /// An entry cannot be applied: that entry and all later ones stay unapplied.
     Unreadable(UnreadableEntry),
     /// Another member has taken this member's place, and the state has forgotten this one. Apply
     /// applies nothing more.
     Forgotten,
-    /// The log holds a batch of a start of this member that this directory does not know of. Apply
-    /// applies nothing more.
+    /// The log holds a batch of this member from a start that its data directory has no record of:
+    /// the directory is an old copy. Apply applies nothing more.
     Outlived {
         /// The number of the start that handed over the batch.
         boot: BootId,
@@ -522,7 +532,7 @@ pub struct DiskJob {
 pub enum SnapshotJob {
     /// Begin a file.
     Begin {
-        /// The number of the snapshot; counts the snapshots begun since the start, from 1.
+        /// The number of the snapshot: snapshots begun since the start, counted from 1.
         number: u64,
         /// The index of the last entry that the snapshot holds.
         index: u64,
@@ -530,20 +540,21 @@ pub enum SnapshotJob {
         term: u64,
         /// The membership that is active after that entry.
         membership: storage::wal::Membership,
-        /// The mark of the last command in the image. People are shown it; no file's name has it.
+        /// The mark of the last command in the image. It is for messages to people; the file's name
+        /// does not contain it.
         mark: Mark,
     },
     /// Append a piece to the file.
     Piece(Vec<u8>),
-    /// End the file and give it its name.
+    /// End the file and rename it to its final name.
     Finish,
     /// Remove the unfinished file.
     Abort,
     /// Remove the received snapshot: a newer snapshot covers the command that installed it.
     DiscardReceived,
-    /// Set room aside for the next snapshot, and keep as much from now on.
+    /// Set disk space aside for the next snapshot, and keep that much set aside from now on.
     KeepRoom(RoomWanted),
-    /// Read a piece of a finished snapshot, for another member.
+    /// Read a piece of a finished snapshot, to send to another member.
     Read {
         /// The member that the piece is for.
         to: MemberId,
@@ -552,17 +563,18 @@ pub enum SnapshotJob {
     },
     /// Append bytes to the snapshot that another member sends.
     Receive {
-        /// Whether these are its first bytes: anything received of another snapshot is removed.
+        /// Whether `bytes` are the first of the snapshot: what was received of any other one is
+        /// removed.
         is_first: bool,
         /// The next bytes.
         bytes: bytes::Bytes,
     },
-    /// Check the snapshot that was received whole, and give it its name.
+    /// Check the snapshot that was received completely, and give its file the final name.
     CheckReceived(SnapshotAt),
 }
 
-/// A message of the snapshot thread to Loop about snapshots that go to other members, or come from
-/// them.
+/// A message of the snapshot thread to Loop about a snapshot that goes to another member, or comes
+/// from one.
 #[derive(Debug)]
 pub enum FromTransfer {
     /// The answer to [`SnapshotJob::Read`]: a piece, or that the snapshot is gone.
@@ -574,32 +586,31 @@ pub enum FromTransfer {
     },
     /// The received bytes are in the file.
     Written,
-    /// The received snapshot is whole, and durable under its name.
+    /// The received snapshot is complete, and durable under its final name.
     Whole(WholeSnapshot),
-    /// The received snapshot cannot be written. Nothing is left of it.
+    /// The received snapshot cannot be written. Its file was removed.
     Failed,
-    /// The received file is not the snapshot that was offered, or is damaged. Nothing is left of
-    /// it.
+    /// The received file is not the snapshot that was offered, or is damaged. It was removed.
     Spoiled,
 }
 
-/// Room to set aside for the next snapshot.
+/// Disk space to set aside for the next snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RoomWanted {
-    /// The most bytes that the next snapshot can have, as the state is now.
+    /// Upper bound of the bytes of the next snapshot, as the state is now.
     pub bytes_min: u64,
-    /// Bytes without which writes are refused.
+    /// Bytes that must be set aside: with less, writes are refused.
     pub bytes: u64,
-    /// Bytes to set aside if there is room, so that the state may grow.
+    /// Bytes to set aside if the disk has them, so that the state can grow.
     pub bytes_max: u64,
 }
 
-/// Room that is set aside for the next snapshot.
+/// Disk space that is set aside for the next snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RoomKept {
     /// Bytes that are set aside.
     pub bytes: u64,
-    /// The largest amount that was wanted when the disk was last asked. Where `bytes` is less, the
+    /// The largest amount that was wanted when the disk was last asked. If `bytes` is less, the
     /// disk has no more.
     pub bytes_wanted: u64,
 }

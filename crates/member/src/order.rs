@@ -1,10 +1,10 @@
-//! Loop: the order. It packs what clients hand over into entries, proposes them, sends what is to
-//! be persisted to the disk and what is committed to Apply, and keeps the deadlines of sessions and
-//! leases.
+//! Loop: decides the order of commands. It packs clients' batches into log entries, proposes them
+//! to Raft, sends what must be durable to the disk thread and what is committed to Apply, and keeps
+//! the deadlines of sessions and leases.
 //!
-//! It never waits: for the disk, for Apply or for anyone. The driver feeds it whatever has arrived,
-//! then calls [`Loop::finish`], and passes on what that gives. The credits of the Fronts bound what
-//! can be waiting here.
+//! It never waits: not for the disk, nor for Apply. The driver feeds it whatever has arrived, then
+//! calls [`Loop::finish`] and passes on the output. The credits of the Fronts bound what can wait
+//! here.
 
 mod clock;
 mod contact;
@@ -75,7 +75,7 @@ pub use output::{BadPeer, Fetching, Leadership, LoopOutput};
 pub use records::{to_restored, to_storage};
 pub use refused::{Condemned, InstallRefused};
 
-/// The first of a member's step functions.
+/// Loop's state. Each field is a part with a module of its own.
 pub struct Loop {
     origin: Origin,
     clock: Clock,
@@ -84,14 +84,14 @@ pub struct Loop {
     reads: Reads,
     progress: Progress,
     contact: Contact,
-    /// A follower's reports to its leader.
+    /// As a follower: the reports to the leader about sessions whose clients were heard from.
     hearing: Hearing,
     intake: Intake,
     persisting: Persisting,
     room: Room,
     spaces: Spaces,
     snapshots: Snapshots,
-    /// The snapshot of another member that takes the place of this one's log.
+    /// The snapshot of another member that this one fetches, to replace its own log.
     catch_up: CatchUp,
     members: Members,
     own_digests: OwnDigests,
@@ -100,7 +100,7 @@ pub struct Loop {
 }
 
 impl Loop {
-    /// A member as its data directory gave it; not yet a leader.
+    /// Creates Loop from what a start restored. It is not a leader yet.
     ///
     /// # Errors
     /// The restored state contradicts itself.
@@ -152,7 +152,7 @@ impl Loop {
     /// Takes one input. The driver calls it for each input in order, then [`Loop::finish`].
     ///
     /// # Errors
-    /// A member sent what no correct member sends: its links are to be closed.
+    /// A member sent something that no correct member sends: its links are to be closed.
     pub fn handle(&mut self, input: LoopInput) -> Result<(), BadPeer> {
         match input {
             LoopInput::Front(message) => self.on_front(message),
@@ -194,12 +194,12 @@ impl Loop {
         }
     }
 
-    /// The number of batches that no leader was given yet.
+    /// How many batches no leader was given yet.
     pub fn waiting_count(&self) -> usize {
         self.intake.waiting_count()
     }
 
-    /// Gives up the commands of these requests of a Front, and has each caller told.
+    /// Gives up the commands of these requests of a Front. Apply answers each caller.
     fn give_up_requests(&mut self, front: FrontId, mut callers: Vec<(ConnectionId, Ticket)>) {
         callers.sort_unstable();
         callers.dedup();
@@ -216,9 +216,10 @@ impl Loop {
         }
     }
 
-    /// Gives up all commands of these ended connections of a Front, ascending. A client that comes
-    /// back again and again while there is no leader leaves some each time. A session that a leader
-    /// opens for nobody expires.
+    /// Gives up all commands of these ended connections of a Front, ascending, without an answer.
+    /// Otherwise a client that reconnects again and again while there is no leader would leave more
+    /// commands each time. If a leader opens a session for such a command all the same, the session
+    /// expires.
     fn give_up_connections(&mut self, front: FrontId, connections: &[ConnectionId]) {
         let is_over = |connection, _| connections.binary_search(&connection).is_ok();
         let mut given_up = self.intake.give_up(front, is_over);
@@ -237,7 +238,7 @@ impl Loop {
                 self.room.snapshot.on_applied(index, image_bytes_max);
                 self.replica.on_applied(index.0);
                 if news.zk.settings.is_some() || news.etcd.settings.is_some() {
-                    // Others may have to follow.
+                    // The other settings may have to follow.
                     let leading = self.role.leading_mut().into_iter();
                     leading.for_each(|leading| leading.is_configuring = false);
                 }
@@ -272,7 +273,7 @@ impl Loop {
         }
     }
 
-    /// The membership at the snapshot that begins, or the newest.
+    /// The membership as of the snapshot that begins, or the newest for any other message.
     fn membership_of(&self, message: &FromApply) -> storage::wal::Membership {
         match message {
             FromApply::Frozen { index, .. } => self.members.memberships().at(*index).clone(),
@@ -284,7 +285,7 @@ impl Loop {
         self.output.condemned.get_or_insert(why);
     }
 
-    /// Takes a message of the snapshot thread.
+    /// Takes a message of the snapshot thread about the snapshot that it writes.
     fn on_snapshot(&mut self, message: FromSnapshot) {
         if let FromSnapshot::Finished { index, term } = message {
             self.room.snapshot.on_finished();
@@ -305,10 +306,10 @@ impl Loop {
         }
     }
 
-    /// Whether a snapshot may be received, to be installed.
+    /// Checks whether a snapshot that somebody is about to send could be installed.
     ///
     /// # Errors
-    /// The reason it could not be installed now.
+    /// The reason why it could not be installed now.
     pub fn check_install(&self) -> Result<(), InstallRefused> {
         match () {
             () if !self.members.is_alone() => Err(InstallRefused::Ensemble),
@@ -319,11 +320,11 @@ impl Loop {
         }
     }
 
-    /// Replaces the state by that of a snapshot, which the data directory holds, after everything
-    /// that was handed over so far. [`LoopOutput::installed`] says when it is done.
+    /// Replaces the state by that of a snapshot, whose file the data directory holds, after
+    /// everything that was handed over so far. [`LoopOutput::installed`] reports when it is done.
     ///
     /// # Errors
-    /// The snapshot cannot be installed now. Nothing has happened, and nothing names it.
+    /// The snapshot cannot be installed now. Nothing has changed, and no entry names the snapshot.
     pub fn install(&mut self, image: PreparedImage) -> Result<(), InstallRefused> {
         self.check_install()?;
         let level = image.machine.control().level().level;
@@ -340,11 +341,12 @@ impl Loop {
 
     // Time.
 
-    /// Lets time pass. The driver hands over next what arrived meanwhile, and then calls
+    /// Lets time pass. The driver then hands over what arrived meanwhile, and calls
     /// [`Loop::on_time`].
     ///
-    /// The replica is told the time at once, as far as that starts no election: a heartbeat that
-    /// has arrived begins the wait for the next one, and time before it must not count.
+    /// The replica gets the time at once, except for the tick that would start an election: if a
+    /// heartbeat has arrived meanwhile, the wait for the next one begins with it, and time before
+    /// it must not count.
     pub fn advance(&mut self, elapsed_ms: u64) {
         self.spaces.advance(elapsed_ms, self.clock.planned_ms());
         self.clock.advance(elapsed_ms);
@@ -354,7 +356,7 @@ impl Loop {
         }
     }
 
-    /// Acts on the time that has passed.
+    /// Does what is due after the time that [`Loop::advance`] added.
     pub fn on_time(&mut self) {
         let ticks = self.clock.take_ticks(u64::MAX);
         (0..ticks).for_each(|_| self.replica.tick());
@@ -362,7 +364,8 @@ impl Loop {
         self.pursue(&passed);
     }
 
-    /// How long after the last [`Loop::advance`] the next one is due, if nothing arrives before.
+    /// How long after the last [`Loop::advance`] the next call is due, in ms, if nothing arrives
+    /// before.
     pub fn due_ms(&mut self) -> u64 {
         let mut due_ms = if self.is_busy() { CLOCK_INTERVAL_MS } else { LOOK_MS_MAX };
         if let Some(ticks) = self.replica.ticks_until_election() {
@@ -377,14 +380,15 @@ impl Loop {
         self.clock.plan(due_ms)
     }
 
-    /// Lets time pass while nothing arrives.
+    /// Lets time pass without any input in between.
     #[cfg(test)]
     pub(crate) fn pass(&mut self, elapsed_ms: u64) {
         self.advance(elapsed_ms);
         self.on_time();
     }
 
-    /// When a leader's own work is due: heartbeats, deadlines and searches for containers.
+    /// In how many ms a leader's own work is due: heartbeats, deadlines and searches for
+    /// containers.
     fn leading_due_ms(&self) -> u64 {
         let beat_ms = self.contact.beat_in_ms(self.clock.now_ms());
         let beat_ms = if self.members.is_alone() { u64::MAX } else { beat_ms };
@@ -396,8 +400,9 @@ impl Loop {
         beat_ms.min(expiry_ms.max(CLOCK_INTERVAL_MS)).min(self.spaces.zk.search_due_ms())
     }
 
-    /// Whether work is under way that a look at the clock moves on. Messages that are lost only
-    /// with a link, or whose loss takes a second to be noticed, can wait for [`LOOK_MS_MAX`].
+    /// Whether work is under way that frequent looks at the clock move on. Messages that are lost
+    /// only with their link, or whose loss takes a second to be noticed, can wait for
+    /// [`LOOK_MS_MAX`].
     fn is_busy(&self) -> bool {
         let has_transfers = |it: &Leading| !it.offers.is_empty() || !it.lending.is_empty();
         !self.progress.is_ready()
@@ -410,7 +415,7 @@ impl Loop {
             || self.room.snapshot.must_wait()
     }
 
-    /// Does what is due by now.
+    /// Does the work that is due by now.
     fn pursue(&mut self, passed: &Passed) {
         if !self.role.leads() {
             self.intake.pass(passed.counted_ms);
@@ -427,7 +432,7 @@ impl Loop {
         self.pursue_spaces(passed.elapsed_ms);
     }
 
-    /// Submits the commands that are due for the spaces.
+    /// Submits the commands that are due for the spaces, such as to end an expired session.
     fn pursue_spaces(&mut self, elapsed_ms: u64) {
         let look = Look {
             now_ms: self.clock.now_ms(),
@@ -441,8 +446,9 @@ impl Loop {
         self.output.compacting = self.spaces.etcd.take_compacting().or(self.output.compacting);
     }
 
-    /// Asks for a snapshot of the state as it is now. Returns its number: the request is over once
-    /// that snapshot, or a later one, was finished or has failed.
+    /// Asks for a snapshot of the state as it is now. Returns the number of that snapshot: the
+    /// request is done once the snapshot with this number, or a later one, was finished or has
+    /// failed.
     pub fn want_snapshot(&mut self) -> u64 {
         self.snapshots.want()
     }
@@ -467,8 +473,8 @@ impl Loop {
         self.replica.commit_index()
     }
 
-    /// The members whose votes count, by member id; while a change is under way also the voters
-    /// that are to leave.
+    /// The ids of the members whose votes count, ascending. While a change of the membership is
+    /// under way, the voters that are to leave are among them.
     pub fn voters(&self) -> Vec<u64> {
         let membership = self.replica.membership();
         let mut voters = [&membership.voters[..], &membership.voters_outgoing].concat();
@@ -477,35 +483,37 @@ impl Loop {
         voters
     }
 
-    /// The members that have the log and no vote, by member id.
+    /// The ids of the members that receive the log and have no vote.
     pub fn learners(&self) -> Vec<u64> {
         self.replica.membership().learners.clone()
     }
 
-    /// The other members as a leader sees them; empty at a follower.
+    /// What a leader knows of the other members; empty at a follower.
     pub fn peers(&self) -> Vec<PeerStatus> {
         self.replica.peers()
     }
 
-    /// The member that sends the snapshot that this member is fetching, if it fetches one.
+    /// The member that supplies the snapshot that this member is fetching; `None` if it fetches
+    /// none.
     pub fn fetches_from(&self) -> Option<MemberId> {
         self.catch_up.fetch().map(|fetch| fetch.holder)
     }
 
-    /// The counts since the start.
+    /// All counts since the start.
     pub fn counts(&self) -> LoopCounts {
         let mut counts = self.counts;
         counts.spaces = self.spaces.counts();
         counts
     }
 
-    /// Sessions with the time that they have left, in ms: at most `max` of them, and the number of
-    /// all.
+    /// At most `max` sessions with the time that each has left, in ms, and the number of all
+    /// sessions.
     pub fn sessions(&self, max: usize) -> (Vec<(Owner, u64)>, usize) {
         self.spaces.zk.sessions(max)
     }
 
-    /// How much Loop keeps, for tests of its bounds. Looks at all places of deadlines.
+    /// How much Loop keeps, for tests of its bounds. The call takes time in proportion to the
+    /// deadlines.
     pub fn held(&self) -> LoopHeld {
         let spaces = self.spaces.held();
         LoopHeld {
@@ -519,8 +527,8 @@ impl Loop {
 
     // Output.
 
-    /// Does what the messages since the last call made possible, and returns the output for the
-    /// driver. `wall_ms` is stamped into new entries.
+    /// Does the work that became possible with the messages since the last call, and returns the
+    /// output for the driver. `wall_ms`, in ms since 1970, is the timestamp of new entries.
     pub fn finish(&mut self, wall_ms: i64) -> LoopOutput {
         self.maybe_campaign();
         self.maybe_configure();
@@ -533,7 +541,8 @@ impl Loop {
         while self.replica.has_effects() {
             self.take_effects();
         }
-        // Effects may have made room for more, or made this member the leader.
+        // Effects of the replica may have made room for more entries, or made this member the
+        // leader.
         self.pack(wall_ms);
         while self.replica.has_effects() {
             self.take_effects();
@@ -549,8 +558,8 @@ impl Loop {
         core::mem::take(&mut self.output)
     }
 
-    /// Begins the snapshot that is due, but not during the replay of a start: it would hold only
-    /// what is applied so far, and the log that made it due would stay.
+    /// Begins a snapshot if one is due. Not while a start replays the log: that snapshot would hold
+    /// only what is applied so far, and the log that made it due would remain.
     fn maybe_begin_snapshot(&mut self) {
         if !self.progress.is_replaying() {
             let state_bytes = self.room.snapshot.state_bytes();
@@ -558,7 +567,7 @@ impl Loop {
         }
     }
 
-    /// A lone voter does not wait for an election timeout.
+    /// Makes a lone voter the leader without waiting for an election timeout.
     fn maybe_campaign(&mut self) {
         if self.members.is_alone() && !self.role.leads() {
             // A refused campaign is tried again after every message.
@@ -586,8 +595,8 @@ impl Loop {
         let is_ready = if self.role.leads() {
             self.is_caught_up() && self.configuration().is_none()
         } else {
-            // A learner takes no commands: if it had, and were then given a snapshot in which none
-            // of them is applied, it would take itself for a member that was forgotten.
+            // A learner takes no commands. If it did, and then installed a snapshot in which none
+            // of them is applied, it would conclude that the ensemble has forgotten it.
             self.members.is_voter() && self.progress.has_caught_up()
         };
         if is_ready {
@@ -598,9 +607,8 @@ impl Loop {
         }
     }
 
-    /// Gives the waiting batches to the leader: packs them into entries if this member leads,
-    /// forwards them otherwise. A learner forwards nothing: it serves no clients yet, except
-    /// read-only ones.
+    /// Gives the waiting batches to the leader: packs them into entries if this member leads, else
+    /// forwards them. A learner forwards nothing: it serves no clients yet, except read-only ones.
     fn pack(&mut self, wall_ms: i64) {
         match self.role.leader() {
             _ if self.role.leads() => self.pack_entries(wall_ms),
@@ -613,7 +621,7 @@ impl Loop {
         }
     }
 
-    /// Packs waiting batches into entries, while few enough entries are on their way.
+    /// Packs waiting batches into entries, as long as few enough entries are not durable yet.
     fn pack_entries(&mut self, wall_ms: i64) {
         if !self.intake.may_give(self.progress.applied()) {
             return;
@@ -631,7 +639,7 @@ impl Loop {
                     leading.for_each(|leading| leading.unproposed = Some(payload.clone()));
                     return;
                 }
-                // The next effects report it. This member's own batches go to the next leader.
+                // The next effects report the new leader. This member's own batches go to it then.
                 Err(Refused::NotLeader { .. }) => return,
                 Err(refused) => unreachable!("a leader's own entry is not refused: {refused}"),
             }
@@ -640,8 +648,8 @@ impl Loop {
     }
 
     /// Whether there is room for the next snapshot, as far as is known, and few enough entries are
-    /// on their way: to this member's disk, usually the first to be done, or, if it stalls, to a
-    /// quorum of the others.
+    /// not durable: on this member's disk, which is usually the first, or, if that disk stalls, on
+    /// a quorum of the others.
     fn may_pack(&self) -> bool {
         let persisting = &self.persisting;
         if self.room.snapshot.must_wait() {
@@ -681,8 +689,8 @@ impl Loop {
         }
     }
 
-    /// Sends a message of the replica. A message with a snapshot goes as an offer: its member
-    /// fetches the snapshot first, from this member or from the one that lends it.
+    /// Sends a message of the replica. A message with a snapshot is sent as an offer: the receiver
+    /// fetches the snapshot first, from this member or from its lender.
     fn send_replicas(&mut self, message: Outgoing) {
         let to = MemberId(message.to);
         let Some(meta) = message.snapshot else {
@@ -697,8 +705,8 @@ impl Loop {
         self.send(to, PeerMessage::Offer(offer));
     }
 
-    /// Takes a change of role, term or leader. Batches that the leader before was given may be
-    /// lost.
+    /// Takes a change of role, term or leader. Batches that the previous leader was given may be
+    /// lost, so they are given to the next one again.
     fn on_role(&mut self, change: RoleChange) {
         let leader = change.leader.map(MemberId);
         let server = leader.and_then(|leader| self.members.servers().server_of(leader));

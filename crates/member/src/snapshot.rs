@@ -1,5 +1,5 @@
-//! Snapshots: when one is taken, what writes it, the room it needs on the disk, and how a member
-//! that lags fetches another's.
+//! Snapshots: when one is taken, what writes it, the disk space it needs, and how a member that has
+//! fallen behind fetches one from another member.
 
 pub mod fetch;
 pub mod limits;

@@ -1,5 +1,5 @@
-//! A command that is done in part. It is decoded once, however many steps it takes: one of a
-//! thousand operations may take a million steps.
+//! A command of which one step has applied a part. It is decoded once, however many steps it takes:
+//! a transaction of a thousand operations may take a million steps.
 
 use bytes::Bytes;
 use machine::entry::{self, Batch, Framed};
@@ -7,10 +7,10 @@ use machine::{ApplyStep, Changes, Machine, Reply, Stamp};
 use replica::Entry;
 use self_cell::self_cell;
 
-/// The reason why the command decodes here.
+/// Why decoding cannot fail here; the text of the panic.
 const DECODED: &str = "the command was decoded for its first step";
 
-/// A command with its batch, as they stand in an entry.
+/// A command and its batch, decoded from the bytes of an entry.
 struct Decoded<'a> {
     batch: Batch<'a>,
     framed: Framed<'a>,
@@ -31,7 +31,7 @@ pub(super) struct Amid {
 }
 
 impl Amid {
-    /// The command of an entry at these offsets, of its batch and within that.
+    /// The command of `entry` at `command_offset` in the batch that begins at `batch_offset`.
     pub fn new(entry: &Entry, time_ms: i64, batch_offset: usize, command_offset: usize) -> Amid {
         let held = Held::new(entry.payload.clone(), |payload| {
             let batch = entry::decode_batch(payload, batch_offset).expect(DECODED);
@@ -46,7 +46,7 @@ impl Amid {
         &self.held.borrow_dependent().framed
     }
 
-    /// Goes on with the command.
+    /// Applies the next part of the command. `None` if the command is not done yet.
     pub fn step(
         &self,
         machine: &mut Machine,

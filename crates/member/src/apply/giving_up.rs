@@ -1,22 +1,23 @@
-//! Apply's part in giving up commands: nobody waits for them any more, whatever is applied at their
-//! places.
+//! Apply's part in giving up commands: it marks their waiters, so that no outcome is sent to them,
+//! whatever is applied in place of the commands.
 
 use machine::Mark;
 
 use super::Apply;
 use crate::message::{Answer, Fate, FrontId, GivenUp, GivenUpAt, Unavailable, Waiter};
 
-/// Commands of a Front that were given up, as Loop reports them.
+/// Commands of one Front that were given up: the content of one
+/// [`ToApply::GiveUp`](crate::message::ToApply::GiveUp).
 pub(super) struct GiveUp {
     pub front: FrontId,
     pub given_up: Vec<GivenUp>,
-    /// Whether the waiters are to be told.
+    /// Whether to answer the waiters.
     pub is_told: bool,
 }
 
 impl Apply {
-    /// Marks the waiters of commands that were given up, and tells them if they are to be told. A
-    /// waiter that is answered already is not told again.
+    /// Marks the waiters of commands that were given up, and answers them if Loop asked for that. A
+    /// waiter that was answered before gets no second answer.
     pub(super) fn give_up(&mut self, mark: Mark) {
         for GiveUp { front, given_up, is_told } in core::mem::take(&mut self.give_ups) {
             for GivenUp { connection, ticket, at } in given_up {
@@ -39,7 +40,8 @@ impl Apply {
         }
     }
 
-    /// The waiter of a command of an own batch; `None` if the command is applied.
+    /// The waiter of the command at `position` of this member's batch `wanted`; `None` if the
+    /// command is applied.
     fn waiter(&mut self, wanted: u64, position: usize) -> Option<&mut Waiter> {
         let at = self.log.at.as_mut().and_then(|at| at.batch.as_mut()?.expected.as_mut());
         match at.filter(|expecting| expecting.sequence() == wanted) {
@@ -49,7 +51,7 @@ impl Apply {
     }
 }
 
-/// Ends the wait. False if the waiter had ended it already.
+/// Marks the waiter as given up. False if it was already.
 fn stop_waiting(waiter: &mut Waiter) -> bool {
     waiter.reads = Vec::new();
     !core::mem::replace(&mut waiter.is_given_up, true)

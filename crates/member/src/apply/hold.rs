@@ -1,4 +1,4 @@
-//! The output of one hold of the lock, as it grows step by step.
+//! The output of one hold of the state's lock, collected step by step.
 
 use machine::change::SharedChanges;
 use machine::{Changes, ControlChange, LogIndex, Machine, Replacement};
@@ -8,7 +8,7 @@ use crate::message::{Answer, Delivery, FromApply, FrontCounts, FrontId};
 use crate::spaces::News;
 use crate::watch_interest::WatchInterest;
 
-/// The output of one hold of the lock, to be passed on before the lock is released.
+/// The output of one hold of the state's lock, to be passed on before the lock is released.
 #[derive(Debug, Default)]
 pub struct ApplyOutput {
     /// Answers by Front. A Front without any still gets the changes.
@@ -17,16 +17,16 @@ pub struct ApplyOutput {
     pub changes: SharedChanges,
     /// Messages for Loop.
     pub to_loop: Vec<FromApply>,
-    /// The state that was replaced. It is large, so the driver drops it where nobody waits for
-    /// that.
+    /// The state that was replaced. Dropping it takes long, so the driver does that where nobody
+    /// has to wait for it.
     pub replaced: Option<Box<Machine>>,
     /// The leader's stamp of the last entry with an applied command, in ms since 1970.
     pub stamped_ms: Option<i64>,
 }
 
 impl ApplyOutput {
-    /// Splits the output into a delivery for each Front that gets any. Fronts of etcd's clients get
-    /// the changes only if one concerns them.
+    /// Splits the output into a delivery for each Front that gets any. A Front of etcd's clients
+    /// gets the changes only if one concerns it.
     pub fn deliveries(
         &mut self,
         fronts: FrontCounts,
@@ -69,7 +69,7 @@ pub(super) struct Hold {
 }
 
 impl Hold {
-    /// No output yet, of a member that has applied everything up to `index`.
+    /// An empty output of a member that has applied everything up to `index`.
     pub fn new(index: LogIndex) -> Hold {
         Hold {
             output: ApplyOutput::default(),
@@ -118,7 +118,7 @@ impl Hold {
         &mut self.changes
     }
 
-    /// Notes the leader's stamp of the entry of a command that is applied.
+    /// Notes the leader's timestamp on the entry of a command that is applied.
     pub fn stamp(&mut self, time_ms: i64) {
         self.output.stamped_ms = Some(time_ms);
     }

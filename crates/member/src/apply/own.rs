@@ -1,4 +1,5 @@
-//! This member's own batches: their sequences, and the waiters of the batches under way.
+//! The batches that this member handed over itself (its *own* batches): their sequences, and the
+//! waiters of those that are not applied yet.
 
 use std::collections::VecDeque;
 
@@ -7,10 +8,11 @@ use machine::{BootId, Command, ConnectionId, ControlCommand, Machine, Origin};
 
 use crate::message::{FrontId, Ticket, Unavailable, Waiter};
 
-/// The command that takes the place of one that was given up.
+/// The command that stands in the log in place of one that was given up.
 pub(super) const NOTHING: Command<'static> = Command::Control(ControlCommand::Nothing);
 
-/// This member's own batches.
+/// This member's own batches. Loop announces each before its entry can be committed, and entries
+/// bring them in that order.
 pub(super) struct OwnBatches {
     origin: Origin,
     /// Batches under way, in the order of their sequences, and refused ones between them.
@@ -26,7 +28,7 @@ enum Expected {
     Refused { front: FrontId, waiters: VecDeque<Waiter>, reason: Unavailable },
 }
 
-/// A refused command whose caller is not told yet.
+/// A refused command whose caller has no answer yet.
 pub(super) struct Refusal {
     /// The Front of the caller.
     pub front: FrontId,
@@ -36,7 +38,7 @@ pub(super) struct Refusal {
     pub reason: Unavailable,
 }
 
-/// The waiters of the batch being applied that were not answered yet.
+/// Those waiters of the own batch being applied that have no answer yet.
 pub(super) struct Expecting {
     sequence: u64,
     /// The number of waiters when the batch was begun.
@@ -51,14 +53,15 @@ impl Expecting {
         self.sequence
     }
 
-    /// Whether somebody takes the outcome of the next command.
+    /// Whether a waiter takes the outcome of the next command: it exists and has not given up.
     #[inline]
     pub fn takes_next(&self) -> bool {
         self.waiters.as_slice().first().is_some_and(|waiter| !waiter.is_given_up)
     }
 
-    /// Whether the next command of the batch is the one that its waiter handed over. Apply is told
-    /// before a command is replaced.
+    /// Whether the next command of the batch is the one that its waiter handed over, or `Nothing`
+    /// in place of a command that was given up. Loop reports that a command was given up before it
+    /// puts `Nothing` in its place.
     #[inline]
     pub fn is_for_next(&self, framed: &Framed<'_>) -> bool {
         self.waiters.as_slice().first().is_none_or(|waiter| {
@@ -74,7 +77,7 @@ impl Expecting {
         (!waiter.is_given_up).then_some((self.front?, waiter))
     }
 
-    /// Whether every command of the batch was applied. The batch is over.
+    /// Whether every waiter's command was applied. To be asked at the end of the batch.
     pub fn is_complete(&self) -> bool {
         self.waiters.as_slice().is_empty()
     }
@@ -88,12 +91,12 @@ impl Expecting {
 }
 
 impl OwnBatches {
-    /// No batches of this start.
+    /// Of a start that has handed over no batch yet.
     pub fn new(origin: Origin) -> OwnBatches {
         OwnBatches { origin, expected: VecDeque::new(), applied: 0, announced: 0 }
     }
 
-    /// This member and its start.
+    /// The id of this member and the number of its start.
     #[inline]
     pub fn origin(&self) -> Origin {
         self.origin
@@ -104,18 +107,18 @@ impl OwnBatches {
         self.applied
     }
 
-    /// The own batch with this sequence is applied.
+    /// Notes that the own batch with this sequence is applied.
     pub fn on_applied(&mut self, sequence: u64) {
         self.applied = sequence;
     }
 
-    /// Takes the waiters of a batch that Loop is about to give to the leader.
+    /// Takes the waiters of an own batch that Loop is about to give to the leader.
     pub fn announce(&mut self, sequence: u64, front: Option<FrontId>, waiters: Vec<Waiter>) {
         self.announced = sequence;
         self.expected.push_back(Expected::Batch { sequence, front, waiters });
     }
 
-    /// Takes the waiters of a refused batch: they are told after everything handed over before.
+    /// Takes the waiters of a refused batch. They are answered after everything handed over before.
     pub fn refuse(&mut self, front: FrontId, waiters: Vec<Waiter>, reason: Unavailable) {
         let waiters = waiters.into();
         self.expected.push_back(Expected::Refused { front, waiters, reason });
@@ -134,7 +137,7 @@ impl OwnBatches {
         }
     }
 
-    /// Whether the next to be answered were refused.
+    /// Whether refused commands are the next to be answered.
     #[inline]
     pub fn has_refusal(&self) -> bool {
         matches!(self.expected.front(), Some(Expected::Refused { .. }))
@@ -155,8 +158,8 @@ impl OwnBatches {
         None
     }
 
-    /// Forgets the waiters of own batches up to this one, which are in a snapshot: their outcomes
-    /// are not known.
+    /// Forgets the waiters of own batches up to `sequence`: a snapshot contains their effects, but
+    /// their outcomes are not known.
     pub fn forget_up_to(&mut self, sequence: u64) {
         let last = self.expected.iter().rposition(|expected| {
             matches!(expected, Expected::Batch { sequence: own, .. } if *own <= sequence)
@@ -166,23 +169,24 @@ impl OwnBatches {
     }
 
     /// Whether commands of clients were handed over, or are about to be, and are not applied.
-    /// Loop's own commands do no harm if they are handed over again.
+    /// Loop's own commands are not counted: handing them over again does no harm.
     pub fn has_clients(&self) -> bool {
         let of_clients =
             |it: &Expected| matches!(it, Expected::Batch { front, .. } if front.is_some());
         self.expected.iter().any(of_clients)
     }
 
-    /// Whether an own batch was handed over by a start of this member that this one does not know
-    /// of: a later start, or another one with the same number. The directory is then an old copy.
+    /// Whether an own batch comes from a start of this member that this start has no record of: a
+    /// later start, or another one with the same number. The directory is then an old copy.
     pub fn is_of_unknown_start(&self, boot: BootId, sequence: u64) -> bool {
         (boot, sequence) > (self.origin.boot, self.announced)
     }
 
-    /// Whether the state holds a batch of this member. A member that came and went before any of
-    /// its batches was applied is forgotten, too, which does no harm: it may have come back since,
-    /// and may have a vote before its state has come to the entry that forgets it. The batches that
-    /// it has handed over are all behind that entry.
+    /// Whether the state holds a batch of this member. Only such a member has to end when the state
+    /// forgets it. A member that came and went before any of its batches was applied is forgotten,
+    /// too, but that does no harm: it may have come back since, and may even have a vote before it
+    /// applies the entry that forgets it, but all batches that it has handed over are behind that
+    /// entry.
     pub fn is_known(&self, machine: &Machine) -> bool {
         machine.control().last_batch(self.origin.member).is_some()
     }
@@ -197,8 +201,8 @@ impl OwnBatches {
         })
     }
 
-    /// The waiter of a refused command, and the reason of the refusal. Its caller was not told of
-    /// the refusal yet, since commands before it are still waited for.
+    /// The waiter of a refused command, and the reason of the refusal. The caller has no answer
+    /// yet, since commands before it still wait.
     pub fn refused(
         &mut self,
         of_front: FrontId,

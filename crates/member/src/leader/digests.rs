@@ -1,17 +1,19 @@
-//! Checks that the members have the same state: a leader compares their digests at equal index.
+//! Checks that all members have the same state: a leader compares digests of their states at equal
+//! log indexes.
 //!
 //! A follower sends the leader the digest of its state at every [`DIGEST_INTERVAL_ENTRIES`]th
-//! entry, and the newest one when it begins to follow, is linked to the leader, or has installed a
-//! snapshot: a start may have restored a wrong state, and in an idle ensemble no entry would show
-//! it. If a digest is not the leader's, the leader sends its own one to the others, which answer
-//! with theirs at that index: a message from the leader is a question.
+//! entry. It also sends the newest digest when it begins to follow, is linked to the leader, or has
+//! installed a snapshot: a start may have restored a wrong state, and in an idle ensemble no entry
+//! would show it. If a digest is not the leader's, the leader sends its own digest to the other
+//! members, which answer with theirs at that index: a digest from the leader is a question.
 //!
 //! If a majority of the voters has the same digest, a member with another one is *outside*: its
 //! state is wrong, and it must fetch the state of the others. Without such a majority nobody can
-//! tell which state is right, and no member is touched.
+//! tell which state is right, so no member is touched.
 //!
-//! A copied state proves nothing: a wrong snapshot that is passed on would become a wrong majority.
-//! So a follower's snapshot is passed on only if its digest equals the leader's at that very index.
+//! A copy of a state proves nothing: a wrong snapshot that goes to other members would become a
+//! wrong majority. So a follower's snapshot goes to another member only if its digest equals the
+//! leader's at the same index.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -20,19 +22,19 @@ use replica::Membership;
 
 use crate::leader::limits::{DIGEST_CHECKS_MAX, DIGEST_INTERVAL_ENTRIES, OWN_DIGESTS_MAX};
 
-/// The digests that a leader was given, by index.
+/// The digests that members sent to a leader, by index.
 #[derive(Default)]
 pub(crate) struct Digests {
     checks: BTreeMap<u64, Check>,
 }
 
-/// The digest of this member's own state after each of the last entries, without a gap.
+/// The digests of this member's own state, one after each of the last entries, without a gap.
 pub(crate) struct OwnDigests {
     first_index: u64,
     digests: VecDeque<Digest>,
-    /// Entries that are not applied yet, and whose digest another member waits for.
+    /// Indexes that are not applied yet, and whose digest another member waits for.
     asked: BTreeSet<u64>,
-    /// Set once this member, as leader, has found that its state is not that of the majority.
+    /// Set once this member, as leader, has found that a majority has another state.
     wrong: Option<Wrong>,
 }
 
@@ -48,39 +50,40 @@ pub(crate) struct Wrong {
 #[derive(Default)]
 struct Check {
     by_member: BTreeMap<MemberId, Digest>,
-    /// Whether a majority was found, or the lack of one was reported.
+    /// Whether a majority was found, or its absence was reported.
     is_said: bool,
-    /// Whether the other members were asked for their digests.
+    /// Whether the leader has asked the other members for their digests at this index.
     is_asked: bool,
 }
 
-/// A difference that a digest showed.
+/// A difference between states that their digests showed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Difference {
-    /// This member's state is not that of a majority.
+    /// A member's state is not that of the majority.
     Outside {
-        /// The member with the other digest.
+        /// The member with the wrong state.
         member: MemberId,
-        /// The last entry that is applied to all of the compared states.
+        /// The index at which the digests were compared.
         index: u64,
     },
-    /// Digests differ, and no majority of the voters has the same one: all voters have sent theirs,
-    /// or the others are not waited for any more.
+    /// Digests differ, and no majority of the voters has the same one: either all voters have sent
+    /// theirs, or the leader no longer waits for the missing ones.
     NoMajority {
-        /// The last entry that is applied to all of the compared states.
+        /// The index at which the digests were compared.
         index: u64,
     },
 }
 
 impl OwnDigests {
-    /// Begins with the digest of the state that a start restores.
+    /// Starts with the digest of the state that a start restores, at `index`.
     pub fn new(index: u64, digest: Digest) -> OwnDigests {
         let digests = VecDeque::from([digest]);
         OwnDigests { first_index: index, digests, asked: BTreeSet::new(), wrong: None }
     }
 
-    /// Adds the newest digest. An installed snapshot leaves a gap: digests before it are forgotten.
-    /// Returns whether the digest is due: others compare it.
+    /// Adds the digest after the entry at `index`. An installed snapshot leaves a gap: digests
+    /// before it are forgotten. Returns whether the digest is due, that is, to be compared with the
+    /// other members'.
     pub fn push(&mut self, index: u64, digest: Digest) -> bool {
         let is_gap = self.first_index + self.digests.len() as u64 != index;
         if is_gap {
@@ -104,8 +107,8 @@ impl OwnDigests {
         is_asked
     }
 
-    /// The digest after this entry, if it is known. If the entry is not applied yet, its digest is
-    /// due.
+    /// The digest after this entry, if it is known. If the entry is not applied yet, its digest
+    /// becomes due once it is.
     pub fn at_or_due(&mut self, index: u64) -> Option<Digest> {
         if index > self.newest().0 && self.asked.len() < DIGEST_CHECKS_MAX {
             self.asked.insert(index);
@@ -113,29 +116,29 @@ impl OwnDigests {
         self.at(index)
     }
 
-    /// The digest after the last entry that was applied, and the index of that entry.
+    /// The index of the last applied entry, and the digest after it.
     pub fn newest(&self) -> (u64, Digest) {
         let last = self.digests.len() - 1;
         (self.first_index + last as u64, self.digests[last])
     }
 
-    /// The digest after this entry, if it is known.
+    /// The digest after this entry; `None` if it is not kept, or the entry is not applied.
     pub fn at(&self, index: u64) -> Option<Digest> {
         let offset = index.checked_sub(self.first_index)?;
         self.digests.get(usize::try_from(offset).ok()?).copied()
     }
 
-    /// The first entry after which the digest is known.
+    /// The lowest index whose digest is kept.
     pub fn first_index(&self) -> u64 {
         self.first_index
     }
 
-    /// This leader has found that its state is not that of the majority.
+    /// Notes that this leader has found at `index` that a majority has another state.
     pub fn on_wrong(&mut self, index: u64, now_ms: u64) {
         self.wrong = Some(Wrong { index, since_ms: now_ms });
     }
 
-    /// The moment at which this leader found that its state is not that of the majority, if it did.
+    /// When and where this leader found that a majority has another state; `None` if it did not.
     pub fn wrong(&self) -> Option<Wrong> {
         self.wrong
     }
@@ -151,34 +154,36 @@ impl Digests {
         self.checks.values().rev().find_map(both).unwrap_or(false)
     }
 
-    /// The entries at which digests differ and no majority was found.
+    /// The indexes at which digests differ and neither a majority was found nor its absence
+    /// reported.
     pub fn open(&self) -> impl Iterator<Item = u64> {
         self.checks.iter().filter(|(_, check)| check.is_open()).map(|(index, _)| *index)
     }
 
-    /// Whether digests differ after this entry, no majority was found, and the other members were
-    /// not asked for theirs. They are taken to be asked now.
+    /// Whether the other members are to be asked for their digests at this index: digests differ,
+    /// no majority was found, and they were not asked yet. Notes that they are asked now.
     pub fn take_question(&mut self, index: u64) -> bool {
         let check = self.checks.get_mut(&index).filter(|check| check.is_open());
         check.is_some_and(|check| !core::mem::replace(&mut check.is_asked, true))
     }
 
-    /// Whether no digest of this index would be kept: those of higher ones are.
+    /// Whether a digest at this index would not be kept, because enough higher indexes are.
     pub fn is_past(&self, index: u64) -> bool {
         let lowest = self.checks.first_key_value().map(|(index, _)| *index);
         self.checks.len() >= DIGEST_CHECKS_MAX && lowest.is_some_and(|lowest| index < lowest)
     }
 
-    /// Forgets what a member gave where no majority was found: its link is new, and it may have
-    /// been started again with another state.
+    /// Forgets the digests of a member at indexes without a majority: its link is new, so it may
+    /// have restarted with another state.
     pub fn forget_unsettled(&mut self, member: MemberId) {
         for check in self.checks.values_mut().filter(|check| !check.is_said) {
             check.by_member.remove(&member);
         }
     }
 
-    /// Takes a member's digest. Each difference is reported once for each member, index and digest.
-    /// While the voters change nothing is kept.
+    /// Takes a member's digest and returns the differences that it shows. A difference is reported
+    /// once for each member, index and digest. While the voters are being changed, no digest is
+    /// kept.
     pub fn on_digest(
         &mut self,
         member: MemberId,
@@ -189,7 +194,7 @@ impl Digests {
             return Vec::new();
         }
         let check = self.checks.entry(index).or_default();
-        // A member that was started again may have another one than before.
+        // A member that restarted may send another digest than before.
         let is_news = check.by_member.insert(member, digest) != Some(digest);
         let mut differences = match is_news {
             true => check.differences((member, index), &membership.voters),
@@ -211,8 +216,8 @@ impl Digests {
 }
 
 impl Digests {
-    /// Forgets what a member with a wrong state gave at other indexes, where a majority may never
-    /// be found.
+    /// Forgets the digests that a member with a wrong state sent at other indexes, where they could
+    /// prevent a majority for ever.
     fn forget_elsewhere(&mut self, member: MemberId, index: u64) {
         let others = self.checks.iter_mut().filter(|(other, _)| **other != index);
         for (_, check) in others {
@@ -222,7 +227,7 @@ impl Digests {
 }
 
 impl Check {
-    /// Whether digests differ and that was not reported yet.
+    /// Whether digests differ and neither a majority was found nor its absence reported.
     fn is_open(&self) -> bool {
         let mut digests = self.by_member.values();
         let first = digests.next();

@@ -1,4 +1,4 @@
-//! The batches that followers forward to a leader.
+//! A leader's record of the batches that followers forward to it: it takes each once and in order.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,8 @@ use machine::{BootId, MemberId};
 
 use crate::peer::{Forward, ForwardedBatch, PeerMessage};
 
-/// The position in each follower's stream of batches, in this leader's term.
+/// The position in each follower's stream of batches, in this leader's term. A follower begins a
+/// new stream when it forwards its batches again from the first one that is not applied.
 #[derive(Default)]
 pub(crate) struct Followed {
     members: BTreeMap<MemberId, Stream>,
@@ -16,14 +17,15 @@ struct Stream {
     boot: BootId,
     stream: u64,
     next_position: u64,
-    /// The last sequence taken from any stream of this boot: its batch is in the log, or on its way
-    /// there.
+    /// The last sequence taken from any stream of this boot: its batch is in the log or will be.
+    /// Batches up to it are dropped if they come again.
     taken: u64,
 }
 
 impl Followed {
-    /// Takes a piece of a follower's stream. Returns the batches that are new, or the answer to
-    /// send to the follower, if any.
+    /// Takes one piece of a follower's stream. Returns the batches that are new. On an error,
+    /// returns the answer to send: [`PeerMessage::Restart`] if pieces are missing, none if the
+    /// piece is old.
     pub fn take(
         &mut self,
         from: MemberId,

@@ -2,10 +2,10 @@
 //! Prefers another follower, to spare the leader, which has the most to do.
 //!
 //! The leader asks one follower that is linked and has caught up, again and again until it answers
-//! with a durable snapshot; the file then goes from that lender to the borrower. A lender is passed
-//! over if it refuses, does not answer for too long, or does not get its file across. If no lender
-//! is left, the leader sends its own snapshot; if that does not get across either, all are asked
-//! once more.
+//! with a durable snapshot; the file then goes from that lender to the borrower, the member that
+//! needs it. The leader passes over a lender that refuses, does not answer for too long, or fails
+//! to transfer its file. If no lender is left, the leader sends its own snapshot; if that fails,
+//! too, it asks all lenders once more.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ use crate::leader::limits::{
 };
 use crate::peer::{PeerMessage, SnapshotAt};
 
-/// A leader's record of the members that need a snapshot, and of each one's lender.
+/// A leader's record of the members that need a snapshot, and of the lender of each.
 #[derive(Default)]
 pub(crate) struct Lending {
     borrowers: BTreeMap<MemberId, Borrower>,
@@ -26,7 +26,7 @@ pub(crate) struct Lending {
 
 /// A member that has fallen off the leader's log.
 struct Borrower {
-    /// When it last wanted a snapshot.
+    /// When the replica last wanted a snapshot for it, by Loop's clock.
     wanted_ms: u64,
     /// The lowest index that its snapshot may have.
     index_min: u64,
@@ -37,13 +37,13 @@ struct Borrower {
 
 /// The source of a borrower's snapshot.
 enum Source {
-    /// No lender was found yet.
+    /// No lender was found yet; since `since_ms`.
     Nobody { since_ms: u64 },
-    /// This lender was asked for a snapshot.
+    /// This lender was asked at `since_ms` for a snapshot, and last at `said_ms`.
     Asked { lender: MemberId, since_ms: u64, said_ms: u64 },
-    /// This lender has the snapshot.
+    /// This lender has the snapshot with this index and term.
     Lent { lender: MemberId, meta: SnapshotMeta },
-    /// The leader sends its own.
+    /// The leader sends its own snapshot.
     Own,
 }
 
@@ -54,11 +54,11 @@ pub(crate) enum LendStep {
     Ask(MemberId, PeerMessage),
     /// Offer the lender's snapshot to the borrower.
     Lent(SnapshotMeta),
-    /// Offer the leader's own snapshot, with at least this index.
+    /// Offer the leader's own snapshot, whose index must be at least this.
     Own { index_min: u64 },
 }
 
-/// The members and the time, on which a step depends.
+/// The other members and the time: the input of a step.
 pub(crate) struct LendView<'a> {
     /// All other members, those with the most of the log first.
     pub others: &'a [Lender],
@@ -69,19 +69,19 @@ pub(crate) struct LendView<'a> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Lender {
     pub member: MemberId,
-    /// Whether it is linked and heard, and its disk is not full.
+    /// Whether the member is linked and heard, and its disk is not full.
     pub is_there: bool,
-    /// Whether it has nearly all of the log.
+    /// Whether the member has nearly all of the log.
     pub has_caught_up: bool,
-    /// The last entry that it is known to have.
+    /// The last entry that the member is known to have.
     pub matched_index: u64,
-    /// The index of the snapshot that it is being sent itself, if any.
+    /// The index of the snapshot that the member is being sent itself, if any.
     pub snapshot_index: Option<u64>,
 }
 
 impl Lender {
-    /// Whether it can have a snapshot with this index, or a later one. Being few entries behind is
-    /// not enough: a member that needs a snapshot itself may be, too.
+    /// Whether the member can have a snapshot with this index or a later one. Being few entries
+    /// behind is not enough: a member that needs a snapshot itself may be, too.
     fn is_able(&self, index_min: u64) -> bool {
         let has_entries = self.has_caught_up && self.matched_index >= index_min;
         has_entries && self.is_there && self.snapshot_index.is_none()
@@ -89,7 +89,8 @@ impl Lender {
 }
 
 impl Lending {
-    /// A member has fallen off the log. The replica repeats this until something is sent to it.
+    /// Notes that a member has fallen off the log. The replica repeats this until something is sent
+    /// to that member. Returns the step to take now, if any.
     pub fn on_wanted(&mut self, wanted: &SnapshotWanted, view: &LendView<'_>) -> Option<LendStep> {
         let (to, now_ms) = (MemberId(wanted.to), view.now_ms);
         let borrower = self.borrowers.entry(to).or_insert_with(|| Borrower {
@@ -105,21 +106,21 @@ impl Lending {
         match &borrower.source {
             Source::Nobody { .. } => borrower.pick_lender(to, view),
             Source::Asked { .. } => None,
-            // The snapshot did not arrive, as far as known for no fault of the lender's.
+            // The snapshot did not arrive, but nothing shows that the lender was at fault.
             Source::Lent { lender, meta } if meta.index >= wanted.index_min => {
                 match view.others.iter().any(|other| other.member == *lender && other.is_there) {
                     true => Some(LendStep::Lent(meta.clone())),
                     false => borrower.pick_another_lender(to, 1, view),
                 }
             }
-            // The log has gone on.
+            // The log no longer reaches back to the lender's snapshot: a newer one is needed.
             Source::Lent { .. } => borrower.pick_lender(to, view),
             Source::Own => Some(LendStep::Own { index_min: borrower.index_min }),
         }
     }
 
-    /// The lowest index at which this lender was asked for a snapshot for that member; `None` if it
-    /// was not asked.
+    /// The lowest index that the snapshot of `lender` for `to` may have; `None` if that lender is
+    /// not being asked.
     pub fn asked_for(&self, lender: MemberId, to: MemberId) -> Option<u64> {
         let borrower = self.borrowers.get(&to)?;
         let is_asked =
@@ -127,7 +128,7 @@ impl Lending {
         is_asked.then_some(borrower.index_min)
     }
 
-    /// The lender that was asked has this snapshot, and it is recent enough.
+    /// Notes that the lender that was asked has this snapshot, and that it is recent enough.
     pub fn on_lent(&mut self, to: MemberId, meta: SnapshotMeta) {
         if let Some(borrower) = self.borrowers.get_mut(&to)
             && let Source::Asked { lender, .. } = borrower.source
@@ -136,21 +137,21 @@ impl Lending {
         }
     }
 
-    /// The lender that was asked has no snapshot and takes none.
+    /// Handles a refusal: the lender that was asked has no snapshot and takes none.
     pub fn on_refused(&mut self, to: MemberId, view: &LendView<'_>) -> Option<LendStep> {
         self.borrowers.get_mut(&to)?.pick_another_lender(to, LEND_FAILURES_MAX, view)
     }
 
-    /// The log no longer reaches back to the lender's snapshot: the lender is asked for a newer
-    /// one.
+    /// Notes that the log no longer reaches back to the lender's snapshot: the lender is asked for
+    /// a newer one, with `index_min` at least.
     pub fn on_left_behind(&mut self, to: MemberId, index_min: u64) {
         if let Some(borrower) = self.borrowers.get_mut(&to) {
             borrower.index_min = borrower.index_min.max(index_min);
         }
     }
 
-    /// The snapshot that the member was offered is gone, or is not a snapshot. If it was the
-    /// leader's own, another is wanted, with index `own_min` at least.
+    /// Notes that the snapshot which was offered to member `to` is gone, or is damaged. If it was
+    /// the leader's own, another one is needed, with index `own_min` at least.
     pub fn on_gone(&mut self, to: MemberId, at: SnapshotAt, own_min: u64, now_ms: u64) {
         let Some(borrower) = self.borrowers.get_mut(&to) else { return };
         match &borrower.source {
@@ -167,7 +168,8 @@ impl Lending {
         }
     }
 
-    /// The lender of the snapshot that a member is offered; `None` if the leader has it.
+    /// The lender of the snapshot with this index that is offered to member `to`; `None` if the
+    /// leader supplies it.
     pub fn lender_of(&self, to: MemberId, index: u64) -> Option<MemberId> {
         match &self.borrowers.get(&to)?.source {
             Source::Lent { lender, meta } if meta.index == index => Some(*lender),
@@ -175,8 +177,8 @@ impl Lending {
         }
     }
 
-    /// Asks lenders again, and passes over those that do not answer. Forgets borrowers that need
-    /// nothing any more.
+    /// Asks lenders again, and passes over those that do not answer. Forgets borrowers that no
+    /// longer need a snapshot.
     pub fn pursue(&mut self, view: &LendView<'_>) -> Vec<(MemberId, LendStep)> {
         let now_ms = view.now_ms;
         self.borrowers.retain(|to, borrower| {
@@ -236,8 +238,8 @@ impl Borrower {
         self.pick_lender(to, view)
     }
 
-    /// Asks the able lender with the fewest failures. Without one, waits a while for members that
-    /// may become able, then falls back to the leader's own snapshot.
+    /// Asks the able lender with the fewest failures. If there is none, waits a while for members
+    /// that may become able, then falls back to the leader's own snapshot.
     fn pick_lender(&mut self, to: MemberId, view: &LendView<'_>) -> Option<LendStep> {
         let now_ms = view.now_ms;
         let failures = |other: &Lender| self.failures.get(&other.member).copied().unwrap_or(0);

@@ -1,21 +1,22 @@
-//! Decides the first voters of an ensemble, before there is a log.
+//! Decides the first voters of an ensemble, before it has a log. That is the ensemble's birth.
 //!
 //! An unborn directory has a member id and nothing else. The server with the lowest number decides,
-//! once all servers that are to vote are linked to it, or a majority of them where that is enough;
-//! all must be unborn and have the same configuration. Their member ids are the first voters. Each
-//! absent server gets a placeholder voter that never votes ([`absent_voter`]), so a majority of the
-//! voters is one of the servers; a member that comes later as that server takes the placeholder's
-//! place. Every other server takes the birth that a born server tells it. It is born as a voter if
-//! its member id is among the first voters: no other directory has that id, and it was told to
-//! nobody before it was durable, so this server has not voted yet and is only late. Otherwise it is
-//! born without a vote: it is new, or has lost its directory and so has another member id.
+//! once all servers that are to vote are linked to it, or a majority of them if the configuration
+//! says that this is enough; all of them must be unborn and have the same configuration. Their
+//! member ids are the first voters. Each absent server gets a placeholder voter that never votes
+//! ([`absent_voter`]), so there are as many voters as servers, and a majority of the voters is a
+//! majority of the servers; a member that comes later as that server replaces the placeholder.
+//! Every other server copies the birth from a born server. It is born as a voter if its member id
+//! is among the first voters: no other directory has that id, and the id was durable before any
+//! other server knew it, so this server has not voted yet and is only late. Otherwise it is born
+//! without a vote: it is new, or it has lost its directory and so has another member id.
 //!
-//! Where all servers must be present, an ensemble begins twice only if all servers that were born
-//! have lost their directories, and then nothing is left of the first one. Where a majority is
-//! enough, an ensemble begins twice if the deciding server has lost its directory, and it and the
-//! servers it sees are a majority without a born server. Where any majority may begin it, servers
-//! agree on the birth ([`agreement`]). Nothing here waits or retries: the driver reports the links,
-//! keeps what is to be kept, and asks again.
+//! If all servers must be present, an ensemble begins twice only if all servers that were born have
+//! lost their directories, and then nothing is left of the first one. If a majority is enough, an
+//! ensemble begins twice if the deciding server has lost its directory, and it and the servers it
+//! sees are a majority without a born server. If any majority may begin it, servers agree on the
+//! birth ([`agreement`]). Nothing here waits or retries: the driver reports the links, makes
+//! durable what this module asks it to keep, and asks again.
 
 use core::fmt;
 
@@ -33,66 +34,68 @@ pub enum Attendance {
     /// All of them.
     #[default]
     All,
-    /// More than half of them, with the server that decides.
+    /// More than half of them, among them the server that decides.
     Majority,
-    /// More than half of them, whichever, that agree on the birth.
+    /// Any more than half of them, which agree on the birth.
     AnyMajority,
-    /// It does not begin here: this server only joins one.
+    /// The ensemble does not begin here: this server only joins an existing one.
     Existing,
 }
 
-/// Voters with this id or a higher one are placeholders: no directory draws such an id.
+/// A voter with this id or a higher one is a placeholder: no directory's member id is so high.
 pub const ABSENT_VOTERS_FROM: u64 = (u32::MAX as u64) << 32;
 
 /// The placeholder voter of a server that is absent when an ensemble begins. It never votes, so it
-/// can be replaced without waiting for it. `None` if the number is too large for a server's.
+/// can be replaced at once. `None` if the number is too large for a server.
 pub fn absent_voter(server: u64) -> Option<u64> {
     ABSENT_VOTERS_FROM.checked_add(server)
 }
 
-/// The number of a placeholder voter's absent server; `None` for the id of a real member.
+/// The number of the absent server behind a placeholder voter; `None` for the id of a real member.
 pub fn absent_server(voter: u64) -> Option<u64> {
     voter.checked_sub(ABSENT_VOTERS_FROM)
 }
 
-/// An unborn server and what it has heard from others.
+/// An unborn server and the hellos that it has received.
 #[derive(Clone, Debug)]
 pub struct Bootstrap {
     own: Hello,
     attendance: Attendance,
     /// The hellos from the links that are up. A server with several links has several.
     links: Vec<Hello>,
-    /// Since when it could begin an attempt to agree, in ms of the driver's clock: a majority is
-    /// present, and it has promised and accepted nothing since. `None` if it could not.
+    /// Since when this server could begin an attempt to agree, in ms of the driver's clock: a
+    /// majority is present, and this server has promised and accepted nothing since. `None` while
+    /// it could not.
     still_since_ms: Option<u64>,
 }
 
 /// The decision of an unborn server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// Create the directory with this birth.
+    /// Create the data directory with this birth.
     BeBorn(Birth),
-    /// Keep this durably, say so by [`Bootstrap::on_kept`], and ask again.
+    /// Make this promise or acceptance durable, call [`Bootstrap::on_kept`], and ask again.
     Keep(Acceptor),
     /// Wait, for this reason.
     Wait(Waiting),
 }
 
-/// The reason why an unborn server waits, to be logged.
+/// Why an unborn server waits. For the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Waiting {
-    /// Servers that must be present, unborn, before this one decides.
+    /// For these servers, which must be present and unborn before this one decides.
     ForServers(Vec<u64>),
-    /// More of these servers must be present before this one decides.
+    /// For more of these servers, which must be present before this one decides.
     ForMajority {
         /// How many more.
         count: usize,
         /// The servers that are absent.
         servers: Vec<u64>,
     },
-    /// The server that decides, or any server that is born.
+    /// For the server with this number, which decides, or for any server that is born.
     ForDecision(u64),
-    /// Any server that is born: this one is not among the servers that are to vote, or only joins.
+    /// For any server that is born: this one is not among the servers that are to vote, or only
+    /// joins.
     ForEnsemble,
     /// A server has another configuration.
     Configurations {
@@ -101,19 +104,20 @@ pub enum Waiting {
         /// The servers that it is configured with.
         servers: Vec<u64>,
     },
-    /// This server begins an ensemble by another rule ([`Attendance`]).
+    /// The server with this number begins an ensemble by another rule ([`Attendance`]).
     Attendances(u64),
     /// Two servers have this number.
     TwoOfOneNumber(u64),
-    /// These two have the same member id: the directory of one is a copy.
+    /// These two servers have the same member id: the directory of one is a copy.
     TwoOfOneDirectory(u64, u64),
-    /// These two are of different ensembles.
+    /// These two servers belong to different ensembles.
     TwoEnsembles(u64, u64),
 }
 
 impl Bootstrap {
-    /// An unborn directory that keeps `acceptor`, started by a build that knows the levels in
-    /// `known`. `servers` are the numbers of the servers that are to vote, each of 32 bits.
+    /// An unborn server, whose directory has the id `member` and the durable promise and acceptance
+    /// `acceptor`. `known` is what its build knows. `servers` are the numbers of the servers that
+    /// are to vote, each of 32 bits.
     pub fn new(
         server: u64,
         (member, acceptor): (MemberId, Acceptor),
@@ -142,33 +146,33 @@ impl Bootstrap {
         &self.own
     }
 
-    /// A link came up, and its other end sent this hello.
+    /// Notes that a link came up, whose other end sent this hello.
     pub fn on_link_up(&mut self, hello: Hello) {
         self.links.push(hello);
     }
 
-    /// A link ended. Its other end had sent this hello.
+    /// Notes that a link ended, whose other end had sent this hello.
     pub fn on_link_down(&mut self, hello: &Hello) {
         if let Some(position) = self.links.iter().position(|link| link == hello) {
             self.links.swap_remove(position);
         }
     }
 
-    /// The directory keeps what [`Decision::Keep`] said. The hello is another one from now on.
+    /// Notes that the value of [`Decision::Keep`] is durable. The hello contains it from now on.
     pub fn on_kept(&mut self, acceptor: Acceptor) {
         self.own.acceptor = Some(acceptor);
         self.still_since_ms = None;
     }
 
-    /// Whether it is to be asked again every
+    /// Whether [`Bootstrap::decide`] is to be called every
     /// [`AGREEMENT_INTERVAL_MS`](crate::membership::limits::AGREEMENT_INTERVAL_MS), and not only
     /// when links change.
     pub fn looks_at_clock(&self) -> bool {
         self.own.acceptor.is_some()
     }
 
-    /// Decides what to do now. `cluster_id` is used if this server decides; no other ensemble may
-    /// have it.
+    /// Decides what to do now. If this server decides on the birth, the ensemble gets the id
+    /// `cluster_id`, which no other ensemble may have.
     pub fn decide(&mut self, cluster_id: u128, now_ms: u64) -> Decision {
         let born = || self.links.iter().filter_map(|it| Some((it.server, it.birth.as_ref()?)));
         let own = self.own.member.0;
@@ -190,12 +194,12 @@ impl Bootstrap {
         decided.unwrap_or_else(Decision::Wait)
     }
 
-    /// The hellos of the present servers, with its own.
+    /// The hellos of the present servers, including this server's own.
     fn present(&self) -> impl Iterator<Item = &Hello> {
         self.links.iter().chain([&self.own])
     }
 
-    /// The servers that are to vote and are absent.
+    /// The numbers of the servers that are to vote and are absent.
     fn missing(&self) -> Vec<u64> {
         let is_missing = |number: &u64| !self.present().any(|it| it.server == *number);
         self.own.servers.iter().copied().filter(is_missing).collect()
@@ -223,7 +227,7 @@ impl Bootstrap {
         Ok(())
     }
 
-    /// Checks that this server is to decide, and now.
+    /// Checks that this server may decide on the birth now.
     fn check_attendance(&self) -> Result<(), Waiting> {
         let Hello { server, servers, .. } = &self.own;
         if self.attendance == Attendance::Existing || !servers.contains(server) {
@@ -257,8 +261,8 @@ impl Bootstrap {
         self.own.servers.len() / 2 + 1
     }
 
-    /// The birth of an ensemble of those that are present. The first voters, ascending, are the
-    /// member id of each present server, and a placeholder for each absent one.
+    /// The birth of an ensemble with the servers that are present. Its first voters, ascending, are
+    /// the member ids of the present servers, and a placeholder for each absent one.
     fn birth(&self, cluster_id: u128) -> Birth {
         let voter = |number: &u64| match self.present().find(|it| it.server == *number) {
             Some(hello) => hello.member.0,
@@ -271,7 +275,8 @@ impl Bootstrap {
 }
 
 impl Waiting {
-    /// Whether more servers would end the wait. A contradiction between servers needs a person.
+    /// Whether the wait ends when more servers come. If not, servers contradict each other, and a
+    /// person must act.
     pub fn is_for_servers(&self) -> bool {
         match self {
             Waiting::ForServers(_)
@@ -327,7 +332,7 @@ impl fmt::Display for Waiting {
     }
 }
 
-/// Numbers with commas between them.
+/// Shows numbers with commas between them.
 struct Numbers<'a>(&'a [u64]);
 
 impl fmt::Display for Numbers<'_> {

@@ -1,9 +1,9 @@
-//! The hello, with which each server begins a link. It names the server, and gives the state of its
-//! directory, the versions it knows, and the level of its ensemble.
+//! The hello: the first message on each link, in which a server describes itself: its number, the
+//! state of its directory, the message versions and levels it knows, and the level of its ensemble.
 //!
-//! A hello is a list of tagged fields, so that members of two builds understand each other. A
-//! reader skips a field that it does not know, unless the field is *needed*: then it refuses the
-//! link.
+//! A hello is a list of tagged fields, so members of two builds can understand each other. A reader
+//! skips a field that it does not know. If such a field is marked as *needed*, the reader refuses
+//! the link instead.
 //!
 //! Byte layout: `docs/formats.md`, "Hello".
 
@@ -15,12 +15,12 @@ use thiserror::Error;
 
 use crate::membership::limits::{CLIENT_URL_BYTES_MAX, CLIENT_URLS_MAX, VOTERS_MAX};
 
-/// The versions that a server knows: all from the lowest to the highest.
+/// A range of versions that a server knows, both ends included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VersionRange {
-    /// The lowest, from 1.
+    /// The lowest version, at least 1.
     pub min: u16,
-    /// The highest.
+    /// The highest version.
     pub max: u16,
 }
 
@@ -32,19 +32,19 @@ impl VersionRange {
     }
 }
 
-/// The message versions and levels that a build knows, as it tells other servers.
+/// The message versions and levels that a build knows. A hello contains them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Known {
-    /// The versions of the messages between members that it speaks.
+    /// The versions of the messages between members that the build speaks.
     pub messages: VersionRange,
-    /// The highest level that it knows; it knows all below.
+    /// The highest level that the build knows; it knows all below.
     pub level_max: Level,
-    /// The program's version, for people; empty if unknown.
+    /// The version of the program, for people; empty if unknown.
     pub program: String,
 }
 
 impl Known {
-    /// This build, as if it knew levels up to `level_max`.
+    /// What this build knows, with `level_max` as its highest level.
     pub fn up_to(level_max: Level) -> Known {
         let program = env!("CARGO_PKG_VERSION").to_string();
         Known { messages: VersionRange { min: 1, max: 1 }, level_max, program }
@@ -54,32 +54,32 @@ impl Known {
 /// A version of the handshake in which two servers prove that they know a shared secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HandshakeVersion {
-    /// Version 1. A proof is a MAC with the secret as its key. A dialler gets such a proof before
-    /// it has proved anything, and can try secrets offline.
+    /// Version 1. A proof is a MAC with the secret as its key. The dialling side gets a proof
+    /// before it has proved anything itself, so it can try secrets offline.
     Old,
-    /// Version 2. The servers agree on a key first. Nothing can be tried offline.
+    /// Version 2. The servers agree on a key first, so no secret can be tried offline.
     New,
 }
 
-/// Which versions of the handshake a server speaks.
+/// The versions of the handshake that a server speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Handshakes {
-    /// Whether its build knows the new version.
+    /// Whether the server's build knows the new version.
     pub knows_new: bool,
-    /// Whether it speaks the old version.
+    /// Whether the server speaks the old version.
     pub has_old: bool,
 }
 
 impl Handshakes {
-    /// The versions of a server whose ensemble is at `level`; no level: its directory is not born.
-    /// Below level 4 a server speaks the old version for members of an older build, if `may_be_old`
+    /// The versions of a server whose ensemble is at `level`; `None` for an unborn directory. Below
+    /// level 4 a server also speaks the old version, for members of an older build, if `may_be_old`
     /// permits it. From level 4 on every member knows the new version.
     pub fn of(knows_new: bool, may_be_old: bool, level: Option<Level>) -> Handshakes {
         let is_over = level >= Some(Level::TOKENS);
         Handshakes { knows_new, has_old: !knows_new || (may_be_old && !is_over) }
     }
 
-    /// Whether it accepts a link that begins with this version.
+    /// Whether the server accepts a link that begins with this version.
     pub fn takes(self, version: HandshakeVersion) -> bool {
         match version {
             HandshakeVersion::Old => self.has_old,
@@ -87,17 +87,18 @@ impl Handshakes {
         }
     }
 
-    /// The versions it dials with, each after the one before was not understood.
+    /// The versions that the server dials with, in order: it tries the next one if the other end
+    /// does not understand the one before.
     pub fn dialled(self) -> impl Iterator<Item = HandshakeVersion> {
         let versions = [HandshakeVersion::New, HandshakeVersion::Old];
         versions.into_iter().filter(move |version| self.takes(*version))
     }
 }
 
-/// Why two servers do not understand each other. Each side reports it.
+/// Why two servers cannot speak to each other. Both sides report it.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum Incompatibility {
-    /// No version of messages is known to both.
+    /// The two servers have no version of the messages in common.
     #[error(
         "server {} speaks versions {} to {} of the messages between members, this server {} to \
          {}: install a version in between first",
@@ -144,27 +145,27 @@ pub enum Incompatibility {
 /// A server's description of itself, sent to the other end of a link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hello {
-    /// Its number in the configuration (`server.N`).
+    /// The server's number in the configuration (`server.N`).
     pub server: u64,
-    /// Its directory's member id.
+    /// The member id of the server's directory.
     pub member: MemberId,
-    /// The start of that directory; 0 while it is unborn.
+    /// The number of the start of that directory; 0 while the directory is unborn.
     pub boot: BootId,
-    /// The numbers of the servers that are to vote, from its configuration, ascending.
+    /// The numbers of the servers that are to vote, from the server's configuration, ascending.
     pub servers: Vec<u64>,
-    /// Id and first voters of the ensemble; `None` before its birth.
+    /// The id and the first voters of the ensemble; `None` before its birth.
     pub birth: Option<Birth>,
-    /// The message versions and levels that its build knows.
+    /// The message versions and levels that the server's build knows.
     pub known: Known,
-    /// Level of the ensemble in this member's state; `None` before the ensemble's birth.
+    /// The level of the ensemble, from this member's state; `None` before the ensemble's birth.
     pub level: Option<StatedLevel>,
-    /// The URLs at which etcd's clients reach it; empty: it has told none.
+    /// The URLs at which etcd's clients reach the server; empty if it names none.
     pub client_urls: Vec<String>,
-    /// Promise and accepted birth that the directory has on disk; `None` if the server does not
-    /// vote on the birth.
+    /// The promise and the accepted birth that the directory has on disk; `None` if the server does
+    /// not take part in an agreement on the birth.
     pub acceptor: Option<Acceptor>,
-    /// Fields that this build does not know, by ascending tags. The proofs of a handshake cover
-    /// them, too.
+    /// Fields that this build does not know, by ascending tags. They are kept because the proofs of
+    /// a handshake cover them, too.
     pub unknown: Vec<(u16, Vec<u8>)>,
 }
 
@@ -182,7 +183,7 @@ const TAG_LEVEL_MAX: u16 = 7;
 const TAG_LEVEL: u16 = 8;
 const TAG_PROGRAM: u16 = 9;
 const TAG_CLIENT_URLS: u16 = 10;
-// 11 to 14 are for changes of the members.
+// 11 to 14 are reserved for changes of the members.
 const TAG_ACCEPTOR: u16 = 15;
 
 /// The most fields that a hello may have.
@@ -205,26 +206,28 @@ impl Hello {
         }
     }
 
-    /// This hello of an unborn directory that takes part in an agreement.
+    /// This hello, of an unborn directory that takes part in an agreement on the birth.
     pub fn agreeing(self, acceptor: Acceptor) -> Hello {
         Hello { acceptor: Some(acceptor), ..self }
     }
 
     /// This hello with the URLs at which etcd's clients reach the server, at most
-    /// [`CLIENT_URLS_MAX`].
+    /// [`CLIENT_URLS_MAX`] of them.
     pub fn with_client_urls(self, client_urls: Vec<String>) -> Hello {
         Hello { client_urls, ..self }
     }
 
-    /// This hello once the directory is born and was started, with the level of its state.
+    /// This hello after the directory is born and was started, with the level of its state.
     pub fn born(self, boot: BootId, birth: Birth, level: StatedLevel) -> Hello {
         Hello { boot, birth: Some(birth), level: Some(level), acceptor: None, ..self }
     }
 
-    /// The version of messages to speak on the link: the highest that both know.
+    /// Decides which version of the messages to speak on the link: the highest that both servers
+    /// know.
     ///
     /// # Errors
-    /// They share no version, or one does not know the level of the other's ensemble.
+    /// The servers have no version in common, or one of them does not know the level of the other's
+    /// ensemble.
     pub fn agree(&self, other: &Hello) -> Result<u16, Incompatibility> {
         let server = other.server;
         let is_above = |stated: &&StatedLevel, known: &Known| stated.level > known.level_max;
@@ -295,7 +298,7 @@ impl Hello {
     /// Reads a hello.
     ///
     /// # Errors
-    /// The bytes are no hello, or a needed field is missing or not known here.
+    /// The bytes are not a hello, or a needed field is missing or unknown here.
     pub fn decode(reader: &mut Reader) -> Result<Hello, DecodeError> {
         let count = reader.u16()?;
         if count > FIELDS_MAX {
@@ -365,7 +368,7 @@ impl Hello {
     }
 }
 
-/// The URLs one after the other, each behind its length.
+/// Encodes the URLs one after the other, each behind its length in 2 bytes.
 fn encoded_urls(urls: &[String]) -> Vec<u8> {
     assert!(urls.len() <= CLIENT_URLS_MAX, "more URLs than the limit");
     let mut out = Vec::new();
@@ -398,7 +401,7 @@ fn decode_urls(reader: &mut Reader<'_>) -> Result<Vec<String>, DecodeError> {
     }
 }
 
-/// Reads a field to its end.
+/// Decodes a value that must fill the whole field.
 fn whole<'a, T>(
     reader: &mut Reader<'a>,
     decode: impl FnOnce(&mut Reader<'a>) -> Result<T, DecodeError>,
@@ -450,7 +453,7 @@ fn decode_stated_level(reader: &mut Reader) -> Result<StatedLevel, DecodeError> 
     Ok(StatedLevel { level, version: decode_version(reader)? })
 }
 
-/// Reads the remaining bytes as the name of a version, which goes into logs.
+/// Reads the remaining bytes as the name of a version: visible ASCII only, since logs show it.
 fn decode_version(reader: &mut Reader) -> Result<String, DecodeError> {
     let bytes = reader.take(reader.remaining())?;
     let is_shown = |byte: &u8| byte.is_ascii_graphic();

@@ -1,11 +1,11 @@
-//! Replaces lost members. A server that has lost its directory comes back with another member id,
-//! and takes the place of the member that it was. See `docs/design/ensemble.md`, "Identity, birth,
-//! joining".
+//! Replaces lost members. A server that has lost its directory comes back with a new member id, and
+//! takes the vote of the member that it was before. See `docs/design/ensemble.md`, "Identity,
+//! birth, joining".
 //!
-//! Only a leader acts on it. It registers the server of each member that links to it. It adds a
-//! member that is new as a learner, if the server's former member is silent. Once the learner has
+//! Only a leader does this. It registers in the state which server each linked member is. It adds a
+//! new member as a learner, if the former member of the same server is silent. Once the learner has
 //! caught up, the leader gives it the former member's vote, in one step of joint consensus. A
-//! member that has left the membership is forgotten.
+//! member that has left the membership is removed from the state, too: it is forgotten.
 
 use std::collections::BTreeSet;
 
@@ -17,40 +17,42 @@ use crate::membership::bootstrap::{absent_server, absent_voter};
 use crate::membership::limits::REGISTERS_INTERVAL_MS;
 use crate::membership::servers::Servers;
 
-/// A leader's requests for members that come and go.
+/// A leader's record of the command with which it last registered or forgot a member.
 #[derive(Default)]
 pub(crate) struct Joining {
-    /// When a command that registers or forgets a member was last handed over; reset when the
-    /// registered servers change.
+    /// When that command was last handed over, by Loop's clock; `None` once the registered servers
+    /// have changed.
     asked_ms: Option<u64>,
 }
 
-/// The next step for members that come or go; one at a time.
+/// The leader's next step for members that join or leave. It takes one at a time.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum JoinStep {
-    /// A command for the log.
+    /// Submit this command to the log.
     Submit(Command<'static>),
-    /// A change of the membership.
+    /// Propose this change of the membership.
     Change(MembershipChange),
 }
 
-/// A leader's view of the ensemble, on which a step depends.
+/// A leader's view of the ensemble: the input of a step.
 pub(crate) struct JoinView<'a> {
     pub servers: &'a Servers,
     pub membership: &'a Membership,
     pub peers: &'a [PeerStatus],
     pub last_index: u64,
-    /// A member that was silent for this many ticks counts as gone.
+    /// A member that was silent for this many ticks counts as lost.
     pub silent_ticks_min: u64,
     /// A member that does not know this level is not added.
     pub level: Level,
-    /// Whether this member has led for as long, so that it has heard every member that is alive.
+    /// Whether this member has led for that many ticks, so that it has heard every member that is
+    /// alive.
     pub has_listened: bool,
     pub now_ms: u64,
 }
 
 impl Joining {
-    /// The registered servers have changed: the command that was asked for is applied.
+    /// Notes that the registered servers have changed, so the command that was handed over is
+    /// applied.
     pub fn on_registered(&mut self) {
         self.asked_ms = None;
     }
@@ -86,10 +88,10 @@ fn command(servers: &Servers, membership: &Membership) -> Option<Command<'static
     gone.next().map(|member| Command::Control(ControlCommand::Forget { member: *member }))
 }
 
-/// The voters that a member of this server replaces: voters registered as this server, other than
-/// `but`, and the placeholder of a server that was absent at the birth. If there is none, one
-/// silent voter: first one that is registered as no server, since it was lost right after the
-/// birth, before any leader had a link from it; else one whose server has another voter.
+/// The voters that a new member of this server would replace: voters registered as this server,
+/// other than `but`, and the placeholder if the server was absent at the birth. If there are none,
+/// one silent voter: preferably one that is registered as no server, because it was lost right
+/// after the birth, before any leader had a link from it; else one whose server has a second voter.
 fn voters_of(view: &JoinView<'_>, server: u64, but: MemberId) -> BTreeSet<u64> {
     let voters = view.membership.voters.iter().copied().filter(|voter| *voter != but.0);
     let server_of = |voter: &u64| view.servers.registered.number_of(MemberId(*voter));
@@ -104,8 +106,8 @@ fn voters_of(view: &JoinView<'_>, server: u64, but: MemberId) -> BTreeSet<u64> {
     unknown.or_else(|| lost.find(|voter| is_second(view, *voter))).into_iter().collect()
 }
 
-/// Whether a voter's server has another voter, which is heard: that one took the vote of a server
-/// whose member no leader knew, and the server's former member came back later.
+/// Whether another voter of this voter's server is heard. That one took the vote of a server whose
+/// member no leader knew, because the server's former member, this voter, came back later.
 fn is_second(view: &JoinView<'_>, voter: u64) -> bool {
     let server_of = |member: u64| view.servers.registered.members().get(&MemberId(member));
     let server = server_of(voter);
@@ -114,12 +116,12 @@ fn is_second(view: &JoinView<'_>, voter: u64) -> bool {
         && view.membership.voters.iter().any(|other| is_other(other) && is_heard(view, *other))
 }
 
-/// Whether this member is the leader itself, or is heard.
+/// Whether this member is the leader itself, or the leader hears it.
 fn is_heard(view: &JoinView<'_>, member: u64) -> bool {
     member == view.servers.own.0.0 || !is_silent(view, member)
 }
 
-/// Whether a member is silent. A placeholder always is. Before a leader has listened long enough,
+/// Whether a member is silent. A placeholder always is. Until the leader has listened long enough,
 /// no other member counts as silent.
 fn is_silent(view: &JoinView<'_>, member: u64) -> bool {
     if absent_server(member).is_some() {
@@ -133,9 +135,9 @@ fn is_silent(view: &JoinView<'_>, member: u64) -> bool {
     silent_ticks.is_none_or(|ticks| ticks >= view.silent_ticks_min)
 }
 
-/// Gives a learner that has caught up the vote of its server's former member. It replaces one
-/// voter, so the number of votes stays. If the server has two voters, the other one is left for a
-/// server that has none.
+/// Gives a learner that has caught up the vote of its server's former member. It replaces exactly
+/// one voter, so the number of votes does not change. If the server has two voters, the other one
+/// remains for a server without any.
 fn promotion(view: &JoinView<'_>) -> Option<MembershipChange> {
     for learner in &view.membership.learners {
         let Some(server) = view.servers.registered.members().get(&MemberId(*learner)) else {
@@ -188,8 +190,8 @@ fn addition(view: &JoinView<'_>) -> Option<MembershipChange> {
     None
 }
 
-/// Removes a silent learner if the voter that it was to replace is heard again, or if its server is
-/// not registered: the learner was forgotten before it was added, and nothing else would ever
+/// Removes a silent learner if the voter that it was to replace is heard again, or if it is
+/// registered as no server: then it was forgotten before it was added, and nothing else would ever
 /// remove it. If it comes back, it is registered and added again.
 fn departure(view: &JoinView<'_>) -> Option<MembershipChange> {
     let mut learners = view.membership.learners.iter().copied();

@@ -1,6 +1,6 @@
-//! A member's view of levels: the highest that its build knows, the level of the state, and the
-//! level that its clients need. A leader raises the level once every member knows it
-//! (`order/members.rs`).
+//! The levels that a member has to know: the highest that its build knows, the level of the state,
+//! and the level that its clients need. A leader raises the level of the state once every member
+//! knows the new one (`order/members.rs`).
 
 use machine::{Level, MemberId};
 use thiserror::Error;
@@ -8,20 +8,21 @@ use thiserror::Error;
 use super::hello::Known;
 use crate::membership::limits::RAISES_INTERVAL_MS;
 
-/// A member's view of levels.
+/// A member's record of levels.
 pub(crate) struct Levels {
     /// The message versions and levels that this build knows.
     known: Known,
     /// The level of the state.
     replicated: Level,
-    /// The level that clients need; the leader may not have raised it yet.
+    /// The level that clients of this member need; higher than `replicated` until the leader has
+    /// raised that.
     needed: Level,
-    /// When the leader was last asked to raise it.
+    /// When the leader was last asked to raise the level, by Loop's clock.
     asked_ms: Option<u64>,
 }
 
 impl Levels {
-    /// The view of a build that knows `known`, with a state of level `replicated`.
+    /// The record of a build that knows `known`, with a state of level `replicated`.
     pub fn new(known: Known, replicated: Level) -> Levels {
         Levels { known, replicated, needed: replicated, asked_ms: None }
     }
@@ -41,19 +42,20 @@ impl Levels {
         self.replicated
     }
 
-    /// The state has this level now. Whether it had a lower one before.
+    /// Notes that the state has this level now. Returns whether it had a lower one before.
     pub fn on_raised(&mut self, level: Level) -> bool {
         assert!(level <= self.own_max(), "Apply stops before a level that is not known");
         assert!(level >= self.replicated, "a level does not fall");
         core::mem::replace(&mut self.replicated, level) < level
     }
 
-    /// Notes a level that a client needs.
+    /// Notes that a client needs this level.
     pub fn need(&mut self, level: Level) {
         self.needed = self.needed.max(level);
     }
 
-    /// The level to ask the leader for now, if any; notes the time.
+    /// The level to ask the leader for now; `None` if none is needed, or it was asked for recently.
+    /// Notes the time of asking.
     pub fn due(&mut self, now_ms: u64) -> Option<Level> {
         let is_soon = self.asked_ms.is_some_and(|asked_ms| now_ms < asked_ms + RAISES_INTERVAL_MS);
         if self.needed <= self.replicated || is_soon {
@@ -64,7 +66,7 @@ impl Levels {
     }
 }
 
-/// Why the level is not raised.
+/// Why a level was not raised.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum RaiseRefused {
     /// This member does not lead, or has not yet applied everything that earlier leaders committed.
@@ -84,7 +86,7 @@ pub enum RaiseRefused {
     Absent {
         /// The level to raise to.
         level: Level,
-        /// The number of its server, where it is known.
+        /// The number of the member's server, if known.
         server: Option<u64>,
         /// The id of the member.
         member: MemberId,
@@ -94,11 +96,11 @@ pub enum RaiseRefused {
     UnknownThere {
         /// The level to raise to.
         level: Level,
-        /// The number of its server.
+        /// The number of the member's server.
         server: u64,
-        /// The version of its program.
+        /// The version of that server's program.
         program: String,
-        /// The highest level that it knows.
+        /// The highest level that the server knows.
         level_max: Level,
     },
     /// The membership is being changed.

@@ -1,4 +1,4 @@
-//! The server of the configuration that each member is, according to the state and the links.
+//! Which server of the configuration each member is, according to the state and to the links.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,26 +10,26 @@ use crate::membership::bootstrap::absent_server;
 use crate::membership::hello::Hello;
 use crate::membership::levels::RaiseRefused;
 
-/// The servers that a member knows.
+/// The servers that this member knows.
 pub(crate) struct Servers {
     /// This member, with the number of its server.
     pub own: (MemberId, u64),
-    /// The servers as the state has them.
+    /// The servers as the state has them registered.
     pub registered: Arc<machine::Servers>,
-    /// The members that a link comes from, with their descriptions.
+    /// The members that have a link to this one, with their descriptions.
     pub linked: BTreeMap<MemberId, LinkedServer>,
 }
 
 /// A server as its hello describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LinkedServer {
-    /// Its number in the configuration.
+    /// The server's number in the configuration.
     pub number: u64,
-    /// The highest level that it knows.
+    /// The highest level that the server knows.
     pub level_max: Level,
-    /// The version of its program, for people; empty if unknown.
+    /// The version of the server's program, for people; empty if unknown.
     pub program: String,
-    /// The URLs at which etcd's clients reach it; empty if unknown.
+    /// The URLs at which etcd's clients reach the server; empty if unknown.
     pub client_urls: Vec<String>,
 }
 
@@ -58,12 +58,12 @@ impl From<&Hello> for LinkedServer {
 }
 
 impl Servers {
-    /// The servers that a start restores, without any links.
+    /// The servers that a start restores from the state; no member is linked.
     pub fn new(own: (MemberId, u64), registered: machine::Servers) -> Servers {
         Servers { own, registered: Arc::new(registered), linked: BTreeMap::new() }
     }
 
-    /// Notes a member's link to this one, or its end.
+    /// Notes that a member has linked to this one, or with `None` that the link ended.
     pub fn on_link(&mut self, member: MemberId, server: Option<LinkedServer>) {
         match server {
             Some(server) => self.linked.insert(member, server),
@@ -71,24 +71,24 @@ impl Servers {
         };
     }
 
-    /// Whether there is a link from that member.
+    /// Whether that member has a link to this one.
     pub fn is_linked(&self, member: MemberId) -> bool {
         self.linked.contains_key(&member)
     }
 
-    /// A list of servers with the URLs for clients that are known: of a server without any in the
-    /// list, those that its link told, or else those in the state.
+    /// Fills in URLs for clients: a server without any in `list` gets those of its hello, or else
+    /// those in the state.
     pub fn with_client_urls(&self, list: ServerList) -> ServerList {
         fill_in_urls(list, self.registered.list(), &self.linked)
     }
 
-    /// The server of a member, according to the state or its link.
+    /// The number of a member's server, according to the state, or else to its link.
     pub fn server_of(&self, member: MemberId) -> Option<u64> {
         let linked = || self.linked.get(&member).map(|linked| linked.number);
         self.registered.number_of(member).or_else(linked)
     }
 
-    /// The voters and learners but this member and the placeholders of a birth.
+    /// All voters and learners except this member and placeholders.
     fn others(&self, membership: &Membership) -> impl Iterator<Item = MemberId> {
         let members = membership.voters.iter().chain(&membership.learners);
         let own = self.own.0.0;
@@ -96,8 +96,8 @@ impl Servers {
         others.map(|id| MemberId(*id))
     }
 
-    /// The highest level that every member says it knows, this one up to `own_max`. `None` if one
-    /// of them is not linked.
+    /// The highest level that all members know, where this member knows levels up to `own_max`.
+    /// `None` if a member is not linked.
     pub fn known_to_all(&self, own_max: Level, membership: &Membership) -> Option<Level> {
         let linked = |id| self.linked.get(&id).map(|linked| linked.level_max);
         self.others(membership).map(linked).chain([Some(own_max)]).min()?

@@ -1,44 +1,43 @@
-//! Loop's clock: it decides when Loop looks at the time next, and how passed time counts.
+//! Loop's clock: when Loop looks at the time next, and how much of the passed time counts.
 //!
 //! The driver calls [`Loop::advance`](super::Loop::advance) with the time that has passed, hands
-//! over the inputs that have arrived, and calls [`Loop::on_time`](super::Loop::on_time);
-//! [`Loop::due_ms`](super::Loop::due_ms) says when to do so again at the latest. An idle member
-//! sleeps until its next heartbeat or election timeout.
+//! over the inputs that have arrived, and calls [`Loop::on_time`](super::Loop::on_time).
+//! [`Loop::due_ms`](super::Loop::due_ms) gives the longest time until it must do so again. An idle
+//! member sleeps until its next heartbeat or election timeout.
 //!
-//! A process that was paused looks at the clock later than it had planned. The time of the pause
-//! counts for the age of its contact, which makes a member careful. It does not count against
-//! others, who may have spoken meanwhile: of a late look only the planned time counts, and an
-//! election waits for one more look.
+//! A process that was paused looks at the clock later than planned. For the age of its own contact
+//! the whole pause counts, which makes the member careful. Against other members, which may have
+//! sent messages meanwhile, only the planned time counts, and an election waits for one more look.
 
 use crate::limits::CLOCK_INTERVAL_MS;
 use crate::order::limits::LATE_MS;
 
-/// The time that has passed since the start, and the part of it that Loop has not acted on.
+/// The time since the start, and the part of it that Loop has not acted on yet.
 pub(super) struct Clock {
-    /// The sum of the time that has passed.
+    /// Time since the start, in ms.
     now_ms: u64,
     raft_tick_ms: u64,
-    /// Planned time between the last look at the clock and the next one.
+    /// The planned time from the last look at the clock to the next one, in ms.
     planned_ms: u64,
-    /// Time since [`Clock::take_passed`], as it counts against others.
+    /// Time since [`Clock::take_passed`], without the part by which looks were late.
     counted_ms: u64,
-    /// Time since [`Clock::take_passed`], as the driver's clock says.
+    /// Time since [`Clock::take_passed`], by the driver's clock.
     elapsed_ms: u64,
-    /// Time in which the replica has not ticked; less than a tick after
+    /// Time that the replica has not been given as ticks yet; less than a tick after
     /// [`Loop::on_time`](super::Loop::on_time).
     tick_rest_ms: u64,
 }
 
-/// Time that has passed and that Loop acts on now.
+/// A stretch of time that has passed and that Loop acts on now.
 pub(super) struct Passed {
-    /// Time that counts against others, in ms.
+    /// The time that counts against others, without the part by which looks were late, in ms.
     pub counted_ms: u64,
-    /// Time by the driver's clock, in ms.
+    /// The time by the driver's clock, in ms.
     pub elapsed_ms: u64,
 }
 
 impl Clock {
-    /// A clock at 0, for a replica that ticks once in `raft_tick_ms`.
+    /// A clock at 0, for a replica whose tick lasts `raft_tick_ms`.
     pub fn new(raft_tick_ms: u64) -> Clock {
         Clock {
             now_ms: 0,
@@ -56,13 +55,14 @@ impl Clock {
         self.now_ms
     }
 
-    /// Planned time between the last look at the clock and the next one, in ms.
+    /// The planned time from the last look at the clock to the next one, in ms.
     #[inline]
     pub fn planned_ms(&self) -> u64 {
         self.planned_ms
     }
 
-    /// Lets time pass.
+    /// Adds `elapsed_ms` of passed time. If the look is late, the replica gets no tick of the
+    /// delay.
     pub fn advance(&mut self, elapsed_ms: u64) {
         self.now_ms += elapsed_ms;
         self.elapsed_ms += elapsed_ms;
@@ -70,12 +70,14 @@ impl Clock {
         if elapsed_ms <= self.planned_ms + LATE_MS {
             self.tick_rest_ms += elapsed_ms;
         } else {
-            // The planned look may have been an election, which waits for one more look.
+            // The tick that the planned look would have brought may start an election, so it waits
+            // for one more look.
             self.tick_rest_ms += self.planned_ms.saturating_sub(self.raft_tick_ms);
         }
     }
 
-    /// Takes the whole ticks of the replica that have passed, at most `max`.
+    /// Takes the whole ticks that have passed and that the replica has not been given, at most
+    /// `max`.
     pub fn take_ticks(&mut self, max: u64) -> u64 {
         let ticks = (self.tick_rest_ms / self.raft_tick_ms).min(max);
         self.tick_rest_ms -= ticks * self.raft_tick_ms;
@@ -89,12 +91,12 @@ impl Clock {
         Passed { counted_ms, elapsed_ms }
     }
 
-    /// How long until the replica has ticked so often, in ms.
+    /// In how many ms the replica will have had `ticks` more ticks.
     pub fn until_ticks(&self, ticks: u64) -> u64 {
         ticks.saturating_mul(self.raft_tick_ms).saturating_sub(self.tick_rest_ms)
     }
 
-    /// Whole ticks of the replica in this time.
+    /// How many whole ticks of the replica `ms` contains.
     pub fn ticks_in(&self, ms: u64) -> u64 {
         ms / self.raft_tick_ms
     }

@@ -1,4 +1,4 @@
-//! The counts of Loop, and how much it keeps.
+//! Loop's counts for monitoring, and how much Loop keeps.
 
 use crate::spaces;
 use crate::summary::Latency;
@@ -6,43 +6,44 @@ use crate::summary::Latency;
 /// The counts of Loop since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LoopCounts {
-    /// Commands in entries that were proposed.
+    /// Commands in all entries that were proposed.
     pub commands_proposed: u64,
-    /// Counts of this member's work for the spaces as leader.
+    /// Counts of a leader's work for the spaces.
     pub spaces: spaces::Counts,
     /// Times that this member, as leader, has found that states differ (`digest_mismatches_count`).
     pub differences: u64,
-    /// Bytes of snapshots' files that were sent to other members (`snapshot_bytes_sent`).
+    /// Bytes of snapshot files that were sent to other members (`snapshot_bytes_sent`).
     pub snapshot_bytes_sent: u64,
-    /// Snapshots that this member has fetched whole (`snapshots_fetched`).
+    /// Snapshots that this member has fetched completely (`snapshots_fetched`).
     pub snapshots_fetched: u64,
     /// How many of the fetched snapshots came from a follower (`snapshots_borrowed`).
     pub snapshots_borrowed: u64,
-    /// Bytes of the last, the smallest and the largest entry that was proposed; `None` before the
-    /// first.
+    /// Bytes of the last, the smallest and the largest entry that was proposed, in this order;
+    /// `None` before the first.
     pub proposal_bytes: Option<[u64; 3]>,
-    /// How often no leader was known any more (`looking_count`).
+    /// How often this member lost sight of a leader, or started without one (`looking_count`).
     pub looking_count: u64,
-    /// How long this member knew no leader, each time (`election_time`).
+    /// How long each time lasted during which this member knew no leader (`election_time`).
     pub election_time: Latency,
     looking_since_ms: Option<u64>,
-    /// How long clients could not be served, each time (`unavailable_time`). A leader serves them
-    /// once it has committed an entry of its term; no member serves any before it was ready once.
+    /// How long each time lasted during which this member could not serve clients
+    /// (`unavailable_time`). A leader serves them once it has committed an entry of its term; no
+    /// member serves any before it has been ready once.
     pub unavailable_time: Latency,
     unavailable_since_ms: Option<u64>,
-    /// How long this member took, as a follower after its start, from knowing a leader to having
-    /// applied what was committed then (`follower_sync_time`).
+    /// How long this member took, as a follower after its start, from knowing a leader until it had
+    /// applied what was committed at that moment (`follower_sync_time`).
     pub follower_sync_time: Latency,
     following_since_ms: Option<u64>,
-    /// Times that this member, as leader, has given another one a snapshot, because the log did not
-    /// reach it (`snap_count`).
+    /// Times that this member, as leader, has supplied a snapshot to another member, because the
+    /// log no longer had the entries that it needed (`snap_count`).
     pub snapshots_given: u64,
-    /// When this member began to lead, in ms; `None` unless it leads.
+    /// When this member began to lead, by Loop's clock; `None` unless it leads.
     pub leading_since_ms: Option<u64>,
 }
 
 impl LoopCounts {
-    /// At the start no leader is known, and no client is served.
+    /// The counts at the start, when no leader is known and no client is served.
     pub(super) fn at_start() -> LoopCounts {
         LoopCounts {
             looking_count: 1,
@@ -79,19 +80,19 @@ impl LoopCounts {
         }
     }
 
-    /// This member has become ready: if it follows, it has what its leader had.
+    /// Notes that this member has become ready: if it follows, it has what its leader had.
     pub(super) fn on_ready(&mut self, now_ms: u64) {
         if let Some(since_ms) = self.following_since_ms {
             self.follower_sync_time.record(now_ms.saturating_sub(since_ms));
         }
     }
 
-    /// Whether clients cannot be served.
+    /// Whether this member cannot serve clients now.
     pub(super) fn is_unavailable(&self) -> bool {
         self.unavailable_since_ms.is_some()
     }
 
-    /// Clients are served again, if they were not.
+    /// Notes that this member can serve clients.
     pub(super) fn on_available(&mut self, now_ms: u64) {
         if let Some(since_ms) = self.unavailable_since_ms.take() {
             self.unavailable_time.record(now_ms.saturating_sub(since_ms));
@@ -102,14 +103,14 @@ impl LoopCounts {
 /// How much Loop keeps for work under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LoopHeld {
-    /// Batches that were given to no leader yet.
+    /// Batches that no leader was given yet.
     pub batches: usize,
-    /// Bytes of own batches that are not applied here.
+    /// Bytes of this member's own batches that are not applied here.
     pub unapplied_bytes: usize,
     /// Syncs that wait for their index, and questions about leases that wait for an answer.
     pub waiting_reads: usize,
     /// Sessions, leases and nodes of etcd v2 with a deadline.
     pub deadlines: usize,
-    /// Places that they take in the order of deadlines: one for each.
+    /// Entries in the queue of deadlines: one for each of the above.
     pub deadline_places: usize,
 }

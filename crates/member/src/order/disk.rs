@@ -1,5 +1,5 @@
-//! Loop's work with this member's own disk: the jobs of the log, a disk that stalls, and a disk
-//! that is getting full.
+//! Loop's work with this member's own disk: the jobs for the disk thread, what to do when the disk
+//! stalls, and what to do when it is nearly full.
 
 use machine::{LogIndex, entry};
 use replica::{EntryKind, PersistId, SnapshotMeta};
@@ -11,7 +11,7 @@ use crate::peer::{PeerMessage, SnapshotAt};
 use crate::snapshot::fetch::CatchUp;
 
 impl Loop {
-    /// Takes the news that every disk job up to this one is durable.
+    /// Notes that every disk job up to this one is durable.
     pub(super) fn on_persisted(&mut self, id: PersistId) {
         self.persisting.on_persisted();
         while let Some(job) = self.persisting.pop(id) {
@@ -24,22 +24,23 @@ impl Loop {
         }
     }
 
-    /// Finishes jobs that need no sync once all jobs before them are durable.
+    /// Finishes jobs that need no sync, as soon as all jobs before them are durable.
     fn finish_unsynced_jobs(&mut self) {
         while let Some(job) = self.persisting.pop_unsynced() {
             self.replica.on_persisted(job);
         }
     }
 
-    /// Gives the disk what the replica wants to be persisted.
+    /// Makes a job for the disk thread from what the replica wants to be durable. If only the
+    /// commit index has changed, no job is needed.
     pub(super) fn persist(
         &mut self,
         persist: replica::Persist,
         membership: Option<storage::wal::Membership>,
     ) {
         let install = persist.install.map(|meta| self.install_snapshot(persist.id, meta));
-        // A received snapshot that the log has reached by itself need not be installed. Its file
-        // stays.
+        // If the log has reached the index of a received snapshot by itself, that snapshot need not
+        // be installed. Its file stays.
         let commit_index = self.replica.commit_index();
         self.catch_up.take_whole_if(|whole| whole.at.index <= commit_index);
         let hard_state = persist.hard_state.map(|state| storage::wal::HardState {
@@ -98,8 +99,8 @@ impl Loop {
         (point, membership)
     }
 
-    /// A leader with a stalled disk hands leadership to the voter that is least behind. If it still
-    /// leads once the disk has stalled for long, it resigns.
+    /// Ends the leadership of a member whose disk stalls: it hands over to the voter that is least
+    /// behind. If it still leads when the disk has stalled for long, it resigns.
     pub(super) fn check_stall(&mut self, elapsed_ms: u64) {
         self.persisting.advance(elapsed_ms);
         if !self.role.leads() || self.members.is_alone() || !self.persisting.is_stalled() {
@@ -112,14 +113,14 @@ impl Loop {
         }
     }
 
-    /// Takes the disk thread's news whether the log has no room to grow.
+    /// Notes whether the disk thread says that the log has no room to grow.
     pub(super) fn on_disk_room(&mut self, is_full: bool) {
         self.room.on_log(is_full);
         self.check_room();
     }
 
-    /// Takes the snapshot thread's report of the room set aside for the next snapshot, as an answer
-    /// or as news. It comes before that thread's message about the same snapshot.
+    /// Takes the snapshot thread's report of the room set aside for the next snapshot. The report
+    /// comes before that thread's message about the same snapshot.
     pub(super) fn on_snapshot_room(&mut self, kept: RoomKept) {
         let is_enough_now = self.room.on_kept(kept);
         self.check_room();
@@ -129,7 +130,7 @@ impl Loop {
         }
     }
 
-    /// Judges whether there is room for more log.
+    /// Decides anew whether there is room for more log, and acts if that has changed.
     pub(super) fn check_room(&mut self) {
         let change = self.room.look(self.snapshots.is_running());
         self.output.yield_room = change.yields.or(self.output.yield_room);
@@ -140,21 +141,23 @@ impl Loop {
 
     fn on_fullness(&mut self, is_full: bool) {
         self.output.disk_is_full = Some(is_full);
-        // A snapshot lets go of the log that it covers, which may be all the room there is to gain.
-        // When there is room again, a snapshot that failed for lack of it can succeed.
+        // A snapshot frees the log that it covers, which may be all the room that can be gained.
+        // And when there is room again, a snapshot that failed for lack of it can succeed.
         self.snapshots.make_due();
         if is_full {
             self.refuse_waiting();
             self.output.release = Some(self.snapshots.release(is_full));
         } else {
-            // Clients could not attach again after their connections broke meanwhile.
+            // Renew all deadlines: clients whose connections broke meanwhile could not attach
+            // again.
             self.spaces.renew_all();
         }
-        // All members are told, since any of them may lead next, or follow this member.
+        // All members must know, since any of them may lead next, or follow this member.
         self.send_to_all(&PeerMessage::Full(is_full));
     }
 
-    /// Refuses clients' batches that are in no entry yet, before any later one is refused.
+    /// Refuses clients' batches that are in no entry yet. To be called before a later batch is
+    /// refused, so that refusals are in order.
     pub(super) fn refuse_waiting(&mut self) {
         self.output.apply.extend(self.intake.refuse_clients());
     }
@@ -162,7 +165,7 @@ impl Loop {
     /// Does what is due while the disk is full.
     pub(super) fn pursue_room(&mut self, elapsed_ms: u64) {
         if self.role.leads() && self.room.is_full() {
-            // No voter takes it where all disks are full.
+            // If the disks of all voters are full, none of them takes over.
             self.hand_over(None);
         }
         let due = self.room.advance(self.clock.now_ms(), elapsed_ms);

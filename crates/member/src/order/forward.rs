@@ -1,14 +1,14 @@
-//! Own batches on their way into the log, and batches that other members forward. Each gets into
-//! the log once, in its member's order, however often the leader changes. See
-//! `docs/design/ensemble.md`.
+//! This member's own batches on their way into the log: it keeps them until it has applied them,
+//! and forwards them to the leader. Each batch gets into the log once, in this member's order,
+//! however often the leader changes. See `docs/design/ensemble.md`.
 //!
-//! A batch is kept from when it is stamped until this member has applied it. The batches that the
-//! leader was given are a prefix of the kept ones. When they may be lost (another leader, another
-//! term, a broken link, a long silence) the prefix becomes empty, and they are given again: the
-//! machine skips batches that it has applied.
+//! A batch is kept from when it gets its sequence until this member has applied it. The batches
+//! that the current leader was given are a prefix of the kept ones. When these may be lost (another
+//! leader, another term, a broken link, a long silence), the prefix becomes empty, and they are
+//! given again as a new *stream*: the machine skips batches that it has applied.
 //!
-//! A command that is given up is replaced by `Nothing` in the kept batch. A leader that was given
-//! the batch before has the command; a leader that is given it later gets `Nothing`.
+//! A command that the client gives up is replaced by `Nothing` in the kept batch. A leader that was
+//! given the batch before has the command; a leader that is given it later gets `Nothing`.
 
 use std::collections::VecDeque;
 
@@ -20,32 +20,32 @@ use crate::message::{Fate, FrontId, GivenUp, GivenUpAt, Ticket};
 use crate::order::limits::{FORWARD_BYTES_MAX, FORWARD_SILENCE_MS};
 use crate::peer::{Forward, ForwardedBatch, PeerMessage};
 
-/// The batches of this member that it has not applied.
+/// This member's own batches that it has not applied.
 pub(crate) struct Forwarder {
     origin: Origin,
     next_sequence: u64,
-    /// Stamped batches that are not applied here, in the order of their sequences.
+    /// Batches with a sequence that are not applied here, in the order of their sequences.
     unapplied: VecDeque<Unapplied>,
-    /// How many of them the leader, this member or another, was given.
+    /// How many of these the current leader (this member or another) was given: the first ones.
     given: usize,
     given_bytes: usize,
     unapplied_bytes: usize,
     stream: u64,
     position: u64,
-    /// The highest sequence that any leader was ever given.
+    /// The highest sequence that was ever given to any leader.
     given_sequence: u64,
-    /// Time since a given batch was last applied, or since the first was given.
+    /// Time since a given batch was last applied here, or since the first was given, in ms.
     silent_ms: u64,
 }
 
 struct Unapplied {
     batch: ForwardedBatch,
-    /// The callers; none for a command of Loop itself, which only the leader that submitted it
+    /// The callers; `None` for a command of Loop itself, which only the leader that submitted it
     /// wants.
     callers: Option<Callers>,
 }
 
-/// The callers that wait for the commands of a batch. The batch has their connections.
+/// The callers that wait for the commands of a batch. Their connections are in the batch itself.
 pub(crate) struct Callers {
     /// The Front that handed the batch over.
     pub front: FrontId,
@@ -69,7 +69,8 @@ impl Forwarder {
         }
     }
 
-    /// Stamps a batch, to be given to the leader after the ones before it. Returns its sequence.
+    /// Gives a batch its sequence and keeps it, to be given to the leader after the ones before it.
+    /// Returns the sequence.
     pub fn push(&mut self, batch: UnstampedBatch, callers: Option<Callers>) -> u64 {
         let sequence = self.next_sequence;
         self.next_sequence += 1;
@@ -83,13 +84,13 @@ impl Forwarder {
         sequence
     }
 
-    /// The next batch to give to the leader.
+    /// The first kept batch that the leader was not given; `None` if it was given all.
     pub fn peek(&self) -> Option<&ForwardedBatch> {
         self.unapplied.get(self.given).map(|unapplied| &unapplied.batch)
     }
 
-    /// Marks the next batch as given to the leader, and returns it: for an entry if this member
-    /// leads.
+    /// Marks the next batch as given to the leader, and returns it. If this member leads, it goes
+    /// into an entry.
     pub fn give(&mut self) -> ForwardedBatch {
         let batch = self.unapplied[self.given].batch.clone();
         if self.given == 0 {
@@ -101,12 +102,12 @@ impl Forwarder {
         batch
     }
 
-    /// Whether the next batch was given to a leader before, so that the log may hold it.
+    /// Whether the next batch was given to an earlier leader, so that the log may already hold it.
     pub fn is_resending(&self) -> bool {
         self.peek().is_some_and(|batch| batch.header.sequence <= self.given_sequence)
     }
 
-    /// Whether a batch that a leader was given is not applied here.
+    /// Whether some batch that was given to a leader is not applied here.
     pub fn has_unsettled(&self) -> bool {
         let first = self.unapplied.front();
         first.is_some_and(|first| first.batch.header.sequence <= self.given_sequence)
@@ -117,12 +118,14 @@ impl Forwarder {
         self.unapplied_bytes
     }
 
-    /// Whether another leader may be given more, beside the given batches that are not applied.
+    /// Whether another member as leader may be given more, beside the given batches that are not
+    /// applied here.
     fn has_room(&self) -> bool {
         self.given == 0 || self.given_bytes < FORWARD_BYTES_MAX
     }
 
-    /// The next piece of the stream to another leader, if a batch can be given.
+    /// The next piece of the stream to another member as leader; `None` if no batch can be given
+    /// now.
     pub fn forward(&mut self) -> Option<PeerMessage> {
         let mut batches = Vec::new();
         while self.peek().is_some() && self.has_room() && batches.len() < FORWARD_BATCHES_MAX {
@@ -136,7 +139,7 @@ impl Forwarder {
         Some(PeerMessage::Forward(Forward { boot, stream, position, batches }))
     }
 
-    /// This member has applied its batches up to this one.
+    /// Forgets the batches up to this one: this member has applied them.
     pub fn on_applied(&mut self, sequence: u64) {
         while let Some(first) = self.unapplied.front()
             && first.batch.header.sequence <= sequence
@@ -151,7 +154,8 @@ impl Forwarder {
         }
     }
 
-    /// Begins a new stream, since the batches given to the leader may be lost.
+    /// Begins a new stream from the first kept batch, since the batches given to the leader may be
+    /// lost.
     pub fn restart(&mut self) {
         self.stream += 1;
         self.position = 0;
@@ -160,16 +164,16 @@ impl Forwarder {
         self.silent_ms = 0;
     }
 
-    /// The leader misses a piece of this stream.
+    /// Begins a new stream if the leader, which misses a piece, asked for it about the current one.
     pub fn on_restart(&mut self, boot: BootId, stream: u64) {
         if boot == self.origin.boot && stream == self.stream {
             self.restart();
         }
     }
 
-    /// Empties the batches of Loop's own commands, since this member leads no longer and the next
-    /// leader does not want them. The batches keep their place: a proposed one may still get into
-    /// the log.
+    /// Replaces the batches of Loop's own commands by empty ones, since this member no longer leads
+    /// and the next leader does not want them. They keep their sequences: one that was proposed may
+    /// still get into the log.
     pub fn empty_own_batches(&mut self) {
         for unapplied in self.unapplied.iter_mut().filter(|it| it.callers.is_none()) {
             let header = &mut unapplied.batch.header;
@@ -181,8 +185,8 @@ impl Forwarder {
         }
     }
 
-    /// Replaces the commands of a Front that are given up by `Nothing`, also in batches that a
-    /// leader was given, for when they are given again.
+    /// Replaces commands of a Front that are given up by `Nothing`, also in batches that a leader
+    /// was given, for when they are given again. Returns which commands it replaced.
     pub fn give_up(
         &mut self,
         front: FrontId,
@@ -216,7 +220,8 @@ impl Forwarder {
         given_up
     }
 
-    /// Lets `elapsed_ms` pass. True if the given batches seem to be lost.
+    /// Lets `elapsed_ms` pass. Returns whether nothing was applied for so long that the given
+    /// batches seem lost.
     pub fn is_silent_after(&mut self, elapsed_ms: u64) -> bool {
         self.silent_ms = if self.given == 0 { 0 } else { self.silent_ms + elapsed_ms };
         self.silent_ms >= FORWARD_SILENCE_MS

@@ -1,9 +1,9 @@
-//! A follower's reports to its leader, and what it learns from the answers.
+//! A follower's reports to its leader about live sessions, and what it learns from the answers.
 //!
 //! A follower reports the sessions whose clients were heard from to the leader, which keeps their
 //! leases. It sends one report at a time, and repeats one that is not answered. Each answer proves
-//! that both could hear each other, and that the leader led, when the report was sent. This
-//! *contact* decides whether Fronts may still answer for a session.
+//! that both could hear each other, and that the leader led, when the report was sent. This proof
+//! is the follower's *contact*, which decides whether Fronts may still answer for a session.
 
 use std::collections::BTreeSet;
 
@@ -13,11 +13,11 @@ use crate::limits::{HEARD_INTERVAL_MS, HEARD_SESSIONS_MAX};
 use crate::order::limits::HEARD_RETRY_MS;
 use crate::peer::{Heard, PeerMessage};
 
-/// A follower's reports.
+/// A follower's reports to its leader.
 pub(crate) struct Hearing {
     boot: BootId,
     number: u64,
-    /// Sessions that are not reported yet, or whose report was not answered.
+    /// Sessions that are not reported yet, or whose report failed.
     waiting: BTreeSet<Owner>,
     under_way: Option<Report>,
     reported_ms: u64,
@@ -40,20 +40,20 @@ impl Hearing {
         self.waiting.extend(owners);
     }
 
-    /// Takes back the report under way: the leader has changed, or the link to it may have lost the
-    /// report.
+    /// Takes back the report under way, to send its sessions again: the leader has changed, or the
+    /// link to it may have lost the report.
     pub fn restart(&mut self) {
         self.waiting.extend(self.under_way.take().into_iter().flat_map(|report| report.owners));
         self.reported_ms = 0;
     }
 
-    /// Takes all sessions, since this member leads and reports to nobody.
+    /// Takes all sessions that are not reported: this member leads now and reports to nobody.
     pub fn take(&mut self) -> BTreeSet<Owner> {
         self.restart();
         core::mem::take(&mut self.waiting)
     }
 
-    /// The report to send now, if one is due.
+    /// The report to send now; `None` if none is due.
     pub fn report(&mut self, now_ms: u64) -> Option<PeerMessage> {
         match &self.under_way {
             Some(report) if now_ms < report.sent_ms + HEARD_RETRY_MS => return None,
@@ -76,7 +76,8 @@ impl Hearing {
         Some(PeerMessage::Heard(Heard { boot, number, owners }))
     }
 
-    /// Takes the leader's answer. Returns when the report was sent, if it is the one under way.
+    /// Takes the leader's answer. Returns when the answered report was sent; `None` if that is not
+    /// the one under way.
     pub fn on_heeded(&mut self, boot: BootId, number: u64) -> Option<u64> {
         let is_current = boot == self.boot
             && self.under_way.as_ref().is_some_and(|report| report.number == number);

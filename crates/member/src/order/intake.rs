@@ -1,5 +1,5 @@
-//! The batches on their way to the leader: those that no leader was given yet, in order, and behind
-//! them those with a sequence, which [`Forwarder`] keeps until they are applied here.
+//! The batches on their way into the log: first [`Forwarder`]'s, which have a sequence and are kept
+//! until they are applied here; behind them those that no leader was given yet.
 
 use std::collections::VecDeque;
 
@@ -16,32 +16,34 @@ use crate::message::{
 use crate::order::limits::FORWARD_BYTES_MAX;
 use crate::peer::{ForwardedBatch, PeerMessage};
 
-/// A member without contact for long may have been replaced, and the state may have forgotten which
-/// of its batches it holds. Such a member gives no leader a batch again before it has applied
-/// everything that was committed by then: if it was forgotten, it learns so and ends.
+/// Guards against giving batches again that the log already holds. A member without contact for
+/// long may have been replaced, and the state may have forgotten which of its batches it holds.
+/// Such a member gives no batch to a leader again before it has applied everything that was
+/// committed by then: if it was forgotten, it learns so and ends.
 #[derive(Clone, Copy, Default)]
 enum Proof {
     /// The member was never without contact for long.
     #[default]
     NotNeeded,
-    /// The member was without contact for long, and has not asked for an index yet.
+    /// The member was without contact for long, and has not yet asked the leader for the commit
+    /// index.
     Wanted,
-    /// The member has asked for an index.
+    /// The member has asked for the commit index.
     Asked,
-    /// The member may give the batches again once this index is applied.
+    /// The commit index was this one: the member may give batches again once it is applied here.
     From(LogIndex),
 }
 
 /// A batch that no leader has been given yet.
 enum Waiting {
-    /// A batch of this member, with its waiters: a Front's clients, or none for one of Loop's own.
+    /// A batch of this member, with its waiters. Loop's own batches have no Front and no waiters.
     Own { front: Option<FrontId>, batch: UnstampedBatch, waiters: Vec<Waiter> },
     /// A batch that a follower forwarded to this member as leader.
     Forwarded(ForwardedBatch),
 }
 
 impl Waiting {
-    /// Commands and bytes.
+    /// The number of commands and of bytes.
     fn size(&self) -> (usize, usize) {
         match self {
             Waiting::Own { batch, .. } => (batch.command_count, batch.byte_count()),
@@ -50,17 +52,18 @@ impl Waiting {
     }
 }
 
-/// The batches on their way to the leader.
+/// All batches on their way into the log.
 pub(super) struct Intake {
     waiting: VecDeque<Waiting>,
     forwarder: Forwarder,
     proof: Proof,
-    /// The number of the last question for a proof: the answer to an earlier one proves nothing.
+    /// The number of the last question for the commit index: the answer to an earlier question
+    /// proves nothing.
     proof_number: u64,
 }
 
 impl Intake {
-    /// No batches.
+    /// Of a start that has no batch yet.
     pub fn new(origin: Origin) -> Intake {
         let (waiting, forwarder) = (VecDeque::new(), Forwarder::new(origin));
         Intake { waiting, forwarder, proof: Proof::default(), proof_number: 0 }
@@ -72,7 +75,7 @@ impl Intake {
         self.waiting.push_back(Waiting::Own { front: Some(front), batch, waiters });
     }
 
-    /// Takes a command of Loop's own, which nobody waits for.
+    /// Takes a command of Loop's own. No waiter gets its outcome.
     pub fn submit_own(&mut self, command: &Command<'_>) {
         let nobody = entry::encode_identities([].into_iter());
         let mut builder = BatchBuilder::default();
@@ -87,7 +90,7 @@ impl Intake {
         self.waiting.extend(batches.map(Waiting::Forwarded));
     }
 
-    /// The number of batches that no leader was given yet.
+    /// How many batches no leader was given yet.
     pub fn waiting_count(&self) -> usize {
         self.waiting.len()
     }
@@ -97,13 +100,13 @@ impl Intake {
         self.forwarder.unapplied_bytes()
     }
 
-    /// This member has applied its batches up to this one.
+    /// Notes that this member has applied its batches up to this sequence.
     pub fn on_applied(&mut self, sequence: u64) {
         self.forwarder.on_applied(sequence);
     }
 
-    /// Removes the clients' batches without a sequence. Returns the refusal of each, for a full
-    /// disk.
+    /// Removes the clients' batches that have no sequence, since a disk is full. Returns the
+    /// message to Apply that refuses each.
     pub fn refuse_clients(&mut self) -> Vec<ToApply> {
         let mut refused = Vec::new();
         for waiting in core::mem::take(&mut self.waiting) {
@@ -118,8 +121,8 @@ impl Intake {
         refused
     }
 
-    /// This member leads no longer. Drops Loop's own batches, which only a leader needs, and those
-    /// that followers forwarded: the followers send theirs again, to the next leader.
+    /// Ends the intake of a leader. Drops Loop's own batches, which only a leader needs, and those
+    /// that followers forwarded: the followers forward theirs again, to the next leader.
     pub fn end_leading(&mut self) {
         self.forwarder.empty_own_batches();
         self.waiting.retain(|waiting| matches!(waiting, Waiting::Own { front: Some(_), .. }));
@@ -127,25 +130,25 @@ impl Intake {
 
     // Giving batches to the leader.
 
-    /// The batches that the leader was given may be lost; they are given again.
+    /// Makes the batches that the leader was given be given again: they may be lost.
     pub fn restart(&mut self) {
         self.forwarder.restart();
     }
 
-    /// The leader misses a piece of this stream.
+    /// Takes the leader's message that it misses a piece of this stream.
     pub fn on_restart(&mut self, boot: BootId, stream: u64) {
         self.forwarder.on_restart(boot, stream);
     }
 
-    /// Lets `elapsed_ms` pass at a follower.
+    /// Lets `elapsed_ms` pass at a follower. If the given batches seem lost, they are given again.
     pub fn pass(&mut self, elapsed_ms: u64) {
         if self.forwarder.is_silent_after(elapsed_ms) {
             self.forwarder.restart();
         }
     }
 
-    /// The pieces of the stream to another leader, with as many batches as it may be given.
-    /// `expected` gets the waiters of batches that get their sequence now.
+    /// The pieces of the stream to another member as leader, with as many batches as it may be
+    /// given. The waiters of batches that get their sequence now are appended to `expected`.
     pub fn forward(
         &mut self,
         applied: LogIndex,
@@ -164,8 +167,8 @@ impl Intake {
         core::iter::from_fn(move || may_give.then(|| self.forwarder.forward()).flatten())
     }
 
-    /// Whether the next batch may be given to a leader: not if an earlier leader was given it and
-    /// this member may have been forgotten since.
+    /// Whether the next batch may be given to a leader. It may not if an earlier leader was given
+    /// it and the state may have forgotten this member since.
     pub fn may_give(&mut self, applied: LogIndex) -> bool {
         if let Proof::From(index) = self.proof
             && applied >= index
@@ -175,8 +178,8 @@ impl Intake {
         !self.forwarder.is_resending() || matches!(self.proof, Proof::NotNeeded)
     }
 
-    /// Stamps a batch: from now on it has its place in this member's order. Returns its waiters for
-    /// Apply.
+    /// Gives a batch its sequence, and so its place in this member's order. Returns the message to
+    /// Apply with its waiters.
     fn stamp(
         &mut self,
         front: Option<FrontId>,
@@ -190,8 +193,8 @@ impl Intake {
     }
 
     /// Packs the next batch, and as many as fit behind it, into an entry of this leader. Returns
-    /// `None` if no batch waits. `expected` gets the waiters of batches that get their sequence
-    /// now.
+    /// `None` if no batch waits. The waiters of batches that get their sequence now are appended to
+    /// `expected`.
     pub fn next_entry(
         &mut self,
         wall_ms: i64,
@@ -220,8 +223,8 @@ impl Intake {
         Some(payload)
     }
 
-    /// Commands and bytes of the batch that goes into an entry next. Own batches that an earlier
-    /// leader was given come first.
+    /// The number of commands and of bytes of the next batch for an entry. Own batches that an
+    /// earlier leader was given come first.
     fn next_size(&self) -> Option<(usize, usize)> {
         match self.forwarder.peek() {
             Some(batch) => Some(batch.size()),
@@ -241,27 +244,27 @@ impl Intake {
         self.forwarder.give()
     }
 
-    // The proof that this member knows what was committed.
+    // The proof that this member has applied what was committed, before it gives batches again.
 
-    /// This member has been without contact for long.
+    /// Notes that this member has been without contact for long.
     pub fn on_silence(&mut self) {
         if self.forwarder.has_unsettled() {
             self.proof = Proof::Wanted;
         }
     }
 
-    /// The number of the question to ask, if an index that proves it is wanted.
+    /// The number of the next question for the commit index; `None` if no proof is needed now.
     pub fn wants_proof(&self) -> Option<u64> {
         matches!(self.proof, Proof::Wanted).then_some(self.proof_number + 1)
     }
 
-    /// The question with this number was asked.
+    /// Notes that the question with this number was asked.
     pub fn on_proof_asked(&mut self, number: u64) {
         self.proof = Proof::Asked;
         self.proof_number = number;
     }
 
-    /// Takes the index, or `None` if it cannot be had now.
+    /// Takes the commit index that answers question `number`; `None` if there is no answer now.
     pub fn on_proof(&mut self, number: u64, index: Option<LogIndex>) {
         if let Proof::Asked = self.proof
             && number == self.proof_number
@@ -270,10 +273,11 @@ impl Intake {
         }
     }
 
-    // Commands that are given up: nobody waits for them any more, so no leader is given them from
-    // now on.
+    // Commands that clients give up: nobody waits for them any more, and leaders get `Nothing` in
+    // their place from now on.
 
-    /// Replaces the commands of a Front that are given up, wherever they are.
+    /// Replaces the commands of a Front that are given up, wherever they are. Returns where each
+    /// was.
     ///
     /// A batch without a sequence is dropped if all of its commands are given up. Any other batch
     /// keeps its place and its sequence, and `ControlCommand::Nothing` takes the place of each
@@ -295,8 +299,8 @@ impl Intake {
     }
 }
 
-/// Replaces the given-up commands of a batch without a sequence. False if nobody waits for any of
-/// its commands any more.
+/// Replaces the given-up commands of a batch that has no sequence. Returns false if nobody waits
+/// for any of its commands any more.
 fn replace_waiting(
     batch: &mut UnstampedBatch,
     waiters: &mut [Waiter],

@@ -1,52 +1,54 @@
-//! Bounds of the order: how much is on its way into the log at once, and how long Loop waits.
+//! Bounds of Loop: how much is on its way into the log at once, and how long Loop waits for what.
 
 use crate::limits::{
     CLOCK_INTERVAL_MS, HEARTBEAT_QUIET_MS, PEER_BODY_BYTES_MAX, QUIET_TIMEOUT_MS_MIN,
 };
 use crate::spaces::limits::LEASE_ADVANCE_MS_MAX;
 
-/// Entries on their way to the disks of a quorum before Loop packs the next one. More would only
-/// lengthen the queue: what arrives meanwhile goes into one larger entry.
+/// Maximum of entries that are not durable on a quorum before Loop packs the next one. More would
+/// only lengthen the queue: what arrives meanwhile goes into one larger entry.
 pub const ENTRIES_TO_DISK_MAX: usize = 4;
 
-/// How long Loop sleeps at most if nothing arrives and nothing is due: it notices broken links,
-/// stalled disks and lost questions by then.
+/// How long Loop sleeps at most if nothing arrives and nothing is due. By then it notices broken
+/// links, stalled disks and lost questions.
 pub const LOOK_MS_MAX: u64 = 500;
 
-/// How late Loop may look at the clock before it assumes that the process was paused.
+/// How much later than planned Loop may look at the clock before it assumes that the process was
+/// paused.
 pub const LATE_MS: u64 = 40;
 
 /// How long before a deadline Loop begins to look at the clock every
-/// [`CLOCK_INTERVAL_MS`](crate::limits::CLOCK_INTERVAL_MS): a process that was paused until then
-/// hears its clients before it judges them.
+/// [`CLOCK_INTERVAL_MS`](crate::limits::CLOCK_INTERVAL_MS): so a process that was paused until then
+/// hears its clients before it expires their sessions.
 pub const EXPIRY_MARGIN_MS: u64 = 600;
 
-/// How long a follower waits for the answer to a report of heard sessions before it reports again.
+/// How long a follower waits for the answer to a report of live sessions before it sends a new one.
 pub const HEARD_RETRY_MS: u64 = 500;
 
-/// Bytes of batches that the leader was given and that are not applied here, or one batch if
-/// larger. At the bound further batches wait: this bounds what a leader holds for each follower.
+/// Maximum of bytes of batches that another member as leader was given and that are not applied
+/// here, or one batch if larger. At the bound further batches wait: this bounds what a leader holds
+/// for each follower.
 pub const FORWARD_BYTES_MAX: usize = 16 * 1024 * 1024;
 
-/// How long none of the batches given to the leader may be applied here before they are given
-/// again. This is needed only if a message is lost while the link goes on; on a disk that is so
-/// slow it costs duplicates.
+/// How long the batches that the leader was given may stay unapplied here, all of them, before they
+/// are given again. Needed only if a message is lost while its link stays up. On a disk that is
+/// slower than this, batches are given twice for nothing.
 pub const FORWARD_SILENCE_MS: u64 = 3_000;
 
-/// How often a member whose disk is full says so again, since one message may be lost.
+/// How often a member whose disk is full repeats that to the others, since a message may be lost.
 pub const FULL_INTERVAL_MS: u64 = 1_000;
 
-/// How long a member's disk is taken for full after it last said so.
+/// How long the others take a member's disk for full after its last message about that.
 pub const FULL_LASTS_MS: u64 = 3 * FULL_INTERVAL_MS;
 
-/// How long a member must not be heard before another takes its server's place.
+/// How long a member must be silent before another one may take its place.
 pub const REPLACED_SILENCE_MS: u64 = 2_000;
 
-/// How often a leader tells the others that it leads: at least three times within the shortest
-/// election timeout.
+/// How often a leader sends heartbeats while something is written: at least three times within the
+/// shortest election timeout.
 pub const HEARTBEAT_MS: u64 = 100;
 
-/// How long nothing must be written before a leader sends heartbeats at
+/// How long nothing must be applied before a leader sends heartbeats as rarely as
 /// [`HEARTBEAT_QUIET_MS`](crate::limits::HEARTBEAT_QUIET_MS).
 pub const QUIET_MS: u64 = 1_000;
 
@@ -54,36 +56,37 @@ const _: () = assert!(
     QUIET_TIMEOUT_MS_MIN as u64 / 3 > 3 * HEARTBEAT_QUIET_MS + HEARD_RETRY_MS + CLOCK_INTERVAL_MS
 );
 
-/// Ticks of the replica between the heartbeats that raft-rs sends by itself: as few as it allows.
-/// Loop sends its own, with the question that proves contact, at [`HEARTBEAT_MS`].
+/// Ticks of the replica between the heartbeats that raft-rs sends by itself: as many as it allows.
+/// Loop sends its own heartbeats, with the question that proves contact, at [`HEARTBEAT_MS`].
 pub const HEARTBEAT_TICKS: u32 = 19;
 
-/// How long a member may be without contact before it must apply everything that is committed, and
-/// only then may hand over again what a leader was given: another member may have taken its place
-/// meanwhile.
+/// How long a member may be without contact before it may no longer give a leader its batches again
+/// at once: another member may have taken its place, so it must first apply everything that is
+/// committed.
 pub const PROOF_SILENCE_MS: u64 = REPLACED_SILENCE_MS / 2;
 
-/// How long the log's disk may take to make something durable before a leader hands over, unless
-/// configured (`quorate.diskStallMs`). A disk that is often that slow may take longer.
+/// How long the log's disk may take to make something durable before a leader hands over
+/// leadership, unless configured (`quorate.diskStallMs`). For a disk that is often slower the limit
+/// rises.
 pub const DISK_STALL_MS: u64 = 1_000;
 
-/// How long a disk may take at most before it stalls, however slow it usually is.
+/// The highest that this limit rises, however slow the disk usually is.
 pub const DISK_STALL_MS_MAX: u64 = 10_000;
 
-/// The number of last minutes that a disk's usual slowness is computed from.
+/// How many of the last minutes count for what is usual for a disk.
 pub const STALL_HISTORY_MINUTES: usize = 8;
 
-/// Minutes that must be known before a usual slowness is computed.
+/// How many minutes must be known before the limit can rise.
 pub const STALL_MINUTES_MIN: usize = 3;
 
-/// Length of a minute of that history.
+/// Length of such a minute.
 pub const STALL_MINUTE_MS: u64 = 60_000;
 
-/// Bytes of entries that wait for this member's disk while a quorum of the others has them. A
-/// leader packs no more, and a follower takes no more, as if the link had lost them.
+/// Maximum of bytes of entries that this member's disk has not made durable. Beyond it a leader
+/// packs no entry, and a follower drops messages with entries, as if the link had lost them.
 pub const PERSISTING_BYTES_MAX: usize = 64 * 1024 * 1024;
 
-/// How often a failed snapshot is tried again that is to make room on a full disk.
+/// How often a snapshot that is to make room on a full disk is tried again after it failed.
 pub const SNAPSHOT_RETRY_MS: u64 = 10_000;
 
 const _: () = assert!(EXPIRY_MARGIN_MS > 2 * LEASE_ADVANCE_MS_MAX);
@@ -91,5 +94,6 @@ const _: () = assert!(EXPIRY_MARGIN_MS > 2 * LEASE_ADVANCE_MS_MAX);
 const _: () =
     assert!(FORWARD_BYTES_MAX + machine::limits::ENTRY_BYTES_MAX + 64 <= PEER_BODY_BYTES_MAX);
 
-/// How long a leader whose state is not that of the majority tries to hand over before it resigns.
+/// How long a leader whose state is not that of the majority tries to hand over leadership before
+/// it resigns.
 pub const DIFFERS_HAND_OVER_MS: u64 = 1_000;

@@ -1,11 +1,11 @@
-//! The members as this one knows them, and a leader's work on their list: it adds members, raises
-//! the level, and hands leadership over.
+//! The members of the ensemble as this one knows them, and a leader's work on the membership: it
+//! adds members, raises the level, and hands leadership over.
 //!
-//! A leader submits `Raise` once every member has said that it knows the level. Every member of the
-//! membership counts, voter or learner, but no placeholder of a birth. A member says what it knows
-//! in its hello, so it must be linked to the leader now. No level is raised while a change of the
-//! membership is under way; and once a level was asked for, no learner is added that does not know
-//! it. So no server becomes a member without the leader's knowing its level.
+//! A leader submits `Raise` once every member has said that it knows the level. Every voter and
+//! learner counts, but no placeholder of a birth. A member says what it knows in its hello, so it
+//! must be linked to the leader now. The level is not raised while a change of the membership is
+//! under way; and once a leader raises a level, it adds no learner that does not know it. So a
+//! leader always knows that every member knows the level.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,17 +22,17 @@ use crate::membership::servers::{LinkedServer, Servers};
 use crate::order::limits::REPLACED_SILENCE_MS;
 use crate::peer::PeerMessage;
 
-/// The members as this one knows them.
+/// The members of the ensemble, their servers and their levels, as this member knows them.
 pub(super) struct Members {
     servers: Servers,
-    /// The list of servers that this member wants; empty if it takes any.
+    /// The list of servers from this member's configuration; empty if it accepts any list.
     servers_wanted: ServerList,
     memberships: Memberships,
     levels: Levels,
 }
 
 impl Members {
-    /// The members that a start restores.
+    /// The members as a start restores them.
     pub fn new(
         servers: Servers,
         servers_wanted: ServerList,
@@ -42,13 +42,13 @@ impl Members {
         Members { servers, servers_wanted, memberships, levels }
     }
 
-    /// The servers that the state and the links name.
+    /// The servers of the members, from the state and the links.
     #[inline]
     pub fn servers(&self) -> &Servers {
         &self.servers
     }
 
-    /// The active membership.
+    /// The newest membership of the log, which is the active one.
     #[inline]
     pub fn newest(&self) -> &storage::wal::Membership {
         self.memberships.newest()
@@ -59,12 +59,12 @@ impl Members {
         &self.memberships
     }
 
-    /// Adds a membership that is active from this entry on.
+    /// Adds a membership that is active from the entry at `from` on.
     pub fn on_membership(&mut self, from: LogIndex, membership: storage::wal::Membership) {
         self.memberships.push(from, membership);
     }
 
-    /// Forgets memberships before a durable snapshot at `index`.
+    /// Forgets memberships that only snapshots before the durable one at `index` need.
     pub fn forget_before(&mut self, index: LogIndex) {
         self.memberships.forget_before(index);
     }
@@ -80,19 +80,20 @@ impl Members {
         membership.voters == [self.servers.own.0.0] && membership.voters_outgoing.is_empty()
     }
 
-    /// A link from another member was made, with this description of its server, or the link ended.
+    /// Notes that another member has linked to this one, with the description of its server, or
+    /// with `None` that the link ended.
     pub fn on_linked(&mut self, member: MemberId, server: Option<LinkedServer>) {
         self.servers.on_link(member, server);
     }
 
-    /// Takes the list of servers of the state. Returns whether the list was the same before.
+    /// Takes the servers from the state. Returns whether the list of servers is the same as before.
     pub fn on_registered(&mut self, servers: Arc<machine::Servers>) -> bool {
         let is_same = *servers.list() == *self.servers.registered.list();
         self.servers.registered = servers;
         is_same
     }
 
-    /// The list of servers that this member wants in the state, where the state has another.
+    /// The list of servers that this member wants in the state; `None` if the state has it.
     fn wants_servers(&self) -> Option<ServerList> {
         if self.servers_wanted.servers.is_empty() {
             return None;
@@ -101,27 +102,27 @@ impl Members {
         (*self.servers.registered.list() != wanted).then_some(wanted)
     }
 
-    /// The levels that this build knows, and the one of the state.
+    /// The levels that this build knows, and the level of the state.
     #[inline]
     pub fn levels(&self) -> &Levels {
         &self.levels
     }
 
-    /// Notes the level that a client of this member, or of another one, needs. Loop asks for it
-    /// until the state has it.
+    /// Notes a level that a client of this member, or of another one, needs. Loop asks for it until
+    /// the state has it.
     pub fn need_level(&mut self, level: Level) {
         self.levels.need(level);
     }
 
-    /// The level of the state has risen, or the state was replaced by one of this level. Returns
-    /// whether it was lower before.
+    /// Notes that the level of the state has risen, or that the state was replaced by one of this
+    /// level. Returns whether the level was lower before.
     pub fn on_raised(&mut self, level: Level) -> bool {
         self.levels.on_raised(level)
     }
 }
 
 impl Loop {
-    /// The level of the state: its features may be used.
+    /// The level of the state. Only features of this level and lower ones may be used.
     pub fn level(&self) -> Level {
         self.members.levels.replicated()
     }
@@ -131,13 +132,13 @@ impl Loop {
         self.members.levels.known()
     }
 
-    /// The members that link to this one, with their descriptions.
+    /// The members that have a link to this one, with their descriptions.
     pub fn linked(&self) -> &BTreeMap<MemberId, LinkedServer> {
         &self.members.servers.linked
     }
 
-    /// Raises the level to the highest that this build knows, for an operator. Returns that level,
-    /// which the state has already or will have soon.
+    /// Raises the level to the highest that this build knows, at the request of an operator.
+    /// Returns the level that the state has, or will have soon.
     ///
     /// # Errors
     /// The level cannot be raised now; nothing was submitted.
@@ -146,20 +147,21 @@ impl Loop {
         self.raise(level).map(|()| level.max(self.level()))
     }
 
-    /// The level to which this leader last decided to raise. Its entry may be in the log or not
-    /// yet. `None` unless this member leads and has raised it since. The simulator's judge asks.
+    /// The level to which this leader last decided to raise; its entry may not be in the log yet.
+    /// `None` if it has not raised the level since it began to lead, or does not lead. For the
+    /// simulator's judge.
     pub fn raising(&self) -> Option<Level> {
         self.role.leading().and_then(|leading| leading.raising)
     }
 
-    /// Raises the level for clients that need a higher one, or asks the leader to. From level 1 it
-    /// rises as far as all members know, so that a new ensemble has all bounds from its first use
-    /// of etcd's clients on; from another level as far as is needed, so that an upgrade can be
+    /// Raises the level because clients need a higher one, or asks the leader to. Level 1 is raised
+    /// as far as all members know, so that a new ensemble has all bounds from the first use by
+    /// etcd's clients on. Another level is raised only as far as needed, so that an upgrade can be
     /// undone.
     pub(super) fn pursue_level(&mut self) {
         let Some(level) = self.members.levels.due(self.clock.now_ms()) else { return };
         match self.role.leader() {
-            // A refused raise is tried again.
+            // A refused attempt is repeated later.
             _ if self.role.leads() => {
                 let is_first = self.level() == Level::FIRST;
                 let (own_max, membership) =
@@ -197,20 +199,21 @@ impl Loop {
         Ok(())
     }
 
-    /// The level of the state has risen, or the state was replaced by one of this level.
+    /// Notes that the level of the state has risen, or that the state was replaced by one of this
+    /// level.
     pub(super) fn on_raised(&mut self, stated: StatedLevel) {
         if self.members.on_raised(stated.level) {
             self.output.raised = Some(stated);
         }
     }
 
-    /// The level that a new member must know: the level of the state, or a higher one that is being
-    /// raised.
+    /// The level that a new member must know: that of the state, or a higher one to which this
+    /// leader is raising.
     fn level_to_join(&self) -> Level {
         self.raising().unwrap_or(Level::FIRST).max(self.level())
     }
 
-    /// Takes the next step for members that come or go.
+    /// Takes the next step to add, promote or remove members, if this member leads.
     pub(super) fn pursue_joining(&mut self) {
         if !self.is_caught_up() || self.members.is_alone() {
             return;
@@ -232,15 +235,15 @@ impl Loop {
         match step {
             Some(JoinStep::Submit(command)) => self.intake.submit_own(&command),
             Some(JoinStep::Change(change)) => {
-                // A refused change is tried again: another change is under way, or leadership
-                // moves.
+                // If this is refused, because another change is under way or leadership moves, it
+                // is tried again.
                 let _ = self.replica.propose_membership(&change);
             }
             None => {}
         }
     }
 
-    /// Submits this leader's settings and servers where the state has others: the leader's
+    /// Submits this leader's settings and list of servers if the state has others: the leader's
     /// configuration is the ensemble's.
     pub(super) fn maybe_configure(&mut self) {
         let is_configuring = self.role.leading().is_none_or(|leading| leading.is_configuring);
@@ -253,15 +256,15 @@ impl Loop {
         }
     }
 
-    /// The command that makes the replicated state what this member's configuration wants; `None`
-    /// if it is so.
+    /// The command that makes the replicated settings and servers those of this member's
+    /// configuration; `None` if they are.
     pub(super) fn configuration(&self) -> Option<Command<'static>> {
         let wanted = self.spaces.wanted(self.level());
         let set_servers = |servers| Command::Control(ControlCommand::SetServers(servers));
         wanted.or_else(|| self.members.wants_servers().map(set_servers))
     }
 
-    /// The list of servers in the state may have changed.
+    /// Takes the servers from the state, which may have changed.
     pub(super) fn on_registered(&mut self, servers: Arc<machine::Servers>) {
         let is_same = self.members.on_registered(servers);
         if let Some(leading) = self.role.leading_mut() {
@@ -270,9 +273,9 @@ impl Loop {
         }
     }
 
-    /// Hands leadership to a voter that is reachable and has room on its disk: to the given one, or
-    /// to the one that is least behind. False if this member does not lead, or no voter can take
-    /// it.
+    /// Hands leadership to a voter that is reachable and has room on its disk: to `to` if given,
+    /// else to the one that is least behind. Returns false if this member does not lead, or no
+    /// voter can take over.
     pub fn hand_over(&mut self, to: Option<MemberId>) -> bool {
         let voters = &self.replica.membership().voters;
         let peers = self.replica.peers();
@@ -289,7 +292,7 @@ impl Loop {
         self.replica.transfer_leader(to).is_ok()
     }
 
-    /// Whether a member is linked and heard, and its disk is not full.
+    /// Whether a member is linked to this one and heard, and its disk is not full.
     pub(super) fn is_there(&self, peer: &PeerStatus) -> bool {
         let member = MemberId(peer.member_id);
         let silent_ticks_max = self.clock.ticks_in(REPLACED_SILENCE_MS);

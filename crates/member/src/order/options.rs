@@ -1,4 +1,4 @@
-//! The part of a member's configuration that Loop needs, and the state that it starts with.
+//! What Loop gets at a start: options from the member's configuration, and the restored state.
 
 use machine::{Digest, Level, ServerList, Servers};
 
@@ -9,50 +9,51 @@ use crate::spaces::Spaces;
 /// The part of a member's configuration that Loop needs.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The use of the disk.
+    /// How the member uses its disk.
     pub disk: DiskOptions,
-    /// The shortest timeout that a client of this server is given, in ms (`minSessionTimeout`).
+    /// The shortest session timeout that a client of this server can get, in ms
+    /// (`minSessionTimeout`).
     pub session_timeout_ms_min: u32,
-    /// Length of a tick of the replica, in which it counts heartbeats and elections.
+    /// Length of a tick of the replica, in ms: it counts heartbeats and election timeouts in ticks.
     pub raft_tick_ms: u64,
-    /// How much of its log the replica keeps in memory, for members that lag.
+    /// How much of its log the replica keeps in memory, for followers that lag.
     pub log_memory: replica::LogMemory,
-    /// The number of this member's server in the configuration; 0 without an ensemble.
+    /// The number of this member's server in the configuration; 0 if there is no ensemble.
     pub server: u64,
-    /// The list of servers that the configuration wants; empty if it takes any.
+    /// The list of servers from the configuration; empty if any list is accepted.
     pub servers: ServerList,
     /// The message versions and levels that this build knows: all released ones, or more.
     pub known: Known,
 }
 
-/// A member's use of its disk.
+/// How a member uses its disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DiskOptions {
-    /// Commands after which a snapshot is taken (`snapCount`); with `u64::MAX`, commands do not
-    /// count.
+    /// The number of commands that makes a snapshot due (`snapCount`); with `u64::MAX`, commands
+    /// make none due.
     pub snapshot_commands: u64,
-    /// How much log makes a snapshot due (`snapSizeLimitInKb`).
+    /// The amount of log that makes a snapshot due (`snapSizeLimitInKb`).
     pub snapshot_log: SnapshotLog,
     /// How long the log's disk may take to make something durable before a leader hands over
-    /// (`quorate.diskStallMs`), in ms: from 1 to
-    /// [`DISK_STALL_MS_MAX`](crate::order::limits::DISK_STALL_MS_MAX). A disk that is often that
-    /// slow may take longer.
+    /// leadership (`quorate.diskStallMs`), in ms: from 1 to
+    /// [`DISK_STALL_MS_MAX`](crate::order::limits::DISK_STALL_MS_MAX). For a disk that is often
+    /// slower the limit rises.
     pub stall_ms: u64,
 }
 
-/// A restored or new member, as its data directory gave it.
+/// A member at its start, new or restored from its data directory.
 pub struct Start {
-    /// This member and this start of it.
+    /// The id of this member, and the number of this start.
     pub origin: machine::Origin,
-    /// The seed of everything that the replica draws at random.
+    /// The seed for all random draws of the replica.
     pub seed: u64,
-    /// The Raft state that the disk holds.
+    /// The Raft state from the disk.
     pub restored: replica::Restored,
-    /// The spaces of the restored machine, as the configuration wants them.
+    /// The rooms of the spaces, filled from the restored machine and the configuration.
     pub spaces: Spaces,
-    /// Bytes of log since the snapshot.
+    /// Bytes of the log behind the newest snapshot.
     pub log_bytes: u64,
-    /// The most bytes that an image of the restored machine can have.
+    /// Upper bound of the bytes of an image of the restored machine.
     pub image_bytes_max: u64,
     /// The digest of the restored machine.
     pub digest: Digest,
@@ -60,6 +61,6 @@ pub struct Start {
     pub options: Options,
     /// The level of the restored machine.
     pub level: Level,
-    /// The servers, and which of them each member is, in the restored machine.
+    /// The servers from the restored machine, and the members that each of them is.
     pub servers_restored: Servers,
 }

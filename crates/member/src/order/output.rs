@@ -7,7 +7,8 @@ use crate::message::{DiskJob, SnapshotJob, ToApply, UnknownEntry, UnreadableEntr
 use crate::order::refused::Condemned;
 use crate::peer::{PeerError, PeerFrame};
 
-/// Everything that the driver is to pass on, each list in order.
+/// Everything that the driver must pass on after [`Loop::finish`](super::Loop::finish), each list
+/// in order.
 #[derive(Debug, Default)]
 pub struct LoopOutput {
     /// Jobs for the disk thread.
@@ -16,24 +17,28 @@ pub struct LoopOutput {
     pub apply: Vec<ToApply>,
     /// Jobs for the snapshot thread.
     pub snapshot: Vec<SnapshotJob>,
-    /// Frames for other members. The frames to one member arrive in this order or, when a link
-    /// breaks, not at all.
+    /// Frames for other members. Those to one member arrive in this order or, if the link breaks,
+    /// not at all.
     pub peers: Vec<(MemberId, PeerFrame)>,
-    /// A durable snapshot covers the log up to this point.
+    /// The point up to which a durable snapshot covers the log, for the disk thread to delete that
+    /// log.
     pub release: Option<storage::wal::SnapshotPoint>,
-    /// Whether the log must leave the free room to a snapshot; set each time that changes.
+    /// Whether the log must leave free disk space to the next snapshot; set each time that changes.
     pub yield_room: Option<bool>,
-    /// Whether writes are refused because the disk is full; set each time that changes, for people.
+    /// Whether writes are refused because the disk is full; set each time that changes, for the
+    /// server's log.
     pub disk_is_full: Option<bool>,
-    /// The leader, each time it changes, if there are other members; for people.
+    /// The leader, each time it changes; empty if this member is the only voter. For the server's
+    /// log.
     pub leadership: Vec<Leadership>,
-    /// Set once, when this member begins to serve clients.
+    /// Set once, when this member becomes ready to serve clients.
     pub ready: bool,
-    /// The time that another leader stamped into the last entry that goes to the disk; `None`
-    /// without such an entry.
+    /// The timestamp of the newest entry from another leader that goes to the disk, in ms since
+    /// 1970; `None` if there is no such entry.
     pub proposed_ms: Option<i64>,
-    /// Set if the data directory must not be used any more. The driver marks it and ends the
-    /// process; another start gets the other members' state.
+    /// Set if the data directory must not be used any more. The driver marks the directory as
+    /// condemned and ends the process; the next start begins with a new directory, and gets the
+    /// state of the other members.
     pub condemned: Option<Condemned>,
     /// Set if the log has an entry that this build cannot apply. The driver ends the process; the
     /// data directory stays as it is.
@@ -41,44 +46,47 @@ pub struct LoopOutput {
     /// Set if the log has an entry that cannot be read. The driver ends the process; the data
     /// directory stays as it is.
     pub unreadable: Option<UnreadableEntry>,
-    /// The state's level, each time it rises, for the driver to tell other servers.
+    /// The level of the state, each time it rises, for the hellos to other servers.
     pub raised: Option<StatedLevel>,
-    /// The revision that the leader compacts etcd's keys to by itself; for people.
+    /// The revision to which this leader compacts etcd's keys on its own account; for the server's
+    /// log.
     pub compacting: Option<i64>,
-    /// Differences that a leader found when it compared digests; for people.
+    /// Differences that a leader found when it compared digests; for the server's log.
     pub differences: Vec<Difference>,
-    /// Snapshots that this member begins to fetch; for people.
+    /// Snapshots that this member begins to fetch; for the server's log.
     pub fetching: Vec<Fetching>,
-    /// The mark of a snapshot that was installed.
+    /// The mark of a snapshot that was installed on request
+    /// ([`Loop::install`](super::Loop::install)).
     pub installed: Option<Mark>,
 }
 
-/// A snapshot that this member begins to fetch, since the leader's log does not reach it.
+/// A snapshot that this member begins to fetch, since the leader's log no longer has the entries
+/// that it needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fetching {
     /// The index of the last entry that the snapshot holds.
     pub index: u64,
-    /// The member that sends it.
+    /// The member that sends the snapshot.
     pub holder: MemberId,
-    /// The number of that member's server, where it is known.
+    /// The number of that member's server, if known.
     pub server: Option<u64>,
 }
 
-/// A member that sent what no correct member sends.
+/// A member that sent something that no correct member sends.
 #[derive(Debug)]
 pub struct BadPeer {
-    /// The member that sent it.
+    /// The member.
     pub from: MemberId,
-    /// The error in what it sent.
+    /// What is wrong with the message.
     pub error: PeerError,
 }
 
-/// The leader of an ensemble, as this member knows it.
+/// Who leads the ensemble, as far as this member knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leadership {
     /// This member leads, in this term.
     Own(u64),
-    /// Another member leads, in this term, with the number of its server where that is known.
+    /// Another member leads: the term, the member, and the number of its server if known.
     Other(u64, MemberId, Option<u64>),
     /// This member knows no leader.
     Nobody,

@@ -1,4 +1,4 @@
-//! Loop's handling of other members' messages and of the links to them.
+//! Loop's handling of messages from other members, and of the links to and from them.
 
 use std::collections::BTreeSet;
 
@@ -14,10 +14,10 @@ use crate::order::limits::{DIFFERS_HAND_OVER_MS, PERSISTING_BYTES_MAX};
 use crate::peer::{Forward, ForwardedBatch, PeerError, PeerFrame, PeerMessage};
 
 impl Loop {
-    /// Takes a frame of another member. Its link has proved the member's identity.
+    /// Takes a frame from another member. The link has proved the member's identity.
     ///
     /// # Errors
-    /// No correct member sends this frame: the link is to be closed.
+    /// No correct member sends this frame: the link must be closed.
     pub(super) fn on_peer(&mut self, from: MemberId, frame: PeerFrame) -> Result<(), PeerError> {
         match PeerMessage::decode(from, frame)? {
             PeerMessage::Raft(bytes) => {
@@ -49,9 +49,10 @@ impl Loop {
                 self.output.snapshot.extend(job);
             }
             PeerMessage::Gone(at) => self.on_gone(from, at),
-            // A sender outside the membership may have been replaced by another member.
+            // A sender that is no longer in the membership may have been replaced by another
+            // member.
             PeerMessage::Forward(_) if !self.replica.membership().contains(from.0) => {}
-            // If this member does not lead, the sender soon learns who does.
+            // If this member does not lead, the sender learns soon who does.
             PeerMessage::Forward(forward) => self.on_forward(from, forward),
             PeerMessage::Heard(heard) => {
                 if let Some(leading) = self.role.leading_mut() {
@@ -78,8 +79,8 @@ impl Loop {
         Ok(())
     }
 
-    /// Checks that this member can apply the entries of a message, or that they are of a later
-    /// version, at which Apply ends.
+    /// Checks that this member can apply the entries of a Raft message. Entries of a level that it
+    /// does not know pass: Apply ends at them.
     fn check_entries(&self, bytes: &[u8]) -> Result<(), PeerError> {
         let level_max = self.members.levels().own_max();
         replica::each_payload(bytes, |index, payload| {
@@ -96,7 +97,8 @@ impl Loop {
         let Some(leading) = self.role.leading_mut() else { return };
         match leading.followed.take(from, forward) {
             Ok(batches) => {
-                // A batch that is left out is handed over again, and no version makes one.
+                // A batch larger than any correct version makes is left out; its member would
+                // forward it again.
                 let fitting = batches.into_iter().filter_map(ForwardedBatch::refuse_oversize);
                 self.intake.take_forwarded(fitting);
             }
@@ -105,8 +107,11 @@ impl Loop {
         }
     }
 
+    /// Gives a Raft message to the replica.
+    ///
     /// # Errors
-    /// No correct member sends this; or this member has lost entries that it once acknowledged.
+    /// No correct member sends this message; or this member has lost entries that it once
+    /// acknowledged.
     fn step(&mut self, from: MemberId, bytes: &[u8]) -> Result<(), PeerError> {
         let stepped = self.replica.step(from.0, bytes);
         match stepped {
@@ -121,7 +126,8 @@ impl Loop {
         Ok(stepped?)
     }
 
-    /// Takes the digest of this member's own state, and gives it if it is due.
+    /// Takes the digest of this member's own state after the entry at `index`, and gives it to the
+    /// leader if it is due.
     pub(super) fn on_own_digest(&mut self, index: u64, digest: Digest) {
         if !self.members.is_alone() && self.own_digests.push(index, digest) {
             self.give_digest(index, digest);
@@ -137,8 +143,8 @@ impl Loop {
         }
     }
 
-    /// Gives the newest digest: this member has another leader, or a new link to it. Either of them
-    /// may have started with a wrong state since.
+    /// Gives the newest digest to the leader, since this member has another leader, or a new link
+    /// to it: either of them may have restarted with a wrong state.
     pub(super) fn give_newest_digest(&mut self) {
         let (index, digest) = self.own_digests.newest();
         if !self.members.is_alone() && index == self.progress.applied().0 {
@@ -146,7 +152,8 @@ impl Loop {
         }
     }
 
-    /// Takes the digest of another member. The leader's is a question.
+    /// Takes the digest of another member. A digest from the leader is a question for this member's
+    /// own at that index.
     fn on_digest(&mut self, from: MemberId, (index, digest): (u64, Digest)) {
         if !self.role.leads() {
             if self.role.is_led_by(from)
@@ -158,7 +165,8 @@ impl Loop {
         }
         let is_past = self.role.leading().is_some_and(|it| it.digests.is_past(index));
         if is_past || index < self.own_digests.first_index() {
-            // The member comes to an entry at which both can be compared.
+            // Ask for the digest at a later entry, which the member will reach and where both can
+            // be compared.
             return self.ask_digest(from, self.own_digests.newest());
         }
         if let Some(own) = self.own_digests.at_or_due(index) {
@@ -171,8 +179,8 @@ impl Loop {
         self.send(of, PeerMessage::Digest { index, digest });
     }
 
-    /// Compares a digest, and asks the others for theirs if it differs and none is known to be
-    /// right. Others may have begun behind that entry, so they are asked for the newest, too.
+    /// Compares a digest, and if digests differ and no majority was found, asks the others for
+    /// theirs. They are asked for the newest, too, since they may not have the one at that entry.
     pub(super) fn compare_and_ask(&mut self, member: MemberId, (index, digest): (u64, Digest)) {
         self.compare(member, (index, digest));
         let Some(digest) = self.own_digests.at(index) else { return };
@@ -185,7 +193,8 @@ impl Loop {
         }
     }
 
-    /// Asks a member again for the digests that it may not have been asked for: its link is new.
+    /// Asks a member whose link is new for the digests that are needed to find a majority: an
+    /// earlier question may be lost.
     fn ask_open_digests(&mut self, of: MemberId) {
         let Some(leading) = self.role.leading() else { return };
         let own = |index| Some((index, self.own_digests.at(index)?));
@@ -193,7 +202,8 @@ impl Loop {
         open.into_iter().for_each(|own| self.ask_digest(of, own));
     }
 
-    /// Compares a member's digest, or this member's own, if this member leads.
+    /// If this member leads, compares the digest of a member, or its own. A member with a wrong
+    /// state is informed, which makes it condemn its directory.
     pub(super) fn compare(&mut self, member: MemberId, given: (u64, Digest)) {
         let Some(leading) = self.role.leading_mut() else { return };
         for difference in leading.digests.on_digest(member, given, self.replica.membership()) {
@@ -209,8 +219,8 @@ impl Loop {
         }
     }
 
-    /// Removes a leader whose state is not that of the majority: it hands leadership over or
-    /// resigns, and is condemned once it follows.
+    /// Ends the leadership of a member whose state is not that of the majority: it hands over or
+    /// resigns. Once it is a follower, it condemns its directory.
     pub(super) fn pursue_difference(&mut self) {
         let Some(Wrong { index, since_ms }) = self.own_digests.wrong() else { return };
         if !self.role.leads() {
@@ -220,8 +230,8 @@ impl Loop {
         }
     }
 
-    /// Notes whether a member's disk is full. A leader says so before its followers know that it
-    /// leads.
+    /// Notes whether a member's disk is full. A leader may report that before its followers know
+    /// that it leads.
     fn on_full(&mut self, from: MemberId, is_full: bool) {
         self.room.on_member(from, is_full, self.clock.now_ms());
         if self.leader_is_full() {
@@ -229,7 +239,7 @@ impl Loop {
         }
     }
 
-    /// Whether another member leads and its disk is full, so that it takes no writes.
+    /// Whether another member leads and its disk is full, so that no writes are accepted.
     pub(super) fn leader_is_full(&self) -> bool {
         self.role.leader().is_some_and(|leader| self.is_full(leader))
     }
@@ -238,7 +248,8 @@ impl Loop {
         self.room.is_member_full(member, self.clock.now_ms())
     }
 
-    /// A link from another member was made, with this description of its server, or the link ended.
+    /// Notes that another member has linked to this one, with the description of its server, or
+    /// with `None` that the link ended.
     pub(super) fn on_linked(&mut self, member: MemberId, server: Option<LinkedServer>) {
         if server.is_none() {
             self.replica.miss_leader(member.0);
@@ -246,12 +257,12 @@ impl Loop {
         if let Some(leading) = self.role.leading_mut().filter(|_| server.is_some()) {
             leading.digests.forget_unsettled(member);
         }
-        // The member reports a full disk again on its new link.
+        // If the member's disk is still full, it reports that again on its new link.
         self.room.on_member(member, false, self.clock.now_ms());
         self.members.on_linked(member, server);
     }
 
-    /// A link to another member was made, or broke: messages sent on it may be lost.
+    /// Notes that a link to another member was made, or broke: messages sent on it may be lost.
     pub(super) fn on_link(&mut self, member: MemberId, is_up: bool) {
         if !is_up {
             let leading = self.role.leading_mut();
@@ -273,8 +284,8 @@ impl Loop {
         }
     }
 
-    /// Answers followers' reports together with other messages to them; a heartbeat is sent soon at
-    /// the latest.
+    /// Answers the reports of those followers that other messages are sent to now. A heartbeat goes
+    /// to each follower soon, so no report waits long.
     pub(super) fn answer_reports(&mut self) {
         if self.role.leading().is_none_or(|leading| leading.heeded.is_empty()) {
             return;

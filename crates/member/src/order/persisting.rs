@@ -1,8 +1,9 @@
-//! The jobs that the disk was given and has not made durable, and how long they take.
+//! The jobs that the disk thread was given and has not made durable yet, and how long they take.
 //!
-//! A disk stalls when it makes nothing durable for longer than is usual for it: for a second,
-//! unless configured, or for twice the usual worst wait, which is the median of the worst waits of
-//! the last minutes. So one long stall does not change what is usual.
+//! A disk *stalls* when it makes nothing durable for longer than a limit: one second unless
+//! configured, or twice the wait that is usual for this disk if that is longer. The usual wait is
+//! the median of the longest waits in each of the last minutes, so one long stall does not change
+//! it.
 
 use std::collections::VecDeque;
 
@@ -14,41 +15,43 @@ use crate::order::limits::{
     DISK_STALL_MS_MAX, STALL_HISTORY_MINUTES, STALL_MINUTE_MS, STALL_MINUTES_MIN,
 };
 
-/// Jobs of the disk, in order.
+/// The jobs of the disk thread, in order, and the waits for them.
 #[derive(Default)]
 pub(crate) struct Persisting {
-    /// How long a job may take before the disk stalls, unless it usually is slower.
+    /// How long the disk may make nothing durable before it stalls, unless it is usually slower.
     stall_ms: u64,
     jobs: VecDeque<Job>,
     awaited_count: usize,
     bytes: usize,
     /// Time since the disk last made something durable, while it has jobs.
     stalled_ms: u64,
-    /// Time within the present minute, and the longest wait that ended in it, if any did.
+    /// Time within the current minute, and the longest wait that ended in it; `None` if none did.
     minute_ms: u64,
     minute_worst_ms: Option<u64>,
-    /// The longest wait of each of the last minutes in which any ended.
+    /// The longest wait in each of the last minutes in which any wait ended.
     worst_ms: VecDeque<u64>,
-    /// A hard state that changes only the commit index waits here for the next job that syncs.
+    /// A hard state that differs only in its commit index. It is written with the next job that
+    /// syncs.
     lazy_hard_state: Option<HardState>,
 }
 
 struct Job {
     id: PersistId,
-    /// Whether the job waits for the disk; if not, the disk does not have it at all.
+    /// Whether the disk thread has the job. If not, the job is done once all jobs before it are
+    /// durable.
     is_awaited: bool,
     bytes: usize,
 }
 
 impl Persisting {
-    /// A disk without jobs, used with these options.
+    /// Of a disk without jobs, with these options.
     pub fn new(options: &DiskOptions) -> Persisting {
         assert!((1..=DISK_STALL_MS_MAX).contains(&options.stall_ms));
         Persisting { stall_ms: options.stall_ms, ..Persisting::default() }
     }
 
-    /// Adds a job for the disk, with `bytes` bytes of entries. Returns the hard state to write with
-    /// it: the job's, or else the newest that waits.
+    /// Adds a job for the disk thread, with `bytes` bytes of entries. Returns the hard state to
+    /// write with it: the job's own, or else the one that waits.
     pub fn push(
         &mut self,
         id: PersistId,
@@ -61,14 +64,15 @@ impl Persisting {
         hard_state.or(self.lazy_hard_state.take())
     }
 
-    /// Adds a job that needs no sync: it is done once all jobs before it are. Its hard state waits
-    /// for the next job that syncs.
+    /// Adds a job that needs no sync: it is done once all jobs before it are durable. Its hard
+    /// state waits for the next job that syncs.
     pub fn push_unsynced(&mut self, id: PersistId, hard_state: Option<HardState>) {
         self.jobs.push_back(Job { id, is_awaited: false, bytes: 0 });
         self.lazy_hard_state = hard_state.or(self.lazy_hard_state.take());
     }
 
-    /// The disk has made jobs durable. The caller calls [`Persisting::pop`] until it returns none.
+    /// Notes that the disk has made jobs durable. The caller then calls [`Persisting::pop`] until
+    /// that returns `None`.
     pub fn on_persisted(&mut self) {
         let worst_ms = self.minute_worst_ms.get_or_insert(0);
         *worst_ms = self.stalled_ms.max(*worst_ms);
@@ -88,7 +92,7 @@ impl Persisting {
         self.jobs.pop_front_if(|job| !job.is_awaited).map(|job| job.id)
     }
 
-    /// How many jobs the disk has.
+    /// How many jobs the disk thread has.
     pub fn awaited_count(&self) -> usize {
         self.awaited_count
     }
@@ -98,7 +102,7 @@ impl Persisting {
         self.bytes
     }
 
-    /// Lets `elapsed_ms` pass.
+    /// Adds `elapsed_ms` to the waits.
     pub fn advance(&mut self, elapsed_ms: u64) {
         self.stalled_ms = if self.awaited_count > 0 { self.stalled_ms + elapsed_ms } else { 0 };
         self.minute_ms += elapsed_ms;
@@ -112,7 +116,7 @@ impl Persisting {
         }
     }
 
-    /// How long this disk may make nothing durable before it stalls.
+    /// The limit for this disk: how long it may make nothing durable before it stalls, in ms.
     pub fn stall_ms_min(&self) -> u64 {
         let mut worst_ms: Vec<u64> = self.worst_ms.iter().copied().collect();
         worst_ms.sort_unstable();
@@ -123,12 +127,12 @@ impl Persisting {
         (2 * usual_ms).clamp(self.stall_ms, DISK_STALL_MS_MAX)
     }
 
-    /// Whether the disk stalls: it takes longer than it usually does.
+    /// Whether the disk stalls now.
     pub fn is_stalled(&self) -> bool {
         self.stalled_ms >= self.stall_ms && self.stalled_ms >= self.stall_ms_min()
     }
 
-    /// Whether the disk has stalled for twice as long as makes it a stall.
+    /// Whether the disk makes nothing durable for twice the time after which it stalls.
     pub fn is_stalled_for_long(&self) -> bool {
         self.stalled_ms >= 2 * self.stall_ms && self.stalled_ms >= 2 * self.stall_ms_min()
     }

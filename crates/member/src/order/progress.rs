@@ -1,24 +1,24 @@
-//! The entries that this member has applied, and the moment when it begins to serve clients.
+//! How far this member has applied the log, and when it becomes ready to serve clients.
 
 use machine::LogIndex;
 
-/// The progress of this member until it begins to serve clients.
+/// How far this member has applied the log, and whether it is ready to serve clients.
 #[derive(Default)]
 pub(super) struct Progress {
     /// The last entry that is applied here.
     applied: LogIndex,
-    /// The commit index that the log held at the start: up to here, entries are applied again.
+    /// The commit index that the disk held at the start: entries up to it are replayed.
     replayed_to: LogIndex,
-    /// Whether the index at which a follower becomes ready was asked for.
+    /// Whether a follower has asked the leader for the commit index from which on it is ready.
     is_ready_asked: bool,
-    /// That index.
+    /// That commit index; `None` until the leader has answered.
     ready_from: Option<LogIndex>,
     is_ready: bool,
 }
 
 impl Progress {
-    /// A member whose restored state is as of `applied`, and whose log is committed up to
-    /// `replayed_to`.
+    /// Of a member whose restored state is as of `applied`, and whose log is known to be committed
+    /// up to `replayed_to`.
     pub fn new(applied: LogIndex, replayed_to: LogIndex) -> Progress {
         Progress { applied, replayed_to, ..Progress::default() }
     }
@@ -29,14 +29,14 @@ impl Progress {
         self.applied
     }
 
-    /// Entries up to this one are applied.
+    /// Notes that entries up to this one are applied.
     #[inline]
     pub fn on_applied(&mut self, index: LogIndex) {
         assert!(index >= self.applied);
         self.applied = index;
     }
 
-    /// Whether entries from before the start are still to be applied.
+    /// Whether entries that were committed before the start are still to be applied.
     pub fn is_replaying(&self) -> bool {
         self.applied < self.replayed_to
     }
@@ -47,22 +47,22 @@ impl Progress {
         self.is_ready
     }
 
-    /// This member serves clients from now on.
+    /// Notes that this member serves clients from now on.
     pub fn set_ready(&mut self) {
         self.is_ready = true;
     }
 
-    /// Whether a follower is to ask for the index at which it becomes ready.
+    /// Whether a follower must still ask the leader for the commit index.
     pub fn wants_index(&self) -> bool {
         !self.is_ready && !self.is_ready_asked
     }
 
-    /// The index was asked for.
+    /// Notes that the commit index was asked for.
     pub fn on_asked(&mut self) {
         self.is_ready_asked = true;
     }
 
-    /// Takes the index, or `None` if it cannot be had now.
+    /// Takes the leader's commit index; with `None` the question failed and is asked again.
     pub fn on_index(&mut self, index: Option<LogIndex>) {
         match index {
             Some(index) => self.ready_from = Some(index),

@@ -1,23 +1,24 @@
-//! How any majority of unborn servers agrees on one birth: Paxos, for one value.
+//! Lets any majority of unborn servers agree on one birth: Paxos, for a single value.
 //!
-//! Each server is an acceptor. It keeps durably what it has promised and accepted before its hello
-//! says so, and hellos are all that goes between servers. Whatever one says was so at some time,
-//! so an old one does no harm.
+//! Each server is an acceptor. It makes durable what it has promised and accepted before its hello
+//! says so, and servers exchange nothing but hellos. What a hello says was true at some time, and
+//! that suffices, so an old hello does no harm.
 //!
 //! 1. A server makes an attempt: it promises a ballot of its own, later than all that it has seen.
 //!    The others promise that ballot, too, unless they have promised a later one.
-//! 2. Once a majority has, the server proposes a birth, by accepting it: the one that was accepted
-//!    in the latest ballot before, as those that promised say, else a new one. The others accept
-//!    it unless they have promised a later ballot.
-//! 3. A birth is chosen once a majority has accepted it in one ballot. Each server that sees it is
-//!    born with it. No other can be chosen then: any majority has a server that accepted this one.
+//! 2. Once a majority has promised it, the server proposes a birth by accepting it: the birth that
+//!    was accepted in the latest earlier ballot, as far as those that promised have accepted one,
+//!    else a new birth. The others accept it unless they have promised a later ballot.
+//! 3. A birth is chosen once a majority has accepted it in one ballot. Each server that sees this
+//!    is born with it. No other birth can be chosen then: any majority has a server that accepted
+//!    this one.
 //!
-//! Servers count by their numbers, and one that has lost its directory has forgotten what it said.
-//! So there can be two births if so many directories are lost that the unborn servers are a
-//! majority, and see no born one.
+//! Votes are counted by server number, and a server that has lost its directory has forgotten what
+//! it promised. So there can be two births if so many directories are lost that the unborn servers
+//! are a majority, and see no born one.
 //!
-//! Any server may make an attempt, at any time. So that they seldom make two at once, the first of
-//! those that are present, by number, begins, and the next ones only if it does not for a while.
+//! Any server may make an attempt at any time. To make simultaneous attempts rare, the present
+//! server with the lowest number begins, and the next ones only if it does not for a while.
 
 use std::collections::BTreeSet;
 
@@ -29,7 +30,7 @@ use crate::membership::hello::Hello;
 use crate::membership::limits::{ABSENT_PATIENCE_MS, PROPOSAL_PATIENCE_MS};
 
 impl Bootstrap {
-    /// Takes the next step. `own` is what this server has promised and accepted.
+    /// Takes the next step of the agreement. `own` is what this server has promised and accepted.
     pub(super) fn agree(
         &mut self,
         own: &Acceptor,
@@ -63,14 +64,14 @@ impl Bootstrap {
         }
     }
 
-    /// The servers that take part, with what their hellos say.
+    /// The hellos of the servers that take part, with what each has promised and accepted.
     fn acceptors(&self) -> impl Iterator<Item = (&Hello, &Acceptor)> {
         let is_voter = |it: &&Hello| self.own.servers.contains(&it.server);
         let hellos = self.present().filter(is_voter);
         hellos.filter_map(|it| Some((it, it.acceptor.as_ref()?)))
     }
 
-    /// Whether so many servers as a majority say it.
+    /// Whether `say` holds for a majority of the servers that are to vote.
     fn do_most(&self, say: impl Fn(&Acceptor) -> bool) -> bool {
         let saying = self.acceptors().filter(|(_, it)| say(it)).map(|(hello, _)| hello.server);
         saying.collect::<BTreeSet<u64>>().len() >= self.majority()
@@ -84,7 +85,8 @@ impl Bootstrap {
         accepted.find(|(ballot, _)| is_chosen(*ballot)).map(|(_, birth)| birth)
     }
 
-    /// What this server accepts or promises, since another one has proposed or attempted it.
+    /// The new promise or acceptance of this server, if another one has attempted a later ballot or
+    /// proposed a birth.
     fn answer(&self, own: &Acceptor) -> Option<Acceptor> {
         let accepted = self.acceptors().filter_map(|(_, it)| it.accepted.as_ref());
         let is_new = |(ballot, _): &&(Ballot, Birth)| {
@@ -101,7 +103,8 @@ impl Bootstrap {
         (promised > own.promised).then_some(Acceptor { promised, accepted })
     }
 
-    /// The birth that this server proposes in its own ballot, once a majority has promised that.
+    /// The birth that this server proposes, in its own ballot; `None` unless a majority has
+    /// promised that ballot.
     fn proposal(&self, own: &Acceptor, cluster_id: u128) -> Option<Acceptor> {
         let ballot = own.promised;
         let has_proposed = own.accepted.as_ref().is_some_and(|(of, _)| *of == ballot);
@@ -117,7 +120,8 @@ impl Bootstrap {
         Some(Acceptor { promised: ballot, accepted: Some((ballot, birth)) })
     }
 
-    /// A ballot of its own, if it is this server's turn to make an attempt.
+    /// A promise of a new ballot of this server's own; `None` if it is not this server's turn to
+    /// make an attempt.
     fn attempt(&self, own: &Acceptor, missing: &[u64], still_ms: u64) -> Option<Acceptor> {
         let present: BTreeSet<u64> = self.acceptors().map(|(hello, _)| hello.server).collect();
         let before = present.range(..self.own.server).count() as u64;
