@@ -1,8 +1,8 @@
-//! The messages between members, and their bytes. The frames around them, and the links, are the
-//! driver's.
+//! The messages between members, and their encoding. The driver makes the links, and the frames
+//! around the messages.
 //!
-//! A peer's bytes are checked here, whole: nothing that does not decode reaches the log. All
-//! numbers are little-endian:
+//! A message from another member is checked completely here: nothing that does not decode reaches
+//! the log. Kind, name and body of each message; all numbers are little-endian:
 //!
 //! ```text
 //! 1 raft     bytes of `replica`
@@ -56,8 +56,8 @@ const KIND_NEED_LEVEL: u8 = 12;
 const KIND_ASK_LEASES: u8 = 13;
 const KIND_LEASE_TIMES: u8 = 14;
 
-/// Kinds from here on are bulk: they have a channel of their own, so nothing else waits behind
-/// them.
+/// Messages of this kind and higher ones are bulk: they have a second channel on the link, so that
+/// no other message waits behind them.
 const KIND_BULK: u8 = 16;
 const KIND_WANT: u8 = 16;
 const KIND_PIECE: u8 = 17;
@@ -68,12 +68,13 @@ const KIND_GONE: u8 = 18;
 pub struct PeerFrame {
     /// The kind of the message.
     pub kind: u8,
-    /// The bytes of the message; the module describes them.
+    /// The bytes of the message, without the kind; the module's head describes them.
     pub body: Bytes,
 }
 
 impl PeerFrame {
-    /// Whether the message goes over the link's second channel, so that no other waits behind it.
+    /// Whether the message goes over the link's second channel, so that no other message waits
+    /// behind it.
     pub fn is_bulk(&self) -> bool {
         self.kind >= KIND_BULK
     }
@@ -82,76 +83,81 @@ impl PeerFrame {
 /// A message between two members.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PeerMessage {
-    /// A message of the replica.
+    /// A Raft message of the replica, to any member.
     Raft(Bytes),
-    /// A follower's batches, for the leader.
+    /// A follower's batches, to the leader.
     Forward(Forward),
-    /// The leader missed a piece of the follower's stream: the follower begins a new one.
+    /// A piece of a follower's stream was lost. From the leader to that follower, which begins a
+    /// new stream.
     Restart {
-        /// The boot of the member that the message is for.
+        /// The boot of the receiver, from its `Forward`.
         boot: BootId,
         /// The stream that has a gap.
         stream: u64,
     },
-    /// Sessions whose clients were heard from, for the leader.
+    /// A follower's report of sessions whose clients were heard from, to the leader.
     Heard(Heard),
-    /// The leader has renewed the sessions of a report.
+    /// The leader's answer to `Heard`: it has renewed the sessions of the report.
     Heeded {
-        /// The boot of the member that the message is for.
+        /// The boot of the receiver, from its report.
         boot: BootId,
-        /// The number of the report.
+        /// The number of the report, from `Heard`.
         number: u64,
-        /// How long ago the leader heard from a quorum.
+        /// The age of the leader's own contact to a quorum, in ms.
         contact_ms: u64,
     },
-    /// Whether the sender's disk is full, so that a leader refuses writes.
+    /// Whether the sender's disk is full, so that it refuses writes if it leads. To all members.
     Full(bool),
-    /// The leader's log no longer reaches back to the follower, which is to fetch a snapshot.
+    /// A snapshot to fetch, since the leader's log no longer has the entries that the follower
+    /// needs. From the leader to that follower.
     Offer(Offer),
-    /// The digest of a follower's state, for the leader; or a leader's, which asks for the
-    /// receiver's at that index.
+    /// The digest of the sender's state. From a follower to the leader, to be compared; from the
+    /// leader, it asks the receiver for its own digest at the same index.
     Digest {
         /// The last entry that is applied to the state.
         index: u64,
         /// The digest of the state after that entry.
         digest: Digest,
     },
-    /// The follower's state differs from that of the majority.
+    /// The follower's state differs from that of the majority, so its directory must not be used
+    /// any more. From the leader.
     Differs {
-        /// The index at which it differs.
+        /// The log index at which the states differ.
         index: u64,
     },
-    /// The leader asks a follower for a snapshot that another member can be sent.
+    /// The leader asks a follower to lend a snapshot to a third member. Repeated until `Lent`
+    /// comes.
     Lend {
-        /// The member that the leader's log does not reach.
+        /// The member that needs the snapshot.
         to: MemberId,
         /// The lowest index that the snapshot may have.
         index: u64,
     },
-    /// The follower's answer, once it has one.
+    /// The lender's answer to `Lend`, once it has a durable snapshot or knows that it can take
+    /// none.
     Lent {
-        /// The member that the snapshot was asked for.
+        /// The member that needs the snapshot.
         to: MemberId,
-        /// The snapshot; `None` if this member cannot take one.
+        /// The snapshot; `None` if the lender has none and cannot take one.
         snapshot: Option<LentSnapshot>,
     },
-    /// A client of the sender needs that level: the leader is to raise it.
+    /// A client of the sender needs this level: the receiver, if it leads, is to raise the level.
     NeedLevel(Level),
-    /// Questions of a follower's clients about leases, for the leader. Only members that know the
+    /// Questions of a follower's clients about leases, to the leader. Only members that know the
     /// level of etcd send them, and only once the ensemble has that level.
     AskLeases(AskLeases),
-    /// The leader's answers.
+    /// The leader's answers to `AskLeases`.
     LeaseTimes(LeaseTimes),
-    /// A request for a piece of a snapshot that was offered.
+    /// A request for a piece of the file of a snapshot that was offered, to the holder of the file.
     Want(Want),
-    /// A piece of a snapshot, in answer to `Want`.
+    /// The holder's answer to `Want`: a piece of the file.
     Piece(Piece),
-    /// The snapshot is gone, or never existed. Sent to the member that wants it; that member sends
-    /// it to the leader if the holder that the leader named cannot supply the snapshot.
+    /// The snapshot is gone, or never existed. The holder sends it to the member that wants the
+    /// snapshot; that member sends it on to the leader, if the leader named another holder.
     Gone(SnapshotAt),
 }
 
-/// A snapshot for a member that the leader's log does not reach.
+/// A leader's offer of a snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Offer {
     /// The member that has the snapshot's file.
@@ -160,7 +166,7 @@ pub struct Offer {
     pub message: Bytes,
 }
 
-/// The name of a snapshot.
+/// The index and the term that name a snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SnapshotAt {
     /// The index of the last entry that the snapshot holds.
@@ -169,7 +175,7 @@ pub struct SnapshotAt {
     pub term: u64,
 }
 
-/// A snapshot that a follower has for another member.
+/// A snapshot that a lender has for another member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LentSnapshot {
     /// The snapshot's index and term.
@@ -200,48 +206,48 @@ pub struct Piece {
     pub bytes: Bytes,
 }
 
-/// A report of the sessions whose clients were heard from. The leader answers it, so the sender
-/// knows that the leader hears it.
+/// A follower's report of the sessions whose clients were heard from. The leader's answer shows the
+/// follower that both can hear each other.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Heard {
-    /// The boot of the member that sends it.
+    /// The boot of the sender.
     pub boot: BootId,
-    /// The number of the report; grows with each.
+    /// The number of the report; each report has a higher one than the last.
     pub number: u64,
     /// The sessions, at most [`HEARD_SESSIONS_MAX`].
     pub owners: Vec<Owner>,
 }
 
-/// Batches in the order of their sequences, as a piece of a stream.
+/// One piece of a follower's stream: batches in the order of their sequences.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Forward {
-    /// The boot of the member that sends it.
+    /// The boot of the sender.
     pub boot: BootId,
-    /// The number of the stream; grows each time the stream begins anew.
+    /// The number of the stream; higher each time the follower begins a new one.
     pub stream: u64,
-    /// How many pieces of the stream came before.
+    /// How many pieces of the stream came before this one.
     pub position: u64,
-    /// The stamped batches, at most [`FORWARD_BATCHES_MAX`].
+    /// The batches, which have their sequences; at most [`FORWARD_BATCHES_MAX`].
     pub batches: Vec<ForwardedBatch>,
 }
 
-/// A stamped batch on its way to the leader.
+/// A batch that has its origin and sequence, on its way to the leader.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ForwardedBatch {
     /// The header, decoded from the bytes.
     pub header: BatchHeader,
-    /// The bytes of the batch, as they go into an entry.
+    /// The bytes of the batch, exactly as an entry holds them.
     pub bytes: Bytes,
 }
 
 impl ForwardedBatch {
-    /// The numbers of commands and bytes.
+    /// The number of commands and of bytes.
     pub(crate) fn size(&self) -> (usize, usize) {
         (self.header.command_count as usize, self.bytes.len())
     }
 
-    /// The batch, with a refused command in the place of each that no entry can hold. `None` if no
-    /// entry can hold the batch even so.
+    /// The batch, with a refused command in place of each command that is too large for any entry.
+    /// `None` if the batch is too large even so.
     pub(crate) fn refuse_oversize(self) -> Option<ForwardedBatch> {
         match entry::refuse_oversize(&self.bytes) {
             Some((header, bytes)) => Some(ForwardedBatch { header, bytes }),
@@ -250,27 +256,29 @@ impl ForwardedBatch {
     }
 }
 
-/// Why a message of a peer was not taken. The link it came on is closed.
+/// Why a message of another member was not accepted. The link it came on is closed.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum PeerError {
     /// The kind is unknown: another version sent it, or it is garbage.
     #[error("a message of unknown kind {0}")]
     UnknownKind(u8),
-    /// The body is no message of that kind.
+    /// The body does not decode as a message of this kind.
     #[error("a message of kind {kind}: {cause}")]
     Malformed {
-        /// The kind.
+        /// The kind of the message.
         kind: u8,
         /// The reason, with the offset.
         cause: DecodeError,
     },
-    /// Batches of another member, or of another boot than the message says.
+    /// The origin of a batch is another member than the sender, or another boot than the message
+    /// names.
     #[error("forwarded batches whose origin is not member {from:x}")]
     ForeignBatch {
         /// The member that sent the message.
         from: u64,
     },
-    /// Commands that only a leader makes: of the ensemble, or of no connection.
+    /// A forwarded batch has a command that only a leader makes: one about the ensemble, or one
+    /// without a connection.
     #[error(
         "forwarded commands that are none of a client's, in the batch with sequence {sequence}"
     )]
@@ -278,24 +286,25 @@ pub enum PeerError {
         /// The sequence of the batch.
         sequence: u64,
     },
-    /// A message that installs a snapshot comes as an offer, and no other does.
+    /// A Raft message that installs a snapshot came without an offer, or an offer has another
+    /// message.
     #[error("a Raft message that is no offer of a snapshot, or an offer that is none")]
     NoOffer,
-    /// Nobody lends to itself.
+    /// A member was asked to lend a snapshot to itself, or was offered its own one.
     #[error("a snapshot for the member that has it")]
     OwnSnapshot,
     /// The log has another entry at the snapshot's index, or none. A snapshot holds only committed
-    /// entries, so every leader's log must have them.
+    /// entries, so every leader's log has them.
     #[error(
         "a snapshot at log index {index}, term {term}, where the log has another entry or none"
     )]
     ForeignSnapshot {
-        /// The last entry that the snapshot is said to hold.
+        /// The index of the last entry that the snapshot is said to hold.
         index: u64,
         /// The term of that entry.
         term: u64,
     },
-    /// An entry of a leader that no member can apply.
+    /// A leader sent an entry that no member can apply.
     #[error("entry {index} of the log, which cannot be applied: {cause}")]
     Entry {
         /// The index of the entry.
@@ -378,7 +387,7 @@ impl PeerMessage {
         PeerFrame { kind, body: out.into() }
     }
 
-    /// Reads what [`PeerMessage::encode`] wrote, sent by `from`.
+    /// Decodes a frame that `from` sent.
     ///
     /// # Errors
     /// No correct member sends such a frame.
@@ -522,8 +531,8 @@ fn check_origins(from: MemberId, forward: &Forward) -> Result<(), PeerError> {
     Ok(())
 }
 
-/// Checks that the commands are those of clients. A member that no longer leads forwards none of
-/// its own, and apply trusts those.
+/// Checks that all commands are a client's. A member forwards no commands of its own Loop, and
+/// Apply trusts such commands.
 fn check_commands(forward: &Forward) -> Result<(), PeerError> {
     match forward.batches.iter().find(|batch| !entry::may_be_forwarded(&batch.bytes)) {
         Some(batch) => Err(PeerError::OwnCommand { sequence: batch.header.sequence }),
@@ -599,7 +608,7 @@ fn decode_want(reader: &mut Reader<'_>) -> Result<Want, DecodeError> {
     Ok(want)
 }
 
-/// Decodes a piece, which must lie within its file and not be empty.
+/// Decodes a piece. It must lie within its file and not be empty.
 fn decode_piece(body: &Bytes) -> Result<Piece, DecodeError> {
     let mut reader = Reader::new(body);
     let (at, offset, total) = (decode_at(&mut reader)?, reader.u64()?, reader.u64()?);

@@ -1,8 +1,9 @@
-//! Recovery: reads a data directory for the step functions; an empty directory is born first.
-//! Called at a start, by the real shell and by the simulator alike.
+//! Recovery: at a start, reads a data directory and makes Loop and Apply from it. A directory that
+//! is empty is born first, that is, it gets its identity and first snapshot. The real server and
+//! the simulator both call it.
 //!
-//! A standalone server is born at once ([`recover`]). A member of an ensemble ([`open_member`]) may
-//! stay unborn for a while, until [`crate::Bootstrap`] decides its birth.
+//! A standalone server's directory is born at once ([`recover`]). That of a member of an ensemble
+//! ([`open_member`]) may stay unborn until [`crate::Bootstrap`] has decided the ensemble's birth.
 
 use machine::image::FreezeStep;
 use machine::image::restore::{DecodedPiece, Decoder, Restore, RestoreError};
@@ -28,48 +29,48 @@ use crate::snapshot::received;
 use crate::spaces::{self, Spaces};
 use crate::{Apply, Loop};
 
-/// Why no state could be restored.
+/// Why a start could not restore the state.
 #[derive(Debug, Error)]
 pub enum RecoveryError {
     /// The data directory, the log or a snapshot cannot be read or written.
     #[error("{0}")]
     Storage(#[from] StorageError),
-    /// A snapshot passed its checksums but is not a state.
+    /// The checksums of a snapshot are right, but it does not decode to a state.
     #[error("snapshot {name}: {cause}")]
     Snapshot {
         /// The name of the snapshot's file.
         name: String,
-        /// The reason it is not a state.
+        /// Why it does not.
         cause: RestoreError,
     },
-    /// No snapshot can be read that the log goes on from.
+    /// No snapshot can be read that reaches to the begin of the log.
     #[error("no usable snapshot: the log starts after entry {index}")]
     NoSnapshot {
-        /// The last index before the log.
+        /// The index of the last entry before the log.
         index: u64,
     },
-    /// A later version wrote the log, which has an entry that this build cannot apply.
+    /// A later version wrote an entry of the log, which this build cannot apply.
     #[error("{0}")]
     Unknown(#[from] UnknownEntry),
 }
 
-/// A member's configuration.
+/// A member's configuration, for Loop.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The options of the spaces, with the replicated settings that this member wants.
+    /// The options of the spaces, among them the replicated settings that this member wants.
     pub spaces: spaces::Options,
-    /// The options of the order.
+    /// The options of Loop.
     pub order: order::Options,
 }
 
 /// How a start reads a data directory.
 #[derive(Clone, Copy, Debug)]
 pub struct Reading {
-    /// How the log is kept.
+    /// Options of the log, for example the size of a segment.
     pub log: WalOptions,
-    /// Runs the two jobs of a restore: on two threads, or one after the other.
+    /// Runs two jobs of the restore: on two threads, or one after the other.
     pub together: Together,
-    /// The highest level that this build knows, or is to act as knowing.
+    /// The highest level that this start accepts: the highest that the build knows, or a lower one.
     pub level_max: Level,
 }
 
@@ -79,59 +80,60 @@ impl From<WalOptions> for Reading {
     }
 }
 
-/// The content of a data directory.
+/// What a start has read from a data directory.
 pub struct Recovered<D: Disk> {
-    /// The directory, locked as long as this lives.
+    /// The data directory, locked as long as this value exists.
     pub dir: DataDir<D>,
-    /// This member, and this start of it.
+    /// The member's id, and the number of this start.
     pub origin: Origin,
-    /// Whether the directory was born just now.
+    /// Whether the directory was empty, and was born just now.
     pub is_new: bool,
-    /// A write that was never acknowledged and was cut off the log, if there was one.
+    /// A write that was never acknowledged and that was cut off the log's end; `None` if there was
+    /// none.
     pub cut: Option<TornTail>,
-    /// The index at which the log ended, if that was before the snapshot: the log was damaged
-    /// there, and was cut as torn. The snapshot has the lost entries.
+    /// The index at which the log ended, if that is before the snapshot: the log was damaged there,
+    /// and was cut as if a write were torn. The snapshot contains the lost entries.
     pub log_ended: Option<u64>,
-    /// The log, open for appending.
+    /// The log, ready to append.
     pub wal: Wal<D>,
-    /// The state at the newest snapshot, or as far as [`Recovered::replay`] went.
+    /// The state as of the newest snapshot, or as far as [`Recovered::replay`] went.
     pub machine: Machine,
     /// The entries behind the snapshot, and the rest of the Raft state.
     pub restored: Restored,
 }
 
-/// The directory that a start of an ensemble's member finds.
+/// The data directory that a start of a member of an ensemble finds.
 pub enum OpenedMember<D: Disk> {
-    /// A directory that was born.
+    /// The directory was born before.
     Born(Box<Recovered<D>>),
-    /// A directory that was not born, or that was emptied because it was corrupt.
+    /// The directory was not born, or was corrupt and is emptied.
     Unborn(Box<UnbornMember<D>>),
 }
 
-/// The directory of a member of an ensemble that is to be born, locked as long as this lives.
+/// An unborn directory of a member of an ensemble, locked as long as this value exists.
 pub struct UnbornMember<D: Disk> {
     dir: EmptyDir<D>,
     /// The random bytes of this start.
     drawn: [u8; 32],
-    /// The member id that it has from now on.
+    /// The member id that the directory keeps from now on.
     pub member: MemberId,
-    /// What it has promised and accepted, in this life or an earlier one.
+    /// What this server has promised and accepted about the birth, in this start or an earlier one.
     pub acceptor: Acceptor,
-    /// Set if the directory was corrupt: the name of the directory that its content was moved to,
+    /// Set if the directory was corrupt: the name of the directory to which its content was moved,
     /// and the damage.
     pub set_aside: Option<(String, RecoveryError)>,
 }
 
-/// A cluster id and a member id that nobody else has, from random bytes that nobody else has.
+/// Makes a cluster id and a member id, which are unique because the random bytes are.
 pub fn draw_ids(drawn: &[u8; 32]) -> (u128, MemberId) {
     let (cluster, rest) = drawn.split_at(16);
     let cluster_id = u128::from_le_bytes(cluster.try_into().expect("16 bytes were split off"));
     let member_id = u64::from_le_bytes(rest[..8].try_into().expect("16 bytes are left"));
-    // 0 means nobody, and higher ids are placeholders'.
+    // 0 means nobody, and ids from there on are placeholders'.
     (cluster_id, MemberId(member_id.clamp(1, ABSENT_VOTERS_FROM - 1)))
 }
 
-/// The id of the start with number `count` of its directory.
+/// The id of the start with number `count` of a directory.
 fn boot_id(count: u64, drawn: &[u8; 32]) -> BootId {
     let count = u32::try_from(count).expect("BOOT_COUNT_MAX has 32 bits");
     // These bytes follow the ones that `draw_ids` uses.
@@ -139,10 +141,10 @@ fn boot_id(count: u64, drawn: &[u8; 32]) -> BootId {
     BootId::new(count, u32::from_le_bytes(random))
 }
 
-/// Opens the directory that is `disk`'s root, and counts this start. `drawn` is random and new at
-/// each start: the id of the start is drawn from it, and so are the ids of an empty directory that
-/// becomes an ensemble of one. Those ids are not secret, so nothing secret may be derived from
-/// `drawn`. Each snapshot that cannot be used is passed to `skipped`.
+/// Opens the data directory whose root is `disk`, and counts this start. `drawn` must be random and
+/// new at each start: the id of the start comes from it, and if the directory is empty, its member
+/// id and cluster id do, too. Such an ensemble has one member. These ids are not secret, so nothing
+/// secret may be derived from `drawn`. Each snapshot that cannot be used is reported to `skipped`.
 ///
 /// # Errors
 /// The directory cannot be used.
@@ -164,12 +166,12 @@ pub fn recover<D: Disk + Clone>(
     recover_born(disk, dir, is_new, drawn, reading, skipped)
 }
 
-/// As [`recover`], for a member of an ensemble. An empty directory gets a member id, drawn from
-/// `drawn`, that it keeps. A corrupt directory is set aside: the other members have its content,
+/// Like [`recover`], for a member of an ensemble. An empty directory gets a member id from `drawn`,
+/// which it keeps. The content of a corrupt directory is moved aside: the other members have it,
 /// and the server comes back under another member id, without a vote.
 ///
 /// # Errors
-/// The directory cannot be used, and setting it aside would not help or fails, too.
+/// The directory cannot be used, and moving its content aside would not help, or fails as well.
 pub fn open_member<D: Disk + Clone>(
     disk: &D,
     drawn: &[u8; 32],
@@ -213,10 +215,11 @@ fn unborn<D: Disk + Clone>(
 }
 
 impl<D: Disk + Clone> UnbornMember<D> {
-    /// Keeps what it promises or accepts, durably. Called before any other server is told.
+    /// Makes durable what this server promises or accepts. To be called before any other server
+    /// learns it.
     ///
     /// # Errors
-    /// The directory cannot be written. Another start finds this, or what was kept before.
+    /// The directory cannot be written. The next start finds this value, or the previous one.
     pub fn keep(&mut self, acceptor: &Acceptor) -> Result<(), RecoveryError> {
         let draft = Draft { member_id: self.member.0, acceptor: acceptor.clone() };
         self.dir.keep_draft(&draft)?;
@@ -224,11 +227,11 @@ impl<D: Disk + Clone> UnbornMember<D> {
         Ok(())
     }
 
-    /// Creates the directory with the decided birth, and counts its first start.
+    /// Turns the unborn directory into one with the decided birth, and counts its first start.
     ///
     /// # Errors
-    /// The directory cannot be written. Another start finds it unborn, with the same member id, or
-    /// born.
+    /// The directory cannot be written. The next start finds it born, or unborn with the same
+    /// member id.
     pub fn be_born(
         self,
         disk: &D,
@@ -241,14 +244,14 @@ impl<D: Disk + Clone> UnbornMember<D> {
 }
 
 impl RecoveryError {
-    /// Whether durable data is damaged, so that it has to come from another member. False for a
-    /// disk that cannot be read now: another start may read it.
+    /// Whether durable data is damaged, so that the state must come from another member. False if
+    /// the disk cannot be read now: the next start may be able to read it.
     pub fn is_corruption(&self) -> bool {
         match self {
             RecoveryError::Storage(error) => {
                 matches!(error, StorageError::Corrupt { .. } | StorageError::Condemned { .. })
             }
-            // The snapshot passed its checksums, so another version may have written it.
+            // The snapshot's checksums are right, so another version may have written it.
             RecoveryError::Snapshot { cause, .. } => !cause.is_of_another_version(),
             RecoveryError::Unknown(_) => false,
             RecoveryError::NoSnapshot { .. } => true,
@@ -264,8 +267,8 @@ fn recover_born<D: Disk + Clone>(
     reading: Reading,
     skipped: impl FnMut(&RecoveryError),
 ) -> Result<Recovered<D>, RecoveryError> {
-    // The boot is read before anything is changed: a directory with a damaged count is left as it
-    // is.
+    // The number of the start is read before anything is changed: a directory in which that number
+    // is damaged stays as it is.
     let boot = boot_id(dir.next_boot()?, drawn);
     let (mut wal, log) = Wal::open(disk.clone(), reading.log)?;
     let (meta, mut machine) = restore_newest_together(disk, log.snapshot.index, &reading, skipped)?;
@@ -277,7 +280,8 @@ fn recover_born<D: Disk + Clone>(
     let differs = |entry: &LogEntry| entry.index == meta.index && entry.term != meta.term;
     let mut entries = log.entries;
     if entries.iter().any(differs) {
-        // The snapshot came from another member, and the log's entry there was never committed.
+        // The snapshot came from another member, so the entry of the log at its index was never
+        // committed.
         skip_log(&mut wal, snapshot, meta.membership.clone())?;
         entries.clear();
     }
@@ -293,14 +297,15 @@ fn recover_born<D: Disk + Clone>(
 }
 
 impl<D: Disk> Recovered<D> {
-    /// Applies the entries of the log that need no decision of Loop or Apply, before [`start`]: for
-    /// a standalone server nearly all committed ones, for a member of an ensemble none.
+    /// Applies entries of the log before [`start`], up to the first that needs a decision of Loop
+    /// or Apply: for a standalone server nearly all committed entries, for a member of an ensemble
+    /// none.
     pub fn replay(&mut self, together: Together) {
         replay(&mut self.machine, &mut self.restored, self.origin, together);
     }
 }
 
-/// Makes the log go on behind the snapshot, in a term at least as new.
+/// Makes the log continue behind the snapshot, in a term that is not older than the snapshot's.
 fn skip_log<D: Disk>(
     wal: &mut Wal<D>,
     snapshot: SnapshotPoint,
@@ -314,10 +319,10 @@ fn skip_log<D: Disk>(
     wal.install_snapshot(snapshot, membership)
 }
 
-/// Loop and Apply of a member that starts from the state and the entries behind it.
+/// Makes Loop and Apply of a member that starts from `machine` and the entries behind it.
 ///
 /// # Errors
-/// The restored state contradicts itself.
+/// The restored Raft state contradicts itself.
 pub fn start(
     origin: Origin,
     machine: &Machine,
@@ -343,11 +348,12 @@ pub fn start(
     Ok((member, apply))
 }
 
-/// Creates the data directory of a member whose ensemble begins with the state of a backup, in an
-/// empty directory that is `disk`'s root. All members of the ensemble begin with the same state.
+/// Creates the data directory of a member whose ensemble begins with the state of a backup.
+/// `disk`'s root must be an empty directory. All members of the ensemble must begin with the same
+/// state.
 ///
 /// # Errors
-/// The directory is not empty, or cannot be written. It is as it was, or unborn.
+/// The directory is not empty, or cannot be written. It is then as it was, or unborn.
 pub fn be_born_with<D: Disk + Clone>(
     disk: &D,
     member: MemberId,
@@ -364,18 +370,19 @@ pub fn be_born_with<D: Disk + Clone>(
     }
 }
 
-/// Why a directory is not born with a backup.
+/// Why no directory is created from a backup.
 #[derive(Debug, Error)]
 pub enum BirthError {
-    /// The directory is in use, or cannot be written.
+    /// The directory is locked, or cannot be written.
     #[error(transparent)]
     Storage(#[from] StorageError),
-    /// The directory belongs to a server already.
+    /// The directory is a server's already.
     #[error("it is a server's data directory, which would be lost")]
     NotEmpty,
 }
 
-/// Creates the directory of a first voter or of a later member. All begin with the same snapshot.
+/// Creates the data directory of any member. All members of an ensemble begin with the same
+/// snapshot.
 fn give_birth<D: Disk + Clone>(
     empty: EmptyDir<D>,
     member: MemberId,
@@ -402,12 +409,13 @@ fn give_birth<D: Disk + Clone>(
     empty.birth(identity, &membership, &pieces, options)
 }
 
-/// Restores the newest readable snapshot that the log, which starts behind `log_from`, goes on
-/// from. Each snapshot that cannot be used is passed to `skipped`.
+/// Restores the newest readable snapshot that reaches to the log, which starts behind the index
+/// `log_from`. Each snapshot that cannot be used is reported to `skipped`.
 ///
 /// # Errors
 /// No snapshot can be used. The error is that of the newest snapshot that may still be good, since
-/// it could not be read now or is of a newer version; without such a snapshot, that of the oldest.
+/// it could not be read now, or a newer version wrote it; if there is none, that of the oldest
+/// snapshot.
 pub fn restore_newest<D: Disk + Clone>(
     disk: &D,
     log_from: u64,
@@ -453,7 +461,7 @@ fn restore<D: Disk + Clone>(
     Ok((reader.meta().clone(), machine))
 }
 
-/// Checks that the state of a snapshot is the one at the index that its file is named by.
+/// Checks that the state of a snapshot is that of the index in its file's name.
 pub(crate) fn check_index(
     machine: &Machine,
     meta: &SnapshotMeta,
@@ -467,7 +475,7 @@ pub(crate) fn check_index(
     Err(StorageError::corrupt(name, 0, what))
 }
 
-/// Reads the state of a snapshot to its end. `rest` is called after each piece.
+/// Reads the state from a snapshot. `rest` is called after each piece.
 pub(crate) fn read_image<D: Disk>(
     reader: &mut SnapshotReader<D>,
     name: &str,
@@ -476,8 +484,8 @@ pub(crate) fn read_image<D: Disk>(
     read_image_together(reader, name, one_by_one, 1, rest)
 }
 
-/// As [`read_image`], some pieces at a time: they are decoded while the ones before are installed.
-/// Of two damaged pieces the first is reported.
+/// Like [`read_image`], but decodes up to `piece_count` pieces while earlier ones are installed. If
+/// two pieces are damaged, the first one is reported.
 fn read_image_together<D: Disk>(
     reader: &mut SnapshotReader<D>,
     name: &str,
@@ -510,7 +518,8 @@ fn read_image_together<D: Disk>(
     }
 }
 
-/// Reads up to `piece_count` pieces, none at the end, and the error that kept it from reading more.
+/// Reads up to `piece_count` pieces; fewer at the end, or if an error prevents more, which is
+/// returned beside them.
 fn read_pieces<D: Disk>(
     reader: &mut SnapshotReader<D>,
     piece_count: usize,
@@ -528,7 +537,7 @@ fn read_pieces<D: Disk>(
     (stored, Ok(()))
 }
 
-/// The error in a piece that was read.
+/// Why a stored piece cannot be decoded.
 enum PieceError {
     Damaged(DamagedPiece),
     Malformed(RestoreError),

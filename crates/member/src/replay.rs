@@ -1,12 +1,12 @@
 //! The replay of a start: a standalone server applies the committed entries of its log before Loop
-//! and Apply begin. No client waits for an answer or watches, and no other member compares digests.
-//! So the digest is computed once, at the end, and the next commands are decoded while some are
-//! applied.
+//! and Apply begin. This is faster than Apply: no client waits for an answer or watches, and no
+//! other member compares digests. So the digest is computed once, at the end, and the next commands
+//! are decoded while earlier ones are applied.
 //!
-//! The replay applies what Apply would have applied, in the same order. It ends at the first entry
-//! that Loop or Apply must decide about: one that is not known to be committed, changes the
-//! membership, installs a snapshot, forgets a member, was handed over by this start or a later one
-//! of this member, or cannot be decoded. Loop and Apply take that entry and all behind it.
+//! The replay applies what Apply would apply, in the same order. It ends at the first entry that
+//! needs a decision of Loop or Apply: one that is not known to be committed, changes the
+//! membership, installs a snapshot, forgets a member, holds a batch of this member from this start
+//! or a later one, or cannot be decoded. Apply then takes that entry and all behind it.
 
 use machine::codec::{DecodeError, Reader};
 use machine::entry::{self, Batch, EntryHeader, Framed};
@@ -16,7 +16,8 @@ use replica::{Entry, EntryKind, LogMemory, Restored};
 
 use crate::limits::{REPLAY_LOOK_AHEAD_COMMANDS, REPLAY_STEP_BYTES, REPLAY_WINDOW_BYTES};
 
-/// Applies the committed entries of a log whose only voter is this member.
+/// Applies the committed entries of a log, if this member is the only voter. Does nothing
+/// otherwise.
 pub(crate) fn replay(
     machine: &mut Machine,
     restored: &mut Restored,
@@ -49,7 +50,7 @@ pub(crate) fn replay(
     machine.settle_digest(together);
 }
 
-/// The next committed entries to apply; none at the end.
+/// The next committed entries to apply, about [`REPLAY_WINDOW_BYTES`] of them; empty at the end.
 fn window(restored: &Restored) -> &[Entry] {
     let commit = restored.hard_state.commit;
     let committed = restored.entries.partition_point(|entry| entry.index <= commit);
@@ -63,14 +64,14 @@ fn window(restored: &Restored) -> &[Entry] {
     &rest[..rest.iter().take_while(is_within).count()]
 }
 
-/// The remaining entries of a window, and whether one was met that ends the replay.
+/// The remaining entries of a window, and whether an entry was met at which the replay ends.
 struct Steps<'e> {
     entries: &'e [Entry],
     origin: Origin,
     has_ended: bool,
 }
 
-/// An entry whose commands are decoded.
+/// An entry of the log with its commands decoded.
 pub(crate) struct DecodedEntry<'e> {
     index: u64,
     /// The header; `None` if the entry holds no commands.
@@ -79,7 +80,7 @@ pub(crate) struct DecodedEntry<'e> {
 }
 
 impl<'e> DecodedEntry<'e> {
-    /// Decodes the commands of an entry; an empty payload has none.
+    /// Decodes the commands of an entry. An empty payload has none.
     pub fn decode(index: u64, payload: &'e [u8]) -> Result<DecodedEntry<'e>, DecodeError> {
         if payload.is_empty() {
             return Ok(DecodedEntry { index, header: None, batches: Vec::new() });
@@ -97,14 +98,14 @@ impl<'e> DecodedEntry<'e> {
         Ok(DecodedEntry { index, header: Some(header), batches })
     }
 
-    /// Its commands.
+    /// All commands of the entry, in order.
     pub fn commands(&self) -> impl Iterator<Item = &Command<'e>> {
         self.batches.iter().flat_map(|(_, commands)| commands.iter().map(|it| &it.command))
     }
 }
 
 impl<'e> Steps<'e> {
-    /// The next entries, decoded, about as many as one job applies; none at the end.
+    /// Decodes the next entries, about [`REPLAY_STEP_BYTES`] of them. Empty at the end.
     fn next_step(&mut self) -> Vec<DecodedEntry<'e>> {
         let mut step = Vec::new();
         let mut bytes = 0;
@@ -122,7 +123,7 @@ impl<'e> Steps<'e> {
         step
     }
 
-    /// Decodes an entry; `None` if Loop or Apply must decide about it.
+    /// Decodes an entry. `None` if Loop or Apply must decide about it.
     fn decode(&self, entry: &'e Entry) -> Result<Option<DecodedEntry<'e>>, DecodeError> {
         if entry.kind != EntryKind::Normal {
             return Ok(None);
@@ -135,7 +136,7 @@ impl<'e> Steps<'e> {
     }
 
     /// Whether a batch of this member comes from this start or a later one. This start has handed
-    /// over nothing yet.
+    /// over nothing yet, so such a batch shows that the directory is an old copy.
     fn is_of_unknown_start(&self, of: Origin) -> bool {
         of.member == self.origin.member && of.boot >= self.origin.boot
     }
@@ -149,7 +150,7 @@ fn needs_a_decision(command: &Command<'_>) -> bool {
     )
 }
 
-/// Applies an entry as Apply does, but without waiters or watchers.
+/// Applies an entry like Apply, but without waiters and watches.
 pub(crate) fn apply(machine: &mut Machine, entry: &DecodedEntry<'_>) {
     let mut changes = Changes::for_nobody();
     for (batch, commands) in &entry.batches {

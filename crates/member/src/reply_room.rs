@@ -1,10 +1,10 @@
-//! The room that a member has for replies: bytes that are built and not yet taken by clients.
+//! The room for replies: counts the bytes of replies that are built and not yet taken by clients.
 //!
 //! Each connection has a bound of its own, but the bounds of many connections add up to any size.
-//! So the Fronts of a member and its Apply share one [`ReplyRoom`]. When it is full, large replies
-//! wait ([`Front`](crate::Front)), or are not built behind a write ([`Apply`](crate::Apply)). The
-//! bound may be passed by a little; nothing is reserved. So counting costs the path of a request
-//! next to nothing.
+//! So the Fronts of a member and its Apply share one [`ReplyRoom`]. When it is full, a Front
+//! ([`ZkFront`](crate::ZkFront)) lets large replies wait, and [`Apply`](crate::Apply) does not
+//! build large replies to reads behind a write. No bytes are reserved, so the bound may be passed
+//! by a little, and counting costs a request next to nothing.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,13 +16,15 @@ use crate::limits::{
 /// Counts the bytes of replies that a member holds.
 #[derive(Debug, Default)]
 pub struct ReplyRoom {
-    /// Bytes held. Rises when a reply is built, falls when it is taken or thrown away.
+    /// Bytes held now. Rises when a reply is built, falls when its client has taken it or it is
+    /// dropped.
     bytes: AtomicU64,
 }
 
 impl ReplyRoom {
-    /// Bytes of replies that are held now, give or take
-    /// [`REPLIES_TOLD_BYTES`](crate::fronts::zk::limits::REPLIES_TOLD_BYTES) for each Front.
+    /// Bytes of replies that are held now. Each Front may be off by up to
+    /// [`REPLIES_TOLD_BYTES`](crate::fronts::zk::limits::REPLIES_TOLD_BYTES), which it has not
+    /// reported.
     pub fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
     }
@@ -43,7 +45,7 @@ impl ReplyRoom {
         }
     }
 
-    /// Whether [`ReplyRoom::takes`] is true for any size.
+    /// Whether a reply of any size may be built now.
     pub fn is_calm(&self) -> bool {
         self.bytes() <= REPLIES_BYTES_CALM
     }
@@ -53,7 +55,7 @@ impl ReplyRoom {
         self.bytes() >= REPLIES_BYTES_TIGHT
     }
 
-    /// Changes a Front's share from `before`, as it last reported it, to `now`.
+    /// Reports that a Front's share has changed from `before`, the last report, to `now`.
     pub(crate) fn tell(&self, before: usize, now: usize) {
         if now >= before {
             self.bytes.fetch_add((now - before) as u64, Ordering::Relaxed);
@@ -63,7 +65,7 @@ impl ReplyRoom {
     }
 }
 
-/// Bytes of one reply in the room, until it is dropped.
+/// Counts the bytes of one reply in the room, until this value is dropped.
 #[derive(Debug)]
 pub struct HeldReply {
     room: Arc<ReplyRoom>,
@@ -71,13 +73,13 @@ pub struct HeldReply {
 }
 
 impl HeldReply {
-    /// Counts `bytes` bytes.
+    /// Counts `bytes` bytes in the room.
     pub fn new(room: &Arc<ReplyRoom>, bytes: usize) -> HeldReply {
         room.tell(0, bytes);
         HeldReply { room: room.clone(), bytes }
     }
 
-    /// Counts `bytes` bytes, if these are more.
+    /// Counts `bytes` bytes instead, if that is more.
     pub fn grow_to(&mut self, bytes: usize) {
         if bytes > self.bytes {
             self.room.tell(self.bytes, bytes);

@@ -1,11 +1,12 @@
 //! What a leader does for each space by the clock: it ends sessions, leases and times to live,
-//! looks for containers, compacts etcd's history, and keeps the settings of the space as its
-//! configuration wants them. Not replicated; Loop owns it, and sees commands only.
+//! looks for containers, compacts etcd's history, and sets the settings of the space to those of
+//! its configuration. None of this is replicated: Loop owns it, and sees only the commands that it
+//! gives.
 //!
-//! Each space has a room of the same shape: `on_applied` takes the news of Apply, `due` gives the
-//! commands that are due, `renew_all` gives every client its full time, `wanted` gives the command
-//! that sets the settings, and `held` counts what is kept. Every member keeps the rooms, since any
-//! member may lead next.
+//! Each space has a *room* here, a value with the same methods for all: `on_applied` takes Apply's
+//! news of the space, `due` gives the commands that are due, `renew_all` gives every client its
+//! full time, `wanted` gives the command that sets the settings, and `held` counts what the room
+//! keeps. Every member keeps the rooms up to date, since any member may lead next.
 
 pub mod deadlines;
 pub mod etcd;
@@ -24,7 +25,7 @@ pub use look::{Found, Search};
 use look::{Held, Look};
 use zk::Zk;
 
-/// The configuration of the spaces.
+/// The part of a member's configuration that concerns the spaces.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     /// Options of ZooKeeper's space.
@@ -33,17 +34,18 @@ pub struct Options {
     pub etcd: etcd::Options,
 }
 
-/// The rooms of all spaces.
+/// The rooms of all spaces: Loop's knowledge of each, and a leader's work for it.
 pub struct Spaces {
     pub(crate) zk: Zk,
     pub(crate) etcd: Etcd,
     pub(crate) etcd_v2: EtcdV2,
 }
 
-/// Changes of the state that a leader must know.
+/// What Apply reports to the rooms: changes of the state that a leader must know.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct News {
-    /// Whether another state took the place of the one before: the deadlines are all that it has.
+    /// Whether another state has replaced the previous one: then the rest of the news holds all
+    /// deadlines of the new state.
     pub is_replaced: bool,
     /// News of ZooKeeper's space.
     pub zk: zk::News,
@@ -54,7 +56,7 @@ pub struct News {
 }
 
 impl News {
-    /// The news in a batch of changes.
+    /// The news in the changes of one hold.
     pub(crate) fn from_changes(changes: &Changes) -> News {
         News {
             is_replaced: changes.control.replaced().is_some(),
@@ -64,28 +66,28 @@ impl News {
         }
     }
 
-    /// Whether there are none.
+    /// Whether there is no news.
     pub(crate) fn is_empty(&self) -> bool {
         let News { is_replaced, zk, etcd, etcd_v2 } = self;
         !is_replaced && zk.is_empty() && etcd.is_empty() && etcd_v2.is_empty()
     }
 }
 
-/// Counts of this member's work for the spaces as leader, since the start.
+/// Counts of this member's work for the spaces while it led, since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Sessions that were judged to be silent for too long.
+    /// Sessions that expired because they were silent for too long.
     pub sessions_expired: u64,
-    /// Leases of etcd that nobody kept alive for their time to live.
+    /// Leases of etcd that expired because nobody kept them alive.
     pub leases_expired: u64,
-    /// Nodes of etcd v2 whose time to live was over.
+    /// Nodes of etcd v2 that expired because their time to live was over.
     pub etcd_v2_expired: u64,
-    /// Compactions of etcd's keys that this member, as leader, has begun by itself.
+    /// Compactions of etcd's keys that this member began on its own account while it led.
     pub auto_compactions: u64,
 }
 
 /// Counts of the commands that Apply has run since the start, and of what the Fronts add to them.
-/// Shared by Apply, the Fronts and those who show them.
+/// Apply, the Fronts and monitoring share them.
 #[derive(Debug, Default)]
 pub struct CommandCounts {
     /// Counts of etcd v2's space.
@@ -111,7 +113,7 @@ impl Spaces {
         }
     }
 
-    /// Takes the news of Apply.
+    /// Takes Apply's news.
     pub(crate) fn on_applied(&mut self, news: News) {
         let News { is_replaced, zk, etcd, etcd_v2 } = news;
         self.zk.on_applied(is_replaced, zk);
@@ -119,14 +121,14 @@ impl Spaces {
         self.etcd_v2.on_applied(is_replaced, etcd_v2);
     }
 
-    /// This member begins to lead: every client gets its full time.
+    /// Notes that this member begins to lead, and gives every client its full time.
     pub(crate) fn begin_leading(&mut self) {
         self.zk.begin_leading();
         self.etcd.begin_leading();
         self.renew_all();
     }
 
-    /// This member leads no longer.
+    /// Notes that this member no longer leads.
     pub(crate) fn end_leading(&mut self) {
         self.zk.end_leading();
         self.etcd.end_leading();
@@ -139,32 +141,33 @@ impl Spaces {
         self.etcd_v2.renew_all();
     }
 
-    /// Lets time pass; see [`deadlines::Deadlines::advance`].
+    /// Lets time pass for the deadlines; see [`deadlines::Deadlines::advance`].
     pub(crate) fn advance(&mut self, elapsed_ms: u64, planned_ms: u64) {
         self.zk.advance(elapsed_ms, planned_ms);
         self.etcd.advance(elapsed_ms, planned_ms);
         self.etcd_v2.advance(elapsed_ms, planned_ms);
     }
 
-    /// How long until the first deadline of a client, in ms; `None` without clients.
+    /// How long until the first deadline of any space, in ms; `None` if there is no deadline.
     pub(crate) fn deadline_ms(&self) -> Option<u64> {
         let due = [self.zk.deadline_ms(), self.etcd.deadline_ms(), self.etcd_v2.deadline_ms()];
         due.into_iter().flatten().min()
     }
 
-    /// Hands `submit` the commands that are due. A look gives a bounded number of them.
+    /// Passes the commands that are due to `submit`. One call gives a bounded number of them.
     pub(crate) fn due(&mut self, look: &Look, submit: &mut dyn FnMut(&Command<'_>)) {
         self.zk.due(look, submit);
         self.etcd.due(look, submit);
         self.etcd_v2.due(look, submit);
     }
 
-    /// The command that sets settings as the configuration wants them; `None` if they are so.
+    /// The command that sets the settings of a space to those of the configuration; `None` if all
+    /// are so.
     pub(crate) fn wanted(&self, level: Level) -> Option<Command<'static>> {
         self.zk.wanted().or_else(|| self.etcd.wanted(level))
     }
 
-    /// Counts of what the spaces keep.
+    /// Counts of what the rooms keep.
     pub(crate) fn held(&self) -> Held {
         let [zk, etcd, etcd_v2] = [self.zk.held(), self.etcd.held(), self.etcd_v2.held()];
         Held {

@@ -1,15 +1,15 @@
-//! Repeated measurements: how often, how much, and how the values were distributed lately.
+//! Statistics of repeated measurements: how often, how much, and the distribution of recent values.
 //!
 //! Each summary has one owner, which records into it without a lock and gives away copies. Sums are
-//! since the start; quantiles are of the last minutes, as a Prometheus client has them: two
-//! histograms take turns, and the older one is thrown away. Memory is bounded, and none is taken
-//! before the first record.
+//! since the start; quantiles are of the last five to ten minutes, as a Prometheus client has them:
+//! two histograms take turns, and the older one is cleared. Memory is bounded, and none is
+//! allocated before the first record.
 
 use hdrhistogram::Histogram;
 
 use crate::limits::{SUMMARY_DIGITS, SUMMARY_RUN_MS, SUMMARY_TURN_MS, SUMMARY_VALUE_MAX};
 
-/// Times in ms, without quantiles.
+/// Statistics of times in ms, without quantiles.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Latency {
     /// The last time.
@@ -34,7 +34,7 @@ impl Latency {
         self.count += 1;
     }
 
-    /// Adds the times that another place counted.
+    /// Adds the times that another value has counted.
     pub fn merge(&mut self, other: &Latency) {
         if other.count == 0 {
             return;
@@ -51,18 +51,19 @@ impl Latency {
     }
 }
 
-/// A summary as it is shown.
+/// The statistics of a [`Summary`], ready to show.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Distribution {
     /// How many values were recorded.
     pub count: u64,
     /// The sum of all values.
     pub sum: f64,
-    /// The least value; 0 if there is none.
+    /// The least value; 0 before the first.
     pub min: f64,
-    /// The greatest value; 0 if there is none.
+    /// The greatest value; 0 before the first.
     pub max: f64,
-    /// The [`QUANTILES`] of the values of the last minutes, if there are any.
+    /// The [`QUANTILES`] of the last minutes' values, in the same order; `None` if there are no
+    /// values.
     pub quantiles: Option<[f64; 5]>,
 }
 
@@ -73,10 +74,10 @@ impl Distribution {
     }
 }
 
-/// The quantiles that [`Distribution`] has.
+/// The quantiles that a [`Distribution`] has.
 pub const QUANTILES: [f64; 5] = [0.5, 0.9, 0.95, 0.99, 0.999];
 
-/// A distribution that is being measured.
+/// Collects values, and gives their statistics as a [`Distribution`].
 #[derive(Clone, Debug, Default)]
 pub struct Summary {
     count: u64,
@@ -87,8 +88,8 @@ pub struct Summary {
     run: Run,
 }
 
-/// A run of equal values that is not counted yet: most requests of a burst take as many ms, and the
-/// run is added to the histogram at once.
+/// Equal values in a row that are not in the histogram yet. In a burst most requests take equally
+/// many ms, so adding them together is cheap.
 #[derive(Clone, Copy, Debug, Default)]
 struct Run {
     value: u64,
@@ -104,8 +105,8 @@ struct Recent {
 }
 
 impl Summary {
-    /// Records a value, at a time that never goes back. In the histogram it counts as
-    /// [`SUMMARY_VALUE_MAX`] at most.
+    /// Records a value at `now_ms`, which must never go back. The histogram counts a value above
+    /// [`SUMMARY_VALUE_MAX`] as that.
     pub fn record(&mut self, value: u64, now_ms: u64) {
         let is_young = now_ms < self.run.since_ms + SUMMARY_RUN_MS;
         if value == self.run.value && is_young {
@@ -116,7 +117,7 @@ impl Summary {
         self.run = Run { value, count: 1, since_ms: now_ms };
     }
 
-    /// Counts the run that is under way.
+    /// Adds the run to the histogram and the sums.
     fn end_run(&mut self) {
         let Run { value, count, since_ms } = core::mem::take(&mut self.run);
         if count == 0 {
@@ -131,7 +132,7 @@ impl Summary {
         recent.current.saturating_record_n(value, count);
     }
 
-    /// Adds the values that another place measured.
+    /// Adds the values that another summary has recorded.
     pub fn merge(&mut self, other: &Summary) {
         self.end_run();
         let mut other = other.clone();
@@ -178,7 +179,7 @@ impl Summary {
             max: shown(self.max),
             quantiles: recent.map(|recent| {
                 QUANTILES.map(|quantile| {
-                    // A bucket's upper end may lie above all that was measured.
+                    // The upper end of a histogram's bucket may be above all recorded values.
                     shown(recent.value_at_quantile(quantile).min(self.max))
                 })
             }),

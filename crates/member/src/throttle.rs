@@ -1,8 +1,8 @@
-//! Keeps clients from overwhelming a member. Bounds how many may ask for a session in a time
-//! (`BlueThrottle`), and how many bytes of large requests may be under way at once
-//! (`ZooKeeperServer.checkRequestSizeWhenReceivingMessage`), as ZooKeeper 3.9.5 does.
+//! Keeps clients from overwhelming a member, as ZooKeeper 3.9.5 does. It bounds how many clients
+//! may ask for a session in a time (`BlueThrottle`), and how many bytes of large requests may be
+//! unanswered at once (`ZooKeeperServer.checkRequestSizeWhenReceivingMessage`).
 //!
-//! Both are bounds of the whole member, so its Fronts share one [`Throttle`]. Both are off unless
+//! Both bounds are for the whole member, so its Fronts share one [`Throttle`]. Both are off unless
 //! configured. The lock is held for one decision about one connection; large requests are counted
 //! without it.
 
@@ -11,7 +11,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::limits::LARGE_REQUESTS_BYTES_MAX_DEFAULT;
 
-/// The bounds, as they are configured.
+/// The configured bounds.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ThrottleConfig {
     /// The bound for requests for sessions.
@@ -20,47 +20,49 @@ pub struct ThrottleConfig {
     pub large_requests: LargeRequestsConfig,
 }
 
-/// A bucket of tokens: each request for a session takes some. In addition each request is refused
-/// with a certain chance, which grows while the bucket is empty.
+/// A token bucket: each request for a session takes tokens. In addition, each request is refused
+/// with some probability, which grows while the bucket is empty.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ConnectionThrottleConfig {
-    /// `connection_throttle_tokens`: the tokens of a full bucket; 0: no request is refused.
+    /// `connection_throttle_tokens`: the tokens of a full bucket; with 0, no request is refused.
     pub tokens_max: u32,
     /// `connection_throttle_fill_time`: the interval at which tokens are added, in ms; at least 1.
     pub fill_ms: u32,
-    /// `connection_throttle_fill_count`: how many tokens are added then.
+    /// `connection_throttle_fill_count`: how many tokens are added at each interval.
     pub fill_count: u32,
-    /// `connection_throttle_freeze_time`: how long the chance stays as it is, in ms; `None` if no
-    /// request is refused by chance.
+    /// `connection_throttle_freeze_time`: for how long the probability stays the same after a
+    /// change, in ms; `None` if no request is refused by chance.
     pub freeze_ms: Option<u32>,
-    /// `connection_throttle_drop_increase`: the increase of the chance while the bucket is empty.
+    /// `connection_throttle_drop_increase`: how much the probability grows while the bucket is
+    /// empty.
     pub drop_increase: f64,
-    /// `connection_throttle_drop_decrease`: the decrease of the chance while the bucket is nearly
-    /// full.
+    /// `connection_throttle_drop_decrease`: how much the probability falls while the bucket is
+    /// nearly full.
     pub drop_decrease: f64,
-    /// `connection_throttle_decrease_ratio`: the part of a full bucket that may be missing while
-    /// the bucket counts as nearly full.
+    /// `connection_throttle_decrease_ratio`: the bucket counts as nearly full if at most this part
+    /// of its tokens is missing.
     pub decrease_ratio: f64,
     /// `connection_throttle_weight_enabled`: the tokens that each kind of request takes; `None` if
-    /// each takes one.
+    /// each takes one token.
     pub weights: Option<Weights>,
 }
 
-/// Tokens that a request for a session takes; both at least 1.
+/// How many tokens a request for a session takes; each at least 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Weights {
-    /// Tokens for a new session. The size of the bucket and its filling count in these.
+    /// Tokens for a new session. The size of the bucket and its refill are multiplied by this.
     pub new_session: u32,
-    /// Tokens for a session that exists.
+    /// Tokens to attach to a session that exists.
     pub renewed_session: u32,
 }
 
-/// The size of large requests, and the bound for all of them together.
+/// What counts as a large request, and the bound for all large requests together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LargeRequestsConfig {
-    /// `largeRequestThreshold`: a request with more bytes is large; `None` if no request is.
+    /// `largeRequestThreshold`: a request of more bytes than this is large; `None` if no request
+    /// is.
     pub threshold: Option<u32>,
-    /// `largeRequestMaxBytes`: bytes of all large requests under way.
+    /// `largeRequestMaxBytes`: maximum of bytes of all unanswered large requests.
     pub bytes_max: u64,
 }
 
@@ -85,7 +87,7 @@ impl Default for LargeRequestsConfig {
     }
 }
 
-/// The throttle of a member, which its Fronts ask before they admit a client or a request.
+/// The throttle of a member. Its Fronts ask it before they admit a client or a request.
 #[derive(Debug, Default)]
 pub struct Throttle {
     config: ThrottleConfig,
@@ -104,9 +106,9 @@ impl Throttle {
         self.bucket.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Decides whether a client may ask for a session, new or not. Returns the tokens that the
-    /// bucket lacks then; `None` if the client is refused. `chance` returns a number from 0 to 1,
-    /// and is called only if one is needed.
+    /// Decides whether a client may ask for a session, new or not. Returns how many tokens the
+    /// bucket lacks after that; `None` if the client is refused. `chance` returns a random number
+    /// from 0 to 1, and is called only if one is needed.
     pub fn admits(&self, is_new: bool, now_ms: u64, chance: impl FnOnce() -> f64) -> Option<u64> {
         let config = &self.config.connections;
         let need = config.weights.map_or(1, |weights| match is_new {
@@ -118,19 +120,20 @@ impl Throttle {
         admitted.then(|| bucket.deficit().unsigned_abs())
     }
 
-    /// The chance to be refused regardless of the bucket (`connection_drop_probability`).
+    /// The probability that a request is refused whatever the bucket holds
+    /// (`connection_drop_probability`).
     pub fn drop_probability(&self) -> f64 {
         self.bucket().drop
     }
 
-    /// Whether a frame of `bytes` bytes would be too much beside the large requests under way.
+    /// Whether a frame of `bytes` bytes would be too much beside the unanswered large requests.
     pub fn is_too_large(&self, bytes: u32) -> bool {
         let under_way = self.large_bytes.load(Ordering::Relaxed);
         self.is_large(bytes) && under_way + u64::from(bytes) > self.config.large_requests.bytes_max
     }
 
-    /// Counts a request of `bytes` bytes. Returns the bytes to give back once it is answered;
-    /// `None` if the request is too much, and not counted.
+    /// Counts a request of `bytes` bytes if it is large. Returns the bytes to give back once it is
+    /// answered; `None` if that would be too much, and nothing was counted.
     pub fn begin_request(&self, bytes: u32) -> Option<u32> {
         if !self.is_large(bytes) {
             return Some(0);
@@ -144,14 +147,14 @@ impl Throttle {
         Some(bytes)
     }
 
-    /// Gives back what [`Throttle::begin_request`] counted.
+    /// Gives back the bytes that [`Throttle::begin_request`] returned.
     pub fn end_request(&self, counted: u32) {
         if counted > 0 {
             self.large_bytes.fetch_sub(u64::from(counted), Ordering::Relaxed);
         }
     }
 
-    /// Bytes of large requests that are not answered.
+    /// Bytes of all unanswered large requests.
     pub fn large_bytes(&self) -> u64 {
         self.large_bytes.load(Ordering::Relaxed)
     }
@@ -161,7 +164,7 @@ impl Throttle {
     }
 }
 
-/// `BlueThrottle`. Its numbers are tokens of the weights, as there.
+/// The token bucket, like ZooKeeper's `BlueThrottle`. All numbers count weighted tokens, as there.
 #[derive(Debug, Default)]
 struct Bucket {
     tokens_max: i64,
@@ -184,7 +187,7 @@ impl Bucket {
         self.tokens_max - self.tokens
     }
 
-    /// `BlueThrottle.checkLimit`.
+    /// Takes `need` tokens, like `BlueThrottle.checkLimit`. False if the request is refused.
     fn admits(
         &mut self,
         config: &ConnectionThrottleConfig,
@@ -216,7 +219,7 @@ impl Bucket {
         true
     }
 
-    /// `BlueThrottle.checkBlue`.
+    /// Adjusts the probability to refuse requests, like `BlueThrottle.checkBlue`.
     fn adapt(&mut self, config: &ConnectionThrottleConfig, freeze_ms: u32, now_ms: u64) {
         if now_ms.saturating_sub(self.frozen_ms) <= u64::from(freeze_ms) {
             return;

@@ -1,21 +1,21 @@
-//! Which Fronts have watchers of etcd's keys. Apply collects the changes of keys only while one
-//! has, and sends them to those Fronts only: else each put would cost every Front a wake-up.
+//! Records which Fronts have watches on etcd's keys. Apply collects changes of keys only while a
+//! Front has any, and sends them only to such Fronts: otherwise each put would wake up every Front.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::message::FrontId;
 
-/// Fronts are counted by their number modulo this; two with the same remainder get each other's
-/// changes, which harms nobody.
+/// Number of counters. A Front's counter is its number modulo this; two Fronts with the same
+/// counter get each other's changes, which does no harm.
 const SLOTS: usize = 64;
 
-/// The Fronts that watch etcd's keys, shared by Apply and the Fronts of a member.
+/// The Fronts with watches on etcd's keys. Apply and the Fronts of a member share it.
 #[derive(Debug)]
 pub struct WatchInterest {
-    /// Fronts with watchers, by slot.
+    /// How many Fronts with watches share each counter.
     watching: [AtomicU32; SLOTS],
-    /// Fronts with watchers in all.
+    /// How many Fronts have watches.
     total: AtomicU32,
 }
 
@@ -26,12 +26,12 @@ impl Default for WatchInterest {
 }
 
 impl WatchInterest {
-    /// Whether any Front watches.
+    /// Whether any Front has watches.
     pub fn is_any(&self) -> bool {
         self.total.load(Ordering::Acquire) > 0
     }
 
-    /// Whether this Front watches.
+    /// Whether this Front, or one with the same counter, has watches.
     pub fn has(&self, front: FrontId) -> bool {
         self.watching[slot(front)].load(Ordering::Acquire) > 0
     }
@@ -41,8 +41,8 @@ fn slot(front: FrontId) -> usize {
     front.0 as usize % SLOTS
 }
 
-/// The interest of one Front while it has watchers. It must begin under the lock of the state: then
-/// Apply sends each change after the state that was locked.
+/// Counts a Front as one with watches, while this value exists. It must be created under the lock
+/// of the state: then Apply sends the Front each change of the state after that.
 #[derive(Debug)]
 pub(crate) struct Watching {
     interest: Arc<WatchInterest>,

@@ -37,8 +37,8 @@ pub struct LoopOutput {
     /// 1970; `None` if there is no such entry.
     pub proposed_ms: Option<i64>,
     /// Set if the data directory must not be used any more. The driver marks the directory as
-    /// condemned and ends the process; the next start begins with a new directory, and gets the
-    /// state of the other members.
+    /// condemned and ends the process; the next start sets the content aside and gets the state of
+    /// the other members.
     pub condemned: Option<Condemned>,
     /// Set if the log has an entry that this build cannot apply. The driver ends the process; the
     /// data directory stays as it is.

@@ -1,5 +1,5 @@
-//! Loop's questions to a quorum, and the use of the answers: the syncs of clients, a leader's
-//! contact, and the questions of etcd's clients about leases, which go to the leader.
+//! Loop's questions to a quorum (ReadIndex), and the use of the answers: for clients' syncs, for a
+//! leader's contact, and for the questions of etcd's clients about leases, which go to the leader.
 //! [`crate::spaces::etcd`] keeps the questions about leases and the deadlines.
 
 use machine::{LogIndex, MemberId};
@@ -13,7 +13,7 @@ use crate::order::limits::PROOF_SILENCE_MS;
 use crate::peer::{AskLeases, LeaseTimes, PeerMessage};
 
 impl Loop {
-    /// Asks for the indexes that are wanted.
+    /// Asks for all commit indexes that are needed and can be asked for now.
     pub(super) fn read_indexes(&mut self) {
         if let Some(number) = self.intake.wants_proof()
             && self.reads.ask(&mut self.replica, ReadFor::Proof { number }).is_some()
@@ -28,7 +28,7 @@ impl Loop {
         }
     }
 
-    /// Takes the index that answers a question; `None` if the question failed.
+    /// Takes the commit index that answers question `read`; `None` if the question failed.
     pub(super) fn on_read(&mut self, read: ReadId, index: Option<LogIndex>) {
         match (self.reads.take(read), index) {
             (ReadFor::Sync(caller), Some(index)) => {
@@ -44,13 +44,13 @@ impl Loop {
         }
     }
 
-    // This member's contact.
+    // Contact: the last proof that this member belongs to a working ensemble.
 
-    /// The age of the last contact, in ms: of a leader to a quorum, or of a follower to such a
-    /// leader. Before the first contact, the time since this member started. `None` without other
-    /// members. As of the last call of [`Loop::advance`].
+    /// The age of the last contact, in ms: that of a leader to a quorum, or of a follower to such a
+    /// leader. Before the first contact, the time since this member started. `None` if there are no
+    /// other voters. As of the last call of [`Loop::advance`].
     ///
-    /// `u64::MAX` for a follower whose disk has stalled before the present term is on it: it takes
+    /// `u64::MAX` for a follower whose disk stalls before the current term is durable: it can take
     /// part in nothing, and its clients do better elsewhere.
     pub fn contact_ms(&self) -> Option<u64> {
         if self.members.is_alone() {
@@ -64,7 +64,7 @@ impl Loop {
         Some(self.contact.age_ms(now_ms).min(now_ms))
     }
 
-    /// Sends a leader's heartbeat when it is due, and notes a long silence.
+    /// Sends a leader's heartbeat if it is due, and notes if the contact is too old.
     pub(super) fn pursue_contact(&mut self) {
         if self.members.is_alone() {
             return;
@@ -84,8 +84,8 @@ impl Loop {
         }
     }
 
-    /// Asks the others whether they still follow this leader. While nothing is committed in this
-    /// term the question waits, and its time stays that of the asking.
+    /// Asks the others whether they still follow this leader. Until an entry of this term is
+    /// committed, the question waits, but its time is that of this call.
     pub(super) fn ask_contact(&mut self) {
         if self.contact.is_asked() || self.members.is_alone() {
             return;
@@ -96,16 +96,16 @@ impl Loop {
         }
     }
 
-    // Questions about etcd's leases.
+    // Clients' questions about etcd's leases. A follower sends them to the leader.
 
-    /// Takes questions of a follower.
+    /// Takes questions that a follower sent to this leader.
     pub(super) fn on_ask_leases(&mut self, from: MemberId, asked: AskLeases) {
         for (number, question) in asked.questions {
             self.spaces.etcd.on_asked((from, asked.boot), number, question);
         }
     }
 
-    /// Gives the leader the questions that it was not given.
+    /// Gives the leader the questions that it was not given yet.
     pub(super) fn ask_leases(&mut self) {
         if !self.role.is_leader_known() || !self.spaces.etcd.questions.has_ungiven() {
             return;
@@ -123,8 +123,9 @@ impl Loop {
         }
     }
 
-    /// Begins a round for the questions that have arrived at this leader. A leader that is alone
-    /// needs none, but has to apply what is committed.
+    /// Begins a ReadIndex round for the questions that have arrived at this leader: an answer must
+    /// wait for the proof that it still leads. A leader that is the only voter needs no proof, but
+    /// it must have applied what is committed.
     fn confirm_leases(&mut self) {
         let is_alone = self.members.is_alone();
         let Some(calls) = self.spaces.etcd.calls().filter(|calls| !calls.arrived.is_empty()) else {
@@ -140,7 +141,8 @@ impl Loop {
         }
     }
 
-    /// A round has returned with this index, or, with `None`, has failed.
+    /// Ends a ReadIndex round for questions about leases, with the commit index, or with `None` if
+    /// the round failed.
     fn on_lease_round(&mut self, read: ReadId, index: Option<LogIndex>) {
         let Some(calls) = self.spaces.etcd.calls() else { return };
         let Some(round) = calls.rounds.remove(&read) else { return };
@@ -150,8 +152,8 @@ impl Loop {
         }
     }
 
-    /// Answers what can be answered: sends the answers to other members, and has the callers here
-    /// told.
+    /// Answers the questions that can be answered: sends the answers to other members, and has
+    /// Apply answer the callers here.
     pub(super) fn answer_leases(&mut self) {
         self.spaces.etcd.answer_up_to(self.progress.applied());
         let answers = self.spaces.etcd.calls().map(|calls| core::mem::take(&mut calls.answers));

@@ -1,4 +1,5 @@
-//! The ReadIndex questions: a read at such an index sees everything that was committed before.
+//! The ReadIndex questions: each asks for the commit index. A read at that index sees everything
+//! that was committed before the question.
 
 use std::collections::BTreeMap;
 
@@ -6,43 +7,43 @@ use replica::{ReadId, Replica};
 
 use crate::message::Caller;
 
-/// The ReadIndex questions of this member.
+/// The ReadIndex questions of this member, each with its purpose.
 #[derive(Default)]
 pub(super) struct Reads {
-    /// Syncs that cannot be asked for yet.
+    /// Syncs whose question cannot be asked yet.
     syncs_wanted: Vec<Caller>,
     under_way: BTreeMap<ReadId, ReadFor>,
 }
 
-/// The use of the answer to a ReadIndex question.
+/// The purpose of a ReadIndex question.
 #[derive(Clone, Copy)]
 pub(super) enum ReadFor {
-    /// A client's sync.
+    /// Answer a client's sync.
     Sync(Caller),
-    /// The index at which this member becomes ready.
+    /// Learn the index from which on this member is ready.
     Ready,
-    /// A proof that a quorum still followed, as of when it was asked for.
+    /// Prove that a quorum still followed this leader at `asked_ms`.
     Contact { asked_ms: u64 },
-    /// A proof for questions about leases that this member leads.
+    /// Prove that this member leads, to answer questions about leases.
     Leases,
-    /// An index from which on batches may be handed over again.
+    /// Learn the index that must be applied before batches may be given again.
     Proof { number: u64 },
 }
 
 impl Reads {
-    /// Asks for an index, if one can be asked for now. Returns the number of the question.
+    /// Asks for the commit index, if that is possible now. Returns the id of the question.
     pub fn ask(&mut self, replica: &mut Replica, purpose: ReadFor) -> Option<ReadId> {
         let read = replica.read_index().ok()?;
         self.under_way.insert(read, purpose);
         Some(read)
     }
 
-    /// Takes a client's sync, to be asked for by [`Reads::ask_syncs`].
+    /// Takes a client's sync; [`Reads::ask_syncs`] asks for its index.
     pub fn want_sync(&mut self, caller: Caller) {
         self.syncs_wanted.push(caller);
     }
 
-    /// Asks for the indexes of the wanted syncs.
+    /// Asks for the commit index of each sync that has no question yet.
     pub fn ask_syncs(&mut self, replica: &mut Replica) {
         for caller in core::mem::take(&mut self.syncs_wanted) {
             if self.ask(replica, ReadFor::Sync(caller)).is_none() {
@@ -51,12 +52,12 @@ impl Reads {
         }
     }
 
-    /// Removes a question that is answered or has failed.
+    /// Removes a question that was answered or failed. Returns its purpose.
     pub fn take(&mut self, read: ReadId) -> ReadFor {
         self.under_way.remove(&read).expect("only own reads return")
     }
 
-    /// The number of syncs that wait for their index.
+    /// How many syncs wait for their index.
     pub fn sync_count(&self) -> usize {
         let is_sync = |read: &&ReadFor| matches!(read, ReadFor::Sync(..));
         self.syncs_wanted.len() + self.under_way.values().filter(is_sync).count()

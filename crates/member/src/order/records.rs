@@ -1,4 +1,4 @@
-//! The replica's values as the disk has them, and back.
+//! Converts the values of `replica` to those of `storage`, and back.
 
 pub(super) fn to_log_entry(entry: replica::Entry) -> storage::wal::LogEntry {
     let kind = match entry.kind {
@@ -8,7 +8,7 @@ pub(super) fn to_log_entry(entry: replica::Entry) -> storage::wal::LogEntry {
     storage::wal::LogEntry { index: entry.index, term: entry.term, kind, payload: entry.payload }
 }
 
-/// The replica's membership as the disk has it.
+/// The replica's membership in the form that the disk stores.
 pub fn to_storage(membership: &replica::Membership) -> storage::wal::Membership {
     storage::wal::Membership {
         voters: membership.voters.clone(),
@@ -19,7 +19,7 @@ pub fn to_storage(membership: &replica::Membership) -> storage::wal::Membership 
     }
 }
 
-/// The disk's membership as the replica has it.
+/// The disk's membership in the form that the replica takes.
 pub(super) fn to_replica(membership: &storage::wal::Membership) -> replica::Membership {
     replica::Membership {
         voters: membership.voters.clone(),
@@ -30,7 +30,7 @@ pub(super) fn to_replica(membership: &storage::wal::Membership) -> replica::Memb
     }
 }
 
-/// The Raft state of a data directory, as the replica wants it.
+/// The Raft state of a data directory in the form that the replica takes.
 pub fn to_restored(
     hard_state: storage::wal::HardState,
     membership: storage::wal::Membership,

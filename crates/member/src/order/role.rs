@@ -1,4 +1,4 @@
-//! The role of this member: leading, following a leader, or neither.
+//! This member's role: it leads, follows a leader, or knows no leader.
 
 use machine::{LogIndex, MemberId};
 use replica::{Role, RoleChange};
@@ -6,14 +6,14 @@ use replica::{Role, RoleChange};
 use super::output::Leadership;
 use crate::leader::Leading;
 
-/// The role of this member, and the leader that it knows.
+/// This member's role, and the leader that it knows.
 pub(super) struct OwnRole {
     own: MemberId,
-    /// Set while this member leads.
+    /// The state of a leader; `None` unless this member leads.
     leading: Option<Leading>,
-    /// The leader that this member follows, where it knows one; `None` while it leads.
+    /// The other member that leads, if this member knows it; `None` while this member leads.
     leader: Option<MemberId>,
-    /// The leader and term that were last reported for the log.
+    /// The leader and term that were last reported for the server's log.
     reported: Leadership,
 }
 
@@ -29,13 +29,13 @@ impl OwnRole {
         self.leading.is_some()
     }
 
-    /// The state of the leader, if this member leads.
+    /// The state of a leader; `None` unless this member leads.
     #[inline]
     pub fn leading(&self) -> Option<&Leading> {
         self.leading.as_ref()
     }
 
-    /// As [`OwnRole::leading`], to change it.
+    /// Like [`OwnRole::leading`], but mutable.
     #[inline]
     pub fn leading_mut(&mut self) -> Option<&mut Leading> {
         self.leading.as_mut()
@@ -47,26 +47,27 @@ impl OwnRole {
         self.leading.as_ref().is_some_and(|leading| leading.is_caught_up(applied))
     }
 
-    /// The other member that leads, where this member knows one.
+    /// The other member that leads; `None` if this member leads or knows no leader.
     #[inline]
     pub fn leader(&self) -> Option<MemberId> {
         self.leader
     }
 
-    /// Whether this other member leads.
+    /// Whether `member`, another one than this, leads.
     #[inline]
     pub fn is_led_by(&self, member: MemberId) -> bool {
         self.leader == Some(member)
     }
 
-    /// Whether this member leads or knows the one that does.
+    /// Whether this member leads, or knows the member that does.
     #[inline]
     pub fn is_leader_known(&self) -> bool {
         self.leader.is_some() || self.leads()
     }
 
-    /// Takes a change of role, term or leader. A new leader begins at `now_ms`, with a log that
-    /// ends at `last_index`. Returns whether this member led until now.
+    /// Takes a change of role, term or leader. If this member becomes the leader, it leads from
+    /// `now_ms` on, with a log that ends at `last_index`. Returns whether this member led until
+    /// now.
     pub fn on_change(&mut self, change: &RoleChange, now_ms: u64, last_index: u64) -> bool {
         self.leader = change.leader.map(MemberId).filter(|leader| *leader != self.own);
         let is_leader = change.role == Role::Leader;
@@ -74,8 +75,8 @@ impl OwnRole {
         core::mem::replace(&mut self.leading, leading).is_some()
     }
 
-    /// The leader and term of a change for people, unless they were reported before. The caller
-    /// gives the number of the leader's server, where it is known.
+    /// What to write to the server's log about a change of leader or term; `None` if that was
+    /// already reported. `server` is the number of the leader's server, if known.
     pub fn report(&mut self, change: &RoleChange, server: Option<u64>) -> Option<Leadership> {
         let leadership = match change.leader.map(MemberId) {
             Some(leader) if leader == self.own => Leadership::Own(change.term),

@@ -1,4 +1,5 @@
-//! The room on this member's disk, and the members with full disks.
+//! Disk space: whether this member's log and next snapshot have room, and which other members have
+//! full disks.
 
 use std::collections::BTreeMap;
 
@@ -8,44 +9,47 @@ use crate::message::RoomKept;
 use crate::order::limits::{FULL_INTERVAL_MS, FULL_LASTS_MS, SNAPSHOT_RETRY_MS};
 use crate::snapshot::room::SnapshotRoom;
 
-/// The room on this member's disk, and the members with full disks.
+/// Whether this member's log and next snapshot have room on its disk, and which other members have
+/// full disks.
 pub(super) struct Room {
-    /// The room set aside for the next snapshot.
+    /// The disk space set aside for the next snapshot.
     pub snapshot: SnapshotRoom,
     /// Whether the log has no room to grow, according to the disk thread.
     log_is_full: bool,
-    /// Whether the log was told to leave the free room to a snapshot.
+    /// Whether the log has to leave free disk space to the next snapshot.
     log_yields: bool,
-    /// Whether writes are refused.
+    /// Whether writes are refused because the disk is full.
     is_full: bool,
-    /// Members with a full disk, as they said on their present links. A leader among them refuses
-    /// writes; leadership is handed to none of them. Each comes with the time when it last said so:
-    /// a message that it has room again may be lost.
+    /// Other members that have reported a full disk on their current links, with the time of the
+    /// last report: a later message that they have room again may be lost. A leader among them
+    /// refuses writes, and no leader hands leadership to one of them.
     full_members: BTreeMap<MemberId, u64>,
-    /// When this member says again that its disk is full.
+    /// When this member next repeats to the others that its disk is full.
     say_full_at_ms: u64,
-    /// Time since a snapshot was last asked to make room.
+    /// Time since a snapshot was last made due to gain room, in ms.
     full_ms: u64,
 }
 
-/// The changes of this member's room since the last look.
+/// What has changed since the last [`Room::look`].
 pub(super) struct RoomChange {
-    /// Whether the log is to leave the free room to a snapshot; `None` if that is as before.
+    /// Whether the log has to leave free disk space to the next snapshot; `None` if that has not
+    /// changed.
     pub yields: Option<bool>,
-    /// Whether writes are refused; `None` if that is as before.
+    /// Whether writes are refused because the disk is full; `None` if that has not changed.
     pub is_full: Option<bool>,
 }
 
 /// The work that is due while the disk is full.
 pub(super) struct FullWork {
-    /// The other members are told again.
+    /// Whether to repeat to the other members that the disk is full.
     pub is_told: bool,
-    /// A snapshot is due, which may make room.
+    /// Whether to make a snapshot due, which may free room.
     pub wants_snapshot: bool,
 }
 
 impl Room {
-    /// Enough room, as far as is known.
+    /// A disk with enough room, as far as is known. `image_bytes_max` bounds the bytes of an image
+    /// of the restored state.
     pub fn new(image_bytes_max: u64) -> Room {
         Room {
             snapshot: SnapshotRoom::new(image_bytes_max),
@@ -64,26 +68,26 @@ impl Room {
         self.is_full
     }
 
-    /// Whether the disk is full, or the log leaves the free room to a snapshot.
+    /// Whether the disk is full, or the log has to leave free disk space to a snapshot.
     pub fn is_short(&self) -> bool {
         self.is_full || self.log_yields
     }
 
-    /// Takes the disk thread's news whether the log has no room to grow.
+    /// Notes whether the disk thread says that the log has no room to grow.
     pub fn on_log(&mut self, is_full: bool) {
         self.log_is_full = is_full;
     }
 
-    /// Takes the room that the snapshot thread has set aside. Returns whether it is enough now and
-    /// was not before.
+    /// Notes how much disk space the snapshot thread has set aside. Returns whether it is enough
+    /// now and was not before.
     pub fn on_kept(&mut self, kept: RoomKept) -> bool {
         let had_room = self.snapshot.has_room();
         self.snapshot.on_kept(kept);
         !had_room && self.snapshot.has_room()
     }
 
-    /// Judges whether there is room for more log. A snapshot under way has its own room; while the
-    /// one after it has none, the log gets no new segment.
+    /// Decides anew whether there is room for more log. A snapshot under way has its own room;
+    /// while the one after it has none, the log gets no new segment.
     pub fn look(&mut self, is_snapshot_running: bool) -> RoomChange {
         if !is_snapshot_running {
             self.snapshot.on_idle();
@@ -101,7 +105,7 @@ impl Room {
         }
     }
 
-    /// Lets time pass. Returns the work that is due while the disk is full.
+    /// Lets `elapsed_ms` pass. Returns the work that is due while the disk is full.
     pub fn advance(&mut self, now_ms: u64, elapsed_ms: u64) -> FullWork {
         self.snapshot.advance(elapsed_ms);
         let is_told = self.is_full && now_ms >= self.say_full_at_ms;
@@ -116,7 +120,7 @@ impl Room {
         FullWork { is_told, wants_snapshot }
     }
 
-    /// Takes another member's word whether its disk is full.
+    /// Notes what another member says about its disk.
     pub fn on_member(&mut self, member: MemberId, is_full: bool, now_ms: u64) {
         if is_full {
             self.full_members.insert(member, now_ms);
@@ -125,7 +129,7 @@ impl Room {
         }
     }
 
-    /// Whether another member has said that its disk is full, not long ago.
+    /// Whether another member has recently said that its disk is full.
     pub fn is_member_full(&self, member: MemberId, now_ms: u64) -> bool {
         self.full_members.get(&member).is_some_and(|said_ms| now_ms < said_ms + FULL_LASTS_MS)
     }

@@ -1,4 +1,5 @@
-//! Snapshots on their way between members: Loop's part in offering, lending and fetching them.
+//! Loop's part in moving snapshots between members: a leader offers one to a member that needs
+//! entries which the log no longer has; a lender supplies it; the member fetches it.
 //! [`crate::leader::lending`] decides which member supplies a snapshot.
 
 use core::cmp::Reverse;
@@ -17,11 +18,11 @@ use crate::peer::{LentSnapshot, Offer, PeerError, PeerMessage, SnapshotAt};
 use crate::snapshot::fetch::{CatchUp, Fetch, FetchStep, WholeSnapshot};
 
 impl Loop {
-    // A leader offers a snapshot, its own or one that another member lends.
+    // A leader offers a snapshot: its own, or a lender's.
 
-    /// Takes the leader's request for a snapshot for another member. The newest one is lent if it
-    /// is recent enough; otherwise one is taken. While it is taken there is no answer, and the
-    /// leader asks again.
+    /// Takes the leader's request to lend a snapshot to member `to`. The newest snapshot is lent if
+    /// its index is at least `index`; otherwise a new one is taken. Until that is done there is no
+    /// answer, and the leader asks again.
     pub(super) fn on_lend(
         &mut self,
         from: MemberId,
@@ -31,7 +32,7 @@ impl Loop {
         if to == self.origin.member {
             return Err(PeerError::OwnSnapshot);
         }
-        // A deposed leader soon learns so, and needs no answer.
+        // A deposed leader soon learns that it is, and needs no answer.
         if !self.role.is_led_by(from) {
             return Ok(());
         }
@@ -50,7 +51,7 @@ impl Loop {
         Ok(())
     }
 
-    /// Takes the answer of a member that was asked for a snapshot.
+    /// Takes the answer of a lender that was asked for a snapshot.
     pub(super) fn on_lent(
         &mut self,
         from: MemberId,
@@ -76,17 +77,18 @@ impl Loop {
             self.on_refused(to);
             return Ok(());
         };
-        // A new leader may need the borrower's vote to commit before it can apply this far.
+        // Refuse: to apply this far, a new leader may first have to commit, with the vote of the
+        // very member that needs the snapshot.
         if index > self.progress.applied().0 && !self.replica.status().has_committed_in_term {
             self.on_refused(to);
             return Ok(());
         }
-        // A snapshot that is ahead of this member's state, or older than was asked for since, is
-        // asked for again.
+        // Ask again later if the snapshot is ahead of this member's state, or older than what is
+        // needed by now.
         if index < index_min || index > self.progress.applied().0 {
             return Ok(());
         }
-        // The log no longer reaches back to the snapshot: a newer one is asked for.
+        // If the log no longer reaches back to the snapshot, ask for a newer one.
         let first_index = self.replica.status().first_index - 1;
         let known_from = self.members.memberships().first_index().0;
         let first_compared = self.own_digests.first_index();
@@ -113,7 +115,7 @@ impl Loop {
         Ok(())
     }
 
-    /// The lender that was asked has no snapshot, or a wrong one.
+    /// Takes it that the lender which was asked has no snapshot for member `to`, or a wrong one.
     fn on_refused(&mut self, to: MemberId) {
         let others = self.lenders();
         let view = LendView { others: &others, now_ms: self.clock.now_ms() };
@@ -123,7 +125,8 @@ impl Loop {
         }
     }
 
-    /// A snapshot is gone. Sent by its holder, or by the member that it was offered to.
+    /// Takes the message that a snapshot is gone. The holder of the file sends it to the member
+    /// that fetches, and that member sends it to the leader.
     pub(super) fn on_gone(&mut self, from: MemberId, at: SnapshotAt) {
         let is_lost = |fetch: &Fetch| {
             fetch.holder == from && fetch.at == at && fetch.from != from && fetch.is_waiting()
@@ -134,21 +137,23 @@ impl Loop {
         self.withdraw(from, at);
     }
 
-    /// Withdraws an offer whose snapshot is gone; the member is offered another.
+    /// Withdraws the offer to member `from`, since the snapshot is gone; that member is offered
+    /// another one.
     pub(super) fn withdraw(&mut self, from: MemberId, at: SnapshotAt) {
         if let Some(leading) = self.role.leading_mut()
             && leading.offers.withdraw_at(from, at)
         {
             self.replica.report_snapshot(from.0, false);
-            // If this member's own snapshot was bad, a newer one is offered, if there can be one.
+            // If this member's own snapshot was bad, offer a newer one, if there can be a newer
+            // one.
             let own_min = self.progress.applied().0.min(at.index + 1);
             leading.lending.on_gone(from, at, own_min, self.clock.now_ms());
         }
     }
 
-    /// Finds a snapshot for a member that has fallen off the log.
+    /// Finds a snapshot for a member that needs entries which the log no longer has.
     pub(super) fn on_snapshot_wanted(&mut self, mut wanted: SnapshotWanted) {
-        // The replica asked before this member stopped leading.
+        // The replica may have asked before this member stopped leading.
         if !self.role.leads() {
             return;
         }
@@ -163,7 +168,8 @@ impl Loop {
         }
     }
 
-    /// The index from which on a snapshot has the member in its membership, as far as known here.
+    /// The lowest index at which a snapshot's membership contains the member, as far as is known
+    /// here.
     fn member_from(&self, member: MemberId) -> u64 {
         let has = |membership: &storage::wal::Membership| to_replica(membership).contains(member.0);
         self.members.memberships().since(has).unwrap_or(self.progress.applied()).0
@@ -178,7 +184,7 @@ impl Loop {
     fn lend(&mut self, to: MemberId, step: LendStep) {
         match step {
             LendStep::Ask(lender, message) => self.send(lender, message),
-            // If the replica does not send it, it asks again.
+            // If the replica does not send the snapshot now, it asks again.
             LendStep::Lent(meta) => {
                 self.counts.snapshots_given += 1;
                 self.replica.send_snapshot(to.0, &meta);
@@ -195,8 +201,8 @@ impl Loop {
         }
     }
 
-    /// The other members as possible lenders, the ones with the most of the log first. A member
-    /// with a state that differs from this one's is not able: its snapshot would spread the wrong
+    /// The other members as possible lenders, those with the most of the log first. A member whose
+    /// state differs from this one's is not able to lend: its snapshot would spread the wrong
     /// state.
     fn lenders(&self) -> Vec<Lender> {
         let last_index = self.replica.status().last_index;
@@ -216,7 +222,7 @@ impl Loop {
         peers.into_iter().map(lender).collect()
     }
 
-    /// Asks lenders again, and asks others in place of lenders that do not answer.
+    /// Asks lenders again, and replaces lenders that do not answer.
     pub(super) fn pursue_lending(&mut self) {
         if self.role.leading().is_none_or(|leading| leading.lending.is_empty()) {
             return;
@@ -227,10 +233,11 @@ impl Loop {
         steps.into_iter().flatten().for_each(|(to, step)| self.lend(to, step));
     }
 
-    // A member that has fallen off the leader's log fetches a snapshot.
+    // A member that needs entries which the leader's log no longer has fetches a snapshot.
 
-    /// Takes a leader's offer: its log does not reach this member, which must fetch a snapshot
-    /// first, unless its own log has reached the snapshot already.
+    /// Takes a leader's offer of a snapshot. This member must fetch it, since the leader's log no
+    /// longer has the entries that follow this member's log; unless its own log has reached the
+    /// snapshot's index meanwhile.
     pub(super) fn on_offer(&mut self, from: MemberId, offer: Offer) -> Result<(), PeerError> {
         let meta = replica::peek(&offer.message)?.snapshot.ok_or(PeerError::NoOffer)?;
         if offer.holder == self.origin.member {
@@ -238,21 +245,22 @@ impl Loop {
         }
         if self.replica.status().commit_index >= meta.index {
             let (index, term) = (meta.index, meta.term);
-            // A snapshot holds only committed entries, and so does this log up to there.
+            // A snapshot holds only committed entries, and up to this index so does this log.
             if self.replica.term_of(index).is_some_and(|own| own != term) {
                 return Err(PeerError::ForeignSnapshot { index, term });
             }
             self.replica.step(from.0, &offer.message)?;
             return Ok(());
         }
-        // A snapshot that is on its way into the log already is waited for.
+        // If a snapshot is being installed already, wait for that.
         let commit_index = self.replica.status().commit_index;
         let is_it =
             |whole: &WholeSnapshot| (whole.at.index, whole.at.term) == (meta.index, meta.term);
         match &self.catch_up {
             CatchUp::Replacing { .. } => return Ok(()),
             CatchUp::Whole(whole) if whole.at.index <= commit_index => return Ok(()),
-            // The replica did not take the offer of the leader before.
+            // The snapshot is here already, but the replica refused the offer of the previous
+            // leader.
             CatchUp::Whole(whole) if is_it(whole) => {
                 self.replica.step(from.0, &offer.message)?;
                 return Ok(());
@@ -263,8 +271,8 @@ impl Loop {
         let now_ms = self.clock.now_ms();
         let is_of = |fetch: &mut Fetch| fetch.is_of(from, &offer, &meta, now_ms);
         let is_known = self.catch_up.fetch_mut().is_some_and(is_of);
-        // The result of a write or check for the fetch before would be taken for this one's. The
-        // leader offers this one again.
+        // Otherwise the result of a write or check for the previous fetch would be taken for one of
+        // the new fetch. The leader offers the snapshot again.
         let is_busy = self.catch_up.fetch().is_some_and(|fetch| !fetch.is_waiting());
         if !is_known && !is_busy {
             let (index, holder) = (meta.index, offer.holder);
@@ -277,7 +285,8 @@ impl Loop {
         Ok(())
     }
 
-    /// Takes a message of the snapshot thread about another member's snapshot.
+    /// Takes a message of the snapshot thread about a snapshot that goes to another member, or
+    /// comes from one.
     pub(super) fn on_transfer(&mut self, message: FromTransfer) {
         match message {
             FromTransfer::Read { to, message } => {
@@ -285,7 +294,7 @@ impl Loop {
                     PeerMessage::Piece(piece) => {
                         self.counts.snapshot_bytes_sent += piece.bytes.len() as u64;
                     }
-                    // The snapshot was this member's own, and was replaced by a newer one.
+                    // The snapshot was this member's own, and a newer one has replaced it.
                     PeerMessage::Gone(at) => self.withdraw(to, *at),
                     _ => {}
                 }
@@ -306,7 +315,7 @@ impl Loop {
                     Err(unknown) => self.output.unknown = Some(unknown),
                 }
             }
-            // The leader offers the snapshot again.
+            // The leader offers the snapshot again later.
             FromTransfer::Failed => _ = self.catch_up.take_fetch(),
             FromTransfer::Spoiled => {
                 if let Some(fetch) = self.catch_up.take_fetch() {
@@ -316,13 +325,14 @@ impl Loop {
         }
     }
 
-    /// Steps the replica's message that installs the snapshot. The replica refuses it if the member
-    /// that offered it no longer leads; the snapshot then waits for the new leader's offer.
+    /// Gives the replica the message that installs the snapshot. The replica refuses it if the
+    /// member that offered it no longer leads; the snapshot then waits for the new leader's offer.
     fn install_fetched(&mut self, image: WholeSnapshot, fetch: &Fetch) {
-        // A snapshot that the log has reached meanwhile need not be installed. Its file stays.
+        // If the log has reached the snapshot's index meanwhile, it need not be installed. Its file
+        // stays.
         if image.at.index > self.replica.status().commit_index {
             self.catch_up = CatchUp::Whole(image);
-            // The message passed its check when it was offered.
+            // The message was checked when it was offered.
             let _ = self.replica.step(fetch.from.0, &fetch.message);
         }
     }
@@ -338,14 +348,14 @@ impl Loop {
         }
     }
 
-    /// Repeats messages about offers and fetches that may have been lost.
+    /// Repeats offers and requests for pieces that may have been lost.
     pub(super) fn pursue_snapshots(&mut self) {
         if let Some(leading) = self.role.leading_mut().filter(|it| !it.offers.is_empty()) {
             let due = leading.offers.due(&self.replica.peers(), self.clock.now_ms());
             due.into_iter().for_each(|(member, offer)| self.send(member, offer));
         }
         self.pursue_lending();
-        // This member's log has reached the snapshot by itself.
+        // End the fetch if this member's log has reached the snapshot's index by itself.
         let commit_index = self.replica.status().commit_index;
         let is_over = |fetch: &Fetch| fetch.is_waiting() && fetch.at.index <= commit_index;
         self.catch_up.take_fetch_if(is_over);

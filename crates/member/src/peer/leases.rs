@@ -1,4 +1,4 @@
-//! Questions about leases, and their answers, as bytes.
+//! The messages about leases between members, and their encoding.
 
 use machine::codec::{DecodeError, Reader, Write};
 use machine::{BootId, LeaseId, LogIndex};
@@ -6,12 +6,12 @@ use machine::{BootId, LeaseId, LogIndex};
 use crate::lease::{LeaseQuestion, LeaseTime};
 use crate::limits::LEASE_MESSAGE_ITEMS_MAX;
 
-/// Questions of a follower's clients about leases.
+/// Questions of a follower's clients about leases, to the leader.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AskLeases {
-    /// The boot of the member that asks.
+    /// The boot of the sender.
     pub boot: BootId,
-    /// The questions with their numbers, which grow within a boot; at most
+    /// The questions with their numbers, which rise within a boot; at most
     /// [`LEASE_MESSAGE_ITEMS_MAX`].
     pub questions: Vec<(u64, LeaseQuestion)>,
 }
@@ -19,12 +19,13 @@ pub struct AskLeases {
 /// A leader's answers to questions about leases.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeaseTimes {
-    /// The boot of the member that the message is for.
+    /// The boot of the receiver, from its questions.
     pub boot: BootId,
-    /// The last entry that the leader has applied.
+    /// The last entry that the leader has applied: the receiver answers its clients once it has
+    /// applied that, too.
     pub index: LogIndex,
-    /// The answers, by the numbers of the questions, at most [`LEASE_MESSAGE_ITEMS_MAX`]. `None` if
-    /// the lease does not exist.
+    /// The answers with the numbers of their questions; at most [`LEASE_MESSAGE_ITEMS_MAX`]. `None`
+    /// if the lease does not exist.
     pub answers: Vec<(u64, Option<LeaseTime>)>,
 }
 

@@ -1,12 +1,12 @@
-//! Catching up by a snapshot: what a leader offers, and how a member fetches it, piece by piece.
+//! Catching up by a snapshot: the offers of a leader, and the fetch of an offered snapshot.
 //!
-//! The offer is the replica's own message that installs the snapshot, with the member that has its
-//! file, the *holder*: the leader, or a member that lends it ([`crate::leader::lending`]). It is
-//! sent again until the member has the snapshot, or the leader has another. The member asks the
-//! holder for the pieces, one at a time, so it resumes where a broken link stopped, and at its own
-//! pace. Once the file is whole, checked and has its name, the message is stepped. The fetch ends
-//! early if the holder no longer has the file, does not answer, or has a file that is no snapshot;
-//! the leader is told, and offers another.
+//! An offer is the replica's own message that installs the snapshot, with the *holder*: the member
+//! that has the snapshot's file, either the leader or a lender ([`crate::leader::lending`]). The
+//! leader repeats the offer until the follower has the snapshot, or the leader has another one. The
+//! follower asks the holder for one piece after the other, so it sets the pace, and goes on where a
+//! broken link stopped it. Once the file is complete, checked and has its name, the replica gets
+//! the message. The fetch ends early if the holder no longer has the file, does not answer, or has
+//! a file that is not a snapshot; the leader learns this, and offers another snapshot.
 
 use std::collections::BTreeMap;
 
@@ -18,24 +18,24 @@ use crate::message::SnapshotJob;
 use crate::peer::{Offer, PeerMessage, Piece, SnapshotAt, Want};
 use crate::snapshot::limits::{HOLDER_PATIENCE_MS, OFFER_INTERVAL_MS, PIECE_PATIENCE_MS};
 
-/// A snapshot that was received whole, checked, and has its name in the data directory.
+/// A snapshot that was fetched completely and checked, and whose file has its final name.
 #[derive(Debug)]
 pub struct WholeSnapshot {
-    /// The last entry that it holds, with its term.
+    /// The index and the term of the last entry that the snapshot holds.
     pub at: SnapshotAt,
-    /// The state.
+    /// The state that the snapshot holds.
     pub machine: Box<Machine>,
 }
 
-/// This member's progress with a snapshot that takes the place of its log.
+/// How far this member is with a snapshot that is to replace its log.
 pub(crate) enum CatchUp {
     /// No snapshot is needed.
     Idle,
-    /// The snapshot is being fetched, or checked.
+    /// The snapshot is being fetched or checked.
     Fetching(Fetch),
-    /// The snapshot is whole, and the replica is to install it.
+    /// The snapshot is complete, and the replica has not yet installed it.
     Whole(WholeSnapshot),
-    /// The log is being replaced by the snapshot, which is done once this job is durable.
+    /// The disk thread replaces the log by the snapshot; that is done once this job is durable.
     Replacing {
         /// The job.
         job: PersistId,
@@ -53,7 +53,7 @@ impl CatchUp {
         }
     }
 
-    /// As [`CatchUp::fetch`], to change it.
+    /// Like [`CatchUp::fetch`], but mutable.
     pub fn fetch_mut(&mut self) -> Option<&mut Fetch> {
         match self {
             CatchUp::Fetching(fetch) => Some(fetch),
@@ -61,12 +61,12 @@ impl CatchUp {
         }
     }
 
-    /// Ends the fetch, if there is one.
+    /// Ends the fetch under way, if there is one, and returns it.
     pub fn take_fetch(&mut self) -> Option<Fetch> {
         self.take_fetch_if(|_| true)
     }
 
-    /// Ends the fetch if `is_over` says so.
+    /// Ends the fetch under way if `is_over` is true for it, and returns it.
     pub fn take_fetch_if(&mut self, is_over: impl FnOnce(&Fetch) -> bool) -> Option<Fetch> {
         match core::mem::replace(self, CatchUp::Idle) {
             CatchUp::Fetching(fetch) if is_over(&fetch) => Some(fetch),
@@ -77,7 +77,7 @@ impl CatchUp {
         }
     }
 
-    /// Takes the whole snapshot if `is_it` says so.
+    /// Takes the complete snapshot if `is_it` is true for it.
     pub fn take_whole_if(
         &mut self,
         is_it: impl FnOnce(&WholeSnapshot) -> bool,
@@ -91,7 +91,7 @@ impl CatchUp {
         }
     }
 
-    /// Takes the snapshot that has replaced the log, once every job up to `durable` is durable.
+    /// Takes the snapshot that replaces the log, if the jobs up to `durable` include its job.
     pub fn take_replacing(&mut self, durable: PersistId) -> Option<WholeSnapshot> {
         match core::mem::replace(self, CatchUp::Idle) {
             CatchUp::Replacing { job, image } if job <= durable => Some(image),
@@ -103,7 +103,7 @@ impl CatchUp {
     }
 }
 
-/// The snapshots that a leader offers to members that have fallen off its log.
+/// The snapshots that a leader offers, by the member that needs each.
 #[derive(Default)]
 pub(crate) struct Offers {
     members: BTreeMap<MemberId, Offered>,
@@ -116,13 +116,12 @@ struct Offered {
 }
 
 impl Offers {
-    /// Notes an offer that is sent now, for the replica.
+    /// Notes an offer that is being sent now, so that it can be repeated.
     pub fn offer(&mut self, to: MemberId, offer: Offer, meta: &SnapshotMeta, now_ms: u64) {
         self.members.insert(to, Offered { at: at(meta), offer, sent_ms: now_ms });
     }
 
-    /// The offers that are due to be sent again. Offers that the replica no longer wants are
-    /// forgotten.
+    /// Returns the offers to repeat now. Forgets offers to members that no longer need a snapshot.
     pub fn due(&mut self, peers: &[PeerStatus], now_ms: u64) -> Vec<(MemberId, PeerMessage)> {
         let is_wanted = |member: &MemberId| {
             peers.iter().any(|peer| peer.member_id == member.0 && peer.snapshot_index.is_some())
@@ -138,17 +137,17 @@ impl Offers {
         due
     }
 
-    /// Whether nothing is offered.
+    /// Whether there is no offer.
     pub fn is_empty(&self) -> bool {
         self.members.is_empty()
     }
 
-    /// Withdraws the offer to this member, which may not have arrived. True if there was one.
+    /// Withdraws the offer to member `from`. Returns whether there was one.
     pub fn withdraw(&mut self, from: MemberId) -> bool {
         self.members.remove(&from).is_some()
     }
 
-    /// Withdraws the offer of a snapshot that is gone. True if it was offered.
+    /// Withdraws the offer of this snapshot to member `from`. Returns whether there was one.
     pub fn withdraw_at(&mut self, from: MemberId, at: SnapshotAt) -> bool {
         let is_offered = self.members.get(&from).is_some_and(|offered| offered.at == at);
         is_offered && self.withdraw(from)
@@ -160,13 +159,14 @@ fn at(meta: &SnapshotMeta) -> SnapshotAt {
     SnapshotAt { index: meta.index, term: meta.term }
 }
 
-/// A snapshot on its way to this member.
+/// A snapshot that this member is fetching.
 pub(crate) struct Fetch {
-    /// The member that offered it, as leader.
+    /// The leader that offered it.
     pub from: MemberId,
-    /// The member that has the file.
+    /// The member that has the snapshot's file.
     pub holder: MemberId,
-    /// The replica's message that installs the snapshot, stepped once the file is whole.
+    /// The replica's message that installs the snapshot; the replica gets it once the file is
+    /// complete.
     pub message: Bytes,
     /// The snapshot's index and term.
     pub at: SnapshotAt,
@@ -176,31 +176,32 @@ pub(crate) struct Fetch {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum FetchState {
-    /// A piece was asked for, first at `since_ms` and last at `again_ms`.
+    /// The holder was asked for a piece, first at `since_ms` and last at `again_ms`.
     Asked { since_ms: u64, again_ms: u64 },
-    /// The holder did not answer. If the snapshot is offered again, the holder is asked again.
+    /// The holder did not answer. It is asked again if the snapshot is offered again.
     GivenUp,
-    /// A piece is being written.
+    /// The snapshot thread writes a piece.
     Writing { is_last: bool },
-    /// The whole file is being read and checked.
+    /// The snapshot thread reads and checks the complete file.
     Checking,
 }
 
 impl Fetch {
-    /// Begins with nothing.
+    /// Begins the fetch of a snapshot that `from` offers.
     pub fn new(from: MemberId, offer: Offer, meta: &SnapshotMeta, now_ms: u64) -> Fetch {
         let Offer { holder, message } = offer;
         let state = FetchState::Asked { since_ms: now_ms, again_ms: now_ms };
         Fetch { from, holder, message, at: at(meta), offset: 0, state }
     }
 
-    /// The request for the next piece.
+    /// The request for the next piece, to the holder.
     pub fn want(&self) -> PeerMessage {
         PeerMessage::Want(Want { at: self.at, offset: self.offset })
     }
 
-    /// Takes a repeated offer, perhaps of another leader. False if the offer is of another
-    /// snapshot, or of another member's file of it: such files need not hold the same bytes.
+    /// Takes a repeated offer, perhaps from a new leader. Returns false if it offers another
+    /// snapshot, or another holder's file of this one: the files of two members need not hold the
+    /// same bytes.
     pub fn is_of(
         &mut self,
         from: MemberId,
@@ -214,19 +215,20 @@ impl Fetch {
             self.message = offer.message.clone();
         }
         if is_same && self.state == FetchState::GivenUp {
-            // The holder is asked at once.
+            // So the holder is asked again at once.
             self.state = FetchState::Asked { since_ms: now_ms, again_ms: 0 };
         }
         is_same
     }
 
-    /// Whether no received piece is being written or checked.
+    /// Whether the snapshot thread is neither writing a piece nor checking the file.
     pub fn is_waiting(&self) -> bool {
         matches!(self.state, FetchState::Asked { .. } | FetchState::GivenUp)
     }
 
-    /// Asks again for a piece that does not come. If the holder is not the leader, the leader must
-    /// be told of its silence; a leader that has the file itself makes another offer in time.
+    /// Asks again for a piece that does not come. If the holder is not the leader, gives up after a
+    /// while, so that the leader learns of the holder's silence; a leader that holds the file
+    /// itself makes another offer in time.
     pub fn pursue(&mut self, now_ms: u64) -> Option<FetchStep> {
         let FetchState::Asked { since_ms, again_ms } = self.state else { return None };
         if self.holder != self.from && now_ms >= since_ms + HOLDER_PATIENCE_MS {
@@ -240,7 +242,8 @@ impl Fetch {
         Some(FetchStep::Ask(self.want()))
     }
 
-    /// Takes a piece. Returns the job that writes it, if it is the next one.
+    /// Takes a piece from a holder. Returns the job that writes the piece, if it is the one that
+    /// was asked for.
     pub fn on_piece(&mut self, from: MemberId, piece: Piece) -> Option<SnapshotJob> {
         let is_asked = matches!(self.state, FetchState::Asked { .. });
         let is_next = from == self.holder && piece.at == self.at && piece.offset == self.offset;
@@ -254,7 +257,8 @@ impl Fetch {
         Some(SnapshotJob::Receive { is_first, bytes: piece.bytes })
     }
 
-    /// The piece is in the file. Asks for the next one, or has the whole file checked.
+    /// Notes that the piece is in the file. Returns the next step: ask for the next piece, or check
+    /// the complete file.
     pub fn on_written(&mut self, now_ms: u64) -> FetchStep {
         match self.state {
             FetchState::Writing { is_last: true } => {
@@ -272,11 +276,11 @@ impl Fetch {
 /// The next step of a fetch.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum FetchStep {
-    /// Ask the holder for a piece.
+    /// Ask the holder for a piece, with this message.
     Ask(PeerMessage),
-    /// Check the file, which is whole.
+    /// Check the complete file.
     Check(SnapshotAt),
-    /// Tell the leader that the holder does not answer.
+    /// Report to the leader that the holder does not answer.
     GiveUp(SnapshotAt),
 }
 

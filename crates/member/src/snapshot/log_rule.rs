@@ -1,21 +1,21 @@
-//! How much log makes a snapshot due.
+//! The rule for how much log makes a snapshot due.
 
 use crate::snapshot::limits::{SNAPSHOT_LOG_BYTES_DEFAULT, SNAPSHOT_LOG_SHARE};
 
 /// How much log makes a snapshot due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SnapshotLog {
-    /// [`SNAPSHOT_LOG_BYTES_DEFAULT`], or a half of the state where that is more
+    /// [`SNAPSHOT_LOG_BYTES_DEFAULT`], or half the bytes of the state if that is more
     /// ([`SNAPSHOT_LOG_SHARE`]).
     ByState,
-    /// So many bytes, however large the state is.
+    /// This many bytes, however large the state is.
     Bytes(u64),
-    /// No amount.
+    /// No amount of log does.
     Unbounded,
 }
 
 impl SnapshotLog {
-    /// The bytes of log at which a state of so many bytes is due.
+    /// The bytes of log that make a snapshot due, for a state of `state_bytes` bytes.
     pub(super) fn bytes(self, state_bytes: u64) -> u64 {
         match self {
             SnapshotLog::ByState => {

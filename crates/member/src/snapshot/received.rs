@@ -1,5 +1,6 @@
-//! A snapshot that an operator gives to be installed: it is written, checked whole, then kept, so
-//! that the log may name it.
+//! A snapshot that an operator gives to be installed: its bytes are written to a file, the file is
+//! checked completely, and then kept as *received* snapshot, so that an entry of the log may name
+//! it.
 
 use machine::codec::DecodeError;
 use machine::entry::{HEADER_BYTES, decode_batch, decode_header};
@@ -14,35 +15,35 @@ use storage::wal::{EntryKind, LogEntry};
 
 use crate::recovery::{Reading, RecoveryError, read_image};
 
-/// Takes a snapshot's bytes as they arrive.
+/// Writes a snapshot to a file as its bytes arrive.
 pub struct ImageReceiver<D: Disk + Clone> {
     disk: D,
     writer: ReceivedWriter<D>,
 }
 
 impl<D: Disk + Clone> ImageReceiver<D> {
-    /// Begins a file in the data directory that is `disk`'s root. No other may be under way or
-    /// kept.
+    /// Creates the file in the data directory whose root is `disk`. There must be no other received
+    /// snapshot, neither under way nor kept.
     ///
     /// # Errors
-    /// The file cannot be made.
+    /// The file cannot be created.
     pub fn new(disk: D) -> Result<ImageReceiver<D>, StorageError> {
         let writer = ReceivedWriter::create(disk.clone())?;
         Ok(ImageReceiver { disk, writer })
     }
 
-    /// Takes the next bytes.
+    /// Appends the next bytes.
     ///
     /// # Errors
-    /// There is no room for them, or they are too many.
+    /// The disk has no room for them, or the snapshot is too large.
     pub fn write(&mut self, bytes: &[u8]) -> Result<(), StorageError> {
         self.writer.write(bytes)
     }
 
-    /// Checks the whole snapshot and keeps it: a member that is started again finds it.
+    /// Checks the complete snapshot and keeps it durably: the next start finds it.
     ///
     /// # Errors
-    /// It is no snapshot, or is damaged; or the disk failed.
+    /// The file is not a snapshot, or is damaged; or the disk failed.
     pub fn finish(self) -> Result<PreparedImage, RecoveryError> {
         self.writer.finish()?;
         let image = load(&self.disk, RECEIVING_NAME)?;
@@ -51,14 +52,14 @@ impl<D: Disk + Clone> ImageReceiver<D> {
     }
 }
 
-/// Prepares the machine for the entries behind the restored snapshot, which are about to be
-/// applied. If one of them installs a snapshot, that one is read. If none does, a received snapshot
-/// is removed: it was never installed, or the restored snapshot covers its installation. The tables
-/// get room for the znodes that the entries create.
+/// Prepares the machine for the entries behind the restored snapshot, before they are applied. If
+/// an entry installs a received snapshot, that snapshot is read. If none does, a received snapshot
+/// is removed: it was never installed, or the restored snapshot covers its installation. The
+/// machine also reserves memory for the znodes that the entries create.
 ///
 /// # Errors
-/// The image is missing, is another one, cannot be read, or has a level that this server does not
-/// know.
+/// The received snapshot is missing, is not the one that the entry names, cannot be read, or has a
+/// level that this server does not know.
 pub(crate) fn prepare<D: Disk + Clone>(
     disk: &D,
     entries: &[LogEntry],
@@ -74,7 +75,8 @@ pub(crate) fn prepare<D: Disk + Clone>(
     let (index, hash) = match survey.named {
         Some(named) => named,
         None if !survey.is_unreadable => return Ok(discard(disk)?),
-        // An entry that cannot be decoded may name the received snapshot.
+        // An entry that cannot be decoded may name the received snapshot, so that one is not
+        // removed.
         None => return Ok(()),
     };
     let image = match has_received(disk)? {
@@ -89,14 +91,14 @@ pub(crate) fn prepare<D: Disk + Clone>(
     Ok(())
 }
 
-/// A summary of the commands of some entries, made before any of them is applied.
+/// What the commands of some entries will do, found out before any is applied.
 #[derive(Default)]
 struct Survey {
-    /// The last entry that installs an image, and the image's hash.
+    /// The last entry that installs an image, and the hash of that image.
     named: Option<(u64, u128)>,
-    /// Whether an entry cannot be decoded. Apply says what is wrong with it.
+    /// Whether an entry cannot be decoded. Apply will report what is wrong with it.
     is_unreadable: bool,
-    /// Creates and deletes of znodes, as if all succeeded.
+    /// How many znodes the commands create and delete, if all of them succeed.
     create_count: u64,
     delete_count: u64,
 }
@@ -120,7 +122,7 @@ impl Survey {
         self.delete_count += deletes;
     }
 
-    /// Adds the summary of later entries.
+    /// Adds the survey of later entries.
     fn add(&mut self, later: Survey) {
         self.named = later.named.or(self.named);
         self.is_unreadable |= later.is_unreadable;
@@ -128,16 +130,16 @@ impl Survey {
         self.delete_count += later.delete_count;
     }
 
-    /// About how many znodes the entries add.
+    /// About how many znodes the entries add; 0 if they remove some.
     fn znodes_more(&self) -> u32 {
         u32::try_from(self.create_count.saturating_sub(self.delete_count)).unwrap_or(u32::MAX)
     }
 }
 
-/// The hash of the image that an entry installs, if it installs one.
+/// The hash of the image that an entry installs; `None` if it installs none.
 ///
 /// # Errors
-/// The payload is not an entry's.
+/// The payload does not decode as an entry.
 pub(crate) fn image_named(kind: u8, payload: &[u8]) -> Result<Option<u128>, DecodeError> {
     if kind != EntryKind::Normal.as_u8() || payload.is_empty() {
         return Ok(None);
@@ -158,7 +160,7 @@ fn hash_named(command: &Command<'_>) -> Option<u128> {
     }
 }
 
-/// Decodes the commands of an entry, in order.
+/// Decodes the commands of an entry, and passes each to `visit` in order.
 fn visit_commands(payload: &[u8], mut visit: impl FnMut(&Command<'_>)) -> Result<(), DecodeError> {
     let header = decode_header(payload)?;
     let mut offset = HEADER_BYTES;
@@ -174,10 +176,10 @@ fn visit_commands(payload: &[u8], mut visit: impl FnMut(&Command<'_>)) -> Result
     Ok(())
 }
 
-/// Checks that the received snapshot is the one, by its hash, that entry `index` installs.
+/// Checks that the hash of the received snapshot is `hash`, which entry `index` names.
 ///
 /// # Errors
-/// No snapshot was received, or another one.
+/// No snapshot was received, or it is another one.
 pub(crate) fn check_named(
     index: u64,
     hash: u128,
@@ -192,7 +194,8 @@ pub(crate) fn check_named(
     Err(StorageError::corrupt(&file, 0, format!("{what}: entry {index} of the log installs it")))
 }
 
-/// Removes the received snapshot, kept or not, once nothing names it.
+/// Removes the received snapshot, complete or not. To be called when no entry that may be applied
+/// names it.
 ///
 /// # Errors
 /// The disk failed. The next start tries again.
@@ -200,10 +203,10 @@ pub fn discard<D: Disk>(disk: &D) -> Result<(), StorageError> {
     remove_received(disk)
 }
 
-/// The state in a snapshot that is in no data directory, checked whole.
+/// Reads and checks a snapshot file that is in no data directory, and returns its state.
 ///
 /// # Errors
-/// It cannot be read, is no snapshot, or is damaged.
+/// The file cannot be read, is not a snapshot, or is damaged.
 pub fn read_backup<D: Disk + Clone>(disk: &D, path: &str) -> Result<Machine, RecoveryError> {
     let mut reader = SnapshotReader::open_backup(disk.clone(), path.to_string())?;
     read_image(&mut reader, path, || ())

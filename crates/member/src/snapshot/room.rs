@@ -1,14 +1,15 @@
-//! Checks that the next snapshot has room on the disk. On a full disk only a snapshot lets log go,
-//! so the log and the state may grow only while room for it is set aside.
+//! Makes sure that the next snapshot has room on the disk. On a full disk only a new snapshot
+//! allows the deletion of old log, so the log and the state may grow only while room for that
+//! snapshot is set aside.
 //!
-//! The snapshot thread keeps the room, and tells Loop how much there is: after each change, and as
-//! an answer.
+//! The snapshot thread sets the room aside. It tells Loop how much there is: after each change, and
+//! in answer to a question.
 //!
 //! Reserve N + G bytes: N bounds the next snapshot, G is the growth of the state since the newest
-//! one. The next snapshot uses N of them and frees the newest, of N - G bytes: so N bytes are left,
-//! which the snapshot behind it needs at that moment. As long as nothing else takes the space that
-//! is free for a moment then, one snapshot after the other finds room, even on a disk that is full
-//! to the last byte.
+//! one. The next snapshot uses N of them, and then the newest one so far, of N - G bytes, is
+//! deleted: so N bytes are free, which the snapshot after the next needs at that moment. As long as
+//! nothing else takes these N bytes before they are set aside, one snapshot after the other finds
+//! room, even on a disk that is full to the last byte.
 
 use std::collections::VecDeque;
 
@@ -20,36 +21,36 @@ use crate::snapshot::limits::{
     SNAPSHOT_ROOM_ANSWER_MS_MAX, SNAPSHOT_ROOM_RETRY_MS, SNAPSHOT_ROOM_STEP_BYTES,
 };
 
-/// Loop's view of the room.
+/// Loop's knowledge of the room for the next snapshot.
 pub struct SnapshotRoom {
-    /// The most bytes that an image can have: of the state after the last entry applied, and of the
+    /// Upper bounds of the bytes of an image: of the state after the last entry applied, and of the
     /// newest snapshot.
     image_bytes_max: u64,
     newest_image_bytes: u64,
-    /// Entries that are not applied yet, and their bytes. The state may grow by as much.
+    /// Entries that are not applied yet, with their bytes: the state may grow by as much.
     unapplied: VecDeque<(LogIndex, u64)>,
     unapplied_bytes: u64,
     under_way: Option<UnderWay>,
     kept_bytes: u64,
-    /// Whether a question to the snapshot thread, or its answer, is under way.
+    /// Whether Loop waits for an answer of the snapshot thread.
     is_asked: bool,
-    /// Time since that question.
+    /// Time since Loop last asked the snapshot thread, in ms.
     asked_ms: u64,
-    /// Whether the last answer had less than was wanted: the disk has no more.
+    /// Whether less was set aside than was wanted: the disk has no more.
     is_scarce: bool,
-    /// Time since the last answer.
+    /// Time since the last answer, in ms.
     waited_ms: u64,
 }
 
-/// A snapshot that is being written.
+/// A snapshot that is being taken.
 struct UnderWay {
     image_bytes_max: u64,
-    /// The bytes that were set aside for it.
+    /// The bytes that were set aside for that snapshot.
     room_bytes: u64,
 }
 
 impl SnapshotRoom {
-    /// Begins with the restored snapshot, of `image_bytes_max` bytes at most.
+    /// Begins with a restored snapshot, whose image has at most `image_bytes_max` bytes.
     pub fn new(image_bytes_max: u64) -> SnapshotRoom {
         SnapshotRoom {
             image_bytes_max,
@@ -65,7 +66,7 @@ impl SnapshotRoom {
         }
     }
 
-    /// An entry goes into the log, and replaces the entries from its index on.
+    /// Notes that an entry goes into the log, where it replaces the entries from its index on.
     pub fn on_proposed(&mut self, index: LogIndex, bytes: u64) {
         while let Some(&(replaced, bytes)) = self.unapplied.back()
             && replaced >= index
@@ -77,7 +78,7 @@ impl SnapshotRoom {
         self.unapplied_bytes += bytes;
     }
 
-    /// Entries were applied up to this one.
+    /// Notes that the entries up to this one are applied.
     pub fn on_applied(&mut self, index: LogIndex, image_bytes_max: u64) {
         while let Some(&(applied, bytes)) = self.unapplied.front()
             && applied <= index
@@ -88,8 +89,8 @@ impl SnapshotRoom {
         self.image_bytes_max = image_bytes_max;
     }
 
-    /// A snapshot begins and will use the room set aside. Returns the question to ask before it
-    /// does.
+    /// Notes that a snapshot begins, which will use the room set aside. Returns a request to set
+    /// room aside for the one after it.
     pub fn on_begin(&mut self, image_bytes_max: u64) -> SnapshotJob {
         self.under_way = Some(UnderWay { image_bytes_max, room_bytes: self.kept_bytes });
         self.ask()
@@ -101,20 +102,20 @@ impl SnapshotRoom {
         SnapshotJob::KeepRoom(self.wanted())
     }
 
-    /// The snapshot is durable.
+    /// Notes that the snapshot being taken is durable.
     pub fn on_finished(&mut self) {
         if let Some(under_way) = self.under_way.take() {
             self.newest_image_bytes = under_way.image_bytes_max;
         }
     }
 
-    /// No snapshot is being written.
+    /// Notes that no snapshot is being taken.
     pub fn on_idle(&mut self) {
         self.under_way = None;
     }
 
-    /// Takes the snapshot thread's answer. The disk counts as scarce only by the amount that was
-    /// wanted when it was asked: more may be wanted by now, and the disk may have it.
+    /// Takes the snapshot thread's answer. Whether the disk is scarce depends on the amount that
+    /// was wanted when it was asked: more may be wanted by now, and the disk may have it.
     pub fn on_kept(&mut self, kept: RoomKept) {
         self.kept_bytes = kept.bytes;
         self.is_asked = false;
@@ -128,33 +129,33 @@ impl SnapshotRoom {
         self.asked_ms = self.asked_ms.saturating_add(elapsed_ms);
     }
 
-    /// Whether the disk had less room than was wanted. The disk is asked again now and then.
+    /// Whether the disk had less room than was wanted. It is asked again from time to time.
     pub fn is_scarce(&self) -> bool {
         self.is_scarce
     }
 
-    /// Whether the next snapshot, behind one that is being written, has too little room, and the
-    /// disk has no more.
+    /// Whether the next snapshot, after one that is being taken, has too little room, and the disk
+    /// has no more.
     pub fn is_missing(&self) -> bool {
         self.is_scarce && self.kept_bytes < self.wanted().bytes
     }
 
-    /// Whether the state must not grow any more: the room would not suffice for it, and the disk
-    /// has no more.
+    /// Whether the state must not grow any more: it would outgrow the room, and the disk has no
+    /// more.
     pub fn is_used_up(&self) -> bool {
         self.is_scarce && self.is_outgrown()
     }
 
     /// Whether writes must wait for the snapshot thread's next answer: the state has outgrown the
     /// room, and the disk may have more. Without the wait, a state that grows faster than the
-    /// thread answers would be left on a full disk without room for any snapshot. The wait has a
-    /// bound: the thread may hang with its disk.
+    /// thread answers could end on a full disk without room for any snapshot. The wait has a bound:
+    /// the thread may hang with its disk.
     pub fn must_wait(&self) -> bool {
         let is_late = self.is_asked && self.asked_ms >= SNAPSHOT_ROOM_ANSWER_MS_MAX;
         !self.is_scarce && !is_late && self.is_outgrown()
     }
 
-    /// Whether neither the room that is set aside nor that of a snapshot under way suffices for the
+    /// Whether neither the room set aside nor that of a snapshot being taken suffices for the
     /// state.
     fn is_outgrown(&self) -> bool {
         let needed = self.needed_bytes(self.newest_image_bytes);
@@ -162,15 +163,15 @@ impl SnapshotRoom {
         self.kept_bytes < self.wanted().bytes && !in_use
     }
 
-    /// Whether a snapshot that begins now has room.
+    /// Whether a snapshot that begins now has enough room.
     pub fn has_room(&self) -> bool {
         self.kept_bytes >= self.wanted().bytes_min
     }
 
-    /// The question to ask the snapshot thread, when it is time.
+    /// The request to set room aside, if it is time for one.
     pub fn maybe_ask(&mut self) -> Option<SnapshotJob> {
         let wanted = self.wanted();
-        // Half of what is kept for growth is used up.
+        // At least half of the room for growth is used up.
         let is_low = self.kept_bytes < wanted.bytes + (wanted.bytes_max - wanted.bytes) / 2;
         let is_too_soon = self.is_scarce && self.waited_ms < SNAPSHOT_ROOM_RETRY_MS;
         if self.is_asked || !is_low || is_too_soon {
@@ -188,15 +189,16 @@ impl SnapshotRoom {
         RoomWanted { bytes_min, bytes, bytes_max: bytes + growth }
     }
 
-    /// The most bytes that an image can have: of the newest snapshot, or of the present state where
-    /// that is smaller. Once much was removed, the next snapshot is cheap.
+    /// Upper bound of the bytes of an image, of the newest snapshot or of the present state,
+    /// whichever is smaller: once much was removed, the next snapshot is cheap.
     pub fn state_bytes(&self) -> u64 {
         self.newest_image_bytes.min(self.image_bytes_max)
     }
 
-    /// The bytes that must be set aside, beside a newest snapshot of `newest_image_bytes`. They
-    /// include one step for writes that are refused too late: so when the snapshot ends, and no
-    /// other room is left, there is still enough for one more.
+    /// The bytes that must be set aside, if the image of the newest snapshot has
+    /// `newest_image_bytes`. They include one step for writes that are refused too late: so when
+    /// the next snapshot ends and the disk has no other room, there is still enough for one more
+    /// snapshot.
     fn needed_bytes(&self, newest_image_bytes: u64) -> u64 {
         let image_bytes = self.image_bytes_max + self.unapplied_bytes;
         let grown_bytes = image_bytes.saturating_sub(newest_image_bytes);
@@ -204,8 +206,8 @@ impl SnapshotRoom {
     }
 }
 
-/// The most bytes of a snapshot's file. Data that does not compress grows by far less than one part
-/// in 64, headers included.
+/// Upper bound of the bytes of a snapshot's file. Data that does not compress grows by far less
+/// than one part in 64, headers included.
 fn snapshot_bytes(image_bytes: u64) -> u64 {
     (image_bytes + image_bytes / 64).next_multiple_of(DIRECT_BLOCK_BYTES)
 }

@@ -1,66 +1,69 @@
-//! Decides when a snapshot is taken, and moves its pieces from Apply to the file.
+//! Decides when a snapshot is taken, and passes its pieces from Apply to the snapshot thread.
 //!
-//! One piece is under way at a time: Apply gives one, the snapshot thread writes it, then Loop asks
-//! for the next. So a snapshot needs the memory of one piece, and goes at the pace of the file.
+//! One piece is under way at a time: Apply gives a piece, the snapshot thread writes it, then Loop
+//! asks Apply for the next. So a snapshot needs the memory of one piece, and goes as fast as the
+//! file is written.
 //!
-//! The state may be ahead of this member's disk, since a quorum of others commits without it. A
-//! snapshot gets its name only once the disk has every entry that it holds: the log never ends
-//! before its snapshot.
+//! The state may be ahead of this member's log on disk, since a quorum of others can commit without
+//! it. A snapshot's file gets its name only once every entry that it covers is durable here: so the
+//! log never ends before its snapshot.
 
 use storage::wal::SnapshotPoint;
 
 use crate::message::{FromApply, FromSnapshot, SnapshotJob, ToApply};
 use crate::snapshot::log_rule::SnapshotLog;
 
-/// The policy and the state of the snapshot under way.
+/// Decides when a snapshot is taken, and keeps the state of the one being taken.
 pub struct Snapshots {
     commands_max: u64,
     log_rule: SnapshotLog,
     /// Bytes and commands of the log since the last snapshot was begun.
     log_bytes: u64,
     commands: u64,
-    /// Bytes of the log that a snapshot under way, or failed ones, were to cover.
+    /// Bytes of the log before that, which no durable snapshot covers: the snapshot being taken is
+    /// to cover them, or those that failed were.
     uncovered_bytes: u64,
-    /// Whether a snapshot is due regardless of the counts.
+    /// Whether a snapshot is due whatever the amount of log.
     is_hurried: bool,
-    /// How many snapshots were begun.
+    /// How many snapshots were begun since the start. This is the number of the last one.
     begun: u64,
-    /// The last entry that the image under way holds.
+    /// The index of the last entry that the snapshot being taken holds.
     image_index: u64,
     /// The newest durable snapshot, and the one before it.
     newest: SnapshotPoint,
     before: SnapshotPoint,
     state: State,
-    /// When a snapshot last failed to be written.
+    /// When a snapshot last could not be written, by Loop's clock.
     failed_ms: Option<u64>,
     installing: Option<Installing>,
 }
 
-/// A received snapshot on its way into the state. No other may be received until a snapshot of this
-/// member covers it.
+/// A received snapshot that is being installed. No other may be received until a snapshot of this
+/// member covers the installation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Installing {
     /// The command that installs it was submitted.
     Proposed,
-    /// It has become the state. The snapshot with this number will cover it.
+    /// It has become the state. This member's snapshot with this number will cover that.
     Installed { snapshot: u64 },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Idle,
-    /// Apply was asked to freeze.
+    /// Apply was asked to begin an image.
     Asked,
     /// Pieces go from Apply to the file.
     Streaming,
-    /// The last piece was handed over; the log on the disk does not reach the image yet.
+    /// Apply has given the last piece, but the log on the disk does not reach the image's index
+    /// yet.
     Written,
-    /// The file gets its name.
+    /// The snapshot thread completes the file.
     Finishing,
 }
 
 impl Snapshots {
-    /// Starts with the restored snapshot and the log behind it.
+    /// Starts with the restored snapshot, and `log_bytes` bytes of log behind it.
     pub fn new(
         commands_max: u64,
         log_rule: SnapshotLog,
@@ -84,24 +87,26 @@ impl Snapshots {
         }
     }
 
-    /// Whether a received snapshot is on its way into the state, or is not covered by a snapshot of
-    /// this member yet.
+    /// Whether a received snapshot is being installed, or no snapshot of this member covers its
+    /// installation yet.
     pub fn is_installing(&self) -> bool {
         self.installing.is_some()
     }
 
-    /// The command that installs a received snapshot was submitted.
+    /// Notes that the command that installs a received snapshot was submitted.
     pub fn on_install_submitted(&mut self) {
         self.installing = Some(Installing::Proposed);
     }
 
-    /// A received snapshot has become the state. A snapshot that covers it is due.
+    /// Notes that a received snapshot has become the state. A snapshot that covers this becomes
+    /// due.
     pub fn on_install_applied(&mut self) {
         self.installing = Some(Installing::Installed { snapshot: self.want() });
     }
 
-    /// Whether a snapshot of this member has come to cover the received one since the last call.
-    /// The received file is to be removed, and the log that names it is let go of, too.
+    /// Whether a snapshot of this member has covered the installation of a received one since the
+    /// last call. Then the received file is to be removed, and the log that names it may be
+    /// deleted, too.
     pub fn take_covered(&mut self) -> bool {
         let is_covered = matches!(
             self.installing,
@@ -109,44 +114,44 @@ impl Snapshots {
         );
         if is_covered {
             self.installing = None;
-            // The log behind an older snapshot cannot be applied any more.
+            // Without the received file, the log cannot be applied to an older snapshot any more.
             self.before = self.newest;
         }
         is_covered
     }
 
-    /// A snapshot could not be written just now.
+    /// Notes that a snapshot could not be written just now.
     pub fn on_failed(&mut self, now_ms: u64) {
         self.failed_ms = Some(now_ms);
     }
 
-    /// When a snapshot last failed to be written.
+    /// When a snapshot last could not be written, by Loop's clock; `None` if that never happened.
     pub fn failed_ms(&self) -> Option<u64> {
         self.failed_ms
     }
 
-    /// Counts an entry that was proposed.
+    /// Counts an entry that goes into the log.
     pub fn count(&mut self, bytes: usize, commands: usize) {
         self.log_bytes += bytes as u64;
         self.commands += commands as u64;
     }
 
-    /// Makes a snapshot due without waiting for more log, which takes room that is needed. After a
-    /// failure this tries the same log again.
+    /// Makes a snapshot due without waiting for more log: for a full disk. After a failed snapshot,
+    /// the log that it was to cover counts.
     pub fn make_due(&mut self) {
         let is_retry = self.state == State::Idle && self.uncovered_bytes > 0;
         self.is_hurried |= self.log_bytes > 0 || is_retry;
     }
 
-    /// Makes a snapshot of the present state due, however little was written since the last.
-    /// Returns its number: that of the next snapshot to be begun.
+    /// Makes a snapshot of the present state due, however little was written since the last one.
+    /// Returns the number of that snapshot.
     pub fn want(&mut self) -> u64 {
         self.is_hurried = true;
         self.begun + 1
     }
 
-    /// The point up to which the log may be let go of: the snapshot before the newest, in case the
-    /// newest cannot be read; on a full disk the newest.
+    /// The point up to which the log may be deleted: that of the snapshot before the newest, in
+    /// case the newest cannot be read; on a full disk that of the newest.
     pub fn release(&self, disk_is_full: bool) -> SnapshotPoint {
         match disk_is_full {
             true => self.newest,
@@ -154,7 +159,7 @@ impl Snapshots {
         }
     }
 
-    /// Another member's snapshot took the place of log and state.
+    /// Notes that a snapshot of another member has replaced the log and the state.
     pub fn on_installed(&mut self, point: SnapshotPoint) {
         self.newest = point;
         self.before = point;
@@ -163,12 +168,12 @@ impl Snapshots {
         self.uncovered_bytes = 0;
     }
 
-    /// Whether a snapshot is under way.
+    /// Whether a snapshot is being taken.
     pub fn is_running(&self) -> bool {
         self.state != State::Idle
     }
 
-    /// Asks Apply for an image when it is time for one, of a state of so many bytes.
+    /// Asks Apply for an image if a snapshot is due. `state_bytes` bounds the bytes of an image.
     pub fn maybe_begin(&mut self, state_bytes: u64) -> Option<ToApply> {
         let due = self.is_hurried
             || self.log_bytes >= self.log_rule.bytes(state_bytes)
@@ -185,8 +190,8 @@ impl Snapshots {
         Some(ToApply::Freeze)
     }
 
-    /// Turns a message of Apply into jobs for the file. `membership` is the one active at the
-    /// image.
+    /// Turns a message of Apply about the image into jobs for the snapshot thread. `membership` is
+    /// the one that is active at the image's index.
     pub fn on_apply(
         &mut self,
         message: FromApply,
@@ -211,13 +216,14 @@ impl Snapshots {
                 self.is_hurried = true;
                 vec![SnapshotJob::Abort]
             }
-            // The file failed meanwhile, and Apply did not know yet.
+            // The file has failed meanwhile, and Apply had not been told yet.
             (State::Idle, _) => Vec::new(),
             (state, message) => unreachable!("{message:?} while the snapshot is {state:?}"),
         }
     }
 
-    /// Ends the file once its log is durable up to the image.
+    /// Has the file completed, once the log up to the image's index is durable. `persisted_index`
+    /// is the last durable entry.
     pub fn maybe_finish(&mut self, persisted_index: u64) -> Option<SnapshotJob> {
         let is_due = self.state == State::Written && persisted_index >= self.image_index;
         is_due.then(|| {
@@ -226,8 +232,8 @@ impl Snapshots {
         })
     }
 
-    /// Takes a message of the snapshot thread. Returns what Apply is to do next: another piece, or
-    /// nothing more.
+    /// Takes a message of the snapshot thread. Returns the request for Apply: for another piece, or
+    /// to abandon the image.
     pub fn on_snapshot(&mut self, message: FromSnapshot) -> Option<ToApply> {
         match message {
             FromSnapshot::PieceWritten if self.state == State::Streaming => {
@@ -238,7 +244,7 @@ impl Snapshots {
                 self.state = State::Idle;
                 let finished = SnapshotPoint { index, term };
                 // Otherwise nothing changes: a snapshot at the newest one's index replaces its
-                // file, and one that was received meanwhile is newer.
+                // file, and one that was fetched meanwhile is newer.
                 if finished.index > self.newest.index {
                     self.before = self.newest;
                     self.newest = finished;

@@ -1,12 +1,14 @@
-//! The work of the snapshot thread: it writes the pieces of an image into a file, one job after the
-//! other. A file that cannot be written is given up and its room freed; the log needs it more.
+//! The work of the snapshot thread: it does Loop's jobs on snapshot files, one after the other:
+//! writes the pieces of an image, reads pieces for other members, writes a snapshot that comes from
+//! another member, and sets disk space aside. If a file cannot be written, it is removed: the log
+//! needs its room more.
 //!
-//! Room for the next snapshot is set aside ahead: before a snapshot uses its own, and again after
-//! each one. If there is none, snapshots older than the newest are removed to make room.
+//! Room for the next snapshot is set aside in advance: before a snapshot uses its own, and again
+//! after each snapshot. If the disk has none, snapshots older than the newest are removed.
 //!
 //! A snapshot that another member is reading is kept when the next one is finished, whatever its
-//! age. Under load snapshots may come as fast as one is read, and no reader would ever get to the
-//! end.
+//! age. Under load, snapshots may be taken as fast as one is read, and otherwise no reader would
+//! ever get to the end.
 
 use storage::StorageError;
 use storage::disk::Disk;
@@ -20,39 +22,41 @@ use crate::snapshot::fetch::WholeSnapshot;
 use crate::snapshot::limits::{FETCHED_PIECE_BYTES, SNAPSHOTS_KEPT};
 use crate::snapshot::received;
 
-/// The snapshot thread's state, with the file being written.
+/// The snapshot thread's state, among it the file being written.
 pub struct SnapshotWriter<D: Disk> {
     disk: D,
     cluster_id: u128,
     current: Option<(FileWriter<D>, SnapshotMeta)>,
-    /// The file that comes from another member.
+    /// The file of a snapshot that comes from another member, until it is complete.
     receiving: Option<ReceivedWriter<D>>,
-    /// The snapshot that another member last read, since a snapshot was last finished.
+    /// The snapshot that another member last read, if it did since a snapshot was last finished.
     read_of: Option<String>,
     room: Room<D>,
     room_wanted: RoomWanted,
-    /// The bytes of room that Loop was last told.
+    /// How much room set aside Loop was last told of, in bytes.
     room_told: u64,
 }
 
-/// The result of a job.
+/// The output of a job.
 #[derive(Debug)]
 pub struct ImageOutput {
-    /// For Loop: the room set aside for the next snapshot, when it changed or was asked for. It
-    /// goes before the report.
+    /// For Loop: the room set aside for the next snapshot, if it has changed or Loop asked. Passed
+    /// on before `report`.
     pub room: Option<RoomKept>,
-    /// For Loop: the progress of the snapshot that is written.
+    /// For Loop: the progress of this member's own snapshot.
     pub report: Option<FromSnapshot>,
-    /// For Loop: about snapshots that other members send or read.
+    /// For Loop: about a snapshot that another member sends or reads.
     pub transfer: Option<FromTransfer>,
-    /// Errors to be logged. None of them ends the process.
+    /// Errors for the server's log. None of them ends the process.
     pub problems: Vec<RecoveryError>,
 }
 
 impl<D: Disk + Clone> SnapshotWriter<D> {
-    /// For the data directory that is `disk`'s root, before the threads of its log run.
+    /// The state for the data directory whose root is `disk`. To be called before the thread of the
+    /// log runs.
     pub fn new(disk: D, cluster_id: u128) -> SnapshotWriter<D> {
-        // Room that cannot be taken over is asked for again; an error is reported then.
+        // If the room of an earlier start cannot be taken over, room is set aside anew; an error is
+        // reported then.
         let room = Room::take_over(disk.clone()).unwrap_or_else(|_| Room::none(disk.clone()));
         let room_wanted = RoomWanted { bytes_min: 0, bytes: 0, bytes_max: room.bytes() };
         SnapshotWriter {
@@ -67,8 +71,8 @@ impl<D: Disk + Clone> SnapshotWriter<D> {
         }
     }
 
-    /// Does one job. A long job calls `rest` after each piece: other threads wait for the disk and
-    /// the processor, nobody waits for this job as much.
+    /// Does one job. A long job calls `rest` after each piece, so that the driver can let other
+    /// threads have the disk and the processor: nobody waits for this job as much as for them.
     pub fn handle(&mut self, job: SnapshotJob, rest: impl FnMut()) -> ImageOutput {
         let mut problems: Vec<StorageError> = Vec::new();
         if matches!(
@@ -86,7 +90,7 @@ impl<D: Disk + Clone> SnapshotWriter<D> {
             Some(FromSnapshot::Failed)
         });
         if let Some(FromSnapshot::Finished { index, .. }) = report {
-            // Old ones may stay: the next snapshot tries again.
+            // Old snapshots may remain: the next snapshot tries to remove them again.
             let spared = self.read_of.take();
             let removed =
                 snapshot::remove_older(&self.disk, SNAPSHOTS_KEPT, index, spared.as_deref());
@@ -103,7 +107,7 @@ impl<D: Disk + Clone> SnapshotWriter<D> {
         ImageOutput { room, report, transfer: None, problems }
     }
 
-    /// Does a job that sends to another member, or receives from one.
+    /// Does a job about a snapshot that goes to another member, or comes from one.
     fn transfer(&mut self, job: SnapshotJob, rest: impl FnMut()) -> ImageOutput {
         let transferred = match job {
             SnapshotJob::Read { to, want } => {
@@ -145,7 +149,7 @@ impl<D: Disk + Clone> SnapshotWriter<D> {
         if is_first {
             self.receiving = Some(ReceivedWriter::create(self.disk.clone())?);
         }
-        // After a failure the rest has nowhere to go.
+        // After a failure there is no file for the rest.
         let Some(writer) = &mut self.receiving else { return Ok(FromTransfer::Failed) };
         writer.write(bytes)?;
         Ok(FromTransfer::Written)
@@ -173,7 +177,7 @@ impl<D: Disk + Clone> SnapshotWriter<D> {
         Ok(FromTransfer::Whole(WholeSnapshot { at, machine }))
     }
 
-    /// Sets aside the room that is wanted, or as much as the disk has. A disk without room is no
+    /// Sets aside the room that is wanted, or as much as the disk has. Too little room is not an
     /// error: Loop acts on the amount.
     fn keep_room(&mut self) -> Result<(), StorageError> {
         let RoomWanted { bytes_min, bytes, bytes_max } = self.room_wanted;
@@ -186,8 +190,8 @@ impl<D: Disk + Clone> SnapshotWriter<D> {
         Ok(())
     }
 
-    /// Sets aside between `low` and `high` bytes, about as much as the disk has. False if it has
-    /// less than `low`.
+    /// Sets aside between `low` and `high` bytes, about as much as the disk has. False if the disk
+    /// has less than `low`.
     fn has_kept_between(&mut self, low: u64, high: u64) -> Result<bool, StorageError> {
         let more = high.saturating_sub(low);
         for bytes in [more, more / 2, more / 4, more / 8, 0].map(|more| low.saturating_add(more)) {
@@ -215,7 +219,7 @@ impl<D: Disk + Clone> SnapshotWriter<D> {
                 Ok(Some(FromSnapshot::PieceWritten))
             }
             SnapshotJob::Piece(bytes) => {
-                // After a failure the rest of the pieces has nowhere to go.
+                // After a failure there is no file for the rest of the pieces.
                 let Some((writer, _)) = &mut self.current else { return Ok(None) };
                 writer.write_piece(&bytes)?;
                 Ok(Some(FromSnapshot::PieceWritten))
@@ -246,8 +250,8 @@ impl<D: Disk + Clone> SnapshotWriter<D> {
     }
 }
 
-/// Whether the content is not a whole snapshot of this ensemble. False for a file that could not be
-/// read or written.
+/// Whether the error shows that the content is not a complete snapshot of this ensemble. False if a
+/// file could not be read or written.
 fn is_of_content(error: &RecoveryError) -> bool {
     match error {
         RecoveryError::Storage(error) => matches!(

@@ -1,22 +1,25 @@
-//! Deadlines: when each session and each lease of etcd expires, unless its client is heard from.
-//! Kept by Loop, not replicated.
+//! Deadlines: when each session, each lease of etcd or each node of etcd v2 expires, unless its
+//! client is heard from. Such a thing is called an *owner* here. Loop keeps the deadlines; they are
+//! not replicated.
 //!
-//! They have their own clock. It advances by the time that the driver says has passed, but at most
-//! by the time that was planned: a process that was paused must first hear what waited at its
-//! sockets before it expires anybody. Close to a deadline no more than [`LEASE_ADVANCE_MS_MAX`] is
+//! The deadlines have their own clock. It advances by the time that the driver says has passed, but
+//! at most by the time that was planned: a process that was paused must first hear what waited at
+//! its sockets before it expires anybody. Close to a deadline, at most [`LEASE_ADVANCE_MS_MAX`] is
 //! planned.
 //!
 //! Owners are in buckets of one tick, as sessions are in ZooKeeper (`ExpiryQueue`): an owner
-//! expires up to a tick late and never early. Hearing from one only moves its deadline; the owner
-//! changes buckets when its old bucket falls due. So a renewal costs one look-up.
+//! expires up to a tick late and never early. To hear from an owner only moves its deadline; the
+//! owner changes buckets when its old bucket falls due. So a renewal costs one look-up.
 //!
 //! A renewal that has arrived and is not answered yet may protect its owner until a later time. The
 //! end of that protection can bring a deadline forward; only then does an owner change buckets
 //! before its bucket falls due.
 //!
-//! Every member keeps the deadlines, since any member may lead next. Each owner is in one bucket at
-//! most, so a follower, which empties no bucket, holds no more than its owners. A new leader finds
-//! all buckets due; it looks at [`EXPIRY_LOOKS_MAX`] owners in one call and goes on in the next.
+//! An owner whose deadline has passed is *judged*: [`Deadlines::expired`] returns it once, so that
+//! a command can end it. Every member keeps the deadlines, since any member may lead next. Each
+//! owner is in at most one bucket, so a follower, which empties no bucket, keeps one place for each
+//! owner. A new leader finds all buckets due; it looks at [`EXPIRY_LOOKS_MAX`] owners in one call
+//! and goes on in the next.
 
 use core::hash::Hash;
 use std::collections::BTreeSet;
@@ -28,31 +31,32 @@ use machine::Ordinal;
 use crate::limits::QUIET_TIMEOUT_MS_MIN;
 use crate::spaces::limits::{EXPIRY_LOOKS_MAX, LEASE_ADVANCE_MS_MAX};
 
-/// The deadlines of all owners of one kind.
+/// The deadlines of all owners of one kind: sessions, leases or nodes.
 pub struct Deadlines<O> {
     tick_ms: u64,
     grace_ms: u64,
     now_ms: u64,
-    /// When every owner was last given a full timeout.
+    /// When all owners were last given a full timeout.
     renewed_all_ms: u64,
     owners: HashMap<O, Kept, FixedState>,
     /// Each owner with the tick at whose end it is looked at next.
     buckets: BTreeSet<(u64, O)>,
-    /// Owners whose expiry is under way. They are in no bucket.
+    /// Owners whose expiry is under way: they were returned as expired. They are in no bucket.
     judged: BTreeSet<O>,
-    /// Owners with a timeout below [`QUIET_TIMEOUT_MS_MIN`].
+    /// How many owners have a timeout below [`QUIET_TIMEOUT_MS_MIN`].
     short_count: usize,
 }
 
-/// The times of an owner, and the attach that they follow from.
+/// The times of one owner, and the ordinal of the command that attached it.
 struct Kept {
     attached: Ordinal,
     timeout_ms: u64,
-    /// When the client was last heard from, or attached.
+    /// When the client was last heard from, or the owner attached, by the clock of the deadlines.
     heard_ms: u64,
-    /// The owner does not expire before, since a renewal waits for its answer.
+    /// The owner does not expire before this time, since a renewal waits for its answer; 0 if none
+    /// does.
     protected_until_ms: u64,
-    /// The bucket that the owner is in; `None` while its expiry is under way.
+    /// The tick of the bucket that the owner is in; `None` while its expiry is under way.
     bucket: Option<u64>,
 }
 
@@ -72,14 +76,14 @@ impl Kept {
     }
 }
 
-/// The time that an owner has.
+/// How long an owner still has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TimeLeft {
-    /// This much, of a timeout of so much.
+    /// Its timeout has not passed, or its expiry is not under way yet.
     Some {
-        /// The time that is left, in ms, without grace.
+        /// The time until the timeout ends, in ms, without grace; 0 if it has ended.
         left_ms: u64,
-        /// The timeout, in ms.
+        /// The whole timeout, in ms.
         timeout_ms: u64,
     },
     /// Its expiry is under way.
@@ -87,7 +91,8 @@ pub enum TimeLeft {
 }
 
 impl<O: Copy + Ord + Hash> Deadlines<O> {
-    /// No deadlines, at time 0. An owner expires up to `tick_ms` after its timeout and `grace_ms`.
+    /// No owners, at time 0. An owner expires up to `tick_ms` after its timeout and `grace_ms` have
+    /// passed.
     pub fn new(tick_ms: u64, grace_ms: u64) -> Deadlines<O> {
         assert!(tick_ms > 0);
         let owners = HashMap::with_hasher(FixedState::default());
@@ -103,8 +108,8 @@ impl<O: Copy + Ord + Hash> Deadlines<O> {
         }
     }
 
-    /// The session was opened or attached, or the lease granted, by the command with this ordinal.
-    /// It gets a full timeout from now.
+    /// Notes that the command with the ordinal `attached` opened or attached the session, granted
+    /// the lease, or gave the node its time to live. The owner gets a full timeout from now.
     pub fn attach(&mut self, owner: O, attached: Ordinal, timeout_ms: u64) {
         self.close(owner);
         let kept = Kept {
@@ -127,7 +132,7 @@ impl<O: Copy + Ord + Hash> Deadlines<O> {
         self.short_count = 0;
     }
 
-    /// The owner is gone.
+    /// Removes the owner, which has ended.
     pub fn close(&mut self, owner: O) {
         let Some(kept) = self.owners.remove(&owner) else { return };
         self.short_count -= usize::from(kept.is_short());
@@ -137,18 +142,18 @@ impl<O: Copy + Ord + Hash> Deadlines<O> {
         };
     }
 
-    /// The owner's client was heard from within the last report interval.
+    /// Notes that the owner's client was heard from within the last report interval.
     pub fn heard(&mut self, owner: O) {
         self.renew(owner);
     }
 
-    /// The time by the clock of the deadlines.
+    /// The time by the clock of the deadlines, in ms.
     pub fn now_ms(&self) -> u64 {
         self.now_ms
     }
 
-    /// The owner expires no earlier than at `until_ms`, which takes the place of an earlier such
-    /// time; 0: its timeout alone decides. Changes nothing while its expiry is under way.
+    /// Makes the owner expire no earlier than at `until_ms`. This replaces an earlier such time;
+    /// with 0 the timeout alone decides. Changes nothing while the owner's expiry is under way.
     pub fn protect(&mut self, owner: O, until_ms: u64) {
         let Some(kept) = self.owners.get_mut(&owner) else { return };
         kept.protected_until_ms = until_ms;
@@ -159,8 +164,8 @@ impl<O: Copy + Ord + Hash> Deadlines<O> {
         }
     }
 
-    /// Gives every owner a full timeout, for a new leader. Owners whose expiry was under way
-    /// are judged again after that, since the command may be lost.
+    /// Gives every owner a full timeout, for a new leader. Owners whose expiry is under way expire
+    /// again after that, since the command that ends them may be lost.
     pub fn renew_all(&mut self) {
         self.renewed_all_ms = self.now_ms;
         while let Some(owner) = self.judged.pop_first() {
@@ -178,7 +183,7 @@ impl<O: Copy + Ord + Hash> Deadlines<O> {
         self.owners.is_empty()
     }
 
-    /// Places in buckets and among those judged: one for each owner.
+    /// Places in buckets and among the judged: one for each owner.
     pub fn place_count(&self) -> usize {
         self.buckets.len() + self.judged.len()
     }
@@ -188,14 +193,14 @@ impl<O: Copy + Ord + Hash> Deadlines<O> {
         self.short_count > 0
     }
 
-    /// Each owner with the time it has left, in no particular order.
+    /// Each owner with the time until it expires, in ms, in no particular order.
     pub fn remaining_ms(&self) -> impl Iterator<Item = (O, u64)> {
         let deadline_ms = |kept: &Kept| kept.deadline_ms(self.renewed_all_ms, self.grace_ms);
         let left = move |kept: &Kept| deadline_ms(kept).saturating_sub(self.now_ms);
         self.owners.iter().map(move |(owner, kept)| (*owner, left(kept)))
     }
 
-    /// The time that an owner has; `None` if it does not exist.
+    /// How long an owner still has; `None` if it does not exist.
     pub fn left(&self, owner: O) -> Option<TimeLeft> {
         let kept = self.owners.get(&owner)?;
         if kept.bucket.is_none() {
@@ -222,21 +227,22 @@ impl<O: Copy + Ord + Hash> Deadlines<O> {
     }
 
     /// Advances the clock by `elapsed_ms`, but at most by `planned_ms` or [`LEASE_ADVANCE_MS_MAX`],
-    /// whichever is more. A longer plan must end
-    /// [`EXPIRY_MARGIN_MS`](crate::order::limits::EXPIRY_MARGIN_MS) before [`Deadlines::due_ms`].
+    /// whichever is more. If more than that was planned, the plan must end
+    /// [`EXPIRY_MARGIN_MS`](crate::order::limits::EXPIRY_MARGIN_MS) or more before
+    /// [`Deadlines::due_ms`].
     pub fn advance(&mut self, elapsed_ms: u64, planned_ms: u64) {
         self.now_ms += elapsed_ms.min(planned_ms.max(LEASE_ADVANCE_MS_MAX));
     }
 
-    /// How long until the first bucket falls due, in ms; none without owners.
+    /// How long until the first bucket falls due, in ms; `None` if no owner is in a bucket.
     pub fn due_ms(&self) -> Option<u64> {
         let (bucket, _) = self.buckets.first()?;
         Some(((bucket + 1) * self.tick_ms).saturating_sub(self.now_ms))
     }
 
-    /// Owners whose timeout has passed, at most `max`, each with the attach that is judged. Each
-    /// is returned once, until it is attached or heard from again. Looks at [`EXPIRY_LOOKS_MAX`]
-    /// owners at most.
+    /// Returns owners whose timeout has passed, at most `max`, each with the ordinal of its attach.
+    /// An owner is returned once, until it is attached or heard from again. Looks at no more than
+    /// [`EXPIRY_LOOKS_MAX`] owners.
     pub fn expired(&mut self, max: usize) -> Vec<(O, Ordinal)> {
         let mut expired = Vec::new();
         for _ in 0..EXPIRY_LOOKS_MAX {

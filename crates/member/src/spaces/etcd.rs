@@ -1,17 +1,17 @@
-//! What a leader does for etcd's space by the clock: leases that nobody keeps alive expire, and the
-//! history is compacted; and the questions of clients about leases, which the leader answers.
+//! What a leader does for etcd's space by the clock: it ends leases that nobody keeps alive, and
+//! compacts the history. It also answers the questions of clients about leases.
 //!
-//! Only the leader's deadlines count. A member sends the questions of its clients to the leader,
-//! those of a turn in one message. The leader answers a question once a round of its quorum that
-//! began after the question arrived has returned, and everything is applied here that was committed
-//! by then. So it does lead, and it knows every lease that was granted before. A question about a
-//! lease whose expiry is under way waits until the lease has ended.
+//! Only the leader's deadlines count. A member sends the questions of its clients to the leader, in
+//! one message for all that have come since the last. The leader answers a question once a
+//! ReadIndex round that began after the question arrived has returned, and it has applied the index
+//! of that round. So it certainly leads, and it knows every lease that was granted before. A
+//! question about a lease whose expiry is under way waits until the lease has ended.
 //!
-//! A renewal protects its lease from its arrival on, until it is answered or its client no longer
-//! waits: the answer may come late, since Apply or the round takes long.
+//! A renewal protects its lease from its arrival until it is answered or its client no longer
+//! waits: the answer may come late, if Apply or the round takes long.
 //!
-//! A question that is asked twice has the effect of one. So a member asks again whenever a question
-//! may have been lost, and the next leader needs nothing of the one before.
+//! To ask a question twice has the effect of asking it once. So a member asks again whenever a
+//! question may have been lost, and a new leader needs nothing from the previous one.
 
 pub mod auto_compaction;
 pub(crate) mod calls;
@@ -31,23 +31,23 @@ use auto_compaction::{AutoCompaction, AutoCompactor};
 use calls::{Arrived, Asker, LeaseCalls};
 use questions::LeaseQuestions;
 
-/// The configuration of the space.
+/// The part of a member's configuration that concerns etcd's space.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     /// The replicated settings that this member wants.
     pub settings: Settings,
-    /// The compactions that this member begins by itself while it leads.
+    /// Which compactions this member begins on its own account while it leads.
     pub auto_compaction: AutoCompaction,
 }
 
 /// Changes of etcd's space that a leader must know.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct News {
-    /// Changes of leases, in their order.
+    /// Changes of leases, in the order in which they were applied.
     pub leases: Vec<LeaseChange>,
-    /// The settings, if they were set.
+    /// The settings, if they have been set.
     pub settings: Option<Settings>,
-    /// The revision of the keys, if a command came.
+    /// The revision of the keys, if a command of etcd's space was applied.
     pub revision: Option<i64>,
 }
 
@@ -65,21 +65,22 @@ impl News {
 /// The room of etcd's space.
 pub(crate) struct Etcd {
     leases: Deadlines<LeaseId>,
-    /// The replicated settings as they are.
+    /// The replicated settings, as they are in the state.
     settings: Settings,
     wanted: Settings,
-    /// The revision of the keys, as Apply last said.
+    /// The revision of the keys, from Apply's last news.
     revision: i64,
     auto_compactor: AutoCompactor,
-    /// The questions of this member's clients.
+    /// The questions of this member's own clients.
     pub questions: LeaseQuestions,
-    /// The questions that this leader has not answered; `None` unless leading.
+    /// The questions of all members that this leader has not answered; `None` unless leading.
     calls: Option<LeaseCalls>,
-    /// The revision that this leader compacts to since the last call of [`Etcd::take_compacting`].
+    /// The revision to which this leader has begun to compact since the last call of
+    /// [`Etcd::take_compacting`].
     compacting: Option<i64>,
-    /// Leases that were judged since the start.
+    /// Leases whose expiry this member has begun, since the start.
     pub(super) expired_count: u64,
-    /// Compactions that this leader has begun since the start.
+    /// Compactions that this member has begun on its own account, since the start.
     pub(super) compaction_count: u64,
 }
 
@@ -180,22 +181,23 @@ impl Etcd {
         Held { deadlines, deadline_places, questions: self.questions.count() + calls }
     }
 
-    /// When the next compaction or note of the revision is due, by Loop's clock; `u64::MAX`: never.
+    /// When to compact next, or to note the revision, by Loop's clock; `u64::MAX` if never.
     pub fn compaction_due_ms(&self) -> u64 {
         self.auto_compactor.due_ms()
     }
 
-    /// The revision that this leader has begun to compact to by itself since the last call.
+    /// The revision to which this leader has begun to compact on its own account since the last
+    /// call.
     pub fn take_compacting(&mut self) -> Option<i64> {
         self.compacting.take()
     }
 
-    /// The questions that this leader has not answered.
+    /// The questions that this leader has not answered; `None` unless leading.
     pub fn calls(&mut self) -> Option<&mut LeaseCalls> {
         self.calls.as_mut()
     }
 
-    /// Takes a question that has arrived at this leader.
+    /// Takes a question that has arrived at this leader. The same question is kept only once.
     pub fn on_asked(&mut self, from: Asker, number: u64, question: LeaseQuestion) {
         let Some(calls) = &mut self.calls else { return };
         if calls.known.len() >= LEASE_CALLS_MAX || !calls.known.insert((from, number)) {
@@ -209,7 +211,7 @@ impl Etcd {
         }
     }
 
-    /// Answers the questions whose round has returned with an index up to this one.
+    /// Answers the questions whose round has returned an index up to `applied`.
     pub fn answer_up_to(&mut self, applied: LogIndex) {
         let Some(calls) = &mut self.calls else { return };
         let mut ready = Vec::new();

@@ -1,8 +1,8 @@
-//! What a leader does for etcd v2's space by the clock: nodes whose time to live is over are
-//! removed.
+//! What a leader does for etcd v2's space by the clock: it removes nodes whose time to live is
+//! over.
 //!
-//! Times to live end like leases, by the leader's own clock, but nobody keeps one alive: a refresh
-//! is a write, which gives the node another time to live.
+//! A time to live ends like a lease, by the leader's own clock, but nobody keeps it alive: a
+//! refresh is a write, which gives the node a new time to live.
 
 pub(crate) mod counts;
 
@@ -24,7 +24,7 @@ use crate::spaces::limits::{ETCD_V2_EXPIRED_MAX, LEASE_GRACE_MS, LEASE_TICK_MS};
 /// Changes of etcd v2's space that a leader must know.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct News {
-    /// Changes of times to live, in their order.
+    /// Changes of times to live, in the order in which they were applied.
     pub deadlines: Vec<DeadlineChange>,
 }
 
@@ -38,12 +38,12 @@ impl News {
     }
 }
 
-/// The room of etcd v2's space: the deadlines of nodes, by the index of the write that gave the
-/// time to live. No other node has that index.
+/// The room of etcd v2's space: the deadlines of nodes, each by the index of the write that gave
+/// the node its time to live. No other node has that index.
 pub(crate) struct EtcdV2 {
     deadlines: Deadlines<u64>,
     keys: HashMap<u64, Arc<str>, FixedState>,
-    /// Nodes that were judged since the start.
+    /// Nodes whose expiry this member has begun, since the start.
     pub(super) expired_count: u64,
 }
 

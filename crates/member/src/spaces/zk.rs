@@ -1,5 +1,5 @@
-//! What a leader does for ZooKeeper's space by the clock: sessions that are silent for too long
-//! expire, and containers and TTL znodes that are due are removed.
+//! What a leader does for ZooKeeper's space by the clock: it ends sessions that are silent for too
+//! long, and removes containers and TTL znodes that are due.
 
 pub mod containers;
 
@@ -14,12 +14,12 @@ use super::look::{Found, Held, Look, Search};
 use crate::spaces::limits::HEARING_MS_MAX;
 use containers::{ContainerManager, ContainerSettings};
 
-/// The configuration of the space.
+/// The part of a member's configuration that concerns ZooKeeper's space.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The replicated settings that this member wants.
     pub settings: Settings,
-    /// When containers and TTL znodes are looked for.
+    /// How often to look for containers and TTL znodes, and how many to remove.
     pub containers: ContainerSettings,
     /// Length of a tick of the sessions' deadlines, in ms (`tickTime`).
     pub tick_ms: u64,
@@ -36,9 +36,9 @@ impl Default for Options {
 /// Changes of ZooKeeper's space that a leader must know.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct News {
-    /// Changes of sessions, in their order.
+    /// Changes of sessions, in the order in which they were applied.
     pub sessions: Vec<SessionChange>,
-    /// The settings, if they were set.
+    /// The settings, if they have been set.
     pub settings: Option<Arc<Settings>>,
 }
 
@@ -55,12 +55,12 @@ impl News {
 /// The room of ZooKeeper's space.
 pub(crate) struct Zk {
     sessions: Deadlines<Owner>,
-    /// The replicated settings as they are.
+    /// The replicated settings, as they are in the state.
     settings: Settings,
     options: Options,
     /// The search for containers and TTL znodes; `None` unless leading.
     containers: Option<ContainerManager>,
-    /// Sessions that were judged since the start.
+    /// Sessions whose expiry this member has begun, since the start.
     pub(super) expired_count: u64,
 }
 
@@ -141,7 +141,7 @@ impl Zk {
         Held { deadlines, deadline_places, questions: 0 }
     }
 
-    /// The client of a session was heard from within the last report interval.
+    /// Notes that the client of a session was heard from within the last report interval.
     pub fn heard(&mut self, session: Owner) {
         self.sessions.heard(session);
     }
@@ -151,23 +151,24 @@ impl Zk {
         self.sessions.has_short()
     }
 
-    /// Sessions with the time that they have left, in ms: at most `max` of them, and the number of
-    /// all.
+    /// At most `max` sessions with the time that each has left, in ms, and the number of all
+    /// sessions.
     pub fn sessions(&self, max: usize) -> (Vec<(Owner, u64)>, usize) {
         (self.sessions.remaining_ms().take(max).collect(), self.sessions.len())
     }
 
-    /// How long until the next search is due by the clock, in ms; `u64::MAX` unless leading.
+    /// In how many ms the next search is due by the clock; `u64::MAX` unless leading.
     pub fn search_due_ms(&self) -> u64 {
         self.containers.as_ref().map_or(u64::MAX, ContainerManager::due_ms)
     }
 
-    /// The search that is due. `wall_ms` is the time that would be stamped.
+    /// The search that is due now, if any. `wall_ms` is the timestamp that an entry would get now.
     pub fn search(&mut self, wall_ms: i64) -> Option<Search> {
         self.containers.as_mut()?.search(wall_ms).map(Search)
     }
 
-    /// Takes what a search has found. Returns the command that removes it.
+    /// Takes what a search has found. Returns the command that removes it; `None` if there is
+    /// nothing to remove.
     pub fn on_found<'f>(&mut self, Found(found): &'f Found) -> Option<Command<'f>> {
         if !self.containers.as_mut()?.on_found(found) {
             return None;

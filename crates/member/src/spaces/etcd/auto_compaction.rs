@@ -1,54 +1,55 @@
-//! Decides when a leader compacts etcd's history by itself.
+//! Decides when a leader compacts etcd's history on its own account.
 //!
-//! Every member notes the revision now and then, by its own time, and so a new leader knows what
-//! the revision was a period ago. The leader's configuration counts. Source: etcd 3.6,
+//! Every member notes the revision from time to time, by its own clock, so a new leader knows what
+//! the revision was one period ago. The leader's configuration counts. Source: etcd 3.6,
 //! `v3compactor/periodic.go` and `revision.go`.
 
 use std::collections::VecDeque;
 
-/// How often the mode of revisions compacts (`v3compactor.revInterval`).
+/// How often a leader compacts in the mode `revision` (`v3compactor.revInterval`).
 const REVISIONS_INTERVAL_MS: u64 = 5 * 60 * 1000;
 
-/// The longest time between two compactions of the periodic mode.
+/// The longest time between two compactions in the mode `periodic`.
 const PERIODIC_INTERVAL_MS_MAX: u64 = 60 * 60 * 1000;
 
-/// Revisions that are noted in such a time (`v3compactor.retryDivisor`).
+/// How often the revision is noted in such a time (`v3compactor.retryDivisor`).
 const NOTES_PER_INTERVAL: u64 = 10;
 
-/// What a leader compacts by itself: `--auto-compaction-mode` and `--auto-compaction-retention`.
+/// What a leader compacts on its own account: `--auto-compaction-mode` and
+/// `--auto-compaction-retention`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AutoCompaction {
-    /// Nothing.
+    /// It compacts nothing.
     #[default]
     Off,
-    /// `periodic`: what is older than this many ms, at least 10.
+    /// `periodic`: it compacts what is older than this time.
     Periodic {
-        /// The period, in ms.
+        /// The period, in ms, at least 10.
         ms: u64,
     },
-    /// `revision`: all but this many revisions.
+    /// `revision`: it compacts all but the newest revisions.
     Revisions {
-        /// The revisions that stay.
+        /// How many revisions remain.
         count: i64,
     },
 }
 
-/// A member's view of the compactions that are due.
+/// A member's record of revisions and compactions, to know when the next compaction is due.
 pub struct AutoCompactor {
     mode: AutoCompaction,
-    /// The revisions that were noted in a period, oldest first. Empty in the mode of revisions.
+    /// Revisions noted within one period, the oldest first. Empty in the mode `revision`.
     notes: VecDeque<i64>,
-    /// When the next one is noted, and a compaction may begin.
+    /// When the next revision is noted, and a compaction may begin, by Loop's clock.
     due_ms: u64,
-    /// When the last compaction began.
+    /// When the last compaction began, by Loop's clock.
     last_ms: u64,
     last_revision: i64,
-    /// Whether a compaction began: the first one waits for a whole period.
+    /// Whether this member has begun a compaction: the first one waits for a whole period.
     has_begun: bool,
 }
 
 impl AutoCompactor {
-    /// A member that starts at the time 0, at this revision.
+    /// Of a member that starts at time 0 of Loop's clock, with this revision.
     pub fn new(mode: AutoCompaction, revision: i64) -> AutoCompactor {
         let mut compactor = AutoCompactor {
             mode,
@@ -62,13 +63,13 @@ impl AutoCompactor {
         compactor
     }
 
-    /// When [`AutoCompactor::step`] has something to do; `u64::MAX`: never.
+    /// When [`AutoCompactor::step`] next has something to do, by Loop's clock; `u64::MAX` if never.
     pub fn due_ms(&self) -> u64 {
         self.due_ms
     }
 
-    /// Takes the present revision. Returns the one to compact to, if that is due and this member
-    /// `leads`.
+    /// Takes the present revision. Returns the revision to compact to, if a compaction is due and
+    /// this member `leads`.
     pub fn step(&mut self, now_ms: u64, revision: i64, leads: bool) -> Option<i64> {
         if now_ms < self.due_ms {
             return None;

@@ -1,4 +1,4 @@
-//! The questions about leases that a leader has not answered, by what they wait for.
+//! The questions about leases that a leader has not answered, grouped by what each waits for.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -10,38 +10,39 @@ use replica::ReadId;
 use crate::lease::{LeaseQuestion, LeaseTime};
 use crate::spaces::limits::LEASE_ANSWER_MS_MAX;
 
-/// The questions that a leader has not answered.
+/// The questions about leases that a leader has not answered.
 ///
-/// An owner of a lease that is heard in time keeps it, however long Apply takes. So the oldest
-/// renewal that is not answered protects its lease, for as long as its client may wait for the
-/// answer. Further ones prolong that by nothing: a leader that never answers ends all leases.
+/// A lease whose client is heard in time must live on, however long Apply takes. So the oldest
+/// unanswered renewal protects its lease, for as long as its client may wait for the answer. Later
+/// renewals do not prolong that: if a leader never answers, all leases end.
 #[derive(Default)]
 pub(crate) struct LeaseCalls {
-    /// The questions that wait for the next round.
+    /// Questions that wait for the next ReadIndex round to begin.
     pub arrived: Vec<Arrived>,
-    /// Questions by the round that they wait for.
+    /// Questions that wait for a round to return, by the id of that round.
     pub rounds: BTreeMap<ReadId, Vec<Arrived>>,
-    /// Questions whose round has returned, and that wait until the index is applied.
+    /// Questions whose round has returned, and that wait until its index is applied here.
     pub confirmed: VecDeque<(LogIndex, Vec<Arrived>)>,
-    /// Questions about leases whose expiry is under way.
+    /// Questions about leases whose expiry is under way: they wait until the lease has ended.
     pub fated: BTreeMap<LeaseId, Vec<Arrived>>,
-    /// All of these, so that a question which is asked again is kept once.
+    /// All of these questions, to keep one only once if it is asked again.
     pub known: BTreeSet<(Asker, u64)>,
-    /// When the renewals of each lease arrived that are not answered, the oldest first.
+    /// When the unanswered renewals of each lease arrived, the oldest first, by the clock of the
+    /// deadlines.
     renewals: HashMap<LeaseId, VecDeque<u64>, FixedState>,
-    /// Answers for other members that were not sent yet.
+    /// Answers that were not sent yet, by the member that asked.
     pub answers: BTreeMap<Asker, Vec<(u64, Option<LeaseTime>)>>,
 }
 
 impl LeaseCalls {
-    /// A renewal has arrived at `now_ms`. Returns until when its lease is protected.
+    /// Notes that a renewal arrived at `now_ms`. Returns until when its lease is protected.
     pub fn on_renewal(&mut self, lease: LeaseId, now_ms: u64) -> u64 {
         self.renewals.entry(lease).or_default().push_back(now_ms);
         self.protected_until_ms(lease)
     }
 
-    /// The renewal that arrived at `arrived_ms` is answered. Returns until when the next one
-    /// protects the lease; 0 without one.
+    /// Notes that the renewal which arrived at `arrived_ms` is answered. Returns until when the
+    /// next unanswered one protects the lease; 0 if there is none.
     pub fn on_renewed(&mut self, lease: LeaseId, arrived_ms: u64) -> u64 {
         let Some(arrivals) = self.renewals.get_mut(&lease) else { return 0 };
         let found = arrivals.binary_search(&arrived_ms);
@@ -52,29 +53,29 @@ impl LeaseCalls {
         self.protected_until_ms(lease)
     }
 
-    /// Until when renewals of a lease that are not answered protect it; 0 without one.
+    /// Until when unanswered renewals of a lease protect it; 0 if there is none.
     pub fn protected_until_ms(&self, lease: LeaseId) -> u64 {
         let oldest_ms = self.renewals.get(&lease).and_then(VecDeque::front);
         oldest_ms.map_or(0, |arrived_ms| arrived_ms + LEASE_ANSWER_MS_MAX)
     }
 
-    /// Questions that are not answered.
+    /// How many questions are not answered.
     pub fn count(&self) -> usize {
         self.known.len()
     }
 }
 
-/// The boot of a member that asks.
+/// A member that asks, and its boot.
 pub(crate) type Asker = (MemberId, BootId);
 
 /// A question that has arrived at the leader.
 pub(crate) struct Arrived {
     /// The member that asks, which may be the leader itself.
     pub from: Asker,
-    /// The number that it has given the question.
+    /// The number that the asking member gave the question.
     pub number: u64,
-    /// What it asks.
+    /// The question.
     pub question: LeaseQuestion,
-    /// When it arrived, by the clock of the deadlines, in ms.
+    /// When the question arrived, by the clock of the deadlines, in ms.
     pub arrived_ms: u64,
 }

@@ -1,4 +1,4 @@
-//! The questions of a member's own clients about leases, until they are answered.
+//! The questions of this member's own clients about leases, until the leader has answered them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,33 +8,32 @@ use crate::caller::Caller;
 use crate::lease::{LeaseAnswered, LeaseQuestion, LeaseTime, NoLeaseTime};
 use crate::spaces::limits::{LEASE_ANSWER_MS_MAX, LEASE_QUESTIONS_MAX, LEASE_RETRY_MS};
 
-/// The questions of this member's own clients.
+/// The questions of this member's own clients about leases.
 #[derive(Default)]
 pub(crate) struct LeaseQuestions {
     /// The number of the last question.
     number: u64,
-    /// Questions without an answer, by their numbers: so the oldest comes first.
+    /// Unanswered questions by their numbers, so the oldest is first.
     asked: BTreeMap<u64, Asked>,
-    /// Questions that no leader was given.
+    /// The numbers of the unanswered questions that the present leader was not given.
     ungiven: BTreeSet<u64>,
-    /// When all questions were last taken for lost, by Loop's clock.
+    /// When all questions were last assumed to be lost, by Loop's clock.
     restarted_ms: u64,
-    /// Answers that the callers were not given yet, each list with the index that must be applied
-    /// first.
+    /// Answers that Apply was not given yet, each list with the index that must be applied first.
     told: Vec<(LogIndex, Vec<(Caller, LeaseAnswered)>)>,
 }
 
-/// A question without an answer.
+/// An unanswered question.
 struct Asked {
-    /// The request that asks.
+    /// The client's request that asks.
     caller: Caller,
     question: LeaseQuestion,
-    /// When it came, by Loop's clock.
+    /// When the question came, by Loop's clock.
     since_ms: u64,
 }
 
 impl LeaseQuestions {
-    /// Takes questions of clients.
+    /// Takes questions of clients. Beyond [`LEASE_QUESTIONS_MAX`] they are refused.
     pub fn ask(&mut self, questions: Vec<(Caller, LeaseQuestion)>, now_ms: u64) {
         let mut refused = Vec::new();
         for (caller, question) in questions {
@@ -49,20 +48,21 @@ impl LeaseQuestions {
         self.tell(LogIndex(0), refused);
     }
 
-    /// Whether a leader is to be given questions.
+    /// Whether some question is still to be given to the leader.
     pub fn has_ungiven(&self) -> bool {
         !self.ungiven.is_empty()
     }
 
-    /// Takes the questions that no leader was given, with their numbers.
+    /// Takes the questions that the leader was not given, with their numbers.
     pub fn give(&mut self) -> Vec<(u64, LeaseQuestion)> {
         let numbers = core::mem::take(&mut self.ungiven);
         let question = |number| self.asked.get(&number).map(|asked| (number, asked.question));
         numbers.into_iter().filter_map(question).collect()
     }
 
-    /// Takes a leader's answers. One who asked for the time that is left may be shown the keys as
-    /// well, as they were at the leader when it had applied `index`.
+    /// Takes the leader's answers, given when it had applied `index`. The answer to a renewal goes
+    /// to its client at once. Any other answer waits until `index` is applied here: the client may
+    /// also be shown the keys of the lease, which must be as new as the answer.
     pub fn on_answers(&mut self, index: LogIndex, answers: Vec<(u64, Option<LeaseTime>)>) {
         let (mut now, mut later) = (Vec::new(), Vec::new());
         for (number, time) in answers {
@@ -77,7 +77,7 @@ impl LeaseQuestions {
         self.tell(index, later);
     }
 
-    /// Asks again what may be lost, and answers what has waited for too long.
+    /// Asks again if questions may be lost, and fails those that have waited for too long.
     pub fn on_time(&mut self, now_ms: u64, is_leader_known: bool) {
         let mut late = Vec::new();
         let why = if is_leader_known { NoLeaseTime::TimedOut } else { NoLeaseTime::NoLeader };
@@ -96,18 +96,18 @@ impl LeaseQuestions {
         }
     }
 
-    /// The questions that were given may be lost.
+    /// Makes all unanswered questions be asked again: those that were given may be lost.
     pub fn restart(&mut self, now_ms: u64) {
         self.restarted_ms = now_ms;
         self.ungiven = self.asked.keys().copied().collect();
     }
 
-    /// Questions without an answer.
+    /// How many questions are unanswered.
     pub fn count(&self) -> usize {
         self.asked.len()
     }
 
-    /// Takes the answers for callers.
+    /// Takes the answers for callers, each list with the index that must be applied first.
     pub fn take_told(&mut self) -> Vec<(LogIndex, Vec<(Caller, LeaseAnswered)>)> {
         core::mem::take(&mut self.told)
     }

@@ -1,13 +1,13 @@
-//! Counts of what this member's store of etcd v2 has done, for `/v2/stats/store`. Apply counts
-//! writes, which every member applies; the Fronts count the reads and waits of their own clients.
-//! The names are etcd's (`v2store.Stats`).
+//! Counts of what this member's store of etcd v2 has done, for `/v2/stats/store`. Apply counts the
+//! writes, which all members apply; the Fronts count the reads and waits of this member's own
+//! clients. The names are etcd's (`v2store.Stats`).
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use machine::EtcdV2Command;
 use machine::etcd_v2::reply::{Outcome as EtcdV2Outcome, Refusal};
 
-/// Operations, each with the names of its counts of successes and failures.
+/// The operations that are counted, each with the names of its counts of successes and of failures.
 const OPERATIONS: [(&str, &str); 7] = [
     ("getsSuccess", "getsFail"),
     ("setsSuccess", "setsFail"),
@@ -24,12 +24,12 @@ pub struct EtcdV2Counts {
     /// Successes and failures, in the order of [`OPERATIONS`].
     operations: [[AtomicU64; 2]; OPERATIONS.len()],
     expired: AtomicU64,
-    /// Waits that are going on.
+    /// Waits that are going on now.
     waits: AtomicI64,
 }
 
 impl EtcdV2Counts {
-    /// Counts a command with its outcome.
+    /// Counts a write with its outcome.
     pub(crate) fn on_command(
         &self,
         command: &EtcdV2Command<'_>,
@@ -58,7 +58,7 @@ impl EtcdV2Counts {
         self.add(0, is_good);
     }
 
-    /// Counts waits that have begun, or, below 0, that are over.
+    /// Adds to the number of waits that are going on; with a negative `count`, waits have ended.
     pub(crate) fn add_waits(&self, count: i64) {
         self.waits.fetch_add(count, Ordering::Relaxed);
     }
@@ -67,7 +67,7 @@ impl EtcdV2Counts {
         self.operations[operation][usize::from(!is_good)].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The counts, with their names.
+    /// All counts with their names.
     pub fn numbers(&self) -> Vec<(&'static str, u64)> {
         let mut numbers = Vec::new();
         for (names, [good, bad]) in OPERATIONS.iter().zip(&self.operations) {

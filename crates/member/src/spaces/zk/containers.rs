@@ -1,14 +1,15 @@
-//! Decides when the leader looks for znodes that are to be removed by themselves, and how many it
-//! removes: containers that have lost their last child, and znodes whose time to live has passed.
+//! Decides when the leader looks for znodes that the ensemble removes on its own account, and how
+//! many it removes: containers that have lost their last child, and znodes whose time to live has
+//! passed.
 //!
-//! A round looks at all of them once, one bounded step at a time. Loop asks Apply for some that are
-//! due and proposes to remove these in one command; Apply checks again that each may go. A round
-//! begins one interval after the one before began, or when that one ended if it took longer. Each
-//! look at the clock makes at most one step. Removals are spread over time, so that their watchers
-//! are not all notified at once.
+//! A round looks at all such znodes once, in bounded steps. In each step Loop asks Apply for some
+//! that are due, and proposes to remove these in one command; when Apply runs the command, it
+//! checks again that each may go. A round begins one interval after the previous one began, or at
+//! the end of that one if it took longer. Each look at the clock makes at most one step. Removals
+//! are spread over time, so that their watchers are not all notified at once.
 //!
-//! Source: `ContainerManager`, ZooKeeper 3.9.5. There, a round finds at its start everything that
-//! it is to remove.
+//! Source: `ContainerManager`, ZooKeeper 3.9.5. There, a round finds everything that it is to
+//! remove at its start.
 
 use crate::limits::CLOCK_INTERVAL_MS;
 use machine::limits::CONTAINER_ZNODES_DELETED_MAX;
@@ -17,15 +18,15 @@ use machine::{ContainerSearch, ContainersFound};
 
 const MINUTE_MS: u64 = 60_000;
 
-/// How often containers and TTL znodes are looked for, and what becomes of them.
+/// How often to look for containers and TTL znodes, and how many to remove.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ContainerSettings {
-    /// `znode.container.checkIntervalMs`.
+    /// `znode.container.checkIntervalMs`: the time between the begins of two rounds.
     pub check_interval_ms: u32,
-    /// `znode.container.maxPerMinute`.
+    /// `znode.container.maxPerMinute`: how many znodes are removed per minute at most.
     pub removals_per_minute_max: u32,
-    /// `znode.container.maxNeverUsedIntervalMs`: a container that never had a child goes after
-    /// this; 0: never.
+    /// `znode.container.maxNeverUsedIntervalMs`: a container that never had a child is removed
+    /// after this time; 0 if never.
     pub never_used_ms_max: u64,
 }
 
@@ -40,31 +41,31 @@ impl Default for ContainerSettings {
     }
 }
 
-/// The leader's progress with its rounds. Its time passes only while the leader serves clients.
+/// The leader's progress with its rounds. Time passes here only while the leader serves clients.
 pub struct ContainerManager {
     settings: ContainerSettings,
-    /// Time since the round began.
+    /// Time since the round began, in ms.
     round_ms: u64,
-    /// The allowance for removals. Each removal costs [`MINUTE_MS`]; every ms adds the number of
-    /// removals per minute.
+    /// The allowance for removals. Each removal costs [`MINUTE_MS`], and every ms adds
+    /// `removals_per_minute_max`.
     allowance: u64,
     state: State,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// The round is over.
+    /// The last round is over, and the next has not begun.
     Resting,
-    /// The next step begins here, after the next look at the clock.
+    /// The next step begins at this znode, after the next look at the clock.
     Waiting(ZnodeId),
-    /// A step is due, beginning here.
+    /// A step is due, which begins at this znode.
     Due(ZnodeId),
-    /// Apply was asked for a step.
+    /// Apply was asked for a step, and has not answered.
     Asked,
 }
 
 impl ContainerManager {
-    /// The first round begins one interval from now.
+    /// Of a member that begins to lead: the first round begins one interval from now.
     pub fn new(settings: ContainerSettings) -> ContainerManager {
         ContainerManager { settings, round_ms: 0, allowance: 0, state: State::Resting }
     }
@@ -80,7 +81,7 @@ impl ContainerManager {
         self.state = match self.state {
             State::Resting if self.round_ms >= interval_ms => {
                 self.round_ms = 0;
-                // Allowance that was left over between rounds does not count for this one.
+                // The allowance that was left over between rounds does not count for this round.
                 self.allowance = self.allowance.min(more.max(MINUTE_MS));
                 State::Due(ROOT)
             }
@@ -89,7 +90,7 @@ impl ContainerManager {
         };
     }
 
-    /// How long until the next step is due by the clock, in ms.
+    /// In how many ms the next step is due by the clock.
     pub fn due_ms(&self) -> u64 {
         let interval_ms = u64::from(self.settings.check_interval_ms);
         let per_minute_max = u64::from(self.settings.removals_per_minute_max);
@@ -104,7 +105,8 @@ impl ContainerManager {
         }
     }
 
-    /// The search to ask Apply for now, if one is due. `wall_ms` is the time that would be stamped.
+    /// The search to ask Apply for now; `None` if none is due. `wall_ms` is the timestamp that an
+    /// entry would get now.
     pub fn search(&mut self, wall_ms: i64) -> Option<ContainerSearch> {
         let State::Due(from) = self.state else { return None };
         self.state = State::Asked;
@@ -116,8 +118,8 @@ impl ContainerManager {
         })
     }
 
-    /// Takes what a step found. True if Loop is to remove it; false if nothing was found, or if
-    /// this member stopped leading since it asked.
+    /// Takes what a step has found. Returns whether Loop must remove it: false if nothing was
+    /// found, or if this member stopped leading since it asked.
     pub fn on_found(&mut self, found: &ContainersFound) -> bool {
         if self.state != State::Asked {
             return false;
