@@ -1,6 +1,6 @@
-//! Files of the levels, read by this version: every message between members, and hellos.
-//! `fixtures/README.md` says how the files were made. They are never written anew: a later version
-//! of a format gets files of its own.
+//! Tests of old formats: this version reads files with every message between members, and with
+//! hellos, that versions of each level wrote. `fixtures/README.md` says how the files were made.
+//! They are never overwritten: a new version of a format gets files of its own.
 
 use bytes::Bytes;
 use machine::entry::{BatchBuilder, check_batch, encode_identities};
@@ -65,7 +65,7 @@ fn messages() -> Vec<PeerMessage> {
     ]
 }
 
-/// The messages that only members of level 2 send.
+/// The messages that only members of level 2 or higher send.
 fn messages_of_level_2() -> Vec<PeerMessage> {
     let question = |lease, renews| LeaseQuestion { lease: LeaseId(lease), renews };
     let questions = vec![(7, question(1 << 40, true)), (u64::MAX, question(-3, false))];
@@ -79,7 +79,7 @@ fn messages_of_level_2() -> Vec<PeerMessage> {
     ]
 }
 
-/// Each message as its kind, its length and its body.
+/// Encodes each message as its kind, its length and its body.
 fn encoded_messages(messages: Vec<PeerMessage>) -> Vec<u8> {
     let mut out = Vec::new();
     for PeerFrame { kind, body } in messages.into_iter().map(PeerMessage::encode) {
@@ -104,7 +104,7 @@ fn hellos() -> Vec<Hello> {
     vec![unborn, born, later]
 }
 
-/// The hellos of a version that tells the URLs of etcd's clients.
+/// Hellos of a version that includes the URLs for etcd's clients.
 fn hellos_with_urls() -> Vec<Hello> {
     let urls = vec!["http://10.0.0.1:2379".to_string(), "https://h:2379".to_string()];
     hellos().into_iter().map(|hello| hello.with_client_urls(urls.clone())).collect()

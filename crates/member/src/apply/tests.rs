@@ -1,4 +1,4 @@
-//! Apply gives the same answers wherever its holds end.
+//! Tests of Apply: its answers and changes are the same wherever its holds end.
 
 use zk::request::ReadKind;
 
@@ -44,7 +44,7 @@ fn open(session: i64) -> Command<'static> {
     })
 }
 
-/// A batch whose commands come from the connections with the numbers of their sessions.
+/// A batch of these commands, each from the connection given with it.
 fn batch(commands: &[(u64, Command<'_>)]) -> UnstampedBatch {
     let mut builder = BatchBuilder::default();
     let nobody = encode_identities([].into_iter());
@@ -82,8 +82,8 @@ fn entries(entries: Vec<Entry>) -> ToApply {
     ToApply::Entries(entries)
 }
 
-/// Every kind of input: entries of several batches, of Loop itself, of other members, skipped ones,
-/// empty ones, refusals in between, and syncs.
+/// Messages of all kinds for Apply: entries of several batches, of Loop itself, of other members,
+/// skipped ones, empty ones, refusals in between, and syncs.
 fn everything() -> Vec<ToApply> {
     let other = Origin { member: MemberId(9), boot: BootId(2) };
     let older = Origin { member: MemberId(9), boot: BootId(1) };
@@ -131,7 +131,8 @@ fn everything() -> Vec<ToApply> {
             6,
             &[
                 theirs.clone().stamp(other, 1),
-                // A duplicate, a gap, an older boot; of our own a duplicate, and an older boot.
+                // From the other member: a duplicate, one behind a gap, one of an older boot. From
+                // this member: a duplicate, and one of an older boot.
                 theirs.stamp(other, 1),
                 again.clone().stamp(other, 3),
                 again.clone().stamp(older, 2),
@@ -145,8 +146,9 @@ fn everything() -> Vec<ToApply> {
     ]
 }
 
-/// The log of a member that was started three times, where its directory knows only two starts: it
-/// is started as the third, or the second, and has announced one batch or none.
+/// The log of a member that was started three times, but whose directory is an old copy that has
+/// counted fewer starts: the present start is the third again, or the second, and it has announced
+/// one batch or none.
 #[test]
 fn what_a_life_that_it_does_not_know_of_handed_over_is_never_applied() {
     let set = |sequence: u64, boot: u64| {
@@ -211,7 +213,7 @@ fn nothing_is_applied_from_an_entry_on_that_cannot_be_read() {
     let cut = |count: usize| whole.slice(..count);
     let longer = [&whole[..], b"x"].concat().into();
     let mut kind = whole.to_vec();
-    // The last byte of the header of the first command is followed by its kind.
+    // The kind of the first command comes right behind that command's header.
     kind[entry::HEADER_BYTES + 36 + 14] = 200;
     for (payload, applied) in [
         (cut(1), 0),
@@ -261,7 +263,8 @@ fn an_entry_that_installs_an_image_that_is_not_there_ends_the_member() {
     assert!(apply.is_ended());
 }
 
-/// A wrong leader's entries claim to hold a batch that this member did not hand over.
+/// The entries of a faulty leader hold a batch in this member's name that this member did not hand
+/// over.
 #[test]
 fn a_batch_that_is_not_the_one_handed_over_ends_the_member() {
     let two = [(1, open(1)), (2, open(2))];
@@ -330,16 +333,16 @@ fn nothing_is_applied_from_an_entry_on_that_needs_a_level_that_is_not_known() {
     }
 }
 
-/// The state no longer knows which batches of the forgotten member it holds: a batch that the
-/// member hands over again could be applied twice, or never.
+/// Once the state has forgotten a member, it no longer knows which of the member's batches it
+/// holds: a batch that the member hands over again could be applied twice, or never.
 #[test]
 fn a_member_that_the_state_forgets_applies_nothing_more() {
     let of = |member: MemberId, commands: &[(u64, Command<'_>)], sequence: u64| {
         batch(commands).stamp(Origin { member, ..ORIGIN }, sequence)
     };
     let leader = MemberId(9);
-    // The member that the state forgets, whether this member has handed over anything before,
-    // whether the state has that by then, and whether this member ends.
+    // Each case: the member that the state forgets, whether this member has handed over a batch
+    // before, whether that batch is applied before, and whether this member ends.
     for (forgotten, has_given, has_applied, expected) in [
         (ORIGIN.member, true, true, true),
         (ORIGIN.member, true, false, false),
@@ -380,8 +383,8 @@ fn a_member_that_the_state_forgets_applies_nothing_more() {
 fn a_snapshot_that_has_forgotten_this_member_does_not_become_the_state() {
     let known = Origin { boot: BootId(2), ..ORIGIN };
     let stranger = Origin { member: MemberId(9), ..ORIGIN };
-    // The origin of a batch in the snapshot, how many batches this start has announced before the
-    // snapshot came and after it, and whether this member has a vote.
+    // Each case: the origin of a batch in the snapshot, how many batches this start has announced
+    // before the snapshot came and after it, whether this member has a vote, and whether it ends.
     for (origin, announced, behind, is_voter, expected) in [
         (known, 1, 0, false, false),
         (stranger, 0, 0, false, false),
@@ -411,16 +414,16 @@ fn a_snapshot_that_has_forgotten_this_member_does_not_become_the_state() {
     }
 }
 
-/// Everything that Apply gave.
+/// All output of Apply.
 #[derive(Debug, Default, PartialEq)]
 struct Seen {
-    /// Answers to commands, by Front.
+    /// The answers to commands, one list per Front.
     answers: Vec<Vec<String>>,
     changes: Vec<String>,
     sessions: Vec<SessionChange>,
     configured: usize,
     index: u64,
-    /// After each entry.
+    /// The digest after each entry, with the entry's index.
     digests: Vec<(u64, machine::Digest)>,
     digest: u128,
     syncs: Vec<u64>,
@@ -430,7 +433,7 @@ struct Player {
     apply: Apply,
     machine: Machine,
     seen: Seen,
-    /// The ordinal at the end of each entry.
+    /// The index of each entry, and the ordinal at its end.
     ends: Vec<(u64, u64)>,
 }
 
@@ -572,7 +575,7 @@ fn skipped_batches_change_nothing() {
         player.step(1);
     }
     assert!(player.machine.zk().tree().find("/theirs").is_some());
-    // Only the batch that followed its origin's last one was applied.
+    // Of the other member's batches, only the one that followed its last applied batch was applied.
     assert_eq!(player.machine.zk().tree().find("/twice").map(|znode| znode.stat().czxid), Some(13));
     let boots =
         [MemberId(9), ORIGIN.member].map(|member| player.machine.control().last_batch(member));
@@ -585,7 +588,7 @@ fn a_read_sees_the_write_it_travelled_with_and_not_the_next() {
     let text = whole.answers[0][5].clone();
     let frames: Vec<&str> = text.split("frame: [").skip(1).collect();
     assert_eq!(frames.len(), 2);
-    // The value 1, one byte long, behind length, xid, zxid and error.
+    // The value "1" in the frame, one byte long, behind length, xid, zxid and error.
     assert!(frames[0].contains("0, 0, 0, 1, 49, "), "{text}");
     assert!(frames[1].contains("ErrorCode(-101)"), "{text}");
 }
@@ -601,7 +604,7 @@ fn a_sync_is_answered_when_its_index_is_applied_and_not_before() {
         let due = [2, 3, 5, 6].iter().filter(|wanted| **wanted <= index).count();
         assert_eq!(player.seen.syncs.len(), due, "after {before} at index {index}");
     }
-    // A sync for an index that is applied already.
+    // A sync for an index that is already applied is answered, too.
     player.apply.receive(sync(6, 8));
     assert!(player.apply.has_work());
     player.step(0);
@@ -645,7 +648,7 @@ fn an_image_is_started_between_entries_only() {
                 }
             }
         }
-        // Later entries are not in the image.
+        // Entries applied after the image was begun are not in it.
         while player.apply.has_work() {
             player.apply.step(&mut player.machine, usize::MAX);
             player.apply.take_output();
@@ -699,7 +702,7 @@ fn every_front_gets_the_changes_and_its_own_answers() {
         .map(|(front, delivery)| (front.0, delivery.changes.zk.len(), delivery.answers.len()))
         .collect();
     assert_eq!(counts, [(0, 1, 0), (1, 1, 1), (2, 1, 0)]);
-    // Nothing new: nothing is delivered.
+    // Without anything new, nothing is delivered.
     player.apply.step(&mut player.machine, 1);
     assert!(
         player
@@ -742,8 +745,8 @@ fn containers_that_can_go_are_found_when_they_are_asked_for() {
     assert!(!player.apply.has_work());
 }
 
-/// Reads behind one write that answer with 10 KB each, and the next write: the lock is given back
-/// between the reads, and nothing is applied before they are run.
+/// Reads behind one write whose answers have 10 KB each, and then another write: the lock is
+/// released between the reads, and the second write is not applied before all reads are run.
 #[test]
 fn answers_to_travelling_reads_end_a_hold() {
     let data = "d".repeat(10_000);
@@ -765,7 +768,7 @@ fn answers_to_travelling_reads_end_a_hold() {
     let mut reads = Vec::new();
     while player.apply.has_work() {
         player.apply.step(&mut player.machine, usize::MAX);
-        // No more is done before the answers are taken.
+        // Apply does nothing more before its answers are taken.
         assert!(!player.apply.has_work());
         let held = player.apply.held_bytes();
         assert!(held < APPLY_HOLD_ANSWER_BYTES_MAX + 11_000, "{held}");
@@ -781,14 +784,14 @@ fn answers_to_travelling_reads_end_a_hold() {
             }
         }
     }
-    // Seven answers fill a hold; the last five do not.
+    // Seven answers fill a hold; the last five, of 42, do not.
     assert_eq!(holds, 6);
     assert!(reads[..40].iter().all(|bytes| *bytes > 10_000));
     assert!(reads[40..].iter().all(|bytes| *bytes < 200));
     assert_eq!(reads.len(), 42);
 }
 
-/// The first read without room is handed back, and so are the reads behind it.
+/// The first read for which there is no room is handed back, and so are all reads behind it.
 #[test]
 fn without_room_large_travelling_reads_are_handed_back() {
     let data = "d".repeat(SMALL_REPLY_BYTES + 1);
@@ -816,7 +819,8 @@ fn without_room_large_travelling_reads_are_handed_back() {
     assert_eq!(player.apply.replies().bytes(), 0);
 }
 
-/// The first batch: three commands, of one connection each, with the tickets 1, 2 and 3.
+/// The first batch is announced: three commands, each of another connection, with the tickets 1, 2
+/// and 3.
 fn asked() -> ToApply {
     let waiter = |number: u64| {
         let reads = vec![get(number as i32, "/a")];
@@ -825,7 +829,7 @@ fn asked() -> ToApply {
     expect(1, Some(0), (1..=3).map(waiter).collect())
 }
 
-/// The commands of that batch, with the ones at these positions replaced.
+/// The entry with that batch; `Nothing` replaces the commands at these positions.
 fn asked_for(replaced: &[usize]) -> ToApply {
     let mut batch = batch(&[(1, open(1)), (2, open(2)), (3, open(3))]);
     batch.replace_by_nothing(|position, _| replaced.contains(&position));
@@ -842,8 +846,8 @@ fn at(position: usize, fate: Fate) -> GivenUpAt {
     GivenUpAt::Batch { sequence: 1, position, fate }
 }
 
-/// The answers since the last call: the waiter's number, and why there is no outcome. Runs Apply
-/// until nothing is left to do, in holds of one command at most.
+/// The answers since the last call: each waiter's number, and why it has no outcome. Runs Apply
+/// until nothing is left to do, in holds of one command.
 fn told(player: &mut Player) -> Vec<(u64, Option<Unavailable>)> {
     let mut told = Vec::new();
     while player.apply.has_work() {
@@ -872,15 +876,15 @@ fn told_in_one_step(player: &mut Player) -> Vec<(u64, Option<Unavailable>)> {
         .collect()
 }
 
-/// A waiter gives up after so many commands of the batch are applied, and again. The waiters behind
-/// it get their own answers, whether the log has its command or `Nothing`.
+/// One waiter gives up after some commands of the batch are applied, and then gives up again. The
+/// waiters behind it get their own answers, whether the log has its command or `Nothing`.
 #[test]
 fn who_gives_up_is_told_once_and_at_once_unless_an_outcome_came_before() {
     let reason = Unavailable::GivenUp(Fate::Unknown);
     for (position, done, is_replaced) in (0..3).flat_map(|position| {
         (0..4).flat_map(move |done| [false, true].map(|it| (position, done, it)))
     }) {
-        // A command is replaced only before the log has it.
+        // Loop replaces a command only before the log has it.
         if is_replaced && done > 0 {
             continue;
         }
@@ -931,7 +935,7 @@ fn a_batch_that_is_given_up_whole_is_applied_for_nobody() {
     }
 }
 
-/// Clients that are gone are told nothing, neither at once nor later.
+/// Clients that are gone get no answer, neither at once nor later.
 #[test]
 fn who_does_not_wait_any_more_is_not_told() {
     let mut player = Player::new();
@@ -940,13 +944,13 @@ fn who_does_not_wait_any_more_is_not_told() {
     assert_eq!(told(&mut player), []);
     player.apply.receive(asked_for(&[1]));
     assert_eq!(told(&mut player), [(1, None), (3, None)]);
-    // Nobody ever waited for this command.
+    // No waiter ever had this position.
     player.apply.receive(gives_up(2, at(7, Fate::Unknown), true));
     player.apply.receive(gives_up(2, at(1, Fate::Unknown), true));
     assert_eq!(told(&mut player), []);
 }
 
-/// The command is in no batch yet, or was refused behind waiting ones.
+/// The command that is given up is in no batch yet, or was refused behind a batch that still waits.
 #[test]
 fn who_has_no_place_in_a_batch_is_told_before_those_who_have() {
     let mut player = Player::new();
@@ -972,8 +976,8 @@ fn who_has_no_place_in_a_batch_is_told_before_those_who_have() {
     }
 }
 
-/// The removal of a directory of etcd v2, whose nodes have times to live, goes on over several
-/// holds, and so does freeing them, while nothing else comes.
+/// In etcd v2's space, the removal of a directory whose nodes have times to live takes several
+/// holds, and so does freeing their memory; both go on although no other input comes.
 #[test]
 fn the_removal_of_a_directory_of_etcd_v2_ends_and_leaves_no_garbage() {
     const FILES: usize = 3_000;

@@ -10,7 +10,7 @@ use storage::wal::{Wal, WalOptions};
 
 use super::*;
 
-/// Small segments, so that a short log has several.
+/// Options with small segments, so that a short log has several.
 const OPTIONS: WalOptions = WalOptions {
     segment_bytes: 64 * 1024,
     first_segment_bytes: 64 * 1024,
@@ -25,7 +25,7 @@ fn membership() -> Membership {
     Membership { voters: vec![IDENTITY.member_id], ..Membership::default() }
 }
 
-/// An entry that puts one key, with a value that tells its index and term.
+/// An entry that puts one key, with a value that contains the entry's index and term.
 fn put(index: u64, term: u64) -> LogEntry {
     let (key, value) =
         (format!("key {}", index % 7), format!("{index} of term {term}").repeat(200));
@@ -45,7 +45,7 @@ fn put(index: u64, term: u64) -> LogEntry {
     LogEntry { index, term, kind: EntryKind::Normal, payload }
 }
 
-/// The state after these entries.
+/// The state after these entries, applied to an empty state.
 fn state_after(entries: &[LogEntry]) -> Machine {
     let mut machine = Machine::default();
     for it in entries {
@@ -62,7 +62,7 @@ fn image(machine: &mut Machine) -> Vec<u8> {
     }
 }
 
-/// A directory with these writes in its log, and a state without any.
+/// A directory whose log has these writes, and whose snapshot is an empty state.
 fn born(writes: &[LogEntry]) -> (FaultDisk, Wal<FaultDisk>) {
     let disk = FaultDisk::new(1);
     let Ok(Opened::Empty(empty)) = datadir::open(disk.clone()) else { panic!("it is empty") };
@@ -86,7 +86,8 @@ fn write_snapshot(disk: &FaultDisk, point: SnapshotPoint, machine: &mut Machine)
     writer.finish().expect("finishes");
 }
 
-/// The writes of a log of which a later leader has replaced some, and the entries that count.
+/// The writes to a log in which a later leader replaced some entries, and the entries that remain
+/// valid.
 fn replaced() -> (Vec<LogEntry>, Vec<LogEntry>) {
     let of_term = |range: core::ops::Range<u64>, term| range.map(move |index| put(index, term));
     let writes = of_term(2..80, 1).chain(of_term(60..120, 2)).collect();
@@ -102,7 +103,7 @@ fn the_state_has_the_entries_that_count() {
     assert_eq!(held.machine.digest(), state_after(&entries).digest());
 }
 
-/// A server that runs beside the reader takes a snapshot and lets segments go.
+/// A server that runs on the directory meanwhile takes a snapshot and deletes segments.
 #[test]
 fn segments_may_go_while_the_log_is_read() {
     let (writes, entries) = replaced();
@@ -132,7 +133,7 @@ fn segments_may_go_while_the_log_is_read() {
     assert_eq!(held.machine.digest(), state_after(&entries).digest());
 }
 
-/// The entries that count, of a log with these, as indexes into it.
+/// Which entries of a log count, as positions in `log`. An entry of `log` is its index and term.
 fn that_count(log: &[(u64, u64)]) -> Vec<usize> {
     let mut terms = Terms::default();
     log.iter().for_each(|(index, term)| terms.add(*index, *term));
@@ -143,10 +144,10 @@ fn that_count(log: &[(u64, u64)]) -> Vec<usize> {
 fn an_entry_that_was_written_again_counts_where_it_stands_last() {
     assert_eq!(that_count(&[(5, 1), (6, 1), (7, 2)]), [0, 1, 2]);
     assert_eq!(that_count(&[(5, 1), (6, 1), (7, 1), (6, 2), (7, 2), (8, 2)]), [0, 3, 4, 5]);
-    // The entries behind the one that was written again are gone with it.
+    // If an entry is written again, the entries behind its first place are gone.
     assert_eq!(that_count(&[(5, 1), (6, 1), (7, 1), (8, 1), (6, 2)]), [0, 4]);
     assert_eq!(that_count(&[(5, 1), (6, 1), (5, 2)]), [2]);
-    // No log has these.
+    // A correct log never has these entries.
     assert_eq!(that_count(&[(5, 1), (9, 1), (6, 1), (3, 1)]), [0, 2]);
     assert_eq!(that_count(&[]), [0; 0]);
 }

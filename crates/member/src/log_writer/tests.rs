@@ -1,5 +1,5 @@
-//! A Loop and its log on a disk with or without room: which entries become durable, and what Loop
-//! is told.
+//! Tests of Loop with its log writer, on a disk with or without room: which entries become durable,
+//! and what Loop is told about the room.
 
 use machine::{Command, Op, SessionId, ZkCommand};
 use storage::fault_disk::{FaultDisk, FaultPlan, Operation};
@@ -20,7 +20,7 @@ const WAL: WalOptions = WalOptions {
     spare_count: 2,
 };
 
-/// Room for a few commands.
+/// The room below which writes are refused: enough for a few commands.
 const ROOM_BYTES_MIN: u64 = 8 * KIB;
 
 struct Rig {
@@ -28,9 +28,9 @@ struct Rig {
     member: Loop,
     log: LogWriter<FaultDisk>,
     now_ms: u64,
-    /// Whether the disk is full, each time Loop was told.
+    /// Each message to Loop about the disk: whether it is full.
     told: Vec<bool>,
-    /// The shortages that the driver was to log.
+    /// The shortages that the driver would log.
     lacks: Vec<String>,
     /// The last index that Loop handed to Apply.
     committed: u64,
@@ -66,7 +66,7 @@ impl Rig {
         rig
     }
 
-    /// Lets Loop and the log run until both have nothing more to do. Segments are made at once.
+    /// Runs Loop and the log until both have nothing more to do. Segments are made at once.
     fn settle(&mut self) {
         let mut is_quiet = false;
         while !is_quiet {
@@ -86,7 +86,7 @@ impl Rig {
         }
     }
 
-    /// One turn of the disk thread. True if it had output.
+    /// Runs the disk thread once. Returns whether it had output.
     fn write(&mut self) -> bool {
         let output = self.log.finish(self.now_ms).expect("the disk works");
         let news = output.persisted.is_some() || output.is_full.is_some() || output.spare.is_some();
@@ -132,7 +132,7 @@ impl Rig {
         self.settle();
     }
 
-    /// Limits the disk to the bytes of all files now, and `more`.
+    /// Limits the disk to the present bytes of all files, and `more`.
     fn limit_room(&mut self, more: u64) {
         let bytes = |path: &String| self.disk.content(path).map_or(0, |it| it.len() as u64);
         let now: u64 = self.disk.paths().iter().map(bytes).sum();
@@ -148,7 +148,7 @@ impl Rig {
         self.settle();
     }
 
-    /// Entries that another start finds after a power cut.
+    /// The index of the last entry that another start finds after a power cut.
     fn last_after_crash(&self) -> u64 {
         let disk = self.disk.fork(1);
         disk.crash();
@@ -157,7 +157,8 @@ impl Rig {
     }
 }
 
-/// A release about a snapshot that a queued job installs: the log does not reach it before.
+/// A release names a snapshot that a queued job will install: the log does not reach it before
+/// that.
 #[test]
 fn a_release_waits_for_the_installation_of_its_snapshot() {
     let mut rig = Rig::new(FaultDisk::new(1));
@@ -221,7 +222,7 @@ fn a_full_disk_refuses_before_anything_is_stuck_and_takes_writes_when_there_is_r
         rig.write_one(1_000);
         count += 1;
     }
-    // All segments made ahead were used, except the reserve.
+    // All segments made ahead were used up; only the reserve is left.
     assert!(count > 400, "{count}");
     assert_eq!(rig.told, [true]);
     assert_eq!(rig.lacks.len(), 1, "{:?}", rig.lacks);
@@ -238,7 +239,8 @@ fn a_full_disk_refuses_before_anything_is_stuck_and_takes_writes_when_there_is_r
     assert_eq!((rig.refused, rig.committed), (1, committed + 1));
 }
 
-/// Tries each operation on files that needs a descriptor, with none left the first times.
+/// Lets each kind of operation that needs a file descriptor fail at first, as if there were none
+/// left.
 #[test]
 fn a_log_without_descriptors_refuses_writes_and_takes_them_when_there_are_some() {
     for operation in [Operation::Create, Operation::SyncDir, Operation::Open] {
@@ -264,7 +266,7 @@ fn a_log_without_descriptors_refuses_writes_and_takes_them_when_there_are_some()
     }
 }
 
-/// A spare segment of the ordinary size does not fit, a small one does.
+/// The disk has room for a small spare segment, but not for one of the ordinary size.
 #[test]
 fn room_for_small_segments_is_used_before_writes_are_refused() {
     let mut rig = Rig::new(FaultDisk::new(1));
@@ -282,14 +284,15 @@ fn room_for_small_segments_is_used_before_writes_are_refused() {
         without += 1;
     }
     assert!(in_all > without + 40, "{in_all} and {without}");
-    // With room for one more small segment, writes are accepted again although an ordinary one does
-    // not fit.
+    // With room for one more small segment, writes are accepted again although an ordinary one
+    // still does not fit.
     rig.limit_room(65 * KIB);
     rig.wait(DISK_FULL_RETRY_MS);
     assert_eq!(rig.told, [true, false]);
 }
 
-/// Accepted writes wait for room, in order, and are acknowledged once they are durable.
+/// Accepted writes that find no room wait for some, in order, and are acknowledged once they are
+/// durable.
 #[test]
 fn what_finds_no_room_is_held_and_tried_again() {
     let mut rig = Rig::new(FaultDisk::new(1));
@@ -311,7 +314,7 @@ fn what_finds_no_room_is_held_and_tried_again() {
 #[test]
 fn a_spare_whose_sync_fails_is_the_end() {
     let mut rig = Rig::new(FaultDisk::new(1));
-    // The log goes into another segment, and a spare is missing.
+    // The log has gone into the next segment, so a spare is missing.
     let mut job = loop {
         rig.submit(1_000);
         for job in rig.member.finish(0).disk {
@@ -331,7 +334,7 @@ fn a_spare_whose_sync_fails_is_the_end() {
     assert!(rig.log.receive(LogInput::Spare(job, Err(error)), 0).is_err());
 }
 
-/// Writes hard states until not even those find room.
+/// Writes hard states to the log until not even those find room.
 fn use_up(rig: &mut Rig) {
     let hard_state = rig.log.wal.hard_state();
     loop {

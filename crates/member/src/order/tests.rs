@@ -1,4 +1,4 @@
-//! Loop with a pretend disk: what it packs, and what it waits for.
+//! Tests of a single Loop with a simulated disk: what it packs, and what it waits for.
 
 use machine::entry::{self, BatchBuilder};
 use machine::etcd::command::Command as EtcdCommand;
@@ -17,7 +17,7 @@ use crate::snapshot::log_rule::SnapshotLog;
 use crate::spaces::etcd::auto_compaction::AutoCompaction;
 use crate::spaces::{self, Found, News, Search, etcd, zk};
 
-/// A Loop that leads, with its first entry persisted and applied.
+/// A Loop that leads, and whose first entry is durable and applied.
 fn leading(start: Start) -> Real {
     let mut real = Real::new(start);
     real.finish(0);
@@ -35,30 +35,30 @@ pub(crate) fn applied_up_to(index: u64) -> FromApply {
     applied_with(index, News::default())
 }
 
-/// The news of Apply that it has applied everything up to this index.
+/// Apply's report that everything up to this index is applied, with this news.
 pub(crate) fn applied_with(index: u64, news: News) -> FromApply {
     let index = LogIndex(index);
     FromApply::Applied { index, news, installed: None, image_bytes_max: 0, own_sequence: 0 }
 }
 
-/// The news of changes of sessions.
+/// The news with these changes of sessions.
 pub(crate) fn news_of(sessions: Vec<SessionChange>) -> News {
     News { zk: zk::News { sessions, settings: None }, ..News::default() }
 }
 
-/// A start with these sessions in the restored state.
+/// A start whose restored state has these sessions.
 fn start_with(sessions: Vec<SessionChange>) -> Start {
     let mut start = start();
     start.spaces.on_applied(news_of(sessions));
     start
 }
 
-/// The spaces of a new state.
+/// The rooms of the spaces for an empty state.
 fn spaces(options: spaces::Options) -> Spaces {
     Spaces::new(options, &Machine::default())
 }
 
-/// The last entry handed to Apply.
+/// The index of the last entry handed to Apply; `None` if there is none.
 fn last_committed(to_apply: &[ToApply]) -> Option<u64> {
     to_apply.iter().rev().find_map(|message| match message {
         ToApply::Entries(entries) => entries.last().map(|entry| entry.index),
@@ -66,7 +66,7 @@ fn last_committed(to_apply: &[ToApply]) -> Option<u64> {
     })
 }
 
-/// A submission of one command with one waiter, of about `bytes`.
+/// A submission of one command of about `bytes` bytes, with one waiter.
 fn submission(bytes: usize) -> ToLoop {
     submission_of(1, bytes)
 }
@@ -91,7 +91,7 @@ fn submission_of(commands: usize, bytes: usize) -> ToLoop {
     ToLoop::Submit(Submission { front: FrontId(0), batch: builder.finish(), waiters })
 }
 
-/// Batches and commands of each entry that went to the disk.
+/// The number of batches and of commands in each entry that went to the disk.
 fn packed(real: &Real) -> Vec<(u32, u32)> {
     let entries = real.jobs.iter().flat_map(|job| &job.entries);
     entries
@@ -157,7 +157,7 @@ fn four_entries_are_on_their_way_to_the_disk_at_most() {
         real.finish(at);
     }
     assert_eq!(packed(&real), [(1, 1); ENTRIES_TO_DISK_MAX]);
-    // One entry is durable: all waiting batches go into one.
+    // Once one entry is durable, all waiting batches go into the next one.
     real.jobs.clear();
     real.persist(1);
     real.finish(10);
@@ -244,7 +244,7 @@ fn a_commit_index_alone_is_never_a_job_of_its_own() {
     assert_eq!(real.jobs.len(), 20);
     for job in &real.jobs {
         assert_eq!(job.entries.len(), 1);
-        // The commit index goes with the next entry, and stands behind it on the disk.
+        // The commit index is written with the next entry, behind that entry.
         let commit = job.hard_state.map_or(last_commit, |state| state.commit);
         assert!(commit >= last_commit);
         assert!(commit < job.entries[0].index);
@@ -264,7 +264,7 @@ fn a_full_disk_refuses_what_is_in_no_entry_and_keeps_the_order() {
     real.member.handle(LoopInput::Front(submission(10))).unwrap();
     let to_apply = real.finish(7);
     assert_eq!(refusals(&to_apply), 4);
-    // A snapshot is hurried, to free the room of the log before it.
+    // A snapshot becomes due at once, to free the log before it.
     assert!(matches!(to_apply.last(), Some(ToApply::Freeze)));
     assert_eq!(to_apply.len(), 5);
     real.member.handle(LoopInput::DiskRoom { is_full: false }).unwrap();
@@ -282,7 +282,7 @@ fn a_full_disk_does_not_refuse_what_loop_itself_has_to_say() {
         real.member.handle(LoopInput::Front(submission(10))).unwrap();
         real.finish(at);
     }
-    // The expiry waits behind the disk, and so does a client's command.
+    // The expiry of a session waits for the disk, and so does a client's command.
     for _ in 0..30 {
         real.member.pass(100);
         real.finish(4);
@@ -296,7 +296,7 @@ fn a_full_disk_does_not_refuse_what_loop_itself_has_to_say() {
     assert_eq!(expired(&real), [(1, 5)]);
 }
 
-/// How many snapshots Apply is asked for.
+/// How many snapshots Apply was asked to begin.
 fn freezes(to_apply: &[ToApply]) -> usize {
     to_apply.iter().filter(|message| matches!(message, ToApply::Freeze)).count()
 }
@@ -330,8 +330,7 @@ fn a_snapshot_that_finds_no_room_is_tried_again_after_a_while_and_when_there_is_
     }
 }
 
-/// A Loop with a state of `state_mib`, which was told that `room_mib` is set aside for its
-/// snapshot.
+/// A Loop whose state has `state_mib` MiB, and whose snapshot thread has set `room_mib` MiB aside.
 fn with_room(state_mib: u64, room_mib: u64) -> Real {
     let mut real = leading(start());
     real.keep_room(2 << 20);
@@ -353,7 +352,7 @@ fn writes_are_refused_while_the_next_snapshot_has_no_room() {
     assert_eq!((refusals(&to_apply), freezes(&to_apply)), (1, 0));
     assert_eq!(real.yielded, [true]);
     assert_eq!(real.released, [1]);
-    // Room is asked for again and again.
+    // Loop asks for room again and again.
     real.snapshot.clear();
     real.member.pass(SNAPSHOT_ROOM_RETRY_MS);
     real.finish(0);
@@ -365,8 +364,8 @@ fn writes_are_refused_while_the_next_snapshot_has_no_room() {
     assert_eq!(packed(&real), [(1, 1)]);
 }
 
-/// The state has grown faster than the snapshot thread answers. The disk may have room or none: no
-/// write is taken or refused before the answer.
+/// The state has grown faster than the snapshot thread answers. Whether the disk has more room or
+/// not: before the answer, no write is packed or refused.
 #[test]
 fn writes_wait_for_the_answer_whether_the_next_snapshot_has_room() {
     for room_mib in [110, 60] {
@@ -391,7 +390,7 @@ fn writes_wait_for_the_answer_whether_the_next_snapshot_has_room() {
     }
 }
 
-/// The snapshot thread hangs with its disk: writes go on after a while.
+/// The snapshot thread hangs with its disk, so writes stop waiting for it after a while.
 #[test]
 fn writes_do_not_wait_for_ever_for_an_answer_about_room() {
     let mut real = with_room(0, 2);
@@ -415,8 +414,8 @@ fn writes_do_not_wait_for_ever_for_an_answer_about_room() {
     assert!(waited_ms >= SNAPSHOT_ROOM_ANSWER_MS_MAX);
 }
 
-/// A snapshot that failed for lack of room is tried again as soon as there is enough for it, even
-/// if there is too little to take writes.
+/// A snapshot that failed for lack of room is tried again as soon as there is enough room for it,
+/// even if there is too little to accept writes.
 #[test]
 fn a_snapshot_begins_as_soon_as_it_has_room() {
     let mut real = with_room(50, 110);
@@ -459,7 +458,7 @@ fn the_log_is_full_until_both_it_and_the_snapshot_have_room() {
     assert_eq!(refusals(&real.finish(0)), 0);
 }
 
-/// The snapshot that is written has its room; only the log gets no more.
+/// The snapshot being written has its room, so writes go on; only the log gets no more segments.
 #[test]
 fn a_snapshot_that_uses_up_the_room_does_not_stop_writes_until_it_is_over() {
     let mut real = with_room(50, 110);
@@ -484,8 +483,8 @@ fn a_snapshot_that_uses_up_the_room_does_not_stop_writes_until_it_is_over() {
     real.member.handle(LoopInput::Front(submission(10))).unwrap();
     assert_eq!(refusals(&real.finish(0)), 0);
     assert_eq!(real.yielded, [true]);
-    // The snapshot ended, and there is still no room: the log is let go of up to it, although the
-    // one before was kept otherwise.
+    // The snapshot has ended, and there is still no room for the next: so the log up to this
+    // snapshot is released, although otherwise the log since the previous one is kept.
     real.member
         .handle(LoopInput::Apply(FromApply::Piece { bytes: Vec::new(), last: true }))
         .unwrap();
@@ -584,7 +583,8 @@ fn settings_that_differ_are_configured_before_a_member_is_ready() {
         rig.step_loop();
     }
     assert_eq!(rig.real().ready, 1);
-    // The settings are configured once: the entry of the term, and one with the command.
+    // The settings are configured once: there is the first entry of the term, and one with the
+    // command.
     assert_eq!(packed(rig.real()), [(1, 1)]);
     assert_eq!(rig.machine.mark().ordinal, Ordinal(1));
 }
@@ -600,7 +600,8 @@ fn settings_that_are_the_same_are_not_configured() {
     assert_eq!(packed(&real), []);
 }
 
-/// etcd's settings wait for the level that has them, and the leader's compactions do, too.
+/// etcd's settings are not set before the state has etcd's level, nor does the leader compact
+/// before.
 #[test]
 fn etcds_settings_are_configured_and_its_keys_compacted_once_the_level_has_them() {
     let etcd_settings = machine::etcd::Settings { txn_ops_max: 7, ..Default::default() };
@@ -622,7 +623,7 @@ fn etcds_settings_are_configured_and_its_keys_compacted_once_the_level_has_them(
     real.member.handle(LoopInput::Apply(raised)).unwrap();
     real.finish(0);
     assert_eq!(etcd_commands(&real), [EtcdCommand::Configure(etcd_settings)]);
-    // Apply has run it: it is not submitted again. The revision has risen meanwhile.
+    // Apply has run the command, so it is not submitted again. The revision has risen meanwhile.
     real.persist(usize::MAX);
     real.finish(0);
     real.jobs.clear();
@@ -664,7 +665,7 @@ fn attached(session: i64, ordinal: u64, timeout_ms: u32) -> SessionChange {
     SessionChange::Attached { session, attached, timeout_ms }
 }
 
-/// The sessions that the entries on the disk expire.
+/// The sessions that the entries on the disk end, each with the attach that was judged.
 fn expired(real: &Real) -> Vec<(i64, u64)> {
     let mut expired = Vec::new();
     for found in real.jobs.iter().flat_map(|job| &job.entries) {
@@ -756,7 +757,7 @@ fn a_process_that_was_paused_expires_nobody_at_once() {
     assert_eq!(expired(&real), []);
 }
 
-/// A rig whose policy asks for a snapshot after so many commands and bytes.
+/// A rig whose Loop takes a snapshot after this many commands or bytes of log.
 fn snapshotting(commands: u64, bytes: u64) -> Rig {
     let mut start = start();
     start.options.disk.snapshot_commands = commands;
@@ -770,7 +771,7 @@ fn a_snapshot_is_taken_by_commands_and_its_log_released() {
     rig.play("c1: connect\nc1: create /a x\nc1: set /a y\nc1: set /a z");
     assert_eq!(rig.real().finished, [0; 0]);
     rig.play("c1: set /a q");
-    // The image is asked for while the fifth command is on its way.
+    // The image is begun while the fifth command is not applied yet.
     let index = rig.machine.index().0;
     assert_eq!(rig.real().finished, [index - 1]);
     assert!(rig.real().pieces > 0);
@@ -778,7 +779,7 @@ fn a_snapshot_is_taken_by_commands_and_its_log_released() {
     assert_eq!(rig.real().finished.len(), 1);
     rig.play("c1: set /a 5");
     assert_eq!(rig.real().finished.len(), 2);
-    // The first snapshot lets go of nothing: before it there was only the birth.
+    // The first snapshot releases no log: the one before it is that of the birth.
     assert_eq!(rig.real().released, [1, index - 1]);
 }
 
@@ -796,7 +797,7 @@ fn writes_go_on_while_a_snapshot_is_taken() {
     let mut rig = snapshotting(3, 1_000_000);
     rig.play("c1: connect\nc1: create /a x");
     rig.line("c1~ set /a y");
-    // The image is asked for, and the snapshot thread does nothing for now.
+    // An image is wanted, but the snapshot thread does nothing for now.
     for _ in 0..20 {
         rig.step_loop();
         rig.real().persist(usize::MAX);
@@ -818,7 +819,7 @@ fn writes_go_on_while_a_snapshot_is_taken() {
     assert!(finished[0] <= at && at < rig.machine.index().0, "{finished:?}");
 }
 
-/// The next start of a member that played these lines, from what its disk holds.
+/// The next start of a member that played these lines, from the content of its disk.
 fn restarted(rig: &mut Rig, script: &str) -> Start {
     rig.play(script);
     let jobs = rig.real().jobs.clone();
@@ -854,7 +855,8 @@ fn a_member_restored_from_its_disk_goes_on_where_it_was() {
     assert_eq!(real.ready, 1);
     assert_eq!(machine.digest(), rig.machine.digest());
     assert_eq!(machine.zk().deadlines(), rig.machine.zk().deadlines());
-    // The session of the old boot is not forgotten: it expires, and its ephemeral goes.
+    // The session of the old boot is not forgotten: it will expire, and its ephemeral znode will
+    // go.
     assert_eq!(real.member.spaces.held().deadlines, 1);
 }
 
@@ -883,7 +885,7 @@ fn commands_of_the_loop_itself_are_nobodys() {
     assert_eq!(decoded.command(0).unwrap().unwrap().connection, ConnectionId(0));
 }
 
-/// Looks at the clock once, at this time. Returns the search that Apply is asked for.
+/// Lets Loop look at the clock once, at this time. Returns the search that it asks Apply for.
 fn search_at(real: &mut Real, wall_ms: i64) -> Option<machine::ContainerSearch> {
     real.member.pass(100);
     let to_apply = real.finish(wall_ms);
@@ -921,7 +923,7 @@ fn containers_that_were_found_are_removed_by_a_command() {
     let command = batch.command(0).unwrap().unwrap().command;
     let (paths, never_used_ms_max) = (vec!["/a", "/b"], 9);
     assert_eq!(command, Command::Zk(ZkCommand::DeleteContainers { paths, never_used_ms_max }));
-    // If nothing is found, nothing is proposed.
+    // If a search finds nothing, nothing is proposed.
     real.persist(usize::MAX);
     real.finish(80);
     real.jobs.clear();
@@ -952,7 +954,7 @@ fn containers_are_not_looked_for_while_the_disk_is_full_or_before_the_member_is_
     assert!(search_at(&mut real, 9).is_some());
 }
 
-/// A start that looks for containers like this.
+/// A start with these settings for the search for containers.
 fn start_looking(containers: zk::containers::ContainerSettings) -> Start {
     let zk = zk::Options { containers, ..zk::Options::default() };
     Start { spaces: spaces(spaces::Options { zk, ..Default::default() }), ..start() }
@@ -969,7 +971,7 @@ fn an_image_replaces_the_state_and_is_kept_until_a_snapshot_covers_it() {
     let first = image(&mut rig.machine, 1);
     rig.play("c1: create /b y");
     let second = image(&mut rig.machine, 2);
-    // So far Loop took no snapshot: the machine was frozen for its copies.
+    // Loop has taken no snapshot so far: the test has frozen the machine to copy it.
     assert_eq!(rig.real().finished, [0; 0]);
     assert_eq!(rig.real().member.install(first), Ok(()));
     assert_eq!(rig.real().member.install(second), Err(InstallRefused::UnderWay));
@@ -978,7 +980,7 @@ fn an_image_replaces_the_state_and_is_kept_until_a_snapshot_covers_it() {
     assert!(rig.machine.zk().tree().find("/b").is_none());
     let index = rig.machine.index().0;
     let real = rig.real();
-    // The log is not kept behind the snapshot before: it could not be applied without the image.
+    // The log since the previous snapshot is not kept: it could not be applied without the image.
     assert_eq!((&*real.finished, &*real.released), ([index].as_slice(), [index].as_slice()));
     assert_eq!(real.discarded, 1);
     assert_eq!(real.member.check_install(), Ok(()));
@@ -1017,7 +1019,7 @@ fn an_image_that_no_snapshot_covers_yet_is_not_discarded() {
     real.member.handle(LoopInput::Apply(installed)).unwrap();
     assert_eq!(real.member.check_install(), Err(InstallRefused::UnderWay));
     assert_eq!(freezes(&real.finish(0)), 1);
-    // The snapshot finds no room: the next one that is written covers the image as well.
+    // The snapshot finds no room: the next one that is written covers the installation as well.
     let (index, mark) = (LogIndex(3), machine::Mark::default());
     real.member
         .handle(LoopInput::Apply(FromApply::Frozen { index, term: 1, mark, image_bytes_max: 0 }))
@@ -1059,7 +1061,7 @@ fn a_snapshot_that_is_wanted_is_taken_whatever_was_written() {
         rig.run();
         assert_eq!(rig.real().finished.len(), number as usize);
     }
-    // Both snapshots hold one state: the log lets go of nothing more for the second.
+    // Both snapshots hold the same state, so the second one releases no more log.
     let index = rig.machine.index().0;
     assert_eq!(rig.real().finished, [index, index]);
     assert_eq!(rig.real().released, [1, 1]);
@@ -1078,7 +1080,7 @@ fn elections_are_counted_from_when_no_leader_is_known_until_one_is() {
     counts.on_role(true, true, 30);
     assert_eq!((elections(&counts), counts.leading_since_ms), ((1, 1), Some(30)));
     assert_eq!(counts.election_time.last_ms, 30);
-    // A leader begins to serve only later.
+    // A leader begins to serve clients only later.
     assert_eq!(counts.unavailable_time.count, 0);
     counts.on_available(35);
     assert_eq!((counts.unavailable_time.count, counts.unavailable_time.last_ms), (1, 35));
@@ -1107,7 +1109,7 @@ fn elections_are_counted_from_when_no_leader_is_known_until_one_is() {
     assert_eq!(counts.proposal_bytes, Some([3, 3, 9]));
 }
 
-/// Commands of three connections wait for a leader; two of the connections are gone.
+/// Commands of three connections wait for a leader, and two of the connections end.
 #[test]
 fn what_nobody_waits_for_any_more_is_forgotten_before_a_leader_has_it() {
     let mut member = Loop::new(start()).unwrap();
@@ -1132,7 +1134,7 @@ fn what_nobody_waits_for_any_more_is_forgotten_before_a_leader_has_it() {
         )))
         .unwrap();
     assert_eq!(member.waiting_count(), 2);
-    // A client that comes again and again leaves nothing behind.
+    // A client that connects again and again leaves no commands behind.
     for connection in 10..1_000 {
         member.handle(LoopInput::Front(submission(0, connection))).unwrap();
         member

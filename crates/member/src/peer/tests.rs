@@ -1,4 +1,5 @@
-//! Messages of members: written and read, cut off anywhere, changed anywhere, of another origin.
+//! Tests of messages between members: encoded and decoded, cut off anywhere, changed anywhere, with
+//! a wrong origin.
 
 use machine::entry::{BatchBuilder, UnstampedBatch, encode_identities};
 use machine::{Command, ConnectionId, ControlCommand, LeaseId, LogIndex, Origin, ZkCommand};
@@ -82,7 +83,8 @@ fn a_message_is_read_back() {
 fn a_message_that_is_cut_off_or_too_long_is_refused() {
     for message in messages() {
         let PeerFrame { kind, body } = message.encode();
-        // Other code checks the content of these; a piece ends where its frame does.
+        // Other code checks the content of these kinds; the last field of a piece is as long as its
+        // frame allows.
         if [KIND_RAFT, KIND_OFFER, KIND_PIECE].contains(&kind) {
             continue;
         }
@@ -165,7 +167,7 @@ fn only_own_batches_are_forwarded_and_in_order() {
     }
 }
 
-/// What a member does with a forwarded batch of this command of this connection.
+/// Decodes a forwarded batch with this command of this connection.
 fn forwarded(connection: u64, command: &Command<'_>) -> Result<PeerMessage, PeerError> {
     let mut builder = BatchBuilder::default();
     builder

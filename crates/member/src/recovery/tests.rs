@@ -1,4 +1,4 @@
-//! Starts from a data directory that is not as a clean end leaves it.
+//! Tests of starts from a data directory that is not as a clean end leaves it.
 
 mod damage;
 mod failures;
@@ -18,7 +18,7 @@ use crate::snapshot::writer::SnapshotWriter;
 
 const SECRET: [u8; 32] = [7; 32];
 
-/// Small segments, so that a short life has several and a copy of the disk is cheap.
+/// Options with small segments, so that a short log has several and a copy of the disk is cheap.
 const SMALL_WAL: WalOptions = WalOptions {
     segment_bytes: 64 * 1024,
     first_segment_bytes: 64 * 1024,
@@ -39,12 +39,12 @@ fn options() -> Options {
     Options { spaces: Default::default(), order }
 }
 
-/// A durable snapshot of the empty state at an index and term.
+/// Writes a durable snapshot of the empty state at an index and term.
 fn write_snapshot(disk: &FaultDisk, found: &Recovered<FaultDisk>, index: u64, term: u64) {
     write_image(disk, found, (index, term), |_| {});
 }
 
-/// Writes a durable snapshot of the empty state, with its image changed by `change`.
+/// Writes a durable snapshot of the empty state, whose image `change` has changed.
 fn write_image(
     disk: &FaultDisk,
     found: &Recovered<FaultDisk>,
@@ -95,8 +95,8 @@ fn an_empty_directory_is_born_once_and_each_start_is_counted() {
     assert_eq!((origin.boot.count(), second.origin.boot.count()), (1, 2));
 }
 
-/// The second copy may hand over a batch of the same number: it must not take the first one's batch
-/// in the log for its own, and answer its clients from it.
+/// Two copies of a directory may each hand over a batch with the same sequence: the second copy
+/// must not take the first one's batch in the log as its own, and answer its clients from it.
 #[test]
 fn two_starts_of_copies_of_a_directory_are_different_ones() {
     let starts = [1, 2].map(|start| {
@@ -111,8 +111,8 @@ fn two_starts_of_copies_of_a_directory_are_different_ones() {
     assert_eq!(starts.map(|origin| origin.boot.count()), [1, 1]);
 }
 
-/// The last batch was applied and is in a snapshot; its frames, which no mark covers yet, are
-/// damaged and count as torn.
+/// The last batch was applied and is in a snapshot. Its frames in the log, which no mark covers
+/// yet, are damaged and count as a torn write.
 #[test]
 fn a_log_that_ends_before_the_snapshot_goes_on_behind_it() {
     for (log_term, snapshot_term) in [(3, 3), (3, 5)] {
@@ -289,7 +289,7 @@ fn a_corrupt_member_is_set_aside_whole_and_comes_back_with_another_id() {
     };
     let damages: [Damage; 8] = [
         ("identity is corrupt", &|disk| flip(disk, "identity", 20)),
-        // This byte names the version of the file.
+        // This byte is the version of the file's format.
         ("identity is corrupt", &|disk| flip(disk, "identity", 9)),
         (".snap is corrupt", &|disk| flip(disk, ".snap", 9)),
         (".log is corrupt", &|disk| flip(disk, ".log", 8_256)),
@@ -307,7 +307,7 @@ fn a_corrupt_member_is_set_aside_whole_and_comes_back_with_another_id() {
         (2..9).for_each(|index| append(&mut lived, index, 1));
         drop(lived);
         damage(&disk);
-        // A standalone server does not start: nobody else has its data.
+        // A standalone server does not start then: no other server has its data.
         let refused = recover(&disk, &SECRET, WalOptions::default(), |_| {});
         assert!(refused.is_err_and(|error| error.to_string().contains(expected)), "{expected}");
         let before = disk.paths();
@@ -317,8 +317,7 @@ fn a_corrupt_member_is_set_aside_whole_and_comes_back_with_another_id() {
         let (name, cause) = after.set_aside.as_ref().expect("was set aside");
         assert_eq!(name, "set-aside-1");
         assert!(cause.to_string().contains(expected), "{cause}");
-        // A start that finds a bad snapshot has opened the log already, and so changed its
-        // segments.
+        // A start that finds a bad snapshot has already opened the log, which changes its segments.
         let is_log = |path: &String| path.starts_with("wal/");
         for path in before.iter().filter(|path| *path != "LOCK" && !is_log(path)) {
             assert!(disk.content(&format!("set-aside-1/{path}")).is_some(), "{path}");
@@ -332,7 +331,7 @@ fn a_corrupt_member_is_set_aside_whole_and_comes_back_with_another_id() {
     }
 }
 
-/// CRC-32C, as in the formats on disk.
+/// CRC-32C, which the formats on disk use.
 fn crc32c(bytes: &[u8]) -> u32 {
     let bit = |crc: u32, _| (crc >> 1) ^ if crc & 1 == 1 { 0x82f6_3b78 } else { 0 };
     !bytes.iter().fold(!0, |crc, byte| (0..8).fold(crc ^ u32::from(*byte), bit))
@@ -350,7 +349,7 @@ fn what_another_start_may_read_is_not_set_aside() {
     let fail = vec![(storage::fault_disk::Operation::Read, 12)];
     disk.set_plan(storage::fault_disk::FaultPlan { fail, ..Default::default() });
     assert!(refused(&disk).contains("injected fault"));
-    // Written by a later version: the checksum says so.
+    // Now a later version wrote the file, and its checksum is right.
     let mut bytes = disk.content("identity").unwrap();
     bytes[8] = 2;
     let crc = crc32c(&bytes[..40]);
@@ -449,8 +448,8 @@ fn a_snapshot_of_a_higher_level_is_refused_and_not_set_aside() {
     assert!(matches!(open_knowing(&disk, Level::ETCD), Ok(OpenedMember::Born(_))));
 }
 
-/// Starts a member whose newest image was changed, and whose older one is damaged or cannot be
-/// used. Checks that nothing is set aside, and returns the text of the error.
+/// Starts a member whose newest image `change` has changed, and whose older one is damaged or does
+/// not reach to the log. Checks that nothing is set aside, and returns the text of the error.
 fn refused_image(change: impl FnOnce(&mut Vec<u8>), is_older_damaged: bool) -> String {
     let disk = FaultDisk::new(1);
     let member = unborn(&disk, 1);

@@ -1,4 +1,5 @@
-//! The entries that a start applies before Loop and Apply begin, and where it stops.
+//! Tests of the replay: which entries a start applies before Loop and Apply begin, and where it
+//! stops.
 
 use bytes::Bytes;
 use machine::entry::BatchBuilder;
@@ -10,12 +11,12 @@ use super::*;
 use crate::Apply;
 use crate::message::ToApply;
 
-/// This start of the member.
+/// The member and the present start of it.
 const ORIGIN: Origin = Origin { member: MemberId(7), boot: BootId(4) };
-/// The start before.
+/// The previous start of that member.
 const BEFORE: Origin = Origin { member: MemberId(7), boot: BootId(3) };
 
-/// An entry of one batch.
+/// An entry with one batch.
 fn entry(index: u64, origin: Origin, sequence: u64, commands: &[Command<'_>]) -> Entry {
     let nobody = entry::encode_identities([].into_iter());
     let mut builder = BatchBuilder::default();
@@ -44,7 +45,7 @@ fn create<'a>(path: &'a str, data: &'a [u8]) -> Command<'a> {
     Command::Zk(ZkCommand::Write { session: SessionId(1), op })
 }
 
-/// Plain entries from index 2 on, the first of which opens session 1.
+/// Plain entries from index 2 on. The first of them opens session 1, the others create znodes.
 fn plain(count: u64) -> Vec<Entry> {
     let entry_of = |at: u64| match at {
         1 => entry(2, BEFORE, 1, &[open_session(1)]),
@@ -56,7 +57,7 @@ fn plain(count: u64) -> Vec<Entry> {
     (1..=count).map(entry_of).collect()
 }
 
-/// A newborn member whose log holds these entries, all of them committed.
+/// A new member whose log holds these entries, all of them committed.
 fn restored(entries: Vec<Entry>) -> Restored {
     let commit = entries.last().map_or(1, |entry| entry.index);
     Restored {
@@ -77,7 +78,7 @@ fn replayed(restored: &mut Restored) -> Machine {
     machine
 }
 
-/// The state that Apply makes of the entries.
+/// The state that Apply makes from these entries.
 fn applied(entries: &[Entry]) -> Machine {
     let mut machine = Machine::default();
     let mut apply = Apply::new(ORIGIN, LogIndex(1), 1, machine::Level::RELEASED);
@@ -91,7 +92,7 @@ fn applied(entries: &[Entry]) -> Machine {
 #[test]
 fn a_replay_makes_the_state_that_apply_makes() {
     let mut entries = plain(40);
-    // A batch that came twice, a batch behind a gap, and the first entry of a leader.
+    // A batch that comes twice, a batch behind a gap, and the empty first entry of a leader.
     entries.push(entry(42, BEFORE, 40, &[create("/twice", b"")]));
     entries.push(entry(43, BEFORE, 50, &[create("/gap", b"")]));
     entries.push(Entry { index: 44, term: 2, kind: EntryKind::Normal, payload: Bytes::new() });
@@ -105,7 +106,7 @@ fn a_replay_makes_the_state_that_apply_makes() {
     assert!(machine.zk().tree().find("/twice").is_none());
 }
 
-/// Replays plain entries up to index 3, this entry, and plain ones behind it.
+/// Checks that a replay ends right before `entry`, between plain entries.
 fn check_ends_before(entry: Entry) {
     let mut entries = plain(2);
     entries.push(Entry { index: 4, ..entry });
@@ -121,7 +122,7 @@ fn a_replay_ends_before_what_loop_and_apply_decide_about() {
     check_ends_before(command(Command::Control(ControlCommand::Forget { member: MemberId(9) })));
     check_ends_before(command(Command::Control(ControlCommand::InstallImage { hash: 1 })));
     check_ends_before(Entry { kind: EntryKind::Membership, ..plain(1).remove(0) });
-    // A batch of this start, or of a later one: the directory is an old copy.
+    // A batch of this start, or of a later one, shows that the directory is an old copy.
     for boot in [4, 5] {
         let later = Origin { boot: BootId(boot), ..ORIGIN };
         check_ends_before(entry(
@@ -163,7 +164,7 @@ fn a_member_of_an_ensemble_replays_nothing() {
     }
 }
 
-/// Uses entries of 1 MiB each, more than two windows hold.
+/// Uses entries of 1 MiB each, more than fit into two windows.
 #[test]
 fn what_is_applied_is_let_go_of_but_for_the_end() {
     let data = vec![b'x'; 1 << 20];

@@ -6,7 +6,7 @@ fn summary(values: &[u64]) -> Summary {
     summary
 }
 
-/// Checks count, sum, least, greatest, median and .99.
+/// Checks count, sum, least value, greatest value, median and the 0.99 quantile.
 fn check(summary: &Summary, now_ms: u64, expected: &str) {
     let of = summary.distribution(1.0, now_ms);
     let quantiles = of.quantiles.map_or("none".into(), |of| format!("{} {}", of[0], of[3]));
@@ -63,7 +63,7 @@ fn values_are_shown_in_another_unit() {
 fn equal_values_are_counted_like_others() {
     let mut summary = summary(&[3, 3, 3, 1, 3]);
     check(&summary, 0, "5 13 1 3 3 3");
-    // A run ends in time to go into the right histogram.
+    // A run ends in time for its values to go into the right histogram.
     summary.record(3, SUMMARY_TURN_MS);
     check(&summary, 2 * SUMMARY_TURN_MS, "6 16 1 3 3 3");
     let mut all = Summary::default();
@@ -73,7 +73,7 @@ fn equal_values_are_counted_like_others() {
     check(&all, 0, "8 22 1 3 3 3");
 }
 
-/// Checks min, average, max and count of latencies recorded one by one.
+/// Checks the minimum, average, maximum and count of times that are recorded one by one.
 fn check_latency(recorded: &[u64], expected: &str) {
     let mut latency = Latency::default();
     recorded.iter().for_each(|&ms| latency.record(ms));

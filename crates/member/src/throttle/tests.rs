@@ -4,7 +4,8 @@ fn throttle(connections: ConnectionThrottleConfig) -> Throttle {
     Throttle::new(ThrottleConfig { connections, ..ThrottleConfig::default() })
 }
 
-/// Plays words of `MS`, `MS:renew` or `MS/CHANCE`, and checks the deficit of each, or `no`.
+/// Plays requests, each a word `MS`, `MS:renew` or `MS/CHANCE`, and checks how many tokens the
+/// bucket lacks after each, or `no` if the request is refused.
 fn check(config: ConnectionThrottleConfig, script: &str, expected: &str) {
     let throttle = throttle(config);
     let mut seen = Vec::new();
@@ -42,9 +43,9 @@ fn who_comes_when_the_bucket_is_empty_is_refused() {
 #[test]
 fn the_bucket_is_filled_after_more_than_the_fill_time() {
     check(tokens(1, 1000, 1), "0 1000 1001 1002", "1 no 1 no");
-    // A part of an interval is lost once some tokens were added.
+    // A part of an interval is lost when tokens are added.
     check(tokens(1, 1000, 1), "0 1999 2999 3000", "1 1 no 1");
-    // Tokens are added by the time that has passed, never beyond a full bucket.
+    // Tokens are added in proportion to the time that has passed, but never beyond a full bucket.
     check(tokens(3, 100, 1), "0 0 0 201 201 201 9999 9999 9999 9999", "1 2 3 2 3 no 1 2 3 no");
     check(tokens(5, 10, 3), "0 0 0 0 0 11 11 11 11", "1 2 3 4 5 3 4 5 no");
 }
@@ -53,7 +54,7 @@ fn the_bucket_is_filled_after_more_than_the_fill_time() {
 fn numbers_at_their_bounds_fill_the_bucket() {
     let largest = tokens(i32::MAX as u32, 1, i32::MAX as u32);
     check(largest, "0 18446744073709551615 18446744073709551615", "1 1 2");
-    // A Front's clock may be behind another Front's.
+    // The clock of one Front may be behind that of another.
     check(tokens(2, 10, 1), "100 50 50 61", "1 2 no no");
 }
 
@@ -64,7 +65,7 @@ fn each_takes_as_many_tokens_as_it_weighs() {
     check(config.clone(), "0 0 0 0:renew", "3 6 no no");
     check(config.clone(), "0:renew 0:renew 0:renew 0:renew", "2 4 6 no");
     check(config.clone(), "0:renew 0:renew 0 0:renew", "2 4 no 6");
-    // The bucket is filled in tokens of new sessions.
+    // The refill counts in tokens of new sessions.
     check(config, "0 0 1001 1001:renew", "3 6 6 no");
 }
 
@@ -89,10 +90,10 @@ fn the_chance_grows_while_the_bucket_is_empty() {
     assert_eq!(step(33, 0.9), (false, 8.0));
     assert_eq!(step(44, 0.9), (false, 10.0));
     assert_eq!(step(55, 0.99), (false, 10.0));
-    // The bucket is full again: the chance falls, but for now each request is dropped by chance.
+    // The bucket is full again, so the probability falls, but it still causes refusals for now.
     assert_eq!(step(3_000_000, 0.6), (false, 7.0));
     assert_eq!(step(3_000_011, 0.5), (true, 4.0));
-    // Neither empty nor full.
+    // The bucket is neither empty nor nearly full, so the probability stays.
     assert_eq!(step(3_000_022, 0.5), (true, 4.0));
 }
 

@@ -1,4 +1,4 @@
-//! The members outside are found whatever the order in which the digests come.
+//! Tests of digests: members with a wrong state are found in whatever order the digests come.
 
 use super::*;
 
@@ -6,7 +6,8 @@ fn membership(voters: &[u64]) -> Membership {
     Membership { voters: voters.to_vec(), ..Membership::default() }
 }
 
-/// Gives these digests at index 128 in this order, and returns the differences that are reported.
+/// Gives a leader these digests at index 128, in this order, and returns all differences that it
+/// reports.
 fn said(voters: &[u64], digests: &[(u64, u128)]) -> Vec<Difference> {
     let mut of_leader = Digests::default();
     let mut all = Vec::new();
@@ -69,14 +70,14 @@ fn a_digest_that_comes_twice_says_nothing_more() {
     assert_eq!(said(&[1, 2, 3], &[(1, 7), (2, 7), (3, 8), (3, 8), (3, 7)]), [outside(3)]);
 }
 
-/// It was right, and was started again with a wrong state.
+/// The member was right, and restarted with a wrong state.
 #[test]
 fn a_member_that_gives_another_digest_than_before_is_judged_anew() {
     let twice = [(1, 7), (2, 7), (3, 7), (3, 8), (3, 8)];
     assert_eq!(said(&[1, 2, 3], &twice), [outside(3)]);
 }
 
-/// It was wrong, and has another state now, which is not judged by that.
+/// The member was wrong, and has another state now, which its old digest must not condemn.
 #[test]
 fn what_a_member_gave_on_an_earlier_link_decides_nothing_later() {
     let mut digests = Digests::default();
@@ -160,7 +161,7 @@ fn a_digest_that_another_waits_for_is_due() {
     assert_eq!([3, 4, 6, 9].map(|index| own.at_or_due(index)), [None, Some(digest(4)), None, None]);
     let due: Vec<u64> = (5..=7).filter(|index| own.push(*index, digest(*index))).collect();
     assert_eq!(due, [6]);
-    // The snapshot that is installed has the other one.
+    // Index 9, whose digest was asked for, never comes: an installed snapshot skips it.
     assert!(own.push(20, digest(20)));
     assert!(!own.push(21, digest(21)));
 }
@@ -179,7 +180,7 @@ fn others_are_asked_once_for_an_index_without_a_majority() {
     assert_eq!(give(2, 5, 8), (vec![], false, vec![5]));
     assert_eq!(give(1, 6, 7), (vec![], false, vec![5]));
     assert_eq!(give(2, 6, 8), (vec![], true, vec![5, 6]));
-    // A member that is outside at one index counts at no other index.
+    // A member that is outside at one index no longer counts at any other index.
     let outside = Difference::Outside { member: MemberId(2), index: 6 };
     assert_eq!(give(3, 6, 7), (vec![outside], false, vec![]));
 }

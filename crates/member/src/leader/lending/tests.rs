@@ -1,4 +1,4 @@
-//! The snapshot that a member is given: lenders that can, cannot, or stop.
+//! Tests of the choice of a lender: lenders that can supply a snapshot, cannot, or stop.
 
 use replica::Membership;
 
@@ -15,7 +15,7 @@ fn absent(member: u64) -> Lender {
     Lender { is_there: false, ..able(member) }
 }
 
-/// The borrower itself is one of the others, and is no lender.
+/// The view of a leader. The borrower itself is among the others, but is never its own lender.
 fn view(others: &[Lender], now_ms: u64) -> LendView<'_> {
     LendView { others, now_ms }
 }
@@ -39,7 +39,7 @@ fn at(index: u64) -> SnapshotAt {
 
 const OWN: fn(u64) -> Option<LendStep> = |index_min| Some(LendStep::Own { index_min });
 
-/// A leader that asked the first of these members, which lent its snapshot at index 20.
+/// A leader that asked the first of these members, which offered its snapshot at index 20.
 fn lent(others: &[Lender]) -> Lending {
     let mut lending = Lending::default();
     let first = others[0].member;
@@ -53,7 +53,7 @@ fn whoever_is_least_behind_is_asked_until_it_answers() {
     let others = [able(BORROWER.0), able(2), able(3)];
     let mut lending = Lending::default();
     assert_eq!(lending.on_wanted(&wanted(5, 10), &view(&others, 0)), ask(2, 10));
-    // The snapshot is wanted again and again meanwhile.
+    // The replica wants the snapshot again and again meanwhile.
     assert_eq!(lending.on_wanted(&wanted(5, 11), &view(&others, 100)), None);
     assert_eq!(lending.pursue(&view(&others, LEND_INTERVAL_MS - 1)), []);
     let again = lending.pursue(&view(&others, LEND_INTERVAL_MS));
@@ -72,7 +72,7 @@ fn whoever_is_least_behind_is_asked_until_it_answers() {
 fn who_is_behind_or_is_sent_a_snapshot_itself_is_not_asked() {
     let behind = Lender { has_caught_up: false, ..able(2) };
     let is_sent = Lender { snapshot_index: Some(7), ..able(3) };
-    // The whole log is short, but this member lacks entries that the snapshot must hold.
+    // This member has nearly all of a short log, but lacks entries that the snapshot must hold.
     let needs_one = Lender { matched_index: 9, ..able(6) };
     let mut lending = Lending::default();
     let others = [behind, is_sent, absent(4), needs_one, able(5)];
@@ -106,7 +106,7 @@ fn those_who_may_come_are_waited_for_a_while() {
     let mut other = Lending::default();
     assert_eq!(other.on_wanted(&wanted(5, 10), &view(&others, 7)), None);
     assert_eq!(other.pursue(&view(&come, 100)), [(BORROWER, ask(3, 10).unwrap())]);
-    // A member that comes later is not asked any more.
+    // A member that is able only later is not asked any more.
     let own = lending.pursue(&view(&others, 7 + LENDER_PATIENCE_MS));
     assert_eq!(own, [(BORROWER, OWN(10).unwrap())]);
     assert_eq!(lending.on_wanted(&wanted(5, 10), &view(&come, 9_000)), OWN(10));
@@ -125,7 +125,7 @@ fn a_lender_that_cannot_is_passed_over_and_so_is_one_that_is_gone_or_too_slow() 
         lending.pursue(&view(&gone, now_ms));
         assert!(lending.asked_for(MemberId(4), BORROWER).is_some(), "after {now_ms} ms");
     }
-    // The lost lender may come back; if it does not, the leader sends its own.
+    // The lost lender may come back. If it does not, the leader sends its own snapshot.
     let late_ms = 100 + LEND_PATIENCE_MS;
     assert_eq!(lending.pursue(&view(&gone, late_ms)), []);
     let own = lending.pursue(&view(&gone, late_ms + LENDER_PATIENCE_MS));
@@ -139,7 +139,7 @@ fn what_broke_on_its_way_goes_on_from_the_same_lender() {
     let again = lending.on_wanted(&wanted(15, 19), &view(&others, 500));
     assert_eq!(again, Some(LendStep::Lent(meta(20))));
     assert_eq!(lending.lender_of(BORROWER, 20), Some(MemberId(2)));
-    // The lender is gone.
+    // Now the lender is gone, and another one is asked.
     let others = [absent(2), able(3)];
     assert_eq!(lending.on_wanted(&wanted(15, 19), &view(&others, 600)), ask(3, 19));
 }
@@ -149,11 +149,12 @@ fn a_snapshot_that_the_log_has_left_behind_is_asked_for_anew_and_fresh() {
     let others = [able(2), able(3)];
     let mut lending = lent(&others);
     assert_eq!(lending.on_wanted(&wanted(21, 30), &view(&others, 500)), ask(2, 30));
-    // A lender is also asked again if its snapshot was left behind before the leader heard of it.
+    // A lender is also asked again if the log left its snapshot behind before the leader heard of
+    // it.
     lending.on_left_behind(BORROWER, 40);
     let again = lending.pursue(&view(&others, 500 + LEND_INTERVAL_MS));
     assert_eq!(again, [(BORROWER, ask(2, 40).unwrap())]);
-    // The leader's own snapshot is replaced as well.
+    // If the log leaves the leader's own snapshot behind, it takes a newer one, too.
     let mut lending = Lending::default();
     let nobody = [able(BORROWER.0)];
     assert_eq!(lending.on_wanted(&wanted(5, 10), &view(&nobody, 0)), OWN(10));
@@ -168,7 +169,7 @@ fn whose_snapshot_does_not_arrive_is_asked_once_more_and_then_the_next_one_and_t
     for lender in [2, 3, 2, 3] {
         assert_eq!(lending.on_wanted(&wanted(5, 10), &view(&others, 0)), ask(lender, 10));
         lending.on_lent(BORROWER, meta(20));
-        // News of another snapshot or member changes nothing.
+        // Messages about another snapshot or from another member change nothing.
         lending.on_gone(BORROWER, at(19), 20, 0);
         lending.on_gone(MemberId(3), at(20), 20, 0);
         assert_eq!(lending.lender_of(BORROWER, 20), Some(MemberId(lender)));
@@ -176,7 +177,8 @@ fn whose_snapshot_does_not_arrive_is_asked_once_more_and_then_the_next_one_and_t
         assert_eq!(lending.lender_of(BORROWER, 20), None);
     }
     assert_eq!(lending.on_wanted(&wanted(5, 10), &view(&others, 0)), OWN(10));
-    // The leader's own is gone as well, or damaged: a newer one is asked for, of any member.
+    // The leader's own snapshot is gone as well, or damaged: a newer one is wanted, from any
+    // member.
     lending.on_gone(BORROWER, at(20), 21, 0);
     assert_eq!(lending.on_wanted(&wanted(5, 10), &view(&others, 0)), ask(2, 21));
 }
@@ -185,7 +187,7 @@ fn whose_snapshot_does_not_arrive_is_asked_once_more_and_then_the_next_one_and_t
 fn who_needs_nothing_any_more_is_forgotten() {
     let others = [able(2), able(BORROWER.0)];
     let mut lending = lent(&others);
-    // A borrower is known as long as it is being sent a snapshot.
+    // A borrower is remembered as long as it is being sent a snapshot.
     let sent = [able(2), Lender { snapshot_index: Some(20), ..able(BORROWER.0) }];
     lending.pursue(&view(&sent, 10 * BORROWER_SILENCE_MS_MAX));
     assert!(!lending.is_empty());

@@ -18,7 +18,7 @@ fn bootstrap(server: u64, servers: &[u64], attendance: Attendance) -> Bootstrap 
     Bootstrap::new(server, directory, servers, attendance, known())
 }
 
-/// The hello of an unborn server with this number, whose member id is ten times as much.
+/// The hello of an unborn server with this number. Its member id is ten times its number.
 fn unborn(server: u64, servers: &[u64]) -> Hello {
     bootstrap(server, servers, Attendance::All).own
 }
@@ -32,7 +32,7 @@ fn birth(voters: &[u64]) -> Birth {
     Birth { cluster_id: CLUSTER, voters: voters.to_vec() }
 }
 
-/// The decision of an unborn server of three after links came up.
+/// The decision of an unborn server of an ensemble of three, after these links came up.
 fn decided(server: u64, links: &[Hello]) -> Decision {
     let mut bootstrap = bootstrap(server, &[3, 1, 2], Attendance::All);
     links.iter().for_each(|link| bootstrap.on_link_up(link.clone()));
@@ -43,7 +43,7 @@ fn check(server: u64, links: &[Hello], expected: Waiting, said: &str) {
     let decision = decided(server, links);
     assert_eq!(decision, Decision::Wait(expected.clone()), "{links:?}");
     assert_eq!(expected.to_string(), said);
-    // More servers end a wait, but not a contradiction.
+    // More servers end a wait, but they do not end a contradiction.
     assert_eq!(expected.is_for_servers(), said.starts_with("waiting"));
 }
 
@@ -78,7 +78,7 @@ fn a_lone_server_begins_alone() {
 #[test]
 fn a_server_that_died_before_the_decision_is_waited_for() {
     let mut bootstrap = bootstrap(1, &ALL, Attendance::All);
-    // Two links each: one that was dialled, and one that was accepted.
+    // Each server has two links: one that it dialled, and one that it accepted.
     for server in [2, 2, 3, 3] {
         bootstrap.on_link_up(unborn(server, &ALL));
     }
@@ -86,7 +86,7 @@ fn a_server_that_died_before_the_decision_is_waited_for() {
     assert!(matches!(bootstrap.decide(CLUSTER, 0), Decision::BeBorn(_)));
     bootstrap.on_link_down(&unborn(2, &ALL));
     assert_eq!(bootstrap.decide(CLUSTER, 0), Decision::Wait(Waiting::ForServers(vec![2])));
-    // The server comes with another directory.
+    // Server 2 comes back with another directory.
     bootstrap.on_link_up(Hello { member: MemberId(21), ..unborn(2, &ALL) });
     assert_eq!(bootstrap.decide(CLUSTER, 0), Decision::BeBorn(birth(&[10, 21, 30])));
 }
@@ -106,15 +106,16 @@ fn where_a_majority_is_enough_nobody_votes_for_those_that_are_absent() {
     let voters = [10, 30, 40, nobody(2), nobody(5)];
     assert_eq!(decided(1, &[4, 3]), Decision::BeBorn(birth(&voters)));
     assert_eq!(decided(1, &[2, 3, 4, 5]), Decision::BeBorn(birth(&[10, 20, 30, 40, 50])));
-    // Another server does not decide, even with a majority.
+    // A server that does not have the lowest number does not decide, even with a majority.
     assert_eq!(decided(2, &[3, 4, 5]), Decision::Wait(Waiting::ForDecision(1)));
-    // Half of an even number is not enough.
+    // Half of an even number of servers is not enough.
     let mut of_two = bootstrap(1, &[1, 2], Attendance::Majority);
     let waiting = Waiting::ForMajority { count: 1, servers: vec![2] };
     assert_eq!(of_two.decide(CLUSTER, 0), Decision::Wait(waiting));
     of_two.on_link_up(unborn(2, &[1, 2]));
     assert_eq!(of_two.decide(CLUSTER, 0), Decision::BeBorn(birth(&[10, 20])));
-    // A server that comes later is no voter yet, the deciding one included.
+    // A server that comes after the birth is not a voter yet; this holds for the one that would
+    // decide, too.
     let mut late = bootstrap(1, &ALL, Attendance::Majority);
     late.on_link_up(unborn(2, &ALL));
     late.on_link_up(born(3, &[11, 30, nobody(2)]));
@@ -133,17 +134,17 @@ fn nobodys_ids_are_apart_for_any_two_servers_and_no_number_is_too_large() {
 #[test]
 fn whoever_finds_an_ensemble_is_born_into_it_as_a_voter_or_not() {
     let voters = [10, 20, 30];
-    // The decider died before it told all; another one tells.
+    // The deciding server died before all others had its birth; another born server has it.
     assert_eq!(decided(3, &[born(1, &voters)]), Decision::BeBorn(birth(&voters)));
     assert_eq!(decided(3, &[born(2, &voters)]), Decision::BeBorn(birth(&voters)));
     assert_eq!(decided(3, &[unborn(2, &ALL), born(1, &voters)]), Decision::BeBorn(birth(&voters)));
-    // A server that lost its directory is no voter, the deciding one included.
+    // A server that lost its directory is not a voter, even if it is the deciding one.
     assert_eq!(decided(3, &[born(1, &[10, 20, 31])]), Decision::BeBorn(birth(&[10, 20, 31])));
     assert_eq!(
         decided(1, &[unborn(3, &ALL), born(2, &[11, 20, 30])]),
         Decision::BeBorn(birth(&[11, 20, 30]))
     );
-    // The ensemble grew from a standalone server.
+    // The ensemble began as a standalone server.
     assert_eq!(decided(1, &[born(2, &[20]), unborn(3, &ALL)]), Decision::BeBorn(birth(&[20])));
 }
 
@@ -154,7 +155,7 @@ fn servers_that_are_configured_differently_begin_nothing() {
     let said = "server 3 is configured differently: for it the servers that vote are 1, 3";
     check(1, &[unborn(2, &ALL), other.clone()], waiting.clone(), said);
     check(1, &[other], waiting, said);
-    // An ensemble that has begun is joined, whatever its configuration.
+    // A server joins an ensemble that has begun, whatever that one's configuration is.
     let mut of_two = born(3, &[20, 30]);
     of_two.servers = vec![2, 3];
     assert_eq!(decided(1, &[of_two]), Decision::BeBorn(birth(&[20, 30])));
@@ -219,7 +220,8 @@ fn between_two_ensembles_nothing_is_chosen_but_ones_own() {
     assert_eq!(decided(1, &[born(2, &ours), both]), waiting);
 }
 
-/// An unborn server of three that keeps this, and sees servers that have promised and accepted so.
+/// An unborn server of three that has promised and accepted `own`, and sees servers that have
+/// promised and accepted what `links` says.
 fn agreeing(server: u64, own: &Acceptor, links: &[(u64, &Acceptor)]) -> Bootstrap {
     let directory = (MemberId(10 * server), own.clone());
     let mut bootstrap = Bootstrap::new(server, directory, &ALL, Attendance::AnyMajority, known());
@@ -237,7 +239,8 @@ fn promised(round: u64, server: u64) -> Acceptor {
     Acceptor { promised: ballot(round, server), accepted: None }
 }
 
-/// Has accepted a birth with these voters in a ballot, and promised none later.
+/// The record of a server that has accepted a birth with these voters in a ballot, and promised no
+/// later ballot.
 fn accepted(round: u64, server: u64, voters: &[u64]) -> Acceptor {
     let promised = ballot(round, server);
     Acceptor { promised, accepted: Some((promised, birth(voters))) }
@@ -250,8 +253,8 @@ fn any_majority_agrees_on_one_birth() {
         let first = it.decide(CLUSTER, 0);
         if now_ms == 0 { first } else { it.decide(CLUSTER, now_ms) }
     };
-    // The first one makes an attempt at once if all are there, else after a while; the others leave
-    // it to that one.
+    // The first server makes an attempt, at once if all are present, else after a while. The others
+    // wait for it to do so.
     let attempt = Decision::Keep(promised(1, 1));
     assert_eq!(decide(agreeing(1, &nothing, &[(2, &nothing), (3, &nothing)]), 0), attempt);
     for (server, other, first) in [(1, 2, 1), (1, 3, 1), (2, 3, 2), (3, 2, 2)] {
@@ -263,14 +266,15 @@ fn any_majority_agrees_on_one_birth() {
     }
     let alone = Waiting::ForMajority { count: 1, servers: vec![1, 3] };
     assert_eq!(decide(agreeing(2, &nothing, &[]), 9_000), Decision::Wait(alone));
-    // The others promise it, but not after a later one.
+    // The others promise its ballot, unless they have promised a later one.
     let new = agreeing(3, &nothing, &[(1, &promised(1, 1))]);
     assert_eq!(decide(new, 0), Decision::Keep(promised(1, 1)));
     for later in [promised(1, 3), promised(2, 2)] {
         let new = agreeing(3, &later, &[(1, &promised(1, 1))]);
         assert!(matches!(decide(new, 0), Decision::Wait(_)));
     }
-    // With a majority it proposes a birth of those that are there, and the others accept it.
+    // Once a majority has promised, it proposes a birth with the present servers, and the others
+    // accept that.
     let nobody = absent_voter(2).unwrap();
     let proposal = accepted(1, 1, &[10, 30, nobody]);
     let new = || agreeing(1, &promised(1, 1), &[(3, &promised(1, 1))]);
@@ -281,7 +285,7 @@ fn any_majority_agrees_on_one_birth() {
     assert_eq!(decide(new, 0), Decision::Keep(proposal.clone()));
     let new = agreeing(3, &promised(2, 2), &[(1, &proposal)]);
     assert!(matches!(decide(new, 0), Decision::Wait(_)));
-    // Chosen is what a majority has accepted in one ballot.
+    // A birth is chosen once a majority has accepted it in one ballot.
     let born = Decision::BeBorn(birth(&[10, 30, nobody]));
     assert_eq!(decide(agreeing(1, &proposal, &[(3, &proposal)]), 0), born);
     assert_eq!(decide(agreeing(2, &nothing, &[(1, &proposal), (3, &proposal)]), 0), born);
@@ -296,12 +300,12 @@ fn a_later_attempt_takes_the_birth_that_may_be_chosen() {
     let mut second = agreeing(2, &promised(2, 2), &[(3, &promise)]);
     assert!(matches!(second.decide(CLUSTER, 0), Decision::Wait(_)));
     assert_eq!(second.decide(CLUSTER, 500), Decision::Keep(accepted(2, 2, &[10, 30, 50])));
-    // Of two that were accepted it is the later one.
+    // If two births were accepted before, the one of the later ballot is proposed.
     let later = Acceptor { promised: ballot(3, 3), ..accepted(2, 2, &[10, 20, 60]) };
     let own = Acceptor { promised: ballot(3, 3), ..before };
     let mut third = agreeing(3, &own, &[(2, &later), (1, &Acceptor::default())]);
     assert_eq!(third.decide(CLUSTER, 0), Decision::Keep(accepted(3, 3, &[10, 20, 60])));
-    // And a server that has proposed keeps to it.
+    // A server that has proposed a birth in its ballot proposes no other one.
     let proposed = accepted(3, 3, &[10, 20, 60]);
     let mut again = agreeing(3, &proposed, &[(2, &later)]);
     assert!(matches!(again.decide(CLUSTER, 9_000), Decision::Wait(_)));
@@ -321,7 +325,8 @@ fn a_server_that_begins_by_another_rule_takes_no_part() {
     check(1, &links, Waiting::Attendances(2), said);
 }
 
-/// What a server keeps: the member id, what it has promised and accepted, and its birth.
+/// What a server's directory keeps: the member id, what the server has promised and accepted, and
+/// the birth.
 #[derive(Clone)]
 struct Directory {
     member: u64,
@@ -329,26 +334,26 @@ struct Directory {
     birth: Option<Birth>,
 }
 
-/// A server whose process and directory come and go.
+/// A server whose process may stop, and whose directory may get lost.
 #[derive(Default)]
 struct Server {
     directory: Option<Directory>,
-    /// Its process, while it is unborn.
+    /// The process of the server while it is unborn.
     bootstrap: Option<Bootstrap>,
     is_up: bool,
-    /// What it has said of itself since it has this directory.
+    /// All hellos that the server has sent since it has this directory.
     hellos: Vec<Hello>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Mistake {
-    /// A server takes what it proposes for chosen.
+    /// A server takes its own proposal as chosen.
     Haste,
-    /// What a server is to keep does not outlive its process.
+    /// A server forgets its promises and acceptances when its process stops.
     Oblivion,
 }
 
-/// Servers, each of which sees links to the others now and then.
+/// Servers that see links to each other from time to time.
 struct World {
     chance: Chance,
     attendance: Attendance,
@@ -356,13 +361,13 @@ struct World {
     numbers: Vec<u64>,
     drawn: u64,
     now_ms: u64,
-    /// Which servers do not hear which others now.
+    /// Pairs of a server and another one that it does not hear now.
     cut: BTreeSet<(usize, usize)>,
-    /// The birth of the ensemble, once a server was born.
+    /// The first birth with which a server was born; `None` before.
     birth: Option<Birth>,
-    /// What the servers do wrong, if anything.
+    /// What the servers do wrong on purpose, if anything.
     mistake: Option<Mistake>,
-    /// Whether a server was born with another birth than those before.
+    /// Whether some server was born with another birth than the first.
     is_born_twice: bool,
 }
 
@@ -424,17 +429,17 @@ impl World {
         self.servers[at].hellos.push(hello);
     }
 
-    /// What a running server said last, or now and then what it said before: news is late.
+    /// The newest hello of a running server, or sometimes an older one: hellos may be late.
     fn hello(&mut self, at: usize, is_news: bool) -> Option<Hello> {
         let server = &self.servers[at];
-        // Where a server decides alone, a link that is new to it says what is so.
+        // Unless servers agree by ballots, a new link always brings the newest hello.
         let is_news = is_news || self.attendance != Attendance::AnyMajority;
         let back = if is_news { 0 } else { self.chance.below(2) * self.chance.below(3) };
         let last = server.hellos.len().checked_sub(1).filter(|_| server.is_up)?;
         server.hellos.get(last.saturating_sub(back as usize)).cloned()
     }
 
-    /// An unborn server hears some of the running servers, and acts on its decision.
+    /// Lets an unborn server hear some of the running servers, and act on its decision.
     fn look(&mut self, at: usize, sees_all: bool) {
         let cluster_id = u128::from(self.draw());
         let Some(mut bootstrap) = self.servers[at].bootstrap.clone() else { return };
@@ -458,7 +463,7 @@ impl World {
                 if self.mistake != Some(Mistake::Oblivion) {
                     directory.acceptor = acceptor.clone();
                 }
-                // A process may be killed before it tells anyone what it keeps.
+                // A process may be killed before any other server learns what it keeps.
                 if self.chance.below(8) == 0 {
                     return self.stop(at);
                 }
@@ -504,23 +509,24 @@ impl World {
         }
     }
 
-    /// Whether a server may lose its directory without two births.
+    /// Whether a server may lose its directory without a chance of two births.
     fn may_lose(&self, at: usize) -> bool {
         let is_born = |it: &Server| it.directory.as_ref().is_some_and(|it| it.birth.is_some());
         let others = self.servers.iter().enumerate().filter(|(other, _)| *other != at);
         let born = others.filter(|(_, it)| is_born(it)).count();
         match self.attendance {
-            // The deciding server must not forget that it decided.
+            // The deciding server must not forget that it has decided.
             Attendance::Majority => at > 0,
             Attendance::AnyMajority => born > self.servers.len() / 2,
-            // All are there when it begins. What is lost with the last born one is lost.
+            // All servers are present at the birth. If the last born one is lost, the ensemble is
+            // lost with it.
             Attendance::All | Attendance::Existing => true,
         }
     }
 }
 
-/// Runs one history, in which there must be one ensemble that all servers find. True if no server
-/// lost its directory and all vote at its end.
+/// Runs one random history, in which all servers must end in one ensemble. Returns whether no
+/// server lost its directory and all vote at the end.
 fn is_whole_at_last(seed: u64, attendance: Attendance) -> bool {
     let mut world = World::new(seed, 1 + seed % 5, attendance);
     live(&mut world, seed)
@@ -529,7 +535,8 @@ fn is_whole_at_last(seed: u64, attendance: Attendance) -> bool {
 fn live(world: &mut World, seed: u64) -> bool {
     (0..200).for_each(|_| {
         world.step();
-        // Where all must be there, an ensemble whose born servers are all lost may begin anew.
+        // If all must be present at the birth, and all born servers are lost, the ensemble may
+        // begin anew.
         let is_born = |it: &Server| it.directory.as_ref().is_some_and(|it| it.birth.is_some());
         if world.attendance == Attendance::All && !world.servers.iter().any(is_born) {
             world.birth = None;
@@ -564,7 +571,7 @@ fn whatever_is_killed_or_lost_there_is_one_ensemble_and_all_find_it() {
     }
 }
 
-/// The check above finds two births where they can be.
+/// The check above does find two births when servers make mistakes.
 #[test]
 fn servers_that_agree_in_a_wrong_way_are_born_twice() {
     for mistake in [Mistake::Haste, Mistake::Oblivion] {

@@ -12,7 +12,7 @@ fn born() -> Hello {
     unborn().born(BootId(4), birth, Level::FIRST.into())
 }
 
-/// A hello as a later version may send it.
+/// A hello that a later version of the program might send.
 fn later() -> Hello {
     let unknown = vec![(11, vec![]), (40, b"anything".to_vec())];
     let level_max = Level::from_number(12).unwrap();
@@ -114,10 +114,10 @@ fn what_nobody_says_is_refused() {
     refused(&[&bytes(&born())[..], &[0]].concat(), "left over");
 }
 
-/// Each tag with its bytes.
+/// The tag and the bytes of each field.
 type Fields = Vec<(u16, Vec<u8>)>;
 
-/// The fields of a hello.
+/// Splits an encoded hello into its fields.
 fn fields(hello: &Hello) -> Fields {
     let bytes = bytes(hello);
     let mut reader = Reader::new(&bytes);

@@ -1,4 +1,5 @@
-//! When members are registered, added, promoted and forgotten, and when not.
+//! Tests of replacing members: when they are registered, added, promoted and forgotten, and when
+//! not.
 
 use std::sync::Arc;
 
@@ -15,14 +16,14 @@ fn membership(voters: &[u64], learners: &[u64]) -> Membership {
     Membership { learners: learners.to_vec(), ..Membership::from_voters(voters.iter().copied()) }
 }
 
-/// The registered server of each member.
+/// The state's record of which server each member is, as pairs of member and server.
 fn registered(members: &[(u64, u64)]) -> machine::Servers {
     let mut servers = machine::Servers::default();
     members.iter().for_each(|(member, server)| servers.register(MemberId(*member), *server));
     servers
 }
 
-/// A leader's view of members that come and go.
+/// The record and the servers of a leader, for a test.
 struct Rig {
     servers: Servers,
     joining: Joining,
@@ -85,7 +86,7 @@ fn who_is_linked_is_registered_one_at_a_time() {
     let mut joining = joining(&[], &[(12, 2)]);
     let members = membership(&[11, 12, 13], &[]);
     assert_eq!(step(&mut joining, &members, &[]), submits(11, Some(1)));
-    // It is not asked for again until it is known, or took too long.
+    // The same command is not submitted again until it is applied, or a time has passed.
     assert_eq!(step(&mut joining, &members, &[]), None);
     joining.on_registered(Arc::new(registered(&[(11, 1)])));
     assert_eq!(step(&mut joining, &members, &[]), submits(12, Some(2)));
@@ -100,7 +101,7 @@ fn a_server_that_comes_with_another_member_replaces_one_that_is_silent() {
     let heard = [peer(12, Some(3), 1_000), peer(13, Some(0), 1_000)];
     assert_eq!(step(&mut joining, &before, &heard), None, "two servers have one number");
     let silent = [peer(12, Some(50), 900), peer(13, Some(0), 1_000)];
-    // A new leader has heard no member yet.
+    // A new leader has not heard any member yet, so it takes none for silent.
     assert_eq!(step_of(&mut joining, &before, &silent, false), None);
     let added = changes(Transition::Auto, &[MemberChange::AddLearner(22)]);
     assert_eq!(step(&mut joining, &before, &silent), added);
@@ -131,8 +132,8 @@ fn one_that_was_lost_before_any_leader_knew_it_is_replaced_too() {
     assert_eq!(step(&mut joining, &members, &there), changes(Transition::Joint, &promoted));
 }
 
-/// Servers 1 and 2 were lost before any leader knew them, the new machine of server 2 took the vote
-/// of server 1, and the old one of server 2 came back for a while.
+/// Servers 1 and 2 were lost before any leader knew them. The new member of server 2 took the vote
+/// of server 1's member, and the old member of server 2 came back for a while.
 #[test]
 fn a_server_without_a_vote_gets_the_one_of_a_server_that_has_two() {
     let registered = [(11, 1), (12, 2), (13, 3), (22, 2), (24, 4)];
@@ -149,7 +150,7 @@ fn a_server_without_a_vote_gets_the_one_of_a_server_that_has_two() {
     assert_eq!(step(&mut joining, &members, &peers), changes(Transition::Joint, &promoted));
 }
 
-/// If one member took both votes of server 2, there would be one voter fewer for ever.
+/// If one member took both votes of server 2, the ensemble would have one voter fewer for ever.
 #[test]
 fn a_member_takes_one_vote_where_its_server_has_two() {
     let registered = [(11, 1), (12, 2), (13, 3), (22, 2), (32, 2)];
@@ -166,7 +167,7 @@ fn whoever_comes_as_a_server_that_was_absent_at_the_birth_is_not_waited_for() {
     let (nobody, other) = (absent_voter(2).unwrap(), absent_voter(4).unwrap());
     let mut joining = joining(&[(11, 1), (13, 3), (22, 2)], &[(13, 3), (22, 2)]);
     let members = membership(&[11, 13, other, nobody], &[]);
-    // The leader is new, and has heard no member yet.
+    // The leader is new, and has not heard any member yet.
     let peers = [peer(13, None, 0), peer(other, None, 0), peer(nobody, None, 0)];
     let added = changes(Transition::Auto, &[MemberChange::AddLearner(22)]);
     assert_eq!(step_of(&mut joining, &members, &peers, false), added);
@@ -175,7 +176,7 @@ fn whoever_comes_as_a_server_that_was_absent_at_the_birth_is_not_waited_for() {
     let promoted = [MemberChange::AddVoter(22), MemberChange::Remove(nobody)];
     let promoted = changes(Transition::Joint, &promoted);
     assert_eq!(step_of(&mut joining, &members, &there, false), promoted);
-    // A lost voter is waited for, but placeholders are not.
+    // The leader waits for a lost voter, but not for placeholders.
     let members = membership(&[11, 12, 13, other], &[22]);
     joining.on_registered(Arc::new(registered(&[(11, 1), (12, 2), (13, 3), (22, 2)])));
     assert_eq!(step_of(&mut joining, &members, &there, false), None);
@@ -201,8 +202,8 @@ fn a_learner_that_is_gone_is_removed_once_the_voter_that_it_was_to_replace_is_ba
     let removed = changes(Transition::Auto, &[MemberChange::Remove(22)]);
     assert_eq!(step(&mut joining, &membership, &peers(Some(0), Some(50))), removed);
     assert_eq!(step(&mut joining, &membership, &peers(Some(0), None)), removed);
-    // The learner stays before the leader has listened, while it is heard, or while the voter is
-    // silent, too.
+    // The learner stays as long as the leader has not listened for long enough, or hears the
+    // learner, or does not hear the voter either.
     assert_eq!(step_of(&mut joining, &membership, &peers(Some(0), None), false), None);
     assert_eq!(step(&mut joining, &membership, &peers(Some(0), Some(49))), None);
     assert_eq!(step(&mut joining, &membership, &peers(Some(50), Some(50))), None);
@@ -210,7 +211,8 @@ fn a_learner_that_is_gone_is_removed_once_the_voter_that_it_was_to_replace_is_ba
     assert_eq!(step(&mut joining, &membership, &peers(Some(0), Some(50))), None);
 }
 
-/// The learner's link ended, and it was forgotten before the change that added it was committed.
+/// The learner's link ended, and the state forgot the learner before the change that added it was
+/// committed.
 #[test]
 fn a_learner_that_is_gone_and_that_nobody_knows_is_removed() {
     let membership = membership(&[11, 12, 13], &[22]);

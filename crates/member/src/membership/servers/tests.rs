@@ -13,7 +13,8 @@ fn list(urls: [&str; 4]) -> ServerList {
     ServerList { version: 0, servers: (1..).zip(urls.map(record)).collect() }
 }
 
-/// A configuration has the URLs of its own server only.
+/// The configuration of a server has the URLs of that server only, so others come from links or the
+/// state.
 #[test]
 fn urls_for_clients_come_from_the_list_a_link_or_the_state() {
     let told = LinkedServer { client_urls: vec!["told".to_string()], ..LinkedServer::of(2) };

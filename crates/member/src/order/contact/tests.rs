@@ -1,5 +1,5 @@
-//! Three Loops whose disks are quick and whose states apply nothing of their own: which members
-//! have contact, and which batches are handed over after a silence.
+//! Tests with three Loops whose disks answer at once and whose Applies change nothing: which
+//! members have contact, and which batches are handed over again after a silence.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -28,21 +28,22 @@ pub(in crate::order) const TICK_MS: u64 = 20;
 
 pub(in crate::order) struct World {
     pub members: Vec<Loop>,
-    /// Members that neither hear nor are heard.
+    /// Members that are cut off: they neither hear others nor are heard.
     pub away: BTreeSet<usize>,
     flying: VecDeque<(usize, usize, PeerFrame)>,
-    /// Pieces of streams that were handed to the leader, by the members that sent them.
+    /// The sender of each piece of a stream that was forwarded to the leader.
     forwarded: Vec<usize>,
-    /// Members that refused a command of their own clients.
+    /// The member of each command that was refused.
     refused: Vec<usize>,
-    /// Whether committed entries wait for Apply.
+    /// Whether committed entries stay unapplied.
     pub is_apply_slow: bool,
     pub unapplied: Vec<(usize, replica::Entry)>,
-    /// The levels that members reported, each time they rose.
+    /// The level that a member reported, each time that it rose.
     pub raised: Vec<(usize, Level)>,
-    /// What members told their clients of leases, with the index that must be applied first.
+    /// The answers about leases that members gave to their Apply, with the index that must be
+    /// applied first.
     pub lease_times: Vec<(usize, LogIndex, Caller, LeaseAnswered)>,
-    /// Commands that were proposed, as the committed entries have them.
+    /// Committed entries, as each member handed them to its Apply.
     pub committed: Vec<(usize, replica::Entry)>,
 }
 
@@ -68,7 +69,7 @@ fn member(at: usize, membership: &Membership, level_max: Level) -> Loop {
 }
 
 impl World {
-    /// Three members, one of which leads and has contact.
+    /// Three members, after one was elected and got contact. Returns the leader and the followers.
     pub fn led() -> (World, usize, Vec<usize>) {
         World::led_with(&Membership::from_voters([1, 2, 3]))
     }
@@ -77,7 +78,7 @@ impl World {
         World::led_knowing(membership, [Level::RELEASED; 3])
     }
 
-    /// Three members that know levels up to these.
+    /// Like `led`, with members that each know levels up to the one given.
     pub fn led_knowing(membership: &Membership, known: [Level; 3]) -> (World, usize, Vec<usize>) {
         let mut world = World {
             members: (0..3).map(|at| member(at, membership, known[at])).collect(),
@@ -107,7 +108,7 @@ impl World {
         (world, leader, followers)
     }
 
-    /// Every member runs once, after `ms`, and the messages it sends arrive.
+    /// Lets `ms` pass at every member, runs each once, and delivers the messages that they send.
     pub fn pass(&mut self, ms: u64) {
         (0..3).for_each(|at| self.run(at, ms));
         self.settle();
@@ -194,7 +195,7 @@ impl World {
         self.members[at].contact_ms().expect("there are others")
     }
 
-    /// The links between a member that is away and the others are made anew.
+    /// Ends a member's time away: its links to the others are made again.
     pub fn link_anew(&mut self, at: usize) {
         self.away.remove(&at);
         for other in (0..3).filter(|other| *other != at) {
@@ -215,8 +216,8 @@ fn all_have_contact_while_all_are_there() {
     }
 }
 
-/// Heartbeats that a leader sends one of the others within a second, those included that raft-rs
-/// sends by itself every 380 ms.
+/// The number of heartbeats that a leader sends to one other member within a second, including
+/// those that raft-rs sends by itself every 380 ms.
 fn beats_of_a_second(world: &mut World, leader: usize, other: usize) -> usize {
     let mut beats = 0;
     for _ in 0..1_000 / TICK_MS {
@@ -280,20 +281,20 @@ fn heartbeats_are_never_rare_where_a_short_session_may_be_opened() {
 fn a_leader_that_is_cut_off_loses_contact_however_seldom_it_runs() {
     let (mut world, leader, _) = World::led();
     let silent_ms = world.contact_ms(leader);
-    // Messages that the others sent before are read much later.
+    // The answers of the others are read only much later.
     world.members[leader].pass(TICK_MS);
     world.turn(leader);
     let late: Vec<_> = world.flying.drain(..).collect();
     world.away.insert(leader);
     let mut cut_ms = TICK_MS;
     for round in 0..5 {
-        // The leader runs for 100 ms of every 2,500.
+        // The leader's process runs only 100 ms of every 2,500.
         for ms in [2_400, 20, 20, 20, 20, 20] {
             world.run(leader, ms);
             cut_ms += ms;
         }
         if round == 0 {
-            // The answers to questions from before the pause arrive.
+            // Answers to questions from before the pause arrive.
             for (_, to, frame) in late.clone() {
                 world.members[to].handle(LoopInput::Peer { from: id(leader), frame }).unwrap();
                 world.turn(to);
@@ -324,7 +325,8 @@ fn behind_a_short_silence_batches_are_handed_over_again_at_once() {
     assert_eq!(world.forwarded, [at, at]);
 }
 
-/// Another member may have taken the place of this one, and the state may have forgotten it.
+/// After a long silence another member may have taken this one's place, and the state may have
+/// forgotten this one.
 #[test]
 fn behind_a_long_silence_batches_are_handed_over_again_once_what_is_committed_is_applied() {
     let (mut world, leader, followers) = World::led();
@@ -361,7 +363,7 @@ fn what_is_handed_over_by_a_member_that_is_none_is_not_taken() {
     }
 }
 
-/// A server that may serve read-only clients has clients before it is ready.
+/// A learner of a server that serves read-only clients has clients before it is ready.
 #[test]
 fn a_learner_hands_over_nothing_and_is_not_ready() {
     let membership = Membership { learners: vec![3], ..Membership::from_voters([1, 2]) };
@@ -379,7 +381,7 @@ fn a_learner_hands_over_nothing_and_is_not_ready() {
     );
 }
 
-/// A new leader says that its disk is full before its followers have heard that it leads.
+/// A new leader may report that its disk is full before its followers know that it leads.
 #[test]
 fn a_disk_that_is_full_is_heeded_although_its_member_does_not_lead_yet() {
     let (mut world, leader, followers) = World::led();
@@ -400,7 +402,7 @@ fn a_disk_that_is_full_is_heeded_although_its_member_does_not_lead_yet() {
     assert_eq!(world.refused, [other]);
 }
 
-/// The message that there is room again may be lost.
+/// The message that a disk has room again may be lost.
 #[test]
 fn a_disk_that_was_full_is_not_taken_for_full_for_ever() {
     let (mut world, leader, followers) = World::led();
@@ -425,7 +427,7 @@ fn time_before_a_heartbeat_does_not_count_for_an_election() {
     (0..6).for_each(|_| world.pass(TICK_MS));
     world.members[leader].pass(HEARTBEAT_QUIET_MS);
     world.turn(leader);
-    // The member sleeps until the heartbeat comes.
+    // The member sleeps until the heartbeat arrives.
     world.members[at].advance(HEARTBEAT_QUIET_MS);
     world.settle();
     let after_heartbeat = wait_ticks(&world);

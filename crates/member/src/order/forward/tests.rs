@@ -1,4 +1,5 @@
-//! The batches that a leader takes of a forwarded stream, whatever happens on the way.
+//! Tests of forwarding: which batches of a stream a leader takes, whatever is lost or repeated on
+//! the way.
 
 use machine::entry::{BatchBuilder, encode_identities};
 use machine::{Command, ConnectionId, SessionId, ZkCommand};
@@ -27,7 +28,7 @@ fn batch_of(bytes: usize) -> UnstampedBatch {
     builder.finish()
 }
 
-/// The caller of the batches that [`batch_of`] makes.
+/// The caller for a batch that [`batch_of`] makes.
 fn callers() -> Option<Callers> {
     Some(Callers { front: FrontId(0), tickets: [Ticket(1)].into() })
 }
@@ -40,7 +41,7 @@ fn with_batches(count: u64) -> Forwarder {
     forwarder
 }
 
-/// A piece with this stream, position and these sequences.
+/// A piece of the stream with this number, at this position, whose batches have these sequences.
 fn piece(stream: u64, position: u64, sequences: impl IntoIterator<Item = u64>) -> Forward {
     let batch = |sequence| {
         let header =
@@ -138,8 +139,8 @@ fn what_loop_wanted_as_a_leader_keeps_its_place_without_commands() {
     assert_eq!(forwarder.unapplied_bytes(), 0);
 }
 
-/// Gives pieces to a leader one after the other, and checks the result of each: the sequences
-/// taken, "again" for a restart, nothing for one that is dropped.
+/// Gives a leader these pieces one after the other, and checks the result of each: the sequences
+/// that it takes, "again" if it asks for a new stream, `None` if it drops the piece.
 fn check(pieces: &[Forward], expected: &str) {
     let mut followed = Followed::default();
     let said: Vec<String> = pieces
@@ -156,15 +157,15 @@ fn check(pieces: &[Forward], expected: &str) {
 #[test]
 fn a_leader_takes_what_is_next_and_nothing_twice() {
     check(&[piece(4, 0, 9..=10), piece(4, 1, 11..=11)], "[9, 10] [11]");
-    // Doubled, lost, reordered.
+    // Pieces that are repeated, lost or reordered.
     check(&[piece(4, 0, 1..=2), piece(4, 0, 1..=2), piece(4, 1, 3..=3)], "[1, 2] None [3]");
     check(&[piece(4, 0, 1..=2), piece(4, 2, 4..=4), piece(4, 1, 3..=3)], "[1, 2] again 4 [3]");
     check(&[piece(4, 1, 3..=3), piece(4, 0, 1..=2), piece(4, 1, 3..=3)], "again 4 [1, 2] [3]");
-    // A new stream begins with the batches that are not applied at the follower; the leader has
-    // taken some of them.
+    // A new stream begins with the first batch that is not applied at the follower; the leader has
+    // taken some of these batches already.
     check(&[piece(4, 0, 1..=3), piece(5, 0, 2..=5), piece(4, 1, 4..=4)], "[1, 2, 3] [4, 5] None");
     check(&[piece(4, 0, 1..=3), piece(6, 1, 4..=4), piece(6, 0, 1..=3)], "[1, 2, 3] again 6 []");
-    // An earlier leader took the sequences in between.
+    // An earlier leader took the batches with the sequences in between.
     check(&[piece(4, 0, 1..=1), piece(5, 0, 8..=9)], "[1] [8, 9]");
 }
 
@@ -195,7 +196,8 @@ fn a_leader_that_is_one_anew_takes_whatever_a_stream_begins_with() {
     assert_eq!(sequences(&taken), [2, 3, 4]);
 }
 
-/// A batch of commands of the connections 1 to `count`, whose tickets are ten times as much.
+/// Pushes a batch with one command from each connection from 1 to `count`, whose tickets are ten
+/// times the connection.
 fn push_of(forwarder: &mut Forwarder, front: u32, count: u64) -> u64 {
     let nobody = encode_identities([].into_iter());
     let mut builder = BatchBuilder::default();
@@ -207,7 +209,8 @@ fn push_of(forwarder: &mut Forwarder, front: u32, count: u64) -> u64 {
     forwarder.push(builder.finish(), Some(Callers { front: FrontId(front), tickets }))
 }
 
-/// The batches that a leader is given next: the sequence of each, and its remaining commands.
+/// Gives the leader all it may get: the sequence of each batch, and the connections of its commands
+/// that are not `Nothing`.
 fn given(forwarder: &mut Forwarder) -> Vec<(u64, Vec<u64>)> {
     let Some(PeerMessage::Forward(forward)) = forwarder.forward() else { return Vec::new() };
     let left = |batch: &ForwardedBatch| {
@@ -222,7 +225,7 @@ fn given(forwarder: &mut Forwarder) -> Vec<(u64, Vec<u64>)> {
 }
 
 /// Gives up the commands of these connections of Front 0, and returns where each was: sequence,
-/// position, and whether no leader was given it.
+/// position, and whether no leader had it (`Fate::Definite`).
 fn give_up(forwarder: &mut Forwarder, connections: &[u64]) -> Vec<(u64, usize, bool)> {
     let is_given_up = |connection: ConnectionId, ticket: Ticket| {
         assert_eq!(ticket.0, 10 * connection.0);
@@ -236,7 +239,7 @@ fn give_up(forwarder: &mut Forwarder, connections: &[u64]) -> Vec<(u64, usize, b
     forwarder.give_up(FrontId(0), is_given_up).into_iter().map(place).collect()
 }
 
-/// Checks that the counted bytes equal the bytes of the kept batches.
+/// Checks that the counters of bytes equal the bytes of the kept batches.
 fn check_bytes(forwarder: &Forwarder) {
     let bytes = |count: usize| {
         let kept = forwarder.unapplied.iter().take(count);
@@ -255,10 +258,11 @@ fn what_is_given_up_before_a_leader_has_it_is_given_to_none() {
     assert_eq!(give_up(&mut forwarder, &[]), []);
     assert_eq!(give_up(&mut forwarder, &[1, 3]), [(1, 0, true), (1, 2, true), (3, 0, true)]);
     check_bytes(&forwarder);
-    // Another Front's connections have the same numbers.
+    // The connections of another Front have the same numbers, but their commands stay.
     assert_eq!(given(&mut forwarder), [(1, vec![2]), (2, vec![1, 2]), (3, vec![])]);
     check_bytes(&forwarder);
-    // Some commands are given up a second time, and the rest, which the leader has now.
+    // Now the leader has all batches. Some commands are given up a second time, the others for the
+    // first.
     assert_eq!(give_up(&mut forwarder, &[1, 2, 3]), [(1, 1, false)]);
     forwarder.on_applied(3);
     assert_eq!((forwarder.unapplied_bytes, forwarder.given_bytes), (0, 0));
@@ -271,13 +275,13 @@ fn what_is_given_up_after_a_leader_had_it_is_given_to_the_next_one_as_nothing() 
     push_of(&mut forwarder, 0, 2);
     assert_eq!(given(&mut forwarder), [(1, vec![1, 2]), (2, vec![1, 2])]);
     push_of(&mut forwarder, 0, 2);
-    // The last batch was given to nobody.
+    // The last batch was not given to any leader.
     assert_eq!(give_up(&mut forwarder, &[1]), [(1, 0, false), (2, 0, false), (3, 0, true)]);
     check_bytes(&forwarder);
     forwarder.restart();
     check_bytes(&forwarder);
-    // After a change of leader the batches are not given to the new one yet, but the log may still
-    // hold them.
+    // After a change of leader, the new one has not got the batches yet, but the log may still hold
+    // them.
     assert_eq!(give_up(&mut forwarder, &[2]), [(1, 1, false), (2, 1, false), (3, 1, true)]);
     let emptied: Vec<(u64, Vec<u64>)> = (1..=3).map(|sequence| (sequence, vec![])).collect();
     assert_eq!(given(&mut forwarder), emptied);
@@ -290,8 +294,8 @@ fn what_is_given_up_after_a_leader_had_it_is_given_to_the_next_one_as_nothing() 
     assert_eq!((forwarder.unapplied_bytes, forwarder.given_bytes), (0, 0));
 }
 
-/// A leader gives up its own commands: an entry that it has proposed may be in the log, and the
-/// next leader gets the rest.
+/// A leader gives up commands of its own clients: an entry that it has proposed still has them and
+/// may get into the log, but the next leader gets `Nothing` in their place.
 #[test]
 fn an_entry_of_this_member_has_what_is_given_up_and_what_is_sent_again_has_not() {
     let mut forwarder = Forwarder::new(ORIGIN);
@@ -305,7 +309,7 @@ fn an_entry_of_this_member_has_what_is_given_up_and_what_is_sent_again_has_not()
     assert_eq!(given(&mut forwarder), [(1, vec![1])]);
 }
 
-/// A start keeps no batch that the start before handed over and gave up, and counts its own from 1.
+/// A new start keeps no batch of the previous start, and counts its own batches from 1.
 #[test]
 fn another_start_sends_nothing_of_what_the_one_before_gave_up() {
     let mut before = Forwarder::new(ORIGIN);
@@ -319,7 +323,7 @@ fn another_start_sends_nothing_of_what_the_one_before_gave_up() {
     assert_eq!(given(&mut forwarder), [(1, vec![1])]);
 }
 
-/// Loop's own batches, and batches without waiters, are never given up.
+/// Loop's own batches, and batches without waiters, cannot be given up.
 #[test]
 fn what_nobody_waits_for_is_never_given_up() {
     let mut forwarder = Forwarder::new(ORIGIN);

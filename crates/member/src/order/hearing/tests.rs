@@ -1,4 +1,4 @@
-//! Reports of a follower: each session is reported until the leader answers.
+//! Tests of a follower's reports: each session is reported until the leader answers.
 
 use machine::SessionId;
 
@@ -10,7 +10,7 @@ fn sessions(of: impl IntoIterator<Item = i64>) -> Vec<Owner> {
     of.into_iter().map(|id| Owner::Session(SessionId(id))).collect()
 }
 
-/// The number and the sessions of a report.
+/// The number and the sessions of the report that is due; `None` if none is.
 fn reported(hearing: &mut Hearing, now_ms: u64) -> Option<(u64, Vec<i64>)> {
     match hearing.report(now_ms)? {
         PeerMessage::Heard(heard) => Some((
@@ -29,7 +29,7 @@ fn one_report_is_under_way_at_a_time_and_is_sent_again_with_what_came_meanwhile(
     hearing.heard(sessions([3]));
     assert_eq!(reported(&mut hearing, 1_000 + HEARD_RETRY_MS - 1), None);
     assert_eq!(reported(&mut hearing, 1_000 + HEARD_RETRY_MS), Some((2, vec![1, 2, 3])));
-    // The answer to the first report does not count for the second.
+    // The answer to the first report does not count as one to the second.
     assert_eq!(hearing.on_heeded(BOOT, 1), None);
     assert_eq!(hearing.on_heeded(BOOT, 2), Some(1_000 + HEARD_RETRY_MS));
     assert_eq!(hearing.on_heeded(BOOT, 2), None);
@@ -43,7 +43,7 @@ fn a_leader_is_asked_for_a_sign_of_life_though_there_is_nothing_to_report() {
     assert_eq!(reported(&mut hearing, 1_000 + HEARD_INTERVAL_MS - 1), None);
     assert_eq!(reported(&mut hearing, 1_000 + HEARD_INTERVAL_MS), Some((2, vec![])));
     hearing.on_heeded(BOOT, 2);
-    // Sessions that were heard go at once.
+    // Sessions that were heard from go at once.
     hearing.heard(sessions([5]));
     assert_eq!(reported(&mut hearing, 1_001 + HEARD_INTERVAL_MS), Some((3, vec![5])));
 }

@@ -1,4 +1,4 @@
-//! The places in which Loop finds given-up commands, and the batches that it gives to leaders then.
+//! Tests of giving up commands: where Loop finds each, and what it gives to leaders after that.
 
 use machine::entry::{self, BatchBuilder, encode_identities};
 use machine::{Command, LogIndex, SessionId, ZkCommand};
@@ -9,7 +9,7 @@ use crate::message::{Fate, FromApply, LoopInput, Submission, ToLoop};
 use crate::order::contact::tests::{TICK_MS, World, id};
 use crate::spaces::News;
 
-/// Hands over a batch of a Front with one command of each of these connections. The ticket of a
+/// Hands over a batch of a Front, with one command from each of these connections. The ticket of a
 /// command is ten times its connection.
 fn submit(real: &mut Real, front: u32, connections: &[u64]) {
     let nobody = encode_identities([].into_iter());
@@ -25,7 +25,7 @@ fn submit(real: &mut Real, front: u32, connections: &[u64]) {
     real.member.handle(LoopInput::Front(ToLoop::Submit(submission))).unwrap();
 }
 
-/// Gives up requests of Front 0, each by its connection and its ticket.
+/// Gives up requests of Front 0, each named by its connection and its ticket.
 fn give_up(real: &mut Real, callers: &[(u64, u64)]) {
     let caller = |(connection, ticket): &(u64, u64)| (ConnectionId(*connection), Ticket(*ticket));
     let callers = callers.iter().map(caller).collect();
@@ -37,7 +37,7 @@ fn withdraw(real: &mut Real, connections: &[u64]) {
     real.member.handle(LoopInput::Front(ToLoop::Withdraw(FrontId(0), connections))).unwrap();
 }
 
-/// The given-up commands that Apply is told of: connection, place, whether it is to answer.
+/// The given-up commands that Loop reported to Apply: connection, place, and whether to answer.
 fn told(to_apply: &[ToApply]) -> Vec<(u64, GivenUpAt, bool)> {
     let mut told = Vec::new();
     for message in to_apply {
@@ -50,8 +50,8 @@ fn told(to_apply: &[ToApply]) -> Vec<(u64, GivenUpAt, bool)> {
     told
 }
 
-/// The batches in entries that went to the disk since the last call: the connections of the
-/// remaining commands of each. Loop's own commands are left out.
+/// The batches in entries that went to the disk since the last call: for each batch the connections
+/// of its remaining commands. Loop's own commands are left out.
 fn proposed(real: &mut Real) -> Vec<Vec<u64>> {
     let jobs = core::mem::take(&mut real.jobs);
     let payloads = jobs.iter().flat_map(|job| &job.entries).map(|found| &found.payload);
@@ -80,8 +80,8 @@ fn without_a_leader_what_is_given_up_has_never_been_anywhere() {
     submit(&mut real, 0, &[1, 2, 3]);
     submit(&mut real, 0, &[4, 5]);
     submit(&mut real, 1, &[1]);
-    // One request is given up twice, one was never asked, and one ticket belongs to another
-    // connection.
+    // The request of connection 2 is given up twice in one message, and once more in the next, when
+    // Loop no longer has it.
     give_up(&mut real, &[(2, 20), (4, 40), (2, 20), (5, 50)]);
     give_up(&mut real, &[(2, 20)]);
     assert_eq!(real.member.waiting_count(), 2);
@@ -89,7 +89,8 @@ fn without_a_leader_what_is_given_up_has_never_been_anywhere() {
     let waiting = |connection| (connection, GivenUpAt::Waiting, true);
     let expected = [waiting(2), waiting(4), waiting(5), (2, GivenUpAt::Nowhere, true)];
     assert_eq!(told(&to_apply), expected);
-    // The member leads now: the batch with all commands given up is gone, the others are in order.
+    // The member leads now: the batch whose commands were all given up is gone, the others are in
+    // order.
     assert_eq!(proposed(&mut real), [vec![1, 3], vec![1]]);
 }
 
@@ -104,7 +105,8 @@ fn a_ticket_names_one_command_of_a_connection_and_a_connection_all() {
         }
         let to_apply = real.finish(0);
         let others = to_apply.iter().filter(|it| matches!(it, ToApply::GiveUp { .. })).count();
-        // Apply is not told of a command that is in no batch, unless somebody wants an answer.
+        // Loop does not report a command that is in no batch to Apply, unless a client wants an
+        // answer.
         assert_eq!(others, usize::from(!is_over));
         let left = if is_over { vec![2] } else { vec![1, 1, 2] };
         assert_eq!(proposed(&mut real), [left]);
@@ -123,7 +125,7 @@ fn what_an_entry_has_may_take_effect_until_its_outcome_is_known() {
     let sequence = 1;
     give_up(&mut real, &[(2, 20)]);
     withdraw(&mut real, &[3]);
-    // Commands handed over since are in an entry once there is room for another one.
+    // The commands that were handed over last get into an entry once there is room for one.
     let to_apply = real.finish(2);
     let expected = [
         (2, batch(sequence, 1, Fate::Unknown), true),
@@ -145,8 +147,9 @@ fn what_an_entry_has_may_take_effect_until_its_outcome_is_known() {
     assert_eq!(real.member.held().unapplied_bytes, 0);
 }
 
-/// A follower's leader goes away with a command. The follower, or the third member, leads next, and
-/// has the follower's command in the log; or `Nothing`, if the follower has given it up meanwhile.
+/// A follower's leader goes away with a command of the follower. The follower or the third member
+/// leads next, and has that command in its log, or `Nothing` if the follower has given it up
+/// meanwhile.
 #[test]
 fn the_next_leader_is_given_nothing_in_the_place_of_what_was_given_up() {
     for is_given_up in [false, true] {

@@ -1,4 +1,4 @@
-//! When a leader raises the level, and when not.
+//! Tests of when a leader raises the level, and when it does not.
 
 use machine::Level;
 use replica::Membership;
@@ -20,7 +20,7 @@ fn levels(world: &World) -> Vec<Level> {
     world.members.iter().map(Loop::level).collect()
 }
 
-/// Runs enough rounds for a raise that was asked for to happen.
+/// Runs for long enough that a raise which was asked for happens.
 fn run(world: &mut World) {
     (0..2 * RAISES_INTERVAL_MS / TICK_MS).for_each(|_| world.pass(TICK_MS));
 }
@@ -55,7 +55,7 @@ fn the_level_is_not_raised_while_a_member_does_not_know_it() {
         let (mut world, leader, _) = led(known);
         let refused = world.members[leader].upgrade();
         if old == leader {
-            // The leader knows no higher level.
+            // The old member is the leader itself, which knows no higher level.
             assert_eq!(refused, Ok(OLD));
         } else {
             let (server, program, level_max) = (old as u64 + 1, "0.1.0".to_string(), OLD);
@@ -65,7 +65,7 @@ fn the_level_is_not_raised_while_a_member_does_not_know_it() {
         tell(&mut world, leader, LoopInput::Front(ToLoop::Need(NEW)));
         run(&mut world);
         assert_eq!(levels(&world), [OLD; 3]);
-        // The follower's server is started with a newer build.
+        // The old follower's server is restarted with a newer build.
         if old != leader {
             let server = Some(linked(old, NEW));
             world.members[leader].handle(LoopInput::Linked { peer: id(old), server }).unwrap();

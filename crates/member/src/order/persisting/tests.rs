@@ -4,13 +4,13 @@ use super::*;
 use crate::order::limits::DISK_STALL_MS;
 use crate::snapshot::log_rule::SnapshotLog;
 
-/// A disk without jobs that stalls after so many ms.
+/// A disk without jobs, which stalls after this many ms.
 fn new(stall_ms: u64) -> Persisting {
     let (snapshot_commands, snapshot_log) = (u64::MAX, SnapshotLog::Unbounded);
     Persisting::new(&DiskOptions { snapshot_commands, snapshot_log, stall_ms })
 }
 
-/// Ids as a replica assigns them.
+/// Ids in the order in which a replica assigns them.
 fn ids(count: usize) -> Vec<PersistId> {
     let restored = Restored {
         membership: Membership { voters: vec![1], ..Membership::default() },
@@ -34,7 +34,7 @@ fn ids(count: usize) -> Vec<PersistId> {
     ids
 }
 
-/// A disk with these waits for its slowest job, one in each of the last minutes.
+/// A disk whose longest wait in each of the last minutes was one of these.
 fn usually(worst_ms: &[u64]) -> Persisting {
     let mut persisting = new(DISK_STALL_MS);
     let ids = ids(worst_ms.len());

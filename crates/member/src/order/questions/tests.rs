@@ -1,4 +1,5 @@
-//! Three Loops: who answers questions about leases, when, and when leases expire.
+//! Tests with three Loops: which member answers questions about leases, when, and when leases
+//! expire.
 
 mod etcd_v2;
 
@@ -28,7 +29,7 @@ fn granted(lease: LeaseId, ordinal: u64, ttl_s: i64) -> LeaseChange {
     LeaseChange::Granted { lease, granted: Ordinal(ordinal), ttl_s }
 }
 
-/// Tells all members of changes of leases, as their Apply does.
+/// Reports these changes of leases to all members, as their Apply does.
 fn tell(world: &mut World, changes: &[LeaseChange]) {
     for at in 0..3 {
         tell_one(world, at, changes);
@@ -46,14 +47,14 @@ fn tell_news(world: &mut World, at: usize, news: News) {
     world.turn(at);
 }
 
-/// A client of that member asks. Returns nothing: the answer comes when the messages arrive.
+/// Lets a client of the member ask about a lease. The answer comes when the messages arrive.
 fn ask(world: &mut World, at: usize, ticket: u64, lease: LeaseId, renews: bool) {
     let questions = vec![(caller(ticket), LeaseQuestion { lease, renews })];
     world.members[at].handle(LoopInput::Front(ToLoop::AskLeases(questions))).unwrap();
     world.turn(at);
 }
 
-/// The answers so far, by their members and tickets.
+/// The answers since the last call, with their members and tickets.
 fn told(world: &mut World) -> Vec<(usize, u64, LeaseAnswered)> {
     let times = core::mem::take(&mut world.lease_times);
     times.into_iter().map(|(at, _, of, told)| (at, of.ticket.0, told)).collect()
@@ -63,7 +64,7 @@ fn time(granted_s: i64, left_ms: u64) -> LeaseAnswered {
     Ok(Some(LeaseTime { granted_s, left_ms }))
 }
 
-/// Shows `visit` the commands of the entries that are committed at a member, in their order.
+/// Passes the commands of the entries committed at a member to `visit`, in order.
 fn visit_committed(world: &World, at: usize, mut visit: impl FnMut(&Command<'_>)) {
     for (_, found) in world.committed.iter().filter(|(of, _)| *of == at) {
         if found.payload.is_empty() {
@@ -79,7 +80,7 @@ fn visit_committed(world: &World, at: usize, mut visit: impl FnMut(&Command<'_>)
     }
 }
 
-/// The leases that committed entries expire, with the grants that were judged, in their order.
+/// The leases that committed entries end, each with the grant that was judged, in order.
 fn expired(world: &World, at: usize) -> Vec<(i64, u64)> {
     let mut expired = Vec::new();
     visit_committed(world, at, |command| {
@@ -94,12 +95,12 @@ fn pass(world: &mut World, ms: u64) {
     (0..ms / TICK_MS).for_each(|_| world.pass(TICK_MS));
 }
 
-/// A world whose members have applied everything, and that has a leader for long.
+/// A world whose members have applied everything, and have had a leader for a while.
 fn led() -> (World, usize, Vec<usize>) {
     led_knowing(Level::ETCD)
 }
 
-/// As [`led`], of members that know that level.
+/// Like [`led`], with members that know levels up to this one.
 fn led_knowing(level: Level) -> (World, usize, Vec<usize>) {
     let voters = Membership::from_voters([1, 2, 3]);
     let (mut world, leader, followers) = World::led_knowing(&voters, [level; 3]);
@@ -108,7 +109,7 @@ fn led_knowing(level: Level) -> (World, usize, Vec<usize>) {
     (world, leader, followers)
 }
 
-/// Takes the leader away until another member leads, in less than 5 s. Returns the new leader.
+/// Cuts the leader off until another member leads, for less than 5 s. Returns the new leader.
 fn lead_anew(world: &mut World, leader: usize, others: &[usize]) -> usize {
     world.away.insert(leader);
     world.committed.clear();
@@ -185,7 +186,7 @@ fn a_leader_answers_only_once_it_has_applied_what_was_committed() {
     ask(&mut world, leader, 2, LEASE, true);
     pass(&mut world, 200);
     assert_eq!(told(&mut world), [], "the grant may be in an entry that is not applied");
-    // The entry that is applied late granted the lease.
+    // The entry that is applied only now granted the lease.
     tell(&mut world, &[granted(LEASE, 5, 10)]);
     world.is_apply_slow = false;
     pass(&mut world, 200);
@@ -203,11 +204,11 @@ fn a_leader_that_is_cut_off_answers_nothing() {
     ask(&mut world, leader, 2, LEASE, false);
     pass(&mut world, 4_000);
     assert_eq!(told(&mut world), []);
-    // The others have a leader, which answers.
+    // The other members have a new leader, which answers.
     ask(&mut world, others[0], 3, LEASE, true);
     pass(&mut world, 200);
     assert_eq!(told(&mut world), [(others[0], 3, time(10, 10_000))]);
-    // The clients of the one that is cut off are told that there is no leader.
+    // The clients of the member that is cut off get the error that there is no leader.
     pass(&mut world, 3_200);
     let alone = Err(NoLeaseTime::NoLeader);
     assert_eq!(told(&mut world), [(leader, 1, alone), (leader, 2, alone)]);
@@ -219,7 +220,7 @@ fn a_question_that_is_lost_is_asked_again_and_a_new_leader_answers_it() {
     let (mut world, leader, others) = led();
     tell(&mut world, &[granted(LEASE, 5, 10)]);
     let asker = others[0];
-    // Lost on its way.
+    // The question is lost on its way.
     world.away.insert(asker);
     ask(&mut world, asker, 1, LEASE, true);
     world.settle();
@@ -227,7 +228,7 @@ fn a_question_that_is_lost_is_asked_again_and_a_new_leader_answers_it() {
     assert_eq!(told(&mut world), []);
     pass(&mut world, LEASE_RETRY_MS + 100);
     assert_eq!(told(&mut world), [(asker, 1, time(10, 10_000))]);
-    // Lost with its leader.
+    // The question is lost together with the leader.
     world.away.insert(leader);
     ask(&mut world, asker, 2, LEASE, true);
     pass(&mut world, 5_000);
@@ -253,7 +254,7 @@ fn a_lease_expires_not_before_its_time_and_soon_after_it() {
     }
 }
 
-/// A member whose Apply has stopped, and whose leases are of 2 s.
+/// A world in which no entry is applied any more, with a lease of 2 s.
 fn stalled() -> (World, usize, Vec<usize>) {
     let (mut world, leader, others) = led();
     tell(&mut world, &[granted(LEASE, 5, 2)]);
@@ -263,7 +264,7 @@ fn stalled() -> (World, usize, Vec<usize>) {
     (world, leader, others)
 }
 
-/// The fault of before: a lease counted as heard only with the answer, which waits for Apply.
+/// A former bug: a lease counted as heard from only with the answer, which waits for Apply.
 #[test]
 fn a_renewal_that_waits_for_apply_protects_its_lease_until_it_is_answered() {
     let (mut world, leader, others) = stalled();
@@ -278,7 +279,7 @@ fn a_renewal_that_waits_for_apply_protects_its_lease_until_it_is_answered() {
     let answers = told(&mut world);
     assert_eq!(answers.len(), 8);
     assert!(answers.iter().all(|(.., told)| *told == time(2, 2_000)), "{answers:?}");
-    // It has its own time again from now on.
+    // From the answer on, the lease has its full time again.
     let mut passed_ms = 200;
     while expired(&world, leader).is_empty() {
         pass(&mut world, TICK_MS);
@@ -317,7 +318,7 @@ fn a_question_for_the_time_left_protects_nothing() {
     assert!(passed_ms <= 2_000 + LEASE_TICK_MS + LEASE_GRACE_MS + 200, "{passed_ms}");
 }
 
-/// Leases whose expiry a leader has submitted. Apply may not have it yet.
+/// How many leases' expiry a leader has submitted. It may not be applied yet.
 fn submitted(world: &World, leader: usize) -> u64 {
     world.members[leader].counts().spaces.leases_expired
 }
@@ -335,7 +336,7 @@ fn a_question_about_a_lease_whose_expiry_is_under_way_waits_for_its_end() {
     tell(&mut world, &[LeaseChange::Ended(LEASE)]);
     pass(&mut world, 200);
     assert_eq!(told(&mut world).len(), 2);
-    // A lease that was granted anew meanwhile lives.
+    // A lease that was granted again meanwhile lives on.
     tell(&mut world, &[granted(LEASE, 9, 2)]);
     pass(&mut world, 3_000);
     ask(&mut world, others[0], 3, LEASE, true);

@@ -1,4 +1,5 @@
-//! Three Loops with pretend disks and files: one leads, one lends, and one has fallen off the log.
+//! Tests with Loops that have simulated disks and files: one member leads, another lends, and a
+//! third needs entries that the log no longer has.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -20,7 +21,7 @@ use crate::peer::{Offer, Piece, Want};
 use crate::snapshot::fetch::WholeSnapshot;
 use crate::snapshot::limits::HOLDER_PATIENCE_MS;
 
-/// A Loop, what Apply has applied, and the snapshots that the disk has.
+/// A member: its Loop, what its Apply has applied, and the snapshots on its disk.
 struct Node {
     member: Loop,
     applied: (u64, u64),
@@ -30,20 +31,20 @@ struct Node {
     fails: bool,
     /// Whether its state differs from that of the others.
     is_wrong: bool,
-    /// The snapshots that it was asked to check, while it finishes no check; `None` if it checks at
-    /// once.
+    /// The snapshots that it was asked to check, while it finishes no check; `None` if each check
+    /// is done at once.
     checks: Option<Vec<SnapshotAt>>,
     taken_count: usize,
     pieces_sent: usize,
-    /// Why its directory is not to be used any more.
+    /// Why its directory must not be used any more; `None` if it may be.
     condemned: Option<Condemned>,
 }
 
 struct World {
     nodes: Vec<Node>,
-    /// Members that are away: they neither hear nor are heard.
+    /// Members that are cut off: they neither hear others nor are heard.
     away: BTreeSet<usize>,
-    /// Pairs of members: nothing comes through from the first to the second.
+    /// Pairs of members: nothing that the first sends arrives at the second.
     cut: BTreeSet<(usize, usize)>,
     flying: VecDeque<(usize, usize, crate::peer::PeerFrame)>,
 }
@@ -89,7 +90,7 @@ fn node(at: usize, count: usize) -> Node {
 }
 
 impl Node {
-    /// Does at once what the threads of a member do with Loop's output.
+    /// Does at once what the threads of a member would do with Loop's output.
     fn take(&mut self, output: LoopOutput) {
         let member = &mut self.member;
         assert!(output.condemned.is_none() || self.is_wrong);
@@ -189,7 +190,7 @@ impl Node {
 }
 
 impl Node {
-    /// Forgets its own digests, as if it had been started again.
+    /// Forgets the digests of its own states but the newest, as a restart does.
     fn forget_digests(&mut self) {
         let (index, _) = self.applied;
         self.member.own_digests = OwnDigests::new(index, digest(index, self.is_wrong));
@@ -197,8 +198,8 @@ impl Node {
 }
 
 impl World {
-    /// Members that are linked, have everything, and write nothing. One of them begins with a wrong
-    /// state.
+    /// Members that are linked, have applied everything, and write nothing. One of them restarts
+    /// with a wrong state.
     fn idle_with_wrong_start(wrong: usize) -> World {
         let mut world = World::new(3);
         world.come(2);
@@ -214,7 +215,7 @@ impl World {
         nodes.filter(|(_, node)| node.condemned.is_some()).map(|(at, _)| at).collect()
     }
 
-    /// `count` members, of which the first leads and the last has fallen off the log.
+    /// `count` members: the first leads, and the last needs entries that the log no longer has.
     fn new(count: usize) -> World {
         let mut world = World {
             nodes: (0..count).map(|at| node(at, count)).collect(),
@@ -230,7 +231,7 @@ impl World {
         world
     }
 
-    /// A member is away for longer than the log is kept for it.
+    /// Cuts a member off for longer than the log is kept for it.
     fn leave_behind(&mut self, gone: usize) {
         self.go(gone);
         self.run(5_000);
@@ -255,7 +256,7 @@ impl World {
         }
     }
 
-    /// A member goes away, and its links break.
+    /// Cuts a member off, and its links break.
     fn go(&mut self, gone: usize) {
         self.away.insert(gone);
         for other in (0..self.nodes.len()).filter(|other| *other != gone) {
@@ -270,7 +271,7 @@ impl World {
         }
     }
 
-    /// A member comes back, as it was.
+    /// Lets a member that was cut off come back, with its state as it was.
     fn come(&mut self, at: usize) {
         self.away.remove(&at);
         for other in (0..self.nodes.len()).filter(|other| *other != at) {
@@ -285,7 +286,7 @@ impl World {
         }
     }
 
-    /// The leader writes an entry.
+    /// Lets the leader write an entry.
     fn write(&mut self) {
         let nothing = Command::Zk(ZkCommand::ExpireSessions { sessions: Vec::new() });
         self.nodes[0].member.intake.submit_own(&nothing);
@@ -301,7 +302,7 @@ impl World {
         }
     }
 
-    /// Runs until no member sends anything more.
+    /// Runs until no member sends any more messages.
     fn settle(&mut self) {
         let mut quiet_rounds = 0;
         while quiet_rounds < 5 {
@@ -309,7 +310,8 @@ impl World {
         }
     }
 
-    /// Every member runs, and one frame arrives or is lost. False if there was none.
+    /// Runs every member once, and lets one frame arrive or get lost. Returns false if there was no
+    /// frame.
     fn step(&mut self) -> bool {
         for at in 0..self.nodes.len() {
             let output = self.nodes[at].member.finish(0);
@@ -333,7 +335,8 @@ impl World {
         self.nodes[at].member.status().commit_index
     }
 
-    /// Whether the last member has everything, and how often each took a snapshot and sent one.
+    /// Whether the last member has everything, and for each member how many snapshots it took and
+    /// how many pieces it sent.
     fn outcome(&self) -> (bool, Vec<(usize, usize)>) {
         let last = self.nodes.len() - 1;
         let is_there = self.commit(last) == self.commit(0);
@@ -353,7 +356,7 @@ fn a_follower_takes_the_snapshot_and_sends_it() {
     assert_eq!(world.nodes[1].member.counts().snapshot_bytes_sent, 4);
     let given = world.nodes.iter().map(|node| node.member.counts().snapshots_given);
     assert_eq!(given.sum::<u64>(), 1);
-    // The next time the follower has a snapshot, and the log still reaches back to it.
+    // The next time the follower has a snapshot already, and the log still reaches back to it.
     world.leave_behind(2);
     let at = world.commit(0);
     world.nodes[0].member.replica.pin_log(Some(at));
@@ -364,7 +367,7 @@ fn a_follower_takes_the_snapshot_and_sends_it() {
     assert_eq!(world.outcome(), (true, vec![(0, 0), (2, 2), (0, 0)]));
 }
 
-/// A wrong snapshot would make a wrong majority of two.
+/// In an ensemble of three, a copy of a wrong snapshot would make a wrong majority.
 #[test]
 fn the_snapshot_of_a_state_that_is_not_the_leaders_is_not_passed_on() {
     let mut world = World::new(3);
@@ -373,7 +376,7 @@ fn the_snapshot_of_a_state_that_is_not_the_leaders_is_not_passed_on() {
     world.come(2);
     world.run(LENDER_PATIENCE_MS + 3_000);
     assert_eq!(world.outcome(), (true, vec![(1, 1), (1, 0), (0, 0)]));
-    // With five members another one lends.
+    // With five members, another one lends its snapshot.
     let mut world = World::new(5);
     let asked = 1;
     world.nodes[asked].is_wrong = true;
@@ -398,7 +401,8 @@ fn a_start_with_a_wrong_state_is_found_out_although_nobody_writes() {
     }
 }
 
-/// It was linked before with the right state at the same entry, and starts again on a wrong one.
+/// The member was linked before with the right state at the same entry, and restarts with a wrong
+/// state.
 #[test]
 fn a_second_start_at_the_same_entry_is_judged_as_the_first() {
     let mut world = World::idle_with_wrong_start(1);
@@ -414,7 +418,8 @@ fn a_second_start_at_the_same_entry_is_judged_as_the_first() {
     assert_eq!(world.condemned(), [1]);
 }
 
-/// The member that decides has begun behind the entry of the wrong one: a later one decides.
+/// The member whose digest decides restarted behind the entry at which the wrong one gave its
+/// digest, so a later entry decides.
 #[test]
 fn members_that_began_at_other_entries_are_compared_at_the_newest() {
     let mut world = World::idle_with_wrong_start(1);
@@ -422,7 +427,8 @@ fn members_that_began_at_other_entries_are_compared_at_the_newest() {
     world.nodes[1].is_wrong = false;
     (0..2).for_each(|_| world.write());
     world.nodes[1].is_wrong = true;
-    // It has replayed up to here; the other one remembers the newest entry alone.
+    // The wrong member has replayed the log from here on; the deciding one remembers only the
+    // newest digest.
     world.nodes[1].member.own_digests = OwnDigests::new(index, digest(index, true));
     for later in index + 1..=world.nodes[0].applied.0 {
         world.nodes[1].member.own_digests.push(later, digest(later, true));
@@ -445,7 +451,7 @@ fn a_leader_with_a_wrong_state_is_found_out_by_those_who_begin_to_follow_it() {
     assert_eq!(world.condemned(), [0]);
 }
 
-/// The other one is asked for its digest when it can be reached again.
+/// The third member is asked for its digest when it can be reached again.
 #[test]
 fn who_is_away_decides_later_which_state_is_right() {
     let mut world = World::idle_with_wrong_start(1);
@@ -458,7 +464,7 @@ fn who_is_away_decides_later_which_state_is_right() {
     assert_eq!(world.condemned(), [1]);
 }
 
-/// The lender was started again since its snapshot, and knows only the newest digest.
+/// The lender has restarted since it took its snapshot, and knows only the newest digest.
 #[test]
 fn whoever_does_not_know_the_digest_of_its_snapshot_takes_another() {
     let mut world = World::new(3);
@@ -472,7 +478,7 @@ fn whoever_does_not_know_the_digest_of_its_snapshot_takes_another() {
     assert_eq!(world.outcome(), (true, vec![(0, 0), (2, 1), (0, 0)]));
 }
 
-/// A leader does not know the digest of its own state at that time either.
+/// The leader does not know the digest of its own state at that index either.
 #[test]
 fn a_snapshot_from_before_what_the_leader_can_compare_is_asked_for_anew() {
     let mut world = World::new(3);
@@ -494,7 +500,7 @@ fn what_is_checked_is_not_taken_for_what_is_offered_meanwhile() {
     world.run(3_000);
     let checked = world.nodes[2].checks.clone().unwrap();
     let [at] = checked[..] else { panic!("{checked:?}") };
-    // The leader takes the borrower for lost, and the lender has a newer snapshot.
+    // The leader assumes that the borrower lost the snapshot, and the lender has a newer one.
     world.write();
     world.nodes[1].member.want_snapshot();
     world.run(1_000);
@@ -574,7 +580,7 @@ fn a_lender_that_dies_in_the_middle_is_replaced() {
     assert_eq!(done.iter().map(|(_, sent)| sent).sum::<usize>(), 1 + done[lender].1);
 }
 
-/// Only the leader gets through to the borrower.
+/// Only the leader's messages reach the borrower.
 #[test]
 fn where_no_lender_gets_through_it_is_the_leaders_own_in_the_end() {
     let mut world = World::new(3);
@@ -593,7 +599,7 @@ fn a_file_that_is_gone_is_replaced_by_a_newer_one() {
     world.come(2);
     world.run(2_500);
     assert_eq!(world.nodes[1].taken_count, 1);
-    // The borrower's requests are lost. Meanwhile the file is removed, as older ones are.
+    // The borrower's requests are lost. Meanwhile the file is removed, as old snapshots are.
     world.nodes[1].files.clear();
     world.nodes[1].member.want_snapshot();
     (0..3).for_each(|_| world.write());
@@ -602,7 +608,7 @@ fn a_file_that_is_gone_is_replaced_by_a_newer_one() {
     assert_eq!(world.outcome(), (true, vec![(0, 0), (2, 1), (0, 0)]));
 }
 
-/// The leader is lost in the middle: the next leader finds its own lender.
+/// The leader is lost in the middle of the transfer: the next leader picks a lender itself.
 #[test]
 fn a_new_leader_sees_to_it_as_well() {
     let mut world = World::new(5);
@@ -617,8 +623,8 @@ fn a_new_leader_sees_to_it_as_well() {
     assert_eq!(world.nodes[0].pieces_sent, 0);
 }
 
-/// A member that needs a snapshot must acknowledge the last entry before the new leader knows that
-/// it is committed.
+/// The new leader knows that the last entry is committed only after the member that needs a
+/// snapshot has acknowledged it.
 #[test]
 fn a_new_leader_waits_for_no_snapshot_that_it_cannot_apply_without_its_borrower() {
     let mut world = World::new(5);
@@ -677,7 +683,7 @@ fn what_no_correct_member_says_of_lending_ends_the_link() {
     assert_eq!(said(&mut world, 0, lent(1, at(1, 1))), Err(PeerError::OwnSnapshot));
     let lend = PeerMessage::Lend { to: id(2), index: 1 };
     assert_eq!(said(&mut world, 2, lend), Err(PeerError::OwnSnapshot));
-    // Messages that are late, sent to a member that does not lead, or sent by one that was not
+    // Messages that are late, sent to a member that does not lead, or sent by a member that was not
     // asked, change nothing.
     for message in [
         lent(2, at(1, 1)),
@@ -718,7 +724,8 @@ fn whoever_could_not_write_a_snapshot_lends_none_for_a_while() {
     assert!(!member.has_failed_to_write());
 }
 
-/// The beginning of a Raft message of the first member to the second (`replica::message`).
+/// The begin of a Raft message from the first member to the second, as `replica::message` encodes
+/// it.
 fn raft_message(kind: u8, term: u64, (index, log_term): (u64, u64), entry_count: u32) -> Vec<u8> {
     let mut message = vec![1, kind, 0, 0];
     message.put_u32(0);
@@ -760,7 +767,7 @@ fn an_entry_that_cannot_be_applied_ends_the_link() {
             "{refused:?}"
         );
     }
-    // Apply ends at an entry of a later level, and names the version that it needs.
+    // An entry of a later level is accepted: Apply ends at it, and names the version that it needs.
     assert_eq!(appended(&of_later_level), Ok(()));
     assert_eq!(appended(&whole), Ok(()));
 }

@@ -1,9 +1,10 @@
-//! Every file of a data directory removed, emptied, cut off, and with its bits flipped.
+//! Tests of damage: every file of a data directory is removed, emptied, cut off, and has bits
+//! flipped.
 //!
-//! After a start all acknowledged entries are there; or the start fails, names the file and removes
-//! none, and an inspection of the directory finds the damage, too. Only a write at the very end of
-//! the log, with no mark behind it that says that it was durable, may pass for torn; the start
-//! reports that.
+//! After a start, all acknowledged entries must be there; or the start must fail, name the file and
+//! remove none, and an inspection of the directory must find the damage, too. Only a write at the
+//! very end of the log, with no mark behind it that says that it was durable, may be taken for a
+//! torn write; the start reports that.
 
 use std::path::Path;
 
@@ -11,15 +12,15 @@ use storage::datadir::BOOT_FILE;
 
 use super::*;
 
-/// The entries behind the first, which the birth covers.
+/// The index of the last entry. The first is covered by the snapshot of the birth.
 const LAST: u64 = 12;
 
-/// Bytes of the payload of each third entry: more than a start carries into its fresh segment.
+/// Bytes of the payload of every third entry: more than a start copies into its new segment.
 const LARGE: usize = 20_000;
 
 fn payload(index: u64) -> bytes::Bytes {
     let bytes = if index.is_multiple_of(3) { LARGE } else { 40 };
-    // The bytes differ, and none is zero.
+    // The bytes differ, and none of them is zero.
     (0..bytes).map(|at| (at as u64 * 31 + index) as u8 | 1).collect()
 }
 
@@ -40,8 +41,8 @@ fn append_some(found: &mut Recovered<FaultDisk>, indexes: core::ops::RangeInclus
     }
 }
 
-/// A directory with two snapshots beside the one of its birth, and several segments. `is_idle`: a
-/// mark says that the last entry was durable.
+/// A directory with two snapshots beside that of the birth, and several segments. With `is_idle`,
+/// the log ends with a mark that the last entry was durable.
 fn lived(is_idle: bool) -> FaultDisk {
     let disk = FaultDisk::new(1);
     let mut found = start_of(&disk, &mut Vec::new()).expect("is born");
@@ -61,7 +62,7 @@ fn lived(is_idle: bool) -> FaultDisk {
     disk
 }
 
-/// Files with content: neither spares nor unfinished files.
+/// All files with content: neither spare segments nor unfinished files.
 fn files(disk: &FaultDisk) -> Vec<String> {
     let mut paths = disk.paths();
     let is_empty = |path: &String| {
@@ -85,7 +86,7 @@ fn lost(found: &Recovered<FaultDisk>) -> Vec<u64> {
     (found.restored.snapshot_index + 1..=LAST).filter(|index| !is_there(index)).collect()
 }
 
-/// Checks a start on a damaged disk. True if it fails.
+/// Checks a start on a damaged disk. Returns whether it fails.
 fn check(disk: &FaultDisk, is_idle: bool, what: &str) -> bool {
     let before = files(disk);
     let report = storage::inspect::inspect(disk, &mut |_| Ok(()));
@@ -99,10 +100,10 @@ fn check(disk: &FaultDisk, is_idle: bool, what: &str) -> bool {
         }
     };
     let lost = lost(&found);
-    // Only the last entry was written with nothing behind it.
+    // Only the last entry may be lost, since nothing was written behind it.
     let is_torn = !is_idle && found.cut.is_some() && lost == [LAST];
     assert!(lost.is_empty() || is_torn, "{what}: {lost:?} are lost, {skipped:?}");
-    // The inspection finds every snapshot that the start reports.
+    // The inspection finds every bad snapshot that the start reports.
     assert!(skipped.is_empty() || !report.is_sound(), "{what}: {skipped:?}");
     false
 }
@@ -171,7 +172,7 @@ fn a_bit_that_is_flipped_anywhere_is_found() {
     each_directory(|disk, is_idle, name| {
         for (path, content) in contents(disk) {
             let end = content.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
-            // Every byte of small files and of the heads; behind those only some.
+            // Every byte of small files and of the heads of files; of the rest only some.
             let step = if end > 1_000 { 509 } else { 1 };
             let heads = (0..end.min(200)).chain(4_096..end.min(4_300)).chain(8_192..end.min(8_400));
             for at in (0..end).step_by(step).chain(heads) {
@@ -185,7 +186,7 @@ fn a_bit_that_is_flipped_anywhere_is_found() {
     });
 }
 
-/// A member of an ensemble sets the whole directory aside, and nothing is lost by that.
+/// A member of an ensemble sets the whole directory aside, which loses nothing.
 #[test]
 fn a_damaged_directory_of_a_member_is_set_aside_whole() {
     let disk = lived(true);
@@ -198,7 +199,7 @@ fn a_damaged_directory_of_a_member_is_set_aside_whole() {
         let Ok(OpenedMember::Unborn(unborn)) = opened else { continue };
         let (name, cause) = unborn.set_aside.expect("it was born");
         set_aside += 1;
-        // The count of starts was raised before.
+        // The count of starts was raised before that.
         let kept = |path: &str| files(&disk).iter().any(|it| it == path) && path != BOOT_FILE;
         for (path, content) in before.iter().filter(|(path, _)| kept(path)) {
             let kept = damaged.content(&format!("{name}/{path}"));

@@ -1,9 +1,9 @@
-//! Every call that a start and a life of a data directory make to the file system fails once: with
-//! an error of the disk, for lack of room, and for lack of a descriptor.
+//! Tests of failing calls: each call that a start and a run make to the file system fails once:
+//! with an error of the disk, for lack of room, and for lack of a file descriptor.
 //!
-//! The next start has all acknowledged entries, after a kill and after a loss of power. A directory
-//! that could not be read is not set aside. A server that had started goes on if only room or a
-//! descriptor was missing.
+//! The next start must have all acknowledged entries, after a kill and after a power cut. A
+//! directory that could not be read must not be set aside. A server that had started must go on if
+//! only room or a descriptor was missing.
 
 use std::collections::BTreeMap;
 
@@ -18,13 +18,13 @@ use crate::message::{FrontId, LoopInput, Submission, Ticket, ToApply, ToLoop, Wa
 
 const ROOM_BYTES_MIN: u64 = 8 * 1024;
 
-/// Bytes of a write: a few fill a segment.
+/// Bytes of a write, so that a few fill a segment.
 const LARGE: usize = 9_000;
 
-/// How often a write is tried that was refused.
+/// How many times a refused write is tried.
 const TRIES: u32 = 5;
 
-/// The payloads of acknowledged entries, by their indexes.
+/// The payloads of acknowledged entries by index.
 type Acked = BTreeMap<u64, bytes::Bytes>;
 
 struct Life<'a> {
@@ -37,7 +37,7 @@ struct Life<'a> {
 }
 
 impl Life<'_> {
-    /// Lets Loop and the log run until neither has anything to do.
+    /// Runs Loop and the log until neither has anything to do.
     fn settle(&mut self) -> Result<(), StorageError> {
         loop {
             let output = self.member.finish(0);
@@ -61,7 +61,7 @@ impl Life<'_> {
         }
     }
 
-    /// One turn of the disk thread. True if it had output.
+    /// Runs the disk thread once. Returns whether it had output.
     fn write_log(&mut self) -> Result<bool, StorageError> {
         let output = self.log.finish(self.now_ms)?;
         if let Some(id) = output.persisted {
@@ -118,7 +118,7 @@ impl Life<'_> {
         panic!("a write is refused although the disk works again");
     }
 
-    /// Takes a snapshot of the acknowledged entries, and releases their log.
+    /// Takes a snapshot of the acknowledged entries, and releases the log that it covers.
     fn snapshot(&mut self, image: &mut SnapshotWriter<FaultDisk>) -> Result<(), StorageError> {
         let (&index, _) = self.acked.last_key_value().expect("something was written");
         let membership = Membership { voters: vec![MEMBER], ..Membership::default() };
@@ -139,10 +139,11 @@ impl Life<'_> {
     }
 }
 
-/// A start, then writes, a snapshot, more writes, and rest. `acked` grows with what is durable.
+/// One run of a server: a start, then writes, a snapshot, more writes, and rest. Adds durable
+/// entries to `acked`.
 ///
 /// # Errors
-/// The process ends. The error says whether it had started, and why.
+/// The process ends. The error says whether the server had started, and why it ended.
 fn live(disk: &FaultDisk, acked: &mut Acked) -> Result<(), (bool, String)> {
     let found = match open_member(disk, &SECRET, SMALL_WAL, |_| {}) {
         Ok(OpenedMember::Born(found)) => *found,
@@ -170,13 +171,13 @@ fn live(disk: &FaultDisk, acked: &mut Acked) -> Result<(), (bool, String)> {
         (0..5).try_for_each(|_| life.write())?;
         life.snapshot(&mut image)?;
         (0..6).try_for_each(|_| life.write())?;
-        // Without input the log is marked as wholly durable.
+        // Without input, the log writes the mark that all of it is durable.
         (0..2).try_for_each(|_| life.wait())
     });
     lived.map_err(|error| (true, error.to_string()))
 }
 
-/// The member id drawn from the one secret of these tests.
+/// The member id that results from the one secret of these tests.
 const MEMBER: u64 = u64::from_le_bytes([7; 8]);
 
 /// Checks that the next start has all acknowledged entries.
@@ -199,7 +200,7 @@ fn check(disk: &FaultDisk, acked: &Acked, what: &str) {
     }
 }
 
-/// A directory of two lives, and the entries that they acknowledged.
+/// A directory after two runs of a server, and the entries that were acknowledged.
 fn lived() -> (FaultDisk, Acked) {
     let (disk, mut acked) = (FaultDisk::new(1), Acked::new());
     for _ in 0..2 {
@@ -210,7 +211,7 @@ fn lived() -> (FaultDisk, Acked) {
 }
 
 /// Lets the n-th call of a kind fail, for each n that is reached, in an empty directory and in one
-/// that has lived. `must_go_on`: a server that was started must go on.
+/// that a server has used. With `must_go_on`, a server that had started must go on.
 fn each_call(kinds: &[Operation], must_go_on: bool, plan_of: impl Fn(Operation, u64) -> FaultPlan) {
     let directories = [("empty", (FaultDisk::new(1), Acked::new())), ("lived", lived())];
     for kind in kinds {
@@ -258,7 +259,7 @@ fn a_call_that_finds_no_room_costs_nothing_that_was_acknowledged() {
     use Operation::*;
     let plan_of = |kind, nth| FaultPlan { full: vec![(kind, nth)], ..FaultPlan::default() };
     each_call(&[Create, Preallocate, Rename, CreateDir], true, plan_of);
-    // A failed write or sync ends the server.
+    // A failed write or sync ends the server, even if it only found no room.
     each_call(&[Write, Sync, SyncDir], false, plan_of);
 }
 

@@ -1,4 +1,4 @@
-//! A snapshot on its way, piece by piece: pieces are lost, doubled or of another snapshot.
+//! Tests of a fetch, piece by piece: pieces are lost, repeated, or of another snapshot.
 
 use replica::Membership;
 
@@ -20,7 +20,7 @@ fn fetch() -> Fetch {
     Fetch::new(LEADER, offer(LEADER, b"install"), &meta(9), 0)
 }
 
-/// A fetch whose holder is a follower.
+/// A fetch whose holder is a follower, a lender.
 fn borrowed() -> Fetch {
     Fetch::new(LEADER, offer(LENDER, b"install"), &meta(9), 0)
 }
@@ -55,7 +55,7 @@ fn what_was_not_asked_for_is_not_taken() {
         assert!(fetch.on_piece(from, piece).is_none());
     }
     assert!(fetch.on_piece(LEADER, piece(0, b"abc", 5)).is_some());
-    // The piece comes twice, while it is written and after that.
+    // The piece comes a second time, while it is written and after that.
     assert!(fetch.on_piece(LEADER, piece(0, b"abc", 5)).is_none());
     fetch.on_written(10);
     assert!(fetch.on_piece(LEADER, piece(0, b"abc", 5)).is_none());
@@ -70,7 +70,7 @@ fn what_does_not_come_is_asked_for_again_where_it_stopped() {
     assert!(fetch.pursue(100 + PIECE_PATIENCE_MS - 1).is_none());
     assert_eq!(fetch.pursue(100 + PIECE_PATIENCE_MS), Some(FetchStep::Ask(want(3))));
     assert!(fetch.pursue(101 + PIECE_PATIENCE_MS).is_none());
-    // The leader itself is asked for as long as it offers this one.
+    // If the leader is the holder itself, it is asked for as long as it offers the snapshot.
     assert_eq!(fetch.pursue(100 * HOLDER_PATIENCE_MS), Some(FetchStep::Ask(want(3))));
 }
 
@@ -87,7 +87,7 @@ fn a_holder_that_does_not_answer_is_given_up_until_its_snapshot_is_offered_again
     let late_ms = 100 + HOLDER_PATIENCE_MS;
     assert_eq!(fetch.pursue(late_ms), Some(FetchStep::GiveUp(AT)));
     assert_eq!(fetch.pursue(2 * late_ms), None);
-    // A late piece does not end the wait for the leader's answer.
+    // A late piece does not end the wait for the leader's next offer.
     assert!(fetch.on_piece(LENDER, piece(3, b"de", 5)).is_none());
     assert!(fetch.is_of(LEADER, &offer(LENDER, b"install"), &meta(9), 3 * late_ms));
     assert_eq!(fetch.pursue(3 * late_ms), Some(FetchStep::Ask(want(3))));
@@ -101,10 +101,10 @@ fn the_same_offer_again_changes_nothing_and_another_one_does() {
     assert!(fetch.is_of(LEADER, &again, &meta(9), 0));
     assert_eq!(fetch.message, again.message);
     assert!(!fetch.is_of(LEADER, &again, &meta(10), 0));
-    // Another member's file of the snapshot need not have the same bytes.
+    // The file of another member for the same snapshot need not have the same bytes.
     assert!(!fetch.is_of(LEADER, &offer(LEADER, b"own"), &meta(9), 0));
     assert_eq!((fetch.from, &fetch.message), (LEADER, &again.message));
-    // Another leader offers the same file: the fetch goes on.
+    // If a new leader offers the same file, the fetch goes on.
     let next = offer(LENDER, b"of the next leader");
     assert!(fetch.is_of(MemberId(3), &next, &meta(9), 0));
     assert_eq!((fetch.from, fetch.holder, &fetch.message), (MemberId(3), LENDER, &next.message));

@@ -15,7 +15,7 @@ use crate::snapshot::writer::SnapshotWriter;
 
 const SECRET: [u8; 32] = [5; 32];
 
-/// Small, since these are copied often.
+/// Options with small segments, since these disks are copied often.
 const WAL: WalOptions = WalOptions {
     segment_bytes: 64 * 1024,
     first_segment_bytes: 64 * 1024,
@@ -75,7 +75,7 @@ fn receive(disk: &FaultDisk, bytes: &[u8]) -> Result<PreparedImage, RecoveryErro
     receiver.finish()
 }
 
-/// Appends an entry that installs this image, as Loop makes it.
+/// Appends an entry that installs this image, like one that Loop makes.
 fn append_install(found: &mut Recovered<FaultDisk>, hash: u128) {
     let mut builder = BatchBuilder::default();
     let nobody = entry::encode_identities([].into_iter());
@@ -141,8 +141,8 @@ fn one_that_an_entry_names_is_prepared_by_every_start() {
     }
 }
 
-/// A start with the received snapshot in place. Since nothing names it the start removes it, so it
-/// is put back.
+/// A start with the received snapshot in place. The start removes it, since no entry names it, so
+/// it is then received again.
 fn found_with_kept(disk: &FaultDisk, image: &PreparedImage) -> Recovered<FaultDisk> {
     let recovered = found(disk);
     assert!(!has_received(disk).expect("the disk works"), "nothing named it");
@@ -226,7 +226,7 @@ fn a_disk_that_is_full_costs_the_snapshot_alone() {
     assert!(disk.paths().iter().all(|path| !path.contains("received")));
 }
 
-/// An entry of these commands.
+/// An entry with these commands.
 fn entry_of(index: u64, commands: &[Command<'_>]) -> LogEntry {
     let mut builder = BatchBuilder::default();
     let nobody = entry::encode_identities([].into_iter());

@@ -2,7 +2,8 @@ use super::*;
 
 const MIB: u64 = 1024 * 1024;
 
-/// The room that is asked for, if any, in MiB.
+/// The room that Loop asks for, in MiB: `bytes_min`, `bytes` and `bytes_max`; `None` if it does not
+/// ask.
 fn asked(room: &mut SnapshotRoom) -> Option<[u64; 3]> {
     room.maybe_ask().map(|job| wanted(&job))
 }
@@ -14,18 +15,18 @@ fn wanted(job: &SnapshotJob) -> [u64; 3] {
     }
 }
 
-/// Answers the latest question: `mib` MiB are set aside.
+/// Answers the last request: `mib` MiB are set aside.
 fn kept(room: &mut SnapshotRoom, mib: u64) {
     kept_of(room, mib, room.wanted().bytes_max / MIB);
 }
 
-/// Answers an older question, for `wanted_mib` MiB at most: `mib` MiB are set aside.
+/// Answers an older request, which wanted at most `wanted_mib` MiB: `mib` MiB are set aside.
 fn kept_of(room: &mut SnapshotRoom, mib: u64, wanted_mib: u64) {
     room.on_kept(RoomKept { bytes: mib * MIB, bytes_wanted: wanted_mib * MIB });
 }
 
-/// A state of 64 MiB, all of it in the newest snapshot, with the first question asked. It needs one
-/// part in 64 more, and a step.
+/// A state of 64 MiB, all of which is in the newest snapshot, after the first request. That
+/// snapshot needs one part in 64 more for its headers, and the request one step more.
 fn asking() -> SnapshotRoom {
     let mut room = SnapshotRoom::new(64 * MIB);
     assert_eq!(asked(&mut room), Some([65, 66, 83]));
@@ -52,7 +53,7 @@ fn what_the_state_has_grown_is_needed_twice_until_a_snapshot_has_it() {
     room.on_applied(LogIndex(5), 96 * MIB + 4096);
     assert!(room.is_missing());
     assert!(room.is_used_up());
-    // The snapshot has room. Once it is durable, the next needs as much as it may have had.
+    // The snapshot has room. Once it is durable, the next one needs as much as it may have had.
     assert_eq!(wanted(&room.on_begin(96 * MIB)), [97, 98, 123]);
     kept(&mut room, 0);
     room.on_finished();
@@ -77,7 +78,7 @@ fn writes_wait_for_an_answer_once_the_state_has_outgrown_the_room() {
     assert!(room.must_wait());
     kept(&mut room, 83);
     assert!(!room.must_wait());
-    // A snapshot uses the room: the state may grow within it, before there is an answer.
+    // A snapshot uses the room: the state may grow within that before there is an answer.
     room.on_begin(64 * MIB);
     room.on_applied(LogIndex(5), 72 * MIB);
     assert!(!room.must_wait());
@@ -89,21 +90,21 @@ fn writes_wait_for_an_answer_once_the_state_has_outgrown_the_room() {
     assert!(!room.must_wait() && room.is_used_up());
     kept(&mut room, 110);
     assert!(!room.must_wait() && !room.is_used_up());
-    // A shortage of what is wanted beside what is needed is none.
+    // Less than was wanted, but more than is needed, is no shortage.
     kept_of(&mut room, 100, 110);
     assert!(!room.must_wait() && !room.is_used_up());
 }
 
-/// The state grows faster than room is set aside, on a disk with any amount of it.
+/// The state grows faster than room is set aside, and the disk has any amount of room.
 #[test]
 fn an_answer_says_nothing_of_what_was_not_asked_for() {
     let mut room = asking();
     room.on_applied(LogIndex(5), 900 * MIB);
     kept_of(&mut room, 83, 83);
     assert!(!room.is_missing());
-    // Room is asked for at once, and only the answer to that counts.
+    // More room is asked for at once, and only the answer to that request counts.
     let [_, _, bytes_max] = asked(&mut room).unwrap();
-    // A snapshot begins meanwhile, and asks for more: the answer on its way is not to that.
+    // A snapshot begins meanwhile, and asks for more: the answer on its way is not to that request.
     room.on_applied(LogIndex(6), 3_000 * MIB);
     room.on_begin(3_000 * MIB);
     kept_of(&mut room, bytes_max, bytes_max);
@@ -121,7 +122,7 @@ fn what_is_not_applied_yet_counts_until_it_is() {
     room.on_proposed(LogIndex(4), MIB);
     room.on_proposed(LogIndex(5), 4096);
     assert!(room.is_missing());
-    // The applied entries made the state no larger.
+    // The applied entries have not made the state larger.
     room.on_applied(LogIndex(4), 64 * MIB - 4096);
     assert!(!room.is_missing());
     room.on_applied(LogIndex(5), 64 * MIB);
@@ -142,7 +143,7 @@ fn without_room_it_is_asked_for_again_and_again_after_a_while() {
         assert_eq!(asked(&mut room), Some([65, 66, 83]));
         kept(&mut room, 65);
     }
-    // Enough for now suffices, and the rest is asked for later.
+    // If there is enough for now, nothing is missing; the rest is asked for later.
     kept(&mut room, 66);
     assert!(!room.is_missing());
     room.advance(SNAPSHOT_ROOM_RETRY_MS);
@@ -157,13 +158,13 @@ fn a_snapshot_under_way_uses_up_the_room_and_the_state_goes_on_within_it() {
     kept(&mut room, 0);
     assert!(room.is_missing());
     assert!(!room.is_used_up());
-    // The state may grow by 2 MiB: 64 MiB, 2 of growth and 2 more, what compression may add, and a
-    // step.
+    // The state may grow by 2 MiB. That takes 64 MiB, 2 MiB of growth and 2 MiB more for the next
+    // snapshot, what failed compression may add, and one step.
     room.on_applied(LogIndex(3), 66 * MIB);
     assert!(!room.is_used_up());
     room.on_applied(LogIndex(4), 67 * MIB);
     assert!(room.is_used_up());
-    // With room for the next one nothing is missing.
+    // With room for the next snapshot, nothing is missing.
     kept(&mut room, 100);
     assert!(!room.is_missing());
     room.on_finished();

@@ -8,7 +8,8 @@ const RESTORED: SnapshotPoint = SnapshotPoint { index: 3, term: 1 };
 
 const MARK: machine::Mark = machine::Mark { ordinal: machine::Ordinal(3), zxid: machine::Zxid(3) };
 
-/// A policy of ten commands, or so many bytes.
+/// A schedule with a limit of ten commands and this limit of log, and `log_bytes` of log at its
+/// start.
 fn counting(log_rule: SnapshotLog, log_bytes: u64) -> Snapshots {
     Snapshots::new(10, log_rule, RESTORED, log_bytes)
 }
@@ -21,7 +22,7 @@ fn piece(last: bool) -> FromApply {
     FromApply::Piece { bytes: vec![1], last }
 }
 
-/// The jobs that follow from a message, in short.
+/// The jobs that follow from a message of Apply, as short names.
 fn jobs(snapshots: &mut Snapshots, message: FromApply) -> Vec<&'static str> {
     let jobs = snapshots.on_apply(message, &Membership::default());
     jobs.iter()
@@ -38,7 +39,7 @@ fn jobs(snapshots: &mut Snapshots, message: FromApply) -> Vec<&'static str> {
         .collect()
 }
 
-/// A policy that has just asked for an image.
+/// A schedule that has just asked for an image.
 fn asked() -> Snapshots {
     let mut snapshots = counting(SnapshotLog::Bytes(1_000), 0);
     snapshots.count(1_000, 1);
@@ -69,7 +70,7 @@ fn a_large_state_is_written_after_more_log() {
         snapshots.count(bytes as usize, 0);
         assert_eq!(snapshots.maybe_begin(state_bytes).is_some(), due);
     }
-    // A number that is set counts as it is.
+    // A configured number of bytes counts as it is, however large the state is.
     let mut snapshots = counting(SnapshotLog::Bytes(1_000), 1_000);
     assert!(snapshots.maybe_begin(1 << 40).is_some());
 }
@@ -107,7 +108,7 @@ fn one_is_taken_at_a_time_and_a_piece_at_a_time() {
     }
     assert!(snapshots.on_snapshot(FromSnapshot::PieceWritten).is_some());
     assert_eq!(jobs(&mut snapshots, piece(true)), ["piece"]);
-    // The disk has the log up to the entry before.
+    // The disk has the log only up to the entry before the image's.
     assert!(snapshots.maybe_finish(4).is_none());
     assert!(matches!(snapshots.maybe_finish(5), Some(SnapshotJob::Finish)));
     assert!(snapshots.maybe_finish(5).is_none());
@@ -155,12 +156,12 @@ fn a_snapshot_is_hurried_if_there_is_any_log_to_let_go_of() {
     snapshots.count(1, 1);
     snapshots.make_due();
     assert!(snapshots.maybe_begin(0).is_some());
-    // A snapshot under way is not begun twice, and without more log none is begun again.
+    // A snapshot under way is not begun twice, and after a failure none begins without more log.
     snapshots.make_due();
     assert!(snapshots.maybe_begin(0).is_none());
     snapshots.on_snapshot(FromSnapshot::Failed);
     assert!(snapshots.maybe_begin(0).is_none());
-    // A failed snapshot is tried again; log that is covered needs none.
+    // If it is made due, a failed snapshot is tried again; log that is covered needs no snapshot.
     snapshots.make_due();
     assert!(snapshots.maybe_begin(0).is_some());
     jobs(&mut snapshots, frozen());

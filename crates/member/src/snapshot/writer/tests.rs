@@ -9,7 +9,7 @@ const MIB: u64 = 1024 * 1024;
 struct Rig {
     disk: FaultDisk,
     image: SnapshotWriter<FaultDisk>,
-    /// The room that Loop was told of, in MiB.
+    /// Each amount of room set aside that Loop was told of, in MiB.
     told: Vec<u64>,
 }
 
@@ -40,7 +40,7 @@ impl Rig {
         self.job(SnapshotJob::Begin { number: index, index, term: 1, membership, mark })
     }
 
-    /// Writes a whole snapshot of `mib` MiB that do not compress.
+    /// Writes a complete snapshot of `mib` MiB that do not compress.
     fn write(&mut self, index: u64, mib: u64) -> Option<FromSnapshot> {
         self.begin(index);
         self.job(SnapshotJob::Piece(noise(mib)));
@@ -52,7 +52,7 @@ impl Rig {
         self.disk.paths().iter().map(bytes).sum()
     }
 
-    /// Limits the disk to the present bytes and `more`.
+    /// Limits the disk to its present bytes and `more`.
     fn limit_room(&self, more: u64) {
         let bytes_max = Some(self.bytes() + more);
         self.disk.set_plan(FaultPlan { bytes_max, ..FaultPlan::default() });
@@ -76,13 +76,13 @@ fn room_for_the_next_snapshot_is_set_aside_before_one_uses_its_own() {
     let mut rig = Rig::new();
     assert_eq!(rig.keep(2, 3), 3);
     assert_eq!(rig.begin(5), Some(FromSnapshot::PieceWritten));
-    // Room is set aside twice: for the snapshot being written, and for the next.
+    // Room is set aside twice: for the snapshot being written, and for the next one.
     assert_eq!(rig.bytes(), 6 * MIB);
     rig.job(SnapshotJob::Piece(noise(1)));
     assert_eq!(rig.job(SnapshotJob::Finish), FINISHED(5));
     assert!(rig.bytes() < 5 * MIB);
     assert_eq!(rig.disk.content(ROOM_FILE).unwrap().len() as u64, 3 * MIB);
-    // The amount is as before, so Loop is not told.
+    // The amount is the same as before, so Loop is not told again.
     assert_eq!(rig.told, [3]);
 }
 
@@ -92,7 +92,7 @@ fn a_full_disk_has_room_for_one_snapshot_and_says_when_it_is_used_up() {
     rig.keep(2, 3);
     rig.limit_room(0);
     assert_eq!(rig.write(5, 2), FINISHED(5));
-    // The unused rest of the snapshot's room is free again, but not enough.
+    // The unused rest of the snapshot's room is free again, but is not enough for the next.
     assert_eq!(rig.told, [3, 0]);
     assert_eq!(rig.keep(2, 3), 0);
     assert_eq!(rig.begin(6), Some(FromSnapshot::PieceWritten));
@@ -109,7 +109,7 @@ fn older_snapshots_make_room_for_the_next_and_the_newest_stays() {
     assert_eq!((rig.write(5, 2), rig.write(6, 2)), (FINISHED(5), FINISHED(6)));
     assert_eq!(rig.indexes(), [5, 6]);
     rig.limit_room(MIB);
-    // The disk has the needed room, but no more: nothing is removed for more.
+    // The disk has the room that is needed, but no more: no snapshot is removed to get more.
     assert_eq!(rig.keep(3, 9), 3);
     assert_eq!(rig.indexes(), [5, 6]);
     assert_eq!(rig.keep(4, 9), 4);
@@ -118,7 +118,8 @@ fn older_snapshots_make_room_for_the_next_and_the_newest_stays() {
     assert_eq!(rig.indexes(), [6]);
 }
 
-/// The room set aside stays as it is; the next file gets the amount wanted then.
+/// The room that is set aside stays; the file for the next snapshot gets the amount that is wanted
+/// then.
 #[test]
 fn less_room_is_set_aside_when_less_is_wanted() {
     let mut rig = Rig::new();
@@ -156,12 +157,12 @@ fn a_snapshot_that_another_member_reads_is_kept_until_it_does_not_any_more() {
         rig.write(index, 0);
         assert_eq!(rig.indexes(), [5, index - 1, index]);
     }
-    // Other snapshots are removed by age, and so is this one once nothing was read of it since the
-    // last.
+    // Other snapshots are removed by age, and so is the one that was read, once nobody has read it
+    // since the last snapshot.
     rig.write(10, 0);
     assert_eq!(rig.indexes(), [9, 10]);
     assert!(!read(&mut rig, 5));
-    // A snapshot being read is still removed if its room is needed.
+    // Even a snapshot that is being read is removed if its room is needed.
     assert!(read(&mut rig, 9));
     rig.limit_room(0);
     rig.keep(4, 4);

@@ -19,7 +19,7 @@ fn leases(sessions: &[(i64, u32)]) -> Deadlines<Owner> {
     leases
 }
 
-/// Lets time pass in steps and returns when each session expired.
+/// Lets time pass in steps, and returns when each session expired.
 fn run(leases: &mut Deadlines<Owner>, step_ms: u64, until_ms: u64) -> Vec<(u64, i64)> {
     let mut expired = Vec::new();
     for now_ms in (step_ms..=until_ms).step_by(step_ms as usize) {
@@ -31,7 +31,7 @@ fn run(leases: &mut Deadlines<Owner>, step_ms: u64, until_ms: u64) -> Vec<(u64, 
     expired
 }
 
-/// Lets time pass without judging any session.
+/// Lets time pass without asking which sessions have expired.
 fn pass(leases: &mut Deadlines<Owner>, ms: u64) {
     (0..ms / 100).for_each(|_| leases.advance(100, 0));
 }
@@ -143,7 +143,7 @@ fn no_more_expire_at_once_than_asked_for() {
     assert_eq!(leases.len(), 25);
 }
 
-/// An owner of a plain list.
+/// An owner in a plain list, which the deadlines are compared with.
 struct Plain {
     ordinal: u64,
     timeout_ms: u64,
@@ -262,8 +262,8 @@ fn a_session_whose_expiry_was_lost_with_its_leader_is_judged_again() {
     assert_eq!(run(&mut leases, 100, 10_000).len(), 1);
 }
 
-/// While no deadline is near, nobody looks for long, and all of that time counts. A process that
-/// was paused for longer has at least two more looks before it judges anyone.
+/// While no deadline is near, Loop may not look at the clock for long, and all of that time counts.
+/// A process that is paused for longer looks at least twice more before it judges any session.
 #[test]
 fn a_long_look_ends_well_before_a_deadline() {
     let mut leases = leases(&[(1, 30_000)]);

@@ -1,4 +1,4 @@
-//! Three Loops: when nodes of etcd v2 expire.
+//! Tests with three Loops: when nodes of etcd v2 expire.
 
 use machine::etcd_v2::change::DeadlineChange;
 
@@ -12,7 +12,7 @@ fn began(key: &str, since: u64, ttl_s: u64) -> DeadlineChange {
     DeadlineChange::Began { key: key.into(), since, ttl_s }
 }
 
-/// Tells all members of changes, as their Apply does.
+/// Reports these changes of times to live to all members, as their Apply does.
 fn tell(world: &mut World, is_replaced: bool, changes: &[DeadlineChange]) {
     for at in 0..3 {
         let etcd_v2 = etcd_v2::News { deadlines: changes.to_vec() };
@@ -20,7 +20,7 @@ fn tell(world: &mut World, is_replaced: bool, changes: &[DeadlineChange]) {
     }
 }
 
-/// The nodes that committed entries remove, in their order.
+/// The nodes that committed entries remove, in order.
 fn expired(world: &World, at: usize) -> Vec<(String, u64)> {
     let mut expired = Vec::new();
     visit_committed(world, at, |command| {
@@ -31,7 +31,7 @@ fn expired(world: &World, at: usize) -> Vec<(String, u64)> {
     expired
 }
 
-/// As the function of that name beside, of members that serve etcd v2.
+/// Like `led` in the parent module, with members that know the level of etcd v2.
 fn led() -> (World, usize, Vec<usize>) {
     led_knowing(Level::ETCD_V2)
 }
@@ -47,7 +47,7 @@ fn a_node_expires_soon_after_its_time_unless_it_was_written_since() {
     assert_eq!(expired(&world, leader), []);
     pass(&mut world, 500);
     assert_eq!(expired(&world, leader), [("/a".to_string(), 4)]);
-    // Apply has removed it.
+    // Apply has removed the node.
     tell(&mut world, false, &[DeadlineChange::Ended { since: 4 }]);
     pass(&mut world, 2_000);
     assert_eq!(expired(&world, leader), [("/a".to_string(), 4), ("/b".to_string(), 6)]);

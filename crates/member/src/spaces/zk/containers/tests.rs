@@ -10,7 +10,7 @@ fn manager(interval_ms: u32, per_minute: u32) -> ContainerManager {
     })
 }
 
-/// Looks at the clock once. Returns how many znodes the step that is then asked for may find.
+/// Looks at the clock once. Returns how many znodes the step that is asked for then may find.
 fn look(manager: &mut ContainerManager) -> Option<usize> {
     manager.advance(LOOK_MS);
     manager.search(5).map(|search| search.count_max)
@@ -20,7 +20,7 @@ fn found(count: usize, next: Option<u32>) -> ContainersFound {
     ContainersFound { paths: vec!["/c".to_string(); count], next: next.map(ZnodeId) }
 }
 
-/// The removals of a minute, if there is always more to remove.
+/// How many znodes are removed in a minute, if there are always more to remove.
 fn removals_of_a_minute(per_minute: u32) -> usize {
     let mut manager = manager(100, per_minute);
     let mut removals = 0;
@@ -56,7 +56,7 @@ fn a_step_is_asked_for_once_and_the_next_begins_where_it_ended() {
     assert_eq!(manager.search(5), None);
     assert_eq!(look(&mut manager), None);
     assert!(manager.on_found(&found(1, Some(8))));
-    // Not before the next look at the clock.
+    // The next step is not due before the next look at the clock.
     assert_eq!(manager.search(5), None);
     manager.advance(LOOK_MS);
     assert_eq!(manager.search(6).map(|search| search.from), Some(ZnodeId(8)));
@@ -78,7 +78,7 @@ fn no_more_are_removed_than_a_minute_may_have() {
     assert_eq!(removals_of_a_minute(1), 1);
     assert_eq!(removals_of_a_minute(7), 7);
     assert_eq!(removals_of_a_minute(10_000), 10_000);
-    // 1,000 per look, and no less.
+    // At most 1,000 can be removed per look, and so many are.
     assert_eq!(removals_of_a_minute(600_000), 600_000);
     assert_eq!(removals_of_a_minute(u32::MAX), 600_000);
 }
@@ -98,7 +98,7 @@ fn a_member_that_leads_no_more_forgets_its_round() {
     let mut manager = manager(300, 60_000);
     (0..2).for_each(|_| assert_eq!(look(&mut manager), None));
     assert!(look(&mut manager).is_some());
-    // The next leader begins anew.
+    // The next leader begins with a new round.
     let mut manager = self::manager(300, 60_000);
     assert!(!manager.on_found(&found(1, Some(3))));
     (0..2).for_each(|_| assert_eq!(look(&mut manager), None));
