@@ -167,7 +167,7 @@ impl Apply {
         }
     }
 
-    /// Which Fronts of this member have watches on keys of etcd.
+    /// The record of which Fronts of this member have watches on keys of etcd.
     pub fn watch_interest(&self) -> &Arc<WatchInterest> {
         &self.shared.watch_interest
     }

@@ -1,4 +1,4 @@
-//! What a member keeps and does only while it leads.
+//! The state and the work that a member has only while it leads.
 
 use std::collections::BTreeMap;
 

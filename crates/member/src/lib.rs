@@ -1,6 +1,6 @@
-//! A member is one replica of the state. It consists of three pure step functions, each of which
-//! takes an input and returns the actions to take. They share only messages and the replicated
-//! state, the `Machine`.
+//! A member is one replica of the state. It consists of three pure step functions: each takes an
+//! input and returns the actions to take. They share only messages and the replicated state, the
+//! `Machine`.
 //!
 //! - [`Loop`] decides the order: it packs clients' commands into log entries, proposes them to
 //!   Raft, passes committed entries to Apply, keeps the deadlines of sessions and leases, and

@@ -1,24 +1,24 @@
 //! Bounds that several modules of a member share: how much is under way at once, and what happens
 //! at the bound. A bound of one module is in the `limits` of that module.
 
-/// Maximum of unanswered commands of one connection runtime. At the bound the runtime reads from
-/// none of its connections, which bounds every queue behind it, too.
+/// Maximum number of unanswered commands of one connection runtime. At the bound the runtime reads
+/// from none of its connections, which bounds every queue behind it, too.
 pub const FRONT_COMMANDS_MAX: usize = 32 * 1024;
 
-/// Maximum of bytes of unanswered commands of one connection runtime. At the bound it reads from
-/// none of its connections.
+/// Maximum bytes of unanswered commands of one connection runtime. At the bound it reads from none
+/// of its connections.
 pub const FRONT_BYTES_MAX: usize = 64 * 1024 * 1024;
 
-/// Maximum of bytes of unanswered large requests of all clients, unless configured
+/// Maximum bytes of unanswered large requests of all clients, unless configured
 /// (`largeRequestMaxBytes`, with ZooKeeper's default). The bound holds only if the size of a large
 /// request is configured. A request beyond it closes its connection.
 pub const LARGE_REQUESTS_BYTES_MAX_DEFAULT: u64 = 100 * 1024 * 1024;
 
-/// Maximum of bytes of output that one client has not taken. At the bound no more requests are read
+/// Maximum bytes of output that one client has not taken. At the bound no more requests are read
 /// from it; requests under way are still answered.
 pub const OUTPUT_BYTES_MAX: usize = 1024 * 1024;
 
-/// Maximum of bytes of replies of all connections of a member that are built and not yet taken by
+/// Maximum bytes of replies of all connections of a member that are built and not yet taken by
 /// their clients. At the bound large replies are not built, and a connection with more than
 /// [`SMALL_REPLY_BYTES`] of untaken output is not served: both wait until a client takes something,
 /// or until slow takers are disconnected
@@ -26,9 +26,9 @@ pub const OUTPUT_BYTES_MAX: usize = 1024 * 1024;
 /// runtime may go beyond. ZooKeeper has no bound.
 pub const REPLIES_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
-/// Bytes of held replies (built, not yet taken by clients) from which Fronts look for clients that
-/// do not take their output. A reply of more than [`OUTPUT_BYTES_MAX`] may not raise the sum above
-/// this: the room above it is for replies of ordinary size.
+/// Bytes of held replies (built, not yet taken by clients) at which Fronts begin to look for
+/// clients that do not take their output. A reply of more than [`OUTPUT_BYTES_MAX`] may not raise
+/// the sum above this: the room above it is for replies of ordinary size.
 pub const REPLIES_BYTES_TIGHT: u64 = REPLIES_BYTES_MAX / 4 * 3;
 
 /// Bytes of held replies up to which a reply of any size is built: so a reply that is too large to
@@ -39,10 +39,10 @@ pub const REPLIES_BYTES_CALM: u64 = REPLIES_BYTES_MAX / 4;
 /// small requests are served although others do not read their replies.
 pub const SMALL_REPLY_BYTES: usize = 16 * 1024;
 
-/// Maximum of requests that a Front answers in one hold of the state's lock for reading.
+/// Maximum number of requests that a Front answers in one hold of the state's lock for reading.
 pub const READ_HOLD_REQUESTS_MAX: usize = 64;
 
-/// Maximum of commands that Apply applies in one hold of the state's lock for writing.
+/// Maximum number of commands that Apply applies in one hold of the state's lock for writing.
 pub const APPLY_HOLD_COMMANDS_MAX: usize = 256;
 
 /// Once one hold of the state's lock for writing has built this many bytes of answers to travelling
@@ -56,15 +56,15 @@ pub const HEARD_INTERVAL_MS: u64 = 200;
 /// way.
 pub const CLOCK_INTERVAL_MS: u64 = 100;
 
-/// Maximum of questions about leases, or of answers, in one message to another member.
+/// Maximum number of questions about leases, or of answers, in one message to another member.
 pub const LEASE_MESSAGE_ITEMS_MAX: usize = 16 * 1024;
 
 const _: () = assert!(33 * LEASE_MESSAGE_ITEMS_MAX + 64 <= PEER_BODY_BYTES_MAX);
 
-/// Maximum of sessions in one report to the leader. The others wait until it has answered.
+/// Maximum number of sessions in one report to the leader. The others wait until it has answered.
 pub const HEARD_SESSIONS_MAX: usize = 64 * 1024;
 
-/// Maximum of batches in one message that forwards batches to the leader.
+/// Maximum number of batches in one message that forwards batches to the leader.
 pub const FORWARD_BATCHES_MAX: usize = 1_024;
 
 /// How many entries a new member may be behind the leader when it gets its vote: as many as are
@@ -100,11 +100,12 @@ pub const SUMMARY_DIGITS: u8 = 2;
 /// How long a summary collects equal values as one run before it puts them into its histogram.
 pub const SUMMARY_RUN_MS: u64 = 1_000;
 
-/// How long values go into one histogram before the other takes its turn: quantiles are of the last
-/// five to ten minutes. The client of Prometheus that ZooKeeper uses keeps ten.
+/// How long values go into one of a summary's two histograms before the other one takes its turn:
+/// so quantiles are of the last five to ten minutes. The client of Prometheus that ZooKeeper uses
+/// keeps ten.
 pub const SUMMARY_TURN_MS: u64 = 300_000;
 
-/// Maximum of bytes of a message to another member. It is a message of the replica, or several
+/// Maximum bytes of a message to another member. It is a message of the replica, or several
 /// batches, the last of them as large as an entry.
 pub const PEER_BODY_BYTES_MAX: usize = replica::limits::MESSAGE_BYTES_MAX + (1 << 20);
 
@@ -116,16 +117,16 @@ const _: () = assert!((OUTPUT_BYTES_MAX as u64) < REPLIES_BYTES_TIGHT);
 
 const _: () = assert!(REPLIES_BYTES_TIGHT < REPLIES_BYTES_MAX);
 
-/// Pieces of a snapshot that a start decodes at once while the ones before are installed: enough
+/// How many pieces of a snapshot a start decodes at once, while it installs earlier pieces: enough
 /// that handing them over costs nothing, few enough that they take some 20 MB of memory.
 pub const START_PIECES: usize = 4;
 
-/// Bytes of entries that a start decodes at once while the ones before are applied: enough that
+/// How many bytes of entries a start decodes at once, while it applies earlier entries: enough that
 /// handing them over costs little, few enough that the decoded commands stay in a core's cache.
 pub const REPLAY_STEP_BYTES: usize = 1 << 20;
 
-/// Bytes of entries that a start applies before it frees them: the znodes that they create reuse
-/// their memory.
+/// How many bytes of entries a start applies before it frees them: the znodes that later entries
+/// create can then use their memory.
 pub const REPLAY_WINDOW_BYTES: usize = 16 << 20;
 
 /// How many commands a start looks up in the tree together, as Apply does with the commands of a

@@ -339,7 +339,8 @@ impl Answer {
     }
 }
 
-/// What Apply pushes to a Front at the end of a hold, before it releases the lock.
+/// The answers and changes that Apply pushes to a Front at the end of a hold, before it releases
+/// the lock.
 #[derive(Clone, Debug)]
 pub struct Delivery {
     /// The changes made during this hold of the lock, shared by all Fronts.
@@ -451,11 +452,11 @@ pub enum FromApply {
     Applied {
         /// The last entry that is applied.
         index: LogIndex,
-        /// What the spaces' rooms in Loop need to know of the changes since the last report.
+        /// Changes since the last report that the spaces' rooms in Loop must know.
         news: News,
         /// The mark of the image's command, if an image was installed.
         installed: Option<Mark>,
-        /// Upper bound of the bytes of an image of the state as it is after `index`.
+        /// Upper bound on the bytes of an image of the state as it is after `index`.
         image_bytes_max: u64,
         /// The sequence of the last batch of this start that was applied; 0 before the first.
         own_sequence: u64,
@@ -468,7 +469,7 @@ pub enum FromApply {
         term: u64,
         /// The mark of the last command in the image.
         mark: Mark,
-        /// Upper bound of the bytes of the image.
+        /// Upper bound on the bytes of the image.
         image_bytes_max: u64,
     },
     /// A piece of the image.
@@ -597,7 +598,7 @@ pub enum FromTransfer {
 /// Disk space to set aside for the next snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RoomWanted {
-    /// Upper bound of the bytes of the next snapshot, as the state is now.
+    /// Upper bound on the bytes of the next snapshot, as the state is now.
     pub bytes_min: u64,
     /// Bytes that must be set aside: with less, writes are refused.
     pub bytes: u64,

@@ -114,7 +114,8 @@ impl Loop {
             storage::wal::SnapshotPoint { index, term },
             start.log_bytes,
         );
-        // A replay ends before the first entry that changes the membership.
+        // A replay ends before the first entry that changes the membership, so the membership is
+        // still that of the snapshot.
         let memberships = Memberships::new(LogIndex(index), to_storage(&start.restored.membership));
         let config = Config {
             log_memory: options.log_memory,
@@ -488,7 +489,7 @@ impl Loop {
         self.replica.membership().learners.clone()
     }
 
-    /// What a leader knows of the other members; empty at a follower.
+    /// The other members as a leader knows them; empty at a follower.
     pub fn peers(&self) -> Vec<PeerStatus> {
         self.replica.peers()
     }

@@ -43,7 +43,7 @@ pub enum RecoveryError {
         /// Why it does not.
         cause: RestoreError,
     },
-    /// No snapshot can be read that reaches to the begin of the log.
+    /// No snapshot can be read that reaches to the beginning of the log.
     #[error("no usable snapshot: the log starts after entry {index}")]
     NoSnapshot {
         /// The index of the last entry before the log.
@@ -80,7 +80,7 @@ impl From<WalOptions> for Reading {
     }
 }
 
-/// What a start has read from a data directory.
+/// The content of a data directory, as a start has read it.
 pub struct Recovered<D: Disk> {
     /// The data directory, locked as long as this value exists.
     pub dir: DataDir<D>,

@@ -1,4 +1,4 @@
-//! What a leader does for each space by the clock: it ends sessions, leases and times to live,
+//! The work of a leader for each space by the clock: it ends sessions, leases and times to live,
 //! looks for containers, compacts etcd's history, and sets the settings of the space to those of
 //! its configuration. None of this is replicated: Loop owns it, and sees only the commands that it
 //! gives.
@@ -41,7 +41,7 @@ pub struct Spaces {
     pub(crate) etcd_v2: EtcdV2,
 }
 
-/// What Apply reports to the rooms: changes of the state that a leader must know.
+/// The changes of the state that Apply reports to the rooms, since a leader must know them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct News {
     /// Whether another state has replaced the previous one: then the rest of the news holds all
@@ -82,7 +82,7 @@ pub struct Counts {
     pub leases_expired: u64,
     /// Nodes of etcd v2 that expired because their time to live was over.
     pub etcd_v2_expired: u64,
-    /// Compactions of etcd's keys that this member began on its own account while it led.
+    /// Compactions of etcd's keys that this member began automatically while it led.
     pub auto_compactions: u64,
 }
 

@@ -56,7 +56,7 @@ pub struct Weights {
     pub renewed_session: u32,
 }
 
-/// What counts as a large request, and the bound for all large requests together.
+/// The size of a large request, and the bound for all large requests together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LargeRequestsConfig {
     /// `largeRequestThreshold`: a request of more bytes than this is large; `None` if no request

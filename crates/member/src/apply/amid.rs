@@ -1,5 +1,5 @@
-//! A command of which one step has applied a part. It is decoded once, however many steps it takes:
-//! a transaction of a thousand operations may take a million steps.
+//! A command that is applied in part: each step applies some more of it. It is decoded once,
+//! however many steps it takes: a transaction of a thousand operations may take a million steps.
 
 use bytes::Bytes;
 use machine::entry::{self, Batch, Framed};

@@ -8,7 +8,7 @@ use machine::{BootId, Command, ConnectionId, ControlCommand, Machine, Origin};
 
 use crate::message::{FrontId, Ticket, Unavailable, Waiter};
 
-/// The command that stands in the log in place of one that was given up.
+/// The command that replaces one that was given up.
 pub(super) const NOTHING: Command<'static> = Command::Control(ControlCommand::Nothing);
 
 /// This member's own batches. Loop announces each before its entry can be committed, and entries
@@ -91,7 +91,7 @@ impl Expecting {
 }
 
 impl OwnBatches {
-    /// Of a start that has handed over no batch yet.
+    /// The batches of a start that has handed over none yet.
     pub fn new(origin: Origin) -> OwnBatches {
         OwnBatches { origin, expected: VecDeque::new(), applied: 0, announced: 0 }
     }

@@ -43,7 +43,7 @@ pub(crate) struct OwnDigests {
 pub(crate) struct Wrong {
     /// The log index at which the digests differ.
     pub index: u64,
-    /// When the leader found it, by Loop's clock.
+    /// When the leader found the difference, by Loop's clock.
     pub since_ms: u64,
 }
 

@@ -25,11 +25,11 @@ pub const BORROWER_SILENCE_MS_MAX: u64 = 10_000;
 /// writing, and seldom enough to cost nothing.
 pub const DIGEST_INTERVAL_ENTRIES: u64 = 128;
 
-/// Maximum of indexes at which a leader keeps members' digests; it forgets the lowest. Followers
-/// are hardly ever further apart, and a missed comparison is made at the next index.
+/// Maximum number of indexes at which a leader keeps members' digests; it forgets the lowest.
+/// Followers are hardly ever further apart, and a missed comparison is made at the next index.
 pub const DIGEST_CHECKS_MAX: usize = 64;
 
-/// Maximum of entries for which a member keeps the digest of its own state. A leader compares the
-/// digest of a lender's snapshot with it, and asks for a newer snapshot if that one is older. More
-/// than are written while a large state is written to disk, in 4 MiB.
+/// Maximum number of entries for which a member keeps the digest of its own state. A leader
+/// compares the digest of a lender's snapshot with it, and asks for a newer snapshot if that one is
+/// older. More than are written while a large state is written to disk, in 4 MiB.
 pub const OWN_DIGESTS_MAX: usize = 1 << 18;

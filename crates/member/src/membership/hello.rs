@@ -44,7 +44,7 @@ pub struct Known {
 }
 
 impl Known {
-    /// What this build knows, with `level_max` as its highest level.
+    /// The message versions and levels of this build, with `level_max` as its highest level.
     pub fn up_to(level_max: Level) -> Known {
         let program = env!("CARGO_PKG_VERSION").to_string();
         Known { messages: VersionRange { min: 1, max: 1 }, level_max, program }
@@ -169,8 +169,8 @@ pub struct Hello {
     pub unknown: Vec<(u16, Vec<u8>)>,
 }
 
-/// The bit in a tag that marks the field as needed: a reader that does not know it refuses the
-/// link.
+/// The bit in a tag that marks the field as needed: a reader that does not know the field refuses
+/// the link.
 const NEEDED: u16 = 0x8000;
 
 const TAG_SERVER: u16 = 1;

@@ -75,7 +75,7 @@ pub enum RaiseRefused {
     /// This build does not know the level.
     #[error("this version knows levels up to {level_max}")]
     UnknownHere {
-        /// The highest level that it knows.
+        /// The highest level that this build knows.
         level_max: Level,
     },
     /// A member is not linked, so it cannot say what it knows.

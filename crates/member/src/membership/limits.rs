@@ -19,16 +19,16 @@ pub const PROPOSAL_PATIENCE_MS: u64 = 300;
 /// How often an unborn server that takes part in an agreement calls its decision again.
 pub const AGREEMENT_INTERVAL_MS: u64 = 100;
 
-/// Maximum of servers that vote, in the configuration and in a birth. A configuration with more is
-/// refused.
+/// Maximum number of servers that vote, in the configuration and in a birth. A configuration with
+/// more is refused.
 pub const VOTERS_MAX: usize = replica::limits::MEMBERS_MAX;
 
-/// Maximum of URLs for etcd's clients in a hello. A configuration with more is refused.
+/// Maximum number of URLs for etcd's clients in a hello. A configuration with more is refused.
 pub const CLIENT_URLS_MAX: usize = 8;
 
-/// Maximum of bytes of such a URL: a scheme, a DNS name and a port.
+/// Maximum bytes of such a URL: a scheme, a DNS name and a port.
 pub const CLIENT_URL_BYTES_MAX: usize = 300;
 
-/// Maximum of bytes of a hello.
+/// Maximum bytes of a hello.
 pub const HELLO_BYTES_MAX: usize =
     64 + 2 * 8 * VOTERS_MAX + CLIENT_URLS_MAX * (2 + CLIENT_URL_BYTES_MAX);

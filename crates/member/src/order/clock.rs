@@ -19,7 +19,7 @@ pub(super) struct Clock {
     raft_tick_ms: u64,
     /// The planned time from the last look at the clock to the next one, in ms.
     planned_ms: u64,
-    /// Time since [`Clock::take_passed`], without the part by which looks were late.
+    /// Time since [`Clock::take_passed`], with the lateness of looks left out.
     counted_ms: u64,
     /// Time since [`Clock::take_passed`], by the driver's clock.
     elapsed_ms: u64,
@@ -30,7 +30,7 @@ pub(super) struct Clock {
 
 /// A stretch of time that has passed and that Loop acts on now.
 pub(super) struct Passed {
-    /// The time that counts against others, without the part by which looks were late, in ms.
+    /// The time that counts against others: the lateness of looks is left out, in ms.
     pub counted_ms: u64,
     /// The time by the driver's clock, in ms.
     pub elapsed_ms: u64,

@@ -30,8 +30,8 @@ pub(super) struct Contact {
 }
 
 impl Contact {
-    /// Of a server that has no contact yet, and whose clients get this session timeout or a longer
-    /// one.
+    /// The contact of a server that has none yet, and whose clients get this session timeout or a
+    /// longer one.
     pub fn new(session_timeout_ms_min: u32) -> Contact {
         let admits_short = session_timeout_ms_min < QUIET_TIMEOUT_MS_MIN;
         Contact { admits_short, ..Contact::default() }

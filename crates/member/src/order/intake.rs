@@ -63,7 +63,7 @@ pub(super) struct Intake {
 }
 
 impl Intake {
-    /// Of a start that has no batch yet.
+    /// The intake of a start that has no batch yet.
     pub fn new(origin: Origin) -> Intake {
         let (waiting, forwarder) = (VecDeque::new(), Forwarder::new(origin));
         Intake { waiting, forwarder, proof: Proof::default(), proof_number: 0 }

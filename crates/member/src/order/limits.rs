@@ -5,8 +5,8 @@ use crate::limits::{
 };
 use crate::spaces::limits::LEASE_ADVANCE_MS_MAX;
 
-/// Maximum of entries that are not durable on a quorum before Loop packs the next one. More would
-/// only lengthen the queue: what arrives meanwhile goes into one larger entry.
+/// Maximum number of entries that are not durable on a quorum before Loop packs the next one. More
+/// would only lengthen the queue: what arrives meanwhile goes into one larger entry.
 pub const ENTRIES_TO_DISK_MAX: usize = 4;
 
 /// How long Loop sleeps at most if nothing arrives and nothing is due. By then it notices broken
@@ -25,9 +25,9 @@ pub const EXPIRY_MARGIN_MS: u64 = 600;
 /// How long a follower waits for the answer to a report of live sessions before it sends a new one.
 pub const HEARD_RETRY_MS: u64 = 500;
 
-/// Maximum of bytes of batches that another member as leader was given and that are not applied
-/// here, or one batch if larger. At the bound further batches wait: this bounds what a leader holds
-/// for each follower.
+/// Maximum bytes of batches that another member as leader was given and that are not applied here,
+/// or one batch if larger. At the bound further batches wait: this bounds what a leader holds for
+/// each follower.
 pub const FORWARD_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 /// How long the batches that the leader was given may stay unapplied here, all of them, before they
@@ -82,8 +82,8 @@ pub const STALL_MINUTES_MIN: usize = 3;
 /// Length of such a minute.
 pub const STALL_MINUTE_MS: u64 = 60_000;
 
-/// Maximum of bytes of entries that this member's disk has not made durable. Beyond it a leader
-/// packs no entry, and a follower drops messages with entries, as if the link had lost them.
+/// Maximum bytes of entries that this member's disk has not made durable. Beyond it a leader packs
+/// no entry, and a follower drops messages with entries, as if the link had lost them.
 pub const PERSISTING_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 /// How often a snapshot that is to make room on a full disk is tried again after it failed.

@@ -1,4 +1,4 @@
-//! The memberships of the log, each with the entry from which on it is active, as far back as the
+//! The memberships of the log, each with the first entry at which it is active, as far back as the
 //! next snapshot may need them.
 
 use std::collections::VecDeque;
@@ -39,8 +39,8 @@ impl Memberships {
         self.by_index.front().expect("the list is never empty").0
     }
 
-    /// The entry from which on all memberships, up to the newest, satisfy `is_such`; `None` if the
-    /// newest does not.
+    /// The entry at which the present run of memberships that satisfy `is_such` began; `None` if
+    /// the newest membership does not satisfy it.
     pub fn since(&self, is_such: impl Fn(&Membership) -> bool) -> Option<LogIndex> {
         let known = self.by_index.iter().rev();
         known.take_while(|(_, membership)| is_such(membership)).last().map(|(from, _)| *from)

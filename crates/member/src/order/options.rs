@@ -1,4 +1,4 @@
-//! What Loop gets at a start: options from the member's configuration, and the restored state.
+//! The inputs of Loop at a start: options from the member's configuration, and the restored state.
 
 use machine::{Digest, Level, ServerList, Servers};
 
@@ -53,7 +53,7 @@ pub struct Start {
     pub spaces: Spaces,
     /// Bytes of the log behind the newest snapshot.
     pub log_bytes: u64,
-    /// Upper bound of the bytes of an image of the restored machine.
+    /// Upper bound on the bytes of an image of the restored machine.
     pub image_bytes_max: u64,
     /// The digest of the restored machine.
     pub digest: Digest,

@@ -48,8 +48,7 @@ pub struct LoopOutput {
     pub unreadable: Option<UnreadableEntry>,
     /// The level of the state, each time it rises, for the hellos to other servers.
     pub raised: Option<StatedLevel>,
-    /// The revision to which this leader compacts etcd's keys on its own account; for the server's
-    /// log.
+    /// The revision to which this leader compacts etcd's keys automatically; for the server's log.
     pub compacting: Option<i64>,
     /// Differences that a leader found when it compared digests; for the server's log.
     pub differences: Vec<Difference>,
@@ -77,11 +76,11 @@ pub struct Fetching {
 pub struct BadPeer {
     /// The member.
     pub from: MemberId,
-    /// What is wrong with the message.
+    /// The error in its message.
     pub error: PeerError,
 }
 
-/// Who leads the ensemble, as far as this member knows.
+/// The leader of the ensemble, as far as this member knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leadership {
     /// This member leads, in this term.

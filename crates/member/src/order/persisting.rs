@@ -44,7 +44,7 @@ struct Job {
 }
 
 impl Persisting {
-    /// Of a disk without jobs, with these options.
+    /// A list without jobs, for a disk with these options.
     pub fn new(options: &DiskOptions) -> Persisting {
         assert!((1..=DISK_STALL_MS_MAX).contains(&options.stall_ms));
         Persisting { stall_ms: options.stall_ms, ..Persisting::default() }

@@ -9,7 +9,7 @@ pub(super) struct Progress {
     applied: LogIndex,
     /// The commit index that the disk held at the start: entries up to it are replayed.
     replayed_to: LogIndex,
-    /// Whether a follower has asked the leader for the commit index from which on it is ready.
+    /// Whether a follower has asked the leader for the commit index that it must apply to be ready.
     is_ready_asked: bool,
     /// That commit index; `None` until the leader has answered.
     ready_from: Option<LogIndex>,
@@ -17,8 +17,8 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    /// Of a member whose restored state is as of `applied`, and whose log is known to be committed
-    /// up to `replayed_to`.
+    /// The progress of a member whose restored state is as of `applied`, and whose log is known to
+    /// be committed up to `replayed_to`.
     pub fn new(applied: LogIndex, replayed_to: LogIndex) -> Progress {
         Progress { applied, replayed_to, ..Progress::default() }
     }

@@ -20,7 +20,7 @@ pub(super) struct Reads {
 pub(super) enum ReadFor {
     /// Answer a client's sync.
     Sync(Caller),
-    /// Learn the index from which on this member is ready.
+    /// Learn the index that must be applied before this member is ready.
     Ready,
     /// Prove that a quorum still followed this leader at `asked_ms`.
     Contact { asked_ms: u64 },

@@ -75,8 +75,8 @@ impl OwnRole {
         core::mem::replace(&mut self.leading, leading).is_some()
     }
 
-    /// What to write to the server's log about a change of leader or term; `None` if that was
-    /// already reported. `server` is the number of the leader's server, if known.
+    /// The change of leader or term, to write to the server's log; `None` if it was already
+    /// reported. `server` is the number of the leader's server, if known.
     pub fn report(&mut self, change: &RoleChange, server: Option<u64>) -> Option<Leadership> {
         let leadership = match change.leader.map(MemberId) {
             Some(leader) if leader == self.own => Leadership::Own(change.term),

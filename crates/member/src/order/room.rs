@@ -30,7 +30,7 @@ pub(super) struct Room {
     full_ms: u64,
 }
 
-/// What has changed since the last [`Room::look`].
+/// The changes since the last [`Room::look`].
 pub(super) struct RoomChange {
     /// Whether the log has to leave free disk space to the next snapshot; `None` if that has not
     /// changed.

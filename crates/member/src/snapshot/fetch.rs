@@ -37,9 +37,9 @@ pub(crate) enum CatchUp {
     Whole(WholeSnapshot),
     /// The disk thread replaces the log by the snapshot; that is done once this job is durable.
     Replacing {
-        /// The job.
+        /// The id of that job.
         job: PersistId,
-        /// The snapshot.
+        /// The snapshot that replaces the log.
         image: WholeSnapshot,
     },
 }

@@ -10,7 +10,7 @@ pub const PIECE_PATIENCE_MS: u64 = 2_000;
 /// holder's silence to the leader.
 pub const HOLDER_PATIENCE_MS: u64 = 3 * PIECE_PATIENCE_MS;
 
-/// Maximum of bytes of a snapshot's file in one message to another member.
+/// Maximum bytes of a snapshot's file in one message to another member.
 pub const FETCHED_PIECE_BYTES: usize = 1024 * 1024;
 
 /// Bytes of log that must still fit when the log counts as full: for commands under way that were

@@ -91,7 +91,7 @@ pub(crate) fn prepare<D: Disk + Clone>(
     Ok(())
 }
 
-/// What the commands of some entries will do, found out before any is applied.
+/// A survey of the commands of some entries, made before any of them is applied.
 #[derive(Default)]
 struct Survey {
     /// The last entry that installs an image, and the hash of that image.

@@ -23,7 +23,7 @@ use crate::snapshot::limits::{
 
 /// Loop's knowledge of the room for the next snapshot.
 pub struct SnapshotRoom {
-    /// Upper bounds of the bytes of an image: of the state after the last entry applied, and of the
+    /// Upper bounds on the bytes of an image: of the state after the last entry applied, and of the
     /// newest snapshot.
     image_bytes_max: u64,
     newest_image_bytes: u64,
@@ -189,7 +189,7 @@ impl SnapshotRoom {
         RoomWanted { bytes_min, bytes, bytes_max: bytes + growth }
     }
 
-    /// Upper bound of the bytes of an image, of the newest snapshot or of the present state,
+    /// Upper bound on the bytes of an image, of the newest snapshot or of the present state,
     /// whichever is smaller: once much was removed, the next snapshot is cheap.
     pub fn state_bytes(&self) -> u64 {
         self.newest_image_bytes.min(self.image_bytes_max)
@@ -206,7 +206,7 @@ impl SnapshotRoom {
     }
 }
 
-/// Upper bound of the bytes of a snapshot's file. Data that does not compress grows by far less
+/// Upper bound on the bytes of a snapshot's file. Data that does not compress grows by far less
 /// than one part in 64, headers included.
 fn snapshot_bytes(image_bytes: u64) -> u64 {
     (image_bytes + image_bytes / 64).next_multiple_of(DIRECT_BLOCK_BYTES)

@@ -72,7 +72,7 @@ impl<D: Disk + Clone> SnapshotWriter<D> {
     }
 
     /// Does one job. A long job calls `rest` after each piece, so that the driver can let other
-    /// threads have the disk and the processor: nobody waits for this job as much as for them.
+    /// threads have the disk and the processor: nothing urgent waits for this job.
     pub fn handle(&mut self, job: SnapshotJob, rest: impl FnMut()) -> ImageOutput {
         let mut problems: Vec<StorageError> = Vec::new();
         if matches!(

@@ -1,4 +1,4 @@
-//! What a leader does for etcd's space by the clock: it ends leases that nobody keeps alive, and
+//! The work of a leader for etcd's space by the clock: it ends leases that nobody keeps alive, and
 //! compacts the history. It also answers the questions of clients about leases.
 //!
 //! Only the leader's deadlines count. A member sends the questions of its clients to the leader, in
@@ -36,7 +36,7 @@ use questions::LeaseQuestions;
 pub struct Options {
     /// The replicated settings that this member wants.
     pub settings: Settings,
-    /// Which compactions this member begins on its own account while it leads.
+    /// The compactions that this member begins automatically while it leads.
     pub auto_compaction: AutoCompaction,
 }
 
@@ -80,7 +80,7 @@ pub(crate) struct Etcd {
     compacting: Option<i64>,
     /// Leases whose expiry this member has begun, since the start.
     pub(super) expired_count: u64,
-    /// Compactions that this member has begun on its own account, since the start.
+    /// Compactions that this member has begun automatically, since the start.
     pub(super) compaction_count: u64,
 }
 
@@ -186,8 +186,7 @@ impl Etcd {
         self.auto_compactor.due_ms()
     }
 
-    /// The revision to which this leader has begun to compact on its own account since the last
-    /// call.
+    /// The revision to which this leader has begun to compact automatically since the last call.
     pub fn take_compacting(&mut self) -> Option<i64> {
         self.compacting.take()
     }

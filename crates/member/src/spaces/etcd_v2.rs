@@ -1,4 +1,4 @@
-//! What a leader does for etcd v2's space by the clock: it removes nodes whose time to live is
+//! The work of a leader for etcd v2's space by the clock: it removes nodes whose time to live is
 //! over.
 //!
 //! A time to live ends like a lease, by the leader's own clock, but nobody keeps it alive: a

@@ -49,6 +49,6 @@ impl Search {
     }
 }
 
-/// What a search has found.
+/// The result of a search.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found(pub(crate) machine::ContainersFound);

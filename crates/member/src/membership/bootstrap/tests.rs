@@ -325,8 +325,8 @@ fn a_server_that_begins_by_another_rule_takes_no_part() {
     check(1, &links, Waiting::Attendances(2), said);
 }
 
-/// What a server's directory keeps: the member id, what the server has promised and accepted, and
-/// the birth.
+/// The content of a server's directory: the member id, what the server has promised and accepted,
+/// and the birth.
 #[derive(Clone)]
 struct Directory {
     member: u64,
@@ -365,7 +365,7 @@ struct World {
     cut: BTreeSet<(usize, usize)>,
     /// The first birth with which a server was born; `None` before.
     birth: Option<Birth>,
-    /// What the servers do wrong on purpose, if anything.
+    /// The mistake that the servers make on purpose; `None` if they make none.
     mistake: Option<Mistake>,
     /// Whether some server was born with another birth than the first.
     is_born_twice: bool,

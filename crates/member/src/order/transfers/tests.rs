@@ -724,8 +724,8 @@ fn whoever_could_not_write_a_snapshot_lends_none_for_a_while() {
     assert!(!member.has_failed_to_write());
 }
 
-/// The begin of a Raft message from the first member to the second, as `replica::message` encodes
-/// it.
+/// The beginning of a Raft message from the first member to the second, as `replica::message`
+/// encodes it.
 fn raft_message(kind: u8, term: u64, (index, log_term): (u64, u64), entry_count: u32) -> Vec<u8> {
     let mut message = vec![1, kind, 0, 0];
     message.put_u32(0);

@@ -1,4 +1,4 @@
-//! Decides when a leader compacts etcd's history on its own account.
+//! Decides when a leader compacts etcd's history automatically.
 //!
 //! Every member notes the revision from time to time, by its own clock, so a new leader knows what
 //! the revision was one period ago. The leader's configuration counts. Source: etcd 3.6,
@@ -15,7 +15,7 @@ const PERIODIC_INTERVAL_MS_MAX: u64 = 60 * 60 * 1000;
 /// How often the revision is noted in such a time (`v3compactor.retryDivisor`).
 const NOTES_PER_INTERVAL: u64 = 10;
 
-/// What a leader compacts on its own account: `--auto-compaction-mode` and
+/// The history that a leader compacts automatically: `--auto-compaction-mode` and
 /// `--auto-compaction-retention`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AutoCompaction {
@@ -49,7 +49,7 @@ pub struct AutoCompactor {
 }
 
 impl AutoCompactor {
-    /// Of a member that starts at time 0 of Loop's clock, with this revision.
+    /// The record of a member that starts at time 0 of Loop's clock, with this revision.
     pub fn new(mode: AutoCompaction, revision: i64) -> AutoCompactor {
         let mut compactor = AutoCompactor {
             mode,

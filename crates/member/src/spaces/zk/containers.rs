@@ -1,5 +1,5 @@
-//! Decides when the leader looks for znodes that the ensemble removes on its own account, and how
-//! many it removes: containers that have lost their last child, and znodes whose time to live has
+//! Decides when the leader looks for znodes that the ensemble removes automatically, and how many
+//! it removes: containers that have lost their last child, and znodes whose time to live has
 //! passed.
 //!
 //! A round looks at all such znodes once, in bounded steps. In each step Loop asks Apply for some
@@ -21,7 +21,7 @@ const MINUTE_MS: u64 = 60_000;
 /// How often to look for containers and TTL znodes, and how many to remove.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ContainerSettings {
-    /// `znode.container.checkIntervalMs`: the time between the begins of two rounds.
+    /// `znode.container.checkIntervalMs`: the time between the starts of two rounds.
     pub check_interval_ms: u32,
     /// `znode.container.maxPerMinute`: how many znodes are removed per minute at most.
     pub removals_per_minute_max: u32,
@@ -65,7 +65,7 @@ enum State {
 }
 
 impl ContainerManager {
-    /// Of a member that begins to lead: the first round begins one interval from now.
+    /// A manager for a member that begins to lead: the first round begins one interval from now.
     pub fn new(settings: ContainerSettings) -> ContainerManager {
         ContainerManager { settings, round_ms: 0, allowance: 0, state: State::Resting }
     }
