@@ -167,7 +167,7 @@ impl Apply {
         }
     }
 
-    /// The record of which Fronts of this member have watches on keys of etcd.
+    /// The record of the Fronts of this member that have watches on keys of etcd.
     pub fn watch_interest(&self) -> &Arc<WatchInterest> {
         &self.shared.watch_interest
     }

@@ -212,8 +212,8 @@ pub enum ToApply {
     Replace {
         /// The snapshot.
         image: WholeSnapshot,
-        /// Whether this member has a vote in the snapshot's membership. A member that was replaced
-        /// meanwhile has none: it comes back as a learner.
+        /// Whether this member has a vote in the snapshot's membership. If not, another member may
+        /// have replaced it: it comes back as a learner.
         is_voter: bool,
     },
 }

@@ -1,5 +1,5 @@
 //! Tests of Loop with its log writer, on a disk with or without room: which entries become durable,
-//! and what Loop is told about the room.
+//! and what the log writer reports to Loop about the room.
 
 use machine::{Command, Op, SessionId, ZkCommand};
 use storage::fault_disk::{FaultDisk, FaultPlan, Operation};

@@ -17,7 +17,7 @@ use crate::membership::bootstrap::{absent_server, absent_voter};
 use crate::membership::limits::REGISTERS_INTERVAL_MS;
 use crate::membership::servers::Servers;
 
-/// A leader's record of the command with which it last registered or forgot a member.
+/// A leader's record of its last command that registered or forgot a member.
 #[derive(Default)]
 pub(crate) struct Joining {
     /// When that command was last handed over, by Loop's clock; `None` once the registered servers

@@ -363,7 +363,7 @@ struct World {
     now_ms: u64,
     /// Pairs of a server and another one that it does not hear now.
     cut: BTreeSet<(usize, usize)>,
-    /// The first birth with which a server was born; `None` before.
+    /// The birth of the first server that was born; `None` before.
     birth: Option<Birth>,
     /// The mistake that the servers make on purpose; `None` if they make none.
     mistake: Option<Mistake>,

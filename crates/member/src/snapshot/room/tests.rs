@@ -25,7 +25,7 @@ fn kept_of(room: &mut SnapshotRoom, mib: u64, wanted_mib: u64) {
     room.on_kept(RoomKept { bytes: mib * MIB, bytes_wanted: wanted_mib * MIB });
 }
 
-/// A state of 64 MiB, all of which is in the newest snapshot, after the first request. That
+/// A state of 64 MiB that the newest snapshot has completely, after the first request. That
 /// snapshot needs one part in 64 more for its headers, and the request one step more.
 fn asking() -> SnapshotRoom {
     let mut room = SnapshotRoom::new(64 * MIB);
