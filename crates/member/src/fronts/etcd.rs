@@ -1,22 +1,24 @@
-//! EtcdFront: the calls of etcd's clients on one connection runtime, as a pure step function.
+//! EtcdFront: serves the calls of etcd's clients on one connection runtime. It is a pure step
+//! function: no I/O, no clock.
 //!
-//! The driver hands over each call with the bytes of its request ([`EtcdFront::on_call`]), and gets
-//! the response, or an error, with [`EtcdFront::take_output`]. It encodes a response when it has
-//! room for the bytes. A streamed read has several messages: the Front gives the next one when the
-//! driver says that the client has taken the one before ([`EtcdFront::on_taken`]).
+//! The driver (the runtime's thread) hands over each call with the bytes of its request
+//! ([`EtcdFront::on_call`]), and gets the response, or an error, with [`EtcdFront::take_output`].
+//! It encodes a response when it has room for the bytes. A streamed read has several messages: the
+//! Front gives the next message when the driver reports that the client has taken the last one
+//! ([`EtcdFront::on_taken`]).
 //!
-//! A stream of watches is a call as well ([`EtcdFront::on_watch`]), with any number of requests.
-//! Its messages come like the pieces of a streamed read.
+//! A watch stream is a call as well ([`EtcdFront::on_watch`]), with any number of requests. Its
+//! messages come like the messages of a streamed read.
 //!
-//! While [`EtcdFront::is_runnable`], the driver takes the lock for reading, hands over the
-//! deliveries that Apply pushed before, and calls [`EtcdFront::run_reads`]. It takes the output
+//! While [`EtcdFront::is_runnable`], the driver takes the lock of the state for reading, hands over
+//! the deliveries that Apply has pushed, and calls [`EtcdFront::run_reads`]. It takes the output
 //! while [`EtcdFront::has_more`].
 //!
-//! Calls are independent of each other: nothing is promised about the order of two calls that are
-//! under way at once. A read that is linearizable waits, in an ensemble, until this member has
-//! applied what was committed when it was asked for. A write has [`ETCD_CALL_MS_MAX`]. At its end,
-//! or when the client cancels, Loop gives up the command, and the client is told whether it may
-//! still take effect.
+//! Calls are independent of each other: two calls under way at once may run in any order. In an
+//! ensemble, a linearizable read first waits until this member has applied everything that was
+//! committed when the read came (a *sync*). A write must be done within [`ETCD_CALL_MS_MAX`]. After
+//! that time, or when the client cancels, Loop gives the command up, and the error tells the client
+//! whether the command may still take effect.
 
 pub mod audit;
 mod auth;
@@ -101,60 +103,64 @@ pub use watches::{WatchBounds, WatchMessage, WatchMessages, WatchPieces};
 pub struct EtcdFrontConfig {
     /// The number of this Front within its member.
     pub id: FrontId,
-    /// The connection that all commands of this Front name. No other Front has it.
+    /// The connection id in all commands of this Front: the Front's own, shared by all its clients.
     pub connection: ConnectionId,
-    /// Whether the member is alone: then its state has every acknowledged write.
+    /// Whether the member is the whole ensemble. Its own state then has every acknowledged write,
+    /// so no read needs a sync.
     pub is_alone: bool,
-    /// The cluster and the member, as each response names them.
+    /// The id of the cluster in the header of each response.
     pub cluster_id: u64,
-    /// See [`EtcdFrontConfig::cluster_id`].
+    /// The id of this member in the header of each response.
     pub member_id: u64,
-    /// This member, as the list of members shows it.
+    /// The name and URLs of this member in the list of members.
     pub own: OwnMember,
-    /// Operations of one level of a transaction (`max-txn-ops`), until the replicated settings
-    /// change.
+    /// The most operations in one level of a transaction (`max-txn-ops`). A delivery with new
+    /// replicated settings changes it.
     pub txn_ops_max: usize,
-    /// Bytes of a request to write (`max-request-bytes`).
+    /// The most bytes of a request to write (`max-request-bytes`).
     pub request_bytes_max: usize,
     /// Bytes of keys and values after which a piece of a streamed read ends.
     pub piece_bytes: usize,
-    /// Keys that the reads of one hold of the state's lock look at, from 1.
+    /// The most keys that reads look at during one hold of the state's lock, at least 1.
     pub hold_keys_max: u64,
-    /// When each simple token was last used, which the Fronts of etcd's clients share.
+    /// When each simple token was last used. All Fronts of etcd's clients share it.
     pub token_times: Arc<TokenTimes>,
-    /// The room for references to versions, which the Fronts of etcd's clients share.
+    /// The byte budget for the references to key versions that responses keep until they are
+    /// encoded. All Fronts of etcd's clients share it.
     pub references: Arc<ReplyRoom>,
     /// The level of the state that this Front starts with.
     pub level: Level,
-    /// How long a watcher that asked for progress is without events until it is told, in ms.
+    /// A watcher that asked for progress notices gets one after this time without events, in ms.
     pub progress_ms: u64,
     /// The bounds of watch streams.
     pub watch_bounds: WatchBounds,
-    /// The seed of the tree that finds watchers of ranges. No client may know it: one who does
-    /// could choose ranges that make the tree a list.
+    /// The seed of the treap that finds the watchers of a key range. It must be secret: a client
+    /// that knows it could choose ranges that make the tree degenerate into a list.
     pub watch_seed: u64,
     /// Tells Apply whether this Front has watchers.
     pub watch_interest: Arc<WatchInterest>,
-    /// The counts of etcd v2, which the Fronts of etcd's clients share with Apply.
+    /// Counts of etcd v2's commands. Apply and all Fronts of etcd's clients add to them.
     pub command_counts: Arc<CommandCounts>,
-    /// Whether the output names the users that calls are for, as the audit log needs them.
+    /// Whether the output names the user of each call ([`EtcdOutput::users`]), for the audit log.
     pub names_users: bool,
 }
 
-/// What the driver tells a Front before its calls.
+/// The time and the member's place in its ensemble, set by the driver before its other calls.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Now {
     /// A clock that never goes back, in ms.
     pub monotonic_ms: u64,
     /// The Raft term of the member.
     pub raft_term: u64,
-    /// When, by that clock, this member last had contact to the members that decide who leads
-    /// (`Loop::contact_ms`). `None` if it is alone.
+    /// When, on this clock, the member last had contact with the members that decide who leads
+    /// (`Loop::contact_ms`): a leader with a quorum, a follower with such a leader. 0 if it has no
+    /// contact, `None` if it is alone.
     pub contact_at_ms: Option<u64>,
 }
 
 impl Now {
-    /// Whether the member knows a leader, as far as its clients must care.
+    /// Whether the member counts as having a leader: it is alone, or its last contact was less than
+    /// [`ETCD_NO_LEADER_MS`] ago.
     pub fn has_leader(self) -> bool {
         self.contact_at_ms.is_none_or(|at_ms| {
             at_ms > 0 && self.monotonic_ms.saturating_sub(at_ms) < ETCD_NO_LEADER_MS
@@ -165,69 +171,73 @@ impl Now {
 /// The result of a call: the response, or why there is none.
 pub type CallResult = Result<Reply, CallRefused>;
 
-/// The output of an EtcdFront, for the driver to pass on.
+/// The output of an EtcdFront. The driver passes it on to Loop, to the clients and to other
+/// threads.
 #[derive(Debug, Default)]
 pub struct EtcdOutput {
     /// Messages for Loop, in order.
     pub to_loop: Vec<ToLoop>,
-    /// The users that calls were found to be for, if [`EtcdFrontConfig::names_users`].
+    /// Users that were found, each with the ticket of its call. Empty unless
+    /// [`EtcdFrontConfig::names_users`].
     pub users: Vec<(Ticket, Arc<str>)>,
-    /// Calls that are done.
+    /// Calls that are done, with their results.
     pub results: Vec<(Ticket, CallResult)>,
-    /// Messages of streamed reads that have more. The last message of one is its result.
+    /// Messages of streamed reads. The last message of a read comes in `results` instead.
     pub pieces: Vec<(Ticket, Reply)>,
-    /// Messages of watch streams; the next ones come when the client has taken these.
+    /// Messages of watch streams. A stream gives more once the client has taken these.
     pub watched: Vec<(Ticket, WatchMessages)>,
-    /// Results of reads and writes of etcd v2 that the store has answered.
+    /// Results of reads and writes of etcd v2, from the store.
     pub v2_results: Vec<(Ticket, V2Result)>,
-    /// What came of waits of etcd v2, in its order.
+    /// Steps of waits of etcd v2, in order.
     pub v2_waited: Vec<(Ticket, V2Waited)>,
-    /// Members to which Loop is to hand leadership over, for [`EtcdFront::on_hand_over`].
+    /// Members that Loop is to hand leadership to. The driver reports the outcome with
+    /// [`EtcdFront::on_hand_over`].
     pub hand_overs: Vec<(Ticket, MemberId)>,
-    /// Work on passwords, for [`EtcdFront::on_password`].
+    /// Work on passwords. The driver reports the result with [`EtcdFront::on_password`].
     pub passwords: Vec<(Ticket, PasswordWork)>,
-    /// Watch streams for which [`EtcdFront::accepts_request`] was false, and may be true now.
+    /// Watch streams that can take requests again, after [`EtcdFront::accepts_request`] was false.
     pub accepting: Vec<Ticket>,
 }
 
 /// One connection runtime's step function.
 pub struct EtcdFront {
     config: EtcdFrontConfig,
-    /// The identities of a command that nobody is named for: none.
+    /// The encoded identities of a command without a user: an empty list.
     identity_bytes: Vec<u8>,
-    /// Whether permissions are enforced, as far as this Front knows. If not, no credentials matter.
+    /// False once the Front has seen that permissions are not enforced: credentials then do not
+    /// matter.
     may_be_enforced: bool,
     calls: HashMap<Ticket, Call, FixedState>,
     next_ticket: Ticket,
     commands: Commands,
-    /// Questions about leases that the output of this turn hands over.
+    /// Questions about leases that the next output passes to Loop.
     lease_questions: Vec<(Caller, LeaseQuestion)>,
     turns: Turns,
-    /// Commands that the output of this turn gives up.
+    /// Commands that the next output asks Loop to give up.
     given_up: Vec<(ConnectionId, Ticket)>,
     watches: Watches,
     locks: Locks,
     cluster: ClusterCalls,
     v2_waits: V2Waits,
-    /// Whether tokens that have times are to be compared with the state under the lock.
+    /// Whether token times wait for a comparison with the state's tokens ([`TokenTimes`]).
     checks_tokens: bool,
     level: Level,
     now: Now,
     output: EtcdOutput,
 }
 
-/// Calls that wait for something, each by its ticket.
+/// Queues of waiting calls, one for each thing that a call waits for.
 #[derive(Default)]
 struct Turns {
-    /// Calls that wait for the lock.
+    /// Calls that wait for the lock of the state.
     runnable: VecDeque<Ticket>,
-    /// Reads that wait until there is room for what they may find.
+    /// Reads that wait for room for the references that they may find.
     roomless: Vec<Ticket>,
-    /// Ranges that were read, and are not put in order yet.
+    /// Ranges that were read. Their results still have to be sorted.
     read: VecDeque<(Ticket, Range)>,
     /// Writes that wait until the level of the state allows them.
     held: Vec<Ticket>,
-    /// Compactions that wait until the memory is freed.
+    /// Compactions that wait until the memory of the compacted versions is freed.
     pruning: Vec<Ticket>,
     /// When each call must be done, in ms, oldest first. Calls that are done stay until then.
     due: VecDeque<(u64, Ticket)>,
@@ -269,12 +279,13 @@ impl EtcdFront {
 
     // The driver's calls.
 
-    /// Sets the clock and what else changes with time, for the calls that follow.
+    /// Sets the time and the member's place in its ensemble, for the calls that follow.
     pub fn set_now(&mut self, now: Now) {
         self.now = now;
     }
 
-    /// The ticket of a new call; as an error if there are too many, and the call was refused.
+    /// Takes a ticket for a new call. If too many calls are under way, refuses the call and returns
+    /// the ticket as the `Err`.
     fn admit(&mut self) -> Result<Ticket, Ticket> {
         let ticket = self.new_ticket();
         if self.call_count() >= ETCD_CALLS_MAX {
@@ -290,14 +301,14 @@ impl EtcdFront {
         ticket
     }
 
-    /// As [`EtcdFront::admit`], of a call that must be done in time.
+    /// Like [`EtcdFront::admit`], and gives the call the deadline [`ETCD_CALL_MS_MAX`].
     fn admit_for_time(&mut self) -> Result<Ticket, Ticket> {
         let ticket = self.admit()?;
         self.turns.due.push_back((self.now.monotonic_ms + ETCD_CALL_MS_MAX, ticket));
         Ok(ticket)
     }
 
-    /// Takes a call. Its result comes with [`EtcdFront::take_output`] under this ticket.
+    /// Takes a call and returns its ticket. The result comes with [`EtcdFront::take_output`].
     pub fn on_call(
         &mut self,
         method: EtcdMethod,
@@ -323,11 +334,11 @@ impl EtcdFront {
         ticket
     }
 
-    /// Opens a stream of watches. It has a result only if the server ends it: because there are too
-    /// many calls, or, where the client requires a leader, because there is none.
+    /// Opens a watch stream. The stream gets a result only if the server ends it: there are too
+    /// many calls, or the client requires a leader and there is none.
     ///
-    /// What the client says of itself counts for the first request; see
-    /// [`EtcdFront::on_watch_request`].
+    /// The first request brings its own credentials ([`EtcdFront::on_watch_request`]). The
+    /// credentials here only decide whether the stream first waits for a sync.
     pub fn on_watch(&mut self, requires_leader: bool, credentials: &Credentials) -> Ticket {
         match self.admit() {
             Ok(ticket) if requires_leader && !self.now.has_leader() => {
@@ -353,13 +364,13 @@ impl EtcdFront {
         }
     }
 
-    /// Whether the client of a watch stream may send another request now. A driver that must wait
-    /// asks again when the client has taken messages, and when [`EtcdOutput::accepting`] says so.
+    /// Whether the client of a watch stream may send another request now. If not, the driver asks
+    /// again when the client has taken messages, and when [`EtcdOutput::accepting`] has the stream.
     pub fn accepts_request(&self, ticket: Ticket) -> bool {
         self.watches.accepts(ticket)
     }
 
-    /// Takes the next request of a watch stream, of a client that says this of itself now.
+    /// Takes the next request of a watch stream, with the client's credentials of this moment.
     pub fn on_watch_request(&mut self, ticket: Ticket, request: Bytes, credentials: Credentials) {
         match decode(request) {
             Ok(request) => self.watches.request(ticket, request, credentials),
@@ -371,7 +382,7 @@ impl EtcdFront {
         }
     }
 
-    /// The client of a call is gone, or waits no longer. The call has no result any more.
+    /// Cancels a call: its client is gone or waits no longer. The call gets no result any more.
     pub fn on_cancel(&mut self, ticket: Ticket) {
         if self.watches.close(ticket) || self.v2_waits.close(ticket) || self.cancel_lock(ticket) {
             return;
@@ -389,8 +400,8 @@ impl EtcdFront {
         }
     }
 
-    /// The client of a streamed read, a watch stream or a stream of etcd v2 has taken what it was
-    /// given last. Whether there may be more for it now.
+    /// Notes that the client of a streamed read, a watch stream or a stream of etcd v2 has taken
+    /// the last messages. Returns whether there may be more for the client now.
     pub fn on_taken(&mut self, ticket: Ticket) -> bool {
         if let Some(Call::Sent(..)) = self.calls.get(&ticket)
             && let Some(Call::Sent(stream, asker)) = self.calls.remove(&ticket)
@@ -410,7 +421,7 @@ impl EtcdFront {
             || self.checks_tokens
     }
 
-    /// Whether the driver must come again, though nothing arrives: a call waits for the lock, or
+    /// Whether the driver must come again without new input: a call waits for the lock, or
     /// [`EtcdFront::take_output`] left new events for its next call.
     pub fn has_more(&self) -> bool {
         self.is_runnable()
@@ -419,8 +430,8 @@ impl EtcdFront {
             || self.v2_waits.has_unmatched()
     }
 
-    /// Whether a call waits for something that no message tells of: memory that is freed, room for
-    /// its response, or another leader. The driver must call [`EtcdFront::on_tick`] soon.
+    /// Whether a call waits for a thing that no message announces: freed memory, room for its
+    /// response, or another leader. The driver must then call [`EtcdFront::on_tick`] soon.
     pub fn waits_for_tick(&self) -> bool {
         !(self.turns.pruning.is_empty() && self.turns.roomless.is_empty())
             || self.locks.has_unremoved()
@@ -428,7 +439,7 @@ impl EtcdFront {
     }
 
     /// Runs the reads that wait for the lock, up to the bounds of one hold. The driver holds the
-    /// lock for reading, and has handed over every delivery that was pushed before.
+    /// lock for reading, and has handed over every delivery that Apply pushed earlier.
     pub fn run_reads(&mut self, machine: &Machine) {
         let store = machine.etcd();
         if self.checks_tokens {
@@ -449,7 +460,7 @@ impl EtcdFront {
         }
     }
 
-    /// Runs a call that has waited for the lock.
+    /// Runs one call under the lock.
     fn run_call(&mut self, ticket: Ticket, machine: &Machine, keys_left: &mut u64) {
         let (store, header) = (machine.etcd(), self.header());
         if !self.find_user_of_read(ticket, store.auth()) {
@@ -488,7 +499,8 @@ impl EtcdFront {
         }
     }
 
-    /// Hands over what begins under the lock, and ends elsewhere.
+    /// Hands over a call that begins under the lock and ends elsewhere: in Loop, or in work on a
+    /// password.
     fn hand_over_read(&mut self, ticket: Ticket, store: &Store) {
         let Some(Call::Ready(read, asker)) = self.calls.remove(&ticket) else { return };
         if let Err(refusal) = read.check(store, credentials::info(&asker)) {
@@ -503,7 +515,7 @@ impl EtcdFront {
         }
     }
 
-    /// Takes what a turn of a read came to.
+    /// Takes the result of one step of a read.
     fn on_ran(&mut self, ticket: Ticket, ran: Result<Ran, CallRefused>) {
         match ran {
             Ok(Ran::More) => self.turns.runnable.push_back(ticket),
@@ -522,7 +534,7 @@ impl EtcdFront {
         }
     }
 
-    /// Takes what a read found: all of it, or the next piece.
+    /// Takes the result of a read, or the next piece of the result.
     fn on_found(&mut self, ticket: Ticket, found: Found) {
         let is_over = !matches!(found, Found::Piece { is_last: false, .. });
         let reply = Reply::from_found(self.header(), found, &self.config.references);
@@ -561,7 +573,8 @@ impl EtcdFront {
         if let Some(settings) = changes.etcd.settings() {
             self.config.txn_ops_max = settings.txn_ops_max as usize;
         }
-        // Beside another state, the changes of a delivery are not all.
+        // The changes of a delivery that replaces the state are not all there are: `on_replaced`
+        // has told the watches to look into the new state.
         if changes.control.replaced().is_none() {
             self.watches.on_changes(changes);
             self.v2_waits.on_changes(changes);
@@ -575,7 +588,7 @@ impl EtcdFront {
         }
     }
 
-    /// Looks at the clock: ends the calls that have taken too long.
+    /// Ends the calls that have taken too long, and tries again what waits for a tick.
     pub fn on_tick(&mut self) {
         while let Some((due_ms, ticket)) = self.turns.due.front().copied()
             && due_ms <= self.now.monotonic_ms
@@ -596,8 +609,8 @@ impl EtcdFront {
         }
     }
 
-    /// Takes the output since the last call. Called without the lock: it does the work that needs
-    /// none.
+    /// Takes the output since the last call. The driver does not hold the lock here, so the Front
+    /// does the work that needs no state: it matches events with watchers, and sorts ranges.
     pub fn take_output(&mut self) -> EtcdOutput {
         self.watches.match_changes();
         self.sort_ranges();
@@ -616,7 +629,8 @@ impl EtcdFront {
         core::mem::take(&mut self.output)
     }
 
-    /// Puts what ranges have found in order. A long one takes several turns.
+    /// Sorts the results of ranges that were read. Each call sorts a bounded number of keys, so a
+    /// long result takes several calls.
     fn sort_ranges(&mut self) {
         let mut count_left = self.config.hold_keys_max;
         while count_left > 0
@@ -633,22 +647,22 @@ impl EtcdFront {
         }
     }
 
-    /// Whether a ticket is of a part of a `Lock` or a `Campaign`, which the Front began itself.
+    /// Whether a ticket names a part of a `Lock` or `Campaign`: a call that the Front itself began.
     pub fn is_part(&self, ticket: Ticket) -> bool {
         self.locks.parts.contains_key(&ticket)
     }
 
-    /// Calls that are not done.
+    /// The number of calls that are not done, watch streams and waits of etcd v2 included.
     pub fn call_count(&self) -> usize {
         self.calls.len() + self.watches.stream_count() + self.v2_waits.count()
     }
 
-    /// The level of the state, as this Front has been told.
+    /// The level of the state, as of the last delivery.
     pub fn level(&self) -> Level {
         self.level
     }
 
-    /// Commands that were handed over and are not answered, and their bytes.
+    /// How many commands are handed over and not answered, and their bytes.
     pub fn commands_in_flight(&self) -> (usize, usize) {
         (self.commands.count, self.commands.bytes)
     }
@@ -736,7 +750,8 @@ impl EtcdFront {
         self.begin_write(ticket, txn, bytes, kept, asker)
     }
 
-    /// Begins a call of the service `Maintenance`, or a question that others of it depend on.
+    /// Begins a call of the service `Maintenance`, or the check of a right ([`EtcdMethod::Need`])
+    /// for a call that the driver serves itself.
     fn begin_of_maintenance(
         &mut self,
         ticket: Ticket,
@@ -769,7 +784,7 @@ impl EtcdFront {
         Ok(())
     }
 
-    /// Begins a call of the service of leases.
+    /// Begins a call of etcd's service `Lease`.
     fn begin_of_lease(
         &mut self,
         ticket: Ticket,
@@ -814,14 +829,15 @@ impl EtcdFront {
         }
     }
 
-    /// Asks to be told when this member has applied what is committed now.
+    /// Asks Loop for a sync: an answer once this member has applied everything committed by now.
     fn ask_for_sync(&mut self, ticket: Ticket) {
         let (front, connection) = (self.config.id, self.config.connection);
         self.output.to_loop.push(ToLoop::Sync(Caller { front, connection, ticket }));
     }
 
-    /// Adds a command to the batch. `bytes` is the size of its request, which is kept if the
-    /// command must wait for the level.
+    /// Begins a write. Its command goes into the batch, unless its user must be found or its cost
+    /// counted first. `bytes` is the size of the request. `kept` is the method and the request,
+    /// with which the call can begin anew.
     fn begin_write(
         &mut self,
         ticket: Ticket,
@@ -852,7 +868,7 @@ impl EtcdFront {
         self.begin_counted(ticket, command, bytes, kept, asker)
     }
 
-    /// Begins a write whose user is known, and whose cost was counted.
+    /// Begins a write after its user was found and its cost was counted, or neither was needed.
     fn begin_counted(
         &mut self,
         ticket: Ticket,
@@ -871,7 +887,7 @@ impl EtcdFront {
         self.push_command(ticket, &command, bytes, identity)
     }
 
-    /// Takes a step of the count of what a transaction with writes costs.
+    /// Takes the result of one step of counting the cost of a transaction with writes.
     fn on_counted(&mut self, ticket: Ticket, counted: Counted) {
         if counted == Counted::More {
             return self.turns.runnable.push_back(ticket);
@@ -900,7 +916,8 @@ impl EtcdFront {
         self.begin_counted(ticket, txn, bytes, kept, asker)
     }
 
-    /// Adds a command, for this client, to the batch. `bytes` is the size of its request.
+    /// Adds a command to the batch, in the name of user `who`. `bytes` is the size of its request,
+    /// and counts against the Front's credit for commands under way.
     fn push_command(
         &mut self,
         ticket: Ticket,
@@ -928,7 +945,7 @@ impl EtcdFront {
         Ok(())
     }
 
-    /// Keeps a call until the level of the state allows it.
+    /// Keeps a write until the state has this level, and asks Loop to raise the level.
     fn hold(&mut self, ticket: Ticket, level: Level, kept: (EtcdMethod, Bytes), asker: Asker) {
         self.output.to_loop.push(ToLoop::Need(level));
         let (method, request) = kept;
@@ -936,7 +953,7 @@ impl EtcdFront {
         self.turns.held.push(ticket);
     }
 
-    /// Ends the batch and passes it on.
+    /// Ends the batch and passes it to Loop.
     fn hand_over(&mut self) {
         let submission = self.commands.finish(self.config.id);
         self.output.to_loop.extend(submission.map(ToLoop::Submit));
@@ -1015,8 +1032,8 @@ impl EtcdFront {
         }
     }
 
-    /// Another state took the place of the one before. Nobody knows which commands under way it
-    /// contains.
+    /// Restarts calls after another state, of a snapshot, has replaced this one. Commands under way
+    /// fail with an unknown fate, because the new state may have them or not.
     fn on_replaced(&mut self) {
         self.watches.on_replaced(true);
         self.v2_waits.on_replaced();
@@ -1048,13 +1065,13 @@ impl EtcdFront {
             .collect();
         tickets.sort_unstable();
         for ticket in tickets {
-            // Commands that no leader has yet must not take effect in a later term.
+            // A command that no leader has yet must not take effect in a later term.
             self.given_up.push((self.config.connection, ticket));
             self.on_answer(ticket, Err(Unavailable::GivenUp(Fate::Unknown)));
         }
     }
 
-    /// Other users and tokens took the place of those before.
+    /// Notes that users and tokens were replaced. Permissions may be enforced from now on.
     fn on_other_users(&mut self) {
         self.may_be_enforced = true;
         self.config.token_times.on_replaced(self.now.monotonic_ms);
@@ -1065,13 +1082,13 @@ impl EtcdFront {
     fn end_late(&mut self, ticket: Ticket) {
         let error = match self.calls.get_mut(&ticket) {
             None => return self.watches.on_synced(ticket),
-            // Loop answers, and knows the fate. If its answer is late itself, the client has its
-            // own deadline.
+            // Loop answers, because Loop knows the command's fate. If that answer is late too, the
+            // client has its own deadline.
             Some(Call::Command { is_cancelled: false, .. }) => {
                 return self.given_up.push((self.config.connection, ticket));
             }
             Some(Call::Command { .. } | Call::Pruning { .. } | Call::Sent(..)) => return,
-            // It has a deadline of its own.
+            // A transfer of leadership has its own deadline.
             Some(Call::Moving(_)) => return,
             // Pieces go as slowly as the client takes them.
             Some(Call::Ready(Read::Stream(stream), _)) if stream.has_begun() => return,
@@ -1110,7 +1127,8 @@ fn is_serializable(request: &pb::TxnRequest) -> bool {
     })
 }
 
-/// A command that no leader had in time: there is none, or it is slow, as its disk may be.
+/// The error for a command without an outcome. If no leader took the command in time, there is no
+/// leader, or the leader is slow, for example because of its disk.
 fn error_of_unavailable(unavailable: Unavailable, has_leader: bool) -> Error {
     match unavailable {
         Unavailable::DiskFull => Error::NoSpace,

@@ -1,10 +1,10 @@
-//! Lines of the audit log about the changes that etcd's clients ask for: who asked, from where, for
-//! what, and the result. They have the form of ZooKeeper's (`member/fronts/zk/journal.rs`); etcd
-//! has no such log. A driver begins a line with the call, and logs it when the call is over.
+//! The audit log's lines about changes by etcd's clients: who asked, from where, for what, and the
+//! result. They have the form of ZooKeeper's lines (`member/fronts/zk/journal.rs`); etcd has no
+//! audit log. A driver creates an [`AuditLine`] when a call begins, and logs it when the call ends.
 //!
-//! A line has names and keys, and never a value, a password or a token. A call whose client goes
-//! away before the answer may take effect or not: its result is `invoked`. So is the result of a
-//! call that has timed out. Without an audit log a call costs the room of a pointer.
+//! A line has names and keys, and never a value, a password or a token. If the client goes away
+//! before the answer, or the call times out, the change may take effect or not: the result is then
+//! `invoked`. While the audit log is off, a call carries only the room of a pointer for it.
 
 mod writes;
 
@@ -30,17 +30,17 @@ use super::method::{CallRefused, EtcdMethod};
 use super::v2::V2Result;
 use writes::{WRITES_BYTES_MAX, Writes};
 
-/// Characters of a name or a list of URLs that a line shows.
+/// The most characters of a name, or of a list of URLs, in a line.
 const NAME_CHARS_MAX: usize = 256;
 
-/// Bytes of a key that a line shows. Keys of Kubernetes are shorter, with names as long as it
-/// allows.
+/// The most bytes of a key in a line. Keys of Kubernetes are shorter, even with the longest names
+/// that Kubernetes allows.
 const KEY_BYTES_MAX: usize = 1_024;
 
 /// A line of the audit log about one call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AuditLine {
-    /// The user that the call is for, if one is known when the call is over.
+    /// The user that asked, if one is known when the call ends.
     pub user: Option<Arc<str>>,
     /// The address of the client.
     ip: IpAddr,
@@ -48,7 +48,7 @@ pub struct AuditLine {
     result: Outcome,
 }
 
-/// The operation that a call asks for: its name, and its subject.
+/// The change that a call asks for: its name, and its subject as named fields.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Operation {
     name: &'static str,
@@ -57,24 +57,25 @@ pub struct Operation {
 
 type Fields = Vec<(&'static str, String)>;
 
-/// The result of a call.
+/// The result of a call, as the line shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outcome {
-    /// It took effect.
+    /// The change took effect.
     Success,
-    /// It failed, with this text.
+    /// The call failed, with this error text.
     Failure(&'static str),
-    /// It was asked for, and this member does not know whether it takes effect.
+    /// The change was asked for, and this member does not know whether it takes effect.
     Invoked,
 }
 
 impl AuditLine {
-    /// A line about a call of a client at this address.
+    /// A line about a call of a client at this address. Its result is `invoked` until told
+    /// otherwise.
     pub fn new(ip: IpAddr, operation: Operation) -> AuditLine {
         AuditLine { user: None, ip: ip.to_canonical(), operation, result: Outcome::Invoked }
     }
 
-    /// A line that a client of etcd v2 has named this user, with a wrong password.
+    /// A line about a client of etcd v2 that gave a wrong password for this user.
     pub fn wrong_password_of_v2(ip: IpAddr, user: &str) -> AuditLine {
         let operation = Operation { name: "v2Authenticate", fields: vec![("name", name(user))] };
         let mut line = AuditLine::new(ip, operation);
@@ -87,7 +88,7 @@ impl AuditLine {
         matches!(self.result, Outcome::Failure(_))
     }
 
-    /// Tells the result of a call that the Front has answered.
+    /// Sets the result of a call that the Front has answered.
     pub fn tell(&mut self, method: EtcdMethod, result: &CallResult) {
         if let (EtcdMethod::LeaseGrant, Ok(reply)) = (method, result) {
             let mut response = Vec::new();
@@ -99,7 +100,7 @@ impl AuditLine {
         self.tell_result(result.as_ref().map(drop).map_err(|refused| *refused));
     }
 
-    /// Tells the result of a write of etcd v2.
+    /// Sets the result of a write of etcd v2.
     pub fn tell_v2(&mut self, result: &Result<V2Result, CallRefused>) {
         match result {
             Ok(Ok(_)) => self.result = Outcome::Success,
@@ -113,7 +114,7 @@ impl AuditLine {
         }
     }
 
-    /// Tells the result of another call.
+    /// Sets the result of a call that the driver has answered itself.
     pub fn tell_result(&mut self, result: Result<(), CallRefused>) {
         self.result = match result {
             Ok(()) => Outcome::Success,
@@ -141,7 +142,7 @@ impl fmt::Display for AuditLine {
 }
 
 impl Operation {
-    /// The change that a call of the Front makes; `None` if it only reads.
+    /// The change that a call of etcd v3 asks for; `None` if the call only reads.
     pub fn from_front(method: EtcdMethod, request: &Bytes) -> Option<Operation> {
         Some(match method {
             EtcdMethod::Cluster(method) => return Operation::from_cluster(method, request),
@@ -186,7 +187,7 @@ impl Operation {
         })
     }
 
-    /// A write of etcd v2; `None` if the request only reads.
+    /// The change that a request of etcd v2 asks for; `None` if the request only reads.
     pub fn from_v2(request: &v2::Request) -> Option<Operation> {
         let name = match request.command()? {
             V2Command::Set { .. } => "v2Set",
@@ -201,12 +202,12 @@ impl Operation {
         Some(Operation { name, fields: keys(request.key().text().as_bytes(), &[]) })
     }
 
-    /// A backup. It changes nothing, and takes all data out.
+    /// A backup. It changes nothing, but its client gets all data.
     pub fn backup() -> Operation {
         Operation { name: "snapshot", fields: Vec::new() }
     }
 
-    /// The change that a call about the members makes; `None` if it only reads.
+    /// The change that a call about the members asks for; `None` if the call only reads.
     fn from_cluster(method: ClusterMethod, request: &Bytes) -> Option<Operation> {
         let member = |id: u64| ("member", format!("{id:x}"));
         let peers = |urls: &[String]| ("peers", name(&urls.join(",")));
@@ -247,7 +248,7 @@ impl Operation {
     }
 }
 
-/// A change of users and roles of etcd v2. Passwords and their hashes are not shown.
+/// A change of users and roles of etcd v2, without passwords and hashes.
 fn of_v2_auth(command: &V2AuthCommand<'_>) -> Operation {
     let named = |of: &str| vec![("name", name(of))];
     let (what, fields) = match command {
@@ -330,7 +331,8 @@ fn of_alarm(request: &Bytes) -> Option<Operation> {
     Some(Operation { name, fields })
 }
 
-/// An operation, and what its request says; nothing of a request that is malformed.
+/// An operation with the fields that `show` finds in the request; without fields if the request is
+/// malformed.
 fn of<M: Message + Default>(
     request: &Bytes,
     name: &'static str,
@@ -340,14 +342,14 @@ fn of<M: Message + Default>(
     Operation { name, fields }
 }
 
-/// The writes of a transaction, and how many of them are not shown, if that is so.
+/// The writes of a transaction, and how many further writes the line has no room for.
 fn txn(writes: Writes) -> Fields {
     let count = writes.unshown_count;
     let unshown = (count > 0).then(|| ("writes_not_shown", count.to_string()));
     [("writes", writes.shown)].into_iter().chain(unshown).collect()
 }
 
-/// A key or a range.
+/// A key, or the two ends of a range, as fields.
 fn keys(key: &[u8], range_end: &[u8]) -> Fields {
     let end = (!range_end.is_empty()).then(|| ("range_end", key_text(range_end)));
     [("key", key_text(key))].into_iter().chain(end).collect()
@@ -357,8 +359,8 @@ fn key_text(key: &[u8]) -> String {
     quoted(key, KEY_BYTES_MAX)
 }
 
-/// A quoted key with what is not printable ASCII escaped. Of more than `bytes_max` bytes the first
-/// ones are shown, with the count of all behind them.
+/// A key in quotes, with all but printable ASCII escaped. A key of more than `bytes_max` bytes is
+/// cut there, and its full length follows.
 pub fn quoted(key: &[u8], bytes_max: usize) -> String {
     match key.get(..bytes_max) {
         Some(shown) if shown.len() < key.len() => {
@@ -368,12 +370,12 @@ pub fn quoted(key: &[u8], bytes_max: usize) -> String {
     }
 }
 
-/// A lease, as `etcdctl` shows it.
+/// A lease id in hex, as `etcdctl` shows it.
 fn lease(id: i64) -> String {
     format!("{id:016x}")
 }
 
-/// A name, cut off where it is long. Control characters become `?`, so that they begin no lines.
+/// A name, cut if it is long. Control characters become `?`, so that no name can begin a new line.
 fn name(name: &str) -> String {
     let mut shown = String::new();
     for c in name.chars().take(NAME_CHARS_MAX) {

@@ -1,16 +1,16 @@
-//! The users of calls, and the calls of the service `Auth`.
+//! Finds the users of calls, and serves the service `Auth`. The stages of a call:
 //!
 //! ```text
-//! a read with credentials: call -> (sync) -> lock: which user? -> checked, and read
-//! a write with them:       call -> lock: which user? -> command that names the user
-//!                          where a token is unknown: -> sync -> lock: which user?
-//! a password:              call -> (sync) -> lock: may it? -> hashed elsewhere -> command
+//! a read with credentials:  call -> (sync) -> lock: find the user -> check its rights, read
+//! a write with credentials: call -> lock: find the user -> command that names the user
+//!                           if the token is unknown: -> sync -> lock: find the user
+//! a call with a password:   call -> (sync) -> lock: check its rights -> hash elsewhere -> command
 //! ```
 //!
-//! While permissions are not enforced, credentials mean nothing, and nobody looks at them. The
-//! check itself stands in apply, and for reads in [`Read::check`]: both with the revision of users
-//! and roles at which the user was found. Sources: `EtcdServer.AuthInfoFromCtx`, `doSerialize` and
-//! `Authenticate` of etcd 3.6.
+//! While permissions are not enforced, credentials have no effect, and nobody looks at them. Rights
+//! are checked when a command is applied, and for reads in [`Read::check`]. Both checks use the
+//! revision of users and roles at which the user was found. Sources: `EtcdServer.AuthInfoFromCtx`,
+//! `doSerialize` and `Authenticate` of etcd 3.6.
 
 use std::sync::Arc;
 
@@ -34,18 +34,19 @@ use super::{EtcdFront, EtcdFrontConfig, Now};
 use crate::fronts::etcd::limits::ETCD_CALL_MS_MAX;
 use crate::message::Ticket;
 
-/// The longest password in bytes. The hash does not look at more, and none is made of more.
+/// The longest password in bytes. bcrypt ignores all further bytes, and refuses to hash a longer
+/// one.
 const PASSWORD_BYTES_MAX: usize = 72;
 
-/// The text for a password that the hash does not take (`bcrypt.ErrPasswordTooLong`). Its code is
+/// The text of the error for a password that is too long (`bcrypt.ErrPasswordTooLong`). The code is
 /// `Unknown`.
 const PASSWORD_TOO_LONG: &str = "bcrypt: password length exceeds 72 bytes";
 
 impl Read {
-    /// Refuses a read.
+    /// Checks that the user has the right to this read.
     ///
     /// # Errors
-    /// Permissions are enforced, and the user may not see this.
+    /// Permissions are enforced, and the user lacks the right.
     pub fn check(&self, store: &Store, who: Option<AuthInfo<'_>>) -> Result<(), Refusal> {
         let auth = store.auth();
         if !auth.is_enabled() {
@@ -54,9 +55,9 @@ impl Read {
         match self {
             Read::Range(range) => auth.require(who, Access::Read, range.range()),
             Read::Stream(stream) => auth.require(who, Access::Read, stream.range()),
-            // Its parts are looked at in steps.
+            // `TxnCall::permit_step` checks the parts of a transaction.
             Read::Txn(_) => Ok(()),
-            // The keys of leases are, too.
+            // The steps of these reads check the keys of the lease.
             Read::AskLease(..) | Read::TimeToLive { .. } | Read::Leases(_) => {
                 auth.require_user(who)
             }
@@ -77,7 +78,7 @@ impl Read {
     }
 }
 
-/// Uses a token now. Whether it was used lately.
+/// Returns a function that uses a token now, and says whether the token was used lately.
 fn use_of(config: &EtcdFrontConfig, now: Now) -> impl FnOnce(Token) -> bool {
     move |token| config.token_times.use_now(token.made, now.monotonic_ms)
 }
@@ -85,7 +86,7 @@ fn use_of(config: &EtcdFrontConfig, now: Now) -> impl FnOnce(Token) -> bool {
 impl EtcdFront {
     // Users of calls.
 
-    /// Keeps a write until its user is found under the lock.
+    /// Keeps a write until its user is looked up under the lock.
     pub(super) fn queue_user_lookup(
         &mut self,
         ticket: Ticket,
@@ -96,7 +97,7 @@ impl EtcdFront {
         self.turns.runnable.push_back(ticket);
     }
 
-    /// Finds the user of a write, and begins it anew.
+    /// Finds the user of a write under the lock, and begins the write anew.
     pub(super) fn find_user_of_write(&mut self, ticket: Ticket, auth: &Auth) {
         self.may_be_enforced = auth.is_enabled();
         let Some(Call::Finding { method, request, mut client }) = self.calls.remove(&ticket) else {
@@ -120,7 +121,8 @@ impl EtcdFront {
         }
     }
 
-    /// Finds the user of a read that is about to run. False if it must wait, or is refused.
+    /// Finds the user of a read that is about to run. Returns false if the read must wait for a
+    /// sync, or was refused.
     pub(super) fn find_user_of_read(&mut self, ticket: Ticket, auth: &Auth) -> bool {
         let Some(Call::Ready(_, Some(client))) = self.calls.get_mut(&ticket) else { return true };
         let names_user = self.config.names_users && client.user().is_none();
@@ -151,9 +153,9 @@ impl EtcdFront {
         }
     }
 
-    // The service.
+    // The service `Auth`.
 
-    /// Begins a call of the service.
+    /// Begins a call of the service `Auth`.
     pub(super) fn begin_of_auth(
         &mut self,
         ticket: Ticket,
@@ -168,8 +170,8 @@ impl EtcdFront {
                 self.begin_read(ticket, Read::Auth(question), false, asker);
                 Ok(())
             }
-            // Whatever the client says of itself beside the password, as in etcd: its token may be
-            // over.
+            // Only the password counts, as in etcd: a token that the client sends too may have
+            // expired.
             AuthRequest::Authenticate(request) => {
                 self.begin_read(ticket, Read::Authenticate(request), false, None);
                 Ok(())
@@ -185,7 +187,7 @@ impl EtcdFront {
                     return self.begin_change(ticket, &change, &hash, asker, kept);
                 }
                 let read = Read::Change(Box::new(PendingChange { change, password, kept }));
-                // Rights that were given on another member count here, too.
+                // A sync, so that rights that were given through another member count here.
                 self.begin_read(ticket, read, false, asker);
                 Ok(())
             }
@@ -205,8 +207,8 @@ impl EtcdFront {
         self.begin_write(ticket, command, bytes, kept, asker)
     }
 
-    /// Looks, under the lock, whether a user may be given a token, and has the password compared.
-    /// The order of the refusals is etcd's (`authStore.CheckPassword`).
+    /// Looks, under the lock, whether a user may get a token, and hands over the comparison of the
+    /// password. The order of the refusals is etcd's (`authStore.CheckPassword`).
     pub(super) fn check_password(
         &mut self,
         ticket: Ticket,
@@ -226,16 +228,16 @@ impl EtcdFront {
             Ok(task) => task,
             Err(refused) => return self.output.results.push((ticket, Err(refused))),
         };
-        // The hash does not look at more.
+        // The hash does not look at further bytes.
         let bytes = request.password.as_bytes();
         let password = bytes[..bytes.len().min(PASSWORD_BYTES_MAX)].to_vec();
         let call = PasswordCall::Authenticate(request, revision);
         self.work_on_password(ticket, password, task, call);
     }
 
-    /// Goes on with a change that is permitted so far: has its password hashed, or says what is
-    /// wrong with it. The order of the refusals is etcd's (`authStore.UserChangePassword`,
-    /// `authStore.RoleGrantPermission`).
+    /// Goes on with a change that is permitted so far: hands its password over to be hashed, or
+    /// refuses it because of its flaw. The order of the refusals is etcd's
+    /// (`authStore.UserChangePassword`, `authStore.RoleGrantPermission`).
     pub(super) fn go_on_with_change(
         &mut self,
         ticket: Ticket,
@@ -254,7 +256,7 @@ impl EtcdFront {
                 Some(user) if user.password.is_some() => {
                     Err(CallRefused::Unknown(NO_PASSWORD_USER))
                 }
-                // A user without a password stays so.
+                // A user without a password keeps having none.
                 Some(_) => self.begin_change(ticket, &change, &[], asker, kept),
             },
             Some(AuthFlaw::PermissionKind { role, range })
@@ -262,7 +264,7 @@ impl EtcdFront {
             {
                 Err(Error::RoleNotFound.into())
             }
-            // etcd stores the kind, and such a permission permits nothing.
+            // etcd stores a permission of this kind, and it permits nothing.
             _ => Err(Error::InvalidAuthManagement.into()),
         };
         if let Err(refused) = refused {
@@ -291,7 +293,7 @@ impl EtcdFront {
         self.calls.insert(ticket, Call::Password(Box::new((call, waits))));
     }
 
-    /// Takes the result of work on a password.
+    /// Takes the result of work on a password, and goes on with the call.
     pub fn on_password(&mut self, ticket: Ticket, done: PasswordDone) {
         if !matches!(self.calls.get(&ticket), Some(Call::Password(_))) {
             return;
@@ -327,7 +329,7 @@ impl EtcdFront {
         prefix: TokenPrefix,
     ) -> Result<(), CallRefused> {
         let command = AuthCommand::Authenticate { user: &request.name, prefix, revision };
-        // If the level is awaited, the call begins anew with it.
+        // If the command must wait for a level, this call begins anew once the level is there.
         let kept = (EtcdMethod::Auth(AuthMethod::Authenticate), request.encode_to_vec().into());
         let bytes = request.name.len();
         self.begin_write(ticket, EtcdCommand::Auth(command), bytes, kept, None)?;
@@ -337,7 +339,8 @@ impl EtcdFront {
         Ok(())
     }
 
-    /// Gives a signed token out, unless users or roles have changed since the comparison.
+    /// Gives a signed token to the client, unless users or roles have changed since the password
+    /// was compared.
     pub(super) fn give_signed(
         &mut self,
         ticket: Ticket,
@@ -351,7 +354,7 @@ impl EtcdFront {
         self.output.results.push((ticket, Ok(Reply::from_bytes(self.header(), response))));
     }
 
-    /// Users or roles have changed while a password was compared: it is compared again.
+    /// Compares the password anew, because users or roles have changed meanwhile.
     pub(super) fn authenticate_again(&mut self, ticket: Ticket, request: pb::AuthenticateRequest) {
         self.turns.due.push_back((self.now.monotonic_ms + ETCD_CALL_MS_MAX, ticket));
         self.begin_read(ticket, Read::Authenticate(request), true, None);

@@ -1,4 +1,5 @@
-//! The calls of a Front, by what they wait for.
+//! The calls of a Front that are not done, by what they wait for; and the steps of a read under the
+//! lock of the state.
 
 use std::sync::Arc;
 
@@ -29,7 +30,7 @@ use crate::reply_room::ReplyRoom;
 
 /// A call that is not done.
 pub(super) enum Call {
-    /// A write that waits until the level of the state allows it, with its request.
+    /// A write, with its request, that waits until the level of the state allows it.
     Held {
         /// The method of the call.
         method: EtcdMethod,
@@ -40,8 +41,8 @@ pub(super) enum Call {
     },
     /// A write of etcd v2 that waits until the level of the state allows it.
     HeldV2(Box<Request>),
-    /// A write that waits for the lock, or until this member has applied what was committed: its
-    /// user is not known yet.
+    /// A write whose user is not known yet. It waits for the lock to look the user up, or for a
+    /// sync: until this member has applied everything committed.
     Finding {
         /// The method of the call.
         method: EtcdMethod,
@@ -59,110 +60,117 @@ pub(super) enum Call {
         /// The cost so far.
         cost: Cost,
     },
-    /// A command that was handed over.
+    /// A command that was handed to Loop, or is in the batch for it.
     Command {
-        /// Bytes of credit that it holds.
+        /// Its bytes of the Front's credit for commands under way.
         bytes: usize,
-        /// What follows when it was applied.
+        /// What the Front does once the command is applied.
         then: Then,
-        /// Whether nobody waits for the result any more.
+        /// Whether the client waits no longer.
         is_cancelled: bool,
     },
-    /// A read that waits until this member has applied what was committed.
+    /// A read that waits for a sync: until this member has applied everything committed.
     Confirming(Read, Asker),
-    /// A question about a lease that was handed over.
+    /// A question about a lease that was handed to Loop.
     Asking(AskedLease, Asker),
-    /// A read, or a question about a lease, that waits for the lock.
+    /// A read, or a question about a lease, that waits for the lock of the state.
     Ready(Read, Asker),
-    /// A streamed read whose newest piece the driver has, until the client has taken it.
+    /// A streamed read between two pieces: the driver has the last piece, and the client has not
+    /// taken it yet.
     Sent(Stream, Asker),
-    /// A call that waits for work on a password, and what tells the driver that it does.
+    /// A call that waits for work on a password. The `Arc` lives as long as the call, so the worker
+    /// thread sees when nobody waits any more.
     Password(Box<(PasswordCall, Arc<()>)>),
-    /// A call that waits until another member leads.
+    /// A transfer of leadership that waits until the target leads.
     Moving(Moving),
-    /// A compaction that is done, and waits until the memory is freed.
+    /// A compaction that was applied, and waits until the memory of the compacted versions is
+    /// freed.
     Pruning {
         /// The response.
         reply: Reply,
     },
 }
 
-/// What follows a command.
+/// What a Front does when a command is applied.
 pub(super) enum Then {
-    /// The response.
+    /// The client gets the response.
     Reply,
-    /// A compaction waits until the memory is freed.
+    /// The response waits until the memory of the compacted versions is freed.
     Prune,
-    /// The user that asked for a token gets one, or asks again if users and roles have changed.
+    /// The user gets a token. If users or roles have changed meanwhile, the password is checked
+    /// anew.
     Token(Box<pb::AuthenticateRequest>),
 }
 
-/// A request to read. Its form was checked.
+/// A request to read whose form was checked.
 pub(super) enum Read {
     Range(Range),
     Txn(Box<TxnCall>),
     Stream(Stream),
-    /// A question about a lease, which is handed over under the lock once its keys were looked at.
+    /// A question about a lease. First its keys are looked at under the lock, to check the user's
+    /// rights; then Loop gets the question.
     AskLease(LeaseCall, LeaseRead),
-    /// The rest of an answer about a lease.
+    /// The rest of an answer about a lease, after the leader has told the time that is left.
     TimeToLive {
         lease: LeaseId,
         with_keys: bool,
-        /// What the leader has said.
+        /// The leader's answer; `None` if the lease does not exist.
         time: Option<LeaseTime>,
-        /// The keys so far.
+        /// The keys found so far.
         read: LeaseRead,
     },
-    /// All leases.
+    /// The list of all leases.
     Leases(LeaseList),
     /// A question about users and roles.
     Auth(AuthQuestion),
-    /// A user that asks for a token, handed over under the lock.
+    /// A user that asks for a token. The password's hash is read under the lock, and another thread
+    /// compares it.
     Authenticate(pb::AuthenticateRequest),
-    /// A user whose password was right at that revision of users and roles, with its signed token;
-    /// handed over under the lock.
+    /// A user whose password was right, at this revision of users and roles, with the signed token.
+    /// The client gets the token if the revision is still the same under the lock.
     Signed(Box<(pb::AuthenticateRequest, u64, String)>),
-    /// A change whose password is to be hashed, or that cannot be a command as it is. The right to
-    /// it is asked for under the lock first.
+    /// A change of users or roles that needs work before it is a command: its password must be
+    /// hashed, or its form has a flaw. The user's right to it is checked first, under the lock.
     Change(Box<PendingChange>),
-    /// A question about alarms.
+    /// A list of alarms.
     Alarms(pb::AlarmRequest),
-    /// A hash of the keys.
+    /// A hash of the keys, for `Hash` or `HashKV`.
     Hash(HashCall),
     /// A call about the members.
     Cluster(ClusterCall),
-    /// Whether a client may ask something of the member itself.
+    /// The check of a right: whether a client may ask something of the member itself.
     Need(Need),
-    /// A read of etcd v2's tree, which has a result of its own.
+    /// A read of etcd v2's tree. Its result goes to [`EtcdOutput::v2_results`](super::EtcdOutput).
     V2(V2Read),
 }
 
-/// A change of users and roles that is not a command yet.
+/// A change of users or roles that is not a command yet.
 pub(super) struct PendingChange {
     /// The change, without its password.
     pub change: AuthChange,
-    /// The password that is to be hashed, if the change sets one.
+    /// The password to hash, if the change sets one.
     pub password: Option<String>,
-    /// The method and the bytes of the call, so that it can begin anew.
+    /// The method and the request of the call, with which it can begin anew.
     pub kept: (EtcdMethod, Bytes),
 }
 
-/// How a turn of a read under the lock ended, if it is not refused.
+/// How one step of a read under the lock ended, unless the read was refused.
 pub(super) enum Ran {
-    /// With the result, or the next piece of it.
+    /// The read is done, or has the next piece of a stream.
     Found(Found),
-    /// A range was read to its end; its result is made without the lock.
+    /// A range was read to its end. The Front sorts its result without the lock.
     Range,
-    /// It goes on in another hold.
+    /// The read goes on in another hold of the lock.
     More,
-    /// It has not begun, since there is no room for what it may find.
+    /// The read has not begun: there is no room for the references that it may find.
     NoRoom,
-    /// It is handed over now.
+    /// The read is to be handed over: it ends in Loop or in work on a password.
     HandOver,
 }
 
 impl Read {
-    /// Runs the read, or a step of it, and takes the keys that it looks at off `keys_left`.
+    /// Runs the read, or a step of it, and subtracts the number of keys that it looks at from
+    /// `keys_left`.
     pub fn run(
         &mut self,
         (store, header): (&Store, Header),

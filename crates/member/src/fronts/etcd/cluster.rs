@@ -1,8 +1,8 @@
-//! Calls about the members: the service `etcdserverpb.Cluster`, and those of `Maintenance` that are
-//! about this member.
+//! Answers calls about the members: the service `etcdserverpb.Cluster`, and the methods of
+//! `Maintenance` that are about this member.
 //!
-//! The members do not change yet: calls that ask for it are refused with errors that etcd has for
-//! clusters that cannot change now.
+//! etcd's clients cannot change the members yet. A call to change them is refused with the error
+//! that etcd has for a cluster that cannot change now.
 
 use std::collections::BTreeSet;
 
@@ -39,21 +39,21 @@ pub enum ClusterMethod {
     Downgrade,
 }
 
-/// This member, as the list of members shows it.
+/// The name and the URLs of this member, for the list of members.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OwnMember {
-    /// Its name.
+    /// The name.
     pub name: String,
-    /// Its URLs for other members.
+    /// The URLs for other members.
     pub peer_urls: Vec<String>,
-    /// Its URLs for clients.
+    /// The URLs for clients.
     pub client_urls: Vec<String>,
 }
 
-/// The driver's view of the replica, for calls about the members.
+/// What the driver knows of the replica, for calls about the members.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReplicaView {
-    /// The member id of the leader; `None`: no leader is known.
+    /// The member id of the leader; `None` if no leader is known.
     pub leader: Option<u64>,
     /// The Raft term.
     pub term: u64,
@@ -67,26 +67,27 @@ pub struct ReplicaView {
     pub learners: Vec<u64>,
 }
 
-/// This member's place in its cluster, for answers about the members.
+/// What an answer about the members needs to know of this member.
 #[derive(Clone, Copy, Debug)]
 pub struct Site<'s> {
-    /// Whether it is alone: then it is the whole list.
+    /// Whether the member is the whole ensemble: the list then has no other member.
     pub is_alone: bool,
-    /// Its cluster.
+    /// The id of the cluster.
     pub cluster_id: u64,
-    /// Its member id.
+    /// The id of this member.
     pub member_id: u64,
-    /// Its name and URLs.
+    /// The name and the URLs of this member.
     pub own: &'s OwnMember,
-    /// Its replica.
+    /// What the driver knows of the replica.
     pub replica: &'s ReplicaView,
 }
 
-/// A call whose form was checked.
+/// A call about the members whose form was checked.
 pub(super) enum ClusterCall {
     List,
     Add(Vec<String>),
-    /// The change of a member, which cannot be made, and the error of etcd that says so.
+    /// A change of the member with this id. It is always refused: with this error if there is such
+    /// a member, and as an unknown member otherwise.
     Change(u64, Error),
     Status,
     Defragment,
@@ -94,22 +95,22 @@ pub(super) enum ClusterCall {
     Downgrade(Box<pb::DowngradeRequest>),
 }
 
-/// A call that waits for another member to lead.
+/// A transfer of leadership that waits until the target leads.
 pub(super) struct Moving {
     /// The member that is to lead.
     pub target: u64,
-    /// When the call ends at the latest, by the clock of the Front.
+    /// When the call fails if the target does not lead, by the clock of the Front, in ms.
     pub until_ms: u64,
 }
 
-/// The result of a call under the lock.
+/// The answer to a call, found under the lock.
 pub(super) enum ClusterAnswer {
     Response(Vec<u8>),
-    /// Leadership is to be handed over to this member.
+    /// Loop is to hand leadership to this member; the call then waits as a [`Moving`].
     HandOver(u64),
 }
 
-/// The calls about members that are not done, and the driver's last view of the replica.
+/// The calls about the members that are not done, and what the driver last told of the replica.
 #[derive(Default)]
 pub(super) struct ClusterCalls {
     pub pending: BTreeSet<Ticket>,
@@ -117,7 +118,7 @@ pub(super) struct ClusterCalls {
 }
 
 impl ClusterCall {
-    /// Decodes a request. The flag says whether this member answers it without a sync.
+    /// Decodes a request. The flag is true if this member may answer it without a sync.
     pub fn decode(
         method: ClusterMethod,
         request: Bytes,
@@ -162,7 +163,7 @@ impl ClusterCall {
         Ok((call, true))
     }
 
-    /// The permission that the call needs.
+    /// The right that the call needs.
     pub fn need(&self) -> Need {
         match self {
             ClusterCall::List | ClusterCall::Status => Need::User,
@@ -174,7 +175,7 @@ impl ClusterCall {
         }
     }
 
-    /// Answers the call from the state.
+    /// Answers the call from the state and from the driver's view of the replica.
     ///
     /// # Errors
     /// etcd's error for a call that cannot be served now.
@@ -189,7 +190,7 @@ impl ClusterCall {
         };
         let members = || members(site, machine.control());
         Ok(ClusterAnswer::Response(match self {
-            // etcd names no revision in responses about members.
+            // As in etcd, a response about members has no revision.
             ClusterCall::List => {
                 pb::MemberListResponse { header: header(0), members: members() }.encode_to_vec()
             }
@@ -208,12 +209,12 @@ impl ClusterCall {
                 });
             }
             ClusterCall::Status => status(site, machine, header).encode_to_vec(),
-            // Compactions free memory by themselves, and there is no file to make smaller.
+            // Compacted versions are freed without a call, and there is no file to make smaller.
             ClusterCall::Defragment => pb::DefragmentResponse::default().encode_to_vec(),
             ClusterCall::MoveLeader(target) => return move_leader(site, *target),
             ClusterCall::Downgrade(request) => {
                 check_downgrade(request)?;
-                // `version.Cluster`: the first two numbers.
+                // The first two numbers of the version, as `version.Cluster` of etcd gives them.
                 let version = CLUSTER_VERSION.rsplit_once('.').map_or("", |(version, _)| version);
                 let (header, version) = (header(machine.etcd().revision()), version.to_string());
                 pb::DowngradeResponse { header, version }.encode_to_vec()
@@ -226,7 +227,8 @@ fn decoded<M: Message + Default>(request: Bytes) -> Result<M, CallRefused> {
     M::decode(request).map_err(|_| CallRefused::Malformed)
 }
 
-/// Checks whether leadership may be handed over (`EtcdServer.MoveLeader`).
+/// Checks a transfer of leadership (`EtcdServer.MoveLeader`): this member must lead, and the target
+/// must be a voter.
 fn move_leader(site: &Site<'_>, target: u64) -> Result<ClusterAnswer, CallRefused> {
     if site.replica.leader != Some(site.member_id) {
         return Err(Error::NotLeader.into());
@@ -243,13 +245,13 @@ fn move_leader(site: &Site<'_>, target: u64) -> Result<ClusterAnswer, CallRefuse
     Ok(ClusterAnswer::HandOver(target))
 }
 
-/// `maintenanceServer.MoveLeader` fills in no header.
+/// The response to a transfer. Its header is empty, as in `maintenanceServer.MoveLeader`.
 pub(super) fn moved() -> Vec<u8> {
     pb::MoveLeaderResponse::default().encode_to_vec()
 }
 
-/// No version of etcd can go on with the data here, so no downgrade is valid, and none is under
-/// way. To cancel one is no error in etcd either (`EtcdServer.downgradeCancel`).
+/// Refuses a downgrade, because no version of etcd can read the data here. To cancel one is no
+/// error, as in etcd when none is under way (`EtcdServer.downgradeCancel`).
 fn check_downgrade(request: &pb::DowngradeRequest) -> Result<(), CallRefused> {
     if request.action() == pb::downgrade_request::DowngradeAction::Cancel {
         return Ok(());
@@ -262,7 +264,7 @@ fn check_downgrade(request: &pb::DowngradeRequest) -> Result<(), CallRefused> {
     })
 }
 
-/// An alarm as text, as Go's protobuf prints a message.
+/// An alarm as text, in the form in which Go's protobuf prints a message.
 fn shown(alarm: Alarm) -> String {
     let name = alarm.kind.name();
     match alarm.member {
@@ -271,15 +273,15 @@ fn shown(alarm: Alarm) -> String {
     }
 }
 
-/// `Maintenance.Status`: the figures of this member. Bytes are those of the versions that can be
-/// read.
+/// The answer of `Maintenance.Status`: the figures of this member. The size is the bytes of the
+/// versions of keys that are not compacted.
 fn status(
     site: &Site<'_>,
     machine: &Machine,
     header: impl Fn(i64) -> Option<pb::ResponseHeader>,
 ) -> pb::StatusResponse {
     let (store, replica) = (machine.etcd(), site.replica);
-    // `etcdctl endpoint status` divides by the size.
+    // At least 1, because `etcdctl endpoint status` divides by the size.
     let bytes = signed(store.bytes().max(1));
     let no_leader = replica.leader.is_none().then(|| Error::NoLeader.text().to_string());
     let errors = no_leader.into_iter().chain(store.alarms().iter().map(shown)).collect();
@@ -304,8 +306,9 @@ fn signed(bytes: u64) -> i64 {
     i64::try_from(bytes).unwrap_or(i64::MAX)
 }
 
-/// The members: this one, and those that the ensemble's state knows. A server that was never there
-/// has no member yet; it is shown by its own id, and without a name, as in etcd. Never empty.
+/// The list of members: this one, and the servers that the replicated state knows. A server that
+/// has never started has no member yet: it is listed by its server's id and without a name, as in
+/// etcd. The list is never empty.
 pub fn members(site: &Site<'_>, control: &Control) -> Vec<pb::Member> {
     let Site { own, replica, .. } = site;
     let own = pb::Member {
@@ -316,7 +319,8 @@ pub fn members(site: &Site<'_>, control: &Control) -> Vec<pb::Member> {
         is_learner: !site.is_alone && !replica.voters.contains(&site.member_id),
     };
     let servers = control.servers();
-    // Before the first leader of an ensemble has named the servers, a member knows itself.
+    // Before an ensemble's first leader has put the servers into the state, a member knows only
+    // itself.
     if site.is_alone || servers.list().servers.is_empty() {
         return vec![own];
     }
@@ -343,7 +347,7 @@ pub fn members(site: &Site<'_>, control: &Control) -> Vec<pb::Member> {
     shown.collect()
 }
 
-/// `types.NewURLs`: each is a scheme, a host and a port.
+/// Checks URLs as `types.NewURLs` does: each must be a scheme, a host and a port.
 fn check_urls(urls: &[String]) -> Result<(), CallRefused> {
     let is_url = |url: &String| {
         let rest = url.strip_prefix("http://").or_else(|| url.strip_prefix("https://"));

@@ -1,6 +1,6 @@
-//! The Front's part in calls about the members. The Front answers each under the lock, from the
-//! state and from the driver's view of the replica. A move of leadership waits until the other
-//! member leads.
+//! The Front's part in calls about the members. The Front answers each call under the lock, from
+//! the state and from the driver's view of the replica. A transfer of leadership then waits until
+//! the target leads.
 
 use bytes::Bytes;
 use etcd::Error;
@@ -19,14 +19,13 @@ use crate::fronts::etcd::limits::ETCD_TRANSFER_MS_MAX;
 const TRANSFER_TOO_LONG: &str = "etcdserver: request timed out, leader transfer took too long";
 
 impl EtcdFront {
-    /// Whether a call about the members is not done. The driver then calls
+    /// Whether calls about the members are under way. If so, the driver calls
     /// [`EtcdFront::set_replica`] before it lets the Front run.
     pub fn wants_replica(&self) -> bool {
         !self.cluster.pending.is_empty()
     }
 
-    /// Takes the driver's view of the replica. A call that waits for another leader ends when that
-    /// member leads.
+    /// Takes the driver's view of the replica. Ends the transfers whose target leads now.
     pub fn set_replica(&mut self, replica: ReplicaView) {
         let leader = replica.leader;
         self.cluster.replica = replica;
@@ -49,7 +48,7 @@ impl EtcdFront {
         Ok(())
     }
 
-    /// Answers a call about the members under the lock. The caller has checked the permission.
+    /// Answers a call about the members under the lock. The caller has checked the user's right.
     pub(super) fn run_cluster_call(&mut self, ticket: Ticket, machine: &Machine) {
         let Some(Call::Ready(Read::Cluster(call), _)) = self.calls.get(&ticket) else { return };
         let site = Site {
@@ -72,20 +71,20 @@ impl EtcdFront {
         }
     }
 
-    /// The driver has asked Loop to hand leadership over. `is_begun`: Loop has found that the
-    /// member can take it.
+    /// Takes Loop's reply to a transfer. `is_begun` is false if the target cannot take leadership;
+    /// the call then fails.
     pub fn on_hand_over(&mut self, ticket: Ticket, is_begun: bool) {
         if !is_begun && matches!(self.calls.get(&ticket), Some(Call::Moving(_))) {
             self.end_cluster_call(ticket, Err(Error::BadLeaderTransferee.into()));
         }
     }
 
-    /// Forgets a call that has ended, if it was one about members.
+    /// Forgets a call that has ended. Does nothing if the call was not about members.
     pub(super) fn forget_cluster_call(&mut self, ticket: Ticket) {
         self.cluster.pending.remove(&ticket);
     }
 
-    /// Ends calls that have waited for another leader for too long.
+    /// Fails the transfers that have waited too long for their target to lead.
     pub(super) fn tick_cluster_calls(&mut self) {
         let now_ms = self.now.monotonic_ms;
         for ticket in self.moving_where(|moving| moving.until_ms <= now_ms) {
@@ -93,7 +92,7 @@ impl EtcdFront {
         }
     }
 
-    /// The calls that wait for another leader, where that holds.
+    /// The transfers under way for which `holds` is true.
     fn moving_where(&self, holds: impl Fn(&Moving) -> bool) -> Vec<Ticket> {
         let is_it = |ticket: &&Ticket| match self.calls.get(*ticket) {
             Some(Call::Moving(moving)) => holds(moving),
@@ -102,7 +101,7 @@ impl EtcdFront {
         self.cluster.pending.iter().filter(is_it).copied().collect()
     }
 
-    /// Gives a call its result, and forgets it.
+    /// Ends a call about the members with this result.
     pub(super) fn end_cluster_call(
         &mut self,
         ticket: Ticket,

@@ -1,9 +1,9 @@
-//! What a transaction may cost is counted before it is logged or read: the keys that it looks at.
+//! Counts what a transaction costs, before it is logged or read. The cost is the number of keys
+//! that it looks at; above [`ETCD_TXN_KEYS_MAX`] it is refused.
 //!
 //! The count comes from the index, so it takes the state's lock and goes in steps. It is an
-//! estimate: the index counts keys that were removed and are not pruned yet, and the state may
-//! change before the transaction is applied. Apply never repeats it; Apply is safe for any
-//! transaction.
+//! estimate: the index also counts removed keys that are not pruned yet, and the state may change
+//! before the transaction is applied. Apply does not count again: it is safe for any transaction.
 //!
 //! | operation | keys |
 //! | --- | --- |
@@ -12,8 +12,9 @@
 //! | a read with an order or with bounds of revisions | all keys of the range |
 //! | another read | up to one more than its limit |
 //!
-//! Both branches count, with the transactions nested in them. The largest single operation does
-//! not: a lone one is never refused for its cost, so it is not refused in a transaction either.
+//! Both branches count, and so do nested transactions. The largest single operation does not count:
+//! as a call of its own it would never be refused for its cost, so a transaction is not refused for
+//! it either.
 
 use bytes::Bytes;
 use machine::etcd::Store;
@@ -25,30 +26,30 @@ use crate::fronts::etcd::limits::{ETCD_COUNT_COST_KEYS, ETCD_TXN_KEYS_MAX};
 /// The cost of a transaction while it is counted.
 #[derive(Debug, Default)]
 pub(super) struct Cost {
-    /// The ranges that are to be looked up in the index.
+    /// Ranges whose keys are counted in the index.
     ranges: Vec<Ranged>,
-    /// The position of the next one.
+    /// The position in `ranges` of the next one to count.
     next: usize,
     sum: Sum,
-    /// The most versions that its reads can find.
+    /// The most versions that the transaction's reads can find.
     found_max: u64,
 }
 
-/// A range of an operation.
+/// The range of an operation.
 #[derive(Debug)]
 struct Ranged {
     key: Bytes,
     end: Bytes,
-    /// The most keys that it looks at.
+    /// The most keys that the operation looks at, however many the range has.
     keys_max: u64,
     is_read: bool,
 }
 
-/// Keys that operations look at.
+/// How many keys the operations look at, as counted so far.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sum {
     all: u64,
-    /// The largest single operation.
+    /// The keys of the largest single operation.
     largest: u64,
 }
 
@@ -63,26 +64,27 @@ impl Sum {
     }
 }
 
-/// How a step of a count ended.
+/// How one step of counting ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Counted {
-    /// It goes on in another hold.
+    /// The count goes on in another hold of the lock.
     More,
-    /// The transaction may be run. Its reads find at most this many versions.
+    /// The transaction may run. Its reads find at most this many versions.
     Within(u64),
-    /// It looks at too many keys.
+    /// The transaction looks at too many keys.
     TooMany,
 }
 
 impl Cost {
-    /// Begins to count. The caller has checked the transaction's form.
+    /// Begins a count. The caller has checked the transaction's form.
     pub fn of(txn: &Txn<'_>) -> Cost {
         let mut cost = Cost::default();
         cost.add(txn);
         cost
     }
 
-    /// Whether the transaction may be run, whatever the index says: it has one range at most.
+    /// Whether the transaction may run without a count in the index, because it has at most one
+    /// range.
     pub fn is_small(&self) -> bool {
         self.ranges.len() <= 1 && self.sum.all <= ETCD_TXN_KEYS_MAX
     }
@@ -115,7 +117,7 @@ impl Cost {
         self.ranges.push(Ranged { key, end, keys_max, is_read });
     }
 
-    /// Goes on, and takes what it costs to look ranges up off `keys_left`.
+    /// Counts further. Subtracts what the lookups in the index cost from `keys_left`.
     pub fn step(&mut self, store: &Store, keys_left: &mut u64) -> Counted {
         while let Some(ranged) = self.ranges.get(self.next) {
             if self.sum.is_too_large() {
@@ -138,7 +140,7 @@ impl Cost {
     }
 }
 
-/// The most keys that a read looks at, if its range has enough.
+/// The most keys that a read looks at if its range has enough keys.
 fn keys_max(op: &RangeOp<'_>) -> u64 {
     match u64::try_from(op.limit) {
         _ if op.count_only => 1,

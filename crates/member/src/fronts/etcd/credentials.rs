@@ -1,4 +1,4 @@
-//! Credentials: what clients say of themselves, and the users that they are by that.
+//! Credentials of etcd's clients (tokens, certificates), and how they lead to a user.
 
 use std::sync::Arc;
 
@@ -7,15 +7,15 @@ use machine::etcd::command::KeyRange;
 use machine::etcd::reply::Refusal;
 use machine::etcd::token::Token;
 
-/// What a client says of itself.
+/// The credentials that a client sends with a call.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Credentials {
-    /// Nothing.
+    /// The client sent none.
     #[default]
     Nobody,
-    /// A simple token, as it was sent.
+    /// A simple token, as the client sent it.
     Token(Arc<str>),
-    /// A signed token that is valid: it names a user, and a revision of users and roles.
+    /// A valid signed token. It names a user, and a revision of users and roles.
     Signed {
         /// The user.
         user: Arc<str>,
@@ -26,13 +26,13 @@ pub enum Credentials {
     InvalidToken,
     /// The user that a certificate names.
     Certificate(Arc<str>),
-    /// The member itself, which may do what `root` may (`authStore.WithRoot`).
+    /// The member itself calls, with the rights of `root` (`authStore.WithRoot`).
     Member,
 }
 
 impl Credentials {
-    /// The user that a certificate or a signed token names. That is all that is known of a client
-    /// while permissions are not enforced.
+    /// The user in a certificate or a signed token. While permissions are not enforced, nothing
+    /// else is known of a client.
     pub fn claimed_user(&self) -> Option<&Arc<str>> {
         match self {
             Credentials::Certificate(user) | Credentials::Signed { user, .. } => Some(user),
@@ -41,32 +41,33 @@ impl Credentials {
     }
 }
 
-/// The user that a call is for.
+/// The user of a call.
 #[derive(Clone, Debug)]
 pub(super) struct Who {
     user: Arc<str>,
-    /// The revision of users and roles: that of a signed token, or at which the user was found.
+    /// The revision of users and roles: the one in a signed token, or the one at which the user was
+    /// found.
     revision: u64,
 }
 
-/// The client of a call that says something of itself.
+/// The client of a call that sent credentials.
 #[derive(Clone, Debug)]
 pub(super) struct Client {
     credentials: Credentials,
-    /// Whether this member has applied what the client can know of.
+    /// Whether this member has applied all that the client can know of, users and tokens included.
     is_synced: bool,
-    /// Whether it was looked for.
+    /// Whether [`Client::find`] has succeeded.
     is_found: bool,
-    /// The user that it is, once that was asked for while permissions are enforced. It stays, so
-    /// that a read which lasts ends with a change of users and roles (`EtcdServer.doSerialize`).
+    /// The user, once it was found while permissions were enforced. It is kept during the call, so
+    /// a long read fails if users or roles change meanwhile (`EtcdServer.doSerialize`).
     who: Option<Who>,
 }
 
-/// The client of a call; `None` if it says nothing of itself.
+/// The client of a call; `None` if it sent no credentials.
 pub(super) type Asker = Option<Box<Client>>;
 
-/// The client with these credentials. `is_synced` says that it knows of nothing that this member
-/// has not applied.
+/// The client with these credentials. `is_synced` is true if this member has applied everything
+/// that the client can know of.
 pub(super) fn asker(credentials: Credentials, is_synced: bool) -> Asker {
     match credentials {
         Credentials::Nobody => None,
@@ -76,15 +77,17 @@ pub(super) fn asker(credentials: Credentials, is_synced: bool) -> Asker {
     }
 }
 
-/// The user of a call, for a check; `None` unless [`Client::find`] came before.
+/// The user of a call, to check its rights. `None` if there are no credentials, permissions are not
+/// enforced, or [`Client::find`] was not called.
 pub(super) fn info(asker: &Asker) -> Option<AuthInfo<'_>> {
     let Who { user, revision } = asker.as_deref()?.who.as_ref()?;
     Some(AuthInfo { user, revision: *revision })
 }
 
 impl Client {
-    /// Finds its user, as far as permissions are enforced. `is_used` says whether a token was used
-    /// lately.
+    /// Finds the user, if permissions are enforced. `is_used` says whether a token was used lately.
+    ///
+    /// # Errors `NotYet` if a sync may help, `Never` if not.
     pub fn find(
         &mut self,
         auth: &Auth,
@@ -95,9 +98,11 @@ impl Client {
         }
         let found = resolve(auth, &self.credentials, is_used);
         let may_lag = match &found {
-            // Permissions may no longer be enforced, and then no token is looked at.
+            // This member may not have applied yet that permissions are no longer enforced: then
+            // the token does not matter.
             Err(InvalidToken) => true,
-            // A client with a token knows that permissions were enforced.
+            // This member may not have applied yet that permissions are enforced: a client with a
+            // token knows that they were.
             Ok(None) => matches!(self.credentials, Credentials::Token(_)),
             Ok(Some(_)) => false,
         };
@@ -110,42 +115,44 @@ impl Client {
         Ok(())
     }
 
-    /// The user that it was found to be, if permissions are enforced.
+    /// The user, if it was found while permissions were enforced.
     pub fn user(&self) -> Option<&Arc<str>> {
         self.who.as_ref().map(|who| &who.user)
     }
 
-    /// Another state took the place of the one before, with other users.
+    /// Forgets the user, because another state with other users has replaced this one.
     pub fn forget(&mut self) {
         (self.is_found, self.who) = (false, None);
     }
 
-    /// Notes that this member has applied what was committed when the call came, or later.
+    /// Notes that this member has applied everything that was committed when the call came.
     pub fn on_synced(&mut self) {
         self.is_synced = true;
     }
 
-    /// Whether a command of it must wait until its user is known. `may_be_enforced` says
-    /// whether permissions are enforced, as far as this member knows.
+    /// Whether a command of this client must wait until its user is found. `may_be_enforced` is
+    /// what this member knows of permissions.
     pub fn must_be_found(&self, may_be_enforced: bool) -> bool {
         let has_token = matches!(self.credentials, Credentials::Token(_));
         !self.is_found && (may_be_enforced || has_token)
     }
 }
 
-/// Why the user of a client was not found.
+/// Why no user was found for a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NotFound {
-    /// This member may lag behind what the client knows of tokens and permissions.
+    /// This member may lag behind the tokens and permissions that the client knows of: a sync may
+    /// help.
     NotYet,
     /// The token is not valid.
     Never,
 }
 
-/// The token is not valid, or no user has it, as far as this member knows.
+/// The token is malformed, expired, or belongs to no user, as far as this member has applied.
 struct InvalidToken;
 
-/// The user with these credentials; `is_used` says whether a token was used lately.
+/// The user with these credentials; `None` if permissions are not enforced or there are no
+/// credentials. `is_used` says whether a token was used lately.
 fn resolve(
     auth: &Auth,
     credentials: &Credentials,
@@ -173,9 +180,9 @@ fn resolve(
     Ok(Some(Who { user, revision }))
 }
 
-/// Why a watch is not permitted, as its client is told: with the code
-/// (`serverWatchStream.isWatchPermitted`). A token that is unknown is not valid: the stream has
-/// waited for what its client may know.
+/// The reason why a watch is not permitted, as text with the code for the client
+/// (`serverWatchStream.isWatchPermitted`); `None` if it is permitted. An unknown token is invalid:
+/// the watch stream has waited for a sync already.
 pub(super) fn watch_refusal(
     auth: &Auth,
     credentials: &Credentials,

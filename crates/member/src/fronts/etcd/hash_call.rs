@@ -1,37 +1,37 @@
-//! Hashes of the keys, worked out in several holds of the lock.
+//! The calls `Hash` and `HashKV`: a hash of the keys, computed in several holds of the lock.
 
 use etcd::convert::{self, Header};
 use machine::etcd::Store;
 use machine::etcd::hash::HashRead;
 use machine::etcd::reply::Refusal;
 
-/// A call for a hash.
+/// A call for a hash of the keys.
 pub(super) struct HashCall {
-    /// The revision; 0: the present one.
+    /// The revision to hash at; 0 for the present one.
     revision: i64,
-    /// Whether the response is that of `HashKV`.
+    /// Whether the call is `HashKV`, not `Hash`.
     is_of_keys: bool,
     begun: Option<HashRead>,
 }
 
 impl HashCall {
-    /// `HashKV` at a revision; 0: the present one.
+    /// A call of `HashKV` at a revision; 0 for the present one.
     pub fn of_keys(revision: i64) -> HashCall {
         HashCall { revision, is_of_keys: true, begun: None }
     }
 
-    /// `Hash`.
+    /// A call of `Hash`.
     pub fn of_all() -> HashCall {
         HashCall { revision: 0, is_of_keys: false, begun: None }
     }
 
-    /// Another state took the place of the one before: the call begins anew.
+    /// Begins anew, because another state has replaced this one.
     pub fn on_replaced(&mut self) {
         self.begun = None;
     }
 
-    /// Goes on, and takes the events that it looks at off `events_left`. The response, once the
-    /// hash is worked out.
+    /// Hashes further, and subtracts the number of events that it looks at from `events_left`.
+    /// Returns the response once the hash is complete, else `None`.
     ///
     /// # Errors
     /// The revision is above the store's, or is compacted.
@@ -49,7 +49,7 @@ impl HashCall {
             Ok(false) => Ok(None),
             Ok(true) if self.is_of_keys => Ok(Some(convert::hash_kv(header, store, read))),
             Ok(true) => Ok(Some(convert::hash(header, store, read))),
-            // The present revision is another one by now.
+            // The client asked for the present revision, and the store has a later one by now.
             Err(Refusal::Compacted) if self.revision == 0 => {
                 self.begun = None;
                 Ok(None)

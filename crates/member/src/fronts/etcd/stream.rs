@@ -1,7 +1,8 @@
-//! A read that is answered in pieces, as etcd 3.7 streams a range: each piece is read when the
-//! client has taken the one before, so a slow client costs the memory of one piece. All pieces are
-//! of one revision. Where that is compacted meanwhile, the read ends as compacted: the client
-//! begins anew (`EtcdServer.rangeStream` of etcd 3.7).
+//! A range read that is answered in pieces (`RangeStream` of etcd 3.7). Each piece is read only
+//! after the client has taken the last one, so a slow client costs the memory of one piece.
+//!
+//! All pieces are of one revision. If that revision is compacted before the last piece, the read
+//! fails as compacted, and the client must begin anew (`EtcdServer.rangeStream` of etcd 3.7).
 
 use bytes::Bytes;
 use etcd::convert::{Piece, PieceEnd};
@@ -13,31 +14,32 @@ use machine::etcd::reply::Refusal;
 use super::range::AskedRange;
 use crate::fronts::etcd::limits::ETCD_PIECE_KEYS_MAX;
 
-/// A read that is answered in pieces.
+/// A range read that is answered in pieces.
 pub(super) struct Stream {
     asked: AskedRange,
     /// Bytes of keys and values after which a piece ends.
     piece_bytes: usize,
-    /// The state between two steps; none before the first.
+    /// The state between two steps; `None` before the first step.
     begun: Option<Begun>,
-    /// Whether a client may have got a piece.
+    /// Whether a piece was handed out: the client may have it.
     has_given: bool,
-    /// Whether another state took the place of the one that the pieces so far came from.
+    /// Whether the state was replaced after a piece was handed out. The read then ends as
+    /// compacted.
     is_cut: bool,
 }
 
 struct Begun {
-    /// The revision of all pieces.
+    /// The revision that all pieces are read at.
     revision: i64,
-    /// The revision that the store had when the read began.
+    /// The store's revision when the read began; the header of the last piece shows it.
     revision_then: i64,
-    /// The first key of the next piece.
+    /// The start of the rest of the range: the first key that may be in the next piece.
     next_key: Bytes,
-    /// Keys of the pieces so far.
+    /// How many keys the finished pieces have.
     key_count: u64,
-    /// The piece that is being filled.
+    /// The piece that the steps fill.
     piece: Option<Piece>,
-    /// The count of the keys behind the last piece.
+    /// The count of the keys that the client's limit left out, for the last piece.
     counting: Option<RangeRead>,
 }
 
@@ -46,28 +48,29 @@ impl Stream {
         Stream { asked, piece_bytes, begun: None, has_given: false, is_cut: false }
     }
 
-    /// The keys that it reads.
+    /// The key range that the client asked for.
     pub fn range(&self) -> KeyRange<'_> {
         self.asked.op().range
     }
 
-    /// Whether a client may have got a piece.
+    /// Whether a piece was handed out: the client may have it.
     pub fn has_begun(&self) -> bool {
         self.has_given
     }
 
-    /// Another state took the place of the one before. A read with pieces of that one ends as
-    /// compacted; the driver learns it when it asks for the next piece. One without begins anew.
+    /// Notes that another state has replaced this one. A read that has handed out a piece ends as
+    /// compacted, with its next step. A read without a piece begins anew.
     pub fn on_replaced(&mut self) {
         self.is_cut = self.has_given;
         self.begun = None;
     }
 
-    /// Goes on with the next piece, and takes the keys that it looks at off `keys_left`. The piece,
-    /// once it is read; the flag says whether it is the last one.
+    /// Fills the next piece, and subtracts the number of keys that it looks at from `keys_left`.
+    /// Returns the piece once it is full, and whether it is the last one; `None` if another step
+    /// must follow.
     ///
     /// # Errors
-    /// The revision is above the store's, or is compacted by now.
+    /// The revision is above the store's, or was compacted meanwhile.
     pub fn step(
         &mut self,
         store: &Store,
@@ -77,7 +80,8 @@ impl Stream {
             return Err(Refusal::Compacted);
         }
         match self.go_on(store, keys_left) {
-            // Nobody has seen that revision, and the client wants the present one.
+            // The client asked for the present state and has no piece yet, so a later revision is
+            // as good.
             Err(Refusal::Compacted) if self.asked.op().revision <= 0 && !self.has_given => {
                 self.begun = None;
                 Ok(None)
@@ -125,17 +129,17 @@ impl Stream {
     }
 }
 
-/// Whether a range has keys behind a piece.
+/// Whether keys of the range are left behind a full piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum More {
     No,
     ForNextPiece,
-    /// The client wants no more of them.
+    /// Keys are left, but the client's limit is reached.
     BehindLimit,
 }
 
 impl Begun {
-    /// Goes on filling the piece. `None` if the step may do no more.
+    /// Fills the piece further. `None` if `keys_left` is used up first.
     fn fill(
         &mut self,
         op: &RangeOp<'_>,
@@ -175,7 +179,7 @@ impl Begun {
         }))
     }
 
-    /// Goes on counting the keys behind the pieces. `None` if the step may do no more.
+    /// Counts the keys behind the last piece further. `None` if `keys_left` is used up first.
     fn count(
         &mut self,
         op: &RangeOp<'_>,

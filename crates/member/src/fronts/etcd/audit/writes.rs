@@ -1,29 +1,30 @@
-//! The keys that a transaction may put or delete, as a line of the audit log shows them.
+//! The keys that a transaction may put or delete, as one text for a line of the audit log.
 //!
-//! The line has each write of both branches. The writes of a nested transaction stand in its place,
-//! so no key hides behind the form of the request. Reads and comparisons are left out: they would
-//! take the room of writes.
+//! The text has every write of both branches, with the writes of nested transactions where the
+//! nested transaction is, so no form of request hides a key. Reads and comparisons are left out:
+//! they would take the space of writes.
 
 use etcd::pb::etcdserverpb as pb;
 use etcd::pb::etcdserverpb::request_op::Request;
 
 use super::{key_text, lease};
 
-/// Bytes of the writes that a line shows. All writes of a transaction with as many operations as
-/// are allowed by default (128 on each branch) fit, if each has a key of 230 plain bytes.
+/// The most bytes of writes in a line. A transaction with as many operations as are allowed by
+/// default (128 on each branch) fits if each has a key of 230 plain bytes.
 pub(super) const WRITES_BYTES_MAX: usize = 64 * 1024;
 
-/// The writes of a transaction.
+/// The writes of a transaction, as text.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Writes {
     /// The writes as text, in the order of the request.
     pub shown: String,
-    /// How many writes had no room. They are the last ones of the request.
+    /// How many writes did not fit. They are the last ones of the request.
     pub unshown_count: usize,
 }
 
 impl Writes {
-    /// The writes of a transaction in at most `bytes_max` bytes; `None` if it only reads.
+    /// The writes of a transaction in at most `bytes_max` bytes; `None` if the transaction only
+    /// reads.
     pub fn of(txn: &pb::TxnRequest, bytes_max: usize) -> Option<Writes> {
         let mut found = Writes::default();
         for (branch, ops) in [("success:", &txn.success), (" failure:", &txn.failure)] {
@@ -35,11 +36,13 @@ impl Writes {
         any.then_some(found)
     }
 
-    /// Adds the writes of a branch. The label stands before the first one that is shown.
+    /// Adds the writes of a branch. The label goes before the first write of the branch that is
+    /// shown.
     fn add_all(&mut self, ops: &[pb::RequestOp], label: &mut &'static str, bytes_max: usize) {
         for op in ops {
             match &op.request {
-                // Making a text of each would take long where there are many.
+                // One write did not fit, so no later one is shown. Only counting them saves the
+                // time of making their texts.
                 Some(Request::RequestPut(_) | Request::RequestDeleteRange(_))
                     if self.unshown_count > 0 =>
                 {
@@ -70,7 +73,7 @@ impl Writes {
         }
     }
 
-    /// Adds a write if it has room. All before it had.
+    /// Adds a write if it fits. All earlier writes did.
     fn add(&mut self, write: &str, label: &mut &'static str, bytes_max: usize) {
         let before = if self.shown.is_empty() { label.trim_start() } else { *label };
         let bytes = self.shown.len() + before.len() + write.len();
