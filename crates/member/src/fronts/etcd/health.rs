@@ -1,9 +1,10 @@
-//! Whether a member is healthy: `/health`, and the checks of `/livez` and `/readyz`. Source:
-//! `api/etcdhttp/health.go` of etcd 3.6. And the service `grpc.health.v1.Health`: [`serving`].
+//! Answers whether a member is healthy: `/health`, and the checks of `/livez` and `/readyz`
+//! (source: `api/etcdhttp/health.go` of etcd 3.6). Also answers the service `grpc.health.v1.Health`
+//! ([`serving`]).
 //!
-//! A question is a [`HealthCall`], whose steps say what the driver has to do next: say how the
-//! member is, or have a key read. The read takes as long as any call may, so a member without a
-//! leader fails in that time.
+//! A question is a [`HealthCall`]. Each of its steps tells the driver what to do next: give the
+//! state of the member, or read a key. The read has the deadline of any call, so a member without a
+//! leader fails within that time.
 
 mod counts;
 
@@ -22,10 +23,10 @@ pub use counts::{CheckCount, HealthCounts};
 /// The key that is read. It need not exist.
 const KEY: &str = "health";
 
-/// The state of a member, for the checks that need no read.
+/// The state of a member, for the checks that read no key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MemberHealth {
-    /// The names of the kinds of alarms that are raised.
+    /// The kinds of the alarms that are raised, by name.
     pub alarms: Vec<&'static str>,
     /// Whether a leader is known.
     pub has_leader: bool,
@@ -34,7 +35,7 @@ pub struct MemberHealth {
 }
 
 impl MemberHealth {
-    /// The state of the member at a site whose keys are in this store.
+    /// Reads the state of the member from its site and from the store.
     pub fn new(site: &Site<'_>, store: &Store) -> MemberHealth {
         MemberHealth {
             alarms: store.alarms().iter().map(|alarm| alarm.kind.name()).collect(),
@@ -47,18 +48,19 @@ impl MemberHealth {
 /// The answer to a question about health.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HealthAnswer {
-    /// Whether the member is healthy; else the status is 503.
+    /// Whether the member is healthy. If not, the HTTP status is 503.
     pub is_good: bool,
     /// The text.
     pub text: String,
-    /// Whether browsers must not guess the type of the text, as Go's `http.Error` says.
+    /// Whether the response has the header that forbids browsers to guess the type of the text, as
+    /// Go's `http.Error` sets it.
     pub forbids_guesses: bool,
 }
 
-/// How a question goes on.
+/// The next step of a question about health.
 #[derive(Debug)]
 pub enum HealthStep {
-    /// The driver says how the member is, with [`HealthCall::on_member`].
+    /// The driver gives the state of the member to [`HealthCall::on_member`].
     Look(HealthCall),
     /// The driver runs `KV.Range` with these bytes for the member itself
     /// ([`Credentials::Member`](super::Credentials::Member)), and hands over the result with
@@ -72,7 +74,7 @@ pub enum HealthStep {
 #[derive(Debug)]
 pub struct HealthCall {
     asked: Asked,
-    /// Names that the client leaves out: of alarms, or of checks of a route.
+    /// Names in the query's `exclude`: alarms that `/health` ignores, or checks that a route skips.
     excluded: Vec<String>,
 }
 
@@ -80,28 +82,28 @@ pub struct HealthCall {
 enum Asked {
     /// `/health`.
     Health {
-        /// Whether the read may be of the state of this member as it is.
+        /// Whether the read may use the state of this member without a sync.
         is_serializable: bool,
     },
     Checks(Checks),
 }
 
-/// The checks of `/livez` or `/readyz` that are asked for.
+/// The checks of `/livez` or `/readyz` that a client asks for.
 #[derive(Debug)]
 struct Checks {
     route: &'static str,
-    /// The checks that are not made yet; the first one is under way.
+    /// The checks that are not done. The first one is under way.
     left: &'static [Check],
-    /// Whether all of the route are asked for: only then checks may be left out.
+    /// Whether the client asks for the whole route. Only then can it exclude checks.
     is_all: bool,
-    /// Whether a good answer shows each check.
+    /// Whether an answer lists the checks even if all passed.
     is_verbose: bool,
     text: String,
     is_failed: bool,
 }
 
 impl HealthCall {
-    /// The question that a path and its query ask. `None` if the path asks none.
+    /// The question of a path and its query. `None` if the path is no question about health.
     pub fn at(path: &str, query: Option<&str>) -> Option<HealthCall> {
         let asked = if path == "/health" {
             let serializable = values(query, "serializable").next();
@@ -113,7 +115,7 @@ impl HealthCall {
         Some(HealthCall { asked, excluded })
     }
 
-    /// Begins.
+    /// Returns the first step.
     pub fn begin(self) -> HealthStep {
         match self.asked {
             Asked::Health { .. } => HealthStep::Look(self),
@@ -121,7 +123,7 @@ impl HealthCall {
         }
     }
 
-    /// Takes the state of the member.
+    /// Takes the state of the member, and goes on.
     pub fn on_member(self, member: &MemberHealth, counts: &HealthCounts) -> HealthStep {
         match &self.asked {
             Asked::Health { is_serializable } => {
@@ -138,8 +140,8 @@ impl HealthCall {
             }
             Asked::Checks(checks) => {
                 let failed = match checks.left.first() {
-                    // A member whose state differs from that of the others ends its process; an
-                    // operator may raise the alarm.
+                    // Nothing raises this alarm by itself: a member whose state differs from the
+                    // others' ends its process. An operator may raise the alarm.
                     Some(Check::DataCorruption) if member.alarms.contains(&"CORRUPT") => {
                         Some("alarm activated: CORRUPT")
                     }
@@ -153,7 +155,7 @@ impl HealthCall {
         }
     }
 
-    /// Takes the result of the read.
+    /// Takes the result of the read, and goes on.
     pub fn on_read(self, result: Result<(), CallRefused>, counts: &HealthCounts) -> HealthStep {
         let failed = result.err().map(|refused| refused.code_and_text().1);
         match self.asked {
@@ -164,7 +166,7 @@ impl HealthCall {
         }
     }
 
-    /// Takes the result of the first of the checks that are left: why it failed, if it did.
+    /// Takes the result of the check under way: the reason for a failure, or `None` if it passed.
     fn on_checked(mut self, failed: Option<&str>, counts: &HealthCounts) -> HealthStep {
         if let Asked::Checks(checks) = &mut self.asked {
             checks.take_result(failed, counts);
@@ -172,7 +174,7 @@ impl HealthCall {
         self.next_check()
     }
 
-    /// Goes on with the next check that is not left out.
+    /// Goes on with the next check that is not excluded, or with the answer.
     fn next_check(mut self) -> HealthStep {
         let Asked::Checks(checks) = &mut self.asked else { return HealthStep::Look(self) };
         while let Some(check) = checks.left.first() {
@@ -190,7 +192,7 @@ impl HealthCall {
 }
 
 impl Checks {
-    /// The checks that a path asks for. `None` if it is no path of a check.
+    /// The checks that a path asks for. `None` if the path names no route and no check.
     fn at(path: &str, is_verbose: bool) -> Option<Checks> {
         let (text, is_failed) = (String::new(), false);
         ROUTES.iter().find_map(|(route, checks)| {
@@ -230,7 +232,8 @@ impl Checks {
     }
 }
 
-/// The answer of `/health` (`etcdhttp.checkHealth`): why the member is not healthy, if it is not.
+/// The answer of `/health` (`etcdhttp.checkHealth`). `failed` is the reason why the member is not
+/// healthy; `None` if it is.
 fn health(failed: Option<String>, counts: &HealthCounts) -> HealthStep {
     counts.count_health(failed.is_none());
     HealthStep::Answer(match failed {
@@ -252,7 +255,7 @@ fn range(serializable: bool) -> Bytes {
     request.encode_to_vec().into()
 }
 
-/// The values of a parameter. None is decoded: no value that we know needs that.
+/// The values of a parameter, undecoded: no value that the checks know needs decoding.
 fn values<'q>(query: Option<&'q str>, name: &'q str) -> impl Iterator<Item = &'q str> {
     let pairs = query.unwrap_or_default().split('&');
     pairs.filter_map(move |pair| {
@@ -264,37 +267,38 @@ fn values<'q>(query: Option<&'q str>, name: &'q str) -> impl Iterator<Item = &'q
 /// A method of `grpc.health.v1.Health`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HealthMethod {
-    /// The status now.
+    /// Asks for the status now.
     Check,
-    /// The status, and each other one from then on.
+    /// Asks for the status now, and for each change of it.
     Watch,
-    /// The status of each service.
+    /// Asks for the status of each service.
     List,
 }
 
 /// The answer to a call of `grpc.health.v1.Health`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Serving {
-    /// This message.
+    /// This message ends the call.
     Once(Vec<u8>),
-    /// This message, and no other as long as the client waits: the status never changes.
+    /// This message is the only one, and the call stays open: the status never changes.
     Lasting(Vec<u8>),
-    /// There is no such service.
+    /// The service is unknown.
     UnknownService,
 }
 
-/// The `HealthListResponse`: a map with the entry "": serving. Our `health.proto` does not have
-/// the message.
+/// An encoded `HealthListResponse`: a map with one entry, "": serving. Our `health.proto` lacks
+/// this message.
 const LIST: [u8; 8] = [0x0a, 6, 0x0a, 0, 0x12, 2, 0x08, ServingStatus::Serving as u8];
 
 /// Answers a call of the service `grpc.health.v1.Health`, as etcd 3.6 registers it
-/// (`v3rpc/health.go`): the server as a whole is serving from the first connection on, and no other
-/// service is known. Source: the package `health` of grpc-go 1.83.
+/// (`v3rpc/health.go`): the server as a whole serves from its first connection on, and every other
+/// service is unknown. Source: the package `health` of grpc-go 1.83.
 ///
 /// # Errors
 /// The request is malformed.
 pub fn serving(method: HealthMethod, request: Bytes) -> Result<Serving, CallRefused> {
-    // `HealthListRequest` is empty, and any message is one with fields that are not known.
+    // `HealthListRequest` is empty. Decoding it as another message works, because unknown fields
+    // are skipped.
     let request = HealthCheckRequest::decode(request).map_err(|_| CallRefused::Malformed)?;
     let is_server = request.service.is_empty();
     let encoded =

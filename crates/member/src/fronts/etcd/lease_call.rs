@@ -1,4 +1,4 @@
-//! Questions about leases, and what a member adds to the leader's answers.
+//! Questions about a lease, and the response made of the leader's answer and this member's state.
 
 use etcd::convert::{LeaseResponse, TimeToLive};
 use etcd::pb::etcdserverpb as pb;
@@ -15,15 +15,15 @@ use crate::lease::{LeaseQuestion, LeaseTime};
 pub(super) enum LeaseCall {
     /// To keep the lease alive.
     KeepAlive(LeaseId),
-    /// For the time that is left, and the keys if that is so.
+    /// For the time that is left, and if the flag is true for the lease's keys.
     TimeToLive(LeaseId, bool),
 }
 
-/// A question that was handed over.
+/// A question that was handed to Loop.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct AskedLease {
     pub call: LeaseCall,
-    /// The revision when it was handed over.
+    /// This member's revision when the question was handed over.
     pub revision: i64,
 }
 
@@ -36,8 +36,8 @@ impl LeaseCall {
         LeaseCall::TimeToLive(LeaseId(request.id), request.keys)
     }
 
-    /// The look at the lease before the question is handed over. A user that asks for the keys must
-    /// have the right to see them, which is checked when they are shown, too.
+    /// How the lease is looked at before the question goes to Loop. A user that asks for the keys
+    /// must have the right to read them. That right is checked again when the keys are shown.
     pub fn look(self) -> LeaseLook {
         let access = match self {
             LeaseCall::KeepAlive(_) => Some(Access::Write),
@@ -60,7 +60,8 @@ impl LeaseCall {
     }
 }
 
-/// The response for a lease with the leader's answer. The lease may have ended here since.
+/// The response for a lease, from the leader's answer. The lease may have ended on this member
+/// meanwhile: then the response has no time.
 pub(super) fn time_to_live(
     store: &Store,
     lease: LeaseId,
@@ -70,7 +71,8 @@ pub(super) fn time_to_live(
     let revision = store.revision();
     let response = match time.filter(|_| store.leases().get(lease).is_some()) {
         Some(LeaseTime { granted_s, left_ms }) => {
-            // Some time has passed since the clock was looked at: whole seconds are less.
+            // Some time has passed since the leader looked at its clock, so the remainder is
+            // rounded down.
             let ttl_s = (left_ms.saturating_sub(1) / 1_000) as i64;
             TimeToLive { revision, lease, ttl_s, granted_ttl_s: granted_s, keys }
         }

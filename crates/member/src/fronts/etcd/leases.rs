@@ -1,12 +1,12 @@
-//! Calls about leases that the leader answers: keep-alives, and questions for the time that is
-//! left.
+//! Calls about leases that only the leader can answer: keep-alives, and questions for the time that
+//! is left.
 //!
-//! A keep-alive notes the revision before it is handed over, as etcd does: so nobody is told of a
-//! revision at which the lease was gone (`LeaseServer.leaseKeepAlive`). The other answers have the
-//! revision of this member when it tells them.
+//! A keep-alive's response has the revision from before the question went to Loop, as in etcd: a
+//! response never shows a revision at which the lease was gone (`LeaseServer.leaseKeepAlive`).
+//! Other responses have the revision of this member when it answers.
 //!
-//! A question is handed over after a look at the state under its lock. Whatever the client was told
-//! before, Apply has told Loop by then.
+//! A question goes to Loop after a look at the state under its lock. So Apply has told Loop of
+//! every write whose result the client may have seen.
 
 use etcd::Error;
 use etcd::convert::LeaseResponse;
@@ -23,7 +23,7 @@ use crate::lease::NoLeaseTime;
 use crate::message::{Caller, LeaseAnswered, Ticket, ToLoop};
 
 impl EtcdFront {
-    /// Begins a question; it waits until the level of the state has leases.
+    /// Begins a question. It waits until the state has the level that knows leases.
     pub(super) fn begin_lease_call(
         &mut self,
         ticket: Ticket,
@@ -41,7 +41,7 @@ impl EtcdFront {
         Ok(())
     }
 
-    /// Hands a question over.
+    /// Queues a question for Loop.
     pub(super) fn ask_lease(
         &mut self,
         ticket: Ticket,
@@ -54,7 +54,7 @@ impl EtcdFront {
         self.lease_questions.push((Caller { front, connection, ticket }, call.question()));
     }
 
-    /// Passes on the questions of this turn.
+    /// Passes the queued questions to Loop.
     pub(super) fn hand_over_lease_questions(&mut self) {
         if !self.lease_questions.is_empty() {
             let questions = core::mem::take(&mut self.lease_questions);

@@ -1,20 +1,25 @@
-//! `Lock` of `v3lockpb.Lock` and `Campaign` of `v3electionpb.Election`: calls that wait for their
-//! turn. Each is made of *parts*, calls that any client could make, as in etcd 3.6
-//! (`server/etcdserver/api/v3lock`, `v3election`, `client/v3/concurrency`).
+//! The steps of `v3lockpb.Lock.Lock` and `v3electionpb.Election.Campaign`: calls that wait until
+//! they hold a lock or lead. Each is made of *parts*, calls that any client could make, as in etcd
+//! 3.6 (`server/etcdserver/api/v3lock`, `v3election`, `client/v3/concurrency`).
 //!
-//! A client that waits no longer leaves nothing behind: the call's key is removed. But a key of the
-//! same lease that holds the lock stays, whichever call has made it. So
+//! Each lease has one key for a lock. The key that was created first holds the lock, and a call
+//! waits until the key created just before its own is removed.
+//!
+//! When the client cancels a call, the call's key is removed. But a key that holds the lock stays,
+//! whichever call of its lease has put it. So
 //!
 //! - a call that finds the key of its lease puts it again, and a removal is guarded by the revision
-//!   of the call's own put: one that comes late hits nothing that a later call has found;
+//!   of the call's own put: a late removal does not hit a key that a later call has found;
 //! - a call that finds that its key is the first one removes nothing;
-//! - a call whose turn comes looks whether its own put is still the last one. If not, it puts the
-//!   key once more: the removal of a cancelled call may be under way.
+//! - a call whose turn has come checks whether its own put is still the last one. If not, it puts
+//!   the key once more, because the removal of a cancelled call may be under way.
 //!
 //! etcd only reads a key that it finds, and removes it at the end of any wait (`Mutex.Unlock`). It
 //! also says that a candidate leads whose key is gone; here that is an error.
-//! What a call has put is known from its transaction, so a call that was cancelled meanwhile waits
-//! for that outcome. One that is never known leaves the key to its lease, as in etcd.
+//!
+//! A call learns from its transaction's outcome what it has put, so a call that was cancelled
+//! meanwhile waits for that outcome. If the outcome is never known, the key stays until its lease
+//! ends, as in etcd.
 
 use bytes::Bytes;
 use etcd::pb::{Message, etcdserverpb as pb, v3electionpb as election, v3lockpb as lock};
@@ -27,82 +32,85 @@ use super::method::{CallRefused, EtcdMethod};
 use super::watches::WatchMessages;
 use crate::message::Ticket;
 
-/// The time to live of the lease for a client that names none (`concurrency.defaultSessionTTL`), s.
+/// The time to live of the lease for a client that names none, in s
+/// (`concurrency.defaultSessionTTL`).
 const SESSION_TTL_S: i64 = 60;
 
-/// The calls that wait for their turn, and their parts.
+/// The calls of `Lock` and `Campaign` that are not done, and their parts.
 pub(super) struct Locks {
     pub calls: HashMap<Ticket, LockCall, FixedState>,
     pub parts: HashMap<Ticket, PartOf, FixedState>,
-    /// Removals that were refused, to be tried again at the next tick.
+    /// Removals of keys that were refused. The next tick tries them again.
     pub unremoved: Vec<Removal>,
 }
 
-/// What a part is for.
+/// The purpose of a part.
 pub(super) enum PartOf {
-    /// A call.
+    /// To make progress with this call.
     Call(Ticket),
-    /// A call that was cancelled, and may create its key.
+    /// To learn whether a cancelled call has created its key, which must then be removed.
     Cancelled(Box<LockCall>),
-    /// The removal of a key that nobody waits with any more.
+    /// To remove the key of a call that has ended.
     Removal(Removal),
 }
 
-/// The removal of a key, unless a later call has put it.
+/// The removal of a key. It does nothing if a later call has put the key.
 pub(super) struct Removal {
     pub key: Vec<u8>,
     /// The revision at which the key was created.
     pub created: i64,
-    /// The revision of its last put.
+    /// The revision of the call's own put, which the removal requires.
     pub changed: i64,
-    /// The end of repeats, in ms of the monotonic clock: the key goes with its lease.
+    /// When retries end, by the monotonic clock in ms. After that the key lives until its lease
+    /// ends.
     pub until_ms: u64,
 }
 
-/// A call of `Lock` or `Campaign`.
+/// A call of `Lock` or `Campaign` that is not done.
 pub(super) struct LockCall {
     pub credentials: Credentials,
     pub name: Bytes,
-    /// The value of a candidate; none for a lock.
+    /// The candidate's value; `None` for a lock.
     pub value: Option<Bytes>,
     pub lease: i64,
     pub key: Vec<u8>,
     pub stage: Stage,
     /// The part that is under way.
     pub part: Ticket,
-    /// The revision at which the key was created.
+    /// The revision at which the key was created; 0 before.
     pub created: i64,
-    /// The revision at which this call has put it.
+    /// The revision of this call's own put; 0 before.
     pub changed: i64,
-    /// Whether the key is removed if the call ends without success.
+    /// Whether this call must remove the key if it fails or is cancelled.
     pub is_own: bool,
     pub header: Option<pb::ResponseHeader>,
 }
 
-/// What the part under way is for.
+/// The step that the part under way is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
-    /// A lease for a client that names none.
+    /// Grant a lease, because the client names none.
     Granting,
-    /// The key.
+    /// Put the key.
     Creating,
-    /// The last key that was created before.
+    /// Find the key that was created just before this call's key.
     Finding,
-    /// The end of that key.
+    /// Wait until that earlier key is removed.
     Waiting,
-    /// Whether the key is still there, as this call has put it: the lease may have ended meanwhile.
+    /// Check that the key is still there, as this call has put it: the lease may have ended
+    /// meanwhile.
     Checking,
-    /// The key once more, since another call of the lease has put it meanwhile.
+    /// Put the key once more, because another call of the lease has put it meanwhile.
     Claiming,
 }
 
-/// What comes next in a call.
+/// The next step of a call.
 pub(super) enum Next {
     Call(EtcdMethod, Vec<u8>),
     Watch(Vec<u8>),
-    /// More events.
+    /// To wait for more events of the watch.
     Events,
-    /// It is done, with this response.
+    /// The call is done, with this response.
     Done(Vec<u8>),
 }
 
@@ -164,7 +172,7 @@ impl LockCall {
         Next::Call(EtcdMethod::Txn, txn.encode_to_vec())
     }
 
-    /// Takes the response of a part.
+    /// Takes the response of a part, and returns the next step.
     pub fn on_response(&mut self, response: &[u8]) -> Result<Next, CallRefused> {
         match self.stage {
             Stage::Granting => {
@@ -207,14 +215,14 @@ impl LockCall {
         if is_first { self.done() } else { self.find() }
     }
 
-    /// Looks for the last key that was created before (`concurrency.waitDeletes`).
+    /// Looks for the key that was created just before this call's key (`concurrency.waitDeletes`).
     fn find(&mut self) -> Next {
         self.stage = Stage::Finding;
         let before = recipe::last_created_before(&self.prefix(), self.created);
         Next::Call(EtcdMethod::Range, before.encode_to_vec())
     }
 
-    /// Takes messages of the watch of the key before.
+    /// Takes messages of the watch of the earlier key.
     pub fn on_messages(&mut self, messages: &WatchMessages) -> Result<Next, CallRefused> {
         for message in messages.iter() {
             if let Some(reason) = message.end() {
@@ -234,14 +242,16 @@ impl LockCall {
 
     fn claim(&mut self) -> Next {
         self.stage = Stage::Claiming;
-        // The key holds the lock, perhaps for another call of the lease.
+        // The key holds the lock, perhaps for another call of the lease, so this call must not
+        // remove it.
         self.is_own = false;
         let again = recipe::put_again(&self.key, self.value.as_deref(), self.lease);
         let txn = recipe::if_created_at((&self.key, self.created), vec![again], vec![]);
         Next::Call(EtcdMethod::Txn, txn.encode_to_vec())
     }
 
-    /// The errors are those of etcd's package (`ErrSessionExpired`, `ErrElectionNotLeader`).
+    /// The error if the key is gone: etcd's own texts (`ErrSessionExpired`,
+    /// `ErrElectionNotLeader`).
     fn key_is_gone(&self) -> CallRefused {
         CallRefused::Unknown(match self.value {
             None => "mutex: session is expired",
@@ -269,13 +279,13 @@ impl Locks {
         Locks { calls, parts, unremoved: Vec::new() }
     }
 
-    /// Whether a removal waits for the next tick.
+    /// Whether a refused removal waits for the next tick.
     pub fn has_unremoved(&self) -> bool {
         !self.unremoved.is_empty()
     }
 }
 
-/// A message that this Front has encoded.
+/// Decodes a message that this Front has encoded itself.
 pub(super) fn own<M: Message + Default>(bytes: &[u8]) -> M {
     M::decode(bytes).expect("it is our own message")
 }

@@ -1,4 +1,5 @@
-//! The turns of the calls that wait for a lock or an election.
+//! Runs the calls of `Lock` and `Campaign`: begins their parts, and feeds each part's result to the
+//! call's next step ([`super::lock_call`]).
 
 use bytes::Bytes;
 use etcd::pb::Message;
@@ -39,7 +40,8 @@ impl EtcdFront {
             }
             Ok(Next::Watch(request)) => {
                 call.part = self.new_ticket();
-                // The call ends without a leader if its client says so, and the watch with it.
+                // If the client requires a leader, the call itself ends without one, and then ends
+                // this watch.
                 self.open_watch(call.part, false, &call.credentials);
                 self.on_watch_request(call.part, request.into(), call.credentials.clone());
             }
@@ -56,7 +58,8 @@ impl EtcdFront {
         self.locks.calls.insert(ticket, call);
     }
 
-    /// Begins a part that is a call. It counts as the call that it is a part of.
+    /// Begins a part that is a unary call. It does not count as a call of its own for the bound on
+    /// calls.
     fn begin_part(
         &mut self,
         method: EtcdMethod,
@@ -72,7 +75,7 @@ impl EtcdFront {
         part
     }
 
-    /// Removes the key of a call that has ended without success.
+    /// Removes the key of a call that has failed or was cancelled, if the key is the call's own.
     fn leave_lock(&mut self, call: &LockCall) {
         if call.is_own {
             let LockCall { created, changed, .. } = *call;
@@ -81,7 +84,8 @@ impl EtcdFront {
         }
     }
 
-    /// The member itself removes the key: the client's token may have ended.
+    /// Removes a key with the rights of the member itself, because the client's token may have
+    /// expired.
     fn remove_key(&mut self, removal: Removal) {
         let txn = recipe::delete_unchanged(&removal.key, removal.created, removal.changed);
         let part =
@@ -89,11 +93,11 @@ impl EtcdFront {
         self.locks.parts.insert(part, PartOf::Removal(removal));
     }
 
-    /// The client of a call waits no longer. False if the ticket is of another call.
+    /// Cancels a call of `Lock` or `Campaign`. Returns false if the ticket names another call.
     pub(super) fn cancel_lock(&mut self, ticket: Ticket) -> bool {
         let Some(call) = self.locks.calls.remove(&ticket) else { return false };
         let part = call.part;
-        // `None` if it has its outcome, which is still to be passed on.
+        // `None` if the part has its outcome already, still to be passed on.
         let may_create = matches!(self.calls.get(&part), Some(Call::Command { .. }) | None);
         if call.stage == Stage::Creating && may_create {
             self.locks.parts.insert(part, PartOf::Cancelled(Box::new(call)));
@@ -107,7 +111,8 @@ impl EtcdFront {
         true
     }
 
-    /// Passes on what the output has for parts, and begins the next ones.
+    /// Takes the results and watch messages of parts out of the output, and begins the next parts,
+    /// until none is left.
     pub(super) fn run_locks(&mut self) {
         while !self.locks.parts.is_empty() {
             self.name_users_of_parts();
@@ -129,7 +134,7 @@ impl EtcdFront {
         }
     }
 
-    /// The user of a part is the user of its call.
+    /// Replaces the ticket of a part by the ticket of its call, in the output's users.
     fn name_users_of_parts(&mut self) {
         let parts = &self.locks.parts;
         self.output.users.retain_mut(|(ticket, _)| match parts.get(ticket) {
@@ -180,7 +185,7 @@ impl EtcdFront {
         }
     }
 
-    /// Tries removals again that were refused.
+    /// Tries the refused removals again.
     pub(super) fn remove_again(&mut self) {
         for removal in core::mem::take(&mut self.locks.unremoved) {
             self.remove_key(removal);

@@ -1,4 +1,4 @@
-//! The methods of calls, and why a call has no response.
+//! The methods of etcd's calls, and the reasons why a call has no response.
 
 use etcd::Error;
 use etcd::convert::{AuthMethod, StreamRefused};
@@ -41,14 +41,14 @@ pub enum EtcdMethod {
     Hash,
     /// `Maintenance.HashKV`.
     HashKv,
-    /// `v3lockpb.Lock.Lock`. It takes as long as others hold the lock.
+    /// `v3lockpb.Lock.Lock`. It waits as long as others hold the lock.
     Lock,
-    /// `v3electionpb.Election.Campaign`. It takes as long as others lead.
+    /// `v3electionpb.Election.Campaign`. It waits as long as others lead.
     Campaign,
-    /// A call about the members, or about this one.
+    /// A call about the members or about this member.
     Cluster(ClusterMethod),
-    /// Whether a client may ask something of the member itself. The request and the response are
-    /// empty.
+    /// A check of a client's right to ask something of the member itself. The request and the
+    /// response are empty.
     Need(Need),
 }
 
@@ -57,11 +57,11 @@ pub enum EtcdMethod {
 pub enum CallRefused {
     /// An error of etcd.
     Error(Error),
-    /// The request is no message of its method.
+    /// The request cannot be decoded as a message of its method.
     Malformed,
-    /// The method is not served for such a request; the text says why.
+    /// The method is not served for such a request; the text is the reason.
     Unimplemented(&'static str),
-    /// An error that etcd has no code for; the text is etcd's.
+    /// An error without a code of its own in etcd, sent as `Unknown`; the text is etcd's.
     Unknown(&'static str),
 }
 
@@ -98,11 +98,11 @@ impl From<StreamRefused> for CallRefused {
     }
 }
 
-/// What only some may ask of the member itself.
+/// The right that a client needs to ask something of the member itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Need {
-    /// What a client may ask that names its user.
+    /// Any user: the client must be a known user if permissions are enforced.
     User,
-    /// What only `root` may ask.
+    /// The user `root`.
     Root,
 }

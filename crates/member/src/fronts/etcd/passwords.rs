@@ -1,4 +1,4 @@
-//! Work on passwords, and the calls that wait for it.
+//! Work on passwords (hashing, comparing), which other threads do; and the calls that wait for it.
 
 use std::sync::{Arc, Weak};
 
@@ -10,23 +10,24 @@ use machine::etcd::token::TokenPrefix;
 use super::credentials::Asker;
 use super::method::EtcdMethod;
 
-/// Work on a password, which takes long: the driver does it on another thread.
+/// Work on a password. It takes long, so the driver has another thread do it.
 #[derive(Debug)]
 pub struct PasswordWork {
     /// The password.
     pub password: Vec<u8>,
-    /// What to do with it.
+    /// The work.
     pub task: PasswordTask,
-    /// Gone when nobody waits for the result.
+    /// Dead once nobody waits for the result; the work may then be skipped.
     pub waits: Weak<()>,
 }
 
-/// What to do with a password.
+/// The work to do on a password.
 #[derive(Debug)]
 pub enum PasswordTask {
-    /// Make a hash of it.
+    /// Hash the password.
     Hash,
-    /// Compare it with a hash, and make what proves it: a signed token, or the letters of another.
+    /// Compare the password with a hash. If it is right, make a signed token, or random letters for
+    /// a simple token.
     Check {
         /// The hash.
         hash: Box<[u8]>,
@@ -35,11 +36,11 @@ pub enum PasswordTask {
         /// The revision of users and roles.
         revision: u64,
     },
-    /// Work as long as for a comparison, and find it wrong: there is no such user, and how long the
-    /// answer takes is not to tell that.
+    /// Take as long as a comparison, and report a wrong password. There is no such user, and the
+    /// time of the answer must not reveal that.
     Pretend,
-    /// Compare it with a hash, for a client of etcd v2. The Front never asks for that, but requests
-    /// of etcd v2 do ([`Work`](super::v2::clients::Work)).
+    /// Compare the password with a hash, for a client of etcd v2. A Front never asks for this;
+    /// requests of etcd v2 do ([`Work`](super::v2::clients::Work)).
     Verify {
         /// The hash.
         hash: Arc<[u8]>,
@@ -53,25 +54,26 @@ pub enum PasswordTask {
 pub enum PasswordDone {
     /// The hash.
     Hashed(Vec<u8>),
-    /// The password is right, and these are random letters for a simple token.
+    /// The password is right. The letters are random, for a simple token.
     RightFor(TokenPrefix),
-    /// The password is right, and this is a signed token.
+    /// The password is right, and this is the signed token.
     Signed(String),
     /// The password is right.
     Right,
     /// The password is wrong.
     Wrong,
-    /// The password is right, and no token can be made; the text is etcd's.
+    /// The password is right, but no token can be made; the text is etcd's.
     NoToken(&'static str),
-    /// There was no room for the work.
+    /// Too much such work is queued; this work was not done.
     TooMuchWork,
 }
 
 /// A call that waits for work on a password.
 pub(super) enum PasswordCall {
-    /// A change that needs the hash.
+    /// A change of users that needs the hash, with its client and its request.
     Change(AuthChange, Asker, (EtcdMethod, Bytes)),
-    /// A user that asks for a token: the request, and the revision of users and roles.
+    /// A user that asks for a token: the request, and the revision of users and roles at which the
+    /// hash was read.
     Authenticate(pb::AuthenticateRequest, u64),
 }
 

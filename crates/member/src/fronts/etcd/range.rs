@@ -1,7 +1,6 @@
-//! A read of a range whose response is one message. It is read in steps, so that no hold of the
-//! state's lock is long: all at the revision that was the present one when it began, or the one
-//! that was asked for. A read of the present state begins anew if that revision is compacted
-//! meanwhile.
+//! A read of a range that is answered with one message. It goes in steps, so that no hold of the
+//! state's lock is long. All steps read at one revision: the one that the client asked for, or the
+//! present one when the read began. If the latter is compacted meanwhile, the read begins anew.
 
 use std::sync::Arc;
 
@@ -17,16 +16,16 @@ use crate::fronts::etcd::limits::ETCD_REFERENCE_BYTES;
 use crate::limits::SMALL_REPLY_BYTES;
 use crate::reply_room::{HeldReply, ReplyRoom};
 
-/// A request for a range, converted once. It owns its keys.
+/// A request for a range, decoded and checked. It owns its keys.
 pub(super) struct AskedRange {
     key: Bytes,
     end: Bytes,
-    /// The read, with these keys left out.
+    /// The read, without its keys, which are above.
     form: RangeOp<'static>,
 }
 
 impl AskedRange {
-    /// Converts a request by `convert`, which checks its form.
+    /// Converts a request with `convert`, which also checks its form.
     ///
     /// # Errors
     /// The form is wrong.
@@ -58,18 +57,18 @@ pub(super) struct Range {
 
 struct Begun {
     read: RangeRead,
-    /// The room for the references to versions that it finds, if they may be many.
+    /// The room for the references to key versions that the read finds, if there may be many.
     held: Option<HeldReply>,
 }
 
-/// How a step of a read ended.
+/// How one step of a read ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stepped {
-    /// The read is done.
+    /// All keys were read.
     Done,
-    /// It goes on in another hold.
+    /// The read goes on in another hold of the lock.
     More,
-    /// It has not begun, since others hold the room for what it may find.
+    /// The read has not begun: the references that it may find have no room now.
     NoRoom,
 }
 
@@ -78,21 +77,21 @@ impl Range {
         Range { asked, begun: None }
     }
 
-    /// The keys that it reads.
+    /// The key range that the client asked for.
     pub fn range(&self) -> KeyRange<'_> {
         self.asked.op().range
     }
 
-    /// Another state took the place of the one before: the read begins anew.
+    /// Begins anew, because another state has replaced this one.
     pub fn on_replaced(&mut self) {
         self.begun = None;
     }
 
-    /// Reads on, and takes the keys that it looks at off `keys_left`.
+    /// Reads further, and subtracts the number of keys that it looks at from `keys_left`.
     ///
     /// # Errors
-    /// The revision is above the store's, or is compacted, or what it finds is larger than an
-    /// answer may be.
+    /// The revision is above the store's or compacted, or the result is larger than an answer may
+    /// be.
     pub fn step(
         &mut self,
         store: &Store,
@@ -122,22 +121,22 @@ impl Range {
         }
     }
 
-    /// Goes on putting the result in order, of a read whose keys were all looked at. That takes its
-    /// time, so the caller does not hold the state's lock. Whether it is done.
+    /// Sorts the result further, once all keys were read. Sorting may take long, so the caller does
+    /// not hold the state's lock. Returns whether the result is sorted.
     pub fn sort_step(&mut self, count_left: &mut u64) -> bool {
         let op = self.asked.op();
         self.begun.as_mut().is_none_or(|begun| begun.read.sort_step(&op, count_left))
     }
 
-    /// The result, once it is in order.
+    /// The sorted result, and the room that it holds.
     pub fn finish(self) -> (Found, Option<HeldReply>) {
         let Begun { read, held } = self.begun.expect("a read that is done was begun");
         (read.finish(&self.asked.op()), held)
     }
 }
 
-/// Holds room for this many references. `None` if there is no room for them now. Few of them hold
-/// nothing.
+/// Takes room for this many references. Returns `None` if there is no room now, and `Some(None)`
+/// for so few references that they need none.
 pub(super) fn hold(room: &Arc<ReplyRoom>, count: u64) -> Option<Option<HeldReply>> {
     let bytes = count.saturating_mul(ETCD_REFERENCE_BYTES);
     match bytes {
@@ -149,10 +148,10 @@ pub(super) fn hold(room: &Arc<ReplyRoom>, count: u64) -> Option<Option<HeldReply
     }
 }
 
-/// Bytes of references that no room is held for.
+/// References of fewer bytes than this need no room.
 const SMALL_BYTES: u64 = SMALL_REPLY_BYTES as u64;
 
-/// The most versions that a read can find now.
+/// The most versions that a read can find in the present state.
 fn reference_count_max(store: &Store, op: &RangeOp<'_>) -> u64 {
     if op.count_only {
         return 0;

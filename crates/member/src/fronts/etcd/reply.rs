@@ -1,4 +1,4 @@
-//! The response to a call, or a piece of it, on its way to its bytes.
+//! The response to a call, or a piece of it, before it is encoded.
 
 use std::sync::Arc;
 
@@ -12,16 +12,17 @@ use crate::fronts::etcd::limits::{
 use crate::limits::SMALL_REPLY_BYTES;
 use crate::reply_room::{HeldReply, ReplyRoom};
 
-/// The response to a call or a piece of it, not encoded yet: it shares the versions that it shows.
-/// So it takes little memory until there is room to send it, and its size is known before.
+/// The response to a call, or a piece of it, not encoded yet: it refers to the versions of keys in
+/// the store. So it takes little memory while it waits for room to be sent, and its size is known
+/// before it is encoded.
 ///
-/// One that [`Reply::is_short`] is measured and written at once, another one in steps and pieces
-/// ([`Reply::into_pieces`]).
+/// A short response ([`Reply::is_short`]) is measured and written at once, a longer one in steps
+/// and pieces ([`Reply::into_pieces`]).
 #[derive(Debug)]
 pub struct Reply {
     header: Header,
     body: Body,
-    /// The room for references that it takes until it is dropped.
+    /// The room for its references, given back when the response is dropped.
     held: Option<HeldReply>,
 }
 
@@ -35,7 +36,7 @@ enum Body {
     Encoded(Vec<u8>),
 }
 
-/// The result of a read, or the next piece of it.
+/// The result of a read, or its next piece.
 pub(super) enum Found {
     Txn(TxnDone, Option<HeldReply>),
     Piece { piece: Piece, is_last: bool },
@@ -43,25 +44,25 @@ pub(super) enum Found {
     Encoded(Vec<u8>),
 }
 
-/// A response that is measured in steps and written in pieces. Each step and each piece is little
-/// work, so that the driver can let others go on between two of them.
+/// A long response, measured in steps and written in pieces. Each step and piece is little work, so
+/// the driver can serve others in between.
 #[derive(Debug)]
 pub struct ReplyPieces {
     left: Left,
-    /// The room for references that it takes until it is dropped.
+    /// The room for its references, given back when this is dropped.
     _held: Option<HeldReply>,
 }
 
 #[derive(Debug)]
 enum Left {
     List(Box<Encoder>),
-    /// It has no list, so it is written at once.
+    /// A response without a list. It is written at once.
     Whole(Reply),
 }
 
 impl Reply {
-    /// The response to a write. It holds room for the references that it has, if they are many. The
-    /// write has taken effect, so it does not wait for that room.
+    /// The response to a write. If it has many references, it counts them in `room`, but does not
+    /// wait for room: the write has taken effect.
     pub(super) fn from_outcome(header: Header, outcome: Outcome, room: &Arc<ReplyRoom>) -> Reply {
         let held = hold(room, held_bytes(&outcome));
         let body = match (LeaseResponse::from_outcome(&outcome), outcome) {
@@ -77,7 +78,7 @@ impl Reply {
         Reply { header, body, held }
     }
 
-    /// A response whose bytes were made.
+    /// A response that is encoded already.
     pub(super) fn from_bytes(header: Header, response: Vec<u8>) -> Reply {
         Reply { header, body: Body::Encoded(response), held: None }
     }
@@ -91,7 +92,7 @@ impl Reply {
         Reply { header, body: Body::Range(found), held }
     }
 
-    /// The result of a read. A list about leases holds room like the outcome of a write.
+    /// The result of a read. A long list about leases counts in `room`, and does not wait for it.
     pub(super) fn from_found(header: Header, found: Found, room: &Arc<ReplyRoom>) -> Reply {
         let (body, held) = match found {
             Found::Txn(done, held) => (Body::Txn(done), held),
@@ -105,8 +106,8 @@ impl Reply {
         Reply { header, body, held }
     }
 
-    /// Whether it has so few items (versions, keys, leases, operations) that measuring and writing
-    /// it at once is little work, its bytes aside.
+    /// Whether the response has so few items (versions, keys, leases, operations) that it can be
+    /// measured and written at once with little work, however many bytes they have.
     pub fn is_short(&self) -> bool {
         let mut left = ETCD_ENCODED_ITEMS_MAX;
         let mut takes = |count: usize| {
@@ -126,7 +127,8 @@ impl Reply {
         }
     }
 
-    /// Bytes of the message. For one that is short: it looks at all items at once.
+    /// The size of the encoded message in bytes. Only for a short response, because it looks at all
+    /// items.
     pub fn bytes(&self) -> usize {
         match &self.body {
             Body::Outcome(outcome) => Response::from_outcome(self.header, outcome).bytes(),
@@ -138,7 +140,7 @@ impl Reply {
         }
     }
 
-    /// Appends the message. For one that is short: it writes all items at once.
+    /// Appends the encoded message. Only for a short response, because it writes all items.
     pub fn write(&self, out: &mut Vec<u8>) {
         match &self.body {
             Body::Outcome(outcome) => append(&Response::from_outcome(self.header, outcome), out),
@@ -156,7 +158,7 @@ impl Reply {
         }
     }
 
-    /// The response, to be measured in steps and written in pieces.
+    /// Makes the response one that is measured in steps and written in pieces.
     pub fn into_pieces(self) -> ReplyPieces {
         let Reply { header, body, held } = self;
         let whole = |body| Left::Whole(Reply { header, body, held: None });
@@ -172,7 +174,7 @@ impl Reply {
                 Ok(encoder) => Left::List(Box::new(encoder)),
                 Err(response) => whole(Body::Lease(response)),
             },
-            // A piece of a stream is bounded, and a put has one version before it.
+            // A piece of a stream is short, and a put shows at most one earlier version.
             body @ (Body::Outcome(_) | Body::Piece(_) | Body::Encoded(_)) => whole(body),
         };
         ReplyPieces { left, _held: held }
@@ -180,7 +182,8 @@ impl Reply {
 }
 
 impl ReplyPieces {
-    /// Measures on. The bytes of the message, once all of it is measured.
+    /// Measures further. Returns the size of the message in bytes once all items are measured, else
+    /// `None`.
     pub fn measure(&mut self) -> Option<usize> {
         match &mut self.left {
             Left::List(encoder) => encoder.measure(ETCD_ENCODED_ITEMS_MAX),
@@ -188,7 +191,7 @@ impl ReplyPieces {
         }
     }
 
-    /// Appends the next piece. The message must be measured. Whether more follows.
+    /// Appends the next piece. The message must be measured. Returns whether more follows.
     pub fn write(&mut self, out: &mut Vec<u8>) -> bool {
         match &mut self.left {
             Left::List(encoder) => encoder.write(ETCD_ENCODED_ITEMS_MAX, ETCD_ENCODED_BYTES, out),
@@ -205,7 +208,7 @@ fn append(response: &Response<'_>, out: &mut Vec<u8>) {
     response.write(out);
 }
 
-/// Whether a branch has fewer items than `left`. Takes its items off `left`.
+/// Subtracts a branch's items from `left`, and returns whether `left` stays above 0.
 fn has_few_items(branch: &Branch, left: &mut usize) -> bool {
     branch.done.iter().all(|op| {
         let items = match op {
@@ -220,12 +223,12 @@ fn has_few_items(branch: &Branch, left: &mut usize) -> bool {
     })
 }
 
-/// Holds room for so many bytes, unless they are few.
+/// Counts these bytes in `room`, unless they are few.
 fn hold(room: &Arc<ReplyRoom>, bytes: usize) -> Option<HeldReply> {
     (bytes > SMALL_REPLY_BYTES).then(|| HeldReply::new(room, bytes))
 }
 
-/// Bytes of the list of a response about leases.
+/// The bytes of the list in a response about leases.
 fn list_bytes(response: &LeaseResponse) -> usize {
     match response {
         LeaseResponse::TimeToLive(found) => references(found.keys.len()),
@@ -234,7 +237,7 @@ fn list_bytes(response: &LeaseResponse) -> usize {
     }
 }
 
-/// Bytes of the references and of the operations of an outcome.
+/// The bytes of the references and the operations in an outcome.
 fn held_bytes(outcome: &Outcome) -> usize {
     match outcome {
         Outcome::DeleteRange(done) => references(done.prev.len()),

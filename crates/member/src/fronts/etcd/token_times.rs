@@ -1,13 +1,13 @@
-//! When each simple token of etcd's users was last used on this member.
+//! Records when each simple token of etcd's users was last used on this member.
 //!
-//! Tokens are replicated, the times are not: as in etcd, a token that was not used on a member for
-//! some time is no longer valid there (`auth.simpleTokenTTLKeeper`).
+//! Tokens are replicated, but the times are not: as in etcd, a token that was not used on a member
+//! for some time becomes invalid there (`auth.simpleTokenTTLKeeper`).
 //!
-//! A time is kept as long as its token is in the replicated state, whether it is over or not: so a
-//! token that was unused for too long stays invalid. The number of tokens in the state is bounded,
-//! but no change says which token made room for another. So the times have a check: at twice as
-//! many times as there can be tokens, each token is looked up in the state, some in each hold of
-//! its lock.
+//! A time is kept as long as its token is in the replicated state, even if the token has expired:
+//! so an expired token stays invalid. The number of tokens in the state is bounded, but no change
+//! says which token was dropped for a new one. So when there are twice as many times as the state
+//! can have tokens, the Fronts look each token up in the state, a few in each hold of its lock, and
+//! drop the times of the others.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -18,7 +18,7 @@ use machine::limits::ETCD_TOKENS_MAX;
 
 use crate::fronts::etcd::limits::ETCD_HOLD_TOKENS_MAX;
 
-/// The times, shared by the Fronts of a member.
+/// The times of last use, shared by the Fronts of a member.
 #[derive(Debug)]
 pub struct TokenTimes {
     /// How long a token may stay unused, in ms.
@@ -28,20 +28,21 @@ pub struct TokenTimes {
 
 #[derive(Debug)]
 struct Times {
-    /// The time for tokens that were there before, in ms.
+    /// The time of last use to assume for a token without one: the start, or the last replacement
+    /// of the state, in ms.
     begun_ms: u64,
-    /// By the ordinal of the command that made the token.
+    /// The last use of each token, in ms, by the ordinal of the command that made the token.
     used_ms: HashMap<Ordinal, u64, FixedState>,
-    /// Tokens that are still to be compared with the state.
+    /// Tokens that a check still has to look up in the state.
     unchecked: Vec<Ordinal>,
 }
 
-/// The number of times at which tokens are compared with the state. At least half of them go then,
-/// so a token that is made costs two comparisons, on average.
+/// The number of times at which a check begins. At least half of the times go then, so on average
+/// each new token costs two lookups.
 const CHECK_COUNT: usize = 2 * ETCD_TOKENS_MAX;
 
 impl TokenTimes {
-    /// Times that begin now, by the clock of the Fronts.
+    /// No times yet; `now_ms` counts as the last use of every token that exists already.
     pub fn new(ttl_ms: u64, now_ms: u64) -> TokenTimes {
         let used_ms = HashMap::with_hasher(FixedState::default());
         let times = Times { begun_ms: now_ms, used_ms, unchecked: Vec::new() };
@@ -52,7 +53,8 @@ impl TokenTimes {
         self.times.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes a token that was made now. Whether the caller must call [`TokenTimes::check`].
+    /// Notes a token that was just made. Returns whether the caller must call
+    /// [`TokenTimes::check`].
     pub(crate) fn on_made(&self, token: Ordinal, now_ms: u64) -> bool {
         let mut times = self.lock();
         times.used_ms.entry(token).or_insert(now_ms);
@@ -62,8 +64,8 @@ impl TokenTimes {
         !times.unchecked.is_empty()
     }
 
-    /// Removes the times of some tokens that the state no longer has. The caller holds the state's
-    /// lock. Returns whether tokens are left to look up.
+    /// Looks some tokens up, and removes the times of those that the state no longer has. The
+    /// caller holds the state's lock. Returns whether tokens are left to look up.
     pub(crate) fn check(&self, is_there: impl Fn(Ordinal) -> bool) -> bool {
         let mut times = self.lock();
         let left = times.unchecked.len().saturating_sub(ETCD_HOLD_TOKENS_MAX);
@@ -75,13 +77,14 @@ impl TokenTimes {
         !times.unchecked.is_empty()
     }
 
-    /// Another state took the place of the one before: nobody knows when those of its tokens were
-    /// made that have no time yet.
+    /// Notes that another state has replaced this one. Its tokens without a time may have been made
+    /// at any time, so they count as used now.
     pub(crate) fn on_replaced(&self, now_ms: u64) {
         self.lock().begun_ms = now_ms;
     }
 
-    /// Uses a token of the state. False if it was unused for too long.
+    /// Uses a token of the state. Returns false, and does not use it, if it was unused for too
+    /// long.
     pub(crate) fn use_now(&self, token: Ordinal, now_ms: u64) -> bool {
         let mut times = self.lock();
         let begun_ms = times.begun_ms;
@@ -130,7 +133,7 @@ mod tests {
         let times = TokenTimes::new(100, 0);
         times.on_made(Ordinal(1), 0);
         assert!(!times.use_now(Ordinal(1), 101));
-        // One from before the start, and one that nobody asks for before the other state comes.
+        // A token from before the start, and one that is not used before the state is replaced.
         assert!(!times.use_now(Ordinal(2), 101));
         times.on_made(Ordinal(3), 0);
         let count = CHECK_COUNT as u64;
@@ -151,8 +154,8 @@ mod tests {
         assert!(times.use_now(Ordinal(0), u64::MAX));
     }
 
-    /// Makes tokens, of which the state holds the newest ones. Returns the most times that were
-    /// kept, and how many comparisons there were.
+    /// Makes `count` tokens while the state holds the newest `held_count` of them. Returns the most
+    /// times that were kept, and how many lookups there were.
     fn make_many(count: u64, held_count: u64) -> (usize, usize) {
         let (times, mut kept_max) = (TokenTimes::new(u64::MAX, 0), 0);
         let compared = core::cell::Cell::new(0);
@@ -174,7 +177,7 @@ mod tests {
     #[test]
     fn the_times_have_a_bound_and_a_token_costs_few_comparisons() {
         let count = 8 * CHECK_COUNT as u64;
-        // As many as there may be, and none.
+        // The state has as many tokens as it may have, then none.
         for held_count in [ETCD_TOKENS_MAX as u64, 0] {
             let (kept_max, compared) = make_many(count, held_count);
             assert_eq!(kept_max, CHECK_COUNT);

@@ -1,5 +1,5 @@
-//! A transaction that only reads. Its cost is counted, then room is held for what it may find, then
-//! it is read: each in steps, so that no hold of the state's lock is long.
+//! A transaction that only reads. It goes in three stages: count its cost, take room for what it
+//! may find, read. Each stage goes in steps, so that no hold of the state's lock is long.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use super::range::hold;
 use crate::reply_room::{HeldReply, ReplyRoom};
 
 self_cell! {
-    /// A request, and the transaction that it asks for.
+    /// A request, and the transaction made of it, which borrows from the request.
     struct Converted {
         owner: pb::TxnRequest,
         #[covariant]
@@ -33,31 +33,33 @@ self_cell! {
 pub(super) struct TxnCall {
     converted: Converted,
     stage: Stage,
-    /// How far it is permitted, by the users and roles of that revision.
+    /// How far the check of its permissions has come, and the revision of users and roles that it
+    /// refers to (`permitted_by`).
     permitting: Permitting,
     permitted_by: u64,
 }
 
 enum Stage {
     Counting(Cost),
-    /// It waits for room for this many references to versions.
+    /// Waits for room for this many references to key versions.
     Waiting(u64),
     Reading(Box<TxnRead>, Option<HeldReply>),
     Done,
 }
 
-/// How a step of the read ended.
+/// How one step of the read ended.
 pub(super) enum TxnStepped {
     /// The read is done.
     Done(TxnDone, Option<HeldReply>),
-    /// It goes on in another hold.
+    /// The read goes on in another hold of the lock.
     More,
-    /// It has not begun, since others hold the room for what it may find.
+    /// The read has not begun: the references that it may find have no room now.
     NoRoom,
 }
 
 impl TxnCall {
-    /// A transaction whose form was checked with `ops_max`.
+    /// Converts a request, and checks that its form is right for at most `ops_max` operations a
+    /// level.
     ///
     /// # Errors
     /// The form is wrong.
@@ -68,17 +70,18 @@ impl TxnCall {
         Ok(TxnCall { converted, stage, permitting, permitted_by })
     }
 
-    /// Another state took the place of the one before: the read begins anew.
+    /// Begins anew, because another state has replaced this one.
     pub fn on_replaced(&mut self) {
         self.stage = Stage::Counting(Cost::of(self.converted.borrow_dependent()));
         self.permitting = Permitting::default();
     }
 
-    /// Goes on with the check of its permissions, and takes what that costs off `keys_left`.
-    /// Whether it is permitted. It is checked anew once users and roles have changed.
+    /// Checks the user's permissions further, and subtracts the cost from `keys_left`. Returns
+    /// whether everything is permitted, or `false` if another step must follow. If users or roles
+    /// have changed, the check begins anew.
     ///
     /// # Errors
-    /// Permissions are enforced, and the user may not see this.
+    /// Permissions are enforced, and the user lacks the right to a part.
     pub fn permit_step(
         &mut self,
         store: &Store,
@@ -97,11 +100,11 @@ impl TxnCall {
         store.permit_read_step(who, txn, &mut self.permitting, keys_left)
     }
 
-    /// Goes on, and takes the keys that it looks at off `keys_left`.
+    /// Counts or reads further, and subtracts the number of keys that it looks at from `keys_left`.
     ///
     /// # Errors
-    /// It costs too much, a range is at a revision that cannot be read, or what it finds is larger
-    /// than an answer may be.
+    /// The transaction costs too much, reads at a revision that cannot be read, or finds more than
+    /// an answer may have.
     pub fn step(
         &mut self,
         store: &Store,
@@ -136,8 +139,8 @@ impl TxnCall {
     }
 }
 
-/// Whether no branch of a request, also of nested ones, holds a write. Such a transaction is a
-/// read.
+/// Whether a request has no write in any branch, those of nested transactions included. Such a
+/// transaction is a read.
 pub(super) fn is_read_only(request: &pb::TxnRequest) -> bool {
     request.success.iter().chain(&request.failure).all(|op| match &op.request {
         Some(Request::RequestPut(_) | Request::RequestDeleteRange(_)) => false,
@@ -146,8 +149,8 @@ pub(super) fn is_read_only(request: &pb::TxnRequest) -> bool {
     })
 }
 
-/// The transaction of a request whose form was checked. The setting that it was checked with may
-/// have changed since.
+/// The transaction of a request whose form was checked when it came. It is not checked against the
+/// setting for operations again, because that may have changed since.
 pub(super) fn checked_txn(request: &pb::TxnRequest) -> Txn<'_> {
     convert::txn(request, TXN_OPS_TOTAL_MAX).expect("the request was checked when it came")
 }

@@ -1,8 +1,8 @@
 //! The calls of etcd v2: reads, writes and waits for changes.
 //!
-//! A read runs under the lock, at once or, for `quorum=true`, after a sync of Loop. A write is a
-//! command. A wait is in [`waits`]. A request about users and roles is several reads and writes:
-//! [`users`]. The rest of the API is in [`members`]. [`clients`] finds the user of a request.
+//! A read runs under the lock: at once, or with `quorum=true` after a sync. A write is a command.
+//! [`waits`] has the waits. [`users`] has requests about users and roles, each made of several
+//! reads and writes. [`members`] has the rest of the API. [`clients`] finds the user of a request.
 
 pub mod clients;
 pub mod limits;
@@ -27,35 +27,36 @@ use super::method::CallRefused;
 use crate::fronts::etcd::limits::ETCD_V2_WAITS_MAX;
 use crate::message::{Ticket, ToLoop};
 
-/// The result of a read or a write that the store has answered.
+/// The result of a read or write that has reached the store: what it found or did, or the store's
+/// refusal.
 pub type V2Result = Result<V2Found, Refusal>;
 
-/// What a read found, or a write has done.
+/// The successful result of a read or a write.
 #[derive(Clone, Debug)]
 pub enum V2Found {
-    /// A read found this.
+    /// The node that a read found.
     Node(Found),
-    /// A write has done this.
+    /// The event of a write.
     Written(Arc<Event>),
-    /// The users and roles.
+    /// All users and roles.
     Auth(Arc<Auth>),
-    /// A change of users and roles has done this.
+    /// The result of a change of users or roles.
     AuthDone(Done),
 }
 
-/// A read. Its form was checked.
+/// A read whose form was checked.
 pub(super) struct V2Read(Request);
 
 impl EtcdFront {
-    /// The result of a request that reads a key and needs no sync of Loop. `None` if the request is
-    /// another one, for [`EtcdFront::on_v2_call`].
+    /// Answers a read of a key that needs no sync. `None` if the request is of another kind; it
+    /// then goes to [`EtcdFront::on_v2_call`].
     pub fn get_v2(&self, request: &Request, store: &Store) -> Option<V2Result> {
         let is_get = matches!(request.ask, Ask::Get { .. });
         let is_at_once = is_get && (is_local(request) || self.config.is_alone);
         is_at_once.then(|| self.read_v2(request, store))
     }
 
-    /// Reads what was asked for. A read of a key is counted.
+    /// Runs a read on the store. A read of a key is counted.
     fn read_v2(&self, request: &Request, store: &Store) -> V2Result {
         let is_recursive = match request.ask {
             Ask::ReadAuth => return Ok(V2Found::Auth(store.auth().clone())),
@@ -68,9 +69,9 @@ impl EtcdFront {
         result
     }
 
-    /// Takes a request to read or to write. Its result comes under this ticket: one of the store
-    /// with [`EtcdOutput::v2_results`](super::EtcdOutput::v2_results), or else an error with the
-    /// results of other calls.
+    /// Takes a request to read or to write, and returns its ticket. The store's result comes with
+    /// [`EtcdOutput::v2_results`](super::EtcdOutput::v2_results). If the request does not reach the
+    /// store, an error comes with `results`, as for other calls.
     pub fn on_v2_call(&mut self, request: Request) -> Ticket {
         let ticket = match self.admit_for_time() {
             Ok(ticket) => ticket,
@@ -82,9 +83,9 @@ impl EtcdFront {
         ticket
     }
 
-    /// Takes a request to wait. What comes of it is in
-    /// [`EtcdOutput::v2_waited`](super::EtcdOutput::v2_waited) under this ticket; too many calls
-    /// are an error with the results of other calls.
+    /// Takes a request to wait, and returns its ticket. The steps of the wait come with
+    /// [`EtcdOutput::v2_waited`](super::EtcdOutput::v2_waited). If there are too many calls, an
+    /// error comes with `results`, as for other calls.
     pub fn on_v2_wait(&mut self, request: Request) -> Ticket {
         let Ask::Wait(ask) = request.ask else { unreachable!("the caller has looked") };
         match self.admit() {
@@ -141,7 +142,7 @@ impl EtcdFront {
     }
 }
 
-/// The error that answers a request about keys which the store has not answered.
+/// The error response for a request about keys that did not reach the store.
 pub fn failure_of(refused: CallRefused) -> Failure {
     let code = match refused {
         CallRefused::Error(Error::RequestTooLarge) => Code::InvalidForm,
@@ -150,7 +151,7 @@ pub fn failure_of(refused: CallRefused) -> Failure {
     Failure::new(code, refused.code_and_text().1)
 }
 
-/// Whether a read is of the state as it is here.
+/// Whether a read may use this member's state without a sync.
 fn is_local(request: &Request) -> bool {
     !matches!(request.ask, Ask::Get { is_quorum: true, .. })
 }

@@ -1,16 +1,16 @@
-//! The watch streams of a Front. A watcher is a cursor: the first revision whose events it was not
-//! given.
+//! The watch streams of a Front. A watcher is a cursor: the first revision whose events it has not
+//! had.
 //!
 //! ```text
-//! new events:   delivery -> changes -> match_changes (groups, no lock) -> queue of a stream -> driver
+//! new events:   delivery -> changes -> match_changes (groups, no lock) -> queue -> driver
 //! old events:   run (under the lock) -> the store's history, from the cursor -> queue -> driver
 //! ```
 //!
-//! A watcher is *behind* while it must read the history first: because it begins in the past,
-//! because its stream had no room for an event, or because another state came. It ignores new
-//! events then, and reads them from the history. So a client that reads nothing costs its cursors
-//! and one message; when the history that a cursor needs is compacted, the watch ends as
-//! compacted. Sources: `v3rpc/watch.go`, `mvcc/watchable_store.go` of etcd 3.6.
+//! A watcher is *behind* while it must read the history: it begins in the past, its stream had no
+//! room for an event, or the state was replaced. While it is behind it ignores new events, and
+//! reads them from the history later. So a client that reads nothing costs only its cursors and one
+//! message. If the history that a cursor needs is compacted, the watch ends as compacted. Sources:
+//! `v3rpc/watch.go`, `mvcc/watchable_store.go` of etcd 3.6.
 
 mod groups;
 mod hits;
@@ -50,50 +50,52 @@ use stream::{Flags, Gather, WatchStream, Watcher};
 pub use message::{WatchMessage, WatchMessages, WatchPieces};
 pub use stream::WatchBounds;
 
-/// The text for a range that ends before it begins (`mvcc.ErrEmptyWatcherRange`).
+/// The error text for a range that ends before it begins (`mvcc.ErrEmptyWatcherRange`).
 const EMPTY_RANGE: &str = "mvcc: watcher range is empty";
 
-/// The text for a number that another watch of the stream has (`mvcc.ErrWatcherDuplicateID`).
+/// The error text for a watch id that another watch of the stream has
+/// (`mvcc.ErrWatcherDuplicateID`).
 const DUPLICATE_ID: &str = "mvcc: duplicate watch ID provided on the WatchStream";
 
-/// What serving a stream, or a request of one, counts for in a hold of the lock, in events.
+/// How many events the service of a stream, or of one request, counts for in a hold of the lock.
 const REQUEST_COST: usize = 8;
 
 /// All watch streams of a Front.
 pub(super) struct Watches {
     front: FrontId,
     interest: Arc<WatchInterest>,
-    /// While there are watchers.
+    /// Set while there are watchers: it tells Apply that this Front wants events.
     watching: Option<Watching>,
     progress_ms: u64,
     bounds: WatchBounds,
     groups: Groups,
     queues: Queues,
-    /// New events that were not matched yet, and how many of the first batch were.
+    /// Deliveries whose events were not all matched yet, and how many events of the first delivery
+    /// were matched.
     changes: VecDeque<SharedChanges>,
     matched_of_first: usize,
-    /// Streams that wait until all new events are matched.
+    /// Streams that asked for progress and wait until all new events are matched.
     unmatched: Vec<Ticket>,
-    /// The last revision whose events were all matched.
+    /// The last revision whose events were all matched with the watchers.
     matched: i64,
-    /// When progress is due for the watchers of a stream, in ms.
+    /// When each stream's progress notices are due, in ms.
     progress_due: BTreeSet<(u64, Ticket)>,
     now_ms: u64,
 }
 
-/// The watchers and the streams, with the messages that wait.
+/// The watchers, and the streams with their queued messages.
 #[derive(Default)]
 struct Queues {
     bounds: WatchBounds,
     watchers: Slab<Watcher>,
     streams: HashMap<Ticket, WatchStream, FixedState>,
-    /// Bytes of the messages that wait on all streams.
+    /// Bytes of the queued messages of all streams.
     bytes: usize,
     /// Streams that wait for the lock.
     ready: VecDeque<Ticket>,
     /// Streams that may have messages for the driver.
     filled: Vec<Ticket>,
-    /// Streams that had no room for another request, and may have some now.
+    /// Streams that could not take a request, and perhaps can now.
     accepting: Vec<Ticket>,
 }
 
@@ -129,7 +131,8 @@ impl Watches {
         self.queues.streams.insert(ticket, stream);
     }
 
-    /// The requests of a stream need wait no longer for what its client can know of.
+    /// Notes that this member has applied everything that a stream's client can know of, so the
+    /// stream's requests may be served.
     pub fn on_synced(&mut self, ticket: Ticket) {
         if let Some(stream) = self.queues.streams.get_mut(&ticket)
             && core::mem::take(&mut stream.waits_for_sync)
@@ -155,7 +158,7 @@ impl Watches {
         }
     }
 
-    /// Ends a stream. False if there is none.
+    /// Ends a stream. Returns false if the ticket names none.
     pub fn close(&mut self, ticket: Ticket) -> bool {
         let Some(stream) = self.queues.streams.remove(&ticket) else { return false };
         self.queues.bytes -= stream.queue_bytes();
@@ -168,7 +171,7 @@ impl Watches {
         true
     }
 
-    /// The client has taken the messages that it was given last. Whether there is more for it.
+    /// Notes that the client has taken the last messages. Returns whether there is more for it.
     pub fn taken(&mut self, ticket: Ticket) -> bool {
         let Some(stream) = self.queues.streams.get_mut(&ticket) else { return false };
         stream.is_sent = false;
@@ -184,7 +187,7 @@ impl Watches {
         has_messages || waits
     }
 
-    /// Streams of clients that want to be told that there is no leader.
+    /// The streams that end if there is no leader.
     pub fn requiring_leader(&self) -> Vec<Ticket> {
         let requires = |(_, stream): &(&Ticket, &WatchStream)| stream.requires_leader;
         let mut tickets: Vec<Ticket> =
@@ -193,7 +196,7 @@ impl Watches {
         tickets
     }
 
-    /// Takes the messages for the driver, at most one set for each stream.
+    /// Takes messages for the driver, at most one batch for each stream.
     pub fn take_messages(&mut self, header: Header, out: &mut Vec<(Ticket, WatchMessages)>) {
         for ticket in core::mem::take(&mut self.queues.filled) {
             let Some(stream) = self.queues.streams.get_mut(&ticket) else { continue };
@@ -204,7 +207,7 @@ impl Watches {
         }
     }
 
-    /// Takes the streams that had no room for another request, and may have some now.
+    /// Takes the streams that could not take a request, and perhaps can now.
     pub fn take_accepting(&mut self) -> Vec<Ticket> {
         core::mem::take(&mut self.queues.accepting)
     }
@@ -218,13 +221,13 @@ impl Watches {
         }
     }
 
-    /// Whether new events wait to be matched.
+    /// Whether new events are not matched yet.
     pub fn has_unmatched(&self) -> bool {
         !self.changes.is_empty()
     }
 
-    /// Another state took the place of the one before: of the same history, or, if not, of a
-    /// history in which the cursors mean nothing.
+    /// Notes that another state has replaced this one. If it is of another history, the cursors
+    /// mean nothing there, and all watches end.
     pub fn on_replaced(&mut self, is_same_history: bool) {
         self.changes.clear();
         self.matched_of_first = 0;
@@ -243,15 +246,15 @@ impl Watches {
                 stream.behind.push_back(number as WatcherNumber);
             }
             if !is_same_history {
-                // Below every compacted revision, so it ends as compacted.
+                // Lower than every compacted revision, so the watch ends as compacted.
                 watcher.next = i64::MIN;
             }
         }
         tickets.into_iter().for_each(|ticket| self.queues.want_lock(ticket));
     }
 
-    /// Gives new events to the watchers of their keys, until enough events and watchers were looked
-    /// at. It needs no lock.
+    /// Matches new events with the watchers of their keys, without the lock, until a bounded number
+    /// of events and watchers was looked at.
     pub fn match_changes(&mut self) {
         let mut left = self.bounds.matched_events_max;
         while let Some(batch) = self.changes.front().filter(|_| left > 0).cloned() {
@@ -278,8 +281,8 @@ impl Watches {
         }
     }
 
-    /// Gives the events of one revision to the watchers of their keys. Returns how often it looked
-    /// at a watcher.
+    /// Gives the events of one revision to the watchers of their keys. Returns how many watchers it
+    /// looked at.
     fn publish(&mut self, changes: &[KeyChange], revision: i64) -> usize {
         let Watches { groups, queues, .. } = self;
         let mut watcher_count = 0;
@@ -323,8 +326,8 @@ impl Watches {
         !self.queues.ready.is_empty()
     }
 
-    /// Serves the streams that wait for the lock, up to the bounds of one hold. All deliveries that
-    /// were pushed before were handed over.
+    /// Serves the streams that wait for the lock, up to the bounds of one hold. The caller holds
+    /// the lock, and has handed over every delivery that Apply pushed earlier.
     pub fn run(&mut self, store: &Store, now_ms: u64, tokens: &TokenTimes) {
         self.now_ms = now_ms;
         if self.changes.is_empty() {
@@ -341,7 +344,8 @@ impl Watches {
         }
     }
 
-    /// Serves a stream: its requests, its watchers that are behind, its wish for progress.
+    /// Serves a stream: its requests, then its watchers that are behind, then its request for
+    /// progress.
     fn serve(&mut self, ticket: Ticket, (store, tokens): (&Store, &TokenTimes), left: &mut usize) {
         if !self.accepts(ticket) {
             self.queues.accepting.push(ticket);
@@ -383,7 +387,8 @@ impl Watches {
         self.promise_progress(ticket);
     }
 
-    /// Why a watch is not created for this client. A revision below 0 is refused first, as in etcd.
+    /// The reason to refuse a watch to this client; `None` to create it. As in etcd, a revision
+    /// below 0 is refused first.
     fn refusal(
         &self,
         request: &WatchCreateRequest,
@@ -458,7 +463,7 @@ impl Watches {
         self.queues.push(ticket, Item::cancelled(id, store.revision()));
     }
 
-    /// Removes a watcher that its stream has no more.
+    /// Removes a watcher from the groups. Its stream no longer has it.
     fn remove(&mut self, number: WatcherNumber) {
         let watcher = self.queues.watchers.remove(number as usize);
         if let Some(moved) = self.groups.remove(watcher.place) {
@@ -471,7 +476,7 @@ impl Watches {
         }
     }
 
-    /// Reads events from the history for the first watcher of a stream that is behind.
+    /// Reads some history for the first watcher of a stream that is behind.
     fn read_history(&mut self, ticket: Ticket, store: &Store, events_left: &mut usize) {
         let stream = self.queues.streams.get_mut(&ticket).expect("the caller has it");
         let Some(number) = stream.behind.front().copied() else { return };
@@ -494,11 +499,11 @@ impl Watches {
                 stream.behind.pop_front();
                 let watcher = &mut self.queues.watchers[number as usize];
                 watcher.is_behind = false;
-                // A watcher may begin beyond the present revision.
+                // A watcher may begin at a revision that does not exist yet.
                 watcher.next = watcher.next.max(store.revision() + 1);
             }
             Read::Some => {
-                // Watchers of a stream take turns.
+                // The watchers of a stream take turns.
                 stream.behind.rotate_left(1);
                 self.queues.watchers[number as usize].next = gather.place.revision + 1;
             }
@@ -509,7 +514,8 @@ impl Watches {
     }
 
     fn end_as_compacted(&mut self, ticket: Ticket, number: WatcherNumber, compacted: i64) {
-        // After another state came, nothing may be compacted. Clients take 0 for no end.
+        // After a replacement of the state, the compacted revision may be 0. Clients take 0 as no
+        // end, so send 1.
         let compacted = compacted.max(1);
         let id = self.queues.watchers[number as usize].id;
         let stream = self.queues.streams.get_mut(&ticket).expect("the caller has it");
@@ -521,8 +527,8 @@ impl Watches {
 
     // Progress.
 
-    /// Promises progress to a client that asked for it, once all its watchers were given all events
-    /// of the present revision. A client without watchers gets no answer, as in etcd.
+    /// Sends progress to a client that asked for it, once all its watchers have had all events of
+    /// the present revision. As in etcd, a stream without watchers gets no answer.
     fn promise_progress(&mut self, ticket: Ticket) {
         let stream = self.queues.streams.get_mut(&ticket).expect("the caller has it");
         if !stream.wants_progress || !stream.behind.is_empty() {
@@ -532,7 +538,7 @@ impl Watches {
             return self.unmatched.push(ticket);
         }
         stream.wants_progress = false;
-        // etcd promises nothing to a stream with a watch that begins in the future.
+        // As in etcd, a stream with a watch that begins in the future gets no answer.
         let begins_later =
             |number: &WatcherNumber| self.queues.watchers[*number as usize].next > self.matched + 1;
         if stream.watchers.is_empty() || stream.watchers.values().any(begins_later) {
@@ -541,7 +547,7 @@ impl Watches {
         self.queues.push(ticket, Item::progress(NO_WATCH_ID, self.matched));
     }
 
-    /// Tells watchers that asked for it, and that had no events for long, how far they are.
+    /// Sends progress notices to watchers that asked for them and had no events for long.
     pub fn on_tick(&mut self, now_ms: u64) {
         while let Some((due_ms, ticket)) = self.progress_due.first().copied()
             && due_ms <= now_ms
@@ -582,7 +588,8 @@ impl Watches {
 }
 
 impl Queues {
-    /// Whether a watcher takes new events: it is not behind, has not had them, and wants them.
+    /// Whether a watcher takes the events of this revision now: it is not behind, has not had them,
+    /// and wants some of them.
     fn is_wanted(
         &self,
         number: WatcherNumber,
@@ -593,8 +600,8 @@ impl Queues {
         !watcher.is_behind && revision >= watcher.next && wants(watcher.flags)
     }
 
-    /// Gives a watcher the events of a new revision, or lets it fall behind where they have no
-    /// room.
+    /// Gives a watcher the events of a new revision. If its stream has no room for them, the
+    /// watcher falls behind.
     fn give(&mut self, number: WatcherNumber, revision: i64, shown: impl FnOnce() -> Arc<Shown>) {
         let Queues { watchers, streams, bytes, .. } = self;
         let watcher = &mut watchers[number as usize];
@@ -631,7 +638,8 @@ impl Queues {
         }
     }
 
-    /// Whether the history may be read for a stream: a watcher is behind, and there is room.
+    /// Whether history may be read for a stream: one of its watchers is behind, and the queues have
+    /// room.
     fn may_read(&self, ticket: Ticket) -> bool {
         let stream = &self.streams[&ticket];
         let has_room =
@@ -649,16 +657,16 @@ impl Queues {
 
 /// How a read of the history ended.
 enum Read {
-    /// The bounds of the hold were reached, maybe within a revision.
+    /// The bounds of the hold were reached, perhaps within a revision.
     Paused,
-    /// Enough for a message was found, and more follows.
+    /// There are enough events for a message, and more to read.
     Some,
-    /// The watcher has seen everything.
+    /// The watcher has had everything up to the present revision.
     All,
 }
 
 impl Gather {
-    /// Goes on reading.
+    /// Reads further events of the range into this gather.
     fn read(
         &mut self,
         range: KeyRange<'_>,
@@ -724,12 +732,12 @@ impl Gather {
     }
 }
 
-/// The first revision that has events behind this place which were not looked at.
+/// The first revision behind `place` that may have events which were not looked at.
 fn first_needed(place: Place) -> i64 {
     if place.sub == u32::MAX { place.revision.saturating_add(1) } else { place.revision }
 }
 
-/// The keys that a request asks to watch. Without a key the range begins with the smallest one.
+/// The keys that a request asks to watch. Without a key, the range begins with the smallest key.
 fn range_of(request: &WatchCreateRequest) -> KeyRange<'_> {
     let key = if request.key.is_empty() { &[0][..] } else { &request.key };
     KeyRange { key, end: &request.range_end }

@@ -8,7 +8,7 @@ fn line_of(operation: Operation) -> AuditLine {
     AuditLine::new("::ffff:10.0.0.1".parse().unwrap(), operation)
 }
 
-/// The fields of the line for a call of the Front, behind the address; `None` if there is no line.
+/// The fields of the line for a call of the Front, after the address; `None` if there is no line.
 fn of_front(method: EtcdMethod, request: &impl Message) -> Option<String> {
     let operation = Operation::from_front(method, &request.encode_to_vec().into())?;
     Some(line(line_of(operation)))
@@ -171,9 +171,9 @@ fn a_line_has_the_user_and_the_result() {
         told(Err(Error::PermissionDenied.into()), Credentials::Certificate("a\tb".into())),
         format!("user=a?b\t{call}failure\terror=etcdserver: permission denied")
     );
-    // It may still take effect.
+    // A call that timed out may still take effect.
     assert_eq!(told(Err(Error::TimedOut.into()), Credentials::Nobody), format!("{call}invoked"));
-    // A token is no name.
+    // A token does not name a user.
     assert_eq!(
         told(Ok(()), Credentials::Token("abcdefghijklmnop.1".into())),
         format!("{call}success")

@@ -28,7 +28,7 @@ fn machine() -> Machine {
     machine
 }
 
-/// The cost of a transaction, counted in steps of one look-up.
+/// Counts the cost of a transaction, with one lookup a step.
 fn count(txn: &Txn<'_>, machine: &Machine) -> (u64, Counted) {
     let mut cost = Cost::of(txn);
     loop {

@@ -1,4 +1,4 @@
-//! The checks of `/livez` and `/readyz`, and how often each had which result.
+//! The checks of `/livez` and `/readyz`, and how often each passed and failed.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -28,13 +28,13 @@ impl Check {
     }
 }
 
-/// How often checks had which result, since the start.
+/// How often each check passed and failed since the start.
 #[derive(Debug, Default)]
 pub struct HealthCounts {
-    /// `/health`: how often the answer was good, and how often not.
+    /// How often `/health` was good, and how often not.
     health: [AtomicU64; 2],
-    /// For each check of a route: how often it passed, how often it failed, and its last result: 0
-    /// before the first one, 1 if it passed, 2 if it failed.
+    /// For each check of a route: how often it passed, how often it failed, and its last result (0
+    /// before the first, 1 passed, 2 failed).
     checks: [[AtomicU64; 3]; LIVE.len() + READY.len()],
 }
 
@@ -45,11 +45,11 @@ pub struct CheckCount {
     pub route: &'static str,
     /// The name of the check.
     pub check: &'static str,
-    /// How often it was good.
+    /// How often the check passed.
     pub good: u64,
-    /// How often it was not.
+    /// How often the check failed.
     pub failed: u64,
-    /// Whether the last result was good.
+    /// Whether the check passed the last time.
     pub is_good: bool,
 }
 
@@ -65,12 +65,12 @@ impl HealthCounts {
         counts[2].store(if is_good { 1 } else { 2 }, Ordering::Relaxed);
     }
 
-    /// How often `/health` was good, and how often not.
+    /// How often the answer of `/health` was good, and how often not.
     pub fn health(&self) -> [u64; 2] {
         [0, 1].map(|at| self.health[at].load(Ordering::Relaxed))
     }
 
-    /// The counts of the checks that were ever made.
+    /// The counts of the checks that were made at least once.
     pub fn checks(&self) -> impl Iterator<Item = CheckCount> {
         let counts = places().zip(&self.checks).map(|((route, check), counts)| {
             let [good, failed, last] = [0, 1, 2].map(|at| counts[at].load(Ordering::Relaxed));

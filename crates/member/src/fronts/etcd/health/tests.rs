@@ -2,10 +2,10 @@ use etcd::Error;
 
 use super::*;
 
-/// A member, and how its reads end.
+/// A member with given state, and given results of its reads.
 struct Rig {
     member: MemberHealth,
-    /// Results of a serializable and of a linearizable read.
+    /// The results of a serializable and of a linearizable read.
     reads: [Result<(), CallRefused>; 2],
     counts: HealthCounts,
 }
@@ -16,7 +16,8 @@ impl Rig {
         Rig { member, reads: [Ok(()), Ok(())], counts: HealthCounts::default() }
     }
 
-    /// The answer, and what it took: l looks at the member, s and r read.
+    /// The answer, and the steps to it: `l` looks at the member, `s` and `r` are a serializable and
+    /// a linearizable read.
     fn ask(&self, target: &str) -> (HealthAnswer, String) {
         let (path, query) = match target.split_once('?') {
             Some((path, query)) => (path, Some(query)),

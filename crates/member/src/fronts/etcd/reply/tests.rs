@@ -43,7 +43,7 @@ fn of_found(found: Found) -> Reply {
     Reply::from_found(HEADER, found, &Arc::default())
 }
 
-/// Replies of each kind with lists of so many items.
+/// Replies of each kind that has a list, with this many items.
 fn replies(count: usize) -> Vec<Reply> {
     let nested = Branch { succeeded: false, done: vec![OpDone::Range(found(count))] };
     let ops = vec![OpDone::Txn(nested), OpDone::DeleteRange(deleted(1))];
@@ -122,7 +122,7 @@ fn a_reply_is_short_if_it_has_few_items() {
         assert!(replies(count).iter().all(|reply| !reply.is_short()), "{count}");
     }
     assert!(small_replies().iter().all(Reply::is_short));
-    // Operations count, also those that show nothing.
+    // Operations count as items, even those that show nothing.
     let empty = OpDone::Put(PutDone { revision: 9, prev: None });
     let many = of_found(Found::Txn(txn(vec![empty; ETCD_ENCODED_ITEMS_MAX]), None));
     assert!(!many.is_short());

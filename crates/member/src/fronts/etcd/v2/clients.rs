@@ -1,8 +1,9 @@
-//! The user that a request of etcd v2 is for, by its basic authentication or the certificate of its
-//! connection (`v2http/client_auth.go` of etcd 3.4).
+//! Finds the user of an etcd v2 request, from its basic authentication or from the certificate of
+//! its connection (`v2http/client_auth.go` of etcd 3.4).
 //!
-//! A search reads users and roles from the state, and then has a password compared if the client
-//! gives one. Each step says what the driver has to do ([`Work`]) and takes the result ([`Done`]).
+//! A search first reads users and roles from the state. If the client sends a password, the search
+//! then has it compared with the user's hash. Each step tells the driver what to do ([`Work`]) and
+//! takes the result ([`Done`]).
 
 use std::sync::Arc;
 
@@ -15,35 +16,36 @@ use super::super::method::CallRefused;
 use super::super::passwords::{PasswordDone, PasswordTask};
 use super::{V2Found, V2Result, failure_of};
 
-/// The credentials that a request shows.
+/// The credentials of a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Presented {
     /// The value of the header `Authorization`. An empty one counts as none.
     pub credentials: Option<Vec<u8>>,
-    /// The common name of the certificate of the connection, if it is a user.
+    /// The common name of the connection's client certificate. It counts only if there is a user of
+    /// that name.
     pub certificate: Option<Arc<str>>,
 }
 
 impl Presented {
-    /// Whether a client says who it is. If it does not, it is a guest.
+    /// Whether the client has any credentials. Without them it is a guest.
     pub fn is_named(&self) -> bool {
         self.credentials.is_some() || self.certificate.is_some()
     }
 }
 
-/// Whom a request is for.
+/// The client of a request, as a search found it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum V2Client {
-    /// A client that names no user, or any client while permissions are not enforced.
+    /// A client without a user, or any client while permissions are not enforced.
     Guest,
     /// A user.
     User(Arc<str>),
-    /// A client whose user does not exist, or whose password is wrong.
+    /// A client that names an unknown user, or sends a wrong password.
     Wrong,
 }
 
 impl V2Client {
-    /// Whether it may see and change users and roles.
+    /// Whether the client may see and change users, roles and members.
     pub fn is_root(&self, auth: &Auth) -> bool {
         match self {
             V2Client::Guest => auth.permits_root(Who::Guest),
@@ -52,7 +54,7 @@ impl V2Client {
         }
     }
 
-    /// The user of a command or a read. `None` for a guest.
+    /// The user of a command or a read. `None` for a guest and for a wrong client.
     pub fn user(self) -> Option<Arc<str>> {
         match self {
             V2Client::User(user) => Some(user),
@@ -61,12 +63,12 @@ impl V2Client {
     }
 }
 
-/// Work that a driver does for a request between two of its steps.
+/// Work that the driver does for a request between two steps.
 #[derive(Debug)]
 pub enum Work {
     /// Hand the request to [`EtcdFront::on_v2_call`](crate::EtcdFront::on_v2_call).
     Call(Request),
-    /// Work on a password, on another thread.
+    /// Do this work on a password, on another thread.
     Password {
         /// The password.
         password: Vec<u8>,
@@ -85,13 +87,13 @@ pub enum Done {
 }
 
 impl Done {
-    /// Users and roles, as [`Request::read_auth`] reads them.
+    /// The users and roles, as the result of a [`Request::read_auth`].
     ///
     /// # Errors
-    /// The Front refuses the call.
+    /// The Front has refused the call.
     ///
     /// # Panics
-    /// It is the result of other work.
+    /// The result is of other work.
     pub(super) fn auth(self) -> Result<Arc<Auth>, CallRefused> {
         match self {
             Done::Called(Ok(Ok(V2Found::Auth(auth)))) => Ok(auth),
@@ -103,10 +105,10 @@ impl Done {
     /// The result of work on a password.
     ///
     /// # Errors
-    /// There was no room for the work.
+    /// Too much work on passwords is queued.
     ///
     /// # Panics
-    /// It is the result of a call.
+    /// The result is of a call.
     pub(super) fn password(self) -> Result<PasswordDone, CallRefused> {
         match self {
             Done::Password(PasswordDone::TooMuchWork) => Err(Error::TooManyRequests.into()),
@@ -116,25 +118,25 @@ impl Done {
     }
 }
 
-/// The search for the user of a request.
+/// A search for the user of a request.
 #[derive(Debug)]
 pub(super) enum Search {
-    /// Users and roles are being read.
+    /// The driver reads the users and roles.
     Reading(Presented),
-    /// A password is being compared.
+    /// Another thread compares the password.
     Comparing {
         /// The users and roles that were read.
         auth: Arc<Auth>,
-        /// The user, if there is one of that name.
+        /// The user with the name that the client gave; `None` if there is none.
         user: Option<Arc<str>>,
     },
 }
 
-/// How a search goes on.
+/// The next step of a search.
 pub(super) enum Searched {
-    /// The driver works for it.
+    /// The driver must do this work, and the search goes on with the result.
     Work(Search, Work),
-    /// The search is over. It gives the client, and the users and roles that it was compared with.
+    /// The search is over: the client, and the users and roles that it was judged by.
     Found(V2Client, Arc<Auth>),
 }
 
@@ -144,10 +146,10 @@ impl Search {
         (Search::Reading(presented), Work::Call(Request::read_auth()))
     }
 
-    /// Takes the result of the work.
+    /// Takes the result of the work, and goes on.
     ///
     /// # Errors
-    /// There are too many calls, or there is no room for the work on the password.
+    /// There are too many calls, or too much work on passwords is queued.
     pub fn on_done(self, done: Done) -> Result<Searched, CallRefused> {
         match self {
             Search::Reading(presented) => Ok(judge(presented, done.auth()?)),
@@ -160,7 +162,7 @@ impl Search {
     }
 }
 
-/// Judges what a client says of itself, as far as that needs no work on a password.
+/// Judges a client's credentials, as far as that needs no comparison of a password.
 fn judge(presented: Presented, auth: Arc<Auth>) -> Searched {
     if !auth.is_enabled() {
         return Searched::Found(V2Client::Guest, auth);
@@ -184,18 +186,18 @@ fn judge(presented: Presented, auth: Arc<Auth>) -> Searched {
     Searched::Work(Search::Comparing { auth, user }, Work::Password { password, task })
 }
 
-/// The search for the user of a request about a key, whose client [`Presented::is_named`].
+/// A search for the user of a request about a key. Needed only if [`Presented::is_named`].
 #[derive(Debug)]
 pub struct UserSearch(Search);
 
-/// How the search for the user of a request about a key goes on.
+/// The next step of a search for the user of a request about a key.
 #[derive(Debug)]
 pub enum UserStep {
-    /// The driver works, and hands over the result with [`UserSearch::on_done`].
+    /// The driver does the work, and hands the result to [`UserSearch::on_done`].
     Work(UserSearch, Work),
     /// The user of the request; `None` while permissions are not enforced.
     Found(Option<Arc<str>>),
-    /// The request fails.
+    /// The request fails with this error.
     Failed(Failure),
 }
 
@@ -206,7 +208,7 @@ impl UserSearch {
         UserStep::Work(UserSearch(search), work)
     }
 
-    /// Takes the result of the work.
+    /// Takes the result of the work, and goes on.
     pub fn on_done(self, done: Done) -> UserStep {
         match self.0.on_done(done) {
             Ok(Searched::Work(search, work)) => UserStep::Work(UserSearch(search), work),

@@ -1,10 +1,10 @@
-//! Members and statistics of etcd v2: the paths below `/v2` that are not about keys or users.
-//! Sources: `v2http/client.go`, `v2stats` of etcd 3.4.
+//! Members and statistics of etcd v2: all paths below `/v2` that are not about keys, users or
+//! roles. Sources: `v2http/client.go`, `v2stats` of etcd 3.4.
 //!
-//! The members do not change yet: requests for it are refused, after the checks that etcd makes. A
-//! request is a [`MembersCall`], whose steps say what the driver has to do next. The order of the
-//! checks: path and method, the role `root` of a client that wants a change, the name of the
-//! member, the type and the form of the body, and the rest.
+//! etcd's clients cannot change the members yet: a request to change them is refused, after the
+//! checks that etcd makes. A request is a [`MembersCall`]. Each of its steps tells the driver what
+//! to do next. The order of the checks: path and method; for a change, that the client is `root`;
+//! the name of the member; the type and the form of the body; the rest.
 
 use etcd::Error;
 use etcd::pb::etcdserverpb as pb;
@@ -14,32 +14,32 @@ use super::super::cluster::{self, Site};
 use super::clients::{Done, Presented, Work};
 use super::users::{RootSearch, RootStep};
 
-/// The head of a request, without its body.
+/// A request without its body.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MembersRequest<'r> {
-    /// The method of HTTP.
+    /// The HTTP method.
     pub method: &'r str,
-    /// The path, with escapes only where they must be.
+    /// The path, escaped only where a character needs it.
     pub path: &'r str,
     /// The value of the header `Content-Type`; empty if there is none.
     pub content_type: &'r str,
-    /// The credentials that it shows.
+    /// The credentials of the client.
     pub presented: Presented,
 }
 
-/// The cluster as a member sees it.
+/// The members as this member knows them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MembersView {
     /// All members ([`cluster::members`](super::super::cluster::members)).
     pub members: Vec<pb::Member>,
-    /// The member id of the leader, if one is known.
+    /// The member id of the leader; `None` if no leader is known.
     pub leader: Option<u64>,
-    /// The member id of this member.
+    /// The id of this member.
     pub own: u64,
 }
 
 impl MembersView {
-    /// The cluster as the member at a site sees it, by this state of the ensemble.
+    /// Reads the members from this member's site and from the replicated state.
     pub fn new(site: &Site<'_>, control: &Control) -> MembersView {
         let members = cluster::members(site, control);
         MembersView { members, leader: site.replica.leader, own: site.member_id }
@@ -49,7 +49,7 @@ impl MembersView {
 /// The answer to a request.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MembersAnswer {
-    /// Whether the head names the cluster.
+    /// Whether the response has the header with the cluster's id.
     pub names_cluster: bool,
     /// The content of the answer.
     pub content: MembersContent,
@@ -58,55 +58,56 @@ pub struct MembersAnswer {
 /// The content of an answer.
 #[derive(Clone, Debug, PartialEq)]
 pub enum MembersContent {
-    /// These members.
+    /// A list of members.
     Members(Vec<pb::Member>),
-    /// This member.
+    /// One member.
     Member(pb::Member),
-    /// A plain text with the URLs of all members for clients.
+    /// A text with the client URLs of all members.
     Machines(String),
-    /// Statistics, which the driver has.
+    /// Statistics, which the driver fills in.
     Statistics(Statistics),
-    /// The request is refused, and the body is a message.
+    /// A refusal, with a message as the body.
     Refused {
-        /// The status of HTTP.
+        /// The HTTP status.
         status: u16,
         /// The message.
         text: String,
     },
-    /// The place has no such method. The methods that it has, if the answer lists them.
+    /// The path does not support the method. If some, the answer lists the methods that it
+    /// supports.
     NotAllowed(Option<&'static str>),
 }
 
-/// Statistics.
+/// The kind of statistics that a client asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Statistics {
-    /// The statistics of the member.
+    /// This member's statistics about itself.
     Own,
-    /// The leader's statistics about the other members.
+    /// The leader's statistics about its followers.
     Leader,
     /// The statistics of the store.
     Store,
 }
 
-/// How a request goes on.
+/// The next step of a request.
 #[derive(Debug)]
 pub enum MembersStep {
-    /// The driver works, and hands over the result with [`MembersCall::on_done`].
+    /// The driver does the work, and hands the result to [`MembersCall::on_done`].
     Work(MembersCall, Work),
-    /// The driver says how it sees the cluster, with [`Looking::on_view`].
+    /// The driver hands its view of the members to [`Looking::on_view`].
     Look(Looking),
-    /// The driver reads the body, for [`ReadingUrls::on_body`].
+    /// The driver reads the body for [`ReadingUrls::on_body`].
     ReadUrls(ReadingUrls),
-    /// The request is over.
+    /// The request is answered.
     Answer(MembersAnswer),
 }
 
-/// The wish of a request.
+/// What a request asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Wish {
     Machines,
     LeaderStatistics,
-    /// A request of this method about the members, or about the one with this name.
+    /// All members, or the member with this name.
     Members {
         method: Method,
         name: String,
@@ -114,7 +115,7 @@ enum Wish {
     },
 }
 
-/// The methods of requests about members.
+/// The HTTP methods that requests about members distinguish.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Method {
     Get,
@@ -140,12 +141,12 @@ impl Method {
     }
 }
 
-/// A request for a change whose client is being found.
+/// A request for a change whose client is being searched.
 #[derive(Debug)]
 pub struct MembersCall(RootSearch, Wish);
 
 impl MembersCall {
-    /// Begins a request. `None` if nothing is at its path.
+    /// Takes a request and returns its first step. `None` if the path is unknown.
     pub fn begin(request: MembersRequest<'_>) -> Option<MembersStep> {
         let MembersRequest { method, path, content_type, presented } = request;
         let rest = path.strip_prefix("/v2/")?;
@@ -174,13 +175,13 @@ impl MembersCall {
         })
     }
 
-    /// Takes the result of the work.
+    /// Takes the result of the work, and goes on.
     pub fn on_done(self, done: Done) -> MembersStep {
         permitted(self.0.on_done(done), self.1)
     }
 }
 
-/// Goes on behind a step of the search for the client.
+/// Maps a step of the search for the client to a step of the request.
 fn permitted(step: RootStep, wish: Wish) -> MembersStep {
     match step {
         RootStep::Work(search, work) => MembersStep::Work(MembersCall(search, wish), work),
@@ -200,7 +201,7 @@ fn answered(names_cluster: bool, content: MembersContent) -> MembersStep {
 pub struct Looking(Wish);
 
 impl Looking {
-    /// Takes the view.
+    /// Takes the view, and answers or goes on.
     pub fn on_view(self, view: MembersView) -> MembersStep {
         match self.0 {
             Wish::Machines => answered(false, MembersContent::Machines(machines(view.members))),
@@ -220,7 +221,7 @@ impl Looking {
     }
 }
 
-/// The URLs of all members for clients.
+/// The client URLs of all members, in one sorted text.
 fn machines(members: Vec<pb::Member>) -> String {
     let mut urls: Vec<String> =
         members.into_iter().flat_map(|member| member.client_ur_ls).collect();
@@ -232,18 +233,18 @@ fn refused(status: u16, text: impl Into<String>) -> MembersContent {
     MembersContent::Refused { status, text: text.into() }
 }
 
-/// A request about members.
+/// A request about members that has passed the check of its client.
 #[derive(Debug)]
 struct About {
     method: Method,
-    /// The name of the member in the path; empty if it is about all.
+    /// The name of a member in the path; empty if the request is about all members.
     name: String,
-    /// All members when the request came.
+    /// All members, as of the driver's view.
     members: Vec<pb::Member>,
 }
 
 impl About {
-    /// The next step before a body is read.
+    /// The answer, or for a `POST` or `PUT` the step that reads the body.
     fn begin(self, leader: Option<u64>, content_type: &str) -> MembersStep {
         let content = match self.method {
             Method::Get => match &*self.name {
@@ -273,12 +274,12 @@ impl About {
         self.members.iter().find(|member| member.id == id)
     }
 
-    /// The member id that the name is.
+    /// The member id that the name in the path is, in hex. `None` if it is no id.
     fn id(&self) -> Option<u64> {
         u64::from_str_radix(&self.name, 16).ok().filter(|_| !self.name.starts_with('+'))
     }
 
-    /// The member with the name.
+    /// The member that the path names.
     fn named(&self) -> Option<&pb::Member> {
         self.id().and_then(|id| self.by_id(id))
     }
@@ -302,18 +303,18 @@ fn check_type(content_type: &str) -> Result<(), MembersContent> {
     Err(refused(415, text))
 }
 
-/// A request whose body gives the URLs of a member.
+/// A request that waits for its body, which has the URLs of a member.
 #[derive(Debug)]
 pub struct ReadingUrls(About);
 
-/// Why a body gives no URLs.
+/// The reason why a body has no URLs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BadUrls {
-    /// It is too large, or does not come.
+    /// The body is too large, too slow or cut off.
     Missing,
-    /// It is no JSON; the text says where.
+    /// The body is no JSON; the text has the position.
     NoJson(String),
-    /// `peerURLs` is no list of texts.
+    /// `peerURLs` is no list of strings.
     NoTexts,
 }
 
@@ -328,7 +329,8 @@ impl BadUrls {
 }
 
 impl ReadingUrls {
-    /// Takes the URLs (`peerURLs`); `None` if the body has no list.
+    /// Takes the URLs in the body's `peerURLs`, and answers. The list is empty if the body has
+    /// none.
     pub fn on_body(self, urls: Result<Vec<String>, BadUrls>) -> MembersStep {
         let checked = urls.map_err(BadUrls::text).and_then(|urls| {
             check_urls(&urls)?;
@@ -353,7 +355,7 @@ impl ReadingUrls {
     }
 }
 
-/// `types.NewURLs`.
+/// Checks URLs as `types.NewURLs` does, with its texts.
 fn check_urls(urls: &[String]) -> Result<(), String> {
     if urls.is_empty() {
         return Err("no valid URLs given".to_string());

@@ -1,14 +1,14 @@
-//! Users and roles of etcd v2: the requests below `/v2/auth`. While permissions are enforced, each
-//! request needs the role `root`. Source: `v2http/client_auth.go` of etcd 3.4.
+//! Users and roles of etcd v2: the requests below `/v2/auth`. While permissions are enforced, only
+//! `root` may make them. Source: `v2http/client_auth.go` of etcd 3.4.
 //!
-//! A request is a [`UsersCall`], whose steps say what the driver has to do next. The order of the
-//! checks is etcd's: path and method, the role, the body, and the rest in Apply.
+//! A request is a [`UsersCall`]. Each of its steps tells the driver what to do next. The order of
+//! the checks is etcd's: path and method; that the client is `root`; the body; the rest in Apply.
 //!
 //! ```text
-//! UsersCall::begin -> Work: users and roles are read, a password is compared -> is it root?
-//!   GET         -> Show, and the driver waits for the room of the text -> Answer
-//!   PUT         -> ReadUser or ReadRole -> Work: a password is hashed -> Work: the write -> Answer
-//!   PUT, DELETE -> Work: the write -> Answer
+//! UsersCall::begin -> Work: read users and roles, compare the password -> is the client root?
+//!   GET         -> Show: the driver waits for room for the text -> Answer
+//!   PUT         -> ReadUser or ReadRole -> Work: hash the password -> Work: write -> Answer
+//!   PUT, DELETE -> Work: write -> Answer
 //! ```
 
 mod bodies;
@@ -29,10 +29,10 @@ use super::limits::{USERS_ANSWER_BYTES_MAX, USERS_REQUEST_BYTES_MAX};
 
 pub use bodies::{BadBody, RoleBody, UserBody, UserGiven};
 
-/// Why a request is refused.
+/// A refusal of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Refused {
-    /// The status of HTTP.
+    /// The HTTP status.
     pub status: u16,
     /// The message.
     pub text: String,
@@ -43,20 +43,20 @@ impl Refused {
         Refused { status, text: text.into() }
     }
 
-    /// The client may not see or change users, roles and members.
+    /// The refusal of a client that is not `root`.
     pub fn not_root() -> Refused {
         Refused::new(401, "Insufficient credentials")
     }
 }
 
-/// A call that the Front has refused.
+/// The refusal of a request whose call the Front has refused.
 impl From<CallRefused> for Refused {
     fn from(refused: CallRefused) -> Refused {
         Refused::new(500, refused.code_and_text().1)
     }
 }
 
-/// Why a change is refused, as the server answers it.
+/// The refusal of a change by Apply: the status and the message.
 impl From<(u16, String)> for Refused {
     fn from((status, text): (u16, String)) -> Refused {
         Refused { status, text }
@@ -66,23 +66,24 @@ impl From<(u16, String)> for Refused {
 /// The answer to a request about users and roles.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum UsersAnswer {
-    /// It succeeded, and this is the body. The head names the cluster.
+    /// The request succeeded. The response has the header with the cluster's id.
     Line {
-        /// The status of HTTP.
+        /// The HTTP status.
         status: u16,
         /// A line of JSON, or nothing.
         text: Vec<u8>,
     },
-    /// It is refused, and the body is a message.
+    /// The request is refused, and the body is a message.
     Refused {
-        /// The status of HTTP.
+        /// The HTTP status.
         status: u16,
         /// The message.
         text: String,
-        /// Whether the head names the cluster. As in etcd, which adds that behind some checks.
+        /// Whether the response has the header with the cluster's id. etcd adds that header only
+        /// after its first checks.
         names_cluster: bool,
     },
-    /// The place has no such method, but these.
+    /// The path supports only these methods.
     NotAllowed(&'static str),
 }
 
@@ -92,22 +93,22 @@ impl From<Refused> for UsersAnswer {
     }
 }
 
-/// How a request goes on.
+/// The next step of a request.
 #[derive(Debug)]
 pub enum UsersStep {
-    /// The driver works, and hands over the result with [`UsersCall::on_done`].
+    /// The driver does the work, and hands the result to [`UsersCall::on_done`].
     Work(UsersCall, Work),
-    /// The driver reads the body, for [`ReadingUser::on_body`].
+    /// The driver reads the body for [`ReadingUser::on_body`].
     ReadUser(ReadingUser),
-    /// The driver reads the body, for [`ReadingRole::on_body`].
+    /// The driver reads the body for [`ReadingRole::on_body`].
     ReadRole(ReadingRole),
-    /// The driver waits for room, and makes the answer with [`Shown::answer`].
+    /// The driver waits for room for the answer, and makes it with [`Shown::answer`].
     Show(Shown),
-    /// The request is over.
+    /// The request is answered.
     Answer(UsersAnswer),
 }
 
-/// The thing at a path below `/v2/auth/`.
+/// The resource at a path below `/v2/auth/`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Place {
     Enable,
@@ -115,12 +116,12 @@ enum Place {
     User(String),
     Roles,
     Role(String),
-    /// More levels than there are.
+    /// A path with more levels than any resource has.
     TooDeep,
 }
 
 impl Place {
-    /// The place of the rest of a path. `None` if nothing is there.
+    /// The resource at the rest of a path. `None` if there is none.
     fn at(rest: &str) -> Option<Place> {
         if rest == "enable" {
             return Some(Place::Enable);
@@ -143,7 +144,7 @@ impl Place {
         })
     }
 
-    /// The methods that it has.
+    /// The methods that the resource supports.
     fn methods(&self) -> &'static str {
         match self {
             Place::Users | Place::Roles => "GET",
@@ -152,7 +153,7 @@ impl Place {
     }
 }
 
-/// The wish of a request, once its client is known to be root.
+/// What a request asks for. It is done only if the client is `root`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Wish {
     ShowUsers,
@@ -166,25 +167,26 @@ enum Wish {
     DeleteRole(String),
 }
 
-/// A request about users and roles that waits for [`Work`].
+/// A request about users and roles that waits for the driver's [`Work`].
 #[derive(Debug)]
 pub struct UsersCall(State);
 
 #[derive(Debug)]
 enum State {
-    /// Anybody may know whether permissions are enforced. Users and roles are being read.
+    /// The driver reads the users and roles, only to say whether permissions are enforced. Any
+    /// client may ask that.
     Asking,
-    /// The client is being found.
+    /// The search for the client is under way.
     Searching(Search, Wish),
-    /// The new password of a user is being hashed.
+    /// Another thread hashes a user's new password.
     Hashing(Option<Arc<str>>, UserWrite),
-    /// The change is being made.
+    /// Apply makes the change.
     Writing(AuthWrite),
 }
 
 impl UsersCall {
-    /// Begins a request with this method for what is behind `/v2/auth/` in its path. `None` if
-    /// nothing is there.
+    /// Takes a request with this method and this part of its path behind `/v2/auth/`. Returns its
+    /// first step, or `None` if the path is unknown.
     pub fn begin(method: &str, rest: &str, presented: Presented) -> Option<UsersStep> {
         let place = Place::at(rest)?;
         if place == Place::TooDeep {
@@ -220,10 +222,10 @@ impl UsersCall {
         Some(UsersStep::Work(UsersCall(State::Searching(search, wish)), work))
     }
 
-    /// Takes the result of the work.
+    /// Takes the result of the work, and goes on.
     ///
     /// # Panics
-    /// It is the result of other work.
+    /// The result is of other work.
     pub fn on_done(self, done: Done) -> UsersStep {
         let step = match self.0 {
             State::Asking => asked(done),
@@ -235,7 +237,7 @@ impl UsersCall {
     }
 }
 
-/// The step, or the answer that the request is refused.
+/// The step, or the answer that refuses the request.
 fn or_refused(step: Result<UsersStep, Refused>) -> UsersStep {
     step.unwrap_or_else(|refused| UsersStep::Answer(refused.into()))
 }
@@ -246,8 +248,8 @@ fn asked(done: Done) -> Result<UsersStep, Refused> {
     Ok(UsersStep::Answer(UsersAnswer::Line { status: 200, text }))
 }
 
-/// Goes on behind a step of the search for the client. Users and roles are shown as they were when
-/// the client was judged. A change may wait for its body and for a hash, and drops them before.
+/// Goes on after a step of the search for the client. Users and roles are shown as they were when
+/// the client was judged. A change does not keep them while it waits for its body and a hash.
 fn searched(search: Search, wish: Wish, done: Done) -> Result<UsersStep, Refused> {
     let (client, auth) = match search.on_done(done)? {
         Searched::Work(search, work) => {
@@ -272,17 +274,17 @@ fn searched(search: Search, wish: Wish, done: Done) -> Result<UsersStep, Refused
     })
 }
 
-/// A request to make or change a user, which waits for its body.
+/// A request to make or change a user that waits for its body.
 #[derive(Debug)]
 pub struct ReadingUser {
-    /// The user that sends it.
+    /// The user that sends the request; `None` for a guest.
     user: Option<Arc<str>>,
-    /// The user that it is about.
+    /// The user that the request is about.
     name: String,
 }
 
 impl ReadingUser {
-    /// Takes the body.
+    /// Takes the body, and goes on.
     pub fn on_body(self, body: Result<UserBody, BadBody>) -> UsersStep {
         let ReadingUser { user, name } = self;
         let wanted = body.map_err(Refused::from).and_then(|body| body.write(name));
@@ -297,17 +299,17 @@ impl ReadingUser {
     }
 }
 
-/// A request to make or change a role, which waits for its body.
+/// A request to make or change a role that waits for its body.
 #[derive(Debug)]
 pub struct ReadingRole {
-    /// The user that sends it.
+    /// The user that sends the request; `None` for a guest.
     user: Option<Arc<str>>,
-    /// The role that it is about.
+    /// The role that the request is about.
     name: String,
 }
 
 impl ReadingRole {
-    /// Takes the body.
+    /// Takes the body, and goes on.
     pub fn on_body(self, body: Result<RoleBody, BadBody>) -> UsersStep {
         let ReadingRole { user, name } = self;
         let wanted = body.map_err(Refused::from).and_then(|body| body.write(name));
@@ -323,13 +325,13 @@ fn hashed(user: Option<Arc<str>>, mut wanted: UserWrite, done: Done) -> Result<U
     Ok(write(user, AuthWrite::PutUser(wanted)))
 }
 
-/// Has a change made for a user.
+/// The step that has Apply make a change in the name of this user.
 fn write(user: Option<Arc<str>>, write: AuthWrite) -> UsersStep {
     let request = Request::write_auth(user, write.clone());
     UsersStep::Work(UsersCall(State::Writing(write)), Work::Call(request))
 }
 
-/// The answer to a change, with what it has done.
+/// The answer to a change, from the result in Apply.
 fn written(write: &AuthWrite, done: Done) -> Result<UsersAnswer, Refused> {
     let done = match done {
         Done::Called(Ok(Ok(V2Found::AuthDone(done)))) => done,
@@ -342,7 +344,7 @@ fn written(write: &AuthWrite, done: Done) -> Result<UsersAnswer, Refused> {
     };
     let (status, text) = match (write, done) {
         (AuthWrite::PutUser(write), AuthDone::User { is_new: true, .. }) => {
-            // As in etcd: a request that names the roles of a new user is answered with 200.
+            // As in etcd: making a new user whose roles the request lists is answered with 200.
             (if write.may_change { 201 } else { 200 }, users::made_user(write))
         }
         (AuthWrite::PutUser(write), AuthDone::User { roles, .. }) => {
@@ -359,7 +361,7 @@ fn written(write: &AuthWrite, done: Done) -> Result<UsersAnswer, Refused> {
     Ok(UsersAnswer::Line { status, text })
 }
 
-/// Users or roles that a client is shown.
+/// The users or roles to show to a client.
 #[derive(Debug)]
 pub struct Shown {
     auth: Arc<Auth>,
@@ -375,17 +377,18 @@ enum What {
 }
 
 impl Shown {
-    /// Bytes of the names and patterns in the answer, at most; the text of each may have
-    /// [`V2_TEXT_TIMES`] as many.
+    /// The most bytes of names and patterns in the answer. The answer's text may have
+    /// [`V2_TEXT_TIMES`] times as many.
     pub fn kept_bytes(&self) -> usize {
         match self.what {
-            // Each user is shown with its roles in full, so the bytes are known only afterwards.
+            // Each user is shown with its roles in full, so the size is not known before the text
+            // is made.
             What::Users => USERS_ANSWER_BYTES_MAX / V2_TEXT_TIMES,
             _ => usize::try_from(self.auth.bytes()).unwrap_or(usize::MAX),
         }
     }
 
-    /// The answer.
+    /// Makes the answer.
     pub fn answer(self) -> UsersAnswer {
         match self.text() {
             Ok(text) => UsersAnswer::Line { status: 200, text },
@@ -415,20 +418,20 @@ impl Shown {
     }
 }
 
-/// The question whether a client may change members, before a request for it goes on.
+/// A check, before a request to change members goes on, that the client is `root`.
 #[derive(Debug)]
 pub struct RootSearch(Search);
 
-/// How that question goes on.
+/// The next step of such a check.
 #[derive(Debug)]
 pub enum RootStep {
-    /// The driver works, and hands over the result with [`RootSearch::on_done`].
+    /// The driver does the work, and hands the result to [`RootSearch::on_done`].
     Work(RootSearch, Work),
-    /// The client may change members.
+    /// The client is `root`, or permissions are not enforced.
     Permitted,
-    /// The request is refused. The head does not name the cluster.
+    /// The request is refused. The response lacks the header with the cluster's id.
     Refused {
-        /// The status of HTTP.
+        /// The HTTP status.
         status: u16,
         /// The message.
         text: String,
@@ -436,13 +439,13 @@ pub enum RootStep {
 }
 
 impl RootSearch {
-    /// Begins a search.
+    /// Begins a check.
     pub fn begin(presented: Presented) -> RootStep {
         let (search, work) = Search::begin(presented);
         RootStep::Work(RootSearch(search), work)
     }
 
-    /// Takes the result of the work.
+    /// Takes the result of the work, and goes on.
     pub fn on_done(self, done: Done) -> RootStep {
         let Refused { status, text } = match self.0.on_done(done) {
             Ok(Searched::Work(search, work)) => return RootStep::Work(RootSearch(search), work),

@@ -1,17 +1,18 @@
-//! Waits of etcd v2 for changes, each of one key or of all below it.
+//! The waits of etcd v2: each waits for changes of one key, or also of all keys below it.
 //!
 //! ```text
 //! new events:  delivery -> changes -> match_changes (by key, no lock) -> the wait -> driver
-//! old events:  run (under the lock) -> the store's history, from the next index -> the same
+//! old events:  run (under the lock) -> the store's history, from the cursor -> the wait -> driver
 //! ```
 //!
-//! A wait is a cursor: the first index whose event it was not given. It begins *behind*, and is
-//! behind again when events come before its client has taken the last ones, or another state comes.
-//! It ignores new events then, and finds them in the history later; if they are gone from there, it
-//! ends. So a client that reads nothing costs one set of events.
+//! A wait is a cursor: the first index whose event it has not had. It begins *behind*, and falls
+//! behind again if events come before its client has taken the last ones, or if the state is
+//! replaced. While it is behind it ignores new events, and reads them from the history later. If
+//! the history no longer has them, the wait ends. So a client that reads nothing costs the memory
+//! of one set of events.
 //!
 //! A wait that is no stream ends with its first event. A stream that begins in the history goes on
-//! to what comes, unlike in etcd. Source: `v2store.watcherHub` of etcd 3.4.
+//! to new events, unlike in etcd. Source: `v2store.watcherHub` of etcd 3.4.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Bound;
@@ -35,21 +36,20 @@ use crate::message::{FrontId, Ticket};
 use crate::spaces::CommandCounts;
 use crate::watch_interest::{WatchInterest, Watching};
 
-/// What comes of a wait, in this order: it begins or is refused; then events; then, of a stream,
-/// perhaps its end.
+/// The steps of a wait, in this order: it begins or is refused; events; for a stream, perhaps its
+/// end.
 #[derive(Clone, Debug)]
 pub enum V2Waited {
-    /// It has begun, at this index of the store.
+    /// The wait has begun, at this index of the store.
     Begun {
         /// The index.
         index: u64,
     },
-    /// It is refused, and over.
+    /// The wait is refused and over.
     Refused(Refusal),
-    /// Events. The next ones come when the client has taken these. A wait that is no stream is over
-    /// with them.
+    /// Events. More come once the client has taken these. A wait that is no stream is over now.
     Events(Vec<Arc<Event>>),
-    /// It is over, since events that the client was not given are gone.
+    /// The wait is over, because the history no longer has events that the client has not had.
     Ended,
 }
 
@@ -58,43 +58,44 @@ pub(in crate::fronts::etcd) struct V2Waits {
     front: FrontId,
     interest: Arc<WatchInterest>,
     counts: Arc<CommandCounts>,
-    /// While there are waits that take new events.
+    /// Set while a wait takes new events: it tells Apply that this Front wants them.
     watching: Option<Watching>,
     waits: HashMap<Ticket, Wait, FixedState>,
     /// The waits that take new events, by key.
     by_key: BTreeMap<Arc<str>, BTreeSet<Ticket>>,
-    /// Waits that look into the history next.
+    /// Waits that are to look into the history.
     behind: VecDeque<Ticket>,
-    /// New events that were not matched yet.
+    /// Deliveries whose events were not matched yet.
     changes: Vec<SharedChanges>,
-    /// The index of the last event that was matched.
+    /// The index of the last event that was matched with the waits.
     seen: u64,
-    /// Waits with events for the driver.
+    /// Waits that have events for the driver.
     filled: Vec<Ticket>,
     output: Vec<(Ticket, V2Waited)>,
 }
 
 struct Wait {
     key: Arc<str>,
-    /// The user that sent it; `None` if the client named no user. Permissions are checked when the
-    /// wait begins, as in etcd.
+    /// The user that sent the request; `None` if the client named no user. As in etcd, permissions
+    /// are checked only when the wait begins.
     user: Option<Arc<str>>,
     is_recursive: bool,
     is_stream: bool,
-    /// The first index whose event it was not given; 0: that of the next write, once it begins.
+    /// The first index whose event the wait has not had. 0 before it begins stands for the index of
+    /// the next write.
     next: u64,
     has_begun: bool,
-    /// Whether it ignores new events, and must look into the history.
+    /// Whether the wait ignores new events, and must look into the history.
     is_behind: bool,
-    /// Whether the client has not taken the last events yet.
+    /// Whether the driver has events that the client has not taken.
     is_sent: bool,
-    /// The events that the driver gets at the end of this turn, and their bytes.
+    /// The events for the next output.
     events: Vec<Arc<Event>>,
     event_bytes: u64,
 }
 
 impl Wait {
-    /// Whether it takes a further event now.
+    /// Whether the wait can take another event now.
     fn has_room(&self) -> bool {
         let is_full =
             self.events.len() >= ETCD_V2_WAIT_EVENTS_MAX || self.event_bytes >= ETCD_V2_WAIT_BYTES;
@@ -133,7 +134,7 @@ impl V2Waits {
         self.waits.len()
     }
 
-    /// Begins a wait, which is a request of this kind.
+    /// Opens a wait for the key and the user of this request.
     pub fn open(&mut self, ticket: Ticket, request: &Request, ask: WaitAsk) {
         let WaitAsk { is_recursive, is_stream, from } = ask;
         let wait = Wait {
@@ -153,7 +154,7 @@ impl V2Waits {
         self.behind.push_back(ticket);
     }
 
-    /// Ends a wait. Whether there was one.
+    /// Closes a wait. Returns false if the ticket names no wait.
     pub fn close(&mut self, ticket: Ticket) -> bool {
         let Some(wait) = self.waits.remove(&ticket) else { return false };
         self.counts.etcd_v2.add_waits(-1);
@@ -161,7 +162,7 @@ impl V2Waits {
         true
     }
 
-    /// Takes no new events for a wait any more.
+    /// Stops matching new events with this wait.
     fn forget_key(&mut self, ticket: Ticket, key: &str) {
         if let Some(tickets) = self.by_key.get_mut(key) {
             tickets.remove(&ticket);
@@ -175,7 +176,8 @@ impl V2Waits {
         }
     }
 
-    /// The client has taken the last events of a stream. Whether there may be more for it now.
+    /// Notes that the client of a stream has taken the last events. Returns whether there may be
+    /// more.
     pub fn taken(&mut self, ticket: Ticket) -> bool {
         let Some(wait) = self.waits.get_mut(&ticket) else { return false };
         wait.is_sent = false;
@@ -190,7 +192,7 @@ impl V2Waits {
         !self.behind.is_empty()
     }
 
-    /// Whether there are new events to match.
+    /// Whether [`V2Waits::match_changes`] or [`V2Waits::take_output`] has work.
     pub fn has_unmatched(&self) -> bool {
         !self.changes.is_empty() || !self.filled.is_empty()
     }
@@ -202,7 +204,7 @@ impl V2Waits {
         }
     }
 
-    /// Another state took the place of the one before: all look into its history.
+    /// Notes that another state has replaced this one: all waits must look into its history.
     pub fn on_replaced(&mut self) {
         self.changes.clear();
         self.by_key.clear();
@@ -212,7 +214,7 @@ impl V2Waits {
             if core::mem::replace(&mut wait.is_behind, true) {
                 continue;
             }
-            // It was given all that concerns it up to there.
+            // The wait has had every event that concerns it, up to the last one that was matched.
             wait.next = wait.next.max(self.seen + 1);
             if !wait.is_sent {
                 going.push(*ticket);
@@ -222,8 +224,8 @@ impl V2Waits {
         self.behind.extend(going);
     }
 
-    /// Lets waits look into the history, under the lock. Every delivery that was pushed before was
-    /// handed over.
+    /// Lets some waits look into the history. The caller holds the lock, and has handed over every
+    /// delivery that Apply pushed earlier.
     pub fn run(&mut self, store: &Store) {
         for _ in 0..ETCD_V2_WAIT_LOOKS_MAX {
             let Some(ticket) = self.behind.pop_front() else { return };
@@ -249,7 +251,7 @@ impl V2Waits {
                         true => V2Waited::Ended,
                         false => V2Waited::Refused(refusal),
                     };
-                    // Events that it was given before come first.
+                    // Events that the wait has collected come before its end.
                     self.send(ticket);
                     self.output.push((ticket, over));
                     self.close(ticket);
@@ -268,7 +270,7 @@ impl V2Waits {
                 break;
             };
             wait.next = event.index() + 1;
-            // As in etcd, a hidden key is shown only if the wait is answered from the history.
+            // As in etcd, a wait sees a hidden key only if the history answers it at once.
             if is_first || !event.key().is_hidden_from(key) {
                 wait.push(event);
             }
@@ -281,7 +283,7 @@ impl V2Waits {
         }
     }
 
-    /// Gives new events to the waits that they concern.
+    /// Gives the new events to the waits that they concern.
     pub fn match_changes(&mut self) {
         for changes in core::mem::take(&mut self.changes) {
             for change in changes.etcd_v2.keys() {
@@ -329,7 +331,7 @@ impl V2Waits {
         }
     }
 
-    /// Takes what came of waits since the last call.
+    /// Takes the steps of waits since the last call.
     pub fn take_output(&mut self) -> Vec<(Ticket, V2Waited)> {
         for ticket in core::mem::take(&mut self.filled) {
             self.send(ticket);
@@ -337,7 +339,7 @@ impl V2Waits {
         core::mem::take(&mut self.output)
     }
 
-    /// Gives a wait's events to the driver, if its client has taken those before.
+    /// Queues a wait's events for the driver, unless the client has not taken the last ones.
     fn send(&mut self, ticket: Ticket) {
         let Some(wait) = self.waits.get_mut(&ticket) else { return };
         if wait.is_sent || wait.events.is_empty() {

@@ -1,6 +1,6 @@
-//! The watchers of a Front, found by a key: those of the key alone by a hash, those of ranges by an
-//! interval tree. Watchers of the same keys are one group, so that a thousand watchers of one
-//! prefix cost one search.
+//! The watchers of a Front, found by a key that was changed: watchers of one key by a hash table,
+//! watchers of ranges by an interval tree. Watchers of the same keys form a *group*, so a thousand
+//! watchers of one prefix cost one search.
 
 use std::hash::BuildHasher;
 
@@ -11,13 +11,13 @@ use slab::Slab;
 
 use super::intervals::{End, Intervals};
 
-/// The number of a watcher.
+/// The number of a watcher in the Front.
 pub(super) type WatcherNumber = u32;
 
-/// The number of a group.
+/// The number of a group in the Front.
 pub(super) type GroupNumber = u32;
 
-/// The place of a watcher in its group.
+/// A watcher's group, and its position there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct GroupPlace {
     group: u32,
@@ -31,14 +31,14 @@ pub(super) struct Groups {
     alone: HashTable<u32>,
     ranges: Intervals,
     hasher: FixedState,
-    /// Bytes of the keys and ends of all groups.
+    /// Bytes that the keys of all groups take ([`Group::key_bytes`]).
     key_bytes: usize,
 }
 
 struct Group {
     /// The key, or the start of the range.
     key: Box<[u8]>,
-    /// The end of the range; none for a key alone.
+    /// The end of the range; `None` for a single key.
     end: Option<End>,
     watchers: Vec<WatcherNumber>,
 }
@@ -54,7 +54,7 @@ impl Group {
     }
 }
 
-/// The end of a range, as its request states it.
+/// The end of a request's range; `None` for a single key.
 fn end_of(range: KeyRange<'_>) -> Option<End> {
     match range.end {
         [] => None,
@@ -64,7 +64,7 @@ fn end_of(range: KeyRange<'_>) -> Option<End> {
 }
 
 impl Groups {
-    /// No watchers. The seed must be one that no client knows ([`Intervals::new`]).
+    /// No watchers. The seed must be secret ([`Intervals::new`]).
     pub fn new(seed: u64) -> Groups {
         Groups {
             groups: Slab::new(),
@@ -75,7 +75,7 @@ impl Groups {
         }
     }
 
-    /// Bytes of the keys and ends that watchers have.
+    /// Bytes that the keys of all watchers take. Watchers of the same keys share them.
     pub fn key_bytes(&self) -> usize {
         self.key_bytes
     }
@@ -93,7 +93,8 @@ impl Groups {
         GroupPlace { group, at: (watchers.len() - 1) as u32 }
     }
 
-    /// Removes a watcher. Another one may move to its place, which is returned.
+    /// Removes a watcher. If another watcher of the group has moved to its position, returns that
+    /// watcher.
     pub fn remove(&mut self, place: GroupPlace) -> Option<WatcherNumber> {
         let group = &mut self.groups[place.group as usize];
         group.watchers.swap_remove(place.at as usize);
@@ -106,7 +107,7 @@ impl Groups {
         moved
     }
 
-    /// The keys of a group.
+    /// The key range of the group at this place.
     pub fn range(&self, place: GroupPlace) -> KeyRange<'_> {
         let group = &self.groups[place.group as usize];
         let end: &[u8] = match &group.end {
@@ -117,7 +118,7 @@ impl Groups {
         KeyRange { key: &group.key, end }
     }
 
-    /// Shows the groups of a key.
+    /// Calls `visit` for each group whose keys include `key`.
     pub fn find(&self, key: &[u8], mut visit: impl FnMut(GroupNumber)) {
         if let Some(group) = self.find_alone(key) {
             visit(group);

@@ -1,8 +1,8 @@
-//! Matches the changes of one revision with the groups of watchers that see them.
+//! Matches the changes of one revision with the groups of watchers whose keys were changed.
 //!
-//! A removal of a million keys under a thousand watchers of one prefix is a thousand million hits.
-//! So hits are noted for each group, not for each watcher, and neighbours as one run: the changes
-//! of a removal stand in the order of the keys.
+//! A removal of a million keys under a thousand watchers of one prefix makes a thousand million
+//! hits. So hits are noted for each group, not for each watcher, and neighbouring changes as one
+//! run: the changes of a removal are in the order of their keys.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -15,18 +15,19 @@ use super::groups::{GroupNumber, Groups};
 use super::message::Shown;
 use super::stream::Flags;
 
-/// The changes of the keys of one group.
+/// The changes that hit the keys of one group, as runs of positions.
 pub(super) struct GroupHits {
     pub group: GroupNumber,
     runs: Vec<Range<usize>>,
     has_put: bool,
     has_delete: bool,
-    /// What watchers are shown that want all, only removals, only puts.
+    /// The events as shown to watchers that want all, only removals, or only puts; made when
+    /// needed.
     shown: [Option<Arc<Shown>>; 3],
 }
 
-/// Finds the groups that changes concern, the one with the first change before the others. Returns
-/// also how often it has looked at one.
+/// Finds the groups that the changes hit, in the order of their first hits. Also returns how many
+/// hits there were.
 pub(super) fn find(changes: &[KeyChange], groups: &Groups) -> (Vec<GroupHits>, usize) {
     let mut found: Vec<GroupHits> = Vec::new();
     let mut places: HashMap<GroupNumber, usize, FixedState> = HashMap::default();
@@ -61,13 +62,13 @@ impl GroupHits {
         }
     }
 
-    /// Whether a watcher with these flags wants any of them.
+    /// Whether a watcher with these flags wants any of the changes.
     pub fn are_wanted(&self, flags: Flags) -> bool {
         (self.has_put && !flags.no_put) || (self.has_delete && !flags.no_delete)
     }
 
-    /// What a watcher with these flags is shown, which wants some. Watchers that are shown the same
-    /// share it; those that are shown all changes share it with those of other groups.
+    /// The events for a watcher with these flags, which wants some. Watchers that get the same
+    /// events share one copy; `all` is the copy of all changes, shared across groups.
     pub fn shown(
         &mut self,
         flags: Flags,

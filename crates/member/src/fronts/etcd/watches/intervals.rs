@@ -1,15 +1,15 @@
-//! Ranges of keys, found by a key that they contain: an interval tree.
+//! A set of key ranges that finds all ranges which contain a key: an interval tree.
 //!
-//! The tree is a treap: a search tree by the start of a range, and a heap by random priorities. So
-//! it stays flat for any order of inserts. The seed is secret: a client that knew it could make
-//! the tree a list, and the recursion deep. Each node knows the greatest end in its subtree, so a
-//! search leaves out subtrees that end before the key.
+//! The tree is a treap: a search tree by the start of a range, and a heap by random priorities, so
+//! it stays flat for any order of inserts. The seed is secret: a client that knew it could make the
+//! tree degenerate into a list, and the recursion deep. Each node knows the greatest end in its
+//! subtree, so a search skips subtrees that end before the key.
 
 use std::cmp::Ordering;
 
 use slab::Slab;
 
-/// The end of a range, which is not in it.
+/// The exclusive end of a range.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum End {
     /// The range goes up to this key.
@@ -36,7 +36,7 @@ impl End {
     }
 }
 
-/// A set of ranges, each with a value.
+/// A set of ranges, each with a number as its value.
 pub(super) struct Intervals {
     nodes: Slab<Node>,
     root: Option<u32>,
@@ -55,7 +55,7 @@ struct Node {
 }
 
 impl Intervals {
-    /// A set without ranges, whose priorities come from this seed.
+    /// An empty set. The priorities come from this seed, which must be secret.
     pub fn new(seed: u64) -> Intervals {
         Intervals { nodes: Slab::new(), root: None, random: seed }
     }
@@ -66,7 +66,7 @@ impl Intervals {
         self.nodes.len()
     }
 
-    /// The value of a range, if it is there.
+    /// The value of a range; `None` if the set lacks it.
     pub fn get(&self, start: &[u8], end: &End) -> Option<u32> {
         let mut at = self.root;
         while let Some(number) = at {
@@ -80,7 +80,7 @@ impl Intervals {
         None
     }
 
-    /// Adds a range that is not there.
+    /// Adds a range. The set must not have it yet.
     pub fn insert(&mut self, start: &[u8], end: End, value: u32) {
         let priority = self.next_priority();
         let (before, behind) = self.split(self.root, (start, &end));
@@ -99,12 +99,12 @@ impl Intervals {
         self.root = self.merge(left, behind);
     }
 
-    /// Removes a range that is there.
+    /// Removes a range. The set must have it.
     pub fn remove(&mut self, start: &[u8], end: &End) {
         self.root = self.remove_from(self.root, (start, end));
     }
 
-    /// Shows the value of each range that contains the key.
+    /// Calls `visit` with the value of each range that contains the key.
     pub fn find(&self, key: &[u8], visit: &mut impl FnMut(u32)) {
         self.find_in(self.root, key, visit);
     }
@@ -141,7 +141,7 @@ impl Intervals {
         bits ^ (bits >> 31)
     }
 
-    /// Computes anew what a node knows of its subtree.
+    /// Recomputes the node with the greatest end in a node's subtree.
     fn update(&mut self, number: u32) {
         let node = self.node(number);
         let mut last = number;
@@ -154,7 +154,7 @@ impl Intervals {
         self.node_mut(number).last_to_end = last;
     }
 
-    /// Splits a subtree into the ranges before this one and those behind.
+    /// Splits a subtree into the ranges before this range and those after it.
     fn split(&mut self, at: Option<u32>, range: (&[u8], &End)) -> (Option<u32>, Option<u32>) {
         let Some(number) = at else { return (None, None) };
         let node = self.node(number);
@@ -175,7 +175,7 @@ impl Intervals {
         halves
     }
 
-    /// Joins two subtrees; the first is before the second.
+    /// Joins two subtrees. All ranges of the first are before those of the second.
     fn merge(&mut self, before: Option<u32>, behind: Option<u32>) -> Option<u32> {
         let (Some(one), Some(other)) = (before, behind) else { return before.or(behind) };
         let top = if self.node(one).priority >= self.node(other).priority {

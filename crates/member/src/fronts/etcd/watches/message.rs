@@ -1,4 +1,5 @@
-//! Messages to the clients of watch streams, not encoded yet. They share the events that they show.
+//! Messages to the clients of watch streams, not encoded yet. Messages to many watchers share their
+//! events.
 
 use std::sync::{Arc, OnceLock};
 
@@ -10,17 +11,17 @@ use crate::fronts::etcd::limits::{
     ETCD_ENCODED_BYTES, ETCD_ENCODED_ITEMS_MAX, ETCD_WATCH_BATCH_BYTES, ETCD_WATCH_SHARED_BYTES_MAX,
 };
 
-/// Bytes that a message counts for beside its events, while it waits.
+/// Bytes that a queued message counts for in addition to its events.
 const MESSAGE_COST_BYTES: usize = 160;
 
-/// Events that a response shows; one copy for all watchers that get the same.
+/// The events of a message, shared by all watchers that get the same events.
 #[derive(Debug)]
 pub(super) struct Shown {
     changes: Vec<KeyChange>,
-    /// The encoded events, without and with the versions before them, if several responses share
-    /// them.
+    /// The encoded events, without and with the previous versions of the keys. Set only if several
+    /// messages share them.
     encoded: [OnceLock<Box<[u8]>>; 2],
-    /// The lengths of both.
+    /// The size of the encoded events in bytes, without and with previous versions.
     bytes: [usize; 2],
 }
 
@@ -58,21 +59,21 @@ impl Shown {
     }
 }
 
-/// One message.
+/// One message of a watch stream.
 #[derive(Debug)]
 pub(super) struct Item {
     head: WatchHead,
-    /// The events, and whether the versions before them are shown.
+    /// The events, and whether the message shows the previous versions of their keys.
     events: Option<(Arc<Shown>, bool)>,
 }
 
 impl Item {
-    /// The answer to the creation of a watch.
+    /// The response to the creation of a watch.
     pub fn created(watch_id: i64, revision: i64) -> Item {
         Item::of(WatchHead { revision, watch_id, created: true, ..WatchHead::default() })
     }
 
-    /// The answer to a request to create that is refused.
+    /// The response to a request to create a watch that is refused.
     pub fn refused(revision: i64, cancel_reason: &'static str) -> Item {
         let watch_id = NO_WATCH_ID;
         let (created, canceled) = (true, true);
@@ -80,31 +81,32 @@ impl Item {
         Item::of(WatchHead { cancel_reason, ..head })
     }
 
-    /// The answer to the request to end a watch.
+    /// The response to a request to end a watch.
     pub fn cancelled(watch_id: i64, revision: i64) -> Item {
         Item::of(WatchHead { revision, watch_id, canceled: true, ..WatchHead::default() })
     }
 
-    /// The end of a watch that needs history which is compacted. Its header has no revision, as in
-    /// etcd.
+    /// The end of a watch whose cursor needs compacted history. As in etcd, its header has no
+    /// revision.
     pub fn compacted(watch_id: i64, compact_revision: i64) -> Item {
         let canceled = true;
         Item::of(WatchHead { watch_id, canceled, compact_revision, ..WatchHead::default() })
     }
 
-    /// The promise that all events up to the revision were sent: to one watch, or, with
-    /// [`NO_WATCH_ID`], to all of the stream.
+    /// A progress notice: all events up to the revision were sent, to one watch or, with
+    /// [`NO_WATCH_ID`], to all watches of the stream.
     pub fn progress(watch_id: i64, revision: i64) -> Item {
         Item::of(WatchHead { revision, watch_id, ..WatchHead::default() })
     }
 
-    /// Events of a watch.
+    /// A message with events for a watch.
     pub fn events(watch_id: i64, revision: i64, shown: Arc<Shown>, with_before: bool) -> Item {
         let head = WatchHead { revision, watch_id, ..WatchHead::default() };
         Item { head, events: Some((shown, with_before)) }
     }
 
-    /// Splits the message into messages of at most `bytes_max` bytes. One event is never split.
+    /// Splits the message into messages of at most `bytes_max` bytes. A single event is never
+    /// split.
     pub fn fragments(self, bytes_max: usize) -> Vec<Item> {
         let Some((shown, with_before)) = &self.events else { return vec![self] };
         let whole_bytes =
@@ -142,35 +144,36 @@ impl Item {
         self.events.as_ref().map_or(0, |(shown, with)| shown.bytes[usize::from(*with)])
     }
 
-    /// Bytes that it counts for while it waits.
+    /// Bytes that the message counts for while it is queued.
     pub fn cost(&self) -> usize {
         MESSAGE_COST_BYTES + self.events_bytes()
     }
 }
 
-/// Messages for one stream, to be sent in this order.
+/// A batch of messages for one stream, in the order to send them.
 #[derive(Debug)]
 pub struct WatchMessages {
     pub(super) header: Header,
     pub(super) items: Vec<Item>,
 }
 
-/// One of them: a `WatchResponse`.
+/// One message of a batch: a `WatchResponse`.
 pub struct WatchMessage<'a> {
     header: Header,
     item: &'a Item,
 }
 
 impl WatchMessages {
-    /// The messages in their order.
+    /// The messages, in order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = WatchMessage<'_>> {
         self.items.iter().map(|item| WatchMessage { header: self.header, item })
     }
 
-    /// The only message, if it is large. A large message is never among others.
+    /// Turns a batch that is one large message into pieces. A large message is always a batch of
+    /// its own.
     ///
     /// # Errors
-    /// The messages are small.
+    /// The messages are small; the error returns them.
     pub fn into_pieces(mut self) -> Result<WatchPieces, WatchMessages> {
         match &mut self.items[..] {
             [only] if only.cost() > ETCD_WATCH_BATCH_BYTES => {}
@@ -182,23 +185,23 @@ impl WatchMessages {
     }
 }
 
-/// One large message, which is written in pieces.
+/// A large message that is written in pieces.
 #[derive(Debug)]
 pub struct WatchPieces {
     header: Header,
     item: Item,
     is_begun: bool,
-    /// Events that were written.
+    /// How many events were written.
     written: usize,
 }
 
 impl WatchPieces {
-    /// Bytes of the message.
+    /// The size of the encoded message in bytes.
     pub fn bytes(&self) -> usize {
         WatchMessage { header: self.header, item: &self.item }.bytes()
     }
 
-    /// Appends the next piece. Whether more follows.
+    /// Appends the next piece. Returns whether more follows.
     pub fn write(&mut self, out: &mut Vec<u8>) -> bool {
         if !core::mem::replace(&mut self.is_begun, true) {
             self.item.head.write(self.header, out);
@@ -218,7 +221,7 @@ impl WatchPieces {
 }
 
 impl WatchMessage<'_> {
-    /// Why the watch has ended, for its client; `None` if it goes on.
+    /// The reason why the watch has ended, for its client; `None` if this message is no end.
     pub(in crate::fronts::etcd) fn end(&self) -> Option<&'static str> {
         let reason = match self.item.head.cancel_reason {
             "" => Error::Compacted.text(),
@@ -227,18 +230,18 @@ impl WatchMessage<'_> {
         self.item.head.canceled.then_some(reason)
     }
 
-    /// Whether one of its events is a removal.
+    /// Whether one of the message's events is a removal.
     pub(in crate::fronts::etcd) fn shows_removal(&self) -> bool {
         let mut shown = self.item.events.iter().flat_map(|(shown, _)| &shown.changes);
         shown.any(|change| change.event.is_delete())
     }
 
-    /// Bytes of the message.
+    /// The size of the encoded message in bytes.
     pub fn bytes(&self) -> usize {
         self.item.head.bytes(self.header, self.item.events_bytes())
     }
 
-    /// Appends the message.
+    /// Appends the encoded message.
     pub fn write(&self, out: &mut Vec<u8>) {
         self.item.head.write(self.header, out);
         if let Some((shown, with_before)) = &self.item.events {

@@ -1,4 +1,4 @@
-//! One watch stream: the requests that are not done, its watchers, and the messages that wait.
+//! One watch stream: its pending requests, its watchers, and its queued messages.
 
 use std::collections::VecDeque;
 
@@ -18,7 +18,7 @@ use crate::fronts::etcd::limits::{
 };
 use crate::message::Ticket;
 
-/// The bounds of watch streams that a simulation makes small, so that it reaches them.
+/// The bounds of watch streams. They are configurable so that a simulation can make them small.
 #[derive(Clone, Copy, Debug)]
 pub struct WatchBounds {
     /// [`ETCD_WATCH_BATCH_BYTES`].
@@ -48,21 +48,21 @@ impl Default for WatchBounds {
     }
 }
 
-/// One watcher: a cursor.
+/// One watcher: a cursor in the history of its keys.
 pub(super) struct Watcher {
     pub stream: Ticket,
     pub id: i64,
-    /// The first revision whose events it was not given.
+    /// The first revision whose events it has not had.
     pub next: i64,
     pub place: GroupPlace,
     pub flags: Flags,
-    /// Whether it must be given events from the history before new ones.
+    /// Whether it must read events from the history, and ignores new ones meanwhile.
     pub is_behind: bool,
-    /// Whether it was given events since the last time that progress was due.
+    /// Whether it was given events since progress notices were last due.
     pub has_had_events: bool,
 }
 
-/// What its request asks for.
+/// The options in the request that created a watcher.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Flags {
     pub no_put: bool,
@@ -79,10 +79,10 @@ impl Flags {
     }
 }
 
-/// A read of the history for one watcher that is under way.
+/// A read of the history for one watcher, over several holds of the lock.
 pub(super) struct Gather {
     pub watcher: WatcherNumber,
-    /// The last event that was looked at.
+    /// The place of the last event that was looked at.
     pub place: Place,
     pub changes: Vec<KeyChange>,
     pub bytes: usize,
@@ -90,30 +90,31 @@ pub(super) struct Gather {
     pub bounds: WatchBounds,
 }
 
-/// One stream.
+/// One watch stream.
 #[derive(Default)]
 pub(super) struct WatchStream {
-    /// The requests that are not done, with what the client said of itself then.
+    /// The pending requests, each with the credentials that the client had when it sent the
+    /// request.
     pub requests: VecDeque<(WatchRequest, Credentials)>,
     pub watchers: HashMap<i64, WatcherNumber, FixedState>,
-    /// The number that is tried first for a watcher without one.
+    /// The watch id that is tried first for a watcher whose client gives none.
     pub next_id: i64,
     queue: VecDeque<Item>,
     queue_bytes: usize,
-    /// Watchers that are behind, in the order in which they are served.
+    /// The watchers that are behind, in the order in which they read the history.
     pub behind: VecDeque<WatcherNumber>,
-    /// The read for the first of them.
+    /// The read of the history for the first watcher in `behind`.
     pub gather: Option<Box<Gather>>,
     /// Whether the driver has messages that the client has not taken.
     pub is_sent: bool,
-    /// Whether it stands in the list of streams that wait for the lock.
+    /// Whether the stream is in the list of streams that wait for the lock.
     pub is_ready: bool,
-    /// Whether the client waits for a promise of progress of all its watches.
+    /// Whether the client has asked for progress of all its watches and waits for it.
     pub wants_progress: bool,
-    /// When progress is due for watchers that asked for it, in ms.
+    /// When progress notices are due for watchers that asked for them, in ms.
     pub progress_due_ms: Option<u64>,
     pub requires_leader: bool,
-    /// Whether its requests wait until this member has applied what its client can know of.
+    /// Whether requests wait until this member has applied everything that the client can know of.
     pub waits_for_sync: bool,
     bounds: WatchBounds,
 }
@@ -123,27 +124,27 @@ impl WatchStream {
         WatchStream { requires_leader, waits_for_sync, bounds, ..WatchStream::default() }
     }
 
-    /// Whether the client may send another request.
+    /// Whether the client may send another request now.
     pub fn accepts(&self) -> bool {
         self.requests.len() < self.bounds.requests_max && !self.is_full()
     }
 
-    /// Whether no more messages may wait.
+    /// Whether the queue has no room for another message.
     pub fn is_full(&self) -> bool {
         self.queue_bytes >= self.bounds.batch_bytes
     }
 
-    /// Whether no message waits.
+    /// Whether no message is queued.
     pub fn is_empty(&self) -> bool {
         self.queue.is_empty()
     }
 
-    /// Bytes that the waiting messages count for.
+    /// Bytes that the queued messages count for.
     pub fn queue_bytes(&self) -> usize {
         self.queue_bytes
     }
 
-    /// Adds a message. Returns the bytes that it counts for.
+    /// Queues a message. Returns the bytes that it counts for.
     pub fn push(&mut self, item: Item) -> usize {
         let cost = item.cost();
         self.queue_bytes += cost;
@@ -151,8 +152,8 @@ impl WatchStream {
         cost
     }
 
-    /// Takes the next messages, unless the client has not taken those before. Returns also the
-    /// bytes that they counted for.
+    /// Takes the next batch of messages, with the bytes that they counted for. `None` if there are
+    /// no messages, or the client has not taken the last batch.
     pub fn take(&mut self, header: Header) -> Option<(WatchMessages, usize)> {
         if self.is_sent || self.queue.is_empty() {
             return None;

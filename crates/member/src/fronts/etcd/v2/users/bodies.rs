@@ -1,17 +1,17 @@
-//! What the bodies of requests about users and roles want (`authHandler.forUser`,
-//! `authHandler.forRole`). The driver reads the JSON; a field has its type or makes the body bad.
+//! Turns the bodies of requests about users and roles into changes (`authHandler.forUser`,
+//! `authHandler.forRole`). The driver parses the JSON; a field of a wrong type makes the body bad.
 
 use etcd::v2::auth::{PatternLists, RoleWrite, UserWrite};
 
 use super::super::limits::NAME_BYTES_MAX;
 use super::{Refused, USERS_REQUEST_BYTES_MAX};
 
-/// Why a body is no request.
+/// The reason why a body is bad.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BadBody {
-    /// It is too large, or does not come.
+    /// The body is too large, or does not come.
     Missing,
-    /// It is no JSON, or a field has another type.
+    /// The body is no JSON, or a field has a wrong type.
     Invalid,
 }
 
@@ -32,20 +32,20 @@ impl From<BadBody> for Refused {
 pub struct UserBody {
     /// The name of the user; empty if it is missing.
     pub user: String,
-    /// The other fields, which matter only if the name is right.
+    /// The other fields. They are looked at only if the name is right.
     pub given: Result<UserGiven, BadBody>,
 }
 
-/// What a request gives about a user. Texts and lists that are missing are empty.
+/// The fields about a user. Strings and lists that the body lacks are empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UserGiven {
-    /// Its password.
+    /// The new password.
     pub password: String,
     /// The roles of a new user.
     pub roles: Vec<String>,
-    /// The roles that it gets.
+    /// The roles to add.
     pub grant: Vec<String>,
-    /// The roles that it loses.
+    /// The roles to take away.
     pub revoke: Vec<String>,
 }
 
@@ -54,14 +54,14 @@ pub struct UserGiven {
 pub struct RoleBody {
     /// The name of the role; empty if it is missing.
     pub role: String,
-    /// The other fields, which matter only if the name is right: permissions of a new role, those
-    /// that it gets, and those that it loses.
+    /// The other fields, looked at only if the name is right: the permissions of a new role, those
+    /// to add, and those to take away.
     pub given: Result<[PatternLists; 3], BadBody>,
 }
 
 impl UserBody {
-    /// What the request wants of the user with this name in its path, and the new password; empty
-    /// if none is given.
+    /// The change that the request asks for, for the user with this name in its path, and the new
+    /// password. The password is empty if the body has none.
     pub(super) fn write(self, name: String) -> Result<(UserWrite, String), Refused> {
         if self.user != name {
             let text = "User JSON name does not match the name in the URL";
@@ -82,7 +82,7 @@ impl UserBody {
 }
 
 impl RoleBody {
-    /// What the request wants of the role with this name in its path.
+    /// The change that the request asks for, for the role with this name in its path.
     pub(super) fn write(self, name: String) -> Result<RoleWrite, Refused> {
         if self.role != name {
             let text = "Role JSON name does not match the name in the URL";
@@ -102,7 +102,7 @@ impl RoleBody {
     }
 }
 
-/// Refuses names and patterns that the machine does not take.
+/// Refuses names and patterns that the replicated state does not accept.
 fn check_names<'a>(mut names: impl Iterator<Item = &'a String>) -> Result<(), Refused> {
     if names.any(|name| name.is_empty() || name.len() > NAME_BYTES_MAX) {
         let text = "auth: a name or pattern is empty or has more than";
@@ -125,7 +125,7 @@ mod tests {
         RoleBody { role: "r".into(), given: Ok(given) }.write("r".into())
     }
 
-    /// The text of a refusal, whose status is 400.
+    /// The text of a refusal. Its status is 400.
     fn why<W: core::fmt::Debug>(wanted: Result<W, Refused>) -> String {
         let Refused { status, text } = wanted.unwrap_err();
         assert_eq!(status, 400, "{text}");
@@ -192,7 +192,7 @@ mod tests {
         assert_eq!(why(both), "Role JSON contains both permissions and grant/revoke");
     }
 
-    /// The machine takes none that is empty, and a command must not be refused by its decoder.
+    /// The replicated state refuses empty names, and a command's decoder must accept every command.
     #[test]
     fn names_and_patterns_are_neither_empty_nor_long() {
         let longest = "x".repeat(NAME_BYTES_MAX);
