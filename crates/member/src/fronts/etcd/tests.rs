@@ -16,17 +16,17 @@ use crate::lease::{LeaseTime, NoLeaseTime};
 use crate::message::{LeaseAnswered, Submission};
 use crate::reply_room::HeldReply;
 
-/// A Front over a machine that applies what is submitted, when it is told to.
+/// A Front over a machine that applies submitted commands when the test says so.
 struct Rig {
     front: EtcdFront,
     machine: Machine,
     submitted: Vec<Submission>,
-    /// Messages to Loop but for submissions, as texts.
+    /// Messages to Loop, except submissions, syncs and questions about leases, as texts.
     told: Vec<String>,
     results: Vec<(Ticket, CallResult)>,
     pieces: Vec<(Ticket, Reply)>,
     synced: Vec<Ticket>,
-    /// Questions about leases.
+    /// Questions about leases that were handed to Loop.
     asked: Vec<(Ticket, LeaseQuestion)>,
     passwords: Vec<(Ticket, PasswordWork)>,
     watched: Vec<(Ticket, WatchMessages)>,
@@ -152,7 +152,7 @@ impl Rig {
         self.deliver(changes, answers);
     }
 
-    /// Applies a command of another member.
+    /// Applies a command of another member, and delivers its changes.
     fn run_etcd(&mut self, command: EtcdCommand<'_>) {
         let connection = ConnectionId(0);
         let stamp = Stamp { time_ms: 0, origin: ORIGIN, connection, identities: &[] };
@@ -163,21 +163,21 @@ impl Rig {
         self.front.on_delivery(Delivery { changes: SharedChanges::new(changes), answers: vec![] });
     }
 
-    /// Says that this member has applied what a call waits for.
+    /// Delivers the answer to a sync: this member has applied what the call waits for.
     fn sync(&mut self, ticket: Ticket) {
         let mark = self.machine.mark();
         let synced = Answer::Synced { connection: CONNECTION, ticket, mark };
         self.deliver(Changes::default(), vec![synced]);
     }
 
-    /// Answers a question about a lease as the leader does.
+    /// Delivers the leader's answer to a question about a lease.
     fn answer_lease(&mut self, ticket: Ticket, answered: LeaseAnswered) {
         let (connection, mark) = (CONNECTION, self.machine.mark());
         let answer = Answer::Lease { connection, ticket, mark, answered };
         self.deliver(Changes::default(), vec![answer]);
     }
 
-    /// Answers a command as Loop or Apply does that has none.
+    /// Delivers the error of a command without an outcome.
     fn fail(&mut self, ticket: Ticket, why: Unavailable) {
         let (connection, mark, reads) = (CONNECTION, self.machine.mark(), Vec::new());
         let answer = Answer::Command { connection, ticket, mark, answered: Err(why), reads };
@@ -199,8 +199,8 @@ impl Rig {
         Ok((response.range_response.expect("each piece has it"), at.is_none()))
     }
 
-    /// Takes piece by piece up to the end, and merges them as a client does. `between` runs before
-    /// each further piece is asked for. Also returns the number of pieces.
+    /// Takes a streamed read piece by piece up to its end, and merges the pieces as a client does.
+    /// `between` runs before each further piece is asked for. Also returns the number of pieces.
     fn stream(
         &mut self,
         ticket: Ticket,
@@ -231,7 +231,7 @@ impl Rig {
         self.result(ticket).expect("it is not refused")
     }
 
-    /// Checks that no call is left, and no credit is held.
+    /// Checks that no call is left and no credit is taken.
     fn check_empty(&self) {
         assert_eq!(self.front.call_count(), 0);
         assert_eq!((self.front.commands.count, self.front.commands.bytes), (0, 0));
@@ -307,7 +307,7 @@ fn a_write_waits_until_the_level_allows_it() {
     rig.apply();
     assert!(rig.result::<pb::PutResponse>(ticket).is_ok());
     rig.check_empty();
-    // It may rise by a snapshot.
+    // A snapshot may raise the level.
     let mut rig = Rig::new(true, Level::FIRST);
     let ticket = rig.call(EtcdMethod::Put, &a_put("a", "1"));
     rig.raise(Level::ETCD);
@@ -317,7 +317,7 @@ fn a_write_waits_until_the_level_allows_it() {
     rig.apply();
     assert!(rig.result::<pb::PutResponse>(ticket).is_ok());
     rig.check_empty();
-    // Where it never rises, the server is not capable.
+    // If the level never rises, the call fails as not capable.
     let mut rig = Rig::new(true, Level::FIRST);
     let ticket = rig.call(EtcdMethod::Put, &a_put("a", "1"));
     rig.front.set_now(Now { monotonic_ms: ETCD_CALL_MS_MAX, raft_term: 1, contact_at_ms: None });
@@ -437,15 +437,15 @@ fn commands_under_way_when_the_state_is_replaced_have_an_unknown_fate() {
     changes.on_snapshot(&rig.machine);
     rig.deliver(changes, Vec::new());
     assert_eq!(rig.result::<pb::PutResponse>(ticket), Err(Error::TimedOut.into()));
-    // It takes no effect in a later term, if no leader has it yet.
+    // A command that no leader has yet must not take effect in a later term.
     assert_eq!(rig.told, ["GiveUp(FrontId(3), [(ConnectionId(9), Ticket(0))])"]);
-    // An answer that comes all the same is for nobody.
+    // An answer that comes all the same is ignored.
     rig.apply();
     rig.machine.finish_entry(LogIndex(2));
     rig.check_empty();
 }
 
-/// A rig whose store has so many keys, each with a value of so many bytes.
+/// A rig whose store has `count` keys, each with a value of `value_bytes` bytes.
 fn rig_with_keys(count: usize, value_bytes: usize) -> Rig {
     let mut rig = Rig::new(true, Level::ETCD);
     rig.front.config.request_bytes_max = 1 << 20;
@@ -476,7 +476,8 @@ fn the_pieces_of_a_streamed_read_merge_to_the_response_of_the_read() {
         assert_eq!(count, pieces, "{request:?}");
         rig.check_empty();
     };
-    // 900 bytes and a short key: 282 keys have more than 256 KiB. Without values, 1,000 keys go.
+    // With 900 bytes and a short key, 282 keys exceed 256 KiB. Without values, a piece has 1,000
+    // keys.
     let of = |limit: i64| pb::RangeRequest { limit, ..all_keys() };
     check(&mut rig, &all_keys(), 9);
     check(&mut rig, &pb::RangeRequest { keys_only: true, ..all_keys() }, 3);
@@ -515,8 +516,8 @@ fn a_streamed_read_shows_one_revision_whatever_is_written_meanwhile() {
     assert_eq!(count, 10);
 }
 
-/// The first piece takes several holds. Nobody has seen its revision yet: seed 1000004719 with
-/// three members.
+/// The first piece takes several holds, so no client has seen its revision yet (seed 1000004719
+/// with three members).
 #[test]
 fn a_streamed_read_begins_anew_where_the_revision_of_its_first_piece_is_gone() {
     let mut rig = Rig::new(true, Level::ETCD);
@@ -558,7 +559,7 @@ fn a_streamed_read_ends_as_compacted_where_its_revision_is_gone() {
     rig.take();
     assert_eq!(rig.piece(ticket).unwrap_err(), Error::Compacted.into());
     rig.check_empty();
-    // Another state's keys do not go on where this one's ended.
+    // After a replacement of the state, a stream does not go on with the new state's keys.
     let tickets = [(); 2].map(|()| rig.call(EtcdMethod::RangeStream, &all_keys()));
     for ticket in tickets {
         assert!(!rig.piece(ticket).unwrap().1);
@@ -593,7 +594,7 @@ fn a_streamed_read_is_refused_as_the_read_is_and_cancelled_at_any_time() {
     assert!(!rig.piece(ticket).unwrap().1);
     rig.front.on_cancel(ticket);
     rig.check_empty();
-    // The client takes no notice of a cancelled call, and its driver may be late.
+    // The driver may report a cancelled call's message as taken, because it is late.
     rig.front.on_taken(ticket);
     rig.take();
     rig.check_empty();
@@ -631,7 +632,7 @@ fn grant(rig: &mut Rig, id: i64, ttl: i64) -> Result<pb::LeaseGrantResponse, Cal
     rig.result(ticket)
 }
 
-/// A time that the leader says of a lease.
+/// The leader's answer for a lease with this granted time and this time left.
 fn left(granted_s: i64, left_ms: u64) -> LeaseAnswered {
     Ok(Some(LeaseTime { granted_s, left_ms }))
 }
@@ -694,7 +695,7 @@ fn a_keep_alive_has_the_revision_of_the_moment_at_which_it_came() {
         rig.answer_lease(ticket, Err(why));
         assert_eq!(rig.result::<pb::LeaseKeepAliveResponse>(ticket), Err(error.into()));
     }
-    // One that is cancelled, and one that is late.
+    // One call that is cancelled, and one that is late.
     let cancelled = keep(&mut rig, 7);
     rig.front.on_cancel(cancelled);
     rig.answer_lease(cancelled, left(60, 60_000));
@@ -740,7 +741,7 @@ fn the_time_to_live_is_told_in_whole_seconds_with_the_keys_if_they_are_wanted() 
     check(7, true, left(60, 1_001), (1, 60, &["a", "b"]));
     check(7, true, left(60, 0), (0, 60, &["a", "b"]));
     check(7, true, Ok(None), (-1, 0, &[]));
-    // The leader knew it; here it is gone by now.
+    // The leader knew the lease, but it has ended on this member.
     check(8, true, left(60, 1_001), (-1, 0, &[]));
     rig.check_empty();
 }
@@ -793,7 +794,7 @@ fn a_long_read_shows_one_revision_or_begins_anew_once_that_is_compacted() {
         let kvs = response.kvs.iter();
         kvs.map(|kv| format!("{}@{}", kv.key.escape_ascii(), kv.mod_revision)).collect::<Vec<_>>()
     };
-    // The last hold looks at the seventh key alone.
+    // The last hold looks at the seventh key only.
     let mut rig = rig_with_keys(7, 1);
     let whole = rig.call(EtcdMethod::Range, &all_keys());
     let whole: pb::RangeResponse = rig.result(whole).unwrap();
@@ -806,14 +807,16 @@ fn a_long_read_shows_one_revision_or_begins_anew_once_that_is_compacted() {
     change(&mut rig);
     rig.take();
     assert_eq!(rig.result::<pb::RangeResponse>(ticket), Ok(whole.clone()));
-    // A page is cut where it is in the whole, and counts the rest at its revision.
+    // A page ends where it would in a read of one hold, and counts the remaining keys at its
+    // revision.
     let page = pb::RangeRequest { limit: 4, revision: 8, ..all_keys() };
     let ticket = rig.begin_range(&page);
     change(&mut rig);
     rig.take();
     let shown: pb::RangeResponse = rig.result(ticket).unwrap();
     assert_eq!((texts(&shown), shown.count, shown.more), (texts(&whole)[..4].to_vec(), 7, true));
-    // The present revision goes on: the read begins anew. One that was asked for is refused.
+    // The present revision advances: the read without a revision begins anew, and the read at that
+    // revision is refused.
     let tickets = [8, 0].map(|revision| {
         rig.begin_range(&pb::RangeRequest { revision, sort_order: 2, ..all_keys() })
     });
@@ -852,12 +855,12 @@ fn long_reads_wait_for_room_for_what_they_may_find_and_short_ones_do_not() {
     drop(others);
     rig.front.on_tick();
     rig.take();
-    // The references are held until the response is encoded.
+    // Room for the references is taken until the response is encoded.
     assert_eq!(room.bytes(), 2 * 16 * 1_100);
     assert_eq!(rig.result::<pb::RangeResponse>(long).unwrap().kvs.len(), 1_100);
     assert!(rig.result::<pb::TxnResponse>(long_txn).is_ok());
     assert_eq!(room.bytes(), 0);
-    // Without room to the end of its time, a read is refused.
+    // If there is no room within the deadline, the read is refused.
     let others = HeldReply::new(&room, full);
     let late = rig.call(EtcdMethod::Range, &all_keys());
     let now = Now { monotonic_ms: 7_000, ..rig.front.now };

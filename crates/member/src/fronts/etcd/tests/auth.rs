@@ -1,4 +1,4 @@
-//! The users of calls, and passwords.
+//! Tests of the users of calls, and of passwords.
 
 use etcd::convert::AuthMethod;
 use machine::Ordinal;
@@ -12,9 +12,9 @@ use super::*;
 const LETTERS: [u8; 16] = *b"abcdefghijklmnop";
 
 impl Rig {
-    /// Runs a change of users and roles, as another member's client has asked for it.
+    /// Applies a change of users and roles, as if a client of another member had asked for it.
     fn change(&mut self, command: AuthCommand<'_>) {
-        // Loop's connection, which may do everything.
+        // Loop's own connection, which has all rights.
         let connection = ConnectionId(0);
         let stamp = Stamp { time_ms: 0, origin: ORIGIN, connection, identities: &[] };
         let mut changes = Changes::default();
@@ -24,7 +24,7 @@ impl Rig {
         self.deliver(changes, Vec::new());
     }
 
-    /// Makes root, and alice, who may read and write `a`.
+    /// Makes `root`, and `alice` with the right to read and write the key `a`.
     fn add_users(&mut self) {
         let range = KeyRange { key: b"a", end: b"" };
         let permission = Some(Permission { kind: PermissionKind::ReadWrite, range });
@@ -40,7 +40,7 @@ impl Rig {
         }
     }
 
-    /// Makes a token for alice, as another member's client has asked for it.
+    /// Makes a token for alice, as if she had asked another member for it.
     fn token(&mut self) -> Credentials {
         let revision = self.machine.etcd().auth().revision();
         let made = self.machine.mark().ordinal.next();
@@ -90,8 +90,8 @@ fn a_call_has_the_rights_of_its_user() {
     rig.check_empty();
 }
 
-/// Clients that keep leases alive with signed tokens: an edit of a role ends none of them, and a
-/// new password those of its user.
+/// Clients keep leases alive with signed tokens. A change of a role invalidates no token, and a new
+/// password invalidates only the tokens of its user.
 #[test]
 fn signed_tokens_keep_leases_alive_until_the_password_changes() {
     const STREAMS: usize = 5_000;
@@ -126,7 +126,7 @@ fn signed_tokens_keep_leases_alive_until_the_password_changes() {
 fn times_of_tokens_that_are_gone_are_forgotten() {
     let mut rig = Rig::enforced(true);
     let times = rig.front.config.token_times.clone();
-    // Tokens of a user who was removed.
+    // Tokens of a user that was removed.
     let gone = 1_000_000..1_000_000 + 2 * ETCD_TOKENS_MAX as u64;
     gone.for_each(|made| _ = times.on_made(Ordinal(made), 0));
     let alice = rig.token();
@@ -150,12 +150,12 @@ fn the_user_of_a_call_is_named_once() {
         rig.apply();
         assert!(rig.result::<pb::PutResponse>(put).is_ok());
     }
-    // It takes several holds of the lock.
+    // This read takes several holds of the lock.
     let request = pb::RangeRequest { range_end: "b".into(), ..a_range("a", false) };
     let read = rig.call_by(alice.clone(), EtcdMethod::Range, &request);
     assert_eq!(rig.result::<pb::RangeResponse>(read).unwrap().count, 7);
     assert_eq!(named(&mut rig), [(read, "alice".into())]);
-    // A user that may not do this is named, too; a client without one is not.
+    // A user without the right to the call is named, too; a client without a user is not.
     let denied = rig.call_by(alice, EtcdMethod::Put, &a_put("b", "1"));
     assert_eq!(named(&mut rig), [(denied, "alice".into())]);
     for credentials in [Credentials::Nobody, Credentials::InvalidToken] {
@@ -185,7 +185,7 @@ fn an_unknown_token_makes_a_member_catch_up_once() {
     rig.apply();
     assert!(rig.result::<pb::RangeResponse>(range).is_ok());
     assert!(rig.result::<pb::PutResponse>(put).is_ok());
-    // One that nobody has made.
+    // A token that nobody has made.
     let unknown = Credentials::Token("abcdefghijklmnop.12345".into());
     let range = rig.call_by(unknown.clone(), EtcdMethod::Range, &a_range("a", false));
     let put = rig.call_by(unknown, EtcdMethod::Put, &a_put("a", "1"));
@@ -201,7 +201,7 @@ fn an_unknown_token_makes_a_member_catch_up_once() {
 fn a_member_that_does_not_know_that_permissions_are_enforced_catches_up_for_a_token() {
     let mut rig = Rig::new(false, Level::ETCD);
     rig.add_users();
-    // A call tells the Front that nothing is enforced so far.
+    // This call shows the Front that nothing is enforced so far.
     let member = rig.call_by(Credentials::Member, EtcdMethod::Put, &a_put("a", "0"));
     rig.apply();
     assert!(rig.result::<pb::PutResponse>(member).is_ok());
@@ -230,7 +230,7 @@ fn a_member_that_does_not_know_that_permissions_are_enforced_catches_up_for_a_to
     messages.iter().for_each(|message| message.write(&mut created));
     let created = pb::WatchResponse::decode(&created[..]).unwrap();
     assert_eq!((of, created.created, created.canceled), (watch, true, false));
-    // A certificate says nothing of what its client knows.
+    // A client's certificate does not show whether it knows that permissions are enforced.
     let mut rig = Rig::new(false, Level::ETCD);
     let alice = || Credentials::Certificate("alice".into());
     for _ in 0..2 {
@@ -394,13 +394,13 @@ fn a_password_is_compared_again_where_users_have_changed_meanwhile() {
     let token = Credentials::Token(response.token.as_str().into());
     let range = rig.call_by(token, EtcdMethod::Range, &a_range("a", false));
     assert!(rig.result::<pb::RangeResponse>(range).is_ok());
-    // A token that is over does not matter.
+    // An expired token does not matter for this call.
     let ticket = rig.call_by(Credentials::InvalidToken, method, &authenticate("alice", "wrong"));
     rig.front.on_password(ticket, PasswordDone::Wrong);
     rig.take();
     let refused = rig.result::<pb::AuthenticateResponse>(ticket);
     assert_eq!(refused, Err(Error::AuthFailed.into()));
-    // Whether there is such a user is not to be seen from the time that the answer takes.
+    // The time of the answer must not reveal whether the user exists.
     let ticket = rig.call(method, &authenticate("zoe", "x"));
     let (of, work) = rig.passwords.pop().expect("it takes as long");
     assert!(of == ticket && matches!(work.task, PasswordTask::Pretend));
@@ -411,8 +411,7 @@ fn a_password_is_compared_again_where_users_have_changed_meanwhile() {
     rig.check_empty();
 }
 
-/// A Front may learn of the level later than its state has users (sim seed 1005508501 of three
-/// members).
+/// A Front may learn of the level after its state has users (sim seed 1005508501 of three members).
 #[test]
 fn a_login_that_waits_for_the_level_is_of_the_same_user_afterwards() {
     let mut rig = Rig::new(true, Level::FIRST);

@@ -1,4 +1,4 @@
-//! Calls about the members.
+//! Tests of calls about the members.
 
 use etcd::versions::ETCD_VERSION;
 
@@ -32,14 +32,14 @@ fn moved(rig: &mut Rig, ticket: Ticket) -> Result<(), CallRefused> {
     rig.result::<pb::MoveLeaderResponse>(ticket).map(drop)
 }
 
-/// A Front of a member that leads two, and has begun to move leadership to the other.
+/// A Front of the leader of two members, which has begun to transfer leadership to the other.
 fn moving() -> (Rig, Ticket) {
     let mut rig = Rig::new(false, Level::ETCD);
     rig.front.set_replica(replica(Some(OWN)));
     let ticket = move_to(&mut rig, OTHER);
     assert_eq!(rig.hand_overs, [(ticket, MemberId(OTHER))]);
     assert!(rig.results.is_empty() && rig.front.wants_replica());
-    // Nothing tells of another leader, so the driver must come by itself.
+    // No message announces another leader, so the driver must call the Front again by itself.
     assert!(rig.front.waits_for_tick());
     (rig, ticket)
 }

@@ -1,5 +1,6 @@
-//! `Lock` and `Campaign`: single cases, and random clients of one Front that cancel at any moment,
-//! ask again for what they hold, and lose their leases, over a log whose outcomes may be lost.
+//! Tests of `Lock` and `Campaign`: single cases, and random clients of one Front. The random
+//! clients cancel at any moment, ask again for what they hold, and lose their leases; and the log
+//! may lose outcomes.
 
 use std::collections::BTreeMap;
 
@@ -11,21 +12,21 @@ use machine::etcd::event::Event;
 use super::*;
 use crate::fronts::zk::tests::rig::Random;
 
-/// What comes of a batch that was handed over.
+/// The fate of a batch that was handed over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fortune {
-    /// It is applied, and its callers are told.
+    /// The batch is applied, and its callers get the outcomes.
     Applied,
-    /// It is applied, and nobody learns of it.
+    /// The batch is applied, but its callers only learn that the fate is unknown.
     Lost,
-    /// It is given up before any leader has it.
+    /// The batch is given up before any leader has it.
     NeverLogged,
-    /// It is never applied, and nobody knows that.
+    /// The batch is never applied, but its callers only learn that the fate is unknown.
     Vanished,
 }
 
 impl Rig {
-    /// A Front of a member of an ensemble, whose machine has these leases.
+    /// A Front of a member of an ensemble whose state has these leases.
     fn with_leases(leases: impl IntoIterator<Item = i64>) -> Rig {
         let mut rig = Rig::new(false, Level::ETCD);
         for id in leases {
@@ -51,7 +52,7 @@ impl Rig {
         self.call(EtcdMethod::Campaign, &request)
     }
 
-    /// The batch that was handed over first, with what comes of it.
+    /// Gives the oldest batch under way this fate.
     fn settle_first(&mut self, fortune: Fortune) {
         let submission = self.submitted.remove(0);
         let (level, waiters) = (submission.batch.level, submission.waiters);
@@ -77,19 +78,19 @@ impl Rig {
         self.deliver(changes, answers);
     }
 
-    /// Applies Loop's own command, such as the end of a lease.
+    /// Applies a command that no client sent, such as Loop's command that ends a lease.
     fn run(&mut self, command: EtcdCommand<'_>) {
         self.run_etcd(command);
         self.take();
     }
 
-    /// Says that this member has applied what the first call waits for.
+    /// Answers the oldest sync under way.
     fn sync_first(&mut self) {
         let ticket = self.synced.remove(0);
         self.sync(ticket);
     }
 
-    /// Answers everything until nothing is under way but waits.
+    /// Answers everything until only calls that wait for a lock are under way.
     fn go_on(&mut self) {
         self.take();
         while !(self.submitted.is_empty() && self.synced.is_empty()) || self.front.has_more() {
@@ -107,7 +108,7 @@ impl Rig {
         self.results.iter().any(|(of, _)| *of == ticket)
     }
 
-    /// The key of a lease below a name.
+    /// The key of a lease for the lock with this name.
     fn key(&self, name: &str, lease: i64) -> Option<Event> {
         let key = recipe::key_of(name.as_bytes(), lease);
         let range = RangeOp::of(KeyRange { key: &key, end: &[] });
@@ -115,12 +116,12 @@ impl Rig {
         found.events.into_iter().next()
     }
 
-    /// The revision at which it was created.
+    /// The revision at which that key was created.
     fn created(&self, name: &str, lease: i64) -> Option<i64> {
         Some(self.key(name, lease)?.numbers().create_revision)
     }
 
-    /// Unlocks, as a client may do with a plain call.
+    /// Unlocks by deleting the key, as a client does.
     fn unlock(&mut self, name: &'static str, lease: i64) {
         let key = recipe::key_of(name.as_bytes(), lease).into();
         let request = pb::DeleteRangeRequest { key, ..Default::default() };
@@ -149,7 +150,7 @@ fn a_lock_is_passed_on_in_the_order_of_asking() {
     rig.check_empty();
 }
 
-/// The fault of before: the key of a lease that holds the lock was removed.
+/// A regression: a call that was cancelled removed the key by which its lease holds the lock.
 #[test]
 fn a_call_of_the_holder_that_is_cancelled_removes_nothing() {
     for settles_first in [false, true] {
@@ -178,7 +179,7 @@ fn a_call_of_the_holder_that_is_cancelled_removes_nothing() {
 
 #[test]
 fn a_client_that_waits_no_longer_leaves_nothing_behind() {
-    // Before its transaction is applied, and behind it.
+    // Cancel before the transaction is applied, then after.
     for settles_first in [false, true] {
         let mut rig = Rig::with_leases([1, 2, 3]);
         let first = rig.lock("l", 1);
@@ -200,7 +201,7 @@ fn a_client_that_waits_no_longer_leaves_nothing_behind() {
     }
 }
 
-/// A removal that is refused is tried again.
+/// A removal that is refused is tried again at each tick.
 #[test]
 fn a_removal_is_tried_again_until_it_takes_effect() {
     let mut rig = Rig::with_leases([1, 2]);
@@ -240,8 +241,8 @@ fn the_lease_of_a_waiter_that_ends_ends_its_wait() {
     rig.check_empty();
 }
 
-/// Two calls of one lease, at two members. One is cancelled, and its removal takes effect when the
-/// other one holds.
+/// Two calls of one lease at two members. One call is cancelled, and its removal takes effect after
+/// the other call holds the lock.
 #[test]
 fn a_removal_that_comes_late_does_not_hit_a_key_that_holds() {
     for is_lock in [false, true] {
@@ -267,7 +268,7 @@ fn a_removal_that_comes_late_does_not_hit_a_key_that_holds() {
     }
 }
 
-/// etcd says that it leads.
+/// etcd reports this candidate as the leader.
 #[test]
 fn a_candidate_whose_key_is_gone_does_not_lead() {
     let mut rig = Rig::with_leases([1, 2]);
@@ -286,11 +287,11 @@ fn a_candidate_whose_key_is_gone_does_not_lead() {
 const NAMES: [&str; 2] = ["a", "b"];
 const CLIENTS: i64 = 4;
 
-/// What a random client does.
+/// The activity of a random client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Doing {
     Nothing,
-    /// It waits for the result of a call.
+    /// The client waits for the result of a call.
     Asking {
         name: &'static str,
         ticket: Ticket,
@@ -302,16 +303,16 @@ enum Doing {
 struct World {
     rig: Rig,
     random: Random,
-    /// The lease of each client: it is another one behind the end of one.
+    /// The present lease of each client. When it ends, the client gets a new one.
     leases: BTreeMap<i64, i64>,
     doing: BTreeMap<i64, Doing>,
-    /// The holds that clients know of, by name: the lease, and the revision of its key.
+    /// The locks that clients know they hold, by name: the lease, and the revision of its key.
     holds: BTreeMap<&'static str, (i64, i64)>,
-    /// Whether outcomes are lost. Then keys may be left to their leases.
+    /// Whether outcomes are lost. Keys may then remain until their leases end.
     is_rough: bool,
     next_lease: i64,
     now_ms: u64,
-    /// Holds, cancelled calls, and those of holders among them.
+    /// How many locks were gained, calls cancelled, and calls of a holder cancelled.
     counts: [usize; 3],
 }
 
@@ -332,7 +333,7 @@ impl World {
         world
     }
 
-    /// Gives a client a lease that nobody had.
+    /// Gives a client a new lease.
     fn renew(&mut self, client: i64) {
         self.rig.run(EtcdCommand::Grant { lease: LeaseId(self.next_lease), ttl_s: 100 });
         self.leases.insert(client, self.next_lease);
@@ -343,7 +344,7 @@ impl World {
         1 + self.random.below(CLIENTS as usize) as i64
     }
 
-    /// One thing happens: to a client, to its lease, or on the way to the log and back.
+    /// Makes one random thing happen: to a client, to its lease, or on the way to the log and back.
     fn step(&mut self) {
         let (client, choice) = (self.client(), self.random.below(20));
         match (choice, self.doing[&client]) {
@@ -376,11 +377,11 @@ impl World {
         self.check_holds();
     }
 
-    /// Asks for a lock or an election, also for one that it has.
+    /// Asks for a lock or an election, perhaps one that the client holds already.
     fn ask(&mut self, client: i64) {
         let lease = self.leases[&client];
         let name = NAMES[self.random.below(2)];
-        // A lock and an election of one name would share keys.
+        // A lock and an election of the same name would share keys.
         let is_lock = name == "a";
         let values = ["x", "y"];
         let ticket = match is_lock {
@@ -398,7 +399,7 @@ impl World {
         self.doing.insert(client, Doing::Nothing);
     }
 
-    /// A client gives up what it holds, in a call that is always applied.
+    /// A client releases what it holds, with a call that is always applied.
     fn unlock(&mut self, client: i64) {
         let lease = self.leases[&client];
         let held = self.holds.iter().find(|(_, (of, _))| *of == lease).map(|(name, _)| *name);
@@ -414,7 +415,7 @@ impl World {
         let lease = self.leases[&client];
         self.holds.retain(|_, (of, _)| *of != lease);
         self.rig.run(EtcdCommand::Revoke { lease: LeaseId(lease) });
-        // Its client knows, and waits no longer.
+        // The lease's client knows that it has ended, and waits no longer.
         if let Doing::Asking { name, ticket, .. } = self.doing[&client] {
             self.cancel(client, name, ticket);
         }
@@ -452,14 +453,14 @@ impl World {
         }
     }
 
-    /// Nobody loses what it holds.
+    /// Checks that no client has lost what it holds.
     fn check_holds(&self) {
         for (name, (lease, created)) in &self.holds {
             assert_eq!(self.rig.created(name, *lease), Some(*created), "{name} of {lease} is lost");
         }
     }
 
-    /// Lets everything come to rest, and checks that nobody has left a key behind.
+    /// Lets everything finish, and checks that no client has left a key behind.
     fn finish(mut self) -> [usize; 3] {
         for client in 1..=CLIENTS {
             if let Doing::Asking { name, ticket, .. } = self.doing[&client] {

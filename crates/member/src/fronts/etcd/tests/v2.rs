@@ -1,4 +1,4 @@
-//! Reads, writes and waits of etcd v2.
+//! Tests of reads, writes and waits of etcd v2.
 
 use etcd::v2::auth::{AuthWrite, RoleWrite, UserWrite};
 use etcd::v2::{Form, Request, Verb};
@@ -19,7 +19,7 @@ impl Rig {
         ticket
     }
 
-    /// What the store has answered: the value, or the reason of a refusal.
+    /// The store's result of a call: the value, or the reason of a refusal.
     fn v2_result(&mut self, ticket: Ticket) -> Result<String, Reason> {
         let at = self.v2_results.iter().position(|(of, _)| *of == ticket).expect("it is done");
         let value = match self.v2_results.remove(at).1 {
@@ -31,7 +31,7 @@ impl Rig {
         Ok(String::from_utf8(value.unwrap_or_default().to_vec()).unwrap())
     }
 
-    /// Why a call was not answered by the store.
+    /// The error of a call that did not reach the store.
     fn v2_refused(&mut self, ticket: Ticket) -> CallRefused {
         let at = self.results.iter().position(|(of, _)| *of == ticket).expect("it is done");
         self.results.remove(at).1.expect_err("it is refused")
@@ -54,7 +54,7 @@ fn a_write_and_a_read_have_the_answers_of_the_store() {
     rig.check_empty();
 }
 
-/// A command says whose it is, and is judged by what holds at its place in the log.
+/// A command names its user, and is judged by the permissions at its place in the log.
 #[test]
 fn commands_and_reads_are_for_their_user() {
     let of_root = |verb, parameters| {
@@ -73,7 +73,7 @@ fn commands_and_reads_are_for_their_user() {
     let root = UserWrite { name, hash, may_create: true, ..UserWrite::default() };
     change(&mut rig, AuthWrite::PutUser(root));
     change(&mut rig, AuthWrite::PutRole(RoleWrite { name: "guest".into(), ..<_>::default() }));
-    // It was sent before permissions were enforced, and comes behind that.
+    // The guest's write is sent before permissions are enforced, and applied after.
     let enforce = rig.front.on_v2_call(Request::write_auth(None, AuthWrite::Enforce(true)));
     let by_guest = rig.front.on_v2_call(request(Verb::Put, "/a", "value=1"));
     let by_root = rig.front.on_v2_call(of_root(Verb::Put, "value=2"));
@@ -100,7 +100,7 @@ fn a_read_with_a_quorum_waits_for_a_sync_where_there_are_others() {
     assert_eq!((rig.synced.as_slice(), rig.v2_results.len()), ([ticket].as_slice(), 0));
     rig.sync(ticket);
     assert_eq!(rig.v2_result(ticket), Err(Reason::KeyNotFound("/a".into())));
-    // Without a quorum it ends in time.
+    // If the sync is not answered, the read fails at its deadline.
     let ticket = rig.call_v2(Verb::Get, "/a", "quorum=true");
     rig.front.set_now(Now { monotonic_ms: ETCD_CALL_MS_MAX, raft_term: 1, contact_at_ms: None });
     rig.front.on_tick();
@@ -156,7 +156,7 @@ fn a_write_that_is_too_large_or_given_up_has_an_error() {
     rig.fail(ticket, Unavailable::GivenUp(Fate::Unknown));
     assert_eq!(rig.v2_refused(ticket), Error::TimedOut.into());
     rig.submitted.clear();
-    // Nobody waits for the third one any more.
+    // The third client waits no longer.
     let ticket = rig.call_v2(Verb::Put, "/a", "value=1");
     rig.front.on_cancel(ticket);
     rig.apply();

@@ -1,4 +1,4 @@
-//! Requests about users and roles of etcd v2, from the path to the answer.
+//! Tests of requests about users and roles of etcd v2, from the path to the answer.
 
 use etcd::v2::auth::PatternLists;
 use etcd::v2::{Form, Request, Verb};
@@ -11,8 +11,8 @@ use crate::fronts::etcd::v2::users::{
 
 const LETTERS: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
-/// What a client with these credentials (`user:password`) says of itself; a guest if there are
-/// none. The base64 is made by hand, so that `member` needs no crate for its tests.
+/// The header of a client with these credentials (`user:password`); none for a guest. The base64 is
+/// made by hand, so that `member` needs no crate for its tests.
 fn authorization(credentials: &str) -> Presented {
     if credentials.is_empty() {
         return Presented::default();
@@ -29,7 +29,7 @@ fn authorization(credentials: &str) -> Presented {
     Presented { credentials: Some(text.into_bytes()), certificate: None }
 }
 
-/// A body, read before the request is sent.
+/// The body of a request. `None` if the body fails to come.
 enum Body {
     None,
     User(UserBody),
@@ -50,13 +50,13 @@ fn role(name: &str, key: &str) -> Body {
     Body::Role(RoleBody { role: name.into(), given })
 }
 
-/// The hash of a password, as this driver makes it.
+/// The hash of a password in these tests.
 fn hash(password: &[u8]) -> Vec<u8> {
     [b"#", password].concat()
 }
 
 impl Rig {
-    /// Does the work for a request, as a driver does.
+    /// Does a step's work, as a driver does.
     fn work(&mut self, work: Work) -> Done {
         match work {
             Work::Call(request) => {
@@ -82,7 +82,8 @@ impl Rig {
         }
     }
 
-    /// The answer to a request of a client with these credentials, and the work that it took.
+    /// The answer to a request of a client with these credentials, and the work it took as letters
+    /// ([`Rig::check`]).
     fn users(&mut self, line: &str, credentials: &str, body: Body) -> (UsersAnswer, String) {
         let (method, rest) = line.split_once(' ').unwrap();
         let begun = UsersCall::begin(method, rest, authorization(credentials));
@@ -123,8 +124,9 @@ impl Rig {
         }
     }
 
-    /// Checks an answer (the status, and `+` if its head names the cluster), the text, and the
-    /// work: r reads, w writes, v and p compare passwords, h hashes one, b reads the body.
+    /// Checks an answer. The first text is the status, with `+` if the response names the cluster;
+    /// then the body; then the work: r reads, w writes, v and p compare passwords, h hashes one, b
+    /// reads the body.
     fn check(&mut self, line: &str, by: &str, body: Body, expected: (&str, &str, &str)) {
         let (answer, steps) = self.users(line, by, body);
         let (head, text) = match answer {
@@ -139,14 +141,14 @@ impl Rig {
         assert_eq!((head.as_str(), text.as_str(), steps.as_str()), expected, "{line}");
     }
 
-    /// Makes the user root with the password `r`, and has permissions enforced.
+    /// Makes the user root with the password `r`, and enforces permissions.
     fn enforce_v2(&mut self) {
         let made = ("201+", "{\"user\":\"root\",\"roles\":[\"root\"]}\n", "rbhw");
         self.check("PUT users/root", "", user("root", password("r")), made);
         self.check("PUT enable", "", Body::None, ("200+", "", "rw"));
     }
 
-    /// The user of a request about a key.
+    /// The user that a request about a key is found to have, or the error of the request.
     fn user_of(&mut self, presented: Presented) -> Result<Option<Arc<str>>, (u16, Vec<u8>)> {
         let mut step = UserSearch::begin(presented);
         loop {
@@ -178,7 +180,7 @@ fn users_and_roles_are_made_shown_changed_and_deleted() {
     rig.check("PUT roles/app", "root:r", role("app", "/a"), ("201+", app, "rvbw"));
     let again = "auth: Role app already exists.";
     rig.check("PUT roles/app", "root:r", role("app", "/a"), ("409+", again, "rvbw"));
-    // As in etcd: with roles a new user is answered with 200.
+    // As in etcd: making a new user whose roles the request lists is answered with 200.
     let given = UserGiven { roles: vec!["app".into()], ..password("a") };
     let made = "{\"user\":\"ada\",\"roles\":[\"app\"]}\n";
     rig.check("PUT users/ada", "root:r", user("ada", given), ("200+", made, "rvbhw"));
@@ -196,7 +198,7 @@ fn users_and_roles_are_made_shown_changed_and_deleted() {
     rig.check_empty();
 }
 
-/// Nothing is read of a body, and no password hashed, before the client is known to be root.
+/// No body is read and no password hashed before the client is known to be root.
 #[test]
 fn a_client_that_is_not_root_is_refused_before_its_body_is_read() {
     let mut rig = Rig::new(true, Level::ETCD_V2);
@@ -225,10 +227,10 @@ fn the_user_of_a_request_about_a_key_is_proven() {
     let certificate = |name: &str| Presented { certificate: Some(name.into()), credentials: None };
     assert_eq!(rig.user_of(authorization("root:r")), Ok(Some("root".into())));
     assert_eq!(rig.user_of(certificate("root")), Ok(Some("root".into())));
-    // A certificate of another name makes a guest.
+    // The client is a guest if no user has the name in its certificate.
     assert_eq!(rig.user_of(certificate("eve")), Ok(None));
     let refused = Err((401, b"Insufficient credentials".to_vec()));
-    // Credentials count more than the certificate.
+    // Credentials take precedence over the certificate.
     let both = Presented { certificate: Some("root".into()), ..authorization("root:x") };
     let bearer = Presented { credentials: Some(b"Bearer x".to_vec()), certificate: None };
     for wrong in [authorization("root:x"), authorization("eve:r"), both, bearer] {
@@ -237,7 +239,7 @@ fn the_user_of_a_request_about_a_key_is_proven() {
     rig.check_empty();
 }
 
-/// A Front with as many calls as it may have, and a driver without room for passwords.
+/// The Front has as many calls as it may have, and the driver has no room for work on passwords.
 #[test]
 fn a_request_without_room_is_answered_with_500() {
     let mut rig = Rig::new(true, Level::ETCD_V2);
@@ -267,7 +269,7 @@ fn a_request_without_room_is_answered_with_500() {
     assert_eq!(failure.code.status(), 500);
 }
 
-/// A change that was judged by its client's role before is judged again in Apply.
+/// Apply judges the client's role again.
 #[test]
 fn a_change_is_refused_if_its_client_lost_the_role_meanwhile() {
     let mut rig = Rig::new(true, Level::ETCD_V2);
@@ -286,7 +288,7 @@ fn a_change_is_refused_if_its_client_lost_the_role_meanwhile() {
     let UsersStep::Answer(answer) = call.on_done(rig.work(work)) else { panic!("it is made") };
     let (text, names_cluster) = ("Insufficient credentials".to_string(), false);
     assert_eq!(answer, UsersAnswer::Refused { status: 401, text, names_cluster });
-    // Reads are as before.
+    // Reads by this user are refused too.
     let mut get = Request::new(Verb::Get, "/a", Form::default()).unwrap();
     get.user = Some("ada".into());
     assert!(matches!(rig.work(Work::Call(get)), Done::Called(Ok(Err(_)))));

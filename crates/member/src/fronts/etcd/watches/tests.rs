@@ -14,9 +14,9 @@ struct Rig {
     machine: Machine,
     watches: Watches,
     interest: Arc<WatchInterest>,
-    /// Batches that were applied, and not handed over yet.
+    /// Changes that were applied and not handed to the watches yet.
     batches: Vec<SharedChanges>,
-    /// What each stream was sent.
+    /// The messages that each stream got.
     sent: BTreeMap<Ticket, Vec<pb::WatchResponse>>,
     /// Streams that have not taken their last messages.
     untaken: Vec<Ticket>,
@@ -71,7 +71,7 @@ impl Rig {
         self.run();
     }
 
-    /// Applies a command as Apply does. The batch is handed over by [`Rig::run`].
+    /// Applies a command as Apply does. [`Rig::run`] hands its changes over.
     fn apply(&mut self, command: Command<'_>) -> SharedChanges {
         let origin = Origin { member: MemberId(1), boot: BootId(1) };
         let stamp = Stamp { time_ms: 0, origin, connection: ConnectionId(0), identities: &[] };
@@ -86,7 +86,7 @@ impl Rig {
         changes
     }
 
-    /// Hands over what was applied, serves the streams, and takes what they are sent.
+    /// Hands over what was applied, serves the streams, and takes their messages.
     fn run(&mut self) {
         for batch in core::mem::take(&mut self.batches) {
             self.watches.on_changes(&batch);
@@ -125,7 +125,7 @@ impl Rig {
         }
     }
 
-    /// What a stream was sent since the last call, as text.
+    /// The messages that a stream got since the last call, as texts.
     fn texts(&mut self, ticket: Ticket) -> Vec<String> {
         self.settle();
         let sent = self.sent.get_mut(&ticket).expect("it is open");
@@ -208,7 +208,7 @@ fn requests_that_are_refused_say_why() {
         refused(id(7, watch("a", "")), DUPLICATE_ID),
         (id(1, watch("a", "")), "1@1 created".to_string()),
         (watch("", ""), "0@1 created".to_string()),
-        // The number 1 is taken.
+        // The id 1 is taken.
         (watch("", "\0"), "2@1 created".to_string()),
     ];
     for (request, expected) in cases {
@@ -248,7 +248,8 @@ fn progress_is_promised_when_all_events_were_given() {
     rig.apply(Command::Put(put("x", "1")));
     rig.request(ticket, progress());
     assert_eq!(rig.texts(ticket), ["0@1 created", "-1@2"]);
-    // A client that takes nothing falls behind. The promise comes behind what it missed.
+    // A client that takes nothing falls behind. Its progress notice comes after the events it
+    // missed.
     for _ in 0..2_000 {
         rig.apply(Command::Put(put("a", "v")));
         rig.run();
@@ -257,7 +258,7 @@ fn progress_is_promised_when_all_events_were_given() {
     let texts = rig.texts(ticket);
     assert_eq!(texts.iter().position(|text| text == "-1@2002"), Some(texts.len() - 1));
     assert_eq!(texts.iter().map(|text| text.matches('+').count()).sum::<usize>(), 2_000);
-    // Nothing happens for long, then something does.
+    // No event comes for long, then one does.
     rig.watches.on_tick(2 * PROGRESS_MS);
     assert!(rig.texts(ticket).is_empty(), "there were events");
     rig.watches.on_tick(4 * PROGRESS_MS);
@@ -293,7 +294,7 @@ fn another_state_goes_on_with_the_cursors_or_ends_the_watches() {
     rig.create(ticket, watch("a", "c"));
     rig.apply(Command::Put(put("a", "1")));
     rig.run();
-    // The batch of this command is lost, as that of a snapshot from another member.
+    // The changes of this command are lost, as if they came with a snapshot from another member.
     rig.apply(Command::Put(put("b", "2")));
     rig.batches.clear();
     rig.watches.on_replaced(true);
@@ -329,7 +330,7 @@ fn random_command<'a>(random: &mut Random, names: &'a [String], revision: i64) -
     }
 }
 
-/// The events of all time, as texts, with their keys and revisions.
+/// Appends the events of a batch, each with its text.
 fn note(all: &mut Vec<(Event, String)>, batch: &Changes) {
     for change in batch.etcd.keys() {
         let sign = if change.event.is_delete() { '-' } else { '+' };
@@ -444,7 +445,7 @@ fn check_random(rig: &Rig, watches: &mut [Plain], all: &[(Event, String)], seed:
         let wanted: Vec<&String> = wanted.map(|(_, text)| text).collect();
         let seen: Vec<&String> = watch.seen.iter().collect();
         match watch.is_over {
-            // It began too early, or fell behind: the events up to then are complete.
+            // The watch began too early, or fell behind: it has all events up to its end.
             true => assert!(wanted.starts_with(&seen), "seed {seed}: {seen:?} of {wanted:?}"),
             false => assert_eq!(seen, wanted, "seed {seed}: {request:?}"),
         }

@@ -19,8 +19,8 @@ fn view() -> MembersView {
     MembersView { members: vec![member(0x1f), member(2)], leader: Some(2), own: 0x1f }
 }
 
-/// The answer to a request (`METHOD path`) with this body, and what it took: w works, l looks at
-/// the cluster, b reads the body. Permissions are not enforced.
+/// The answer to a request (`METHOD path`) with this body, and its steps: w works, l looks at the
+/// members, b reads the body. Permissions are not enforced.
 fn ask(
     line: &str,
     content_type: &str,

@@ -30,7 +30,7 @@ fn a_path_leads_to_its_place() {
     }
 }
 
-/// Path and method are judged before the client is asked who it is.
+/// Path and method are judged before the client's credentials.
 #[test]
 fn a_request_at_the_wrong_place_is_answered_at_once() {
     let answer =

@@ -10,7 +10,7 @@ struct Rig {
     machine: Machine,
     waits: V2Waits,
     interest: Arc<WatchInterest>,
-    /// Batches that were applied, and not handed over yet.
+    /// Changes that were applied and not handed to the waits yet.
     batches: Vec<SharedChanges>,
     tickets: u64,
 }
@@ -21,7 +21,7 @@ fn request(verb: Verb, key: &str, parameters: &str) -> Request {
     Request::new(verb, key, form).unwrap()
 }
 
-/// What came of a wait, as a short text.
+/// A step of a wait as a short text.
 fn text(waited: &V2Waited) -> String {
     match waited {
         V2Waited::Begun { index } => format!("begun {index}"),
@@ -49,7 +49,7 @@ impl Rig {
         Ticket(self.tickets)
     }
 
-    /// Applies a write as Apply does. The batch is handed over by [`Rig::run`].
+    /// Applies a write as Apply does. [`Rig::run`] hands its changes over.
     fn write(&mut self, verb: Verb, key: &str, parameters: &str) {
         let request = request(verb, key, parameters);
         let origin = Origin { member: MemberId(1), boot: BootId(1) };
@@ -66,7 +66,7 @@ impl Rig {
         self.write(Verb::Put, key, "value=x");
     }
 
-    /// Hands over what was applied, and takes what comes of the waits.
+    /// Hands over what was applied, and takes the steps of the waits.
     fn run(&mut self) -> Vec<(u64, String)> {
         for batch in core::mem::take(&mut self.batches) {
             self.waits.on_changes(&batch);
@@ -237,7 +237,7 @@ fn waits_go_on_in_another_state_from_their_index() {
     rig.open("/a", "");
     rig.open("/a", "stream=true");
     rig.run();
-    // What the other state has more than this one comes with no batch.
+    // Writes that only the new state has come without a delivery.
     rig.put("/b");
     rig.put("/a");
     rig.batches.clear();
@@ -252,7 +252,7 @@ fn waits_go_on_in_another_state_from_their_index() {
     assert_eq!(rig.run(), told(&[(2, "ended")]));
 }
 
-/// 1,001 writes of another key are more than the history has.
+/// The history keeps fewer events than these 1,001 writes of another key.
 #[test]
 fn a_wait_that_nothing_concerned_for_long_goes_on() {
     let mut rig = Rig::new();
@@ -265,7 +265,7 @@ fn a_wait_that_nothing_concerned_for_long_goes_on() {
     assert_eq!(rig.run(), told(&[]));
     rig.waits.on_replaced();
     assert_eq!(rig.run(), told(&[]), "their events are not gone");
-    // A stream that is behind looks from the event on for which it had no room.
+    // A stream that is behind reads from the first event for which it had no room.
     rig.put("/a");
     assert_eq!(rig.run(), told(&[(1, "set /a"), (2, "set /a")]));
     for _ in 0..900 {

@@ -24,7 +24,7 @@ fn groups_of(ranges: &[(&str, &str)]) -> Groups {
     groups
 }
 
-/// The numbers of changes of a group, as one run.
+/// The positions of the changes that hit a group, as one run.
 fn run(numbers: Range<usize>) -> Vec<Range<usize>> {
     core::iter::once(numbers).collect()
 }

@@ -1,6 +1,6 @@
 use super::*;
 
-/// A small generator (splitmix64), as the tree has one.
+/// A small random generator: the tree's own splitmix64.
 fn numbers(seed: u64) -> impl FnMut(u64) -> u64 {
     let mut source = Intervals::new(seed);
     move |bound| source.next_priority() % bound
@@ -66,7 +66,8 @@ fn ranges_that_come_in_order_do_not_make_a_list() {
 
 #[test]
 fn ranges_chosen_for_the_priorities_of_another_seed_do_not_make_a_list() {
-    // The tree is a heap by priority: ranges whose keys are their priorities make a list.
+    // The tree is a heap by priority: ranges whose keys are in the order of their priorities make a
+    // list.
     let mut guessed = Intervals::new(0);
     let keys: Vec<_> = (0..2_000).map(|_| guessed.next_priority().to_be_bytes()).collect();
     let depth_for = |seed| {
