@@ -1,8 +1,9 @@
-//! ACLs that are refused before the log, since `auth` would make too much of them.
+//! Refuses ACLs whose `auth` entries would expand to too much, before they reach the log.
 //!
 //! Apply replaces each `auth` entry of an ACL by all identities that the connection has proved. So
 //! a request of 1 MiB could become an ACL of 1 GiB on every member, and one that no snapshot can
-//! hold. The Front knows the identities and the entries, and so an upper bound of what apply makes.
+//! hold. The Front knows the identities and the entries, and so an upper bound of the expanded
+//! size.
 
 use machine::limits::ACL_ENTRIES_MAX;
 use machine::zk::command::AskedAcl;
@@ -11,11 +12,12 @@ use machine::{AclEntry, Command, Op, ZkCommand};
 use crate::fronts::zk::limits::ACL_AUTH_BYTES_MAX;
 use crate::identities::OwnedIdentity;
 
-/// Bytes of an entry of an ACL in an image, beside its scheme and its id.
+/// Bytes of an ACL entry in a snapshot, in addition to its scheme and its id.
 const ENTRY_BYTES: usize = 12;
 
-/// Empties the ACLs of the command whose `auth` entries stand for more entries or bytes than an ACL
-/// or a request may have. Apply refuses an empty ACL (`InvalidACL`), at its place in a multi.
+/// Empties each ACL of the command that would expand to more entries than an ACL may have, or to
+/// more bytes than a request may have. Apply refuses an empty ACL (`InvalidACL`), in a multi at the
+/// place of its operation.
 pub(super) fn empty_expanded_acls(command: &mut Command<'_>, identities: &[OwnedIdentity]) {
     let ops = match command {
         Command::Zk(ZkCommand::Write { op, .. }) => std::slice::from_mut(op),
@@ -37,7 +39,8 @@ pub(super) fn empty_expanded_acls(command: &mut Command<'_>, identities: &[Owned
     }
 }
 
-/// What `auth` stands for on a connection, and how much of it a request may still have.
+/// The size of one `auth` entry after its expansion on this connection, and the bytes that the rest
+/// of the request may still expand to.
 struct Expansion {
     identity_count: usize,
     identity_bytes: usize,
@@ -46,7 +49,7 @@ struct Expansion {
 
 impl Expansion {
     fn of(identities: &[OwnedIdentity]) -> Expansion {
-        // An address is proved by nobody (`resolve`).
+        // Nobody can prove an address (`resolve`), so `auth` does not expand to it.
         let proved = || identities.iter().filter(|identity| &*identity.scheme != "ip");
         let bytes = |it: &OwnedIdentity| ENTRY_BYTES + it.scheme.len() + it.id.len();
         Expansion {
@@ -56,7 +59,8 @@ impl Expansion {
         }
     }
 
-    /// Takes the bytes of an ACL with so many `auth` entries out of the rest, if they fit it.
+    /// Subtracts the expanded bytes of an ACL with `auth_count` `auth` entries from `bytes_left`.
+    /// Returns false, and subtracts nothing, if the ACL is too large.
     fn takes(&mut self, entries: &[AclEntry], auth_count: usize) -> bool {
         let count = entries.len() - auth_count + auth_count.saturating_mul(self.identity_count);
         let bytes = auth_count.saturating_mul(self.identity_bytes);

@@ -1,4 +1,5 @@
-//! Connections without a session: since when, what they wait for, and the ids that they are given.
+//! Connections that have no session yet, or whose commands Loop is to give up; and secrets for
+//! session ids.
 
 use std::collections::VecDeque;
 
@@ -7,27 +8,28 @@ use zk::auth::session_secret;
 
 use crate::message::FrontId;
 
-/// The connections that have no session yet.
+/// The connections that have no session yet, and those that ended.
 #[derive(Default)]
 pub(super) struct Admission {
-    /// All connections without a session, by the time at which they were accepted.
+    /// When each connection was accepted, in ms, oldest first. Connections that have a session by
+    /// now leave the list when they reach its front.
     pub accepted: VecDeque<(u64, ConnectionId)>,
-    /// Connections that asked Loop for a session. They leave the list when they are answered or
-    /// over.
+    /// Connections that have asked Loop for a session. A connection leaves the list once it is
+    /// answered or has ended.
     pub connecting: Vec<ConnectionId>,
-    /// Connections that are over and whose commands Loop is to give up: they ended before they had
-    /// a session, or their session has ended. Loop is told at the next tick.
+    /// Connections whose commands Loop is to give up: they ended before they had a session, or
+    /// their session has ended. The next tick tells Loop.
     pub withdrawn: Vec<ConnectionId>,
     secrets_drawn: u64,
 }
 
 impl Admission {
-    /// Whether any of them needs the clock.
+    /// Whether any of these lists needs the clock.
     pub fn is_busy(&self) -> bool {
         !self.accepted.is_empty() || !self.connecting.is_empty() || !self.withdrawn.is_empty()
     }
 
-    /// The next 32 bytes; only one who knows the Front's secret can guess them.
+    /// Returns 32 new bytes that nobody can guess without the Front's secret.
     pub fn draw(&mut self, secret: &[u8; 32], front: FrontId) -> [u8; 32] {
         self.secrets_drawn += 1;
         session_secret(secret, front.0, self.secrets_drawn)

@@ -1,4 +1,4 @@
-//! The answer that a waiter gets to a ZooKeeper command.
+//! The answer to a ZooKeeper command, without the kinds of outcomes that other protocols have.
 
 use machine::{Outcome, Refusal, ZkOutcome};
 
@@ -7,7 +7,7 @@ use crate::message::{Answered, Unavailable};
 /// The outcome of a ZooKeeper command, or why it has none.
 pub(super) type ZkAnswered = Result<Result<ZkOutcome, Refusal>, Unavailable>;
 
-/// The answer to a command of a client. All commands of this Front are ZooKeeper's.
+/// The answer to a client's command. A `ZkFront` submits only ZooKeeper commands.
 pub(super) fn of_zk(answered: Answered) -> ZkAnswered {
     answered.map(|outcome| match outcome {
         Outcome::Zk(outcome) => outcome,

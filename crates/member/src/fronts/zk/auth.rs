@@ -1,8 +1,8 @@
-//! Proofs of identity: SASL exchanges, the `ensemble` scheme, and what a client that has proved
-//! nothing may ask for.
+//! How clients prove their identity: auth packets, SASL exchanges and the `ensemble` scheme; and
+//! the refusal of requests from clients that have proved nothing.
 //!
-//! None of this is replicated. Each member knows its own users, as ZooKeeper's servers do; the
-//! identities that a connection has proved travel with its commands.
+//! None of this is replicated. As in ZooKeeper, each server has its own list of users. The
+//! identities that a connection has proved are sent with its commands.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,31 +18,32 @@ use super::connection::{Asked, SlotKind};
 /// How clients may prove their identity on this member's connections, and whether they must.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AuthConfig {
-    /// The users of SASL's DIGEST-MD5 with their passwords; `None` if no mechanism is offered.
+    /// The users of SASL's DIGEST-MD5 and their passwords; `None` if the server offers no SASL
+    /// mechanism.
     pub sasl_users: Option<BTreeMap<String, String>>,
-    /// SASL users that are super users too (`zookeeper.superUser`).
+    /// SASL users that are also super users (`zookeeper.superUser`).
     pub sasl_super_users: BTreeSet<String>,
     /// Whether a client that fails keeps its connection (`zookeeper.allowSaslFailedClients`).
     pub sasl_failed_allowed: bool,
-    /// The names that the `ensemble` scheme accepts; `None` if there is no such scheme.
+    /// The names that the `ensemble` scheme accepts; `None` if the scheme is off.
     pub ensemble: Option<EnsembleNames>,
-    /// A connection must have proved one of these schemes before it may ask for anything, unless
-    /// there are none (`enforce.auth.schemes`, `sessionRequireClientSASLAuth`).
+    /// A connection must prove an identity of one of these schemes before any other request. If the
+    /// set is empty, it need not (`enforce.auth.schemes`, `sessionRequireClientSASLAuth`).
     pub enforced_schemes: BTreeSet<String>,
 }
 
 /// The names that clients may use for this ensemble (`ensembleAuthName`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EnsembleNames {
-    /// No name is configured, and any is accepted.
+    /// No name is configured, so any name is accepted.
     Any,
-    /// One of these.
+    /// One of these names.
     These(BTreeSet<String>),
 }
 
 impl EnsembleNames {
-    /// `EnsembleAuthenticationProvider.handleAuthentication`: a client that gives no name is
-    /// accepted.
+    /// Whether the scheme accepts a client that gives this name. A client that gives none is
+    /// accepted (`EnsembleAuthenticationProvider.handleAuthentication`).
     fn accept(&self, name: &[u8]) -> bool {
         match self {
             EnsembleNames::Any => true,
@@ -53,13 +54,13 @@ impl EnsembleNames {
     }
 }
 
-/// The result of an auth packet of the scheme `ensemble`.
+/// The result of an auth packet with the scheme `ensemble`.
 pub(super) enum Ensemble {
-    /// There is no such scheme.
+    /// The scheme is off.
     Unknown,
     Accepted,
-    /// The connection is closed without an answer, so that the client tries another server rather
-    /// than gives up.
+    /// The name is wrong. The connection is closed without an answer, so that the client tries
+    /// another server instead of giving up.
     Refused,
 }
 
@@ -67,8 +68,8 @@ impl ZkFront {
     pub(super) fn on_auth(&mut self, asked: Asked, scheme: &str, credentials: Option<&[u8]>) {
         let id = asked.id;
         let accepted = match scheme {
-            // `DigestAuthenticationProvider` fails on null; others do not look, or take it for
-            // empty.
+            // `DigestAuthenticationProvider` fails on null credentials. Other schemes ignore the
+            // credentials, or take null as empty.
             "digest" => credentials.is_some_and(|credentials| self.add_digest(id, credentials)),
             "ip" => true,
             "ensemble" => match self.check_ensemble(id, credentials.unwrap_or_default()) {
@@ -87,8 +88,8 @@ impl ZkFront {
         }
     }
 
-    /// `X509AuthenticationProvider.handleAuthentication`: an auth packet only checks again the
-    /// certificate of the connection.
+    /// Whether the connection has shown a certificate. An auth packet with `x509` proves nothing
+    /// new (`X509AuthenticationProvider.handleAuthentication`).
     fn has_certificate(&self, id: ConnectionId) -> bool {
         let connection = self.connections.get(&id).expect("its frame was just decoded");
         connection.identity.has_scheme(|scheme| scheme == "x509")
@@ -100,7 +101,7 @@ impl ZkFront {
         self.add_identities(id, &proved)
     }
 
-    /// Whether a request with this opcode is refused, because its connection has proved none of the
+    /// Whether a request is refused because its connection has proved an identity of none of the
     /// enforced schemes (`AuthenticationHelper.enforceAuthentication`). Even pings are refused.
     pub(super) fn lacks_auth(&self, id: ConnectionId, opcode: i32) -> bool {
         let enforced = &self.config.auth.enforced_schemes;
@@ -111,7 +112,8 @@ impl ZkFront {
         !connection.identity.has_scheme(|scheme| enforced.contains(scheme))
     }
 
-    /// Checks an auth packet of the scheme `ensemble`, which proves nothing about the client.
+    /// Checks the name in an auth packet of the scheme `ensemble`. It proves nothing about the
+    /// client.
     pub(super) fn check_ensemble(&mut self, id: ConnectionId, name: &[u8]) -> Ensemble {
         match &self.config.auth.ensemble {
             None => Ensemble::Unknown,
@@ -159,8 +161,8 @@ impl ZkFront {
         self.push_slot(asked, SlotKind::Sasl { token, error: ErrorCode::OK, close: false });
     }
 
-    /// Answers a failure, which ends the connection unless failures are allowed and SASL is not
-    /// required.
+    /// Answers a failed SASL exchange. The failure ends the connection, unless the configuration
+    /// allows failures and does not require SASL.
     fn fail_sasl(&mut self, asked: Asked, failure: &SaslError) {
         let id = asked.id;
         self.metrics.auth_failed_count += 1;
@@ -171,7 +173,7 @@ impl ZkFront {
             true => ErrorCode::AUTH_FAILED,
             false => ErrorCode::OK,
         };
-        // A client that stays could repeat such failures for ever, so they are not logged.
+        // A client that stays could repeat these failures for ever, so they are not logged.
         if close || !matches!(failure, SaslError::Over | SaslError::TokenTooLong { .. }) {
             self.notice(id, &format!("SASL: {failure}"));
         }
@@ -181,13 +183,13 @@ impl ZkFront {
         }
     }
 
-    /// Adds identities that a connection has just proved. False if they are too many.
+    /// Adds identities that a connection has just proved. Returns false if they are too many.
     pub(super) fn add_identities(&mut self, id: ConnectionId, proved: &[(&str, &str)]) -> bool {
         let connection = self.connections.get_mut(&id).expect("its frame was just decoded");
         connection.identity.add(proved)
     }
 
-    /// A nonce that nobody can guess.
+    /// Draws a nonce that nobody can guess.
     fn draw_nonce(&mut self) -> [u8; NONCE_BYTES] {
         let secret = self.admission.draw(&self.config.secret, self.config.id);
         let (nonce, _) = secret.split_first_chunk().expect("a secret is longer than a nonce");

@@ -1,4 +1,4 @@
-//! One client connection: its session, and its unanswered requests.
+//! One client connection: its session, its unanswered requests and its buffers.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -27,17 +27,17 @@ use crate::message::Ticket;
 use crate::reply_room::HeldReply;
 use crate::summary::Latency;
 
-/// The state of a connection.
+/// The stage of a connection.
 pub(super) enum State {
-    /// The first frame is not read yet.
+    /// The first frame has not come yet.
     New,
-    /// A four-letter word waits for its answer. Nothing is read until then, and the connection is
-    /// closed after it.
+    /// The client sent a four-letter word, and the driver has not answered it yet. Nothing more is
+    /// read, and the connection is closed after the answer.
     Waiting,
-    /// Its connect request waits for the lock, to be checked against the state.
+    /// The client sent a connect request. It waits for the lock, to be checked against the state.
     Greeting(ConnectRequest),
-    /// Its session is being opened or attached. `since_ms` says since when it waits, and stays if
-    /// the session id was taken and another is tried.
+    /// Loop was asked to open or attach the session. `since_ms` is when this began; it does not
+    /// change if the session id is taken and the Front tries another.
     Connecting {
         connect: ConnectRequest,
         session: SessionId,
@@ -45,100 +45,105 @@ pub(super) enum State {
         timeout_ms: u32,
         since_ms: u64,
     },
-    /// The connection speaks for a session.
+    /// The connection has a session.
     Attached,
-    /// Nothing is read any more; the connection is closed once its output is taken.
+    /// The connection is closed once the socket has taken the output. Nothing more is read.
     Closing,
 }
 
-/// Whether a connection is read-only, since this member has no contact to a leader.
+/// Whether a connection is read-only: it connected while this member had no contact with a leader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ReadOnly {
     /// The connection may read and write.
     No,
     /// Read-only, with a session that only this member knows.
     Local,
-    /// Read-only, with a session of the ensemble.
+    /// Read-only, with a session that is in the replicated state.
     Global,
 }
 
-/// A request that is being decoded, before it has a place in the window.
+/// A request that is being decoded, before it has a slot in the window.
 #[derive(Clone, Copy)]
 pub(super) struct Asked {
     /// The connection.
     pub id: ConnectionId,
     pub xid: i32,
-    /// The ticket of the request, which answers name.
+    /// The request's ticket; the answers of Loop and Apply name it.
     pub ticket: Ticket,
-    /// Bytes that it counts as a large request.
+    /// Its bytes in the count of large requests under way; 0 if it is not large.
     pub large_bytes: u32,
 }
 
-/// A request that was decoded and not yet answered.
+/// A decoded request that is not answered yet: an element of the window.
 pub(super) struct Slot {
     pub xid: i32,
-    /// The ticket of the request, which answers name.
+    /// The request's ticket; the answers of Loop and Apply name it.
     pub ticket: Ticket,
-    /// When it was decoded, in the driver's ms.
+    /// When the request was decoded, on the driver's monotonic clock.
     pub received_ms: u64,
     pub kind: SlotKind,
-    /// Bytes that it counts as a large request.
+    /// Its bytes in the count of large requests under way; 0 if it is not large.
     pub large_bytes: u32,
-    /// Details of a write for the audit log and for slow requests, if they are kept.
+    /// Details of a write for the audit log and for slow requests; `None` unless one of the two is
+    /// configured.
     pub pending: Option<Box<Pending>>,
-    /// The counts of a write, for the metrics, once it has succeeded.
+    /// The bytes of a write by namespace, counted in the metrics once the write has succeeded.
     pub written: Written,
 }
 
 pub(super) enum SlotKind {
-    /// Handed over. Its `bytes` count against the connection until it is answered.
+    /// A write in the batch or at Loop. Its `bytes` count against the connection's window until the
+    /// answer.
     Write { form: WriteForm, bytes: usize },
-    /// Handed over, as the end of the session.
+    /// The end of the session, in the batch or at Loop.
     Close { bytes: usize },
-    /// A read that travels with the write before it.
+    /// A read that Apply runs right after the write before it.
     TravellingRead(OwnedRead),
-    /// Runs here, once it is at the front.
+    /// A read that this Front runs under the lock, once it is at the front of the window.
     Read(OwnedRead),
-    /// A long list of children. Runs here in steps.
+    /// A list of children that takes several holds. This Front runs it in steps.
     List(Box<List>),
-    /// Runs here in steps, once it is at the front.
+    /// Reads of one request. This Front runs them in steps, once they are at the front.
     MultiRead(Box<SeveralReads>),
-    /// Runs here in steps, once it is at the front; so many of its paths are done.
+    /// Watches to set again. This Front sets them in steps, once they are at the front; `done` is
+    /// how many are set.
     SetWatches { asked: Arc<OwnedSetWatches>, done: usize },
-    /// Runs here, once it is at the front.
+    /// This Front runs it once it is at the front.
     AddWatch { path: Box<str>, mode: AddWatchMode },
-    /// Runs here, once it is at the front.
+    /// This Front runs it once it is at the front.
     CheckWatches { path: Box<str>, watcher_type: WatcherType },
-    /// Runs here, once it is at the front.
+    /// This Front runs it once it is at the front.
     RemoveWatches { path: Box<str>, watcher_type: WatcherType },
-    /// Runs here in steps, once it is at the front.
+    /// A count of descendants. This Front runs it in steps, once it is at the front.
     Count { path: Box<str>, so_far: DescendantCount },
-    /// Runs here in steps, once it is at the front.
+    /// A search for the session's ephemerals. This Front runs it in steps, once it is at the front.
     Ephemerals(Box<AskedEphemerals>),
-    /// The paths of a session's ephemerals as of this zxid. Answered when its turn comes.
+    /// The ephemerals found, as of this zxid. Answered once it is at the front.
     EphemeralsFound { paths: Vec<String>, zxid: i64 },
-    /// Handed over; `done` once it is answered. It leaves once it is at the front.
+    /// A sync that was passed to Loop. `done` once Loop has answered; answered to the client once
+    /// it is at the front.
     Sync { path: Option<Box<str>>, done: bool },
-    /// Answered when its turn comes.
+    /// Answered once it is at the front.
     Ping,
-    /// Answered when its turn comes, with the identities of when it was asked.
+    /// Answered once it is at the front, with the identities that the connection had when it asked.
     WhoAmI(Identities),
-    /// Answered when its turn comes.
+    /// Answered once it is at the front.
     AuthAccepted,
-    /// Answered with this token or this error and, maybe, the end of the connection when its turn
-    /// comes.
+    /// Answered with this token or error once it is at the front. With `close`, the answer ends the
+    /// connection.
     Sasl { token: Option<Box<[u8]>>, error: zk::ErrorCode, close: bool },
-    /// Answered with this error and, maybe, the end of the connection when its turn comes.
+    /// Answered with this error once it is at the front. With `close`, the answer ends the
+    /// connection.
     Failed { error: zk::ErrorCode, zxid: Option<i64>, close: bool },
 }
 
 impl SlotKind {
-    /// Whether it was handed over as a command.
+    /// Whether the request is a command for the log.
     pub fn is_command(&self) -> bool {
         matches!(self, SlotKind::Write { .. } | SlotKind::Close { .. })
     }
 
-    /// Whether this Front runs it, under the state's lock, once it is at the front.
+    /// Whether this Front runs the request, under the state's lock, once it is at the front.
     #[inline]
     pub fn runs_here(&self) -> bool {
         matches!(
@@ -156,16 +161,15 @@ impl SlotKind {
     }
 }
 
-/// The ephemerals of the own session whose paths begin with a prefix, as far as they were looked
-/// for.
+/// A search for the ephemerals of the connection's own session with a path prefix.
 pub(super) struct AskedEphemerals {
     pub prefix: Box<str>,
-    /// The last that was looked at, in the order of their ids.
+    /// The last znode that the search looked at, in the order of ids; `None` before the first.
     pub last: Option<ZnodeId>,
     pub found: BTreeSet<String>,
-    /// Bytes of the paths found, as the reply has them.
+    /// Bytes of the paths found, as the reply encodes them.
     pub bytes: u64,
-    /// Their place in the room for replies.
+    /// The room for the reply, taken after the first step.
     pub held: Option<HeldReply>,
 }
 
@@ -176,17 +180,18 @@ impl AskedEphemerals {
     }
 }
 
-/// Watches to be set again, owned: up to some hundred thousand, in one text.
+/// Watches to be set again, in an owned form. There may be several hundred thousand, so all paths
+/// are in one text.
 pub(super) struct OwnedSetWatches {
     pub relative_zxid: i64,
     pub null_behind: bool,
-    /// All paths, one behind the other.
+    /// All paths, concatenated.
     text: String,
-    /// The kind of each, and the end of its path.
+    /// For each path, its list in the request and its end in `text`.
     ends: Vec<(AskedWatch, usize)>,
 }
 
-/// The list of a setWatches that a path is in.
+/// The list of a setWatches request that a path was in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AskedWatch {
     Data,
@@ -223,12 +228,12 @@ impl OwnedSetWatches {
         }
     }
 
-    /// How many paths there are.
+    /// The number of paths.
     pub fn count(&self) -> usize {
         self.ends.len()
     }
 
-    /// A path, and its list.
+    /// The path at this index, and the list that it was in.
     pub fn get(&self, index: usize) -> (AskedWatch, &str) {
         let start = index.checked_sub(1).map_or(0, |before| self.ends[before].1);
         let (kind, end) = self.ends[index];
@@ -236,7 +241,7 @@ impl OwnedSetWatches {
     }
 }
 
-/// The statistics of a connection that `cons` shows.
+/// The statistics of a connection that the word `cons` shows.
 #[derive(Default)]
 pub(super) struct Stats {
     pub received: u64,
@@ -249,14 +254,16 @@ pub(super) struct Stats {
     pub established_ms: i64,
 }
 
-/// A connection's wait for room for its replies.
+/// A connection's wait for room for its replies ([`super::room`]).
 #[derive(Default)]
 pub(super) struct RoomWait {
-    /// Whether the Front's list of connections that wait for room for replies holds this one.
+    /// Whether the connection is in the Front's list of parked connections.
     is_parked: bool,
-    /// When the request at the front of the window began to wait for room; `None` unless it waits.
+    /// Since when the request at the front of the window waits for room, in ms; `None` if it does
+    /// not.
     since_ms: Option<u64>,
-    /// Small replies to reads that must come before reads travel again; set by a large reply.
+    /// How many small replies the connection must still get before its reads travel again. A large
+    /// reply sets it.
     small_replies_wanted: u32,
 }
 
@@ -266,28 +273,28 @@ impl RoomWait {
         self.is_parked
     }
 
-    /// Puts the connection on the Front's list of those that wait. False if it is there already.
+    /// Marks the connection as parked. Returns false if it was parked already.
     pub fn park(&mut self) -> bool {
         !core::mem::replace(&mut self.is_parked, true)
     }
 
-    /// The connection goes on.
+    /// Marks the connection as not parked.
     pub fn unpark(&mut self) {
         self.is_parked = false;
     }
 
-    /// The request at the front of the window waits for room.
+    /// Notes that the request at the front of the window waits for room.
     pub fn begin(&mut self, now_ms: u64) {
         self.since_ms.get_or_insert(now_ms);
     }
 
-    /// The request at the front of the window is done.
+    /// Notes that the request at the front of the window is done.
     pub fn end(&mut self) {
         self.since_ms = None;
     }
 
-    /// Notes the size of the reply to a read. Reads travel behind writes only while replies are
-    /// small, since nobody knows how large a reply will be when the read is handed over.
+    /// Notes the size of a reply to a read. Reads travel only while replies are small: when a read
+    /// is handed over, nobody knows how large its reply will be.
     pub fn note_reply(&mut self, bytes: usize) {
         if bytes > SMALL_REPLY_BYTES {
             self.note_large_reply();
@@ -296,42 +303,44 @@ impl RoomWait {
         }
     }
 
-    /// A reply was, or would have been, large.
+    /// Notes that a reply was large, or would have been.
     pub fn note_large_reply(&mut self) {
         self.small_replies_wanted = SMALL_REPLIES_TO_TRAVEL;
     }
 
-    /// Whether the next reply to a read is likely to be small.
+    /// Whether the next reply to a read is expected to be small.
     pub fn expects_small(&self) -> bool {
         self.small_replies_wanted == 0
     }
 }
 
-/// A connection's wait for the credit that the commands of a Front share.
+/// A connection's wait for credit: the bound on commands under way that all connections of the
+/// Front share.
 #[derive(Default)]
 pub(super) struct Credit {
-    /// Since when the Front's list of connections that wait for credit holds this one; `None`
-    /// unless it does.
+    /// Since when the connection is in the Front's list of connections that wait for credit; `None`
+    /// if it is not.
     waits_since_ms: Option<u64>,
-    /// Bytes of input whose requests waited too long, and are refused.
+    /// Bytes at the start of the input whose requests have waited too long for credit: they are
+    /// refused.
     throttled_bytes: usize,
 }
 
 impl Credit {
-    /// Whether the next request is refused, since it waited too long: it needs no credit.
+    /// Whether the next request is refused because it has waited too long. It then needs no credit.
     pub fn is_throttled(&self) -> bool {
         self.throttled_bytes > 0
     }
 
-    /// Begins to wait. False if it waits already.
+    /// Begins a wait. Returns false if the connection waits already.
     pub fn wait(&mut self, now_ms: u64) -> bool {
         let begins = self.waits_since_ms.is_none();
         self.waits_since_ms.get_or_insert(now_ms);
         begins
     }
 
-    /// Ends the wait. If it took longer than `wait_ms_max`, unless that is 0, the requests in these
-    /// bytes of input are refused.
+    /// Ends the wait. If it was longer than `wait_ms_max`, the requests in the `input_bytes` bytes
+    /// of input are refused. With 0 for `wait_ms_max` they never are.
     pub fn end_wait(&mut self, now_ms: u64, wait_ms_max: u64, input_bytes: usize) {
         let waited_ms = self.waits_since_ms.take().map_or(0, |since_ms| now_ms - since_ms);
         if wait_ms_max > 0 && waited_ms > wait_ms_max {
@@ -339,7 +348,8 @@ impl Credit {
         }
     }
 
-    /// Whether the frame of `frame_bytes` bytes that was just taken from the input waited too long.
+    /// Takes `frame_bytes` bytes of a frame off the refused input. Returns whether the frame is
+    /// refused.
     #[inline]
     pub fn takes_throttled(&mut self, frame_bytes: usize) -> bool {
         let throttled = self.throttled_bytes > 0;
@@ -360,12 +370,12 @@ pub(super) struct Connection {
     pub session: Option<SessionId>,
     pub timeout_ms: u32,
     pub read_only: ReadOnly,
-    /// Whether the Front's list of runnable connections holds this one.
+    /// Whether the connection is in the Front's list of runnable connections.
     pub listed: bool,
     pub stats: Stats,
 }
 
-/// The empty buffers of the connection that last came to rest, for the next busy one.
+/// Empty buffers of the connection that became idle last, for the next busy one.
 #[derive(Default)]
 pub(super) struct Spare {
     window: VecDeque<Slot>,
@@ -373,7 +383,8 @@ pub(super) struct Spare {
 }
 
 impl Connection {
-    /// The connection of a client at `ip`, as `ip` identities have it; `peer` is its `host:port`.
+    /// A new connection. `ip` is the client's address as in `ip` identities, `peer` its
+    /// `host:port`.
     pub fn new(ip: &str, peer: String, established_ms: i64) -> Connection {
         let last_operation = "NA";
         Connection {
@@ -393,15 +404,15 @@ impl Connection {
         }
     }
 
-    /// Whether more bytes may be read from the socket: always to complete a frame, and a little
-    /// beyond a frame that is held back.
+    /// Whether the driver may read more bytes from the socket: enough to complete a frame, and a
+    /// little beyond a frame that is held back.
     pub fn wants_input(&self) -> bool {
         let reading = matches!(self.state, State::New | State::Attached);
         let stopped = self.is_refused() || self.output.is_full() || self.input_is_full();
         reading && !stopped
     }
 
-    /// Whether no more input is read: it holds a whole frame, which is held back, and at least
+    /// Whether the input is full: it has a whole frame, which is held back, and at least
     /// [`INPUT_BYTES_MAX`] bytes.
     pub fn input_is_full(&self) -> bool {
         let first = self.input.first_chunk::<4>();
@@ -410,8 +421,8 @@ impl Connection {
             && first.is_some_and(|first| bytes - 4 >= u32::from_be_bytes(*first) as usize)
     }
 
-    /// Whether the answer to the last request will end the connection, so that nothing behind it is
-    /// read.
+    /// Whether the answer to the newest request will end the connection. Nothing after that request
+    /// is decoded.
     #[inline]
     pub fn is_refused(&self) -> bool {
         let ends = |kind: &SlotKind| {
@@ -423,7 +434,7 @@ impl Connection {
         self.window.back().is_some_and(ends)
     }
 
-    /// Removes the request at the front of the window.
+    /// Removes the oldest request from the window.
     #[inline]
     pub fn pop_slot(&mut self) -> Option<Slot> {
         let slot = self.window.pop()?;
@@ -433,7 +444,7 @@ impl Connection {
         Some(slot)
     }
 
-    /// Takes the spare buffers if many requests came at once, which would make its own buffers grow
+    /// Takes the spare buffers if the input has many requests: otherwise its own buffers would grow
     /// step by step.
     pub fn take_spare(&mut self, spare: &mut Spare) {
         if self.input.len() >= SPARE_INPUT_BYTES_MIN {
@@ -442,8 +453,8 @@ impl Connection {
         }
     }
 
-    /// Gives back the buffers that only a busy connection needs, if nothing is under way: most
-    /// connections are idle most of the time.
+    /// Gives the large buffers back if nothing is under way. Most connections are idle most of the
+    /// time.
     pub fn rest(&mut self, spare: &mut Spare) {
         if !self.window.is_empty() || !self.input.is_empty() || self.output.held_bytes() > 0 {
             return;
@@ -454,14 +465,14 @@ impl Connection {
     }
 
     /// Whether the request at the front of the window has waited for room for as long as it may.
-    /// Never if the client has replies unread: it would not read this one either.
+    /// Always false if the client has replies unread: it would not read a refusal either.
     pub fn has_waited_for_room(&self, now_ms: u64) -> bool {
         let wait_ms = ROOM_WAIT_MS_MAX.min(u64::from(self.timeout_ms) / 6);
         let has_waited = |since_ms| now_ms >= since_ms + wait_ms;
         !self.output.is_slow() && self.room.since_ms.is_some_and(has_waited)
     }
 
-    /// Whether a request of this connection waits for the state's lock.
+    /// Whether the request at the front of the window can run under the lock now.
     #[inline]
     pub fn is_runnable(&self) -> bool {
         if matches!(self.state, State::Greeting(_)) {
@@ -471,19 +482,19 @@ impl Connection {
         runs_here && !self.room.is_parked() && !self.output.is_full()
     }
 
-    /// Whether the request at the front of the window has its place in the room for replies. Then
-    /// it must not wait for room: it may be what fills it.
+    /// Whether the request at the front of the window has taken its room already. Then it must not
+    /// wait for room, because it may be the one that fills it.
     pub fn holds_room(&self) -> bool {
         match self.window.front() {
             Some(SlotKind::List(_)) => true,
             Some(SlotKind::MultiRead(several)) => several.is_held(),
-            // All sessions together have no more paths than the tree.
+            // The ephemerals of all sessions together are at most all znodes of the tree.
             Some(SlotKind::Ephemerals(asked)) => asked.held.is_some(),
             _ => false,
         }
     }
 
-    /// Whether the end of the session is under way.
+    /// Whether the client has asked for the end of its session.
     pub fn is_ending(&self) -> bool {
         self.window.iter().any(|slot| matches!(slot.kind, SlotKind::Close { .. }))
     }

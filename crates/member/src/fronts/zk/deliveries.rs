@@ -1,9 +1,10 @@
-//! Deliveries of Apply, taken in pieces.
+//! Takes Apply's deliveries in pieces.
 //!
 //! One delivery may have the changes of a multi with ten thousand operations, and one change may
 //! concern as many connections. So a Front takes a bounded number of changes, answers and events at
-//! once, and its other clients are served in between; but for reads, since the state shows all of a
-//! delivery already, and events come before the replies that show their changes.
+//! a time, and serves its other clients in between. Only reads wait until the delivery is taken to
+//! its end: the state already shows all of its changes, and events must come before replies that
+//! show them.
 
 use machine::{Acl, ConnectionId, Zxid};
 use zk::response::EventType;
@@ -14,8 +15,8 @@ use crate::fronts::zk::limits::{FEED_PIECE_EVENTS, FEED_PIECE_PATH_BYTES};
 use crate::message::Delivery;
 
 impl ZkFront {
-    /// Takes a delivery of Apply: events and answers, merged by ordinal. The rest of a long one is
-    /// taken by later calls, and by [`ZkFront::resume`].
+    /// Takes a delivery of Apply: changes and answers, in the order of ordinals. Later calls, or
+    /// [`ZkFront::resume`], take the rest of a long delivery.
     pub fn on_delivery(&mut self, delivery: Delivery) {
         let Delivery { changes, answers } = delivery;
         self.feed.waits_for_tree &= changes.zk.open_transaction().is_some();
@@ -23,7 +24,7 @@ impl ZkFront {
         self.take_feed();
     }
 
-    /// Takes a piece of the deliveries.
+    /// Takes the next piece of the waiting deliveries.
     pub(super) fn take_feed(&mut self) {
         self.feed.left = FEED_PIECE_EVENTS;
         while self.feed.left > 0 {
@@ -39,7 +40,7 @@ impl ZkFront {
         }
     }
 
-    /// Takes the next changes and answers of a delivery. Whether these were all.
+    /// Takes the next changes and answers of a delivery. Returns true if it has no more.
     fn take_from(&mut self, incoming: &mut Incoming) -> bool {
         while self.feed.left > 0 && self.feed.firing.is_empty() {
             self.feed.spend(1);
@@ -68,7 +69,7 @@ impl ZkFront {
         false
     }
 
-    /// Notes the zxid of a change. All changes of the one before were taken.
+    /// Notes that changes of this zxid begin: all changes of earlier zxids were taken.
     fn pass_zxid(&mut self, zxid: Zxid) {
         if zxid.0 > self.feed.zxid {
             self.last_zxid = self.last_zxid.max(self.feed.zxid);
@@ -76,7 +77,8 @@ impl ZkFront {
         }
     }
 
-    /// Sends an event to the connections whose watches fired: to a few at once, to many in pieces.
+    /// Sends an event to the connections whose watches fired, as many as the present piece allows.
+    /// Later pieces send it to the others.
     pub(super) fn send_to_all(
         &mut self,
         (zxid, event): (i64, EventType),
@@ -98,7 +100,7 @@ impl ZkFront {
         }
     }
 
-    /// Sends the next event to the next connection.
+    /// Sends the oldest unfinished event to its next connection.
     fn send_next(&mut self) {
         let Some(firing) = self.feed.firing.front_mut() else { return };
         let Some(connection) = firing.connections.next() else {

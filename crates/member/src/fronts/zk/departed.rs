@@ -1,8 +1,8 @@
-//! Connections that ended before all commands that they had handed over were answered.
+//! Departed connections: they ended before all of their commands were answered.
 //!
-//! While the session lives such commands may take effect, like the commands of a ZooKeeper client
-//! that lost its connection. Once the session has ended, or belongs to another connection, they
-//! change nothing and nobody waits for them: Loop is asked to give them up.
+//! While the session lives, such commands may take effect, as after a lost connection in ZooKeeper.
+//! Once the session has ended or has moved to another connection, they cannot change anything and
+//! nobody waits for them, so Loop is asked to give them up.
 
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
@@ -11,18 +11,18 @@ use machine::{ConnectionId, SessionId};
 use crate::fronts::zk::limits::DEPARTED_CONNECTIONS_MAX;
 use crate::message::Ticket;
 
-/// Ended connections, until their commands are answered or their session has ended.
+/// The departed connections. One leaves when its commands are answered or its session has ended.
 #[derive(Default)]
 pub(super) struct Departed {
-    /// The session of each connection, and the ticket of its last command.
+    /// For each connection, its session and the ticket of its last command.
     connections: HashMap<ConnectionId, (SessionId, Ticket), FixedState>,
-    /// The connections of each session.
+    /// For each session, its departed connections.
     sessions: HashMap<SessionId, Vec<ConnectionId>, FixedState>,
 }
 
 impl Departed {
     /// Adds a connection that ended before its command with the ticket `last` was answered. At the
-    /// bound it is not kept: its commands are then not given up.
+    /// bound it is not added; its commands are then not given up.
     pub fn insert(&mut self, id: ConnectionId, session: SessionId, last: Ticket) {
         if self.connections.len() < DEPARTED_CONNECTIONS_MAX {
             self.connections.insert(id, (session, last));
@@ -30,7 +30,8 @@ impl Departed {
         }
     }
 
-    /// Takes the answer to a command of an ended connection. Its commands are answered in order.
+    /// Takes the answer to a command. The commands of a connection are answered in order, so the
+    /// answer to the last command removes the connection.
     pub fn on_answer(&mut self, id: ConnectionId, ticket: Ticket) {
         let Some(&(session, last)) = self.connections.get(&id) else { return };
         if ticket < last {
@@ -45,8 +46,8 @@ impl Departed {
         }
     }
 
-    /// The session has ended, or belongs to another connection. Returns the connections whose
-    /// commands are to be given up.
+    /// Removes and returns the connections of a session that has ended or has moved to another
+    /// connection. Their commands are to be given up.
     pub fn end(&mut self, session: SessionId) -> Vec<ConnectionId> {
         let ids = self.sessions.remove(&session).unwrap_or_default();
         ids.iter().for_each(|id| {
@@ -55,13 +56,13 @@ impl Departed {
         ids
     }
 
-    /// Forgets all connections: their commands get no answers any more.
+    /// Removes all connections: their commands will get no answers.
     pub fn clear(&mut self) {
         self.connections.clear();
         self.sessions.clear();
     }
 
-    /// How many connections are kept.
+    /// The number of departed connections.
     pub fn len(&self) -> usize {
         self.connections.len()
     }

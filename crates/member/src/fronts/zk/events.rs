@@ -1,5 +1,5 @@
-//! The effect of state changes on the connections here: events of watches, and sessions that are
-//! over or have moved.
+//! What changes of the state mean for this Front's connections: events of watches, and sessions
+//! that have ended or moved.
 
 use foldhash::fast::FixedState;
 use hashbrown::HashSet;
@@ -66,7 +66,7 @@ impl ZkFront {
         self.send_to_all((zxid, event), path, acl, fired);
     }
 
-    /// Fires the data and child watches of a removed znode: one event per connection.
+    /// Fires the data and child watches of a removed znode. Each connection gets one event.
     fn fire_deleted(&mut self, path: &str, zxid: i64, at: Ordinal, acl: &Option<Acl>) {
         let data = self.watches.fire(WatchKind::Data, path, at);
         let child = self.watches.fire(WatchKind::Child, path, at);
@@ -136,9 +136,9 @@ impl ZkFront {
         self.withdraw_departed(session);
     }
 
-    /// Disconnects all clients, since they have read another state. Their sessions live on, if the
-    /// snapshot has them. A client that is connecting would get no answer: its session may be in
-    /// the snapshot already.
+    /// Disconnects all clients, because they have read another state. Their sessions live on if the
+    /// new state has them. Connecting clients are disconnected too: the new state may have their
+    /// sessions already, and then no answer comes.
     pub(super) fn on_replaced(&mut self) {
         let attached = |(_, of): &(&ConnectionId, &Connection)| {
             matches!(of.state, State::Attached | State::Connecting { .. })
@@ -152,7 +152,7 @@ impl ZkFront {
         self.departed.clear();
     }
 
-    /// Closes an older connection of the session, as every other member does.
+    /// Closes the session's older connection here, if the session is now attached to another one.
     fn on_session_attached(&mut self, session: SessionId, owner: Attachment) {
         if let Some(&id) = self.sessions.get(&session) {
             let own = Attachment { origin: self.config.origin, connection: id };

@@ -1,4 +1,4 @@
-//! The deliveries of Apply that wait to be taken.
+//! The queue of Apply's deliveries that this Front has not taken yet.
 
 use std::collections::VecDeque;
 
@@ -8,28 +8,28 @@ use zk::response::EventType;
 
 use crate::message::Answer;
 
-/// The deliveries that are not taken yet.
+/// The deliveries that are not taken yet, and the events of the last change that was taken.
 #[derive(Default)]
 pub(super) struct Feed {
     pub deliveries: VecDeque<Incoming>,
-    /// Events of the change that was taken last, which are not sent yet.
+    /// Events that were not yet sent to all of their connections.
     pub firing: VecDeque<Firing>,
-    /// How many more changes, answers and events the present piece may have.
+    /// How many more changes, answers and events the present piece may take.
     pub left: usize,
-    /// The highest zxid of the changes that were taken. Replies show it once all changes with it
+    /// The highest zxid of the changes taken so far. Replies show it once all changes of that zxid
     /// were taken.
     pub zxid: i64,
-    /// Whether a hold of the lock found the tree amid a change. Apply delivers something when that
-    /// is over.
+    /// Whether the last hold found ZooKeeper's tree in the middle of a multi or of the end of a
+    /// session. Apply makes a delivery when that is over, and reads run again.
     pub waits_for_tree: bool,
 }
 
-/// The delivery that is being taken.
+/// A delivery, with the position up to which it was taken.
 pub(super) struct Incoming {
     pub changes: SharedChanges,
     /// How many of the changes were taken.
     taken: usize,
-    /// The mark of the state that took the place of the one before, until it is taken.
+    /// Set if the delivery replaces the state: the new state's mark, until it is taken.
     pub replaced: Option<Mark>,
     answers: std::vec::IntoIter<Answer>,
 }
@@ -38,7 +38,7 @@ pub(super) struct Incoming {
 pub(super) enum Next {
     /// The change that [`Incoming::take_change`] takes.
     Change,
-    /// Another state, with this mark.
+    /// The state was replaced by another one with this mark.
     Replaced(Mark),
     Answer(Answer),
     Nothing,
@@ -50,7 +50,8 @@ impl Incoming {
         Incoming { changes, taken: 0, replaced, answers: answers.into_iter() }
     }
 
-    /// Returns the next item by ordinal. A change comes before the answers that show it.
+    /// Returns the next item in the order of ordinals. A change comes before the answers that show
+    /// it.
     pub fn next(&mut self) -> Next {
         let answer_at = self.answers.as_slice().first().map(Answer::ordinal);
         let change_at = self.changes.zk.get(self.taken).map(|(made, _)| made.mark.ordinal);
@@ -74,7 +75,7 @@ impl Incoming {
     }
 }
 
-/// An event on its way to many connections.
+/// An event with the connections that it was not sent to yet.
 pub(super) struct Firing {
     pub zxid: i64,
     pub event: EventType,
@@ -88,7 +89,7 @@ impl Feed {
         self.deliveries.is_empty() && self.firing.is_empty()
     }
 
-    /// Counts something that was done as a part of the present piece. It may be more than is left.
+    /// Counts `count` items in the present piece, even if fewer are left.
     pub fn spend(&mut self, count: usize) {
         self.left = self.left.saturating_sub(count);
     }

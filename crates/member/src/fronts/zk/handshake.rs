@@ -13,7 +13,7 @@ use super::connection::{ReadOnly, State};
 use super::{Halt, NO_CONTACT, ZkFront, take_frame};
 use crate::fronts::zk::limits::CONNECT_HOLD_MS_MAX;
 
-/// The session that a client is welcomed to.
+/// The session that a connect response offers.
 struct Welcome {
     session: SessionId,
     password: [u8; 16],
@@ -59,7 +59,7 @@ impl ZkFront {
         Err(Halt::HeldBack)
     }
 
-    /// Whether another client may ask for a session, new or not
+    /// Whether the throttle admits another request for a session, new or not
     /// (`ZooKeeperServer.processConnectRequest`).
     fn admits(&mut self, is_new: bool) -> bool {
         let (throttle, now_ms) = (self.config.throttle.clone(), self.now.monotonic_ms);
@@ -70,11 +70,11 @@ impl ZkFront {
         deficit.is_some()
     }
 
-    /// A number from 0 to 1.
+    /// A random number from 0 to 1.
     fn chance(&mut self) -> f64 {
         let secret = self.admission.draw(&self.config.secret, self.config.id);
         let (first, _) = secret.split_first_chunk().expect("a secret has 32 bytes");
-        // The bits that a float's mantissa has.
+        // As many bits as the mantissa of a float has.
         (u64::from_be_bytes(*first) >> 11) as f64 / (1_u64 << 53) as f64
     }
 
@@ -84,7 +84,7 @@ impl ZkFront {
         let connection = self.connections.get_mut(&id).expect("the caller checked that it exists");
         if let (Word::Stmk { mask }, true) = (&mut word, is_allowed) {
             let argument = connection.input.get(4..).and_then(|rest| rest.first_chunk());
-            // `NIOServerCnxn.checkFourLetterWord` reads them once.
+            // `NIOServerCnxn.checkFourLetterWord` reads the mask once and does not wait for it.
             let Some(argument) = argument else {
                 return Err(self.disconnect(id, "its stmk has no mask"));
             };
@@ -100,15 +100,15 @@ impl ZkFront {
             _ if !is_allowed => {
                 self.answer_four_letter_word(id, &zk::four_letter::not_allowed(word))
             }
-            // Telnet's close is no real word: it is taken for a negative frame length.
+            // Telnet's close is no real word: ZooKeeper takes it for a negative frame length.
             Word::TelnetClose => return Err(self.disconnect(id, "telnet closed it")),
             _ => self.output.words.push((id, word)),
         }
         Err(Halt::HeldBack)
     }
 
-    /// Checks a connect request against the state and asks for its session.
-    /// `ZooKeeperServer.processConnectRequest`.
+    /// Checks a connect request against the state, and asks Loop for its session
+    /// (`ZooKeeperServer.processConnectRequest`).
     pub(super) fn greet(&mut self, id: ConnectionId, machine: &Machine) {
         let connection = self.connections.get_mut(&id).expect("the caller checked that it exists");
         let State::Greeting(connect) = &connection.state else {
@@ -136,8 +136,8 @@ impl ZkFront {
         }
     }
 
-    /// Welcomes a read-only client: to a session that only this member knows, or to one of the
-    /// ensemble as this member last knew it.
+    /// Answers a client that accepts a read-only connection. It gets a session that only this
+    /// member knows, or its session of the ensemble as this member last knew it.
     fn greet_read_only(&mut self, id: ConnectionId, connect: &ConnectRequest, machine: &Machine) {
         let (min, max) = (self.config.session_timeout_ms_min, self.config.session_timeout_ms_max);
         let timeout_ms = u32::try_from(connect.timeout_ms).unwrap_or(0).clamp(min, max);
@@ -162,11 +162,11 @@ impl ZkFront {
         self.welcome(id, connect, Welcome { session, password, timeout_ms });
     }
 
-    /// Asks Loop for the session of a client that has waited for it since `since_ms`.
+    /// Asks Loop to open or attach a session for a client that has waited since `since_ms`.
     fn ask_for_session(&mut self, id: ConnectionId, connect: ConnectRequest, since_ms: u64) {
         let (min, max) = (self.config.session_timeout_ms_min, self.config.session_timeout_ms_max);
         let timeout_ms = u32::try_from(connect.timeout_ms).unwrap_or(0).clamp(min, max);
-        // After that time no election is under way that would end soon.
+        // After so long a silence, no election is under way that would end soon.
         if self.is_cut_off(timeout_ms) || self.is_silent_for(2 * CONNECT_HOLD_MS_MAX) {
             self.disconnect(id, NO_CONTACT);
             return;
@@ -185,8 +185,8 @@ impl ZkFront {
             0 => Command::Zk(ZkCommand::OpenSession { session, password, timeout_ms }),
             _ => Command::Zk(ZkCommand::Attach { session, password, timeout_ms }),
         };
-        // The command gets a batch of its own, so that Loop can drop it if the client does not
-        // wait.
+        // The command gets a batch of its own, so that Loop can drop it if the client stops
+        // waiting.
         self.hand_over();
         let connection = self.connections.get_mut(&id).expect("the caller checked that it exists");
         let ticket = connection.window.draw_ticket();
@@ -197,8 +197,8 @@ impl ZkFront {
         self.hand_over();
     }
 
-    /// Draws a new session's id and password. The top byte of the id is 1, as of a ZooKeeper with
-    /// server id 1: ids whose top byte is 0, 0x80 or 0xff would be taken for other owners of
+    /// Draws the id and password of a new session. The top byte of the id is 1, as from a ZooKeeper
+    /// server with the id 1: 0, 0x80 and 0xff in the top byte of an owner mark other kinds of
     /// znodes.
     pub(super) fn draw_session(&mut self) -> (SessionId, [u8; 16]) {
         let secret = self.admission.draw(&self.config.secret, self.config.id);
@@ -232,7 +232,7 @@ impl ZkFront {
         }
     }
 
-    /// Makes the connection speak for the session from now on.
+    /// Attaches the connection to its session and sends the connect response.
     fn welcome(&mut self, id: ConnectionId, connect: &ConnectRequest, welcome: Welcome) {
         let Welcome { session, password, timeout_ms } = welcome;
         let connection = self.connections.get_mut(&id).expect("the caller checked that it exists");

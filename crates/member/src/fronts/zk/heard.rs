@@ -1,4 +1,4 @@
-//! The sessions that were heard from since Loop was last told.
+//! The sessions whose clients were heard from since the last report to Loop.
 
 use foldhash::fast::FixedState;
 use hashbrown::HashSet;
@@ -6,7 +6,7 @@ use machine::{Owner, SessionId};
 
 use crate::limits::HEARD_INTERVAL_MS;
 
-/// Sessions whose clients sent something.
+/// Sessions whose clients have sent something, for the next report to Loop.
 #[derive(Default)]
 pub(super) struct Heard {
     pub sessions: HashSet<SessionId, FixedState>,
@@ -19,7 +19,7 @@ impl Heard {
         now_ms >= self.told_ms + HEARD_INTERVAL_MS
     }
 
-    /// Takes all sessions that were heard, in order, for a report to Loop now.
+    /// Takes the sessions for a report to Loop at this time, sorted.
     pub fn take(&mut self, now_ms: u64) -> Vec<Owner> {
         self.told_ms = now_ms;
         let mut heard: Vec<SessionId> = self.sessions.drain().collect();

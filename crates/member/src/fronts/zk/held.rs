@@ -1,4 +1,4 @@
-//! The replies that a Front holds for its clients, counted against the room that all Fronts share.
+//! The replies that a Front holds for its clients, counted in the room that all Fronts share.
 
 use std::collections::VecDeque;
 
@@ -7,34 +7,33 @@ use machine::ConnectionId;
 use crate::ReplyRoom;
 use crate::fronts::zk::limits::{REFUSED_REPLY_INTERVAL_MS, REPLIES_TOLD_BYTES};
 
-/// Replies that are held, wait for room, or were refused.
+/// Replies that are held, that wait for room, or that were refused.
 #[derive(Default)]
 pub(super) struct HeldReplies {
-    /// Connections that wait for room, each with the bytes of its next reply. A connection that was
-    /// looked at and found no room goes to the end.
+    /// Connections that wait for room, each with the bytes of its next reply. If there is no room
+    /// for the first, it goes to the end.
     pub parked: VecDeque<(ConnectionId, u64)>,
-    /// Bytes of all connections' output.
+    /// Bytes that the outputs of all connections hold.
     pub output: usize,
-    /// The value of `output` that was last reported to the room.
+    /// The value of `output` in the last report to the room.
     output_told: usize,
-    /// When slow clients were last looked for; `None` if there is room enough.
+    /// When slow clients were last looked for, in ms; `None` while there is enough room.
     pub tight_since_ms: Option<u64>,
-    /// Reads in all windows that travel with writes.
+    /// How many reads in all windows travel with writes.
     pub travelling_reads: usize,
-    /// When a refused reply was last logged.
+    /// When a refused reply was last logged, in ms.
     refused_told_ms: Option<u64>,
-    /// How many replies were refused since, and only counted.
+    /// How many replies were refused since then, without being logged.
     refused_not_told: u64,
 }
 
 impl HeldReplies {
-    /// Whether any of them needs the clock.
+    /// Whether any of these lists needs the clock.
     pub fn is_busy(&self) -> bool {
         !self.parked.is_empty() || self.tight_since_ms.is_some()
     }
 
-    /// Reports the bytes held here to the room, if they changed by enough, or if the last
-    /// connection is gone.
+    /// Reports `output` to the room, if it has changed by enough or the last connection is gone.
     pub fn tell(&mut self, room: &ReplyRoom, is_last: bool) {
         if self.output.abs_diff(self.output_told) >= REPLIES_TOLD_BYTES || is_last {
             room.tell(self.output_told, self.output);
@@ -42,8 +41,8 @@ impl HeldReplies {
         }
     }
 
-    /// Counts a refused reply. Returns, if it is to be logged, how many were only counted before
-    /// it.
+    /// Counts a refused reply. Returns `None` if the reply is not to be logged, else the number of
+    /// refused replies that were not logged before it.
     pub fn on_refused(&mut self, now_ms: u64) -> Option<u64> {
         let is_due = |told_ms| now_ms >= told_ms + REFUSED_REPLY_INTERVAL_MS;
         if !self.refused_told_ms.is_none_or(is_due) {

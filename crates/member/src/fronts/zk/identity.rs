@@ -12,12 +12,12 @@ use crate::identities::{Identities, OwnedIdentity, borrow};
 pub(super) struct Identity {
     sasl: Exchange,
     proved: Identities,
-    /// The identities, encoded as a batch holds them.
+    /// The identities as a batch encodes them.
     encoded: Vec<u8>,
 }
 
 impl Identity {
-    /// The identity of a client at this address, as `ip` identities have it.
+    /// The identities of a new client: only its address.
     pub fn new(ip: &str) -> Identity {
         let (sasl, proved, encoded) = (Exchange::New, Arc::from([]), Vec::new());
         let mut identity = Identity { sasl, proved, encoded };
@@ -31,19 +31,19 @@ impl Identity {
         &self.proved
     }
 
-    /// The proved identities, encoded as a batch holds them.
+    /// The proved identities as a batch encodes them.
     #[inline]
     pub fn encoded(&self) -> &[u8] {
         &self.encoded
     }
 
-    /// Whether an identity of a scheme is proved that `is_such` accepts.
+    /// Whether the client has proved an identity with a scheme for which `is_such` is true.
     pub fn has_scheme(&self, is_such: impl Fn(&str) -> bool) -> bool {
         self.proved.iter().any(|identity| is_such(&identity.scheme))
     }
 
-    /// Adds identities that the client has just proved. False if they are too many; then none is
-    /// added.
+    /// Adds identities that the client has just proved. Returns false, and adds none, if they are
+    /// too many.
     pub fn add(&mut self, proved: &[(&str, &str)]) -> bool {
         let mut identities = self.proved.to_vec();
         for (scheme, id) in proved {
@@ -65,10 +65,10 @@ impl Identity {
         self.proved = identities.into();
     }
 
-    /// Takes a token of the SASL exchange.
+    /// Takes the next token of the client's SASL exchange.
     ///
     /// # Errors
-    /// The client has not proved to be the user.
+    /// The client has failed to prove that it is the user.
     pub fn step_sasl<'a>(
         &mut self,
         token: &[u8],

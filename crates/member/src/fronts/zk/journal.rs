@@ -1,10 +1,10 @@
-//! The reports of single requests. The audit log has one event for each write of a client
-//! (`AuditHelper`, `AuditEvent`, ZooKeeper 3.9.5) and one for each ephemeral that goes with its
-//! session (`DataTree.killSession`). Slow requests are logged, too.
+//! Reports about single requests: the audit log, and slow requests. The audit log has one event for
+//! each write of a client (`AuditHelper`, `AuditEvent`, ZooKeeper 3.9.5), and one for each
+//! ephemeral that is removed with its session (`DataTree.killSession`).
 //!
-//! Both are off unless configured; a request then costs the room of a pointer and no more. An event
-//! is made when the request is decoded and reported when it is answered. A write whose connection
-//! ends before that may take effect or not: its result is `invoked`.
+//! Both are off unless configured; a request then carries only the room of a pointer for them. The
+//! details of a write are kept when it is decoded, and reported when it is answered. If its
+//! connection ends before, the write may take effect or not: its result is `invoked`.
 
 use core::fmt;
 
@@ -26,34 +26,34 @@ pub enum AuditResult {
     Success,
     /// The operation failed.
     Failure,
-    /// The operation was asked for, and its connection ended before the answer.
+    /// The operation was asked for, but its connection ended before the answer.
     Invoked,
 }
 
 /// One line of the audit log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AuditEvent {
-    /// Session id.
+    /// The session id.
     pub session: i64,
-    /// The names in all identities that the client has proved.
+    /// The names in all identities that the client has proved, comma-separated.
     pub user: String,
-    /// The client's address; empty where there is no client.
+    /// The client's address; empty if no client asked, as at the end of a session.
     pub ip: String,
-    /// The operation (`AuditConstants`).
+    /// The name of the operation (`AuditConstants`).
     pub operation: &'static str,
-    /// The path of the znode; none for a multi that failed.
+    /// The path of the znode; `None` for a multi that failed.
     pub znode: Option<String>,
-    /// The mode of a create.
+    /// The mode of a create; `None` for other operations.
     pub znode_type: Option<&'static str>,
-    /// The ACL that was set.
+    /// The ACL that a setAcl sets.
     pub acl: Option<String>,
     /// The result.
     pub result: AuditResult,
 }
 
 impl fmt::Display for AuditEvent {
-    /// `AuditEvent.toString`. Control characters, which a user's name may have, become `?` so that
-    /// they begin no lines.
+    /// Formats a line as `AuditEvent.toString`. Control characters, which a user's name may have,
+    /// become `?`, so that no name can begin a new line.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "session={:#x}", self.session)?;
         let fields = [
@@ -79,26 +79,26 @@ impl fmt::Display for AuditEvent {
     }
 }
 
-/// A request that took longer than it should.
+/// A request that took longer than the configuration allows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SlowRequest {
-    /// `host:port` of its client.
+    /// The client's `host:port`.
     pub peer: String,
-    /// Its session.
+    /// The session id.
     pub session: i64,
     /// The xid of the request.
     pub xid: i32,
     /// The kind of the request.
     pub operation: &'static str,
-    /// The path of the znode; empty if the request names none, or several.
+    /// The path of the znode; empty if the request has no path or several.
     pub path: String,
-    /// The time from its decoding to its reply.
+    /// The time from decoding the request to its reply, in ms.
     pub elapsed_ms: u64,
-    /// Slow requests since the last logged one that were only counted.
+    /// How many slow requests were not logged since the last one that was.
     pub not_told: u64,
 }
 
-/// The count of slow requests that were not logged, and when one was last logged.
+/// When a slow request was last logged, and how many were not logged since.
 #[derive(Default)]
 pub(super) struct SlowRequests {
     told_ms: Option<u64>,
@@ -108,12 +108,12 @@ pub(super) struct SlowRequests {
 const EPHEMERAL_ENDED: &str = "ephemeralZNodeDeletionOnSessionCloseOrExpire";
 
 impl ZkFront {
-    /// Whether details of writes are kept for the audit log or for slow requests.
+    /// Whether details of writes are kept: for the audit log or for slow requests.
     pub(super) fn keeps_journal(&self) -> bool {
         self.config.audit || self.config.slow_request_ms.is_some()
     }
 
-    /// Keeps the details of a write that was just put into the window.
+    /// Keeps the details of the write that was just put into the window.
     pub(super) fn keep_pending(&mut self, id: ConnectionId, request: &Request<'_>) {
         let keeps_journal = self.keeps_journal();
         let connection = self.connections.get_mut(&id);
@@ -125,7 +125,7 @@ impl ZkFront {
         }
     }
 
-    /// Reports a write that was answered to the audit log.
+    /// Reports an answered write to the audit log.
     pub(super) fn audit(&mut self, id: ConnectionId, slot: &Slot, answered: &ZkAnswered) {
         let Some(pending) = slot.pending.as_ref().filter(|_| self.config.audit) else { return };
         let Some(connection) = self.connections.get(&id) else { return };
@@ -133,8 +133,8 @@ impl ZkFront {
             Ok(Ok(ZkOutcome::Multi(outcomes))) => {
                 let parts = pending.parts.iter().zip(outcomes);
                 let told = parts.filter_map(|(part, outcome)| Some((part.as_ref()?, outcome)));
-                // A setAcl within a multi is not reported; a sequential create is reported without
-                // its mode.
+                // As in ZooKeeper, a setAcl within a multi is not reported, and a sequential create
+                // within a multi is reported without its mode.
                 let events = told.map(|(part, outcome)| {
                     let (path, mode) = part.done(outcome);
                     let mode = mode.filter(|_| path == &*part.path);
@@ -157,8 +157,8 @@ impl ZkFront {
         }
     }
 
-    /// Logs an answered request if it was slow; between two that are logged, slow requests are only
-    /// counted.
+    /// Logs an answered request if it was slow. After one was logged, slow requests are only
+    /// counted for a while.
     pub(super) fn note_slow(&mut self, id: ConnectionId, slot: &Slot, elapsed_ms: u64) {
         if self.config.slow_request_ms.is_none_or(|limit_ms| elapsed_ms <= limit_ms) {
             return;
@@ -184,9 +184,9 @@ impl ZkFront {
     }
 }
 
-/// Reports each ephemeral that was removed with its session, as done by `user`, who runs the server
-/// (`DataTree.killSession`). The end of a session has a zxid of its own, and comes after the
-/// removals.
+/// Reports each ephemeral that was removed with its session, as an act of `user`, the user that
+/// runs the server (`DataTree.killSession`). The end of a session has a zxid of its own, and its
+/// change comes after the removals.
 pub fn audit_ended_sessions(changes: &ZkChanges, user: &str, mut tell: impl FnMut(&AuditEvent)) {
     let mut removed: Vec<&str> = Vec::new();
     let mut removed_at = Zxid(0);
@@ -219,13 +219,13 @@ pub fn audit_ended_sessions(changes: &ZkChanges, user: &str, mut tell: impl FnMu
             _ => {}
         }
     }
-    // The end of the last session goes on in the next batch.
+    // The end of the last session continues in the next batch of changes.
     if let Some(session) = changes.open_transaction().and_then(|open| open.session) {
         tell_removed(session, &mut removed);
     }
 }
 
-/// The writes of a connection that are not answered.
+/// The audit events of a connection's unanswered writes, with the result `invoked`.
 pub(super) fn unanswered(connection: &Connection) -> impl Iterator<Item = AuditEvent> {
     let pending = connection.window.iter().filter_map(|slot| slot.pending.as_ref());
     pending.map(|pending| {
@@ -253,8 +253,8 @@ fn event(
     }
 }
 
-/// `AuthUtil.getUsers`: the names of identities; for a digest the part before its hash
-/// (`getUserName`).
+/// The names of identities, comma-separated (`AuthUtil.getUsers`); of a digest identity the part
+/// before its hash (`getUserName`).
 fn users(identities: &[OwnedIdentity]) -> String {
     let name = |identity: &OwnedIdentity| match &*identity.scheme {
         "digest" => identity.id.split(':').next().unwrap_or_default().to_string(),
@@ -264,7 +264,7 @@ fn users(identities: &[OwnedIdentity]) -> String {
     names.collect::<Vec<_>>().join(",")
 }
 
-/// The kind and the path of a request, for people.
+/// The kind and the path of a request, for the log.
 fn described(slot: &Slot) -> (&'static str, &str) {
     if let Some(pending) = &slot.pending {
         return (pending.operation, &pending.path);
