@@ -1,6 +1,6 @@
-//! Reads that look at more than one hold of the state's lock may: long lists of children, and
-//! several reads in one request. They go in steps. What changed between two steps makes them begin
-//! anew, with steps that are twice as long, so that they end however much others write.
+//! Reads that are too long for one hold of the state's lock: long lists of children, and several
+//! reads in one request. They go in steps. If the state changes between two steps, the read begins
+//! anew, with steps that are twice as long; so it ends however much others write.
 
 use std::sync::Arc;
 
@@ -15,14 +15,14 @@ use crate::limits::SMALL_REPLY_BYTES;
 use crate::local_read::OwnedRead;
 use crate::reply_room::{HeldReply, ReplyRoom};
 
-/// Bytes that the result of one of several reads takes at most, beside what [`result_bytes`]
-/// counts: its header, a Stat, and lengths.
+/// The most bytes that the result of one of several reads takes in addition to what
+/// [`result_bytes`] counts: its header, a Stat, and lengths.
 const RESULT_BYTES: u64 = (9 + STAT_BYTES + 8) as u64;
 
 /// The bounds of one step.
 #[derive(Clone, Copy)]
 pub(super) struct Bounds {
-    /// The number of names and paths that the step may look at.
+    /// How many names and paths the step may look at.
     pub looks: usize,
     pub bytes: usize,
 }
@@ -39,8 +39,9 @@ impl Bounds {
     }
 }
 
-/// A list of children, as far as it is made. It holds room for all of it from the first step on,
-/// and waits for nobody: two that each hold a part and wait for the rest would wait for ever.
+/// A list of children under construction. It takes room for the whole list with the first step and
+/// never waits: two lists that each hold a part of the room and wait for the rest would wait for
+/// ever.
 pub(super) struct List {
     pub read: OwnedRead,
     pub place: ListPlace,
@@ -49,39 +50,41 @@ pub(super) struct List {
     pub held: HeldReply,
 }
 
-/// Several reads of one request. First their size is counted, then they get room for all of it, as
-/// a [`List`] does, then they are made. They set no watches: `MultiOperationRecord` drops the flag.
+/// Several reads of one request. First the bytes of their results are counted, then the request
+/// takes room for all of them, as a [`List`] does, then the reads are made. They set no watches:
+/// `MultiOperationRecord` drops the flag.
 pub(super) struct SeveralReads {
     pub reads: Vec<OwnedRead>,
     bounds: Bounds,
-    /// How many were counted, and the bytes of their results, as [`result_bytes`] counts them.
+    /// How many reads were counted, and the bytes of their results according to [`result_bytes`].
     counted: usize,
     counted_bytes: u64,
-    /// The room for all; none for little, or before there is any.
+    /// The room for all results; `None` before it was taken, and if the results are small.
     held: Option<HeldReply>,
-    /// What all results show; none before the first.
+    /// The version of the state that all results show; `None` before the first step.
     version: Option<ZkVersion>,
-    /// How many are done, their results, and the bytes of these.
+    /// How many reads are done, their results, and the bytes of the results according to
+    /// [`result_bytes`].
     done: usize,
     pub results: Vec<u8>,
     bytes: u64,
-    /// The list that the next one has begun.
+    /// The list under construction, if the next read is a list.
     place: ListPlace,
     names: ChildNames,
 }
 
-/// The end of a step of several reads.
+/// How a step of several reads ended.
 pub(super) enum Ended {
     Part,
-    /// There is no room for so many bytes. It holds nothing.
+    /// There is no room for this many bytes. The request holds no room meanwhile.
     NoRoom(u64),
     Whole,
-    /// The results take this many bytes, or more, which is too much.
+    /// The results have at least this many bytes, which is too many.
     TooLarge(u64),
 }
 
 impl SeveralReads {
-    /// `looks_max` is the number of names and paths that the first step may look at, at least 1.
+    /// New reads. The first step may look at `looks_max` names and paths, at least 1.
     pub fn new(reads: Vec<OwnedRead>, looks_max: usize) -> SeveralReads {
         SeveralReads {
             reads,
@@ -98,13 +101,13 @@ impl SeveralReads {
         }
     }
 
-    /// The room, in bytes, that it must get before it goes on; 0: none.
+    /// The room that the request must get before it goes on, in bytes; 0 if it needs none now.
     pub fn wants_room(&self) -> u64 {
         let is_counted = self.counted == self.reads.len();
         if is_counted && self.held.is_none() { self.room_bytes() } else { 0 }
     }
 
-    /// Whether it has its place in the room.
+    /// Whether the request has taken its room.
     pub fn is_held(&self) -> bool {
         self.held.is_some()
     }
@@ -124,7 +127,7 @@ impl SeveralReads {
         self.bounds.double();
     }
 
-    /// Begins, or goes on.
+    /// Begins, or goes on with the next step.
     pub fn step(
         &mut self,
         machine: &Machine,
@@ -190,8 +193,8 @@ impl SeveralReads {
         Ended::Whole
     }
 
-    /// Lists the next children for the read that is next. A list counts as a look, as each name
-    /// does.
+    /// Adds the next children to the list of the read that is next. A list counts as one look, as
+    /// each name does.
     fn go_on_with_list(
         &mut self,
         machine: &Machine,

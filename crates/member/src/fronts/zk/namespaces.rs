@@ -1,9 +1,9 @@
-//! Counts what clients read and write below each first element of a path, which ZooKeeper calls a
-//! namespace (`DataTree.updateReadStat`, `updateWriteStat`, 3.9.5).
+//! Counts the bytes that clients read and write by *namespace*: the first element of the path
+//! (`DataTree.updateReadStat`, `updateWriteStat`, 3.9.5).
 //!
-//! A Front counts the successful requests of its own clients. The table is bounded: names without a
-//! place in it are counted together, under [`OTHERS`]. A name keeps its place until the process
-//! ends, so that a write under way can name it by number.
+//! A Front counts the successful requests of its own clients. The table is bounded: when it is
+//! full, further names are counted together, under [`OTHERS`]. A name keeps its place in the table
+//! until the process ends, so that a write under way can name it by number.
 
 use std::collections::BTreeMap;
 
@@ -16,28 +16,28 @@ use super::answered::ZkAnswered;
 use crate::fronts::zk::limits::{NAMESPACE_BYTES_MAX, NAMESPACES_MAX};
 use crate::summary::Distribution;
 
-/// Stands for every namespace without a place of its own, one of this name included. It is a part
-/// of keys of metrics, where programs that read `mntr` take word characters only.
+/// The name for all namespaces without a place of their own, and for one of this very name. It
+/// becomes a part of metric names, in which programs that read `mntr` accept only word characters.
 pub const OTHERS: &str = "_others";
 
-/// Bytes of a reply's header, of a length or a count in it, and of a Stat.
+/// The bytes of a reply's header, of a length or a count in a reply, and of a Stat.
 const HEADER_BYTES: u64 = 16;
 const LENGTH_BYTES: u64 = 4;
 const STAT_BYTES: u64 = 68;
 
-/// Counts of reads and writes, by namespace.
+/// Bytes read and written, by namespace.
 #[derive(Clone, Debug, Default)]
 pub struct Namespaces {
-    /// The place of each name in `sizes`.
+    /// The place of each name: its index in `sizes`.
     places: HashMap<Box<str>, u16, FixedState>,
-    /// Reads and writes of each place; place 0 is [`OTHERS`].
+    /// The reads and the writes of each place. Place 0 is [`OTHERS`].
     sizes: Vec<[Sizes; 2]>,
-    /// The last counted name, with its place: most requests repeat the name before, and comparing
-    /// is cheaper than hashing.
+    /// The last name that was counted, with its place. Most requests repeat the last name, and
+    /// comparing is cheaper than hashing.
     last: Option<(Box<str>, u16)>,
 }
 
-/// Bytes of several requests.
+/// The bytes of several requests: how many requests, the sum, the least and the most.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sizes {
     pub count: u64,
@@ -46,7 +46,7 @@ pub struct Sizes {
     pub max: u64,
 }
 
-/// A part of a write that is under way.
+/// One operation of a write under way.
 #[derive(Clone, Debug)]
 pub(super) struct Part {
     namespace: Namespace,
@@ -55,13 +55,13 @@ pub(super) struct Part {
 
 #[derive(Clone, Debug)]
 enum Namespace {
-    /// A namespace that has a place.
+    /// The place of a namespace that has one.
     At(u16),
-    /// A namespace that gets a place if the write succeeds.
+    /// A namespace without a place. It gets one if the write succeeds.
     New(Box<str>),
 }
 
-/// The counts of a write, once it has succeeded. The parts of a multi are on the heap.
+/// What to count for a write once it has succeeded. The operations of a multi are on the heap.
 #[derive(Clone, Debug, Default)]
 pub(super) enum Written {
     #[default]
@@ -92,7 +92,7 @@ impl Sizes {
         self.sum = self.sum.saturating_add(other.sum);
     }
 
-    /// The distribution for the metrics, without quantiles.
+    /// The sizes as a metric, without quantiles.
     pub fn distribution(&self) -> Distribution {
         let (sum, min, max) = (self.sum as f64, self.min as f64, self.max as f64);
         Distribution { count: self.count, sum, min, max, quantiles: None }
@@ -100,10 +100,10 @@ impl Sizes {
 }
 
 impl Namespaces {
-    /// Counts a read that was answered with `reply_bytes`, the header included; the reply to a
-    /// failed read is only the header. A read counts as its path, its data or names, and a Stat,
-    /// even if the reply has none (`DataTree.STAT_OVERHEAD_BYTES`). The name of a child counts with
-    /// its length.
+    /// Counts a read whose reply has `reply_bytes` bytes, header included. The reply to a failed
+    /// read is only a header, and is not counted. A read counts as its path, its data or names, and
+    /// a Stat, even if the reply has no Stat (`DataTree.STAT_OVERHEAD_BYTES`). A child's name
+    /// counts with its length.
     pub(super) fn on_read(&mut self, kind: ReadKind, path: &str, reply_bytes: u64) {
         let body_bytes = reply_bytes.saturating_sub(HEADER_BYTES);
         let bytes = match kind {
@@ -121,7 +121,7 @@ impl Namespaces {
         self.record(place, Direction::Read, path.len() as u64 + bytes);
     }
 
-    /// The counts of a request if it succeeds.
+    /// What to count for a request if it succeeds.
     pub(super) fn written(&self, request: &Request<'_>) -> Written {
         match request {
             Request::Write(write) => self.part(write).map_or(Written::Nothing, Written::One),
@@ -146,7 +146,7 @@ impl Namespaces {
         Some(Part { namespace, bytes: (path.len() + data_bytes) as u64 })
     }
 
-    /// Counts a write that was answered.
+    /// Counts a write that was answered, if it has succeeded.
     pub(super) fn on_written(&mut self, written: &Written, answered: &ZkAnswered) {
         let parts = match (written, answered) {
             (Written::One(part), Ok(Ok(_))) => core::slice::from_ref(part),
@@ -164,7 +164,7 @@ impl Namespaces {
         }
     }
 
-    /// The place where a name is counted, if it is decided already.
+    /// The place of a name; `None` if the name still has to get one.
     fn place_of(&self, name: &str) -> Option<u16> {
         if let Some((last, place)) = &self.last
             && **last == *name
@@ -192,7 +192,7 @@ impl Namespaces {
         self.sizes[place][direction as usize].record(bytes);
     }
 
-    /// Resets the counts, but keeps the names.
+    /// Removes all counts, and keeps the names and their places.
     pub(super) fn emptied(mut self) -> Namespaces {
         self.sizes.clear();
         self
@@ -214,12 +214,12 @@ impl Namespaces {
         }
     }
 
-    /// The bytes read, by name (`read_per_namespace`).
+    /// The bytes read, by namespace (`read_per_namespace`).
     pub fn read(&self) -> BTreeMap<&str, Sizes> {
         self.of(Direction::Read)
     }
 
-    /// The bytes written, by name (`write_per_namespace`).
+    /// The bytes written, by namespace (`write_per_namespace`).
     pub fn written_bytes(&self) -> BTreeMap<&str, Sizes> {
         self.of(Direction::Write)
     }
@@ -234,7 +234,7 @@ impl Namespaces {
     }
 }
 
-/// The first element of a path; none for the root.
+/// The first element of a path; `None` for the root.
 fn namespace(path: &str) -> Option<&str> {
     path.strip_prefix('/')?.split('/').next().filter(|name| !name.is_empty())
 }

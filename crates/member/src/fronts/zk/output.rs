@@ -1,29 +1,29 @@
-//! The output of a connection: the bytes that its client has not taken.
+//! A connection's output: the bytes that the client's socket has not taken yet.
 
 use crate::fronts::zk::limits::{
     OUTPUT_KEPT_BYTES, OUTPUT_KEPT_IDLE_BYTES, OUTPUT_TAKEN_BYTES_MIN,
 };
 use crate::limits::{OUTPUT_BYTES_MAX, SMALL_REPLY_BYTES};
 
-/// The bytes that a client has not taken.
+/// The output of a connection.
 #[derive(Default)]
 pub(super) struct Output {
     buffer: Vec<u8>,
-    /// Bytes of `buffer` that the socket has taken.
+    /// How many bytes at the start of `buffer` the socket has taken.
     start: usize,
-    /// Bytes of `buffer` as they count in the Front's sum.
+    /// The bytes of `buffer` that are in the Front's sum of held output.
     counted: usize,
-    /// Bytes that the socket has taken since the connection was accepted.
+    /// How many bytes the socket has taken since the connection was accepted.
     taken_bytes: u64,
     /// The value of `taken_bytes` when slow clients were last looked for; `None` if the connection
-    /// had no large replies unread then.
+    /// had less than a small reply unread then.
     taken_before: Option<u64>,
-    /// Whether the Front's list of connections with output holds this one.
+    /// Whether the connection is in the Front's list of connections with output.
     is_listed: bool,
 }
 
 impl Output {
-    /// Bytes that the socket has not taken.
+    /// The bytes that the socket has not taken.
     #[inline]
     pub fn pending(&self) -> &[u8] {
         &self.buffer[self.start..]
@@ -35,24 +35,24 @@ impl Output {
         self.buffer.len() - self.start
     }
 
-    /// Bytes that are held: those the socket has not taken, and those whose memory is not freed
-    /// yet.
+    /// How many bytes the buffer holds: those that the socket has not taken, and those that it has
+    /// taken but whose memory is not freed.
     pub fn held_bytes(&self) -> usize {
         self.buffer.len()
     }
 
-    /// Bytes that count in the Front's sum.
+    /// The bytes of this output that are in the Front's sum.
     pub fn counted(&self) -> usize {
         self.counted
     }
 
-    /// Bytes for which memory is reserved.
+    /// The capacity of the buffer in bytes.
     #[cfg(test)]
     pub fn capacity(&self) -> usize {
         self.buffer.capacity()
     }
 
-    /// Adds what `encode` appends. Returns how many bytes that were.
+    /// Lets `encode` append to the output. Returns how many bytes it has appended.
     #[inline]
     pub fn append(&mut self, encode: impl FnOnce(&mut Vec<u8>)) -> usize {
         let before = self.buffer.len();
@@ -60,28 +60,29 @@ impl Output {
         self.buffer.len() - before
     }
 
-    /// Counts the held bytes anew in the Front's sum.
+    /// Updates the Front's sum with the bytes that the buffer holds now.
     #[inline]
     pub fn count_in(&mut self, sum: &mut usize) {
         *sum = *sum - self.counted + self.buffer.len();
         self.counted = self.buffer.len();
     }
 
-    /// The socket took `count` bytes more.
+    /// Notes that the socket has taken `count` more bytes.
     pub fn take(&mut self, count: usize) {
         self.start += count;
         self.taken_bytes += count as u64;
         if self.start == self.buffer.len() {
             self.forget();
         } else if self.start >= OUTPUT_KEPT_BYTES.max(self.bytes()) {
-            // A client may stay behind for ever, so the memory of what it took is freed meanwhile.
+            // A client may lag for ever, so the memory of the bytes that it took is freed
+            // meanwhile.
             self.buffer.drain(..self.start);
             self.buffer.shrink_to(OUTPUT_KEPT_BYTES);
             self.start = 0;
         }
     }
 
-    /// Forgets all bytes, keeping a buffer of ordinary size.
+    /// Drops all bytes. Keeps the buffer unless it is large.
     pub fn forget(&mut self) {
         self.start = 0;
         if self.buffer.capacity() > OUTPUT_KEPT_BYTES {
@@ -91,35 +92,35 @@ impl Output {
         }
     }
 
-    /// Takes the spare buffer, if its own is small and empty.
+    /// Replaces an empty, small buffer by the spare one.
     pub fn take_spare(&mut self, spare: &mut Vec<u8>) {
         if self.buffer.is_empty() && self.buffer.capacity() <= OUTPUT_KEPT_IDLE_BYTES {
             self.buffer = core::mem::take(spare);
         }
     }
 
-    /// Gives back a large buffer, which is empty.
+    /// Gives a large buffer away as the spare one. The buffer must be empty.
     pub fn give_spare(&mut self, spare: &mut Vec<u8>) {
         if self.buffer.capacity() > OUTPUT_KEPT_IDLE_BYTES {
             *spare = core::mem::take(&mut self.buffer);
         }
     }
 
-    /// Whether the client has so many bytes unread that no reply is to be added.
+    /// Whether so many bytes are unread that no further reply may be added.
     #[inline]
     pub fn is_full(&self) -> bool {
         self.bytes() >= OUTPUT_BYTES_MAX
     }
 
-    /// Whether the client has so many bytes unread that it is not served while the room for replies
-    /// is full.
+    /// Whether so many bytes are unread that the client is not served while the room for replies is
+    /// full.
     #[inline]
     pub fn is_slow(&self) -> bool {
         self.bytes() >= SMALL_REPLY_BYTES
     }
 
-    /// Looks for a slow client: one that has taken next to nothing since the last look, at which it
-    /// had large replies unread.
+    /// Whether the client is slow: at the last look it had more than a small reply unread, and it
+    /// has taken next to nothing since. Notes the figures for the next look.
     pub fn look_for_slow(&mut self) -> bool {
         let took_little = |before| self.taken_bytes - before < OUTPUT_TAKEN_BYTES_MIN;
         let is_slow = self.taken_before.is_some_and(took_little);
@@ -127,13 +128,14 @@ impl Output {
         is_slow
     }
 
-    /// Puts the connection on the Front's list of those with output. False if it is there already.
+    /// Marks the connection as in the Front's list of connections with output. Returns false if it
+    /// was in the list already.
     #[inline]
     pub fn enlist(&mut self) -> bool {
         !core::mem::replace(&mut self.is_listed, true)
     }
 
-    /// Takes the connection off the Front's list of those with output.
+    /// Marks the connection as not in the Front's list of connections with output.
     pub fn delist(&mut self) {
         self.is_listed = false;
     }

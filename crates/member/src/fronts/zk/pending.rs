@@ -1,16 +1,16 @@
-//! Details of a write that are kept until it is answered, for the audit log and for slow requests.
+//! The details of a write under way, for the audit log and for slow requests.
 
 use machine::zk::acl::perms;
 use machine::{AclEntry, ZkOutcome};
 use zk::request::{CreateKind, Request, WriteRequest};
 
-/// Details of a write that are kept until it is answered.
+/// The details of a write, kept until it is answered.
 pub(super) struct Pending {
     pub operation: &'static str,
     pub path: Box<str>,
     pub znode_type: Option<&'static str>,
     pub acl: Option<Box<str>>,
-    /// The operations of a multi; none for one that is not reported.
+    /// The operations of a multi; `None` for an operation that is not reported.
     pub parts: Vec<Option<Pending>>,
 }
 
@@ -37,7 +37,7 @@ impl Pending {
         })
     }
 
-    /// The details to keep of a request; `None` if it is not a write.
+    /// The details of a request; `None` if it is not a write.
     pub fn from_request(request: &Request<'_>) -> Option<Box<Pending>> {
         match request {
             Request::Write(write) => Pending::of(write).map(Box::new),
@@ -49,7 +49,7 @@ impl Pending {
         }
     }
 
-    /// The path of the znode that was changed, and the mode if it was created.
+    /// The path of the znode after the write, and its mode if it was created.
     pub fn done<'a>(&'a self, outcome: &'a ZkOutcome) -> (&'a str, Option<&'static str>) {
         match outcome {
             ZkOutcome::Created { path, .. } => (path, self.znode_type),
@@ -58,7 +58,7 @@ impl Pending {
     }
 }
 
-/// `CreateMode`, in lower case. `None` if the number is no mode.
+/// The name of a `CreateMode` in lower case; `None` if the number is no mode.
 fn create_mode(kind: CreateKind, flags: i32) -> Option<&'static str> {
     match (kind, flags) {
         (_, 0) => Some("persistent"),
@@ -72,7 +72,7 @@ fn create_mode(kind: CreateKind, flags: i32) -> Option<&'static str> {
     }
 }
 
-/// `ZKUtil.aclToString`, which puts nothing between the entries.
+/// An ACL as text (`ZKUtil.aclToString`), without separators between the entries.
 pub(super) fn acl_text(acl: &[AclEntry]) -> String {
     let mut text = String::new();
     for entry in acl {

@@ -1,4 +1,4 @@
-//! The turns of reads that take several holds of the state's lock.
+//! Runs the steps of long lists and of several reads in one request ([`super::long_reads`]).
 
 use machine::{ConnectionId, ListPlace, ListStep, Machine};
 use zk::ErrorCode;
@@ -16,8 +16,8 @@ use crate::limits::READ_HOLD_REQUESTS_MAX;
 use crate::reply_room::HeldReply;
 
 impl ZkFront {
-    /// Begins a list of children at the front of the window that one hold is too short for, with a
-    /// result of this many bytes as far as is known.
+    /// Turns the read at the front of the window into a list that is made in steps. `bytes` is the
+    /// size of its result, as far as it is known.
     pub(super) fn begin_list(&mut self, id: ConnectionId, bytes: u64) {
         let held = HeldReply::new(&self.config.replies, bytes as usize);
         let bounds = Bounds::new(self.config.list_step_names);
@@ -29,7 +29,8 @@ impl ZkFront {
         }
     }
 
-    /// Runs a step of the list at the front of the window.
+    /// Runs a step of the list at the front of the window. Returns for how many requests the step
+    /// counts; `None` if the connection has ended.
     pub(super) fn run_list(&mut self, id: ConnectionId, machine: &Machine) -> Option<usize> {
         let mark = machine.mark();
         let bytes_max = self.result_bytes_max();
@@ -76,7 +77,8 @@ impl ZkFront {
         Some(READ_HOLD_REQUESTS_MAX)
     }
 
-    /// Runs a step of the several reads at the front of the window.
+    /// Runs a step of the several reads at the front of the window. Returns for how many requests
+    /// the step counts; `None` if the connection cannot go on now.
     pub(super) fn run_several(&mut self, id: ConnectionId, machine: &Machine) -> Option<usize> {
         let zxid = machine.mark().zxid.0;
         let bytes_max = self.result_bytes_max().min(MULTI_READ_BYTES_MAX);

@@ -1,5 +1,5 @@
-//! The requests that run here, under the lock for reading: reads, the watches that they set, and
-//! the requests about watches.
+//! Runs the requests that need the state's lock for reading: reads with the watches that they set,
+//! and requests about watches.
 
 use core::ops::Bound;
 
@@ -26,7 +26,7 @@ use crate::reply_room::HeldReply;
 
 impl ZkFront {
     /// Runs the request at the front of a window, or a step of it. Returns for how many requests it
-    /// counts; `None` if the connection cannot go on.
+    /// counts; `None` if the connection cannot go on now.
     pub(super) fn run_one(&mut self, id: ConnectionId, machine: &Machine) -> Option<usize> {
         let connection = self.connections.get(&id)?;
         if !connection.is_runnable() {
@@ -60,8 +60,8 @@ impl ZkFront {
         let slot = self.pop_slot(id);
         let (xid, zxid, at) = (slot.xid, mark.zxid.0, mark.ordinal);
         match &slot.kind {
-            // `FinalRequestProcessor` checks no permission here: events are checked against the
-            // ACL.
+            // As in `FinalRequestProcessor`, an addWatch needs no permission: the ACL is checked
+            // for each event.
             SlotKind::AddWatch { path, mode } => {
                 let header = ReplyHeader { xid, zxid, error: ErrorCode::OK };
                 self.reply(id, &slot, zxid, |out| encode_add_watch(header, out));
@@ -84,9 +84,8 @@ impl ZkFront {
         Some(1)
     }
 
-    /// The room, in bytes, that the request at the front of the window, which runs here, must wait
-    /// for: its reply is too large beside the held ones, or earlier ones are unread. `None` if it
-    /// need not wait.
+    /// The bytes of room that the request at the front of the window must wait for: the room is too
+    /// full for its reply, or the client has earlier replies unread. `None` if it need not wait.
     fn wants_room(&self, id: ConnectionId, machine: &Machine) -> Option<u64> {
         let connection = self.connections.get(&id)?;
         if connection.holds_room() {
@@ -103,7 +102,7 @@ impl ZkFront {
             Some(SlotKind::Ephemerals(_)) => OUTPUT_BYTES_MAX as u64,
             _ => 0,
         };
-        // A client that does not read its replies gets no small ones either.
+        // A client that does not read its replies gets not even small ones.
         let bytes = match connection.output.is_slow() {
             true => bytes.max(OUTPUT_BYTES_MAX as u64),
             false => bytes,
@@ -111,7 +110,7 @@ impl ZkFront {
         (!self.config.replies.takes(bytes)).then_some(bytes)
     }
 
-    /// Runs the read at the front of the window, or begins it if it takes several holds.
+    /// Runs the read at the front of the window, or the first step if it takes several holds.
     fn run_read(&mut self, id: ConnectionId, machine: &Machine) -> Option<usize> {
         let mark = machine.mark();
         let connection = self.connections.get(&id)?;
@@ -143,15 +142,15 @@ impl ZkFront {
         Some(1)
     }
 
-    /// Whether it is a list of more names than one step adds.
+    /// Whether the result is a list of more names than one step adds.
     fn has_many_names(&self, result: &Result<QueryResult<'_>, Refusal>) -> bool {
         let Ok(QueryResult::Children { znode }) = result else { return false };
         znode.child_count() as usize > self.config.list_step_names
     }
 
-    /// Runs a step of the getEphemerals at the front of the window. Behind the last, the reply is
-    /// ready to be made without the lock. One that others remove meanwhile may be in it. Returns
-    /// how many znodes were looked at.
+    /// Runs a step of the getEphemerals at the front of the window. After the last step, the reply
+    /// can be made without the lock. A znode that others remove meanwhile may still be in it.
+    /// Returns how many znodes the step looked at.
     fn run_ephemerals(&mut self, id: ConnectionId, machine: &Machine) -> Option<usize> {
         let zxid = machine.mark().zxid.0;
         let connection = self.connections.get_mut(&id)?;
@@ -175,8 +174,8 @@ impl ZkFront {
         Some(count.max(1))
     }
 
-    /// Makes the getEphemerals at the front of the window, which has found all, ready for its
-    /// reply.
+    /// Replaces the getEphemerals at the front of the window, which has found all paths, by its
+    /// result.
     fn end_search(&mut self, id: ConnectionId, zxid: i64) {
         let connection = self.connections.get_mut(&id).expect("the caller checked that it exists");
         if let Some(SlotKind::Ephemerals(asked)) = connection.window.front_mut() {
@@ -186,7 +185,7 @@ impl ZkFront {
         }
     }
 
-    /// Runs one step of the count at the front of the window, and answers it if that was the last.
+    /// Runs one step of the count at the front of the window, and answers it after the last step.
     fn run_count(&mut self, id: ConnectionId, machine: &Machine) {
         let connection = self.connections.get_mut(&id).expect("the caller checked that it exists");
         let identities = borrow(connection.identity.proved());
@@ -202,7 +201,7 @@ impl ZkFront {
         self.settle(id);
     }
 
-    /// Sets the watch of a read that succeeded, or of an exists that found nothing.
+    /// Sets the watch of a read that succeeded, or of an exists that found no znode.
     pub(super) fn watch(
         &mut self,
         id: ConnectionId,
@@ -233,17 +232,17 @@ impl ZkFront {
         }
     }
 
-    /// Replies to a check or removal of watches. The client makes the events of removed watches
-    /// itself, so only a reply is sent.
+    /// Answers a check or removal of watches. The client itself makes the events of the watches
+    /// that it removes, so only a reply is sent.
     fn answer_watcher(&mut self, id: ConnectionId, slot: &Slot, zxid: i64, found: bool) {
         let error = if found { ErrorCode::OK } else { ErrorCode::NO_WATCHER };
         let header = ReplyHeader { xid: slot.xid, zxid, error };
         self.reply(id, slot, zxid, |out| encode_empty(header, out));
     }
 
-    /// Runs a step of the setWatches at the front of the window, and answers it if that was the
-    /// last. Each path is compared with the state of its own step: what changes behind it fires the
-    /// watch. Returns how many paths were handled; `None` if the connection has ended.
+    /// Runs a step of the setWatches at the front of the window, and answers it after the last
+    /// step. Each path is compared with the state at its own step; a later change fires the watch.
+    /// Returns how many paths were handled; `None` if the connection has ended.
     fn run_set_watches(&mut self, id: ConnectionId, machine: &Machine) -> Option<usize> {
         let mark = machine.mark();
         let connection = self.connections.get_mut(&id)?;
@@ -286,15 +285,15 @@ impl ZkFront {
     ) {
         match missed {
             Some(event) => self.send_event(id, -1, event, path),
-            // The event before may have disconnected the client.
+            // The event for the path before may have disconnected the client.
             None if self.is_attached(id) => self.set_watch(id, kind, path, at),
             None => {}
         }
     }
 }
 
-/// Goes on looking for the ephemerals of a session. Returns whether that were all, and how many
-/// were looked at.
+/// Looks at more ephemerals of a session. Returns whether that were all, and how many znodes it
+/// looked at.
 fn look_for_ephemerals(
     asked: &mut AskedEphemerals,
     session: SessionId,
@@ -319,9 +318,9 @@ fn look_for_ephemerals(
     (true, count)
 }
 
-/// `DataTree.setWatches`: the event of a change behind `since` that a watch has missed, and the
-/// kind of the watch. It fires if it missed one, and is set otherwise. Persistent ones are only
-/// set, even if they missed changes.
+/// The event that a watch has missed, if its znode has changed since zxid `since`, and the kind of
+/// the watch (`DataTree.setWatches`). A watch that has missed an event fires, others are set.
+/// Persistent watches are always set, even if they have missed changes.
 fn missed_event(
     machine: &Machine,
     asked: AskedWatch,
@@ -352,8 +351,8 @@ fn missed_event(
     }
 }
 
-/// Makes room for a reply of about `bytes` bytes. A large one gets what it needs, and not twice as
-/// much.
+/// Reserves memory for a reply of about `bytes` bytes. For a large one it reserves exactly that
+/// much, instead of doubling.
 pub(super) fn reserve(bytes: u64, out: &mut Vec<u8>) {
     if bytes > SMALL_REPLY_BYTES as u64 {
         out.reserve_exact(bytes as usize + REPLY_HEADER_BYTES + STAT_BYTES + 8);

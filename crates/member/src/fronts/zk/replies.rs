@@ -1,4 +1,4 @@
-//! The replies to the requests of a connection's window, and the credit that these take.
+//! Replies to the requests in a connection's window, and the credit that requests hold until then.
 
 use machine::{ConnectionId, Mark, Refusal};
 use zk::ErrorCode;
@@ -18,7 +18,7 @@ use crate::local_read::{ReadAnswer, ReadOutcome};
 use crate::message::{Answered, Ticket, Unavailable};
 
 impl ZkFront {
-    /// Gives a request its place in the window of its connection.
+    /// Adds a request to the window of its connection, and takes its credit.
     pub(super) fn push_slot(&mut self, asked: Asked, kind: SlotKind) {
         let Asked { id, xid, ticket, large_bytes } = asked;
         match &kind {
@@ -35,7 +35,7 @@ impl ZkFront {
         self.traffic.outstanding += 1;
     }
 
-    /// Returns the credit of a slot that is answered, or whose connection is gone.
+    /// Gives back the credit of a request that is answered, or whose connection has ended.
     pub(super) fn give_back(&mut self, slot: &Slot) {
         self.traffic.outstanding -= 1;
         self.config.throttle.end_request(slot.large_bytes);
@@ -53,7 +53,8 @@ impl ZkFront {
         self.commands.has_credit(self.config.commands_max)
     }
 
-    /// Removes the first slot of the window, which must not be empty.
+    /// Removes the oldest request from the window, which must not be empty, and gives its credit
+    /// back.
     pub(super) fn pop_slot(&mut self, id: ConnectionId) -> Slot {
         let connection = self.connections.get_mut(&id).expect("the caller checked that it exists");
         let slot = connection.pop_slot().expect("the caller checked that it exists");
@@ -61,8 +62,8 @@ impl ZkFront {
         slot
     }
 
-    /// Answers the requests at the front of the window that need nothing more, and lists the
-    /// connection if the next one needs the lock.
+    /// Answers the requests at the front of the window that need nothing more. If the next one
+    /// needs the lock, puts the connection into the list of runnable connections.
     pub(super) fn settle(&mut self, id: ConnectionId) {
         loop {
             let Some(connection) = self.connections.get(&id) else { return };
@@ -133,7 +134,7 @@ impl ZkFront {
         }
     }
 
-    /// Appends a reply to the output and counts it.
+    /// Appends a reply to the output, and counts it in the statistics.
     pub(super) fn reply(
         &mut self,
         id: ConnectionId,
@@ -173,7 +174,7 @@ impl ZkFront {
         self.mark_dirty(id);
     }
 
-    /// Refuses a request.
+    /// Refuses a request with an error. With `close`, the reply ends the connection.
     pub(super) fn fail(&mut self, asked: Asked, error: ErrorCode, zxid: Option<i64>, close: bool) {
         self.push_slot(asked, SlotKind::Failed { error, zxid, close });
         if close {
@@ -182,7 +183,7 @@ impl ZkFront {
         self.settle(asked.id);
     }
 
-    /// Drops the input behind the last request, which closes the connection.
+    /// Drops the undecoded input of a connection that a reply is about to close.
     pub(super) fn forget_input(&mut self, id: ConnectionId) {
         if let Some(connection) = self.connections.get_mut(&id) {
             connection.input.clear();
@@ -215,7 +216,7 @@ impl ZkFront {
         self.audit(id, &slot, answered);
         self.metrics.namespaces.on_written(&slot.written, answered);
         match (&slot.kind, answered) {
-            // FinalRequestProcessor closes a connection whose session moved.
+            // As in `FinalRequestProcessor`: a connection is closed if its session has moved.
             (_, Ok(Err(Refusal::SessionMoved))) => {
                 self.disconnect(id, "its session moved to another connection");
                 return;
@@ -246,8 +247,7 @@ impl ZkFront {
         }
     }
 
-    /// Closes the connection of a client that was told that its session has ended. Later requests
-    /// get no answer.
+    /// Closes the connection after the reply that ends its session. Later requests get no answer.
     fn end_session(&mut self, id: ConnectionId) {
         let session = self.connections.get(&id).and_then(|connection| connection.session);
         self.close_after_output(id);
@@ -256,7 +256,7 @@ impl ZkFront {
         }
     }
 
-    /// Answers the reads that travelled with a command. False if the connection has ended.
+    /// Answers the reads that travelled with a command. Returns false if the connection has ended.
     fn answer_travelled(&mut self, id: ConnectionId, reads: Vec<ReadAnswer>, mark: Mark) -> bool {
         let zxid = mark.zxid.0;
         let mut reads = reads.into_iter();
@@ -280,7 +280,7 @@ impl ZkFront {
             self.note_reply(id, bytes);
             self.watch(id, read, error, mark.ordinal);
             if !self.is_attached(id) {
-                // The watch exceeded the bound, and the client was disconnected.
+                // The watch exceeded the bound on watches, and the client was disconnected.
                 return false;
             }
         }
@@ -301,7 +301,7 @@ impl ZkFront {
     }
 }
 
-/// Appends a frame. For a large one the buffer grows by what it needs, and does not double.
+/// Appends a frame. For a large one the buffer grows by exactly its size, instead of doubling.
 fn append(frame: &[u8], out: &mut Vec<u8>) {
     if frame.len() > SMALL_REPLY_BYTES {
         out.reserve_exact(frame.len());
@@ -309,8 +309,8 @@ fn append(frame: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(frame);
 }
 
-/// The error code of a command without an outcome. ZooKeeper has no code for a server that cannot
-/// take a write for now; its clients hand a system error to the caller without closing the
+/// The error code for a command without an outcome. ZooKeeper has no code for a server that cannot
+/// take a write now. Its clients pass a system error on to the caller without closing the
 /// connection.
 fn unavailable_code(reason: Unavailable) -> ErrorCode {
     match reason {

@@ -1,7 +1,7 @@
-//! The reports of a Front: for four-letter words, metrics and the admin server.
+//! Reports about a Front, for four-letter words, metrics and the admin server.
 //!
-//! Numbers are counted where they arise and copied out. Lists are returned in pages, so that a
-//! runtime with many connections or watches keeps serving them meanwhile.
+//! Counters are kept where the events happen, and are copied out here. Lists come in pages, so that
+//! a Front with many connections or watches serves its clients in between.
 
 use machine::ConnectionId;
 use zk::four_letter::{self, ConnectionReport, SessionReport};
@@ -13,31 +13,31 @@ use super::watches::WatchCursor;
 use super::{State, Stats, ZkFront};
 use crate::summary::{Latency, Summary};
 
-/// The counts of one Front. Joined, the counts of the member.
+/// The counts of one Front. Merged, they are the counts of the member.
 #[derive(Clone, Debug, Default)]
 pub struct ZkFrontReport {
-    /// The latency of all requests.
+    /// The latency of requests, from decoding to the reply.
     pub latency: Latency,
-    /// Frames from clients.
+    /// How many frames came from clients.
     pub received: u64,
-    /// Frames to clients.
+    /// How many frames were sent to clients.
     pub sent: u64,
-    /// Requests not yet answered.
+    /// How many requests are not answered.
     pub outstanding: u64,
-    /// Connections, whatever their state.
+    /// How many connections there are, in any state.
     pub connections: u64,
-    /// Watches, as ZooKeeper counts them.
+    /// How many watches there are, as ZooKeeper counts them.
     pub watches: u64,
-    /// Watches without one-shot child watches, as `wchs` counts them.
+    /// How many watches there are except one-shot child watches, as `wchs` counts them.
     pub data_watches: u64,
-    /// `connection_drop_probability`, of the whole member.
+    /// The metric `connection_drop_probability`. It is the same for all Fronts of the member.
     pub connection_drop_probability: f64,
-    /// The other metrics.
+    /// The counts that are ZooKeeper metrics.
     pub metrics: ZkFrontMetrics,
 }
 
 impl ZkFrontReport {
-    /// Adds the counts of another Front.
+    /// Adds the counts of another Front of the member.
     pub fn merge(&mut self, other: &ZkFrontReport) {
         self.latency.merge(&other.latency);
         self.received += other.received;
@@ -46,7 +46,7 @@ impl ZkFrontReport {
         self.connections += other.connections;
         self.watches += other.watches;
         self.data_watches += other.data_watches;
-        // The Fronts share the throttle.
+        // All Fronts share the throttle, so they report the same value.
         self.connection_drop_probability =
             self.connection_drop_probability.max(other.connection_drop_probability);
         self.metrics.merge(&other.metrics);
@@ -56,11 +56,11 @@ impl ZkFrontReport {
 /// Counters and distributions, by ZooKeeper's names (`ServerMetrics`). Times are in ms.
 #[derive(Clone, Debug, Default)]
 pub struct ZkFrontMetrics {
-    /// `readlatency`: from a request's decoding to its reply.
+    /// `readlatency`: from decoding a request to its reply.
     pub read_latency: Summary,
-    /// `updatelatency`: from the decoding of a replicated request to its reply.
+    /// `updatelatency`: from decoding a replicated request to its reply.
     pub update_latency: Summary,
-    /// `node_created_watch_count`: connections of one Front that one change notified.
+    /// `node_created_watch_count`: how many connections of one Front a change notified.
     pub node_created_watch_count: Summary,
     /// `node_deleted_watch_count`.
     pub node_deleted_watch_count: Summary,
@@ -68,11 +68,11 @@ pub struct ZkFrontMetrics {
     pub node_changed_watch_count: Summary,
     /// `node_children_watch_count`.
     pub node_children_watch_count: Summary,
-    /// `bytes_received_count`: frames with their lengths, and words.
+    /// `bytes_received_count`: frames with their length fields, and four-letter words.
     pub bytes_received_count: u64,
-    /// `response_bytes`: replies without their lengths, but for those to connect requests.
+    /// `response_bytes`: replies without their length fields, except replies to connect requests.
     pub response_bytes: u64,
-    /// `watch_bytes`: events without their lengths.
+    /// `watch_bytes`: events without their length fields.
     pub watch_bytes: u64,
     /// `connection_request_count`: connect requests.
     pub connection_request_count: u64,
@@ -80,13 +80,13 @@ pub struct ZkFrontMetrics {
     pub connection_token_deficit: Summary,
     /// `connection_rejected`: clients that the throttle refused.
     pub connection_rejected: u64,
-    /// `large_requests_rejected`: requests that were too much beside other large ones.
+    /// `large_requests_rejected`: requests that did not fit beside other large ones.
     pub large_requests_rejected: u64,
-    /// `connection_drop_count`: connections that this server did not close.
+    /// `connection_drop_count`: connections that ended without this server closing them.
     pub connection_drop_count: u64,
     /// `sessionless_connections_expired`: connections that never asked for a session.
     pub sessionless_connections_expired: u64,
-    /// `throttled_ops`: requests that were refused because they had waited too long.
+    /// `throttled_ops`: requests that were refused because they had waited too long for credit.
     pub throttled_ops: u64,
     /// `auth_failed_count`: auth requests and SASL exchanges that failed.
     pub auth_failed_count: u64,
@@ -96,14 +96,15 @@ pub struct ZkFrontMetrics {
     pub namespaces: Namespaces,
     /// `replies_refused`: replies to reads that were larger than `reply_bytes_max`.
     pub replies_refused: u64,
-    /// The last reply that was larger than `reply_bytes_max`, of any Front; none before the first.
+    /// The last reply of any Front that was larger than `reply_bytes_max`; `None` before the first.
     pub last_refused_reply: Option<RefusedReply>,
-    /// `travelling_reads_refused`: reads between two own writes that were refused because there was
-    /// no room for their replies.
+    /// `travelling_reads_refused`: reads between two writes of their own session that were refused,
+    /// because there was no room for their replies.
     pub travelling_reads_refused: u64,
-    /// `replies_timed_out`: requests that waited for room for their replies for too long.
+    /// `replies_timed_out`: requests that have waited for room for their replies for too long.
     pub replies_timed_out: u64,
-    /// `slow_takers_ended`: connections that kept the room for replies full and read nothing.
+    /// `slow_takers_ended`: connections that were closed because they kept the room for replies
+    /// full and read next to nothing.
     pub slow_takers_ended: u64,
     /// Sizes of replies.
     pub response_size: ResponseSize,
@@ -141,10 +142,10 @@ impl ZkFrontMetrics {
     }
 }
 
-/// Sizes of replies (`BufferStats`); none before the first.
+/// The sizes of replies in bytes (`BufferStats`); all zero before the first reply.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ResponseSize {
-    /// The size of the last reply, and when it was written.
+    /// The size of the last reply, and when it was written, in ms; `None` before the first.
     pub last: Option<(u64, u64)>,
     /// The smallest size.
     pub min: u64,
@@ -153,7 +154,7 @@ pub struct ResponseSize {
 }
 
 impl ResponseSize {
-    /// Records a reply, at a time that never goes back.
+    /// Records a reply. `now_ms` must never go back.
     pub(super) fn record(&mut self, bytes: u64, now_ms: u64) {
         self.min = if self.last.is_none() { bytes } else { self.min.min(bytes) };
         self.max = self.max.max(bytes);
@@ -170,25 +171,26 @@ impl ResponseSize {
     }
 }
 
-/// The counts to reset.
+/// Which counts to reset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reset {
-    /// The counts that `cons` shows of each connection (`ServerCnxn.resetStats`).
+    /// The counts of each connection that `cons` shows (`ServerCnxn.resetStats`).
     Connections,
-    /// The counts that `srvr` shows (`ServerStats.reset`), and the metrics unless they are
-    /// Prometheus', whose counters must not fall (`PrometheusMetricsProvider.resetAllValues`).
+    /// The counts that `srvr` shows (`ServerStats.reset`), and perhaps the metrics: those for
+    /// Prometheus are not reset, because its counters must not fall
+    /// (`PrometheusMetricsProvider.resetAllValues`).
     Server {
-        /// Whether the metrics are reset, too.
+        /// Whether the metrics are reset too.
         metrics: bool,
     },
 }
 
-/// A page of the list of watches.
+/// One page of the list of watches.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WatchPage {
-    /// Paths and the sessions that watch them.
+    /// Each path with the sessions that watch it.
     pub watches: Vec<(String, Vec<i64>)>,
-    /// The start of the next page; `None` if this was the last.
+    /// Where the next page begins; `None` if this was the last page.
     pub next: Option<WatchCursor>,
 }
 
@@ -215,13 +217,13 @@ impl ZkFront {
         ids
     }
 
-    /// Reports of the given connections; ended ones are left out. The caller names
-    /// [`CONNECTION_PAGE_COUNT`](crate::fronts::zk::limits::CONNECTION_PAGE_COUNT) at most.
+    /// Reports about these connections, except those that have ended. The caller passes at most
+    /// [`CONNECTION_PAGE_COUNT`](crate::fronts::zk::limits::CONNECTION_PAGE_COUNT).
     pub fn connection_reports(&self, ids: &[ConnectionId]) -> Vec<ConnectionReport> {
         ids.iter().filter_map(|id| self.connections.get(id)).map(report_of).collect()
     }
 
-    /// A page of the watches, with the sessions that have them.
+    /// The page of the list of watches that begins at `from`.
     pub fn watch_page(&self, from: WatchCursor) -> WatchPage {
         let (page, next) = self.watches.page(from);
         let session = |id: &ConnectionId| Some(self.connections.get(id)?.session?.0);
@@ -231,7 +233,7 @@ impl ZkFront {
         WatchPage { watches: page.into_iter().map(own).collect(), next }
     }
 
-    /// Resets counts.
+    /// Resets these counts.
     pub fn reset(&mut self, reset: Reset) {
         match reset {
             Reset::Connections => self.connections.values_mut().for_each(reset_connection),
