@@ -1,24 +1,27 @@
-//! Front: the connections of one runtime, the order within each session, and the watches.
+//! `ZkFront`: the connections of ZooKeeper clients on one runtime, the order within each session,
+//! and the watches. It is a pure step function: no I/O, no clock.
 //!
-//! The driver puts the bytes it read into [`ZkFront::input`] and calls [`ZkFront::on_input`]. When
-//! [`ZkFront::is_runnable`], it takes the lock for reading, hands over the deliveries that Apply
-//! pushed before ([`ZkFront::on_delivery`]), and calls [`ZkFront::run_reads`]. It passes on the
-//! output of [`ZkFront::take_output`], and writes each connection's output to its socket.
+//! The driver (the runtime's thread) puts the bytes that it has read into [`ZkFront::input`] and
+//! calls [`ZkFront::on_input`]. When [`ZkFront::is_runnable`], it takes the lock of the state for
+//! reading, hands over the deliveries that Apply has pushed ([`ZkFront::on_delivery`]), and calls
+//! [`ZkFront::run_reads`]. It passes on the output of [`ZkFront::take_output`], and writes each
+//! connection's output to its socket.
 //!
-//! Order within a session is exact: reads before a write run first, then the write is handed over.
-//! A read behind an own write that is still in this Front's batch travels with it. Any other read
-//! behind an own write waits for that write's answer, and holds back the session's later writes; so
-//! does a sync that is not answered. A connection that is held back is not decoded any further.
+//! The order within a session is exact. Reads before a write run first; then the write is handed to
+//! Loop. A read behind a write of its session that is still in this Front's batch travels with that
+//! write. Any other read behind such a write waits for the write's answer, and holds back the
+//! session's later writes; so does an unanswered sync. A connection that is held back is not
+//! decoded further.
 //!
-//! Nobody knows how large the reply to a read will be when the read is handed over. So no read
-//! travels behind a large write, nor on a connection that recently got a large reply; and Apply
-//! hands back a read with a large reply if the member has no room for replies (`room`). Such a read
-//! runs here, at the front of the window, and holds back the session's later writes from then on:
-//! its reply shows the state before the next own write. If that write was handed over already, this
-//! cannot be promised, and the read is refused.
+//! When a read is handed over, nobody knows how large its reply will be. So no read travels behind
+//! a large write, nor on a connection that recently got a large reply; and Apply hands back a read
+//! with a large reply if there is no room for it (`room`). This Front then runs the read at the
+//! front of the window, and holds back the session's later writes meanwhile: the reply shows the
+//! state before the session's next write. If that write was handed to Loop already, this is
+//! impossible, and the read is refused.
 //!
-//! A client's output is ordered by ordinal: events come before the replies that show their changes,
-//! and the zxids of its replies never fall.
+//! A client's output is in the order of ordinals: events come before the replies that show their
+//! changes, and the zxids of a client's replies never fall.
 
 mod acls;
 mod admission;
@@ -88,86 +91,87 @@ pub use watches::WatchCursor;
 pub struct ZkFrontConfig {
     /// The number of this Front within its member.
     pub id: FrontId,
-    /// This member and this start of it.
+    /// This member and the present run of it.
     pub origin: Origin,
-    /// Bytes of a request frame (`jute.maxbuffer`).
+    /// The most bytes of a request frame (`jute.maxbuffer`).
     pub frame_bytes_max: u32,
-    /// Commands of all connections that are not yet answered, at least 1. At the bound none of them
-    /// is read. By default [`FRONT_COMMANDS_MAX`](crate::limits::FRONT_COMMANDS_MAX).
+    /// The most unanswered commands of all connections, at least 1. At the bound no connection is
+    /// decoded further. By default [`FRONT_COMMANDS_MAX`](crate::limits::FRONT_COMMANDS_MAX).
     pub commands_max: usize,
-    /// Requests that waited longer for that credit are refused (`throttled_op_wait_time`), in ms;
-    /// 0: they wait.
+    /// A request that has waited longer than this for credit, in ms, is refused
+    /// (`throttled_op_wait_time`). 0: no request is refused for that.
     pub throttled_op_wait_ms: u64,
-    /// `minSessionTimeout`.
+    /// The least session timeout, in ms (`minSessionTimeout`).
     pub session_timeout_ms_min: u32,
-    /// `maxSessionTimeout`.
+    /// The greatest session timeout, in ms (`maxSessionTimeout`).
     pub session_timeout_ms_max: u32,
-    /// Four-letter words that are answered; `*` is all.
+    /// The four-letter words that are answered; `*` stands for all.
     pub words_allowed: Vec<String>,
-    /// For session ids and passwords: unpredictable where it matters, a seed in the simulator.
+    /// The secret that session ids and passwords are made from. It must be unpredictable; the
+    /// simulator uses a seed.
     pub secret: [u8; 32],
-    /// The settings as of the machine this Front starts with.
+    /// The settings in the state that this Front starts with.
     pub settings: Arc<Settings>,
-    /// How clients prove who they are.
+    /// How clients prove their identity.
     pub auth: Arc<AuthConfig>,
-    /// The throttle for clients and large requests, shared by the Fronts of this member.
+    /// The throttle for connect requests and large requests. All Fronts of the member share it.
     pub throttle: Arc<Throttle>,
-    /// The room for replies, which the Fronts of this member share with its Apply
+    /// The room for replies. All Fronts of the member and its Apply share it
     /// ([`Apply::replies`](crate::Apply::replies)).
     pub replies: Arc<ReplyRoom>,
-    /// Bytes of the reply to a read (`reply_bytes_max`). A larger one is refused with a marshalling
-    /// error. `None` if only multi-reads have a bound.
+    /// The most bytes of a reply to a read (`reply_bytes_max`). A larger one is refused with a
+    /// marshalling error. With `None`, only multi-reads have a bound.
     pub reply_bytes_max: Option<u64>,
-    /// Names that the first step of a list adds, at least 1. Outside of the simulator
-    /// [`LIST_STEP_NAMES`](crate::fronts::zk::limits::LIST_STEP_NAMES).
+    /// How many names the first step of a list adds, at least 1. It is
+    /// [`LIST_STEP_NAMES`](crate::fronts::zk::limits::LIST_STEP_NAMES), except in the simulator.
     pub list_step_names: usize,
-    /// How long a connection may be without a session (`nio.sessionlessCnxnTimeout`).
+    /// How long a connection may be without a session, in ms (`nio.sessionlessCnxnTimeout`).
     pub sessionless_ms_max: u64,
     /// Whether each write is reported to the audit log (`audit.enable`).
     pub audit: bool,
-    /// Requests that took longer, in ms, are logged; `None` if no request is.
+    /// A request that took longer than this, in ms, is logged; with `None` none is.
     pub slow_request_ms: Option<u64>,
-    /// After this time without contact, in ms, clients that ask for it are served reads
-    /// (`readonlymode.enabled`); `None` if no client is.
+    /// After this time without contact, in ms, clients that accept it get read-only connections
+    /// (`readonlymode.enabled`); with `None` they never do.
     pub read_only_after_ms: Option<u64>,
 }
 
-/// The clocks of the driver.
+/// The clocks, and this member's contact with the ensemble.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Now {
     /// A clock that never goes back, for latencies and intervals.
     pub monotonic_ms: u64,
-    /// Ms since 1970; shown to people only.
+    /// Ms since 1970, only shown to people.
     pub wall_ms: i64,
-    /// When, by the monotonic clock, this member last had contact to the members that decide
-    /// whether a session lives (`Loop::contact_ms`). `None` if it decides alone, 0 if it cannot
-    /// take part any more.
+    /// When, on the monotonic clock, this member last had contact with the members that decide
+    /// whether a session lives (`Loop::contact_ms`). `None` if it decides alone, 0 if it has no
+    /// contact.
     pub contact_at_ms: Option<u64>,
 }
 
-/// The output of a Front, for the driver to pass on.
+/// The output of a Front. The driver passes it on.
 #[derive(Debug, Default)]
 pub struct ZkOutput {
     /// Messages for Loop, in order.
     pub to_loop: Vec<ToLoop>,
     /// Connections that have bytes to write, or are to be closed.
     pub dirty: Vec<ConnectionId>,
-    /// Four-letter words to be answered by [`ZkFront::answer_four_letter_word`].
+    /// Four-letter words. The driver answers each with [`ZkFront::answer_four_letter_word`].
     pub words: Vec<(ConnectionId, Word)>,
     /// Notices for the log, each with the connection's peer.
     pub notices: Vec<Notice>,
     /// Events for the audit log, in order.
     pub audits: Vec<AuditEvent>,
-    /// Slow requests for the log, as warnings.
+    /// Slow requests, to be logged as warnings.
     pub slow: Vec<SlowRequest>,
 }
 
-/// Something a person may want to know about a connection.
+/// An event of a connection that an operator may want to know of.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Notice {
     /// The client's address.
     pub peer: String,
-    /// The event, as text.
+    /// A description of the event.
     pub what: String,
 }
 
@@ -176,7 +180,7 @@ pub struct ZkFront {
     config: ZkFrontConfig,
     settings: Arc<Settings>,
     connections: HashMap<ConnectionId, Connection, FixedState>,
-    /// The connection here that speaks for each session.
+    /// For each session, its connection on this Front.
     sessions: HashMap<SessionId, ConnectionId, FixedState>,
     watches: Watches,
     feed: Feed,
@@ -186,10 +190,10 @@ pub struct ZkFront {
     departed: Departed,
     held: HeldReplies,
     heard: Heard,
-    /// Whether some connections may be read-only.
+    /// Whether there may be read-only connections.
     has_read_only: bool,
     spare: Spare,
-    /// The highest zxid that this Front has seen, for replies to pings.
+    /// The highest zxid that this Front has seen, for replies without a zxid of their own.
     last_zxid: i64,
     now: Now,
     traffic: Traffic,
@@ -198,14 +202,14 @@ pub struct ZkFront {
     output: ZkOutput,
 }
 
-/// Connections that have something to do.
+/// Lists of connections that have work to do.
 #[derive(Default)]
 struct Turns {
-    /// Connections with something to run under the lock.
+    /// Connections with a request to run under the lock.
     runnable: VecDeque<ConnectionId>,
-    /// Connections whose input may go on being decoded.
+    /// Connections whose input may be decoded further.
     resumable: Vec<ConnectionId>,
-    /// Closing connections, by the time they began to close.
+    /// Connections that are being closed, each with the time at which that began, in ms.
     closing: VecDeque<(u64, ConnectionId)>,
 }
 
@@ -220,19 +224,19 @@ struct Traffic {
     outstanding: u64,
 }
 
-/// The reason logged when a connection ends because this member may not answer for its session.
+/// The reason logged when a connection is closed because this member has no contact with a leader.
 const NO_CONTACT: &str = "there is no contact with a leader";
 
-/// Bytes of a frame's length.
+/// Bytes of the length field of a frame.
 const LENGTH_BYTES: usize = 4;
 
-/// Why a connection is not decoded any further for now.
+/// Why a connection is not decoded further now.
 enum Halt {
     /// The next frame is not whole.
     NeedsBytes,
     /// The next request must wait.
     HeldBack,
-    /// The connection is over.
+    /// The connection has ended.
     Closed,
 }
 
@@ -270,7 +274,7 @@ impl ZkFront {
         self.now = now;
     }
 
-    /// Adds the connection of a client. `ip` is its address as `ip` identities have it, `peer` its
+    /// Adds the connection of a client. `ip` is its address as in `ip` identities, `peer` its
     /// `host:port`.
     pub fn on_accept(&mut self, id: ConnectionId, ip: &str, peer: String) {
         let connection = Connection::new(ip, peer, self.now.wall_ms);
@@ -279,30 +283,29 @@ impl ZkFront {
         assert!(previous.is_none());
     }
 
-    /// Adds the identities that a client's certificate proved, before its first frame. A client
-    /// with a name too long to travel with every batch is disconnected.
-    ///
-    /// ZooKeeper 3.9 `NettyServerCnxnFactory.CertificateVerifier`.
+    /// Adds the identities that the client's certificate proves, before its first frame. A client
+    /// whose name is too long to be sent with every batch is disconnected (ZooKeeper 3.9
+    /// `NettyServerCnxnFactory.CertificateVerifier`).
     pub fn on_identified(&mut self, id: ConnectionId, proved: &[(&str, &str)]) {
         if self.connections.contains_key(&id) && !self.add_identities(id, proved) {
             self.disconnect(id, "its certificate has a name too long to travel with its requests");
         }
     }
 
-    /// The buffer to which the driver appends the bytes it read. `None` if the connection is over,
-    /// or must not be read for now.
+    /// The buffer to which the driver appends the bytes that it has read. `None` if the connection
+    /// has ended, or must not be read now.
     pub fn input(&mut self, id: ConnectionId) -> Option<&mut BytesMut> {
         let connection = self.connections.get_mut(&id)?;
         if connection.wants_input() { Some(&mut connection.input) } else { None }
     }
 
-    /// Decodes the bytes that were appended to the input of a connection.
+    /// Decodes the bytes that were appended to a connection's input.
     pub fn on_input(&mut self, id: ConnectionId) {
         if self.end_if_cut_off(id) {
             return;
         }
-        // The session counts as heard before decoding: a client whose requests are held back behind
-        // a slow disk is alive.
+        // The session counts as heard from before its requests are decoded: a client whose requests
+        // are held back behind a slow disk is alive.
         if let Some(connection) = self.connections.get_mut(&id)
             && let State::Attached = connection.state
         {
@@ -315,8 +318,8 @@ impl ZkFront {
         self.hand_over();
     }
 
-    /// Whether any connection waits for the state's lock, and may have it: all deliveries are
-    /// taken, and the tree is not known to be amid a change.
+    /// Whether a connection waits for the state's lock and may have it: all deliveries are taken,
+    /// and the tree is not known to be in the middle of a change.
     pub fn is_runnable(&self) -> bool {
         !self.turns.runnable.is_empty() && self.feed.is_empty() && !self.feed.waits_for_tree
     }
@@ -326,16 +329,16 @@ impl ZkFront {
         self.is_runnable() || !self.turns.resumable.is_empty() || self.is_behind()
     }
 
-    /// Whether some of what happened before is not done, for which the driver is to call
-    /// [`ZkFront::resume`] again once other tasks had a turn: deliveries to be taken, or watches of
-    /// closed connections to be removed.
+    /// Whether the driver must call [`ZkFront::resume`] again after other tasks had a turn:
+    /// deliveries are not taken to their end, or watches of closed connections are not removed.
     pub fn is_behind(&self) -> bool {
         !self.feed.is_empty() || self.watches.has_closed()
     }
 
     /// Runs the requests that wait for the lock, up to the bounds of one hold. The driver holds the
-    /// lock for reading, and has handed over every delivery that was pushed before. Nothing runs if
-    /// they were too long to be taken at once: the state shows their changes already.
+    /// lock for reading, and has handed over every delivery that Apply pushed earlier. If these
+    /// deliveries were too long to be taken at once, nothing runs, because the state shows their
+    /// changes already.
     pub fn run_reads(&mut self, machine: &Machine) {
         if !self.feed.is_empty() {
             return;
@@ -373,9 +376,9 @@ impl ZkFront {
         self.connections.get(&id).map_or(0, |connection| connection.output.bytes())
     }
 
-    /// Goes on decoding connections that were held back. Called after [`ZkFront::run_reads`] and
-    /// [`ZkFront::on_delivery`], without the lock. Before, takes a piece of what was left
-    /// ([`ZkFront::is_behind`]).
+    /// Takes a piece of what was left ([`ZkFront::is_behind`]), and decodes connections that were
+    /// held back. The driver calls this after [`ZkFront::run_reads`] and [`ZkFront::on_delivery`],
+    /// without the lock.
     pub fn resume(&mut self) {
         self.take_feed();
         self.watches.forget_closed(CLOSED_PIECE_WATCHES);
@@ -396,7 +399,7 @@ impl ZkFront {
         self.hand_over();
     }
 
-    /// The socket took the first `count` bytes of a connection's output.
+    /// Notes that the socket has taken the first `count` bytes of a connection's output.
     pub fn on_written(&mut self, id: ConnectionId, count: usize) {
         let Some(connection) = self.connections.get_mut(&id) else { return };
         let was_full = connection.output.is_full();
@@ -411,7 +414,7 @@ impl ZkFront {
         self.unpark();
     }
 
-    /// The bytes to write to a connection's socket, and whether to close it after that.
+    /// The bytes to write to a connection's socket, and whether to close the socket after them.
     pub fn pending_output(&mut self, id: ConnectionId) -> Option<(&[u8], bool)> {
         let connection = self.connections.get_mut(&id)?;
         connection.output.delist();
@@ -419,7 +422,7 @@ impl ZkFront {
         Some((connection.output.pending(), closing))
     }
 
-    /// Removes a connection: its socket is gone, or the driver closed it.
+    /// Removes a connection whose socket is closed.
     pub fn on_closed(&mut self, id: ConnectionId) {
         let Some(mut connection) = self.connections.remove(&id) else { return };
         if !matches!(connection.state, State::Closing) {
@@ -444,8 +447,8 @@ impl ZkFront {
         }
     }
 
-    /// Acts on the time that has passed: ends connections that are late, and reports the sessions
-    /// heard from.
+    /// Does what time requires: ends connections that are late, and reports the sessions heard
+    /// from.
     pub fn on_tick(&mut self) {
         self.end_sessionless();
         self.end_connecting();
@@ -463,8 +466,8 @@ impl ZkFront {
         }
     }
 
-    /// How long until [`ZkFront::on_tick`] is due if nothing arrives before, in ms. A Front whose
-    /// clients are all at rest only checks now and then whether its member still has contact.
+    /// How long until [`ZkFront::on_tick`] is due if nothing arrives, in ms. If all clients are
+    /// idle, the tick only checks now and then whether this member still has contact.
     pub fn tick_ms(&self) -> u64 {
         let is_busy = self.traffic.outstanding > 0
             || self.commands.count > 0
@@ -486,26 +489,27 @@ impl ZkFront {
         left_ms.clamp(CLOCK_INTERVAL_MS, REST_TICK_MS_MAX)
     }
 
-    /// Whether the other members may have ended a session with this timeout without this member's
-    /// knowing. Its clients then have two thirds of the timeout left to find another member.
+    /// Whether the other members may have ended a session with this timeout without this member
+    /// knowing it. The session's client still has two thirds of the timeout to find another member.
     fn is_cut_off(&self, timeout_ms: u32) -> bool {
         self.is_silent_for(u64::from(timeout_ms) / 3)
     }
 
-    /// Whether this member had no contact for `ms` to the members that decide whether a session
-    /// lives. Never if it decides alone.
+    /// Whether this member has had no contact for `ms` with the members that decide whether a
+    /// session lives. Always false if it decides alone.
     fn is_silent_for(&self, ms: u64) -> bool {
         let is_silent = |at_ms| at_ms == 0 || self.now.monotonic_ms.saturating_sub(at_ms) >= ms;
         self.now.contact_at_ms.is_some_and(is_silent)
     }
 
-    /// Whether clients that ask for it are served as read-only (`ReadOnlyZooKeeperServer`).
+    /// Whether clients that accept it get read-only connections (`ReadOnlyZooKeeperServer`).
     fn is_read_only(&self) -> bool {
         self.config.read_only_after_ms.is_some_and(|after_ms| self.is_silent_for(after_ms))
     }
 
-    /// Ends the connection of a session that this member may not answer for any more, or a
-    /// read-only connection whose client can be fully served again.
+    /// Ends a connection whose session this member may no longer answer for, or a read-only
+    /// connection whose client could be fully served again. Returns whether it has ended the
+    /// connection.
     fn end_if_cut_off(&mut self, id: ConnectionId) -> bool {
         let (timeout_ms, read_only) = match self.connections.get(&id) {
             Some(connection) if matches!(connection.state, State::Attached) => {
@@ -524,7 +528,7 @@ impl ZkFront {
     }
 
     fn end_cut_off_connections(&mut self) {
-        // Usually no session is cut off, and none needs to be looked at.
+        // Usually no session is cut off, and no connection has to be looked at.
         let may_serve_more = self.has_read_only && !self.is_read_only();
         if may_serve_more || self.is_cut_off(self.config.session_timeout_ms_min) {
             self.has_read_only &= !may_serve_more;
@@ -536,8 +540,8 @@ impl ZkFront {
         }
     }
 
-    /// Counts clients as heard that are not read because their requests are held back: what they
-    /// send meanwhile lies unread behind those.
+    /// Counts attached clients as heard from if their input is full because their requests are held
+    /// back: what they send meanwhile is not read.
     fn hear_held_back_clients(&mut self) {
         let attached = |found: &&Connection| matches!(found.state, State::Attached);
         let held_back = self.connections.values().filter(attached);
@@ -545,10 +549,10 @@ impl ZkFront {
         self.heard.sessions.extend(held_back.filter_map(|found| found.session));
     }
 
-    /// Ends connections that have no session in time, whatever they have sent until then. An
-    /// unanswered four-letter word, half a frame and a TLS handshake count like silence.
+    /// Ends connections that have not got a session in time, whatever they have sent. An unanswered
+    /// four-letter word, half a frame and a TLS handshake count like silence.
     ///
-    /// ZooKeeper 3.9 `NIOServerCnxnFactory.touchCnxn`, where each byte counts anew.
+    /// In ZooKeeper 3.9, each byte restarts the time (`NIOServerCnxnFactory.touchCnxn`).
     fn end_sessionless(&mut self) {
         let now_ms = self.now.monotonic_ms;
         while let Some(&(since_ms, id)) = self.admission.accepted.front() {
@@ -566,9 +570,9 @@ impl ZkFront {
         }
     }
 
-    /// Ends connections that wait for a session while this member has no contact to a leader, after
-    /// as long as an election usually takes: their clients try another server. Then tells Loop
-    /// about all that ended while they waited.
+    /// Ends connections that have waited for a session as long as an election usually takes, while
+    /// this member has no contact with a leader: their clients then try another server. Then tells
+    /// Loop about the connections that ended while they waited.
     fn end_connecting(&mut self) {
         let now_ms = self.now.monotonic_ms;
         for id in core::mem::take(&mut self.admission.connecting) {
@@ -589,7 +593,7 @@ impl ZkFront {
         }
     }
 
-    /// Ends closing connections whose clients do not read their last bytes.
+    /// Ends closing connections whose clients do not read their last bytes in time.
     fn end_closing(&mut self) {
         let now_ms = self.now.monotonic_ms;
         while let Some(&(since_ms, id)) = self.turns.closing.front()
@@ -603,22 +607,22 @@ impl ZkFront {
         }
     }
 
-    /// Takes the output for the driver to pass on.
+    /// Takes the output since the last call.
     pub fn take_output(&mut self) -> ZkOutput {
         core::mem::take(&mut self.output)
     }
 
-    /// Sends the answer to a four-letter word, and then closes the connection.
+    /// Sends the answer to a four-letter word, and closes the connection after it.
     pub fn answer_four_letter_word(&mut self, id: ConnectionId, text: &str) {
         let Some(connection) = self.connections.get_mut(&id) else { return };
         connection.output.append(|out| out.extend_from_slice(text.as_bytes()));
-        // `NIOServerCnxn.sendBufferSync` counts what it writes of a word's answer.
+        // As in `NIOServerCnxn.sendBufferSync`, the answer counts as one frame sent.
         connection.stats.sent += 1;
         self.traffic.sent += 1;
         self.close_after_output(id);
     }
 
-    /// How many commands were handed over and are not answered.
+    /// How many commands are in the batch or at Loop, and are not answered.
     pub fn commands_in_flight(&self) -> usize {
         self.commands.count
     }
@@ -628,7 +632,7 @@ impl ZkFront {
         self.watches.len() > 0
     }
 
-    /// How many connections have ended with commands that are not answered and may take effect.
+    /// How many departed connections are kept, because their commands may still take effect.
     pub fn departed_count(&self) -> usize {
         self.departed.len()
     }
@@ -657,7 +661,8 @@ impl ZkFront {
 
     // Handing over.
 
-    /// Puts the command of a request into the batch. False: no entry of the log can hold it.
+    /// Puts the command of a request into the batch. Returns false if no entry of the log can hold
+    /// it.
     #[must_use]
     fn submit(&mut self, (id, ticket): (ConnectionId, Ticket), command: &Command<'_>) -> bool {
         let connection = self.connections.get(&id).expect("the caller checked that it exists");
@@ -674,13 +679,13 @@ impl ZkFront {
         added.is_ok()
     }
 
-    /// Puts a command into the batch that is a few bytes long.
+    /// Puts a command of a few bytes into the batch.
     fn submit_small(&mut self, caller: (ConnectionId, Ticket), command: &Command<'_>) {
         let is_added = self.submit(caller, command);
         assert!(is_added, "an entry holds a small command, and the identities of a connection");
     }
 
-    /// Ends the batch and passes it on.
+    /// Ends the batch and passes it to Loop.
     fn hand_over(&mut self) {
         let submission = self.commands.finish(self.config.id);
         self.output.to_loop.extend(submission.map(ToLoop::Submit));
@@ -711,15 +716,16 @@ impl ZkFront {
 
     // Ends.
 
-    /// Closes a connection once its client has taken the output so far. Nothing more is read or
-    /// answered.
+    /// Ends a connection, with a reason for the log: nothing more is read or answered, and the
+    /// socket is closed once it has taken the output.
     fn disconnect(&mut self, id: ConnectionId, why: &str) -> Halt {
         self.notice(id, why);
         self.close_after_output(id);
         Halt::Closed
     }
 
-    /// Stops reading and running requests of a connection, and closes it once its output is taken.
+    /// Stops reading and running a connection's requests, and closes it once the socket has taken
+    /// its output.
     fn close_after_output(&mut self, id: ConnectionId) {
         let now_ms = self.now.monotonic_ms;
         let Some(connection) = self.connections.get_mut(&id) else { return };
@@ -744,8 +750,8 @@ impl ZkFront {
         self.mark_dirty(id);
     }
 
-    /// Returns the credit of the requests of a connection that has ended, and remembers it if
-    /// commands of it are not answered.
+    /// Gives back the credit of an ended connection's requests. If some of its commands are not
+    /// answered, keeps it as departed.
     fn end_window(&mut self, id: ConnectionId, session: Option<SessionId>, window: VecDeque<Slot>) {
         for slot in &window {
             self.give_back(slot);
@@ -756,8 +762,8 @@ impl ZkFront {
         }
     }
 
-    /// Withdraws the commands of a session's earlier connections: the session has ended, or belongs
-    /// to another connection. Loop is told at the next tick to give them up.
+    /// Withdraws the commands of a session's departed connections, because the session has ended or
+    /// has moved to another connection. At the next tick, Loop is asked to give them up.
     fn withdraw_departed(&mut self, session: SessionId) {
         self.admission.withdrawn.extend(self.departed.end(session));
     }
@@ -785,12 +791,12 @@ impl ZkFront {
     }
 }
 
-/// How long a client with this timeout may wait for its session while there is no leader, in ms.
+/// How long a client with this timeout waits for its session while there is no leader, in ms.
 fn connect_hold_ms(timeout_ms: u32) -> u64 {
     CONNECT_HOLD_MS_MAX.min(u64::from(timeout_ms) / CONNECT_HOLD_PART)
 }
 
-/// Takes a whole frame's body out of the input.
+/// Takes a frame out of the input, if it is whole, and returns its body.
 fn take_frame(input: &mut BytesMut, length: u32) -> Option<Bytes> {
     let end = 4 + length as usize;
     if input.len() < end {

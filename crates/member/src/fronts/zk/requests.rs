@@ -1,5 +1,5 @@
-//! From frames to slots of the window: the checks of a request before it may wait, run or be handed
-//! over.
+//! Turns frames into requests in the window: takes a frame from the input, checks it, decodes the
+//! request, and puts its command into the batch or its read into the window.
 
 use std::sync::Arc;
 
@@ -39,7 +39,7 @@ impl ZkFront {
             return Err(Halt::HeldBack);
         }
         if self.config.replies.is_full() && connection.output.is_slow() {
-            // One that holds room goes on, and is looked at again behind its next step.
+            // A connection that holds room goes on. After its next step it is looked at again.
             if !connection.holds_room() {
                 self.park(id, OUTPUT_BYTES_MAX as u64);
             }
@@ -103,8 +103,8 @@ impl ZkFront {
         }
         match Request::decode(header.opcode, &mut reader) {
             Ok(request) => self.on_request(asked, &request, frame.len()),
-            // `ZooKeeperServer.processPacket` decodes these before all others, and does not catch
-            // errors.
+            // `ZooKeeperServer.processPacket` decodes these packets before all others, and does not
+            // catch their errors.
             Err(error) if header.opcode == op::AUTH => {
                 Err(self.disconnect(id, &format!("an auth packet: {error}")))
             }
@@ -125,9 +125,9 @@ impl ZkFront {
         }
     }
 
-    /// Refuses requests of a read-only connection that need a leader. A close of a session that
-    /// only this member knows ends it. ZooKeeper 3.9 `ReadOnlyRequestProcessor.run`. True if the
-    /// request is done with.
+    /// Refuses the requests of a read-only connection that need a leader
+    /// (`ReadOnlyRequestProcessor.run`, ZooKeeper 3.9). A close request ends a session that only
+    /// this member knows. Returns true if the request was answered.
     fn lacks_leader(&mut self, asked: Asked, opcode: i32) -> bool {
         let connection =
             self.connections.get(&asked.id).expect("the caller checked that it exists");
@@ -157,9 +157,9 @@ impl ZkFront {
         }
     }
 
-    /// Disconnects a client whose request is too large beside others.
-    /// `ZooKeeperServer.checkRequestSizeWhenReceivingMessage`: checked by the length of the frame,
-    /// and again once the whole frame has arrived.
+    /// Disconnects a client whose request is too large beside other large ones
+    /// (`ZooKeeperServer.checkRequestSizeWhenReceivingMessage`). This is checked with the length of
+    /// the frame, and again once the whole frame has come.
     pub(super) fn reject_large(&mut self, id: ConnectionId, bytes: u32) -> Halt {
         self.metrics.large_requests_rejected += 1;
         self.disconnect(id, &format!("a request of {bytes} bytes beside other large ones"))
@@ -215,15 +215,16 @@ impl ZkFront {
             }
             Request::Auth { scheme, credentials } => self.on_auth(asked, scheme, *credentials),
             Request::Sasl { token } => self.on_sasl(asked, token),
-            // UnimplementedRequestProcessor: answered with zxid -1, then closed.
+            // As `UnimplementedRequestProcessor`: answered with zxid -1, then closed.
             Request::Unknown => self.fail(asked, ErrorCode::UNIMPLEMENTED, Some(-1), true),
         }
         self.settle(id);
         Ok(())
     }
 
-    /// Takes a read. It travels with the own write right before it if that write was not handed
-    /// over yet and the reply is likely to be small; otherwise it runs here.
+    /// Takes a read. It travels with the write of the same connection right before it, if that
+    /// write is still in the batch and the reply is expected to be small. Otherwise this Front runs
+    /// it.
     fn on_read(&mut self, asked: Asked, read: OwnedRead) {
         let Asked { id, xid, .. } = asked;
         let connection = self.connections.get(&id).expect("its frame was just decoded");
@@ -243,7 +244,7 @@ impl ZkFront {
         }
     }
 
-    /// Takes a request that is replicated.
+    /// Takes a request that becomes a command.
     fn on_write(&mut self, asked: Asked, request: &Request<'_>, bytes: usize) {
         let Asked { id, ticket, .. } = asked;
         let session = self.connections[&id].session.expect("an attached connection has a session");
@@ -265,7 +266,8 @@ impl ZkFront {
                 self.submit_small((id, ticket), &Command::Zk(ZkCommand::CloseSession { session }));
                 self.push_slot(asked, SlotKind::Close { bytes });
             }
-            // PrepRequestProcessor: a standalone server's answer, allowed or not.
+            // The answer of a standalone server (`PrepRequestProcessor`), whether reconfig is
+            // allowed or not.
             Request::Reconfig { .. } => {
                 let form = WriteForm::Refused(match self.settings.reconfig_enabled {
                     true => ErrorCode::UNIMPLEMENTED,
@@ -278,8 +280,9 @@ impl ZkFront {
         }
     }
 
-    /// Puts the command of a write into the batch, without the ACLs that are refused; or one that
-    /// is refused itself if no entry of the log can hold it. Returns the form of the answer.
+    /// Puts the command of a write into the batch, with oversized ACLs emptied. If no entry of the
+    /// log can hold the command, puts one into the batch that is always refused. Returns the form
+    /// of the answer.
     fn submit_or_refuse(
         &mut self,
         Asked { id, ticket, .. }: Asked,
@@ -295,7 +298,7 @@ impl ZkFront {
         WriteForm::Refused(ErrorCode::MARSHALLING_ERROR)
     }
 
-    /// Takes a request about the connection's own watches.
+    /// Takes a request about the watches of its own connection.
     fn on_watches(&mut self, asked: Asked, request: &Request<'_>) {
         match request {
             Request::SetWatches(watches) => {
@@ -323,10 +326,9 @@ impl ZkFront {
     }
 }
 
-/// The error for a request that does not decode, if the refusal takes a zxid. In
-/// `PrepRequestProcessor.pRequestHelper` a multi takes its zxid on the way out, unless an ACL is
-/// null, which leaves on another way. Other writes take theirs before their path is looked at, so a
-/// null path takes one.
+/// The error for a request that cannot be decoded, if its refusal takes a zxid; `None` if it takes
+/// none. In `PrepRequestProcessor.pRequestHelper` a failed multi takes a zxid, except for a null
+/// ACL. Other writes take their zxid before their path is checked, so a null path takes one.
 fn refused_with_a_zxid(opcode: i32, error: &JuteError) -> Option<ErrorCode> {
     let is_multi = opcode == op::MULTI;
     match error {
@@ -336,13 +338,13 @@ fn refused_with_a_zxid(opcode: i32, error: &JuteError) -> Option<ErrorCode> {
     }
 }
 
-/// Whether a request may be refused because it waited too long (`Request.isThrottlable`, and the
-/// requests that `ZooKeeperServer.processPacket` handles without its throttle).
+/// Whether a request may be refused because it has waited too long (`Request.isThrottlable`, and
+/// the requests that `ZooKeeperServer.processPacket` handles without its throttle).
 fn is_throttlable(opcode: i32) -> bool {
     !matches!(opcode, op::PING | op::CLOSE_SESSION | op::AUTH | op::SASL)
 }
 
-/// The short names of operations in `cons` (`FinalRequestProcessor`).
+/// The short name of an operation in the output of `cons` (`FinalRequestProcessor`).
 fn operation_name(request: &Request<'_>) -> &'static str {
     use zk::request::WriteRequest;
     match request {

@@ -1,11 +1,12 @@
-//! Room for large replies: decides which wait for room, which are refused, and which clients are
-//! disconnected to free room.
+//! The room for replies: decides which replies wait for room, which are refused, and which clients
+//! are disconnected to free room.
 //!
-//! The room is the whole member's ([`ReplyRoom`](crate::ReplyRoom)). While it is full, a connection
-//! gets small replies only, and only if its client reads them. Other connections are *parked* until
-//! there is room; each tick checks for it, too, since another Front may have freed some. Clients
-//! that do not read their replies would keep the room full for ever: one that read next to nothing
-//! for some seconds is disconnected.
+//! All Fronts of a member and its Apply share one room ([`ReplyRoom`](crate::ReplyRoom)), a bound
+//! on the bytes of replies that clients have not taken. While it is full, a connection gets only
+//! small replies, and only if its client reads them. Other connections are *parked* until there is
+//! room. Each tick looks for room too, because another Front may have freed some. A client that
+//! does not read its replies would keep the room full for ever, so one that has read next to
+//! nothing for some seconds is disconnected.
 
 use machine::{ConnectionId, SessionId};
 use zk::ErrorCode;
@@ -16,33 +17,33 @@ use super::ZkFront;
 use super::connection::{Slot, SlotKind, State};
 use crate::fronts::zk::limits::{OUTPUT_STALL_MS, PARKED_RESUMED_MAX};
 
-/// Bytes and reads that a Front holds for its clients.
+/// The bytes and reads that a Front holds for its clients.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HeldBytes {
-    /// Bytes of output that clients have not taken, or have taken but whose memory is not freed
-    /// yet.
+    /// Bytes of output that the sockets have not taken, or whose memory is not freed yet.
     pub output: usize,
-    /// Bytes that were read and not decoded.
+    /// Bytes that were read from sockets and not decoded.
     pub input: usize,
-    /// Bytes of commands that were handed over and are not answered.
+    /// Bytes of commands that are in the batch or at Loop, and are not answered.
     pub commands: usize,
     /// How many reads travel with those commands.
     pub travelling_reads: usize,
 }
 
-/// A reply that was larger than the configuration allows.
+/// A reply to a read that was refused because it was larger than the configuration allows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RefusedReply {
-    /// The session that asked.
+    /// The session of the read.
     pub session: i64,
-    /// The znode that was asked for, the first one of several.
+    /// The path of the read, or of the first of several reads.
     pub path: String,
-    /// Bytes that the reply would have had.
+    /// The size of the reply in bytes.
     pub bytes: u64,
 }
 
 impl ZkFront {
-    /// The bytes and reads that this Front holds, counted anew, for tests of its bounds.
+    /// The bytes and reads that this Front holds. Sums them over all connections, for tests of its
+    /// bounds.
     pub fn held_bytes(&self) -> HeldBytes {
         let connections = || self.connections.values();
         let output = connections().map(|connection| connection.output.held_bytes()).sum();
@@ -56,16 +57,17 @@ impl ZkFront {
         }
     }
 
-    /// Counts the output of a connection anew.
+    /// Updates the sum of held output with the output of one connection, and reports it to the
+    /// room.
     pub(super) fn count_output(&mut self, id: ConnectionId) {
         let Some(connection) = self.connections.get_mut(&id) else { return };
         connection.output.count_in(&mut self.held.output);
         self.held.tell(&self.config.replies, self.connections.is_empty());
     }
 
-    /// Lets the request at the front of a connection's window wait for room for its reply. If it
-    /// has waited too long, it is refused: nothing was read, and the client may ask again. True if
-    /// it was answered.
+    /// Parks a connection whose oldest request needs room for its reply. If that request has waited
+    /// too long, it is refused instead: nothing was read, and the client may ask again. Returns
+    /// true if it was refused.
     pub(super) fn wait_for_room(&mut self, id: ConnectionId, bytes: u64, zxid: i64) -> bool {
         let now_ms = self.now.monotonic_ms;
         let connection = self.connections.get_mut(&id).expect("the caller checked that it exists");
@@ -82,7 +84,7 @@ impl ZkFront {
         true
     }
 
-    /// Lets a connection wait for room for its next reply, of `bytes` bytes.
+    /// Parks a connection until there is room for its next reply, of `bytes` bytes.
     pub(super) fn park(&mut self, id: ConnectionId, bytes: u64) {
         let Some(connection) = self.connections.get_mut(&id) else { return };
         if connection.room.park() {
@@ -90,8 +92,8 @@ impl ZkFront {
         }
     }
 
-    /// Lets waiting connections go on, if there is room enough for them or they have waited too
-    /// long. A reply that does not fit yet keeps no smaller one waiting.
+    /// Resumes parked connections for whose replies there is room, or that have waited too long. A
+    /// reply that does not fit yet does not keep smaller ones waiting.
     pub(super) fn unpark(&mut self) {
         let now_ms = self.now.monotonic_ms;
         for _ in 0..PARKED_RESUMED_MAX.min(self.held.parked.len()) {
@@ -110,7 +112,7 @@ impl ZkFront {
         }
     }
 
-    /// Disconnects clients that keep the room nearly full and read next to nothing.
+    /// Disconnects clients that read next to nothing while the room is nearly full.
     pub(super) fn end_slow_readers(&mut self) {
         if !self.config.replies.is_tight() {
             self.held.tight_since_ms = None;
@@ -119,7 +121,7 @@ impl ZkFront {
         let now_ms = self.now.monotonic_ms;
         let is_due = match self.held.tight_since_ms {
             Some(since_ms) if now_ms < since_ms + OUTPUT_STALL_MS => return,
-            // Values noted before do not count.
+            // The counts of an earlier time of need are too old.
             None => false,
             Some(_) => true,
         };
@@ -143,18 +145,18 @@ impl ZkFront {
         }
     }
 
-    /// Whether a reply of `bytes` bytes is larger than the configuration or the wire allows.
+    /// Whether a reply of `bytes` bytes is larger than the configuration or the protocol allows.
     pub(super) fn is_too_large_a_reply(&self, bytes: u64) -> bool {
         bytes > self.result_bytes_max()
     }
 
-    /// The bytes that the result of a read may have.
+    /// The most bytes that the result of a read may have.
     pub(super) fn result_bytes_max(&self) -> u64 {
         self.config.reply_bytes_max.unwrap_or(u64::MAX).min(RESULT_BYTES_MAX)
     }
 
-    /// Answers a read whose reply would be too large with a marshalling error: all clients know the
-    /// error, it says that nothing was read, and no client asks again because of it.
+    /// Answers a read whose reply would be too large with a marshalling error. All clients know
+    /// this error, it says that nothing was read, and no client retries because of it.
     pub(super) fn refuse_reply(
         &mut self,
         id: ConnectionId,
@@ -180,9 +182,9 @@ impl ZkFront {
         self.reply(id, slot, zxid, |out| encode_empty(header, out));
     }
 
-    /// Takes back `count` reads that travelled but were not run; they stand at the front of the
-    /// window. They run here, unless a later write of the session is under way: then they could
-    /// show that write. In that case they are refused with a timeout, which says that nothing was
+    /// Takes back `count` reads that travelled but that Apply did not run. They are at the front of
+    /// the window. This Front runs them, unless a later write of the session is under way: then
+    /// they could show that write, so they are refused with a timeout, which says that nothing was
     /// read and that the client may ask again.
     pub(super) fn take_back(&mut self, id: ConnectionId, count: usize, zxid: i64) {
         let connection = self.connections.get_mut(&id).expect("the caller checked that it exists");

@@ -1,19 +1,22 @@
-//! The watches of one Front's connections: not replicated, no lock.
+//! The watches of one Front's connections. They are not replicated, and need no lock.
 //!
-//! A watch stores the ordinal of the read that set it, and fires only for later changes. A change
-//! that the read has already shown comes from the feed afterwards, and must not fire it.
+//! A watch keeps the ordinal of the read that set it, and fires only for later changes. A change
+//! that the read has already shown may arrive in a delivery afterwards, and must not fire the
+//! watch.
 //!
-//! One table holds data and child watches; a watch for a znode that does not exist is a data watch,
-//! as in ZooKeeper (`DataTree`). Both kinds fire once. Persistent and persistent recursive watches,
-//! in the same table, stay when they fire. While there are none, a change does not look for them.
+//! One table has data and child watches. A watch for a znode that does not exist is a data watch,
+//! as in ZooKeeper (`DataTree`). Both kinds fire once. Persistent and persistent recursive watches
+//! are in the same table and stay when they fire. While there are none, a change does not look for
+//! them.
 //!
-//! There may be millions, so a watch is small. It takes 12 bytes in the list of its *spot*, a path
-//! and a kind, and 8 bytes in a table of its connection that says where in that list it stands: so
-//! a closed connection removes its watches without a walk through the lists. Spots and watchers
-//! have numbers of 4 bytes for this; the path of a spot is stored once.
+//! There may be millions of watches, so a watch is small. A *spot* is a path and a kind, with the
+//! list of its watches; a watch takes 12 bytes there. It takes 8 more bytes in a table of its
+//! connection, which has the watch's position in that list: so a closed connection removes its
+//! watches without a search through the lists. Spots and watchers have numbers of 4 bytes for this,
+//! and a spot stores its path once.
 //!
-//! A connection may have half a million watches. When it closes they fire no more, and are removed
-//! in pieces ([`Watches::forget_closed`]).
+//! A connection may have half a million watches. When it closes they stop firing at once, and are
+//! removed in pieces ([`Watches::forget_closed`]).
 
 use core::hash::{BuildHasher, Hash, Hasher};
 use core::ops::{Index, IndexMut};
@@ -27,21 +30,21 @@ use zk::request::{AddWatchMode, WatcherType};
 
 use crate::fronts::zk::limits::{WATCH_BYTES, WATCH_PAGE_BYTES, WATCH_PAGE_COUNT};
 
-/// The changes that a watch waits for.
+/// The changes that fire a watch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum WatchKind {
-    /// Creation, deletion, change of data.
+    /// Creation, deletion and change of data; the watch fires once.
     Data,
-    /// Deletion, change of the children.
+    /// Deletion and change of the list of children; the watch fires once.
     Child,
-    /// The changes of `Data` and `Child`; the watch stays.
+    /// The changes of `Data` and of `Child`; the watch stays.
     Persistent,
-    /// The changes of `Data`, of the znode and all below it; the watch stays.
+    /// The changes of `Data`, for the znode and all below it; the watch stays.
     PersistentRecursive,
 }
 
 impl WatchKind {
-    /// The kind that an addWatch of this mode sets.
+    /// The kind of watch that an addWatch with this mode sets.
     pub fn of(mode: AddWatchMode) -> WatchKind {
         match mode {
             AddWatchMode::Persistent => WatchKind::Persistent,
@@ -49,7 +52,7 @@ impl WatchKind {
         }
     }
 
-    /// The kinds that a watcher type means (`DataTree.removeWatch`).
+    /// The kinds that a watcher type stands for (`DataTree.removeWatch`).
     pub fn of_type(watcher_type: WatcherType) -> &'static [WatchKind] {
         match watcher_type {
             WatcherType::Children => &[WatchKind::Child],
@@ -66,7 +69,8 @@ impl WatchKind {
     }
 }
 
-/// One watch, as its spot lists it. Packed: its alignment would cost 4 bytes.
+/// One watch in the list of its spot: when it was set, and the number of its watcher. Packed,
+/// because alignment would cost 4 bytes.
 #[derive(Clone, Copy)]
 #[repr(C, packed(4))]
 struct Watch {
@@ -76,35 +80,35 @@ struct Watch {
 
 const _: () = assert!(size_of::<Watch>() == 12);
 
-/// A path and a kind, with the watches on it. A spot without watches is removed.
+/// A path and a kind, with the watches on it. It is removed when it has no watches.
 struct Spot {
     path: Box<str>,
     kind: WatchKind,
     watches: Vec<Watch>,
 }
 
-/// The position of a watch in the list of its spot.
+/// The position of a watch in the list of a spot.
 #[derive(Clone, Copy, Debug)]
 struct Place {
     spot: u32,
     position: u32,
 }
 
-/// The start of the next page of a list of watches. Watches that change meanwhile may be missed or
-/// listed twice.
+/// Where the next page of a list of watches begins. Watches that change between two pages may be
+/// missed or listed twice.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WatchCursor {
     spot: u32,
     position: u32,
 }
 
-/// A connection that watches something.
+/// A connection that has watches, or had some when it closed.
 struct Watcher {
     connection: ConnectionId,
     places: Places,
     /// About how many bytes its watches take.
     bytes: usize,
-    /// Number of its watches of each kind.
+    /// How many watches of each kind it has.
     counts: [u32; 4],
     /// Whether the connection is closed: its watches do not count and do not fire.
     is_closed: bool,
@@ -113,7 +117,7 @@ struct Watcher {
 /// A closed connection whose watches are being removed.
 struct Closed {
     watcher: u32,
-    /// The next bucket of the table of its places.
+    /// The next bucket to look at in the table of its watches' places.
     bucket: usize,
 }
 
@@ -121,24 +125,24 @@ struct Closed {
 #[derive(Default)]
 pub struct Watches {
     spots: Slab<Spot>,
-    /// The spots by path and kind.
+    /// The number of each spot, by path and kind.
     spot_index: HashTable<u32>,
     watchers: Slab<Watcher>,
     watcher_index: HashMap<ConnectionId, u32, FixedState>,
-    /// Number of watches of each kind, without those of closed connections.
+    /// How many watches of each kind there are on open connections.
     counts: [usize; 4],
-    /// Closed connections in the order in which they were closed.
+    /// Closed connections whose watches are not all removed, oldest first.
     closed: VecDeque<Closed>,
 }
 
 impl Watches {
-    /// Number of watches as ZooKeeper counts them: a persistent one is a data watch and a child
-    /// watch (`DataTree.addWatch`).
+    /// How many watches there are, as ZooKeeper counts them: a persistent watch counts as a data
+    /// watch and a child watch (`DataTree.addWatch`).
     pub fn len(&self) -> usize {
         self.counts.iter().sum::<usize>() + self.count_of(WatchKind::Persistent)
     }
 
-    /// Number of watches but for one-shot child watches.
+    /// How many watches there are except one-shot child watches.
     pub fn data_watch_count(&self) -> usize {
         self.counts.iter().sum::<usize>() - self.count_of(WatchKind::Child)
     }
@@ -148,14 +152,14 @@ impl Watches {
     }
 
     /// About how many bytes the watches of a connection take. Each counts with its path, even if
-    /// others watch the same path.
+    /// other connections watch the same path.
     pub fn bytes_of(&self, connection: ConnectionId) -> usize {
         self.watcher_index.get(&connection).map_or(0, |watcher| self.watchers[*watcher].bytes)
     }
 
-    /// A page of the watches without one-shot child watches, which ZooKeeper's lists leave out as
-    /// well (`DataTree.dumpWatches`): paths with the connections that watch them, and the start of
-    /// the next page. A path may come more than once.
+    /// A page of the list of watches: paths, each with the connections that watch it; and where the
+    /// next page begins. As in ZooKeeper's lists, one-shot child watches are left out
+    /// (`DataTree.dumpWatches`). A path may come more than once.
     pub fn page(&self, from: WatchCursor) -> (Vec<(&str, Vec<ConnectionId>)>, Option<WatchCursor>) {
         let WatchCursor { mut spot, mut position } = from;
         let (mut page, mut count, mut bytes) = (Vec::new(), 0, 0);
@@ -163,7 +167,7 @@ impl Watches {
             if count >= WATCH_PAGE_COUNT || bytes >= WATCH_PAGE_BYTES {
                 return (page, Some(WatchCursor { spot, position }));
             }
-            // An empty slot is looked at, too.
+            // An empty slot counts as looked at.
             count += 1;
             let found = self.spots.slots[spot as usize].as_ref();
             if let Some(found) = found.filter(|found| found.kind != WatchKind::Child) {
@@ -187,7 +191,7 @@ impl Watches {
         (page, None)
     }
 
-    /// Sets a watch as of the ordinal `at`. An existing watch stays as it is.
+    /// Sets a watch as of the ordinal `at`. A watch that exists already keeps its ordinal.
     pub fn set(&mut self, connection: ConnectionId, kind: WatchKind, path: &str, at: Ordinal) {
         let spot = self.spot(kind, path);
         let watcher = self.watcher(connection);
@@ -202,12 +206,12 @@ impl Watches {
         self.counts[kind as usize] += 1;
     }
 
-    /// Whether a connection has a watch.
+    /// Whether a connection has this watch.
     pub fn contains(&self, connection: ConnectionId, kind: WatchKind, path: &str) -> bool {
         self.find(connection, kind, path).is_some()
     }
 
-    /// Removes a watch; false if there is none.
+    /// Removes a watch. Returns false if there is none.
     pub fn remove(&mut self, connection: ConnectionId, kind: WatchKind, path: &str) -> bool {
         let Some((watcher, place)) = self.find(connection, kind, path) else { return false };
         self.forget(watcher, place.spot, (kind, path));
@@ -221,10 +225,10 @@ impl Watches {
         Some((watcher, self.watchers[watcher].places.find(spot)?))
     }
 
-    /// Fires the watches for a change of `kind`, data or child, at `path`, and returns their
-    /// connections, each once (`WatchManager.triggerWatch`). Only watches set before `ordinal`
-    /// fire. Watches of that kind are removed; persistent ones stay. Recursive ones stay, too; they
-    /// fire for `path` and all above it, and only for data.
+    /// Fires the watches for a change at `path`, of the data (`kind` is data) or of the children,
+    /// and returns their connections, each once (`WatchManager.triggerWatch`). Only watches set
+    /// before `ordinal` fire. Watches of `kind` are removed. Persistent and recursive watches stay;
+    /// recursive watches fire only for data, and those on all paths above fire too.
     pub fn fire(&mut self, kind: WatchKind, path: &str, ordinal: Ordinal) -> Vec<ConnectionId> {
         assert!(matches!(kind, WatchKind::Data | WatchKind::Child));
         let mut fired = self.take_fired(kind, path, ordinal);
@@ -244,7 +248,7 @@ impl Watches {
         fired
     }
 
-    /// Adds the connections with a watch of `kind` on `path` that was set before `ordinal`.
+    /// Adds the connections of the watches of `kind` on `path` that were set before `ordinal`.
     fn add_fired(&self, kind: WatchKind, path: &str, at: Ordinal, fired: &mut Vec<ConnectionId>) {
         if let Some(spot) = self.find_spot(kind, path) {
             self.add_fired_at(spot, at, fired);
@@ -258,8 +262,9 @@ impl Watches {
         fired.extend(open.map(|watcher| watcher.connection));
     }
 
-    /// The spots of recursive watches on `path` and all above it, from the path on up. The hash of
-    /// each prefix goes on from the one before: a path may have half a million levels.
+    /// The spots of recursive watches on `path` and on all paths above it, from `path` upwards. The
+    /// hash of each prefix continues the hash of the shorter one, because a path may have half a
+    /// million levels.
     fn recursive_spots(&self, path: &str) -> Vec<u32> {
         let kind = WatchKind::PersistentRecursive;
         let mut hasher = RecursiveHasher::new();
@@ -302,8 +307,8 @@ impl Watches {
         fired
     }
 
-    /// Removes a watch from the table of its watcher, because it fired or was removed. Returns its
-    /// connection, unless that is closed.
+    /// Removes a watch that fired or was removed from the table of its watcher. Returns its
+    /// connection; `None` if the connection is closed.
     fn forget(
         &mut self,
         watcher: u32,
@@ -312,7 +317,7 @@ impl Watches {
     ) -> Option<ConnectionId> {
         let own = &mut self.watchers[watcher];
         if own.is_closed {
-            // The buckets keep their places: the removal of the others goes through them.
+            // The other entries keep their buckets, because `forget_closed` is going through them.
             own.places.remove_in_place(spot);
             return None;
         }
@@ -328,7 +333,7 @@ impl Watches {
         Some(connection)
     }
 
-    /// Ends all watches of a connection that is gone.
+    /// Ends all watches of a connection that has ended. They are removed later.
     pub fn close(&mut self, connection: ConnectionId) {
         let Some(watcher) = self.watcher_index.remove(&connection) else { return };
         let own = &mut self.watchers[watcher];
@@ -339,12 +344,12 @@ impl Watches {
         self.closed.push_back(Closed { watcher, bucket: 0 });
     }
 
-    /// Whether watches of closed connections are to be removed.
+    /// Whether watches of closed connections still have to be removed.
     pub fn has_closed(&self) -> bool {
         !self.closed.is_empty()
     }
 
-    /// Removes some watches of closed connections: looks at up to `count_max` places for them.
+    /// Removes some watches of closed connections. Looks at no more than `count_max` buckets.
     pub fn forget_closed(&mut self, count_max: usize) {
         let mut looked_at = 0;
         while looked_at < count_max
@@ -367,7 +372,7 @@ impl Watches {
         assert!(looked_at <= count_max, "a piece is bounded");
     }
 
-    /// Removes a watch from the list of its spot. Its watcher has forgotten it already.
+    /// Removes a watch from the list of its spot. It is no longer in the table of its watcher.
     fn unlist(&mut self, watcher: u32, place: Place) {
         let list = &mut self.spots[place.spot].watches;
         let removed = list.swap_remove(place.position as usize);
@@ -382,13 +387,13 @@ impl Watches {
         self.find_spot_by(hash_of_spot(kind, path), kind, path)
     }
 
-    /// As [`Watches::find_spot`], for a known hash.
+    /// Like [`Watches::find_spot`], with the hash already computed.
     fn find_spot_by(&self, hash: u64, kind: WatchKind, path: &str) -> Option<u32> {
         let spots = &self.spots;
         self.spot_index.find(hash, |spot| spots[*spot].is(kind, path)).copied()
     }
 
-    /// The spot of this kind and path. A new spot must get a watch.
+    /// Finds or makes the spot of this kind and path. The caller adds a watch to a new spot.
     fn spot(&mut self, kind: WatchKind, path: &str) -> u32 {
         if let Some(spot) = self.find_spot(kind, path) {
             return spot;
@@ -400,7 +405,7 @@ impl Watches {
         spot
     }
 
-    /// The watcher of a connection. A new watcher must get a watch.
+    /// Finds or makes the watcher of a connection. The caller adds a watch to a new watcher.
     fn watcher(&mut self, connection: ConnectionId) -> u32 {
         let watchers = &mut self.watchers;
         *self.watcher_index.entry(connection).or_insert_with(|| {
@@ -409,7 +414,7 @@ impl Watches {
         })
     }
 
-    /// Shrinks a spot's list, or removes a spot without watches.
+    /// Shrinks the list of a spot, or removes the spot if it has no watches.
     fn trim_spot(&mut self, spot: u32) {
         let found = &mut self.spots[spot];
         if !found.watches.is_empty() {
@@ -439,19 +444,19 @@ impl Spot {
     }
 }
 
-/// The hash of a path with recursive watches, and those of all paths above it on the way: it is
-/// made name by name.
+/// Hashes the path of a recursive watch name by name, so that the hashes of all paths above come on
+/// the way.
 struct RecursiveHasher(<FixedState as BuildHasher>::Hasher);
 
 impl RecursiveHasher {
-    /// The hash for the root.
+    /// Begins with the hash of the root.
     fn new() -> RecursiveHasher {
         let mut hasher = FixedState::default().build_hasher();
         WatchKind::PersistentRecursive.hash(&mut hasher);
         RecursiveHasher(hasher)
     }
 
-    /// Goes on to the child with this name.
+    /// Continues with the child of this name.
     fn add(&mut self, name: &str) {
         name.hash(&mut self.0);
     }
@@ -479,7 +484,7 @@ impl Places {
         self.0.is_empty()
     }
 
-    /// Adds a place, unless there is one for its spot.
+    /// Adds a place. Returns false, and adds nothing, if the spot has a place already.
     fn insert(&mut self, place: Place) -> bool {
         let is_it = |other: &Place| other.spot == place.spot;
         match self.0.entry(hash(&place.spot), is_it, |other| hash(&other.spot)) {
@@ -495,13 +500,13 @@ impl Places {
         self.0.find(hash(&spot), |other| other.spot == spot).copied()
     }
 
-    /// Updates the place of a watch that moved within the list of its spot.
+    /// Updates the place of a watch that has moved within the list of its spot.
     fn replace(&mut self, place: Place) {
         let found = self.0.find_mut(hash(&place.spot), |other| other.spot == place.spot);
         *found.expect("each listed watch has its place") = place;
     }
 
-    /// Removes a place. The others keep their buckets.
+    /// Removes a place. The other places keep their buckets.
     fn remove_in_place(&mut self, spot: u32) {
         let found = self.0.find_entry(hash(&spot), |other| other.spot == spot);
         found.expect("each listed watch has its place").remove();
@@ -515,8 +520,8 @@ impl Places {
     }
 }
 
-/// Values by number. A value keeps its number until it is removed; then the number is used again.
-/// The memory is freed when all values are gone.
+/// Values by number. A value keeps its number until it is removed; then the number is reused. The
+/// memory is freed when all values are removed.
 struct Slab<T> {
     slots: Vec<Option<T>>,
     free: Vec<u32>,
@@ -572,7 +577,8 @@ fn number_of(index: usize) -> u32 {
     u32::try_from(index).expect("memory ends before 2^32 of anything here")
 }
 
-/// Appends a watch; the list grows by a quarter, since doubling would leave up to half of it empty.
+/// Appends a watch. The list grows by a quarter, because doubling would leave up to half of it
+/// empty.
 fn push(list: &mut Vec<Watch>, watch: Watch) {
     if list.len() == list.capacity() {
         list.reserve_exact(list.len() / 4 + 1);
@@ -580,7 +586,7 @@ fn push(list: &mut Vec<Watch>, watch: Watch) {
     list.push(watch);
 }
 
-/// Whether a container is so empty that it should shrink, to twice what is used: then it neither
+/// Whether a container is so empty that it should shrink, to twice what it uses: so it neither
 /// shrinks nor grows again soon.
 fn is_roomy(len: usize, capacity: usize) -> bool {
     len < capacity / 4

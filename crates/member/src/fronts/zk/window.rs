@@ -1,8 +1,8 @@
-//! The window of a connection: its unanswered requests in order.
+//! The window of a connection: its unanswered requests, each in a slot, in order.
 //!
-//! The window keeps the order of a session exact. Requests enter at its back as they are decoded
-//! and leave at its front as they are answered. A request that is done behind an unanswered one
-//! waits in the window.
+//! The window keeps the order of a session exact. Requests enter at its back as they are decoded,
+//! and leave at its front as they are answered. A request that is done while an older one is not
+//! answered waits in the window.
 //!
 //! The small methods are `#[inline]`, here and in the other parts of a connection and of Loop: they
 //! run for each request, and the release build compiles their callers in other units.
@@ -18,23 +18,24 @@ use crate::fronts::zk::limits::{
 };
 use crate::message::Ticket;
 
-/// The unanswered requests of a connection, the oldest first.
+/// The unanswered requests of a connection, oldest first.
 #[derive(Default)]
 pub(super) struct Window {
     slots: VecDeque<Slot>,
-    /// Bytes of commands in the window.
+    /// The bytes of the commands in the window.
     bytes: usize,
-    /// Reads in the window that run here.
+    /// How many reads in the window this Front runs itself.
     local_reads: usize,
-    /// Reads in the window that travel with a write.
+    /// How many reads in the window travel with a write.
     travelling_reads: usize,
-    /// Syncs in the window that are not answered.
+    /// How many syncs in the window are not answered.
     open_syncs: usize,
     next_ticket: u64,
 }
 
 impl Window {
-    /// A ticket for the next request. No two requests of a connection have the same.
+    /// Returns a new ticket, for the next request. No two requests of a connection have the same
+    /// ticket.
     #[inline]
     pub fn draw_ticket(&mut self) -> Ticket {
         let ticket = Ticket(self.next_ticket);
@@ -54,13 +55,13 @@ impl Window {
         self.slots.is_empty()
     }
 
-    /// Whether no further request may enter.
+    /// Whether no further request may enter the window.
     #[inline]
     pub fn is_full(&self) -> bool {
         self.slots.len() >= WINDOW_REQUESTS_MAX || self.bytes >= WINDOW_BYTES_MAX
     }
 
-    /// The requests, the oldest first.
+    /// The requests, oldest first.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = &Slot> {
         self.slots.iter()
     }
@@ -71,7 +72,7 @@ impl Window {
         self.slots.front().map(|slot| &slot.kind)
     }
 
-    /// The oldest request, to be run in steps. Its kind stays as it is.
+    /// The oldest request, for a step of it. The caller must not change its kind.
     #[inline]
     pub fn front_mut(&mut self) -> Option<&mut SlotKind> {
         self.slots.front_mut().map(|slot| &mut slot.kind)
@@ -83,7 +84,7 @@ impl Window {
         self.slots.back().map(|slot| &slot.kind)
     }
 
-    /// The newest request, to note more about it.
+    /// The newest request, to add details to it.
     #[inline]
     pub fn back_mut(&mut self) -> Option<&mut Slot> {
         self.slots.back_mut()
@@ -104,19 +105,19 @@ impl Window {
         Some(slot)
     }
 
-    /// Removes all requests: the connection is over.
+    /// Removes all requests, because the connection has ended.
     pub fn take_all(&mut self) -> VecDeque<Slot> {
         (self.bytes, self.local_reads, self.travelling_reads, self.open_syncs) = (0, 0, 0, 0);
         core::mem::take(&mut self.slots)
     }
 
-    /// Makes another kind of the oldest request.
+    /// Replaces the kind of the oldest request.
     pub fn replace_front(&mut self, kind: SlotKind) {
         self.replace(0, |_| kind);
     }
 
-    /// Makes reads that run here of the oldest `count` requests, which travelled with a write and
-    /// were handed back.
+    /// Turns the oldest `count` requests, reads that travelled and that Apply handed back, into
+    /// reads that this Front runs.
     pub fn take_back(&mut self, count: usize) {
         for at in 0..count {
             self.replace(at, |kind| match kind {
@@ -157,7 +158,7 @@ impl Window {
         }
     }
 
-    /// The sync with this ticket is answered.
+    /// Notes that the sync with this ticket is answered.
     pub fn on_synced(&mut self, ticket: Ticket) {
         let sync = self.slots.iter_mut().find_map(|slot| match &mut slot.kind {
             SlotKind::Sync { done, .. } if slot.ticket == ticket => Some(done),
@@ -169,10 +170,10 @@ impl Window {
         }
     }
 
-    /// Whether a request with this opcode must wait before it is decoded. A read that waits for its
-    /// turn holds back all later commands and syncs, and also auth and SASL, which would let it see
-    /// more than it may. A sync holds back commands: it does not pass the log, and later commands
-    /// could be answered first.
+    /// Whether a request with this opcode must wait before it is decoded. A read that this Front
+    /// still has to run holds back all later commands and syncs, and also auth and SASL packets,
+    /// which would let it see more than it may. A sync holds back commands: a sync does not go
+    /// through the log, so the answer to a later command could come first.
     #[inline]
     pub fn holds_back(&self, opcode: i32) -> bool {
         let behind_read = self.local_reads > 0;
@@ -192,8 +193,8 @@ impl Window {
         }
     }
 
-    /// Whether another read may travel with the newest request: a small write, or a read that
-    /// travels with one.
+    /// Whether another read may travel with the newest request, which must be a small write or a
+    /// read that travels with one.
     #[inline]
     pub fn lets_travel(&self) -> bool {
         let behind_write = match self.back() {
@@ -204,14 +205,14 @@ impl Window {
         behind_write && self.local_reads == 0 && self.travelling_reads < TRAVELLING_READS_MAX
     }
 
-    /// Takes the spare buffer, if its own is small and empty.
+    /// Replaces an empty, small buffer by the spare one.
     pub fn take_spare(&mut self, spare: &mut VecDeque<Slot>) {
         if self.slots.is_empty() && self.slots.capacity() <= WINDOW_KEPT_REQUESTS {
             self.slots = core::mem::take(spare);
         }
     }
 
-    /// Gives back a large buffer, which is empty.
+    /// Gives a large buffer away as the spare one. The buffer must be empty.
     pub fn give_spare(&mut self, spare: &mut VecDeque<Slot>) {
         if self.slots.capacity() > WINDOW_KEPT_REQUESTS {
             *spare = core::mem::take(&mut self.slots);
@@ -236,7 +237,7 @@ impl Window {
         WindowCounts { bytes, local_reads, travelling_reads, open_syncs }
     }
 
-    /// Requests for which memory is reserved.
+    /// The capacity of the buffer, in requests.
     pub fn capacity(&self) -> usize {
         self.slots.capacity()
     }
