@@ -1,4 +1,4 @@
-//! The configuration of rustls for a client.
+//! Builds rustls configurations for clients.
 
 use std::sync::Arc;
 
@@ -14,10 +14,11 @@ use super::rules::Rules;
 use super::server_verifier::{AnyServer, ServerVerifier};
 use super::trust::Trust;
 
-/// Makes the configuration of all connections.
+/// Builds a client's configuration: its own keys, the certificates it trusts, further rules, and
+/// whether it checks the server's name.
 ///
 /// # Errors
-/// A certificate cannot be used; the error is one line that names it.
+/// A trusted certificate cannot be used; the error is one line that names it.
 pub fn client_config(
     keys: Vec<Arc<CertifiedKey>>,
     trusted: Vec<CertificateDer<'static>>,
@@ -30,10 +31,10 @@ pub fn client_config(
     config_with(provider, keys, Arc::new(ServerVerifier { trust, rules, checks_name }))
 }
 
-/// Makes a configuration that takes every certificate of a server.
+/// Builds a configuration that accepts any certificate of a server.
 ///
 /// # Errors
-/// The library has no common version of TLS.
+/// The library supports no version of TLS.
 pub fn config_of_any_server(keys: Vec<Arc<CertifiedKey>>) -> Result<Arc<ClientConfig>, String> {
     let provider = Arc::new(p521::provider());
     let verifier = Arc::new(AnyServer(provider.signature_verification_algorithms));

@@ -1,4 +1,4 @@
-//! The verification of client certificates.
+//! Verifies the certificates of clients, for a server.
 
 use std::sync::Arc;
 
@@ -12,20 +12,21 @@ use rustls::{CertificateError, DigitallySignedStruct, DistinguishedName, Error, 
 use super::rules::Rules;
 use super::trust::{Purpose, Trust};
 
-/// Verifies clients by the certificates of a trust store, and by rules.
+/// Verifies clients with the certificates of a trust store, then with rules.
 #[derive(Debug)]
 pub struct ClientVerifier {
     trust: Trust,
     rules: Arc<Rules>,
-    /// The verifier of paths to the authorities, if there are any.
+    /// webpki's verifier of paths to the authorities; `None` if the trust store has no authority.
     paths: Option<Arc<dyn ClientCertVerifier>>,
     subjects: Vec<DistinguishedName>,
     mandatory: bool,
 }
 
 impl ClientVerifier {
-    /// A verifier by these certificates and rules; `mandatory` refuses clients that show none. The
-    /// error names the certificate that cannot be used.
+    /// Makes a verifier with these trusted certificates and rules. With `mandatory`, clients
+    /// without a certificate are refused. The error names the trusted certificate that cannot be
+    /// used.
     pub fn new(
         trusted: Vec<CertificateDer<'static>>,
         rules: Arc<Rules>,

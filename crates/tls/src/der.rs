@@ -1,7 +1,7 @@
-//! The parts of DER that keys and names need: taking one value after the other, and wrapping values
-//! in another one.
+//! Reads and writes the DER that keys and names need: takes one value after the other, and wraps
+//! values in another value.
 
-/// The tag of an integer (X.690), as the others.
+/// The DER tag of an integer (X.690). The constants below are DER tags too.
 pub const INTEGER: u8 = 0x02;
 /// The tag of a string of bits.
 pub const BIT_STRING: u8 = 0x03;
@@ -18,22 +18,22 @@ pub const CONTEXT_0: u8 = 0xa0;
 /// The tag `[1]`, with values inside.
 pub const CONTEXT_1: u8 = 0xa1;
 
-/// Bytes of a length that are read: no file or certificate here has 4 GiB.
+/// The most length bytes that are read: no file or certificate here has 4 GiB.
 const LENGTH_BYTES_MAX: usize = 4;
 
-/// One value of an input.
+/// One DER value of an input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Value<'a> {
     /// The tag.
     pub tag: u8,
-    /// The bytes behind tag and length.
+    /// The bytes after tag and length.
     pub content: &'a [u8],
-    /// The value with its tag and length.
+    /// The whole value, tag and length included.
     pub whole: &'a [u8],
 }
 
-/// Takes the first value off `input`. `None` if it is cut off, or its tag or length has a form that
-/// does not occur here; `input` is then unchanged.
+/// Takes the first value off `input`. If the value is cut off, or its tag or length has a form that
+/// does not occur here, returns `None` and leaves `input` unchanged.
 pub fn take<'a>(input: &mut &'a [u8]) -> Option<Value<'a>> {
     let (&tag, after_tag) = input.split_first()?;
     if tag & 0x1f == 0x1f {
@@ -56,7 +56,7 @@ pub fn take<'a>(input: &mut &'a [u8]) -> Option<Value<'a>> {
     Some(Value { tag, content, whole })
 }
 
-/// Takes the first value off `input` if it has this tag.
+/// Takes the first value off `input` if it has this tag. Otherwise leaves `input` unchanged.
 pub fn take_tagged<'a>(input: &mut &'a [u8], tag: u8) -> Option<Value<'a>> {
     let mut rest = *input;
     let value = take(&mut rest).filter(|value| value.tag == tag)?;
@@ -64,7 +64,7 @@ pub fn take_tagged<'a>(input: &mut &'a [u8], tag: u8) -> Option<Value<'a>> {
     Some(value)
 }
 
-/// A value around `parts`, one after the other.
+/// Encodes a value with this tag around the concatenated `parts`.
 pub fn wrap(tag: u8, parts: &[&[u8]]) -> Vec<u8> {
     let length: usize = parts.iter().map(|part| part.len()).sum();
     let mut out = Vec::with_capacity(length + 2 + size_of::<usize>());

@@ -1,5 +1,5 @@
-//! The files of TLS, which are read again when they change: on a thread of their own, since a disk
-//! that hangs must stop neither handshakes nor the thread that accepts connections.
+//! Watches the files of TLS, and reads them again when they change. This happens on a thread of its
+//! own: a disk that hangs must stop neither handshakes nor the thread that accepts connections.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,10 +10,10 @@ use super::key_store::STORE_BYTES_MAX;
 use super::rules::Rules;
 use crate::settings::{CertificateRules, Password, StoreFile};
 
-/// The interval at which the files are checked for changes.
+/// How often the files are checked for changes.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The files of one end of connections: its stores, and the list of revoked certificates.
+/// The files of one TLS configuration: its stores, and its list of revoked certificates.
 pub struct Files {
     stores: Vec<PathBuf>,
     list: Option<PathBuf>,
@@ -22,30 +22,30 @@ pub struct Files {
     last_read: Mutex<LastRead>,
 }
 
-/// How the files were read last.
+/// The result of the last read.
 struct LastRead {
-    /// From before the stores were read.
+    /// The stamps of the stores, taken before they were read.
     stores: Vec<Option<FileStamp>>,
-    /// From before the list was read.
+    /// The stamp of the list, taken before it was read.
     list: Option<FileStamp>,
-    /// Why the stores could not be read. They are read again then, changed or not: a disk may have
-    /// failed once.
+    /// The error of the last read of the stores. After an error they are read again even if they
+    /// have not changed, because a disk may have failed once.
     stores_error: Option<String>,
 }
 
-/// What tells one version of a file from another: length, time of the last change, and inode, since
-/// a name may come to lead to another file.
+/// What distinguishes two versions of a file: length, time of the last change, and inode (a name
+/// may come to lead to another file). `None` stands for a file that cannot be found.
 type FileStamp = (u64, SystemTime, u64);
 
 impl Files {
-    /// Notes how the files look, and reads the list. The caller reads the stores next.
+    /// Takes the stamps of all files, and reads the list. The caller reads the stores next.
     pub fn new<'a>(
         stores: impl IntoIterator<Item = &'a StoreFile>,
         rules: &CertificateRules,
     ) -> Files {
         let stores: Vec<_> = stores.into_iter().flat_map(paths).collect();
         let list = rules.revoked.clone();
-        // The stamps come first: a change after this counts as one more.
+        // The stamps come first, so a change during the read counts as another change.
         let last_read = LastRead {
             stores: stamps(&stores),
             list: list.as_deref().and_then(stamp),
@@ -55,13 +55,13 @@ impl Files {
         Files { stores, list, rules, last_read: Mutex::new(last_read) }
     }
 
-    /// The rules, with the list as it was read last.
+    /// The rules, which hold the list as it was last read.
     pub fn rules(&self) -> &Arc<Rules> {
         &self.rules
     }
 
-    /// Reads again what has changed, or could not be read. A list counts even if the stores cannot
-    /// be read. An error is logged once while it stays the same.
+    /// Reads the files that have changed, or that could not be read. The list is read even if the
+    /// stores cannot be. A repeated error is logged only once.
     pub fn read_changed(&self, read_stores: impl FnOnce() -> Result<(), String>) {
         let mut last = self.last_read.lock().unwrap_or_else(PoisonError::into_inner);
         let list = self.list.as_deref().and_then(stamp);
@@ -77,7 +77,7 @@ impl Files {
         }
     }
 
-    /// Reads everything again, changed or not, and logs errors.
+    /// Reads all files, changed or not, and logs errors.
     pub fn read_all(&self, read_stores: impl FnOnce() -> Result<(), String>) {
         let mut last = self.last_read.lock().unwrap_or_else(PoisonError::into_inner);
         last.list = self.list.as_deref().and_then(stamp);
@@ -117,14 +117,14 @@ fn stamps(paths: &[PathBuf]) -> Vec<Option<FileStamp>> {
     paths.iter().map(|path| stamp(path)).collect()
 }
 
-/// The stamp of a file; `None` if it cannot be found.
+/// The stamp of a file; `None` if the file cannot be found.
 fn stamp(path: &Path) -> Option<FileStamp> {
     use std::os::unix::fs::MetadataExt;
     let metadata = std::fs::metadata(path).ok()?;
     Some((metadata.len(), metadata.modified().ok()?, metadata.ino()))
 }
 
-/// The bytes of a file, which may be as long as a store.
+/// The bytes of a file of at most [`STORE_BYTES_MAX`] bytes.
 pub(super) fn read_file(path: &Path) -> Result<Vec<u8>, String> {
     let length = std::fs::metadata(path).map_err(|error| error.to_string())?.len();
     if length > STORE_BYTES_MAX as u64 {
@@ -133,10 +133,11 @@ pub(super) fn read_file(path: &Path) -> Result<Vec<u8>, String> {
     std::fs::read(path).map_err(|error| error.to_string())
 }
 
-/// Calls `check` once a second on a thread of its own, until the owner is dropped.
+/// Calls `check` once a second on a thread of its own, until the last other owner of `owner` is
+/// gone.
 ///
 /// # Errors
-/// No thread can be made.
+/// No thread can be started.
 pub fn check_often<T: Send + Sync + 'static>(owner: &Arc<T>, check: fn(&T)) -> io::Result<()> {
     let owner = Arc::downgrade(owner);
     thread::Builder::new().name("tls-files".to_string()).spawn(move || {

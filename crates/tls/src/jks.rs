@@ -1,9 +1,9 @@
-//! Java key stores, the format of `keytool` before Java 9 and with `-storetype JKS`.
+//! Reads Java key stores (JKS): the format of `keytool` before Java 9, and with `-storetype JKS`.
 //!
-//! Big-endian: magic, version, the number of entries, the entries, and a SHA-1 over the password
-//! and everything before it. An entry is a private key with its chain, or a trusted certificate.
-//! The digest is checked before anything is read out of the file; every count and length is checked
-//! against the bytes that are left. Source: OpenJDK's `JavaKeyStore` and `KeyProtector`.
+//! A file is big-endian: magic, version, the number of entries, the entries, and a SHA-1 over the
+//! password and everything before it. An entry is a private key with its chain, or a trusted
+//! certificate. The digest is checked before anything else is read. Every count and length is
+//! checked against the remaining bytes. Source: OpenJDK's `JavaKeyStore` and `KeyProtector`.
 
 use sha1::{Digest, Sha1};
 
@@ -11,45 +11,45 @@ use super::der::{self, OCTET_STRING, OID, SEQUENCE};
 
 /// The first bytes of every file.
 pub const MAGIC: [u8; 4] = [0xfe, 0xed, 0xfe, 0xed];
-/// A text that the digest covers between the password and the bytes.
+/// A constant text that the digest covers, between the password and the bytes of the file.
 const WHITENER: &[u8] = b"Mighty Aphrodite";
 const DIGEST_BYTES: usize = 20;
-/// The object identifier of the protection of keys: 1.3.6.1.4.1.42.2.17.1.1.
+/// The object identifier of JKS key protection: 1.3.6.1.4.1.42.2.17.1.1.
 const PROTECTION: [u8; 10] = [0x2b, 0x06, 0x01, 0x04, 0x01, 0x2a, 0x02, 0x11, 0x01, 0x01];
-/// Entries of a file. A larger count is taken for damage.
+/// The most entries of a file. A larger count is taken for damage.
 const ENTRIES_MAX: u32 = 10_000;
 const CHAIN_MAX: u32 = 100;
 
 /// The contents of a file.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Jks {
-    /// Keys with their certificates.
+    /// Private keys with their certificates.
     pub keys: Vec<PrivateKey>,
-    /// Trusted certificates.
+    /// Trusted certificates in DER.
     pub trusted: Vec<Vec<u8>>,
 }
 
-/// A key of its owner, with its certificate and the certificates of its issuers.
+/// A private key, with its certificate and the certificates of the issuers.
 #[derive(Debug, PartialEq, Eq)]
 pub struct PrivateKey {
-    /// The key as PKCS #8.
+    /// The private key as PKCS #8.
     pub key: Vec<u8>,
-    /// The certificates, its own first.
+    /// The certificates in DER, the key's own first.
     pub chain: Vec<Vec<u8>>,
 }
 
 /// The reason why a file cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JksError {
-    /// The digest does not match this password and these bytes.
+    /// The digest does not match: the password is wrong, or the file is damaged.
     Password,
-    /// A key has a password of its own.
+    /// A key has another password than the file.
     KeyPassword,
     /// The file is cut off or malformed at this offset.
     Malformed(usize),
 }
 
-/// Reads a file. The keys must have the password of the file, as ZooKeeper demands.
+/// Reads a file. As in ZooKeeper, its keys must have the password of the file.
 pub fn read(bytes: &[u8], password: &str) -> Result<Jks, JksError> {
     let length = bytes.len().checked_sub(DIGEST_BYTES).ok_or(JksError::Malformed(0))?;
     let (content, digest) = bytes.split_at(length);
@@ -94,7 +94,7 @@ pub fn read(bytes: &[u8], password: &str) -> Result<Jks, JksError> {
     if reader.rest.is_empty() { Ok(store) } else { Err(reader.malformed()) }
 }
 
-/// The bytes that are not read yet.
+/// The content of a file, and the rest of it that is not read yet.
 struct Reader<'a> {
     all: &'a [u8],
     rest: &'a [u8],
@@ -121,13 +121,13 @@ impl<'a> Reader<'a> {
         if count <= max { Ok(count) } else { Err(self.malformed()) }
     }
 
-    /// Skips a text (`DataOutputStream.writeUTF`): no name in a file matters here.
+    /// Skips a text (`DataOutputStream.writeUTF`). No text in a file matters here.
     fn text(&mut self) -> Result<(), JksError> {
         let bytes = self.take(2)?.first_chunk::<2>().ok_or_else(|| self.malformed())?;
         self.take(usize::from(u16::from_be_bytes(*bytes))).map(drop)
     }
 
-    /// Reads a certificate; version 2 has its type in front.
+    /// Reads a certificate. In version 2 its type comes first.
     fn certificate(&mut self, version: u32) -> Result<Vec<u8>, JksError> {
         if version == 2 {
             self.text()?;
@@ -137,12 +137,13 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// The password in the form that the digest and the protection use.
+/// The password in the encoding that the digest and the key protection use.
 fn utf16(password: &str) -> Vec<u8> {
     password.encode_utf16().flat_map(u16::to_be_bytes).collect()
 }
 
-/// The encrypted bytes in an `EncryptedPrivateKeyInfo` of this format's protection.
+/// The encrypted bytes of an `EncryptedPrivateKeyInfo`. `None` if its protection is not that of
+/// JKS.
 fn encrypted_bytes(mut input: &[u8]) -> Option<&[u8]> {
     let mut info = der::take_tagged(&mut input, SEQUENCE)?.content;
     let mut algorithm = der::take_tagged(&mut info, SEQUENCE)?.content;
@@ -151,8 +152,8 @@ fn encrypted_bytes(mut input: &[u8]) -> Option<&[u8]> {
     (oid == PROTECTION).then_some(bytes)
 }
 
-/// Removes the protection of a key: 20 bytes of salt, the key mixed with a chain of SHA-1 over
-/// password and the digest before, and a SHA-1 over password and key.
+/// Decrypts a key. The bytes are 20 bytes of salt, the key XORed with a chain of SHA-1 (each over
+/// the password and the digest before, beginning with the salt), and a SHA-1 over password and key.
 fn unprotect(bytes: &[u8], password: &[u8]) -> Option<Vec<u8>> {
     let (salt, rest) = bytes.split_at_checked(DIGEST_BYTES)?;
     let (mixed, check) = rest.split_at_checked(rest.len().checked_sub(DIGEST_BYTES)?)?;

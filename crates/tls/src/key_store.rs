@@ -1,11 +1,10 @@
-//! Key and trust stores: PEM, PKCS #12 and JKS files become keys with their chains, and trusted
-//! certificates.
+//! Reads key stores and trust stores: turns PEM, PKCS #12 and JKS files into keys with their
+//! chains, and into trusted certificates.
 //!
-//! As in ZooKeeper 3.9 (`KeyStoreFileType`, `FileKeyStoreLoader` and the classes below it, and
-//! Java's `PKIXParameters`), one password opens the file and its keys, and in a PKCS #12 or JKS
-//! file only entries marked as trusted certificates are trusted. As in Java, a file of type JKS may
-//! be a PKCS #12 file and the other way round: `keytool` writes PKCS #12 since Java 9, under any
-//! file name.
+//! As in ZooKeeper 3.9 (`KeyStoreFileType`, `FileKeyStoreLoader` and its subclasses, and Java's
+//! `PKIXParameters`), one password opens a file and its keys, and in a PKCS #12 or JKS file only
+//! entries that are marked as trusted certificates are trusted. As in Java, a file of type JKS may
+//! hold PKCS #12 and vice versa: since Java 9, `keytool` writes PKCS #12 under any file name.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -23,32 +22,32 @@ use super::der::{self, BIT_STRING, CONTEXT_0, CONTEXT_1, INTEGER, OCTET_STRING, 
 use super::jks::{self, JksError};
 use super::p521;
 
-/// Bytes of a store: enough for ten times the certificates that a browser trusts.
+/// The most bytes of a store: enough for ten times the certificates that a browser trusts.
 pub const STORE_BYTES_MAX: usize = 16 << 20;
 
-/// Certificates of a chain that is sent to clients.
+/// The most certificates in a chain that is sent to peers.
 const CHAIN_MAX: usize = 100;
 
-/// id-data, and a PKCS #12 bag with an encrypted key (RFC 7292).
+/// The object identifiers id-data, and PKCS #12 bag with an encrypted key (RFC 7292).
 const DATA: [u8; 9] = [0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x07, 0x01];
 const SHROUDED_KEY_BAG: [u8; 11] =
     [0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x0c, 0x0a, 0x01, 0x02];
-/// id-ecPublicKey (RFC 5480).
+/// The object identifier id-ecPublicKey (RFC 5480).
 const EC_PUBLIC_KEY: [u8; 7] = [0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01];
 
-/// The form of a file (`ssl.keyStore.type`).
+/// The format of a store (`ssl.keyStore.type`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StoreKind {
-    /// A key store of Java.
+    /// A Java key store.
     Jks,
-    /// Certificates and keys as text.
+    /// PEM: certificates and keys as text.
     Pem,
-    /// An archive of PKCS #12.
+    /// A PKCS #12 archive.
     Pkcs12,
 }
 
 impl StoreKind {
-    /// The kind with this name, in capitals or not (`KeyStoreFileType.fromPropertyValue`).
+    /// The kind with this name, in any case (`KeyStoreFileType.fromPropertyValue`).
     pub fn from_name(name: &str) -> Result<StoreKind, String> {
         match name.to_ascii_uppercase().as_str() {
             "JKS" => Ok(StoreKind::Jks),
@@ -59,7 +58,8 @@ impl StoreKind {
         }
     }
 
-    /// The kind of a file by its name (`KeyStoreFileType.fromFilename`).
+    /// The kind of a file by the extension of its name (`KeyStoreFileType.fromFilename`); `None` if
+    /// the extension is unknown.
     pub fn from_path(path: &Path) -> Option<StoreKind> {
         match path.extension()?.to_str()? {
             "jks" => Some(StoreKind::Jks),
@@ -91,7 +91,7 @@ pub enum StoreError {
     /// There is no trusted certificate.
     #[error("it holds no trusted certificate")]
     NoTrusted,
-    /// The key is not that of the certificate.
+    /// The key does not belong to the first certificate.
     #[error("its private key does not match its first certificate")]
     KeyMismatch,
     #[error(
@@ -100,12 +100,12 @@ pub enum StoreError {
     )]
     /// The key cannot be used, for this reason.
     Key(String),
-    /// The bytes are no store of this form.
+    /// The bytes are no store of this format.
     #[error("it is not a {0}")]
     Malformed(String),
 }
 
-/// The keys of a store, each with its certificate and the certificates of its issuers.
+/// Reads the private keys of a store, each with its certificate and the issuers' certificates.
 pub fn read_keys(
     bytes: &[u8],
     kind: StoreKind,
@@ -126,7 +126,7 @@ pub fn read_keys(
     found.into_iter().map(|(key, chain)| certified(&key, chain)).collect()
 }
 
-/// The trusted certificates of a store.
+/// Reads the trusted certificates of a store.
 pub fn read_trusted(
     bytes: &[u8],
     kind: StoreKind,
@@ -148,7 +148,7 @@ pub fn read_trusted(
     found.into_iter().map(|bytes| certificate(&bytes).map(CertificateDer::into_owned)).collect()
 }
 
-/// The real format of a file whose type is one of Java's two formats.
+/// The real format of a file: one that is configured as JKS or PKCS #12 may be either.
 fn format_of(bytes: &[u8], kind: StoreKind) -> StoreKind {
     match kind {
         StoreKind::Pem => StoreKind::Pem,
@@ -167,7 +167,7 @@ fn jks_error(error: JksError) -> StoreError {
     }
 }
 
-/// The one certificate at the beginning of `bytes`; some PEM files have more behind it.
+/// The certificate at the beginning of `bytes`. Some PEM sections have more bytes after it.
 fn certificate(bytes: &[u8]) -> Result<CertificateDer<'_>, StoreError> {
     let (_, parsed) = X509Certificate::from_der(bytes)
         .map_err(|error| StoreError::Malformed(format!("certificate: {error}")))?;
@@ -184,8 +184,8 @@ fn pem_sections(bytes: &[u8]) -> Result<Vec<Pem>, StoreError> {
         let cause = "its key is encrypted in an old form; convert it by `openssl pkcs8 -topk8`";
         return Err(malformed(cause.to_string()));
     }
-    // Editors put a byte order mark in front of a text, and `cat` leaves it between two. Java's
-    // `PemReader` looks for the dashes only.
+    // Editors put a byte order mark before a text, and `cat` leaves the mark between two texts.
+    // Java's `PemReader` only looks for the dashes.
     let text: Vec<u8> =
         bytes.split_inclusive(|byte| *byte == b'\n').flat_map(without_mark).collect();
     Pem::iter_from_buffer(&text)
@@ -193,7 +193,7 @@ fn pem_sections(bytes: &[u8]) -> Result<Vec<Pem>, StoreError> {
         .map_err(|error| malformed(error.to_string()))
 }
 
-/// A line without a byte order mark of UTF-8 before it.
+/// A line without the UTF-8 byte order mark that it may begin with.
 fn without_mark(line: &[u8]) -> impl Iterator<Item = u8> {
     line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line).iter().copied()
 }
@@ -219,8 +219,8 @@ fn pem_key(bytes: &[u8], password: &str) -> Result<KeyAndChain, StoreError> {
     Ok((key, pem_certificates(&sections)?))
 }
 
-/// Decrypts a key. A PKCS #12 file holds encrypted keys, too: the key becomes the only content of
-/// one, so that one library decrypts both.
+/// Decrypts a key. It wraps the key as the only content of a PKCS #12 file, whose keys are
+/// encrypted in the same way, so that one library decrypts both.
 fn decrypted(info: &[u8], password: &str) -> Result<PrivateKeyDer<'static>, StoreError> {
     let oid = |bytes: &[u8]| der::wrap(OID, &[bytes]);
     let bag = der::wrap(SEQUENCE, &[&oid(&SHROUDED_KEY_BAG), &der::wrap(CONTEXT_0, &[info])]);
@@ -247,8 +247,8 @@ fn pkcs12(bytes: &[u8], password: &str) -> Result<Pkcs12Archive, StoreError> {
     })
 }
 
-/// The keys, each with the certificate of its local id, and then the certificates of the issuers. A
-/// lone key without an id gets the first certificate, as in Java.
+/// The keys of an archive, each with the certificate of its local id and then the issuers'
+/// certificates. As in Java, a single key without an id gets the first certificate.
 fn pkcs12_keys(archive: &Pkcs12Archive) -> Result<Vec<KeyAndChain>, StoreError> {
     let mut found = Vec::new();
     for bag in &archive.keys {
@@ -277,7 +277,8 @@ fn pkcs12_keys(archive: &Pkcs12Archive) -> Result<Vec<KeyAndChain>, StoreError> 
 
 // Keys.
 
-/// A key that can sign, with its chain, if they belong together.
+/// A key that can sign, with its chain. Checks that the key and the first certificate belong
+/// together.
 fn certified(
     key: &PrivateKeyDer<'static>,
     chain: Vec<Vec<u8>>,
@@ -302,8 +303,8 @@ fn certified(
     Ok(Arc::new(CertifiedKey::new(chain, signing)))
 }
 
-/// An elliptic key as Java writes it, without its public half, completed by the public key of its
-/// certificate: our signer needs both (RFC 5915).
+/// Completes an elliptic key that Java has written without its public half, with the public key of
+/// its certificate: our signer needs both (RFC 5915).
 fn with_public_key(key: &PrivateKeyDer<'_>, public_key: &[u8]) -> Option<PrivateKeyDer<'static>> {
     let PrivateKeyDer::Pkcs8(key) = key else { return None };
     let mut input = key.secret_pkcs8_der();

@@ -1,4 +1,4 @@
-//! The choice of the key that is shown to the other end of a connection.
+//! Chooses the key that is shown to the other end of a connection.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use rustls::client::ResolvesClientCert;
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 
-/// The keys of a key store. The first key that the other end can verify is used.
+/// The keys of a key store. A connection uses the first key whose signatures the peer can verify.
 #[derive(Debug)]
 pub struct Keys(pub Vec<Arc<CertifiedKey>>);
 

@@ -1,11 +1,12 @@
-//! TLS: key stores and certificates from files, who is trusted, and what the library of TLS is
-//! given for a server and for a client. It takes the place of ZooKeeper 3.9's `X509Util`.
+//! TLS for servers and clients: reads key stores and certificates from files, decides which peers
+//! to trust, and builds the configurations of rustls. It is the counterpart of ZooKeeper 3.9's
+//! `X509Util`.
 //!
 //! ```text
 //! settings -> files -> key_store (jks, PEM, PKCS #12) -> keys, trust, rules -> server | client
 //! ```
 //!
-//! TLS sessions are not resumed: every connection proves its certificate again.
+//! TLS sessions are never resumed: each connection proves its certificate again.
 
 mod client;
 mod client_verifier;
@@ -33,7 +34,7 @@ pub use common_name::common_name;
 pub use server::server_config;
 pub use server_verifier::names_host;
 
-/// The error of a store that cannot be used: one line that names its place and the cause.
+/// The error of a store that cannot be used: one line with the setting's place and the cause.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{place}: {key}: {path}: {cause}")]
 pub struct TlsError {
@@ -45,7 +46,7 @@ pub struct TlsError {
 
 type ReadStore<T> = fn(&[u8], StoreKind, &str) -> Result<Vec<T>, key_store::StoreError>;
 
-/// Reads the contents of a store.
+/// Reads a store: its file, perhaps a separate key file, and its password. `read` parses the bytes.
 pub fn read_store<T>(store: &StoreFile, read: ReadStore<T>) -> Result<Vec<T>, TlsError> {
     let kind = store.kind.or_else(|| StoreKind::from_path(&store.path)).ok_or_else(|| {
         store.error("its name ends in none of .jks, .pem and .p12, and no type is set".to_string())
@@ -63,7 +64,7 @@ pub fn read_store<T>(store: &StoreFile, read: ReadStore<T>) -> Result<Vec<T>, Tl
             let bytes = read_file(path).map_err(|cause| {
                 store.error(format!("password file {}: {cause}", path.display()))
             })?;
-            // `SecretUtils.readSecret`: a line end behind the password is not a part of it.
+            // As in `SecretUtils.readSecret`, a line end after the password is not a part of it.
             let text = String::from_utf8_lossy(&bytes);
             text.strip_suffix('\n').unwrap_or(&text).to_string()
         }
@@ -72,7 +73,7 @@ pub fn read_store<T>(store: &StoreFile, read: ReadStore<T>) -> Result<Vec<T>, Tl
 }
 
 impl StoreFile {
-    /// The error that this store cannot be used, for this cause.
+    /// The error that this store cannot be used for this reason.
     pub fn error(&self, cause: String) -> TlsError {
         TlsError {
             place: self.place.clone(),
@@ -83,7 +84,7 @@ impl StoreFile {
     }
 }
 
-/// The text about a client's fault.
+/// The text of a TLS error that a client has caused, for the log.
 pub fn cause_of(error: &rustls::Error) -> String {
     match error {
         rustls::Error::InvalidMessage(error) => format!("what it sends is not TLS ({error:?})"),

@@ -1,5 +1,5 @@
-//! Keys and signatures of P-521, which ring does not have: Go and OpenSSL take such certificates.
-//! RFC 5480 (keys), RFC 5758 (signatures).
+//! Adds P-521 keys and signatures to TLS: ring lacks them, but Go and OpenSSL accept such
+//! certificates. RFC 5480 (keys), RFC 5758 (signatures).
 
 use std::sync::{Arc, LazyLock};
 
@@ -15,15 +15,15 @@ use rustls::sign::Signer;
 use rustls::{Error, SignatureAlgorithm, SignatureScheme};
 use sha2::{Digest, Sha256, Sha384, Sha512};
 
-/// Bytes of a number of the field.
+/// Bytes of an element of the field of P-521.
 const FIELD_BYTES: usize = 66;
 
 static SHA256: Verification = Verification(hashed::<Sha256>, alg_id::ECDSA_SHA256);
 static SHA384: Verification = Verification(hashed::<Sha384>, alg_id::ECDSA_SHA384);
 static SHA512: Verification = Verification(hashed::<Sha512>, alg_id::ECDSA_SHA512);
 
-/// The algorithms of ring, and those of P-521. TLS 1.3 has the first one of each scheme; in TLS 1.2
-/// a scheme names a digest, and leaves the curve to the key (RFC 5246, 7.4.1.4.1).
+/// The algorithms of ring, and those of P-521. TLS 1.3 uses the first algorithm of each scheme. In
+/// TLS 1.2 a scheme names only a digest, and the key decides the curve (RFC 5246, 7.4.1.4.1).
 static ALGORITHMS: LazyLock<WebPkiSupportedAlgorithms> = LazyLock::new(|| {
     let of_ring = ring::default_provider().signature_verification_algorithms;
     let mut mapping = of_ring.mapping.to_vec();
@@ -41,17 +41,17 @@ static ALGORITHMS: LazyLock<WebPkiSupportedAlgorithms> = LazyLock::new(|| {
         }
     }
     let ours: [&'static dyn SignatureVerificationAlgorithm; 3] = [&SHA512, &SHA384, &SHA256];
-    // They are made once.
+    // These lists are leaked, but they are made only once.
     let all = [of_ring.all, &ours].concat().leak();
     WebPkiSupportedAlgorithms { all, mapping: mapping.leak() }
 });
 
-/// The cryptography of TLS here: ring, with the signatures of P-521.
+/// The cryptography that TLS uses here: ring with the algorithms of P-521.
 pub fn provider() -> CryptoProvider {
     CryptoProvider { signature_verification_algorithms: *ALGORITHMS, ..ring::default_provider() }
 }
 
-/// The verification of signatures with one digest.
+/// The verification of P-521 signatures with one digest.
 #[derive(Debug)]
 struct Verification(fn(&[u8]) -> [u8; FIELD_BYTES], AlgorithmIdentifier);
 
@@ -76,8 +76,8 @@ impl SignatureVerificationAlgorithm for Verification {
     }
 }
 
-/// The digest of a message as a number of the field. The library refuses one that is shorter than
-/// half of it, as that of SHA-256 is.
+/// The digest of a message, with zeros in front up to [`FIELD_BYTES`]. The library refuses a digest
+/// shorter than half of that, such as SHA-256's.
 fn hashed<D: Digest>(message: &[u8]) -> [u8; FIELD_BYTES] {
     let digest = D::digest(message);
     let mut out = [0; FIELD_BYTES];
@@ -85,11 +85,11 @@ fn hashed<D: Digest>(message: &[u8]) -> [u8; FIELD_BYTES] {
     out
 }
 
-/// A private key of P-521.
+/// A private key of P-521, which signs.
 #[derive(Clone)]
 struct Key(Arc<SigningKey>);
 
-/// A private key that signs, in PKCS#8 or SEC 1; `None` if it is of another kind.
+/// Reads a P-521 private key in PKCS#8 or SEC 1; `None` if the key is of another kind.
 pub fn signing_key(key: &PrivateKeyDer<'_>) -> Option<Arc<dyn rustls::sign::SigningKey>> {
     let secret = match key {
         PrivateKeyDer::Pkcs8(key) => SecretKey::from_pkcs8_der(key.secret_pkcs8_der()).ok()?,

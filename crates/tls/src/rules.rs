@@ -1,12 +1,12 @@
-//! Rules about the certificate of a peer beside the trust store: the names that it must have, and a
+//! Rules for a peer's certificate in addition to the trust store: names that it must have, and a
 //! list of revoked certificates.
 //!
-//! Source: `transport.TLSInfo` and `checkCRL` of etcd 3.6. As there, a list revokes serial numbers:
-//! the issuer does not count, and each certificate that the peer shows is looked at. The signature
-//! and the dates of the list do not count either, since the list is a file of the administrator, as
-//! the trust store is. While it cannot be read, no certificate is believed.
+//! Source: `transport.TLSInfo` and `checkCRL` of etcd 3.6. As there, the list revokes serial
+//! numbers, whatever the issuer, and each certificate that the peer shows is checked. The signature
+//! and the dates of the list do not matter, because the list is a file of the administrator, as the
+//! trust store is. While the list cannot be read, every certificate is refused.
 //!
-//! A handshake looks at the list as it was read last, and never at the file: a disk that hangs must
+//! A handshake uses the list as it was last read, and never reads the file: a disk that hangs must
 //! not stop the thread of a handshake.
 
 use std::collections::HashSet;
@@ -26,21 +26,21 @@ use super::common_name::common_name;
 use super::files::read_file;
 use crate::settings::{AllowedNames, CertificateRules};
 
-/// The rules.
+/// The rules for certificates of peers.
 #[derive(Debug)]
 pub struct Rules {
     names: Option<AllowedNames>,
     revoked: Option<RevokedList>,
 }
 
-/// The list of revoked certificates.
+/// The file of the list of revoked certificates, and the result of the last read.
 #[derive(Debug)]
 struct RevokedList {
     path: PathBuf,
     last: Mutex<LastRead>,
 }
 
-/// The serial numbers of the list as it was read last, or why it could not be read.
+/// The revoked serial numbers, or why the list could not be read.
 type LastRead = Result<Arc<HashSet<Box<[u8]>>>, String>;
 
 /// Why the rules refuse a certificate.
@@ -55,7 +55,7 @@ enum Refused {
 }
 
 impl fmt::Debug for Refused {
-    /// The text: rustls shows no other form of it.
+    /// Writes the text of the error, because rustls shows only the `Debug` form.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }
@@ -68,12 +68,12 @@ impl From<Refused> for Error {
 }
 
 impl Rules {
-    /// Rules that are looked at for each certificate. The list is read now.
+    /// Makes the rules, and reads the list.
     pub fn new(config: CertificateRules) -> Rules {
         Rules { names: config.names, revoked: config.revoked.map(RevokedList::new) }
     }
 
-    /// Reads the list again, if there is one. Only one thread may do so at a time.
+    /// Reads the list again, if there is one. Only one thread may do this at a time.
     pub fn read_again(&self) {
         let Some(list) = &self.revoked else { return };
         let read = read_list(&list.path);
@@ -81,8 +81,8 @@ impl Rules {
         *list.last() = read;
     }
 
-    /// Reads the list again if it could not be read. Logs nothing if the error is the same. Only
-    /// one thread may do so at a time.
+    /// Reads the list again if the last read failed. Does not log an error that is the same as
+    /// before. Only one thread may do this at a time.
     pub fn try_again(&self) {
         let Some(list) = self.revoked.as_ref().filter(|list| list.last().is_err()) else { return };
         let read = read_list(&list.path);
@@ -92,10 +92,11 @@ impl Rules {
         }
     }
 
-    /// Refuses a certificate that breaks a rule. Its trust was checked.
+    /// Checks a certificate by the rules. The caller has checked its trust.
     ///
     /// # Errors
-    /// It has no allowed name, it or one beside it is revoked, or the list cannot be read.
+    /// The certificate has no allowed name, it or one of its chain is revoked, or the list could
+    /// not be read.
     pub fn check(
         &self,
         end_entity: &CertificateDer<'_>,
@@ -142,7 +143,7 @@ impl RevokedList {
     }
 }
 
-/// Logs what came of reading the list.
+/// Logs the result of reading the list.
 fn log(path: &Path, read: &LastRead) {
     match read {
         Ok(revoked) => {
@@ -153,7 +154,7 @@ fn log(path: &Path, read: &LastRead) {
     }
 }
 
-/// The serial numbers of a list in DER.
+/// Reads the serial numbers of a list in DER.
 fn read_list(path: &Path) -> LastRead {
     let shown = path.display();
     let bytes = read_file(path).map_err(|cause| format!("{shown}: {cause}"))?;
@@ -167,13 +168,13 @@ fn read_list(path: &Path) -> LastRead {
     }
 }
 
-/// A serial number without zeros in front, so that equal numbers have equal bytes.
+/// A serial number without leading zeros, so that equal numbers have equal bytes.
 fn without_zeros(serial: &[u8]) -> &[u8] {
     let zeros = serial.iter().take_while(|byte| **byte == 0).count();
     &serial[zeros..]
 }
 
-/// Whether a certificate is for this host, by its alternative names alone, as in Go
+/// Whether a certificate is valid for this host. As in Go, only its alternative names count
 /// (`x509.Certificate.VerifyHostname`).
 fn is_for(certificate: &CertificateDer<'_>, host: &str) -> bool {
     let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);

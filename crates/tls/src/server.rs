@@ -1,4 +1,4 @@
-//! The configuration of rustls for a server.
+//! Builds the rustls configuration for a server.
 
 use std::sync::Arc;
 
@@ -15,8 +15,8 @@ use super::settings::{ClientAuth, StoreFile, TlsConfig};
 use super::suites::cipher_suite_name;
 use super::{TlsError, key_store, p521, read_store, subject};
 
-/// The configuration of a server: its certificates, the protocols and suites that it takes, and the
-/// clients that it trusts. Logs how long the certificates are valid.
+/// Builds a server's configuration: its certificates, the protocols and suites that it accepts, and
+/// the clients that it trusts. Logs how long the certificates are valid.
 ///
 /// # Errors
 /// A store cannot be read or used.
@@ -53,7 +53,8 @@ pub fn server_config(config: &TlsConfig, rules: &Arc<Rules>) -> Result<ServerCon
     Ok(server_config)
 }
 
-/// Logs the validity of our certificate: a client would notice too late that it expired.
+/// Logs the validity of our own certificate, because clients would be the first to notice that it
+/// has expired.
 fn show_dates(store: &StoreFile, own: &CertifiedKey) {
     let certificate = own.cert.first().map_or(&[][..], |certificate| certificate);
     let Ok((_, parsed)) = X509Certificate::from_der(certificate) else { return };

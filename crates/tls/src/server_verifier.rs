@@ -1,9 +1,9 @@
-//! Checks of a server's certificate, by the shell and by members that dial each other: against a
-//! trust store, and for the name.
+//! Verifies the certificate of a server, for the shell and for members that dial each other: with a
+//! trust store, with rules, and for the host's name.
 //!
-//! ZooKeeper 3.9 `ClientX509Util.createNettySslContextForClient`: unless `ssl.hostnameVerification`
-//! is off, the name is checked as HTTPS does. Like Java's `HostnameChecker` it falls back to the
-//! common name, if the certificate has no alternative names.
+//! As in ZooKeeper 3.9 (`ClientX509Util.createNettySslContextForClient`), the name is checked as in
+//! HTTPS, unless `ssl.hostnameVerification` is off. As in Java's `HostnameChecker`, the common name
+//! counts if the certificate has no alternative names.
 
 use std::sync::Arc;
 
@@ -19,12 +19,12 @@ use x509_parser::prelude::FromDer;
 use super::rules::Rules;
 use super::trust::{Purpose, Trust};
 
-/// Verifies servers by the certificates of a trust store.
+/// Verifies servers with the certificates of a trust store, then with rules.
 #[derive(Debug)]
 pub struct ServerVerifier {
     pub trust: Trust,
     pub rules: Arc<Rules>,
-    /// Whether the certificate must be for the host that was dialled.
+    /// Whether the certificate must be valid for the host that was dialled.
     pub checks_name: bool,
 }
 
@@ -76,8 +76,8 @@ impl ServerCertVerifier for ServerVerifier {
     }
 }
 
-/// Takes every certificate: what is sent is encrypted, and nobody knows to whom. As in etcd with
-/// `--peer-auto-tls`, whose servers make their certificates themselves.
+/// Accepts every certificate: messages are encrypted, but nobody knows to whom. etcd does this with
+/// `--peer-auto-tls`, where servers make their own certificates.
 #[derive(Debug)]
 pub struct AnyServer(pub WebPkiSupportedAlgorithms);
 
@@ -116,14 +116,14 @@ impl ServerCertVerifier for AnyServer {
     }
 }
 
-/// Whether a certificate is for this host, by the rules for a server's name.
+/// Whether a certificate is valid for this host, by the rules for a server's name.
 pub fn names_host(certificate: &CertificateDer<'_>, host: &str) -> bool {
     let Ok(name) = ServerName::try_from(host) else { return false };
     let Ok(parsed) = ParsedCertificate::try_from(certificate) else { return false };
     has_common_name_only(certificate, &name) || verify_server_name(&parsed, &name).is_ok()
 }
 
-/// Whether a certificate names this host in its subject, and names no host elsewhere.
+/// Whether a certificate has this host as its common name, and has no alternative names.
 fn has_common_name_only(certificate: &[u8], wanted: &ServerName<'_>) -> bool {
     let Ok((_, parsed)) = X509Certificate::from_der(certificate) else { return false };
     let ServerName::DnsName(wanted) = wanted else { return false };

@@ -1,13 +1,13 @@
-//! The name of a certificate's subject, in the form of the scheme `x509`.
+//! The name of a certificate's subject as text, in the form of ZooKeeper's scheme `x509`.
 //!
-//! ZooKeeper 3.9 takes `X500Principal.getName()`, Java's form of RFC 2253. ACLs are compared with
-//! it as text, so every byte counts: the last part of the name comes first, nine attributes are
-//! written by name and the others by number. Where RFC 2253 leaves a choice, this does what OpenJDK
-//! 17 does.
+//! ZooKeeper 3.9 uses `X500Principal.getName()`, Java's form of RFC 2253. ACLs are compared with
+//! this text, so every byte counts: the last part of the name comes first, nine attributes are
+//! written by name, and the others by number. Where RFC 2253 leaves a choice, this does what
+//! OpenJDK 17 does.
 
 use super::der::{self, OID, SEQUENCE, SET};
 
-/// The attributes that are written by name, each with its encoded number.
+/// The attributes that are written by name: the encoded number of each, and the name.
 const KEYWORDS: [(&[u8], &str); 9] = [
     (&[0x55, 4, 3], "CN"),
     (&[0x55, 4, 6], "C"),
@@ -20,14 +20,14 @@ const KEYWORDS: [(&[u8], &str); 9] = [
     (&[0x09, 0x92, 0x26, 0x89, 0x93, 0xf2, 0x2c, 0x64, 1, 1], "UID"),
 ];
 
-/// Values whose bytes are text: UTF8String, PrintableString, T61String, IA5String, GeneralString
-/// and BMPString. Java reads the bytes of all of them as UTF-8.
+/// The tags of values that are text: UTF8String, PrintableString, T61String, IA5String,
+/// GeneralString and BMPString. Java reads the bytes of all of them as UTF-8.
 const TEXT_TAGS: [u8; 6] = [0x0c, 0x13, 0x14, 0x16, 0x1b, 0x1e];
 
-/// The characters that always get a backslash.
+/// The characters that are always written with a backslash before them.
 const ESCAPED: &str = ",=+<>#;\"\\";
 
-/// The text of an encoded name. `None` if the encoding is malformed.
+/// The text of a name encoded in DER; `None` if the encoding is malformed.
 pub fn rfc2253(name: &[u8]) -> Option<String> {
     let mut input = name;
     let mut parts = der::take_tagged(&mut input, SEQUENCE)?.content;
@@ -45,7 +45,7 @@ pub fn rfc2253(name: &[u8]) -> Option<String> {
     input.is_empty().then(|| names.join(","))
 }
 
-/// `CN=text`, or `1.2.3=#0c0474657874`.
+/// The text of one attribute: `CN=text`, or `1.2.3=#0c0474657874`.
 fn attribute_text(mut attribute: &[u8]) -> Option<String> {
     let oid = der::take_tagged(&mut attribute, OID)?.content;
     let value = der::take(&mut attribute)?;
@@ -59,7 +59,7 @@ fn attribute_text(mut attribute: &[u8]) -> Option<String> {
     })
 }
 
-/// Escapes blanks at either end too, and characters that a client could not write otherwise.
+/// Escapes special characters, NUL, and blanks at either end.
 fn escaped(text: &str) -> String {
     let is_blank = |c: char| c == ' ' || c == '\r';
     let inner = text.trim_matches(is_blank);
@@ -80,7 +80,8 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// An attribute's number: `1.2.840`. `None` if it is cut off or beyond 128 bits.
+/// An attribute's number in dotted form, like `1.2.840`. `None` if it is cut off or exceeds 128
+/// bits.
 fn dotted(oid: &[u8]) -> Option<String> {
     let mut numbers: Vec<u128> = Vec::new();
     let mut number: u128 = 0;

@@ -1,11 +1,14 @@
-//! The verdict of a trust store on a certificate that a peer shows.
+//! Decides whether a peer's certificate is trusted by a trust store.
 //!
-//! webpki checks paths, as everywhere in rustls. Java's trust manager allows more, and ZooKeeper's
-//! users rely on it. A certificate in the trust store itself needs no issuer, and issues no others
-//! unless it says that it is an authority: a trusted client must not make up other clients. A
-//! certificate of X.509 version 1, which `openssl x509 -req` makes without extensions, may come
-//! from an authority of the trust store, and so may one that is an authority itself
-//! (the default of `openssl req -x509`).
+//! webpki verifies paths, as everywhere in rustls. Java's trust manager accepts more, and
+//! ZooKeeper's users rely on it. So three further cases are accepted:
+//!
+//! - A certificate that is in the trust store itself needs no issuer. It can issue others only if
+//!   it says that it is an authority: a trusted client must not be able to make up other clients.
+//! - A certificate of X.509 version 1, which `openssl x509 -req` makes without extensions, if an
+//!   authority of the trust store has signed it.
+//! - A peer's certificate that is an authority itself (the default of `openssl req -x509`), if an
+//!   authority of the trust store has signed it.
 
 use std::sync::Arc;
 
@@ -27,26 +30,26 @@ use x509_parser::time::ASN1Time;
 
 use super::der::{self, BIT_STRING, SEQUENCE};
 
-/// What a peer shows its certificate for.
+/// The role in which a peer shows its certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
     Client,
     Server,
 }
 
-/// A trust store.
+/// The certificates of a trust store, prepared to verify peers.
 #[derive(Debug)]
 pub struct Trust {
     trusted: Vec<CertificateDer<'static>>,
-    /// The trusted certificates that may issue others.
+    /// The trusted certificates that may issue other certificates.
     authorities: Vec<CertificateDer<'static>>,
-    /// The authorities in webpki's form.
+    /// The authorities as webpki's roots.
     pub roots: Arc<RootCertStore>,
     pub algorithms: WebPkiSupportedAlgorithms,
 }
 
 impl Trust {
-    /// Makes a trust store. The error names the certificate that cannot be used.
+    /// Prepares a trust store. The error names the certificate that cannot be used.
     pub fn new(
         trusted: Vec<CertificateDer<'static>>,
         provider: &CryptoProvider,
@@ -63,13 +66,13 @@ impl Trust {
         Ok(Trust { trusted, authorities, roots, algorithms })
     }
 
-    /// The names of all trusted certificates; clients choose their certificate by these names.
+    /// The names of all trusted certificates. Clients choose their certificate by these names.
     pub fn subjects(&self) -> Result<Vec<DistinguishedName>, String> {
         Ok(store(&self.trusted)?.subjects())
     }
 
-    /// Verifies a certificate that a peer shows: by itself if that is enough, or else `by_path`
-    /// verifies its path to an authority.
+    /// Verifies a peer's certificate. If it needs a path to an authority, `by_path` verifies the
+    /// path.
     pub fn verify(
         &self,
         end_entity: &CertificateDer<'_>,
@@ -88,8 +91,8 @@ impl Trust {
         }
     }
 
-    /// Verifies a certificate of a peer that is an authority itself, which webpki refuses: one of
-    /// the trusted authorities must have signed it. webpki has read it, and found its dates good.
+    /// Verifies a peer's certificate that is an authority itself, which webpki refuses: a trusted
+    /// authority must have signed it, and it must be valid now and for this purpose.
     fn verify_authority(
         &self,
         end_entity: &CertificateDer<'_>,
@@ -110,7 +113,7 @@ impl Trust {
         self.verify_issued(end_entity, &parsed)
     }
 
-    /// Whether a certificate is trusted without a path that webpki checks. False: it needs a path.
+    /// Whether a certificate is trusted without a path. False if webpki must verify a path.
     fn believes(&self, end_entity: &CertificateDer<'_>, now: UnixTime) -> Result<bool, Error> {
         let parsed = parse(end_entity)?;
         if self.trusted.iter().any(|trusted| trusted == end_entity) {
@@ -128,8 +131,8 @@ impl Trust {
     fn verify_issued(&self, bytes: &[u8], parsed: &X509Certificate<'_>) -> Result<(), Error> {
         let issuers = self.authorities.iter().filter_map(|authority| {
             let (_, authority) = X509Certificate::from_der(authority).ok()?;
-            // An authority may constrain the names of its certificates. That would matter here, so
-            // such an authority is left out.
+            // An authority may constrain the names of the certificates that it issues. Nothing here
+            // checks that, so such an authority is left out.
             let constrained = authority.name_constraints().ok().flatten().is_some();
             let is_issuer = authority.subject().as_raw() == parsed.issuer().as_raw();
             (is_issuer && !constrained).then(|| authority.public_key().raw.to_vec())
@@ -146,7 +149,7 @@ impl Trust {
         Err(Error::InvalidCertificate(problem))
     }
 
-    /// Like [`rustls::crypto::verify_tls12_signature`], but for version 1 as well.
+    /// Like [`rustls::crypto::verify_tls12_signature`], but also for certificates of version 1.
     pub fn verify_tls12_signature(
         &self,
         message: &[u8],
@@ -166,7 +169,7 @@ impl Trust {
         Ok(HandshakeSignatureValid::assertion())
     }
 
-    /// Like [`rustls::crypto::verify_tls13_signature`], but for version 1 as well.
+    /// Like [`rustls::crypto::verify_tls13_signature`], but also for certificates of version 1.
     pub fn verify_tls13_signature(
         &self,
         message: &[u8],
@@ -181,14 +184,14 @@ impl Trust {
         verify_tls13_signature_with_raw_key(message, &public_key, signed, &self.algorithms)
     }
 
-    /// The schemes of signatures that can be verified.
+    /// The signature schemes that can be verified.
     pub fn supported_schemes(&self) -> Vec<SignatureScheme> {
         self.algorithms.supported_schemes()
     }
 }
 
-/// Whether webpki refuses a certificate only because it is that of an authority. Go and Java take
-/// such certificates of peers.
+/// Whether webpki has refused a certificate only because it is an authority's. Go and Java accept
+/// such certificates from peers.
 fn is_for_authority(error: &Error) -> bool {
     let Error::InvalidCertificate(CertificateError::Other(OtherError(error))) = error else {
         return false;
@@ -206,7 +209,7 @@ fn store(certificates: &[CertificateDer<'static>]) -> Result<RootCertStore, Stri
     Ok(store)
 }
 
-/// Whether Java would take the certificate for an authority (OpenJDK's
+/// Whether the certificate may issue others, by Java's rules (OpenJDK's
 /// `PKIXValidator.verifyTrustAnchor`).
 fn may_vouch(parsed: &X509Certificate<'_>) -> bool {
     let may_sign = match parsed.key_usage() {
@@ -237,15 +240,16 @@ fn check_dates(parsed: &X509Certificate<'_>, now: UnixTime) -> Result<(), Error>
     Ok(())
 }
 
-/// A signed message, its algorithm, and the signature.
+/// A signed message, with its signature.
 struct Signed<'a> {
     message: &'a [u8],
-    /// The encoded algorithm identifier without tag and length; `None` for any that the caller has.
+    /// The encoded algorithm identifier without tag and length; `None` if any algorithm of the
+    /// caller may have signed.
     algorithm: Option<&'a [u8]>,
     signature: &'a [u8],
 }
 
-/// A certificate as its issuer signed it.
+/// The signed content of a certificate, with the algorithm and the signature of its issuer.
 fn signed_certificate(mut bytes: &[u8]) -> Option<Signed<'_>> {
     let mut parts = der::take_tagged(&mut bytes, SEQUENCE)?.content;
     let message = der::take_tagged(&mut parts, SEQUENCE)?.whole;
@@ -254,12 +258,12 @@ fn signed_certificate(mut bytes: &[u8]) -> Option<Signed<'_>> {
     Some(Signed { message, algorithm: Some(algorithm), signature })
 }
 
-/// The bytes of a bit string that has whole bytes.
+/// The bytes of a bit string; `None` if it has unused bits.
 fn bits(content: &[u8]) -> Option<&[u8]> {
     content.split_first().filter(|(unused, _)| **unused == 0).map(|(_, bits)| bits)
 }
 
-/// Verifies a signature by an encoded public key.
+/// Verifies a signature with an encoded public key.
 fn verify(
     algorithms: &[&dyn SignatureVerificationAlgorithm],
     mut public_key: &[u8],

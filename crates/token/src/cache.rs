@@ -1,5 +1,5 @@
-//! Tokens whose signature was verified before: a client sends the same one with each call, and a
-//! signature takes 20 to 500 us to verify.
+//! Remembers tokens whose signature was verified. A client sends the same token with each call, and
+//! verifying a signature takes 20 to 500 us.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -9,21 +9,21 @@ use crate::error::JwtError;
 use crate::jwt::{Claims, Jwt, Verified};
 use crate::limits::VERIFIED_TOKENS_MAX;
 
-/// The digest of a token. Tokens themselves are secret, and long.
+/// The SHA-256 digest of a token. Tokens themselves are secret, and long.
 type Digest = [u8; 32];
 
-/// The tokens of one key that were good lately; each thread that checks tokens has its own. Only
-/// tokens that the key has signed get in, and whether one is valid is judged each time anew.
+/// The tokens of one key that were valid when they were first seen. Each thread that checks tokens
+/// has its own. Whether a remembered token is still valid is checked each time.
 #[derive(Default)]
 pub struct VerifiedTokens {
     tokens: BTreeMap<Digest, Verified>,
-    /// The digests in the order in which they came.
+    /// The digests, oldest first.
     order: VecDeque<Digest>,
 }
 
 impl VerifiedTokens {
-    /// As [`Jwt::verify`], which is asked if the token is not known yet. `jwt` must be the same
-    /// each time.
+    /// Like [`Jwt::verify`], but verifies the signature only of a token that is not remembered.
+    /// `jwt` must be the same each time.
     ///
     /// # Errors
     /// The errors of [`Jwt::verify`].
@@ -46,7 +46,7 @@ impl VerifiedTokens {
         claims
     }
 
-    /// How many tokens are remembered.
+    /// The number of remembered tokens.
     pub fn count(&self) -> usize {
         self.tokens.len()
     }

@@ -1,10 +1,10 @@
-//! Why options or tokens are refused.
+//! The errors of options and of tokens.
 
-/// Why a server does not start with its options. The texts are etcd's, where etcd has one.
+/// Why a server does not start with its options. Where etcd has a text for the error, it is etcd's.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OptionsError {
-    /// The option cannot be read: its form, a time, a method, or a file. etcd tells the reason to
-    /// its log alone.
+    /// The options cannot be read: their form, a time, a method or a file is wrong. etcd tells the
+    /// reason only to its log.
     #[error("auth: invalid auth options")]
     InvalidOptions {
         /// What is wrong.
@@ -13,13 +13,13 @@ pub enum OptionsError {
     /// No key was given that the method can use.
     #[error("auth: missing key data")]
     MissingKey,
-    /// The public key is not that of the private key.
+    /// The public key does not belong to the private key.
     #[error("auth: public and private keys don't match")]
     KeyMismatch,
     /// A key file holds no PEM.
     #[error("invalid key: Key must be a PEM encoded PKCS1 or PKCS8 key")]
     NotPem,
-    /// A key file holds another kind of key than the method's, or another curve.
+    /// A key file holds a key of another kind or on another curve than the method needs.
     #[error("key is not a valid {kind} {half} key")]
     WrongKey {
         /// The kind of key that the method needs.
@@ -35,7 +35,7 @@ pub enum OptionsError {
         /// What is wrong.
         why: String,
     },
-    /// The method `none` signs nothing.
+    /// The method is `none`, which signs nothing.
     #[error("unsupported signing method: *jwt.signingMethodNone")]
     MethodNone,
 }
@@ -47,35 +47,35 @@ impl OptionsError {
     }
 }
 
-/// Why there is no token, or a token says nothing. A client learns no more than
-/// `etcdserver: invalid auth token`; the texts are for the log.
+/// Why no token can be made, or why a token is not accepted. A client only learns `etcdserver:
+/// invalid auth token`; the texts are for the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum JwtError {
-    /// Only the public key is known: tokens can be checked, and none be made.
+    /// Only the public key is configured: tokens can be checked, but not made.
     #[error("auth: token signing attempted with verify-only key")]
     VerifyOnly,
-    /// The key did not sign: the system has no randomness.
+    /// The key did not sign, because the system gave no randomness.
     #[error("the key did not sign")]
     NotSigned,
     /// The token has more than [`crate::limits::TOKEN_BYTES_MAX`] bytes.
     #[error("token is too long")]
     TooLong,
-    /// The token is no three parts in base64, or its header is no JSON.
+    /// The token is not three base64 parts, or its header is no JSON.
     #[error("token is malformed")]
     Malformed,
-    /// The header names another method than ours.
+    /// The header names another method than the configured one.
     #[error("invalid signing method")]
     WrongMethod,
-    /// The key has not signed the token.
+    /// The token was not signed with the key.
     #[error("token signature is invalid")]
     BadSignature,
-    /// A claim is missing, or is no name, revision or time.
+    /// A claim is missing, or is not a valid name, revision or time.
     #[error("token has invalid claims")]
     BadClaims,
-    /// The token was valid until some time ago.
+    /// The time at which the token expires has passed.
     #[error("token is expired")]
     Expired,
-    /// The token is valid from some time on.
+    /// The time from which the token is valid has not come.
     #[error("token is not valid yet")]
     NotYetValid,
 }

@@ -1,4 +1,4 @@
-//! Keys for tests, made once; see `tests/fixtures/README.md`.
+//! Fixed keys and tokens for tests; see `tests/fixtures/README.md`.
 
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ pub const ED_PUBLIC: &[u8] = include_bytes!("../tests/fixtures/ed.pub");
 pub const ED_OTHER_PUBLIC: &[u8] = include_bytes!("../tests/fixtures/ed-other.pub");
 pub const SECRET: &[u8] = include_bytes!("../tests/fixtures/secret");
 
-/// A method and a token of etcd's in each line.
+/// Tokens that etcd has made. Each line is a method and a token.
 pub const ETCD_TOKENS: &str = include_str!("../tests/fixtures/etcd-tokens.txt");
 
 pub fn options(method: SigningMethod) -> JwtOptions {
@@ -38,7 +38,8 @@ pub fn options(method: SigningMethod) -> JwtOptions {
     JwtOptions { method, ttl, public_key: None, private_key: None, unknown: Vec::new() }
 }
 
-/// The public and the private key of a method. Those that share a secret have no public one.
+/// The public and the private key of a method. The HS methods share a secret, and have no public
+/// key.
 pub fn keys(method: SigningMethod) -> (&'static [u8], &'static [u8]) {
     match method {
         SigningMethod::Hs256 | SigningMethod::Hs384 | SigningMethod::Hs512 => (b"", SECRET),
@@ -50,7 +51,7 @@ pub fn keys(method: SigningMethod) -> (&'static [u8], &'static [u8]) {
     }
 }
 
-/// A method with both keys.
+/// Makes and checks tokens of this method, with both keys.
 pub fn jwt(method: SigningMethod) -> Jwt {
     let (public, private) = keys(method);
     Jwt::new(&options(method), public, private).unwrap()

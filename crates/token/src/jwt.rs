@@ -1,5 +1,5 @@
-//! Tokens: three parts in base64 with dots between them. The header names the method, the claims
-//! say who the client is, and the signature covers both as they are written.
+//! JSON Web Tokens: three base64 parts with dots between them. The header names the method, the
+//! claims say who the client is, and the signature covers the first two parts as they are written.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -11,21 +11,21 @@ use crate::limits::TOKEN_BYTES_MAX;
 use crate::method::SigningMethod;
 use crate::options::JwtOptions;
 
-/// The claims of a token about its client.
+/// What a token says about its client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claims {
     /// The name of the user.
     pub username: String,
-    /// The revision of the auth store at which the token was made.
+    /// The revision of users and roles at which the token was made.
     pub revision: u64,
 }
 
 impl Claims {
-    /// The claims of a token as JSON, at this time. [`Jwt::verify`] reads them so; a fuzzer reads
-    /// them without a signature.
+    /// Reads claims from JSON, and checks that they are valid at this time. [`Jwt::verify`] uses
+    /// it; a fuzzer calls it without a signature.
     ///
     /// # Errors
-    /// They are not valid now, or no such claims.
+    /// The claims are malformed, or not valid now.
     pub fn from_json(json: &[u8], now_unix_seconds: i64) -> Result<Claims, JwtError> {
         Verified::read(json)?.at(now_unix_seconds).cloned()
     }
@@ -37,21 +37,22 @@ pub struct Jwt {
     key: Key,
 }
 
-/// A token that the key has signed.
+/// The claims of a token whose signature was verified.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Verified {
     claims: Claims,
-    /// The first second since 1970 at which it is valid no more; `None` if it is for ever.
+    /// The second since 1970 at which the token expires: it is valid before that. `None` if it
+    /// never expires.
     expires: Option<i64>,
-    /// The first second at which it is valid.
+    /// The second since 1970 from which the token is valid; `None` if it always was.
     not_before: Option<i64>,
 }
 
 impl Jwt {
-    /// Reads the keys that the options name. An empty file counts as none.
+    /// Makes a `Jwt` from the contents of the key files. An empty file counts as not given.
     ///
     /// # Errors
-    /// A key is missing, is none of the method's, or does not fit the other.
+    /// A key is missing, does not suit the method, or does not belong to the other key.
     pub fn new(
         options: &JwtOptions,
         public_key: &[u8],
@@ -61,16 +62,16 @@ impl Jwt {
         Ok(Jwt { method, key: Key::new(method, public_key, private_key)? })
     }
 
-    /// Whether it makes tokens. With a public key alone it only checks them.
+    /// Whether this can make tokens. With only a public key it just checks them.
     pub fn can_sign(&self) -> bool {
         self.key.can_sign()
     }
 
-    /// A token for a user, which is valid until `expires_unix_seconds`. An RSA key takes about a
-    /// millisecond for it.
+    /// Makes a token for a user that is valid until `expires_unix_seconds`. With an RSA key this
+    /// takes about a millisecond.
     ///
     /// # Errors
-    /// The key only verifies, or the system has no randomness.
+    /// There is no private key, or the system gave no randomness.
     pub fn sign(
         &self,
         username: &str,
@@ -91,17 +92,17 @@ impl Jwt {
         Ok(token)
     }
 
-    /// The claims of a token that the key has signed and that is valid at this time.
+    /// The claims of a token, if the key has signed it and it is valid at this time.
     ///
     /// # Errors
-    /// It is not signed by the key and the method, not valid now, or has other claims.
+    /// The token was not signed with the key and the method, is not valid now, or has wrong claims.
     pub fn verify(&self, token: &str, now_unix_seconds: i64) -> Result<Claims, JwtError> {
         let verified = self.verify_signature(token)?;
         verified.at(now_unix_seconds).cloned()
     }
 
-    /// The claims of a token that the key has signed, whenever it is valid. Nothing but the header
-    /// is read before the signature has been verified.
+    /// The claims of a token, if the key has signed it, whether or not it is valid now. Only the
+    /// header is read before the signature is verified.
     pub(crate) fn verify_signature(&self, token: &str) -> Result<Verified, JwtError> {
         if token.len() > TOKEN_BYTES_MAX {
             return Err(JwtError::TooLong);
@@ -122,7 +123,7 @@ impl Jwt {
 }
 
 impl Verified {
-    /// Reads the claims. Others than these say nothing to etcd.
+    /// Reads the claims that etcd knows. All others are ignored.
     fn read(claims: &[u8]) -> Result<Verified, JwtError> {
         let claims: Value = serde_json::from_slice(claims).map_err(|_| JwtError::BadClaims)?;
         let text = |name| claims.get(name).and_then(Value::as_str);
@@ -132,14 +133,14 @@ impl Verified {
         let time = |name| match claims.get(name).map(whole) {
             None => Ok(None),
             Some(None) => Err(JwtError::BadClaims),
-            // golang-jwt takes 0 for no time.
+            // golang-jwt takes 0 as no time.
             Some(Some(seconds)) => Ok(Some(seconds).filter(|seconds| *seconds != 0)),
         };
         let (expires, not_before) = (time("exp")?, time("nbf")?);
         Ok(Verified { claims: Claims { username, revision }, expires, not_before })
     }
 
-    /// The claims, if they are valid at this time.
+    /// The claims, if the token is valid at this time.
     pub fn at(&self, now_unix_seconds: i64) -> Result<&Claims, JwtError> {
         if self.expires.is_some_and(|expires| now_unix_seconds >= expires) {
             return Err(JwtError::Expired);
@@ -151,15 +152,15 @@ impl Verified {
     }
 }
 
-/// A number without its fraction; none for what is no number, or needs more than 63 bits.
+/// A JSON number without its fraction; `None` if the value is no number or needs more than 63 bits.
 fn whole(value: &Value) -> Option<i64> {
     const BOUND: f64 = 9_223_372_036_854_775_808.0;
     let fraction = || value.as_f64().filter(|number| number.abs() < BOUND);
     value.as_i64().or_else(|| fraction().map(|number| number.trunc() as i64))
 }
 
-/// A text in JSON as Go's `encoding/json` writes it, so that tokens are equal byte by byte: it
-/// escapes what means something in HTML, and two separators of lines.
+/// A JSON string as Go's `encoding/json` writes it, so that tokens equal etcd's byte by byte: it
+/// escapes the characters that mean something in HTML, and two line separators.
 fn json_text(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);
     for character in Value::from(text).to_string().chars() {

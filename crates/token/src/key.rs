@@ -1,4 +1,4 @@
-//! The key that signs and verifies, or verifies only.
+//! The key that signs and verifies tokens, or only verifies them.
 
 use p256::ecdsa::signature::{SignatureEncoding, Signer, Verifier};
 use p256::pkcs8::DecodePrivateKey;
@@ -16,10 +16,10 @@ use crate::error::{JwtError, OptionsError};
 use crate::method::SigningMethod;
 use crate::pem_file::{self, Kind};
 
-/// Bits of an RSA key that only verifies.
+/// The sizes in bits that a public RSA key may have.
 const RSA_BITS: std::ops::RangeInclusive<usize> = 2_048..=8_192;
 
-/// A key of a method's kind.
+/// A key for one method.
 pub(crate) enum Key {
     Hmac(hmac::Key),
     Rsa { scheme: RsaScheme, pair: Option<Box<RsaKeyPair>>, public: Vec<u8> },
@@ -35,14 +35,14 @@ pub(crate) struct RsaScheme {
     verifies: &'static RsaParameters,
 }
 
-/// The halves of a key. Without the private one it only verifies.
+/// The two halves of a key. Without the private half it only verifies.
 pub(crate) struct Halves<S, V> {
     private: Option<S>,
     public: V,
 }
 
 impl Key {
-    /// The key of a method from key files; an empty file counts as not given, as in etcd.
+    /// Reads the key of a method from key files. As in etcd, an empty file counts as not given.
     pub fn new(method: SigningMethod, public: &[u8], private: &[u8]) -> Result<Key, OptionsError> {
         let public = Some(public).filter(|file| !file.is_empty());
         let private = Some(private).filter(|file| !file.is_empty());
@@ -83,7 +83,7 @@ impl Key {
         }
     }
 
-    /// Whether it signs.
+    /// Whether there is a private half or a secret.
     pub fn can_sign(&self) -> bool {
         match self {
             Key::Hmac(_) => true,
@@ -95,7 +95,7 @@ impl Key {
         }
     }
 
-    /// The signature of a text.
+    /// Signs a text.
     pub fn sign(&self, text: &[u8]) -> Result<Vec<u8>, JwtError> {
         match self {
             Key::Hmac(key) => Ok(hmac::sign(key, text).as_ref().to_vec()),
@@ -116,7 +116,7 @@ impl Key {
         }
     }
 
-    /// Whether a signature is that of a text.
+    /// Whether this is a valid signature of the text.
     pub fn verifies(&self, text: &[u8], signature: &[u8]) -> bool {
         match self {
             Key::Hmac(key) => hmac::verify(key, text, signature).is_ok(),
@@ -154,7 +154,7 @@ impl RsaScheme {
 }
 
 impl<S, V: PartialEq> Halves<S, V> {
-    /// Reads the halves that are given, the private one first as golang-jwt does.
+    /// Reads the halves that are given. Reads the private half first, as golang-jwt does.
     fn read(
         kind: Kind,
         public: Option<&[u8]>,
@@ -177,7 +177,8 @@ impl<S, V: PartialEq> Halves<S, V> {
     }
 }
 
-/// golang-jwt does not read a public key for these methods, so it does not matter.
+/// Makes a key from a shared secret. golang-jwt does not read the public key file for these
+/// methods, so neither does this.
 fn hmac_key(algorithm: hmac::Algorithm, secret: Option<&[u8]>) -> Result<Key, OptionsError> {
     let secret = secret.ok_or(OptionsError::MissingKey)?;
     Ok(Key::Hmac(hmac::Key::new(algorithm, secret)))
@@ -214,7 +215,7 @@ fn rsa_private(file: &[u8]) -> Result<RsaKeyPair, OptionsError> {
     let refused = |why: String| OptionsError::RefusedRsaKey { half: "private", why };
     RsaKeyPair::from_der(&content).or_else(|of_pkcs1| {
         RsaKeyPair::from_pkcs8(&content).map_err(|of_pkcs8| {
-            // Both say "InvalidEncoding" of what is no RSA key at all.
+            // Both parsers say "InvalidEncoding" if the file holds no RSA key at all.
             let reasons = [of_pkcs8.to_string(), of_pkcs1.to_string()];
             let why = reasons.into_iter().find(|why| !why.contains("Encoding"));
             match why.filter(|why| why != "WrongAlgorithm") {
@@ -252,7 +253,7 @@ fn ed25519_private(der: &[u8]) -> Option<(Ed25519KeyPair, Vec<u8>)> {
     Some((pair, public))
 }
 
-/// Signs without chance (RFC 6979). The signature is both numbers, one after the other.
+/// Signs deterministically (RFC 6979). The signature is the two numbers, concatenated.
 fn ecdsa_sign<S, V, G>(key: &Halves<S, V>, text: &[u8]) -> Result<Vec<u8>, JwtError>
 where
     S: Signer<G>,

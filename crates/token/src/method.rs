@@ -1,6 +1,6 @@
-//! The methods of signing tokens (RFC 7518, 3.1; RFC 8037).
+//! The methods that sign tokens (RFC 7518, 3.1; RFC 8037).
 
-/// A method, by the name that it has in options and in headers.
+/// A signing method. Its name is the same in options and in token headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the names are those of the RFCs")]
 pub enum SigningMethod {
@@ -37,12 +37,12 @@ impl SigningMethod {
         SigningMethod::EdDsa,
     ];
 
-    /// The method of this name; its case counts, too.
+    /// The method with this name, which is case-sensitive; `None` if there is none.
     pub fn named(name: &str) -> Option<SigningMethod> {
         SigningMethod::ALL.into_iter().find(|method| method.name() == name)
     }
 
-    /// Its name.
+    /// The name of the method.
     pub fn name(self) -> &'static str {
         match self {
             SigningMethod::Hs256 => "HS256",

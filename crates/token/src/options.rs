@@ -1,4 +1,4 @@
-//! The text of etcd's flag `--auth-token`: a kind, and options behind commas.
+//! Parses etcd's flag `--auth-token`: a kind of token, then options separated by commas.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -6,40 +6,40 @@ use std::time::Duration;
 use crate::error::OptionsError;
 use crate::method::SigningMethod;
 
-/// How long a token is valid if the options do not say (`auth.DefaultTTL`).
+/// How long a token is valid if the options name no time (`auth.DefaultTTL`).
 const TTL_DEFAULT: Duration = Duration::from_secs(5 * 60);
 
-/// The kind of the tokens that a server gives out.
+/// The kind of tokens that a server makes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AuthToken {
-    /// Tokens that only the servers know. Their options have no effect.
+    /// Simple tokens: random text that the servers remember. The options have no effect.
     Simple,
-    /// Tokens that a key signs.
+    /// Signed tokens.
     Jwt(JwtOptions),
-    /// No tokens: nobody can authenticate.
+    /// No tokens: no client can authenticate with a password.
     Nothing,
 }
 
-/// The options of tokens that a key signs.
+/// The options for signed tokens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JwtOptions {
-    /// The method.
+    /// The signing method.
     pub method: SigningMethod,
     /// How long a token is valid.
     pub ttl: Duration,
-    /// The file with the public key.
+    /// The path of the public key file.
     pub public_key: Option<String>,
-    /// The file with the private key; for HS256 and its like, with the secret.
+    /// The path of the private key file, or for HS256 and its like of the file with the secret.
     pub private_key: Option<String>,
-    /// Names that mean nothing. etcd warns of them.
+    /// The names of unknown options. etcd logs a warning about them.
     pub unknown: Vec<String>,
 }
 
 impl AuthToken {
-    /// Reads the text of the flag. `duration` reads a time as Go does, like `10m`.
+    /// Parses the flag. `duration` parses a time in Go's form, like `10m`.
     ///
     /// # Errors
-    /// The text is none, or says no method.
+    /// The text is malformed, or an option is missing or wrong.
     pub fn parse(
         text: &str,
         duration: impl Fn(&str) -> Option<Duration>,
@@ -70,7 +70,7 @@ impl JwtOptions {
         mut options: BTreeMap<&str, &str>,
         duration: impl Fn(&str) -> Option<Duration>,
     ) -> Result<JwtOptions, OptionsError> {
-        // An option without a value counts as not given.
+        // An option with an empty value counts as not given.
         let mut take = |name| options.remove(name).filter(|value| !value.is_empty());
         let ttl = match take("ttl") {
             None => TTL_DEFAULT,

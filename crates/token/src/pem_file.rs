@@ -1,5 +1,5 @@
-//! Keys in PEM files, as golang-jwt reads them: the first section counts, whatever its label says,
-//! and its content is tried in each form that it may have.
+//! Reads keys from PEM files as golang-jwt does: only the first section counts, its label does not
+//! matter, and its content is tried in each form that it may have.
 
 use x509_parser::certificate::X509Certificate;
 use x509_parser::oid_registry::{
@@ -11,7 +11,7 @@ use x509_parser::x509::SubjectPublicKeyInfo;
 
 use crate::error::OptionsError;
 
-/// The kinds of keys.
+/// The kinds of keys that PEM files may hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Rsa,
@@ -20,7 +20,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// The error for a key of another kind; golang-jwt's text.
+    /// The error for a key of another kind, with golang-jwt's text.
     pub fn wrong(self, half: &'static str) -> OptionsError {
         let kind = match self {
             Kind::Rsa => "RSA",
@@ -31,13 +31,13 @@ impl Kind {
     }
 }
 
-/// The content of the first section of a file.
+/// The content of the first section of a PEM file.
 pub(crate) fn content(file: &[u8]) -> Result<Vec<u8>, OptionsError> {
     let section = pem::parse(file).map_err(|_| OptionsError::NotPem)?;
     Ok(section.into_contents())
 }
 
-/// The public key in a file: for RSA an `RSAPublicKey` (RFC 8017, A.1.1), for a curve a point.
+/// The public key in a PEM file: for RSA an `RSAPublicKey` (RFC 8017, A.1.1), for a curve a point.
 pub(crate) fn public_key(file: &[u8], kind: Kind) -> Result<Vec<u8>, OptionsError> {
     let content = content(file)?;
     let key = match SubjectPublicKeyInfo::from_der(&content) {
@@ -63,7 +63,7 @@ fn of_info(info: &SubjectPublicKeyInfo<'_>, kind: Kind) -> Option<Vec<u8>> {
     (info.algorithm.algorithm == wanted).then(|| info.subject_public_key.data.to_vec())
 }
 
-/// Bits of the modulus of an `RSAPublicKey`.
+/// The bits of the modulus of an `RSAPublicKey`.
 pub(crate) fn rsa_bits(key: &[u8]) -> Option<usize> {
     let (_, key) = RSAPublicKey::from_der(key).ok()?;
     Some(key.key_size())

@@ -5,7 +5,7 @@ use super::*;
 use rustls::pki_types::pem::PemObject;
 use std::time::Duration;
 
-/// 2026-01-01, when all certificates are valid but those made to fail.
+/// 2026-01-01. All certificates are valid then, except those made to fail.
 const NOW: u64 = 1_767_225_600;
 
 fn certificates(name: &str) -> Vec<CertificateDer<'static>> {
@@ -83,7 +83,7 @@ fn dates_are_kept() {
             "{refused}"
         );
     }
-    // The dates of a version 1 certificate, and of one that is trusted itself, are checked here.
+    // Our own code checks the dates of a version 1 certificate, and of one that is trusted itself.
     let (before, after) = (NOW - 7 * 366 * 86_400, NOW + 100 * 366 * 86_400);
     for name in ["client-v1", "self-signed"] {
         let trusted = ["ca", "self-signed-trusted"];

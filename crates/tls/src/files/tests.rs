@@ -5,7 +5,7 @@ use std::fs;
 
 use super::*;
 
-/// Files with a store and a list in a folder of their own.
+/// A store and a path for a list, in a folder of their own.
 fn files(name: &str) -> (PathBuf, Files) {
     let folder = std::env::temp_dir().join(format!("tls-files-{name}-{}", std::process::id()));
     let _ = fs::remove_dir_all(&folder);

@@ -27,7 +27,7 @@ fn check(content: &[u8], expected: Result<Jks, JksError>) {
 fn what_keytool_wrote_is_read() {
     let keys = read(KEYS, "secret").unwrap();
     assert_eq!((keys.keys.len(), keys.keys[0].chain.len(), keys.trusted.len()), (1, 2, 0));
-    // SEQUENCE, long form: a key and certificates in DER.
+    // A SEQUENCE of DER, for the certificates in the long form.
     assert!(keys.keys[0].key.starts_with(&[0x30]));
     assert!(keys.keys[0].chain.iter().all(|certificate| certificate.starts_with(&[0x30, 0x82])));
     let trusted = read(TRUSTED, "secret").unwrap();

@@ -1,4 +1,4 @@
-//! Stores that other tools wrote; `tests/peers/make-tls-fixtures.sh` says how.
+//! Tests with stores that other tools wrote; `tests/peers/make-tls-fixtures.sh` makes them.
 #![allow(clippy::unwrap_used)]
 
 use super::*;
@@ -18,7 +18,7 @@ fn trusted(name: &str, password: &str) -> Result<Vec<CertificateDer<'static>>, S
     read_trusted(&fixture(name), kind, password)
 }
 
-/// The length of the only chain in a store that can be used.
+/// Checks that a store has one usable key, with a chain of this length.
 fn check(name: &str, password: &str, chain_count: usize) {
     let keys = keys(name, password).unwrap_or_else(|error| panic!("{name}: {error}"));
     assert_eq!((keys.len(), keys[0].cert.len()), (1, chain_count), "{name}");
@@ -78,7 +78,7 @@ fn what_openssl_and_keytool_write_here_today_is_read() {
         ("rsa.p12", "-keyalg RSA -storetype PKCS12"),
         ("ec.p12", "-keyalg EC -groupname secp384r1"),
         ("ec.jks", "-keyalg EC -storetype JKS -keypass secret"),
-        // PKCS #12 since Java 9, in spite of the name.
+        // `keytool` writes PKCS #12 since Java 9, in spite of this file name.
         ("plain.jks", "-keyalg EC"),
     ] {
         if run("keytool", &format!("{generate} {options} -keystore {file}")) {

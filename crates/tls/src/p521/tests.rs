@@ -16,7 +16,7 @@ fn what_a_key_signs_is_verified_and_nothing_else() {
     assert!(own.choose_scheme(&[SignatureScheme::ECDSA_NISTP256_SHA256]).is_none());
     let signature = signer.sign(b"message").unwrap();
     let spki = own.public_key().unwrap();
-    // The point is at the end.
+    // The point is at the end of the encoded key.
     let point = &spki[spki.len() - 133..];
     assert!(SHA512.verify_signature(point, b"message", &signature).is_ok());
     assert!(SHA384.verify_signature(point, b"message", &signature).is_err());
@@ -30,7 +30,7 @@ fn what_a_key_signs_is_verified_and_nothing_else() {
     assert!(signing_key(&key("client")).is_none());
 }
 
-/// A handshake with both sides' certificates, in memory.
+/// A handshake in memory in which both sides show a certificate with a P-521 key.
 #[test]
 fn both_sides_of_a_handshake_may_have_such_a_key() {
     use rustls::{ClientConfig, ClientConnection, RootCertStore, ServerConfig, ServerConnection};
@@ -81,7 +81,7 @@ fn both_sides_of_a_handshake_may_have_such_a_key() {
         }
         assert_eq!(server.peer_certificates().unwrap().len(), 1);
     }
-    // OpenSSL signs with SHA-384 in TLS 1.2.
+    // OpenSSL signs with SHA-384 in TLS 1.2, so this scheme must have P-521 too.
     let algorithms = provider.signature_verification_algorithms;
     let of_scheme = algorithms.mapping.iter();
     let mut of_scheme = of_scheme.filter(|(it, _)| *it == SignatureScheme::ECDSA_NISTP384_SHA384);

@@ -48,7 +48,7 @@ fn texts(texts: &[&str]) -> Vec<String> {
     texts.iter().map(ToString::to_string).collect()
 }
 
-/// Whether the names of a certificate are allowed.
+/// Whether a certificate with these names is allowed.
 fn takes(rules: &Rules, name: &str, hosts: &[&str]) -> bool {
     rules.check(&certificate(&[1], name, hosts), &[]).is_ok()
 }

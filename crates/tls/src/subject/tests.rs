@@ -1,4 +1,4 @@
-//! Names as OpenJDK 17 prints them: each encoded, and its `X500Principal.getName()`.
+//! Names as OpenJDK 17 prints them: each in DER, and its `X500Principal.getName()`.
 #![allow(clippy::unwrap_used)]
 
 use super::*;

@@ -3,10 +3,10 @@ use crate::fixtures::{ETCD_TOKENS, RSA_PUBLIC, SECRET, jwt, keys, options};
 
 const NOW: i64 = 1_800_000_000;
 
-/// The user of etcd's tokens.
+/// The user that etcd's tokens name.
 const NAME: &str = "a<b>& \u{e9} \"c";
 
-/// A token with any header and claims, signed by the method's key.
+/// A token with any header and claims, signed with the method's key.
 fn token_of(jwt: &Jwt, header: &str, claims: &str) -> String {
     let signed = [header, claims].map(|part| URL_SAFE_NO_PAD.encode(part)).join(".");
     let signature = jwt.key.sign(signed.as_bytes()).unwrap();
@@ -48,7 +48,7 @@ fn tokens_of_etcd_are_taken_and_ours_are_equal_to_them() {
         let ours = jwt.sign(NAME, 5, expires).unwrap();
         let signed = |token: &str| token.rsplit_once('.').unwrap().0.to_string();
         assert_eq!(signed(&ours), signed(token));
-        // The others draw a number for each signature.
+        // The other methods use a random number for each signature.
         if method.name().starts_with(['H', 'R']) || method == SigningMethod::EdDsa {
             assert_eq!(ours, token);
         }
@@ -114,7 +114,7 @@ fn a_token_says_nothing_under_another_method() {
         for other in SigningMethod::ALL.into_iter().filter(|other| *other != ours) {
             let token = jwt(other).sign("root", 5, NOW + 9).unwrap();
             assert_eq!(jwt_of_ours.verify(&token, NOW), Err(JwtError::WrongMethod));
-            // The header names our method, and the key is of the other.
+            // The header names our method, but the key is the other method's.
             let header = format!("{{\"alg\":\"{}\"}}", ours.name());
             let token = token_of(&jwt(other), &header, good);
             assert_eq!(jwt_of_ours.verify(&token, NOW), Err(JwtError::BadSignature));
@@ -136,7 +136,7 @@ fn a_token_says_nothing_under_another_method() {
     }
 }
 
-/// A client that knows the public key alone uses it as a secret.
+/// A client that knows only the public key signs with it as an HMAC secret.
 #[test]
 fn a_public_key_is_no_secret() {
     let forger = Jwt::new(&options(SigningMethod::Hs256), b"", RSA_PUBLIC).unwrap();

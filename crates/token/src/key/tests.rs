@@ -93,7 +93,7 @@ fn a_key_of_another_kind_is_refused() {
             let text = format!("key is not a valid {kind} public key");
             assert_eq!(error(method, key, b""), text, "{method:?}");
         }
-        // The halves in each other's place.
+        // The public and the private half in each other's place.
         let (own_public, own_private) = keys(method);
         assert!(error(method, own_private, b"").starts_with("key is not a valid"), "{method:?}");
         assert!(error(method, b"", own_public).starts_with("key is not a valid"), "{method:?}");

@@ -12,7 +12,7 @@ fn jwt(text: &str) -> JwtOptions {
     }
 }
 
-/// The text of the error, and the reason for the log.
+/// The text of the error, and the reason in it for the log.
 fn refused(text: &str) -> (String, String) {
     match AuthToken::parse(text, duration) {
         Err(error @ OptionsError::InvalidOptions { .. }) => {

@@ -1,4 +1,4 @@
-//! Tests of Front, with Apply and the machine behind it.
+//! Tests of `ZkFront`, with Apply and the machine behind it.
 
 mod certificates;
 mod connecting;

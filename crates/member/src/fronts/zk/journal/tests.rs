@@ -10,7 +10,7 @@ fn rig(audit: bool, slow_request_ms: Option<u64>) -> Rig {
     rig
 }
 
-/// The audit log of a script, without the session's number.
+/// The lines of the audit log for a script, without the session id.
 fn audited(script: &str) -> Vec<String> {
     let mut rig = rig(true, None);
     rig.play("c1: connect");

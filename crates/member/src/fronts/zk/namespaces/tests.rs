@@ -33,7 +33,7 @@ fn bytes_are_counted_below_the_first_element_of_a_path() {
     namespaces.on_read(ReadKind::GetData, "/d", 16);
     // An ACL is not counted.
     namespaces.on_read(ReadKind::GetAcl, "/e", 16 + 4 + 68);
-    // As the real server counts these: path, data or names, and a Stat.
+    // As ZooKeeper counts these reads: path, data or names, and a Stat.
     let (data, names) = (4 + 7 + 68, 2 + 5 + 68);
     let expected = [("a", sizes(2, data + names, names, data)), ("c", sizes(1, 70, 70, 70))];
     assert_eq!(namespaces.read(), BTreeMap::from(expected));
@@ -63,7 +63,7 @@ fn a_full_table_counts_the_others_together() {
     assert_eq!(counted.len(), NAMESPACES_MAX + 1);
     assert_eq!((counted[OTHERS].count, counted["0"].count), (3, 2));
 
-    // Another Front has as many names of its own.
+    // Another Front has as many other names.
     let mut other = Namespaces::default();
     for number in 0..NAMESPACES_MAX {
         write(&mut other, &format!("/other-{number}"), 0);

@@ -1,9 +1,9 @@
-//! The identities that a certificate gives a connection.
+//! Tests of the identities that a client certificate gives a connection.
 
 use super::rig::*;
 use crate::fronts::zk::limits::CONNECTION_IDENTITY_BYTES_MAX;
 
-/// A client that shows a certificate before it speaks.
+/// A rig with one accepted client whose certificate has proved these identities.
 fn rig_with(proved: &[(&str, &str)]) -> Rig {
     let mut rig = Rig::default();
     rig.play("configure x509=on");
@@ -38,7 +38,7 @@ fn a_super_user_stays_itself() {
 
 #[test]
 fn a_name_too_long_for_a_batch_ends_the_connection() {
-    // A name may take some bytes less: for counts, lengths and the address.
+    // The count, the lengths and the address take some bytes of the bound, too.
     for (length, served) in
         [(CONNECTION_IDENTITY_BYTES_MAX - 100, true), (CONNECTION_IDENTITY_BYTES_MAX, false)]
     {

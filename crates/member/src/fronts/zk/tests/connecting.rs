@@ -1,4 +1,4 @@
-//! How a connection gets its session, and how it does not.
+//! Tests of how a connection gets its session, or fails to get one.
 
 use super::super::*;
 use super::rig::*;
@@ -6,7 +6,7 @@ use crate::limits::HEARD_INTERVAL_MS;
 use crate::summary::Summary;
 use machine::ZkCommand;
 
-/// The ids that Front 0 of a rig draws, first to last.
+/// The last of the first `count` session ids and passwords that Front 0 of a rig draws.
 fn drawn(count: u64) -> (SessionId, [u8; 16]) {
     let mut front = ZkFront::new(config(0));
     (0..count).map(|_| front.draw_session()).last().unwrap()
@@ -101,7 +101,7 @@ fn a_word_is_handed_to_the_driver_once() {
     rig.fronts[0].answer_four_letter_word(id, "imok");
     rig.run();
     assert_eq!(rig.take_log(), ["c1: says imok", "c1: closed"]);
-    // The driver may be late.
+    // The driver may answer late.
     rig.fronts[0].answer_four_letter_word(id, "imok");
     rig.assert_idle();
 }
@@ -113,7 +113,7 @@ fn every_word_may_be_allowed_at_once() {
     rig.play("c1: word wchs\nc2: word mntr\nc3: raw 73746d6b000000000000002a");
     let words: Vec<Word> = rig.words.iter().map(|(_, word)| *word).collect();
     assert_eq!(words, [Word::Wchs, Word::Mntr, Word::Stmk { mask: 42 }]);
-    // If telnet's word is allowed, there is not even an answer that it is unknown.
+    // If telnet's word is allowed, there is not even an answer that the word is unknown.
     assert_eq!(rig.play("c4: raw fff4fffd"), "c4: closed");
 }
 
@@ -175,7 +175,7 @@ fn a_report_counts_what_clients_saw() {
     assert_eq!((&*shown[0].peer, shown[0].is_reading), ("10.0.0.1:5001", true));
 }
 
-/// The counts of all Fronts.
+/// The merged counts of all Fronts.
 fn joined(rig: &Rig) -> ZkFrontReport {
     let mut report = ZkFrontReport::default();
     rig.fronts.iter().for_each(|front| report.merge(&front.report()));
@@ -194,13 +194,13 @@ fn metrics_are_counted_where_they_arise() {
     };
     assert_eq!(count(&metrics.update_latency), (4, 0.0));
     assert_eq!(count(&metrics.read_latency), (4, 0.0));
-    // The set notified two connections at once, in two Fronts or in one.
+    // The set notified two connections, which may be on one Front or on two.
     assert_eq!(count(&metrics.node_changed_watch_count).1, 2.0);
     assert_eq!(count(&metrics.node_created_watch_count), (1, 1.0));
     assert_eq!(count(&metrics.node_children_watch_count), (1, 1.0));
     assert_eq!(count(&metrics.node_deleted_watch_count).0, 0);
     assert_eq!(metrics.connection_request_count, 2);
-    // Four events of a path of two bytes each.
+    // Four events: three with a path of two bytes, one with a path of one byte.
     assert_eq!(metrics.watch_bytes, 3 * (16 + 8 + 4 + 2) + (16 + 8 + 4 + 1));
     assert_eq!(metrics.response_size.min, 16);
     assert!(metrics.response_bytes > 8 * metrics.response_size.min);
@@ -242,7 +242,7 @@ fn watches_are_listed_with_their_sessions() {
     assert_eq!(page.next, None);
 }
 
-/// Lets time pass and nothing else happen. Returns the messages to Loop.
+/// Lets time pass, and nothing else happen. Returns the messages to Loop.
 fn tick(rig: &mut Rig, ms: u64) -> Vec<ToLoop> {
     rig.now.monotonic_ms += ms;
     rig.fronts[0].set_now(rig.now);
@@ -265,7 +265,8 @@ fn withdrawn(messages: &[ToLoop]) -> Vec<ConnectionId> {
     messages.iter().flat_map(of).collect()
 }
 
-/// Silence, half a request, an unanswered four-letter word, a session that nobody opens.
+/// The client sends nothing, half a frame, a four-letter word that is not answered, or a connect
+/// request that is not answered.
 #[test]
 fn a_connection_without_a_session_is_closed_whatever_it_has_sent() {
     for sent in ["", "raw 00", "raw 0000002c0000", "word ruok", "connect"] {
@@ -299,7 +300,8 @@ fn a_byte_now_and_then_wins_no_time() {
     assert!(is_closing(&rig, 1));
 }
 
-/// A connection with a session is not closed for lack of one, and delays no other in the list.
+/// A connection with a session is not closed for lack of one, and does not delay others in the
+/// list.
 #[test]
 fn who_has_a_session_is_not_closed_for_want_of_one() {
     let mut rig = Rig::default();
@@ -310,8 +312,8 @@ fn who_has_a_session_is_not_closed_for_want_of_one() {
     assert!(rig.fronts[0].admission.accepted.is_empty());
 }
 
-/// How long a client with this timeout waits if it asks when the last contact is `silent_ms` old
-/// and none follows; `None` if it still waits after ten seconds.
+/// How long a client with this timeout waits, in ms, if it connects when the last contact is
+/// `silent_ms` old and no contact follows; `None` if it still waits after ten seconds.
 fn waits_ms(timeout_ms: u32, silent_ms: u64) -> Option<u64> {
     let mut rig = Rig::default();
     rig.fronts[0] = ZkFront::new(ZkFrontConfig { sessionless_ms_max: 60_000, ..config(0) });
@@ -322,7 +324,7 @@ fn waits_ms(timeout_ms: u32, silent_ms: u64) -> Option<u64> {
     for waited_ms in 0..10_000 {
         let told = tick(&mut rig, u64::from(waited_ms > 0));
         if rig.clients[&1].closed || is_closing(&rig, 1) {
-            // A connection that never asked Loop for a session is not withdrawn.
+            // Loop is not told of a connection that never asked it for a session.
             assert!(withdrawn(&told).iter().all(|withdrawn| *withdrawn == id));
             assert_eq!(rig.notices, ["there is no contact with a leader"]);
             return Some(waited_ms);
@@ -337,7 +339,8 @@ fn without_a_leader_a_client_waits_for_its_session_as_long_as_an_election_takes(
     assert_eq!(waits_ms(40_000, 0), Some(limit));
     assert_eq!(waits_ms(40_000, 2 * limit - 1), Some(limit));
     assert_eq!(waits_ms(40_000, 2 * limit), Some(0));
-    // A sixth of its timeout, and no time at all after a third of it.
+    // A client waits a sixth of its timeout, and not at all once a third of it has passed without
+    // contact.
     assert_eq!(waits_ms(4_200, 0), Some(700));
     assert_eq!(waits_ms(4_200, 1_399), Some(700));
     assert_eq!(waits_ms(4_200, 1_400), Some(0));
@@ -357,7 +360,7 @@ fn with_a_leader_or_alone_a_client_waits_for_a_slow_disk() {
     }
 }
 
-/// The leader comes back after the client has gone: nothing is left of it in this member.
+/// The leader comes back after the client has gone: Loop does not ask for the client's session.
 #[test]
 fn the_session_of_a_client_that_did_not_wait_is_not_asked_for() {
     let mut rig = Rig::with_loop(start());

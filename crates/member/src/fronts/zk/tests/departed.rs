@@ -1,5 +1,5 @@
-//! Commands that a connection left behind: Loop is asked to give them up once they can change
-//! nothing.
+//! Tests of departed connections: Loop is asked to give their commands up once the commands can
+//! change nothing.
 
 use machine::{Attachment, BootId, Changes, Mark, Ordinal, ZkChange};
 
@@ -7,7 +7,8 @@ use super::super::*;
 use super::rig::*;
 use crate::message::{Delivery, Unavailable};
 
-/// The first client has a session on Front 0, and has handed over two writes that Loop keeps.
+/// A rig whose first client has a session on Front 0, and has handed over two writes that Loop
+/// keeps.
 fn waiting() -> Rig {
     let mut rig = Rig::default();
     rig.play("c1: connect\nc1~ create /a x | get /a | set /a y");
@@ -19,13 +20,13 @@ fn session(rig: &Rig) -> SessionId {
     SessionId(rig.clients[&1].session.0)
 }
 
-/// The client's connection ends.
+/// Closes the first client's connection.
 fn lose(rig: &mut Rig) {
     let id = rig.clients[&1].id;
     rig.fronts[0].on_closed(id);
 }
 
-/// Front 0 learns of a change.
+/// Delivers a change to Front 0.
 fn tell(rig: &mut Rig, kind: ZkChange) {
     let mut changes = Changes::default();
     let mark = Mark { ordinal: Ordinal(1_000), ..rig.machine.mark() };
@@ -39,7 +40,7 @@ fn attached(session: SessionId, connection: u64) -> ZkChange {
     ZkChange::SessionAttached { session, owner, timeout_ms: 4_000 }
 }
 
-/// The connections whose commands are given up at the next look at the clock.
+/// The connections whose commands the next tick asks Loop to give up.
 fn given_up(rig: &mut Rig) -> Vec<ConnectionId> {
     rig.fronts[0].on_tick();
     let withdrawn = |message| match message {
@@ -49,7 +50,7 @@ fn given_up(rig: &mut Rig) -> Vec<ConnectionId> {
     rig.fronts[0].take_output().to_loop.into_iter().flat_map(withdrawn).collect()
 }
 
-/// Answers the commands with these tickets.
+/// Delivers answers to the commands with these tickets.
 fn answer(rig: &mut Rig, tickets: &[u64]) {
     let connection = rig.clients[&1].id;
     let answer = |ticket: &u64| Answer::Command {
@@ -106,7 +107,7 @@ fn a_connection_is_kept_until_its_last_command_is_answered() {
     let mut rig = waiting();
     let session = session(&rig);
     lose(&mut rig);
-    // The request for the session has the first ticket. The read between the writes has one, too.
+    // The connect request has the first ticket, and the read between the writes has one too.
     answer(&mut rig, &[1]);
     assert_eq!(rig.fronts[0].departed_count(), 1);
     answer(&mut rig, &[2]);
@@ -127,7 +128,7 @@ fn who_leaves_nothing_behind_is_not_kept() {
     }
 }
 
-/// A client sends writes behind the end of its session.
+/// A client sends a write after the request that ends its session.
 #[test]
 fn what_was_sent_behind_the_end_of_a_session_is_given_up() {
     let mut rig = Rig::default();

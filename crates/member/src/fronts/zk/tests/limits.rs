@@ -1,4 +1,4 @@
-//! Every bound of a Front, at it and one past it.
+//! Tests of every bound of a Front: at the bound and one past it.
 
 use super::super::*;
 use super::rig::*;
@@ -17,7 +17,7 @@ fn connection(rig: &Rig, number: u32) -> &Connection {
     &rig.fronts[client.front].connections[&client.id]
 }
 
-/// A rig with a client and a znode of `bytes`.
+/// A rig with a client and a znode `/a` of `bytes` bytes.
 fn begun(bytes: usize) -> Rig {
     let mut rig = Rig::default();
     rig.play(&format!("c1: connect\nc1: create /a big:{bytes}"));
@@ -33,7 +33,7 @@ fn a_frame_of_jute_maxbuffer_is_read_and_a_longer_one_closes() {
             rig.read_bytes = read_bytes;
             rig.fronts[0] = ZkFront::new(ZkFrontConfig { frame_bytes_max: max, ..config(0) });
             rig.play("c1: connect\nc1: create /a x");
-            // Header 8, path 4 + 2, data 4, version 4.
+            // The header has 8 bytes, the path 4 + 2, the length of the data 4, the version 4.
             let seen = rig.play(&format!("c1: set /a big:{}", frame_bytes - 22));
             assert_eq!(seen.contains("v1 @3"), accepted, "{frame_bytes}: {seen}");
             assert_eq!(seen.contains("closed"), !accepted);
@@ -96,7 +96,7 @@ fn a_client_that_never_reads_stops_being_served() {
     assert!((OUTPUT_BYTES_MAX..OUTPUT_BYTES_MAX + bytes + 200).contains(&output), "{output}");
     let id = rig.clients[&1].id;
     assert!(rig.fronts[0].input(id).is_none());
-    // Requests under way are answered; no more are read.
+    // Requests under way are answered; no further ones are read.
     rig.play("c2: connect\nc2: set /a x");
     assert_eq!(connection(&rig, 1).output.bytes(), output);
     rig.unstall(1);
@@ -112,7 +112,7 @@ fn what_a_slow_client_has_taken_is_given_back() {
     let mut capacity = 0;
     for _ in 0..2_000 {
         rig.play("c1: get /a");
-        // All but one byte, so that the output is never empty.
+        // The socket takes all bytes but one, so the output is never empty.
         let count = connection(&rig, 1).output.bytes() - 1;
         rig.fronts[0].on_written(id, count);
         capacity = capacity.max(connection(&rig, 1).output.capacity());
@@ -135,7 +135,7 @@ fn an_idle_connection_keeps_no_large_buffers() {
 
 #[test]
 fn a_client_that_leaves_its_events_lying_is_disconnected() {
-    // Each event is as long as the path it is about.
+    // Each event is about as long as its path.
     let name_bytes = 500_000;
     let mut rig = Rig::default();
     rig.play("c1: connect\nc2@1: connect");
@@ -167,7 +167,8 @@ fn watches_set_again_wait_for_a_client_that_does_not_read() {
     let frame_bytes_max = 24 * 1024 * 1024;
     rig.fronts[0] = ZkFront::new(ZkFrontConfig { frame_bytes_max, ..config(0) });
     rig.play("c1: connect\nc1: create /a x\nstall c1");
-    // Each 6 bytes of request bring 34 bytes of event; behind them comes one more watch to set.
+    // Each 6 bytes of the request cause an event of 34 bytes. One more watch, to be set, follows
+    // them.
     let count = 2 * OUTPUT_BYTES_MAX / 34;
     let request = format!("setwatches 3 {}d:/a", "d:/n ".repeat(count));
     let bytes = rig.encode(1, &request);
@@ -205,8 +206,8 @@ fn commands_under_way_are_bounded_per_front() {
         rig.play(&format!("c{number}~ {}", ["delete /n"; 1_000].join(" | ")));
     }
     assert_eq!(rig.fronts[0].commands_in_flight(), FRONT_COMMANDS_MAX);
-    // No other connection is read, and the list of connections that wait for credit holds each
-    // once.
+    // No other connection is decoded, and the list of connections that wait for credit has each of
+    // them once.
     let bytes = rig.encode(1, "set /a y | get /a");
     for byte in bytes {
         rig.send(1, &[byte]);
@@ -214,7 +215,7 @@ fn commands_under_way_are_bounded_per_front() {
     rig.play("c99~ ping");
     assert!(connection(&rig, 1).window.is_empty());
     assert_eq!(rig.fronts[0].commands.starved.len(), 3);
-    // The other Front has credits of its own.
+    // The other Front has its own credit.
     rig.play("c98~ ping");
     assert_eq!(rig.client(98).reply_count, 1);
     rig.hold = 1_000;
@@ -225,8 +226,8 @@ fn commands_under_way_are_bounded_per_front() {
     assert_eq!((rig.fronts[0].commands_in_flight(), rig.fronts[0].commands.starved.len()), (0, 0));
 }
 
-/// The replies that `c2` sees after it waited for `ms` behind a write of `c1`, where one command
-/// may be under way.
+/// The replies that `c2` gets after it has waited for `ms` behind a write of `c1`. The Front may
+/// have one command under way.
 fn seen_after_waiting(throttled_op_wait_ms: u64, ms: u64) -> String {
     let mut rig = Rig::default();
     let config = ZkFrontConfig { commands_max: 1, throttled_op_wait_ms, ..config(0) };
@@ -268,7 +269,7 @@ fn only_so_many_ask_for_a_session_on_all_fronts_in_a_time() {
     assert_eq!(rig.play("c2@1: connect"), "c2: connected as B for 10000");
     assert_eq!(rig.play("c3: connect"), "c3: closed");
     assert_eq!(rig.play("c4@1: connect"), "c4: closed");
-    // Four-letter words are not throttled, nor are connected clients.
+    // Four-letter words and clients with a session are not throttled.
     assert_eq!(rig.play("c1: ping"), "c1: ping -> @2");
     rig.play("time 1001");
     assert_eq!(rig.play("c1: connect again"), "c1: connected as A for 10000");
@@ -311,12 +312,12 @@ fn large_requests_of_all_fronts_are_bounded_together() {
     let mut rig = large_requests(200, 1_000);
     rig.play("c1~ set /a big:500 | set /a y");
     assert_eq!(rig.fronts[0].config.throttle.large_bytes(), 514);
-    // Small requests pass, and so does a large one that fits.
+    // Small requests are accepted, and so is a large one that fits.
     rig.play("c2~ set /a big:100 | set /a big:400");
     assert_eq!(rig.fronts[0].config.throttle.large_bytes(), 514 + 414);
     assert_eq!(rig.play("c2~ set /a big:400"), "c2: closed");
     assert_eq!(rig.fronts[1].report().metrics.large_requests_rejected, 1);
-    // The credit of the lost connection is given back.
+    // The credit of the closed connection is given back.
     assert_eq!(rig.fronts[0].config.throttle.large_bytes(), 514);
     let seen = rig.play("run");
     assert!(seen.contains("c1: set /a y -> v2"), "{seen}");
@@ -390,7 +391,7 @@ fn one_hold_of_the_lock_reads_a_bounded_number_of_requests() {
     rig.fronts[0].run_reads(&rig.machine);
     let count = rig.fronts[0].traffic.sent - before;
     assert!((50..=READ_HOLD_REQUESTS_MAX as u64).contains(&count), "{count}");
-    // Connections are served in turns: the first are not served to their end before the others.
+    // Connections take turns: the first ones are not served to their end before the others.
     assert_eq!(connection(&rig, 2).window.len(), 40 - READ_TURN_REQUESTS_MAX);
     rig.play("run");
     assert!((2..9).all(|number| rig.clients[&number].reply_count == 40));
@@ -404,7 +405,7 @@ fn a_count_gives_the_lock_back_and_others_their_turn() {
     for some in children.chunks(500) {
         rig.play(&format!("c1: {}", some.join(" | ")));
     }
-    // From each child up to the root, and not through /zookeeper.
+    // A count walks from each child up to the root, and not through `/zookeeper`.
     rig.play("c1~ count /zookeeper | count /a");
     rig.play("c2~ get /a");
     rig.fronts[0].run_reads(&rig.machine);
@@ -438,7 +439,7 @@ fn one_hold_of_the_lock_writes_a_bounded_number_of_bytes() {
 #[test]
 fn identities_of_a_connection_are_bounded() {
     let mut rig = begun(1);
-    // The client's address is one identity.
+    // The client's address is one of the identities.
     for at in 1..CONNECTION_IDENTITIES_MAX {
         assert_eq!(rig.play(&format!("c1: auth digest u{at}:p")).lines().count(), 1);
     }
@@ -449,8 +450,9 @@ fn identities_of_a_connection_are_bounded() {
 
 #[test]
 fn bytes_of_the_identities_of_a_connection_are_bounded() {
-    // Count 2; scheme 4 + 2 and id 4 + 8 of the address; scheme 4 + 6 and 4 of the digest, whose
-    // hash takes 29 with the colon.
+    // The identities take 2 bytes for their count; 4 + 2 and 4 + 8 for scheme and id of the
+    // address; 4 + 6 and 4 for the scheme and the length of the digest, whose hash takes 29 with
+    // the colon.
     let room = CONNECTION_IDENTITY_BYTES_MAX - 2 - 18 - 14 - 29;
     for (name_bytes, accepted) in [(room, true), (room + 1, false), (900_000, false)] {
         let mut rig = begun(1);
@@ -491,9 +493,9 @@ fn nothing_more_is_decoded_for_a_client_that_leaves_its_replies_lying() {
     rig.play(&format!("stall c1\nc1: {}", ["get /a"; 3_000].join(" | ")));
     let answered = rig.fronts[0].traffic.sent as usize - 2;
     assert!(answered > 100);
-    // The answers of the last hold made room in the window, and it is not filled again.
+    // The answers of the last hold have made room in the window, and it is not filled again.
     assert!(connection(&rig, 1).window.len() < WINDOW_REQUESTS_MAX);
-    // The socket takes some: the driver is told that it may go on.
+    // The socket takes some bytes: the driver learns that it may go on.
     assert!(!rig.fronts[0].may_go_on());
     let (id, half) = (rig.client(1).id, connection(&rig, 1).output.bytes() / 2);
     rig.fronts[0].on_written(id, half);
@@ -523,7 +525,7 @@ fn the_watches_of_a_connection_take_a_bounded_number_of_bytes() {
     check_watch_bytes(recursive, "c1: addwatch / r -> @1\nc1: closed");
 }
 
-/// Sets watches up to the bound, and one more on the root.
+/// Sets watches up to the bound, then one more on the root.
 fn check_watch_bytes(request: impl Fn(&str) -> String, one_more: &str) {
     let count = 256;
     let path_bytes = WATCH_BYTES_MAX / count - crate::fronts::zk::limits::WATCH_BYTES;
@@ -531,7 +533,7 @@ fn check_watch_bytes(request: impl Fn(&str) -> String, one_more: &str) {
     rig.play("c1: connect");
     for at in 0..count {
         let request = request(&format!("/{at:03}{}", "x".repeat(path_bytes - 4)));
-        // A watch that is set a second time takes no more bytes.
+        // Setting a watch a second time takes no more bytes.
         rig.play(&format!("c1: {request} | {request}"));
     }
     assert_eq!(rig.fronts[0].watches.len(), count);
@@ -557,7 +559,7 @@ fn a_client_whose_requests_are_held_back_is_heard_all_the_same() {
     assert_eq!(heard(&mut rig), 1);
 }
 
-/// Its later requests lie unread in its socket.
+/// The client's later requests stay unread in its socket.
 #[test]
 fn a_client_that_is_not_read_because_its_requests_are_held_back_counts_as_heard() {
     let mut rig = begun(1);
@@ -573,7 +575,7 @@ fn a_client_that_is_not_read_because_its_requests_are_held_back_counts_as_heard(
     }
 }
 
-/// An ACL of so many `auth` entries that are no duplicates of each other.
+/// An ACL of `count` `auth` entries, none a duplicate of another.
 fn auth_entries(count: usize) -> String {
     (0..count).map(|number| format!("auth|{number}|31")).collect::<Vec<_>>().join(",")
 }
@@ -581,7 +583,7 @@ fn auth_entries(count: usize) -> String {
 #[test]
 fn what_auth_stands_for_in_a_request_is_bounded() {
     let name_bytes = 10_000;
-    // 12 bytes, the scheme, and the name with a hash of 28 behind a colon.
+    // An entry takes 12 bytes, the scheme, and the name with a colon and a hash of 28.
     let entry_bytes = 12 + 6 + name_bytes + 29;
     let most = ACL_AUTH_BYTES_MAX / entry_bytes;
     let mut rig = begun(1);
@@ -591,7 +593,7 @@ fn what_auth_stands_for_in_a_request_is_bounded() {
     assert!(seen.contains("-> v0"), "{seen}");
     let seen = rig.play(&format!("c1: setacl /a {}", auth_entries(most + 1)));
     assert!(seen.contains("-> invalid ACL"), "{seen}");
-    // Those of a multi count together, and the culprit has its place in it.
+    // The ACLs of a multi count together, and the refused one is reported at its place.
     let commas = |count| auth_entries(count).replace(',', "+");
     let half = most / 2 + 1;
     let (one, other) = (commas(half), commas(half));

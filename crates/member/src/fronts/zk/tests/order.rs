@@ -1,4 +1,4 @@
-//! Order within a session, however the bytes arrive and whatever runs in between.
+//! Tests of the order within a session, however the bytes arrive and whatever runs in between.
 
 use super::super::*;
 use super::rig::*;
@@ -102,7 +102,7 @@ fn as_many_reads_travel_as_the_limit_says() {
     rig.play(&format!("c1~ set /a v1{gets} | set /a v2{gets} | set /a v3 | get /a"));
     let held = rig.fronts[0].connections.values().next().unwrap().window.counts();
     assert_eq!(held.travelling_reads, TRAVELLING_READS_MAX);
-    // The others wait here, and hold back the last write.
+    // The other reads are run by the Front, and hold back the last write.
     assert_eq!(held.local_reads, TRAVELLING_READS_MAX - 48);
     assert_eq!(rig.fronts[0].commands_in_flight(), 2);
     let seen = rig.play("run");
@@ -113,8 +113,8 @@ fn as_many_reads_travel_as_the_limit_says() {
 
 #[test]
 fn a_sync_holds_back_the_writes_behind_it() {
-    // An entry is half applied when the sync and the write behind it arrive: the answer to the
-    // sync is given at the end of the hold, behind that of the write in the same hold.
+    // The sync and the write after it arrive when an entry is half applied. The sync is answered at
+    // the end of the hold, after the write of the same hold.
     let mut rig = begun();
     rig.play("c2@1: connect\nc2~ set /a w | set /a x\nloop\napply 1");
     rig.play("c1~ sync / | set /a y\nloop\nloop");
@@ -137,7 +137,7 @@ fn every_write_waits_for_the_reads_before_it() {
     ];
     for write in writes {
         let mut rig = begun();
-        // All but the last read is done: its client does not read the replies.
+        // The reads before the write are answered, except the last one of the line.
         rig.play(&format!("c1~ ls / | {write} | ls /\nloop\napply\ndeliver"));
         let seen = rig.play("run");
         let asked: Vec<&str> =
@@ -158,7 +158,7 @@ fn a_sync_keeps_its_place_when_the_disk_is_full() {
 
 #[test]
 fn a_write_refused_for_a_full_disk_is_answered_behind_those_that_wait() {
-    // Four entries are on their way to the disk, so that what comes next waits in Loop.
+    // Four entries are on their way to the disk, so further commands wait in Loop.
     let mut rig = Rig::with_loop(start());
     rig.play("c1: connect\nc1: create /a v0");
     for at in 1..=5 {
@@ -194,7 +194,7 @@ fn a_refused_write_is_answered_behind_a_batch_that_is_half_applied() {
 
 #[test]
 fn nothing_is_read_behind_a_request_that_will_close() {
-    // The rest of a frame that was cut by the end of the packet must not be taken for a frame.
+    // The rest of a frame that was cut by the end of a packet must not be taken for a new frame.
     for last in ["auth none x", "op 99"] {
         let mut rig = begun();
         let bytes = rig.encode(1, &format!("set /a v1 | {last} | set /a v2"));

@@ -1,4 +1,5 @@
-//! Random clients, packets, holds, stalls and ends: the invariants of every client's view.
+//! Tests with random clients, packets, holds, stalls and closes: what each client sees must obey
+//! the invariants of order.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +8,8 @@ use super::rig::*;
 
 const KEYS: [&str; 4] = ["/a", "/b", "/c", "/c/d"];
 
-/// The values of every key, and when it changed, from the machine itself after each command.
+/// The values of every key with the zxids of their changes, read from the machine after each
+/// command.
 #[derive(Default)]
 struct History {
     values: BTreeMap<&'static str, Vec<(i64, String)>>,
@@ -40,14 +42,14 @@ impl History {
     }
 }
 
-/// A client's expectations: the watches it has set, and since when.
+/// What a client can expect: the watches that it has set, each with the zxid at which it set it.
 #[derive(Default)]
 struct View {
     watches: BTreeMap<String, i64>,
 }
 
 impl View {
-    /// Checks one line of what a client saw against the history.
+    /// Checks one line that the client saw against the history.
     fn see(&mut self, text: &str, history: &History) {
         if text.starts_with("connected") || text == "closed" || text == "refused" {
             self.watches.clear();
@@ -61,7 +63,7 @@ impl View {
             return;
         }
         let (request, answer) = text.split_once(" ->").unwrap();
-        // The events of changes that a reply shows came before it.
+        // The events of all changes that a reply shows have come before it.
         for (key, since) in &self.watches {
             let missed = history.first_change_after(key, *since).filter(|at| *at <= zxid);
             assert_eq!(missed, None, "{request} came before the event of {key}");
@@ -190,7 +192,7 @@ impl Chaos {
         }
     }
 
-    /// Runs everything to its end, a command at a time.
+    /// Runs everything to its end, one command at a time.
     fn settle(&mut self) {
         self.rig.line("room");
         let numbers: Vec<u32> = self.rig.clients.keys().copied().collect();

@@ -1,16 +1,18 @@
-//! A rig for the tests of this crate: a member with some Fronts, Apply and a machine, with either a
-//! trivial loop that packs and stamps, or the real Loop and a pretend disk; and clients that speak
-//! the protocol, written and read as text.
+//! A rig for the tests of this crate: a member with some Fronts, Apply and a machine. Between the
+//! Fronts and Apply it has either a trivial loop, which packs and stamps, or the real Loop with a
+//! pretend disk. Its clients speak the protocol; a script has their requests and replies as text.
 //!
-//! A line of a script is one of
-//! - `c1: get /a | set /a v` sends requests in one packet and runs everything until it is quiet;
-//!   `c1~ ...` only sends them, `c2@1: connect` puts a new client on Front 1;
-//! - `loop`, `disk`, `apply`, `deliver`, `resume`, `reads`, `write` run one step, `run` runs all;
-//! - `time 500`, `stall c1`, `unstall c1`, `close c1`, `full`, `room`, `hold 3` change the world;
-//! - `expire c1`, `configure NAME=VALUE ...` are commands of the loop itself, and so is `install`,
-//!   of the state at the last `keep`;
-//! - `contact` is the last contact with a leader, `contact alone` says that none is needed;
-//! - `serve NAME=VALUE ...` makes the Fronts anew: before anyone connects.
+//! Each line of a script is one of these:
+//! - `c1: get /a | set /a v` sends requests in one packet and runs everything until nothing
+//!   happens; `c1~ ...` only sends them; `c2@1: connect` puts a new client on Front 1;
+//! - `loop`, `disk`, `apply`, `deliver`, `resume`, `reads` and `write` run one step, `run` runs
+//!   all;
+//! - `time 500`, `stall c1`, `unstall c1`, `close c1`, `full`, `room` and `hold 3` change the
+//!   world;
+//! - `expire c1` and `configure NAME=VALUE ...` submit commands of the loop itself; so does
+//!   `install`, which replaces the state by the one of the last `keep`;
+//! - `contact` notes a contact with a leader now, `contact alone` that none is needed;
+//! - `serve NAME=VALUE ...` makes the Fronts anew, before any client connects.
 
 mod client;
 mod engine;
@@ -36,7 +38,7 @@ use crate::message::{Delivery, FrontCounts, LoopInput, ToApply};
 use crate::order::Start;
 use crate::{Apply, WatchInterest};
 
-/// A seeded generator (splitmix64): the same seed, the same test.
+/// A seeded random generator (splitmix64): equal seeds give equal tests.
 pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
@@ -71,12 +73,12 @@ pub(crate) struct Rig {
     pub(crate) deliveries: Vec<VecDeque<Delivery>>,
     pub(crate) notices: Vec<String>,
     pub(crate) words: Vec<(ConnectionId, Word)>,
-    /// The events of the audit log, and the slow requests.
+    /// The events of the audit log, and the slow requests, that the Fronts have reported.
     pub(crate) audits: Vec<AuditEvent>,
     pub(crate) slow: Vec<SlowRequest>,
-    /// Bytes that the driver reads from a socket at once.
+    /// How many bytes the driver reads from a socket at once.
     pub(crate) read_bytes: usize,
-    /// Commands of one apply hold.
+    /// How many commands Apply runs in one hold.
     pub(crate) hold: usize,
     pub(crate) now: Now,
     /// The lines that clients saw since the log was last taken.
@@ -111,7 +113,7 @@ pub(crate) fn config(id: u32) -> ZkFrontConfig {
 }
 
 impl Default for Rig {
-    /// Two Fronts and the trivial loop.
+    /// A rig with two Fronts and the trivial loop.
     fn default() -> Rig {
         Rig::new(2, Engine::Stamping { sequence: 0, index: 1, full: false })
     }
@@ -143,7 +145,7 @@ impl Rig {
         }
     }
 
-    /// A rig with the real Loop, whose first term is begun and which is ready.
+    /// A rig with the real Loop, which leads its first term and is ready.
     pub(crate) fn with_loop(start: Start) -> Rig {
         let mut rig = Rig::new(2, Engine::Real(Box::new(Real::new(start))));
         rig.run();
@@ -158,7 +160,7 @@ impl Rig {
         }
     }
 
-    /// Plays a script and gives what clients saw, a line each.
+    /// Plays a script, and returns the lines that clients saw.
     pub(crate) fn play(&mut self, script: &str) -> String {
         let mut seen = Vec::new();
         for line in script.lines().map(str::trim).filter(|line| !line.is_empty()) {
@@ -168,7 +170,7 @@ impl Rig {
         seen.join("\n")
     }
 
-    /// Takes the lines that clients saw since the last call, by client.
+    /// Takes the lines that clients saw since the last call, sorted by client.
     pub(crate) fn take_log(&mut self) -> Vec<String> {
         let mut log = core::mem::take(&mut self.log);
         log.sort_by_key(|line| line.split(':').next().map(str::to_string));
@@ -201,7 +203,7 @@ impl Rig {
             "serve" => self.serve(rest),
             "contact" => {
                 let is_alone = rest == "alone";
-                // Contact at 0 means no contact.
+                // 0 would mean that there is no contact.
                 self.now.monotonic_ms = self.now.monotonic_ms.max(1);
                 self.now.contact_at_ms = (!is_alone).then_some(self.now.monotonic_ms);
                 for front in &mut self.fronts {
@@ -221,7 +223,7 @@ impl Rig {
         }
     }
 
-    /// A command of the loop itself, in an entry of its own.
+    /// Commits a command of the loop itself, in an entry of its own.
     pub(crate) fn submit_own(&mut self, command: &Command<'_>) {
         let Engine::Stamping { sequence, index, .. } = &mut self.engine else {
             panic!("the real Loop has its own commands")
@@ -272,7 +274,8 @@ impl Rig {
         self.submit_own(&Command::Zk(ZkCommand::Configure(settings)));
     }
 
-    /// Lists in a value are separated by `,`, a user from the password by `:`.
+    /// Makes the Fronts anew with these options. `,` separates the elements of a list, `:` a user
+    /// from the password.
     fn serve(&mut self, words: &str) {
         let mut auth = AuthConfig::default();
         let mut read_only_after_ms = None;
@@ -301,7 +304,7 @@ impl Rig {
         self.fronts = (0..count).map(front).collect();
     }
 
-    /// Lets time pass, in the driver's steps of 100 ms.
+    /// Lets time pass, in steps of 100 ms like the driver.
     pub(crate) fn advance(&mut self, ms: u64) {
         for _ in 0..ms.div_ceil(100) {
             let step_ms = 100.min(ms);
@@ -341,7 +344,7 @@ impl Rig {
         progress
     }
 
-    /// Writes to every socket that takes it.
+    /// Writes to every socket that takes bytes.
     fn step_write(&mut self) -> bool {
         let numbers: Vec<u32> = self.clients.keys().copied().collect();
         numbers.into_iter().for_each(|number| self.write(number));
@@ -430,7 +433,7 @@ impl Rig {
         self.flush() | progress
     }
 
-    /// One hold of each Front that has something to run, as the driver does it.
+    /// Runs one hold of each Front that is runnable, as the driver does.
     pub(crate) fn step_reads(&mut self) -> bool {
         let mut progress = false;
         for (front, deliveries) in self.fronts.iter_mut().zip(&mut self.deliveries) {
@@ -467,7 +470,7 @@ impl Rig {
         panic!("it never comes to rest");
     }
 
-    /// Checks the invariants: credits equal what the windows hold.
+    /// Checks the invariants: credits equal the contents of the windows.
     pub(crate) fn check(&self) {
         for front in &self.fronts {
             let of_all = |of: fn(&Connection) -> usize| front.connections.values().map(of).sum();
@@ -509,7 +512,7 @@ impl Rig {
         }
     }
 
-    /// Checks that the states of all connections are gone, and all credits given back.
+    /// Checks that no connection is left, and that all credit was given back.
     pub(crate) fn assert_idle(&self) {
         for front in &self.fronts {
             assert_eq!((front.commands.count, front.commands.bytes), (0, 0));

@@ -1,5 +1,5 @@
-//! Large replies: their order, the room that they share, and which clients are disconnected for
-//! lack of it.
+//! Tests of large replies: their order, the room that they share, and the clients that are
+//! disconnected to free it.
 
 use super::super::*;
 use super::rig::*;
@@ -12,7 +12,7 @@ use crate::reply_room::HeldReply;
 
 const LARGE: usize = 1_000_000;
 
-/// Bytes of a setData of `/s` beside its data.
+/// Bytes of a setData of `/s` in addition to its data.
 const SET_BYTES: usize = 22;
 
 /// A rig with two clients, a small znode and a large one.
@@ -27,7 +27,7 @@ fn connection(rig: &Rig, number: u32) -> &Connection {
     &rig.fronts[client.front].connections[&client.id]
 }
 
-/// Takes all the room there is, until the result is dropped.
+/// Takes all of the room, until the result is dropped.
 fn fill(rig: &Rig) -> HeldReply {
     HeldReply::new(&rig.apply.replies(), REPLIES_BYTES_MAX as usize)
 }
@@ -36,7 +36,7 @@ fn held(rig: &Rig) -> usize {
     rig.fronts.iter().map(|front| front.held_bytes().output).sum()
 }
 
-/// With room or without, a read shows the value that the write right before it wrote.
+/// With and without room, a read shows the value of the write right before it.
 #[test]
 fn large_values_between_own_writes_are_read_in_their_order() {
     let (one, two) = (LARGE, LARGE + 1);
@@ -119,7 +119,8 @@ fn held_metrics(rig: &Rig) -> (u64, u64) {
     (metrics.travelling_reads_refused, metrics.slow_takers_ended)
 }
 
-/// If the next own write was handed over with the read, the state before it is gone.
+/// Once the session's next write was handed over with the read, the state before that write is
+/// gone.
 #[test]
 fn without_room_a_large_read_before_a_write_under_way_is_refused() {
     let mut rig = begun();
@@ -130,14 +131,14 @@ fn without_room_a_large_read_before_a_write_under_way_is_refused() {
     assert_eq!(seen, wanted);
     assert_eq!(held_metrics(&rig).0, 2);
     drop(held);
-    // From now on the read holds back the write.
+    // From now on, the read holds back the write.
     let seen = rig.play("c1: set /s y | get /l | set /s z | get /s");
     assert!(seen.contains(&format!("...{LARGE} v0 @7")), "{seen}");
     rig.check();
 }
 
-/// Clients that read nothing pipeline 64 reads of 1 MB behind a write each, or ask for as much in
-/// one multi-read.
+/// Clients that read nothing pipeline 64 reads of 1 MB after a write, or ask for as much in one
+/// multi-read.
 #[test]
 fn what_many_clients_leave_lying_is_bounded_together() {
     let one_read = format!("set /s x{}", " | get /l".repeat(TRAVELLING_READS_MAX));
@@ -165,7 +166,7 @@ fn what_many_clients_leave_lying_is_bounded_together() {
         for number in 10..30 {
             rig.close(number);
         }
-        // The counts may differ only by bytes that the room was not told of yet.
+        // The two counts may differ only by bytes that the room was not told of yet.
         let off = rig.apply.replies().bytes().abs_diff(held(&rig) as u64);
         assert!(off < 2 * REPLIES_TOLD_BYTES as u64, "{off}");
         assert!(rig.play("c1: get /l").contains("v0"));
@@ -180,14 +181,14 @@ fn clients_that_keep_the_room_full_and_take_nothing_are_disconnected() {
         rig.play(&format!("c{number}@{}: connect\nstall c{number}\nc{number}: get /l", number % 2));
     }
     assert!(rig.apply.replies().is_tight());
-    // The client reads something now and then.
+    // One client reads something now and then.
     let (id, front) = (rig.clients[&10].id, rig.clients[&10].front);
     rig.advance(OUTPUT_STALL_MS);
     rig.fronts[front].on_written(id, 64 * 1024);
     assert!(stalled.clone().all(|number| !rig.clients[&number].closed));
     rig.advance(100);
     let closed = stalled.clone().filter(|&number| rig.clients[&number].closed).count();
-    // One Front's replies were enough.
+    // Freeing the replies of some connections was enough.
     assert!(closed > 0);
     assert!(!rig.clients[&10].closed);
     assert!(!rig.apply.replies().is_tight());
@@ -197,12 +198,12 @@ fn clients_that_keep_the_room_full_and_take_nothing_are_disconnected() {
     assert!(rig.play("c1: get /l").contains("v0"));
 }
 
-/// Clients that read their replies may keep the room full for long: nobody is disconnected then.
+/// Clients that read their replies may keep the room full for long. None of them is disconnected.
 #[test]
 fn a_read_that_finds_no_room_in_time_is_refused_and_holds_up_no_session() {
     let mut rig = begun();
     let full = fill(&rig);
-    // A sixth of the session's timeout of 10 s.
+    // The time is a sixth of the session's timeout of 10 s.
     assert_eq!(rig.play("c1: get /l | get /s"), "");
     rig.advance(1_600);
     assert_eq!(rig.play("run"), "");
@@ -210,7 +211,7 @@ fn a_read_that_finds_no_room_in_time_is_refused_and_holds_up_no_session() {
     let seen = rig.play("c1: get /s");
     assert!(seen.starts_with("c1: get /l -> operation timeout @4\nc1: get /s -> x v0 @"), "{seen}");
     assert_eq!(rig.fronts[0].report().metrics.replies_timed_out, 1);
-    // The next read may wait as long, and room comes in that time.
+    // The next read may wait as long again, and gets room in that time.
     assert_eq!(rig.play("c1: get /l"), "");
     rig.advance(1_600);
     drop(full);
@@ -247,7 +248,7 @@ fn bounded(reply_bytes_max: u64) -> Rig {
     rig
 }
 
-/// Names of 10 bytes take 14 each.
+/// Each name of 10 bytes takes 14.
 #[test]
 fn a_reply_beyond_reply_bytes_max_is_refused_with_path_and_session() {
     let mut rig = bounded(10 * 14);
@@ -301,7 +302,7 @@ fn a_small_reply_is_no_larger_than_what_a_full_room_lets_pass() {
 fn a_reply_that_no_frame_holds_is_refused_without_a_configured_bound() {
     let rig = Rig::default();
     assert_eq!(rig.fronts[0].config.reply_bytes_max, None);
-    // A stat and the lengths of a list and of its frame come on top.
+    // A Stat and the lengths of the list and of its frame come on top.
     let most = i32::MAX as u64 - 16 - 68 - 8;
     assert!(!rig.fronts[0].is_too_large_a_reply(most));
     assert!(rig.fronts[0].is_too_large_a_reply(most + 1));
@@ -320,8 +321,8 @@ fn ephemerals_beyond_reply_bytes_max_are_refused_before_they_are_all_listed() {
     assert_eq!(rig.machine.zk().ephemeral_paths_from(session, "/", 5), Err(6));
 }
 
-/// A list holds room for itself while it is made. The client that asked has unread output, and
-/// sends more: it must not wait for the room that it holds.
+/// A list takes room for itself while it is made. Its client has unread output and sends more
+/// requests: the connection must not wait for the room that its own list holds.
 #[test]
 fn a_list_that_fills_the_room_waits_for_nobody() {
     let mut rig = begun();
@@ -331,7 +332,7 @@ fn a_list_that_fills_the_room_waits_for_nobody() {
     for number in 0..count {
         rig.play(&format!("c2: create /d/{number:05}{} x", "x".repeat(name_bytes - 5)));
     }
-    // The steps are short, so that one hold does not make the list.
+    // The steps are short, so that one hold does not finish the list.
     rig.fronts[0] = ZkFront::new(ZkFrontConfig {
         replies: rig.apply.replies(),
         list_step_names: 3,
@@ -346,7 +347,7 @@ fn a_list_that_fills_the_room_waits_for_nobody() {
     assert!(seen.contains("c9: ping"), "{}", seen.len());
 }
 
-/// Multi-reads with more reads than one step looks at get room for all before they begin.
+/// Multi-reads with more reads than one step makes get room for all of them before they begin.
 #[test]
 fn long_multi_reads_of_many_clients_are_bounded_together() {
     let mut rig = begun();

@@ -1,15 +1,15 @@
-//! Behaviour as text: the requests of clients and everything they receive. The name of a file says
-//! what it shows. `rig.rs` describes the lines; indented lines are output.
+//! Tests by scripts: the requests of clients, and everything that the clients receive. The name of
+//! a script says what it shows. `rig.rs` describes the lines; indented lines are output.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use super::rig::Rig;
 
-/// The folder of the scripts, each a file `NAME.txt`.
+/// The folder of the scripts. Each is a file `NAME.txt`.
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/fronts/zk/tests/scripts");
 
-/// Name and text of every script, by name.
+/// The name and the text of every script, sorted by name.
 fn scripts() -> BTreeMap<String, String> {
     let files = std::fs::read_dir(FOLDER).expect("the folder of the scripts is there");
     let script = |path: PathBuf| {
@@ -19,7 +19,7 @@ fn scripts() -> BTreeMap<String, String> {
     files.map(|file| script(file.expect("a folder can be listed").path())).collect()
 }
 
-/// Plays the lines of a script that are not indented and puts what happened below each.
+/// Plays the lines of a script that are not indented, and puts their output below each.
 fn replay(script: &str) -> String {
     let mut rig = Rig::default();
     let mut out = String::new();

@@ -1,4 +1,5 @@
-//! Long requests and long deliveries go in pieces, and others are served in between.
+//! Tests that long requests and long deliveries go in pieces, and that others are served in
+//! between.
 
 use std::collections::BTreeSet;
 
@@ -11,14 +12,14 @@ use crate::fronts::zk::limits::{
     SET_WATCHES_STEP_PATHS,
 };
 
-/// A multi of so many creates below a path.
+/// A multi of `count` creates below a path.
 fn creates(path: &str, count: usize) -> String {
     let creates: Vec<String> =
         (0..count).map(|number| format!("create,{path}/{number},x")).collect();
     format!("multi {}", creates.join(" "))
 }
 
-/// Two clients on two Fronts, and the first one's multi with the loop.
+/// Two clients on two Fronts. A multi of the first client is applied in part.
 fn amid_multi(multi: &str) -> Rig {
     let mut rig = Rig::default();
     rig.play("c1@0: connect\nc2@1: connect\nc1: create /a x");
@@ -89,7 +90,7 @@ fn watches_are_set_again_in_steps_and_others_read_in_between() {
     rig.play("c1@0: connect\nc2@0: connect\nc2: create /changed x");
     let paths: Vec<String> = (0..count).map(|number| format!("e:/{number}")).collect();
     rig.play(&format!("c1~ setwatches 2 {} d:/changed\nc2~ get /changed", paths.join(" ")));
-    // One client has its turn, then the other.
+    // The two clients take turns.
     let mut seen = Vec::new();
     let mut holds = 0;
     while !seen.iter().any(|line: &String| line.starts_with("c1: setwatches")) {
@@ -127,7 +128,7 @@ fn a_long_delivery_is_taken_in_pieces() {
     let mut rig = Rig::default();
     rig.play("c1@0: connect\nc2@1: connect\nc1: create /a x\nc2: addwatch /a r | ls /a w");
     rig.play(&format!("c1~ {}\nloop\napply", creates("/a", count)));
-    // The second client's read comes behind the events.
+    // The second client's read comes after the events.
     rig.play("c2~ ls /a");
     let mut pieces = 1;
     rig.line("deliver");
@@ -148,7 +149,7 @@ fn an_event_for_many_connections_is_sent_in_pieces() {
     let count = FEED_PIECE_EVENTS as u64 + 10;
     let mut rig = Rig::default();
     rig.play("c1@0: connect\nc1: create /a x\nc2@1: connect\nc2: get /a w");
-    // The connections of these watches are not known to the Front; an event for them is lost.
+    // The Front does not know the connections of these watches, so events for them are dropped.
     let front = &mut rig.fronts[1];
     for other in 1_000..1_000 + count {
         front.watches.set(ConnectionId(other), WatchKind::Data, "/a", Ordinal(1));
@@ -216,7 +217,7 @@ fn ephemerals_are_looked_for_in_steps_and_are_in_order() {
     rig.check();
 }
 
-/// Two clients on two Fronts, and a directory of so many children for the first one to list.
+/// Two clients on two Fronts, and a znode with `count` children for the first client to list.
 fn with_children(count: usize) -> Rig {
     let mut rig = Rig::default();
     rig.play("c1@0: connect\nc2@1: connect\nc2: create /a x | create /b x");
@@ -224,13 +225,14 @@ fn with_children(count: usize) -> Rig {
     rig
 }
 
-/// The second client's write, whose reads go on later.
+/// The script for a write of the second client that is applied and delivered; its reply comes
+/// later.
 fn write(request: &str) -> String {
     format!("c2~ {request}\nloop\napply 10000\ndeliver")
 }
 
-/// Plays a line at each step of what the first client asks, and returns what it was answered, with
-/// the number of steps.
+/// Runs a request of the first client step by step, and plays the line of `between` after each
+/// step. Returns the answer and the number of steps.
 fn steps_of(rig: &mut Rig, asked: &str, between: impl Fn(usize) -> String) -> (String, usize) {
     rig.play(&format!("c1~ {asked} | ping"));
     let (mut seen, mut steps) = (Vec::<String>::new(), 0);
@@ -249,7 +251,7 @@ fn steps_of(rig: &mut Rig, asked: &str, between: impl Fn(usize) -> String) -> (S
     (answer.expect("it is answered before the ping").to_string(), steps)
 }
 
-/// The names in an answer between brackets.
+/// The names between the brackets of an answer.
 fn names(answer: &str) -> BTreeSet<String> {
     let end = answer.rfind(']').unwrap();
     answer[1..end].split(' ').map(str::to_string).collect()
@@ -271,7 +273,7 @@ fn a_long_list_is_made_in_steps_that_see_what_is_created() {
     let mut expected = numbers(count + 1);
     expected.insert("new".to_string());
     assert_eq!(names(&answer), expected);
-    // The watch is of the last step's state.
+    // The watch is set at the state of the last step.
     let seen = rig.play("c2: create /a/newer x");
     assert!(seen.contains("c1: event children /a"), "{seen}");
 }
@@ -280,7 +282,7 @@ fn a_long_list_is_made_in_steps_that_see_what_is_created() {
 fn a_removal_between_two_steps_makes_a_list_begin_anew_with_longer_ones() {
     let count = 6 * LIST_STEP_NAMES;
     let mut rig = with_children(count);
-    // One step of 1, 2 and 4 times as many names each, and one of 8 times.
+    // Steps of 1, 2 and 4 times as many names begin anew; one of 8 times as many ends.
     let (answer, steps) =
         steps_of(&mut rig, "ls /a", |step| write(&format!("delete /a/{}", step - 1)));
     assert!((4..=8).contains(&steps), "{steps}");
@@ -306,7 +308,7 @@ fn a_list_whose_znode_goes_away_between_two_steps_has_no_node() {
     assert_eq!(steps, 2);
 }
 
-/// The settings, and the servers, change without a zxid.
+/// The settings and the servers change without a zxid.
 #[test]
 fn several_reads_begin_anew_where_the_settings_change() {
     let mut rig = with_children(2 * LIST_STEP_NAMES);
@@ -327,7 +329,7 @@ fn several_reads_are_of_one_state_however_often_they_begin_anew() {
     assert_eq!(steps, 5);
     assert_eq!(answer.matches("x v0").count(), 2);
     let (answer, steps) = steps_of(&mut rig, asked, |step| write(&format!("set /b {step}")));
-    // Steps of 1, 2, 4 and 8 times as many names: the last holds all.
+    // The steps look at 1, 2, 4 and 8 times as many names: the last one makes everything.
     assert_eq!(steps, 4);
     assert_eq!(answer.matches("3 v3").count(), 2, "{answer}");
     for list in answer.match_indices('[') {

@@ -6,8 +6,8 @@ use crate::fronts::zk::tests::rig::Random;
 const KINDS: [WatchKind; 4] =
     [WatchKind::Data, WatchKind::Child, WatchKind::Persistent, WatchKind::PersistentRecursive];
 
-/// The plainest table: for each connection, path and number of the kind, the ordinal at which the
-/// watch was set.
+/// A simple model of the watches: for each connection, path and index of the kind, the ordinal at
+/// which the watch was set.
 #[derive(Default)]
 struct Model(BTreeMap<(u64, String, usize), u64>);
 
@@ -41,7 +41,7 @@ impl Model {
     }
 }
 
-/// The root, a znode below it, or one below that.
+/// A random path: the root, a child of it, or a grandchild.
 fn any_path(random: &mut Random, count: usize) -> String {
     let (name, below) = (random.below(count), random.below(count));
     match random.below(8) {
@@ -51,7 +51,7 @@ fn any_path(random: &mut Random, count: usize) -> String {
     }
 }
 
-/// Checks that each place leads to a watch of its watcher, and that there are no others.
+/// Checks that each place leads to a watch of its watcher, and that there are no other watches.
 fn check(watches: &Watches) {
     let mut count = 0;
     for (connection, watcher) in &watches.watcher_index {
@@ -85,7 +85,7 @@ fn forget_all_closed(watches: &mut Watches) {
     }
 }
 
-/// Plays random watches of some connections on some paths, beside the model.
+/// Plays random watches of some connections on some paths, and compares them with the model.
 fn play(seed: u64, connections: usize, paths: usize, steps: u64) {
     let mut random = Random(seed);
     let (mut watches, mut model) = (Watches::default(), Model::default());
@@ -93,7 +93,7 @@ fn play(seed: u64, connections: usize, paths: usize, steps: u64) {
         let connection = random.below(connections) as u64;
         let path = any_path(&mut random, paths);
         let once = random.pick(&KINDS[..2]);
-        // Many watches are set for a while, and then they become few.
+        // For a while many watches are set, then few.
         let set_percent = if ordinal * 3 / steps == 1 { 5 } else { 80 };
         if random.percent(set_percent) {
             let at = ordinal - random.below(3).min(ordinal as usize) as u64;
@@ -114,7 +114,7 @@ fn play(seed: u64, connections: usize, paths: usize, steps: u64) {
             watches.close(ConnectionId(connection));
             model.0.retain(|key, _| key.0 != connection);
         }
-        // The watches of closed connections go some time later.
+        // The watches of closed connections are removed some time later.
         if random.percent(30) {
             watches.forget_closed(random.below(20));
         }
@@ -233,7 +233,7 @@ fn a_connection_with_several_watches_is_told_once() {
     assert_eq!(watches.fire(WatchKind::Child, "/a", Ordinal(3)), [ConnectionId(1)]);
 }
 
-/// Every page of a table.
+/// All pages of the list of watches.
 fn pages(watches: &Watches) -> Vec<Vec<(&str, Vec<ConnectionId>)>> {
     let (mut pages, mut next) = (Vec::new(), Some(WatchCursor::default()));
     while let Some(cursor) = next {
@@ -295,7 +295,7 @@ fn a_closed_connection_with_many_watches_is_forgotten_in_pieces() {
     assert_eq!(watches.bytes_of(ConnectionId(1)), 0);
     let mut pieces = 0;
     while watches.has_closed() {
-        // Some fire before their turn comes.
+        // Some watches fire before their piece is removed.
         let path = format!("/{}", pieces * 7);
         assert_eq!(watches.fire(WatchKind::Data, &path, Ordinal(2)), [ConnectionId(2)]);
         watches.forget_closed(16);

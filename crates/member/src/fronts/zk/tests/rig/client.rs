@@ -1,4 +1,4 @@
-//! A client: its connection, and the requests that it sends, written as text.
+//! A test client: its connection, and its requests, which are written as text.
 
 use std::collections::VecDeque;
 
@@ -11,24 +11,24 @@ use zk::request::{
 use super::Rig;
 use crate::fronts::zk::ConnectionId;
 
-/// One client and its connection.
+/// A client and its connection.
 pub(crate) struct Client {
     pub(crate) id: ConnectionId,
     pub(crate) front: usize,
     /// Whether the client reads what the server writes.
     pub(crate) reads: bool,
-    /// The server closed the connection.
+    /// Whether the connection is closed.
     pub(crate) closed: bool,
     pub(crate) session: (i64, Vec<u8>),
     xid: i32,
-    /// Bytes not yet given to the Front.
+    /// Bytes sent that the Front has not read.
     pub(super) outgoing: VecDeque<u8>,
-    /// Bytes that are not yet a whole frame.
+    /// Bytes received that are not a whole frame yet.
     pub(super) incoming: Vec<u8>,
     pub(super) greeting: bool,
     pub(super) sent: VecDeque<Sent>,
     pub(super) last_zxid: i64,
-    /// The last SASL token it was sent.
+    /// The last SASL token that the server has sent.
     pub(super) challenge: Vec<u8>,
     pub(crate) event_count: usize,
     pub(crate) reply_count: usize,
@@ -51,15 +51,15 @@ pub(super) enum Form {
         stat: bool,
     },
     Acl,
-    /// The whole body, in hexadecimal.
+    /// Show the whole body in hexadecimal.
     Bytes,
-    /// The error of the header once more.
+    /// An error code, which repeats the header's.
     Error,
     Identities,
     Number,
     Nothing,
     Multi,
-    /// A token, also behind an error.
+    /// A SASL token, even after an error.
     Sasl,
     Closing,
 }
@@ -86,7 +86,7 @@ impl Rig {
         self.clients.get_mut(&number).unwrap()
     }
 
-    /// A new connection, of a client that may have had one before.
+    /// Accepts a new connection for a client, which may have had one before.
     pub(crate) fn accept(&mut self, number: u32, front: usize) {
         let id = ConnectionId(self.next_connection);
         self.next_connection += 1;
@@ -112,7 +112,7 @@ impl Rig {
         self.clients.insert(number, client);
     }
 
-    /// Closes the client's end of the connection.
+    /// Closes the connection from the client's end.
     pub(crate) fn close(&mut self, number: u32) {
         let client = self.client(number);
         let (id, front) = (client.id, client.front);
@@ -125,13 +125,13 @@ impl Rig {
         self.write(number);
     }
 
-    /// Sends raw bytes to the Front, as far as it takes them.
+    /// Sends raw bytes, and lets the Front read as many as it wants.
     pub(crate) fn send(&mut self, number: u32, bytes: &[u8]) {
         self.client(number).outgoing.extend(bytes);
         self.pump(number);
     }
 
-    /// The driver reads from the socket what the Front wants.
+    /// Reads from the socket as the driver does, as much as the Front wants.
     pub(crate) fn pump(&mut self, number: u32) -> bool {
         let read_bytes = self.read_bytes;
         let client = self.clients.get_mut(&number).unwrap();
@@ -148,12 +148,12 @@ impl Rig {
         progress
     }
 
-    /// Bytes that the Front has not read from the client's socket.
+    /// How many bytes the Front has not read from the client's socket.
     pub(crate) fn unread(&self, number: u32) -> usize {
         self.clients[&number].outgoing.len()
     }
 
-    /// The bytes of requests separated by ` | `.
+    /// Encodes the requests of a script, which are separated by ` | `.
     pub(crate) fn encode(&mut self, number: u32, requests: &str) -> Vec<u8> {
         let mut out = Vec::new();
         for request in requests.split(" | ").filter(|request| !request.is_empty()) {
@@ -176,7 +176,7 @@ impl Rig {
         let data = words.get(2).map(|word| value(word));
         let acl;
         let form = match words[0] {
-            // An opcode, with as many bytes of body as asked for.
+            // An opcode, with a body in hexadecimal.
             "op" => {
                 let body = words.get(2).map_or(Vec::new(), |hex| unhex(hex));
                 out.extend_from_slice(&(8 + body.len() as i32).to_be_bytes());
@@ -191,7 +191,7 @@ impl Rig {
                 Request::Auth { scheme: words[1], credentials: Some(credentials) }.encode(xid, out);
                 Form::Nothing
             }
-            // The empty token, the response of `user:password`, or any bytes: `=text`.
+            // A SASL token: empty, the response for `user:password`, or other bytes as `=text`.
             "sasl" => {
                 let token = match words.get(1).map(|word| (word, word.split_once(':'))) {
                     None => Vec::new(),
@@ -364,7 +364,7 @@ fn watcher_type(word: &str) -> WatcherType {
     }
 }
 
-/// `big:N` is N bytes; anything else stands for itself.
+/// The bytes of a value in a script: `big:N` is N bytes, other text stands for itself.
 fn value(word: &str) -> Vec<u8> {
     match word.strip_prefix("big:") {
         Some(count) => vec![b'x'; count.parse().unwrap()],
@@ -377,8 +377,8 @@ fn unhex(text: &str) -> Vec<u8> {
     digits.chunks(2).map(|pair| pair[0] << 4 | pair[1]).collect()
 }
 
-/// `open`, `own` (the creator), or entries like `digest|user:hash|1` separated by `,`, or
-/// in a multi by `+`.
+/// The ACL of a script: `open`, `own` (for the creator), or entries like `digest|user:hash|1`
+/// separated by `,`, or in a multi by `+`.
 fn acl_of(word: &str) -> Vec<AclEntry> {
     let entry = |perms: u32, scheme: &str, id: &str| AclEntry {
         perms,

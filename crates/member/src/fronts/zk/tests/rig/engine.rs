@@ -1,5 +1,5 @@
-//! The part between the Fronts and Apply: a trivial loop, or the real Loop and a pretend disk. And
-//! batches, entries and states for the tests of this crate.
+//! The rig's part between the Fronts and Apply: a trivial loop, or the real Loop with a pretend
+//! disk. Also makes batches, entries and states for the tests of this crate.
 
 use std::collections::VecDeque;
 
@@ -21,13 +21,13 @@ pub(crate) const ORIGIN: Origin = Origin { member: MemberId(7), boot: BootId(3) 
 
 /// The part between the Fronts and Apply.
 pub(crate) enum Engine {
-    /// Every submission is an entry of its own, committed at once.
+    /// The trivial loop: each submission becomes an entry of its own, committed at once.
     Stamping { sequence: u64, index: u64, full: bool },
-    /// The real Loop; its disk persists when the test says so.
+    /// The real Loop. Its disk does a job when the test says so.
     Real(Box<Real>),
 }
 
-/// The real Loop and what it has asked for.
+/// The real Loop, and the jobs and messages that it has given out.
 pub(crate) struct Real {
     pub(crate) member: Loop,
     pub(crate) disk: VecDeque<DiskJob>,
@@ -36,19 +36,20 @@ pub(crate) struct Real {
     pub(crate) ready: usize,
     /// All jobs that the disk was ever given.
     pub(crate) jobs: Vec<DiskJob>,
-    /// The indexes of written snapshots, and of the releases that the log was told of.
+    /// The indexes of the snapshots that were written, and the indexes up to which the log was
+    /// released.
     pub(crate) finished: Vec<u64>,
     pub(crate) released: Vec<u64>,
-    /// Whether the log was told to leave room to a snapshot, each time.
+    /// For each time that the log was told to leave room for a snapshot or not: which of the two.
     pub(crate) yielded: Vec<bool>,
     room_wanted: u64,
     snapshot_at: (u64, u64),
     pub(crate) pieces: usize,
-    /// How often a received snapshot was discarded.
+    /// How often Loop has discarded a received snapshot.
     pub(crate) discarded: usize,
 }
 
-/// The start of a newborn member.
+/// The start of a member that has just been born.
 pub(crate) fn start() -> Start {
     let restored = replica::Restored {
         hard_state: replica::HardState { term: 1, vote: 0, commit: 1 },
@@ -75,7 +76,7 @@ pub(crate) fn start() -> Start {
     }
 }
 
-/// The options of a member without an ensemble, which takes no snapshot by itself.
+/// The options of a member without an ensemble. It takes no snapshot by itself.
 pub(crate) fn options() -> Options {
     let (snapshot_commands, snapshot_log) = (u64::MAX, SnapshotLog::Unbounded);
     let stall_ms = crate::order::limits::DISK_STALL_MS;
@@ -90,7 +91,7 @@ pub(crate) fn options() -> Options {
     }
 }
 
-/// The snapshot thread's news that more room is set aside than any test's state needs.
+/// A message that more room is set aside for the next snapshot than any test's state needs.
 pub(crate) fn plenty_of_room() -> LoopInput {
     LoopInput::SnapshotRoom(RoomKept { bytes: 1 << 30, bytes_wanted: 0 })
 }
@@ -117,7 +118,7 @@ impl Real {
         real
     }
 
-    /// Calls [`Loop::finish`], keeps the output for the disks, and returns the output for Apply.
+    /// Calls [`Loop::finish`], queues the output for the disks, and returns the output for Apply.
     pub(crate) fn finish(&mut self, wall_ms: i64) -> Vec<ToApply> {
         let output = self.member.finish(wall_ms);
         self.jobs.extend(output.disk.iter().cloned());
@@ -134,7 +135,7 @@ impl Real {
         output.apply
     }
 
-    /// The pretend disk does its first `count` jobs.
+    /// Lets the pretend disk do its first `count` jobs.
     pub(crate) fn persist(&mut self, count: usize) -> bool {
         let last = self.disk.drain(..count.min(self.disk.len())).next_back();
         if let Some(job) = &last {
@@ -143,14 +144,14 @@ impl Real {
         last.is_some()
     }
 
-    /// Answers the last question: `bytes` bytes are set aside.
+    /// Answers the last request for room: `bytes` bytes are set aside.
     pub(crate) fn keep_room(&mut self, bytes: u64) {
         self.member
             .handle(LoopInput::SnapshotRoom(RoomKept { bytes, bytes_wanted: self.room_wanted }))
             .unwrap();
     }
 
-    /// The pretend snapshot thread does one job.
+    /// Lets the pretend snapshot thread do one job.
     pub(crate) fn write_snapshot(&mut self) -> bool {
         let Some(job) = self.snapshot.pop_front() else { return false };
         match job {
@@ -186,13 +187,13 @@ pub(crate) fn own_batch(connection: u64, command: &Command<'_>) -> machine::entr
     builder.finish()
 }
 
-/// An entry of stamped batches.
+/// An entry with these stamped batches.
 pub(crate) fn entry_of(index: u64, batches: &[Bytes]) -> replica::Entry {
     let payload = machine::entry::encode(1_000 * index as i64, 0, machine::Level::FIRST, batches);
     replica::Entry { index, term: 1, kind: replica::EntryKind::Normal, payload }
 }
 
-/// The trivial loop: one entry per submission, committed as soon as it is packed.
+/// The trivial loop: makes one entry for each submission, committed at once.
 pub(super) fn stamp(
     messages: Vec<ToLoop>,
     sequence: &mut u64,
@@ -225,7 +226,7 @@ pub(super) fn stamp(
     to_apply
 }
 
-/// A copy of a machine by way of its image.
+/// A copy of a machine, made by freezing and restoring its state.
 pub(crate) fn copy(machine: &mut Machine) -> Machine {
     machine.freeze();
     let FreezeStep::Last(piece) = machine.freeze_step(usize::MAX, u32::MAX) else {

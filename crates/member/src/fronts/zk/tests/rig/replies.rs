@@ -1,4 +1,4 @@
-//! A client's replies and events as text, one line each.
+//! Turns a client's replies and events into text, one line each.
 
 use zk::ErrorCode;
 use zk::jute::JuteReader;
@@ -80,7 +80,7 @@ impl Client {
         self.reply_count += 1;
         let sent = self.sent.pop_front().expect("a reply has a request");
         assert_eq!(header.xid, sent.xid, "replies come in the order of the requests");
-        // Auth packets are answered with 0, unknown operations with -1.
+        // Auth packets are answered with zxid 0, unknown operations with -1.
         if header.zxid > 0 {
             assert!(header.zxid >= self.last_zxid, "the zxid of a reply fell");
             self.last_zxid = header.zxid;
@@ -110,7 +110,7 @@ impl Client {
     }
 }
 
-/// Shortens a long text to its ends and length.
+/// Shortens a long text to its beginning and its length.
 fn shorten(text: &str) -> String {
     match text.len() {
         0..=200 => text.to_string(),
