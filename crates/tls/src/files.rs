@@ -33,8 +33,8 @@ struct LastRead {
     stores_error: Option<String>,
 }
 
-/// What distinguishes two versions of a file: length, time of the last change, and inode (a name
-/// may come to lead to another file). `None` stands for a file that cannot be found.
+/// The stamp of a version of a file: length, time of the last change, and inode. The inode tells a
+/// new file of the same name.
 type FileStamp = (u64, SystemTime, u64);
 
 impl Files {

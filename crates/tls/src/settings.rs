@@ -68,7 +68,7 @@ pub struct PeerTlsConfig {
 /// Rules for a peer's certificate in addition to the trust store (etcd's flags).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CertificateRules {
-    /// The names one of which a certificate must have; `None` if it may have any.
+    /// A certificate must have one of these names; `None` if it may have any.
     pub names: Option<AllowedNames>,
     /// The file with the list of revoked certificates; `None` if there is no such list.
     pub revoked: Option<PathBuf>,

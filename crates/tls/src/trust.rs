@@ -3,8 +3,9 @@
 //! webpki verifies paths, as everywhere in rustls. Java's trust manager accepts more, and
 //! ZooKeeper's users rely on it. So three further cases are accepted:
 //!
-//! - A certificate that is in the trust store itself needs no issuer. It can issue others only if
-//!   it says that it is an authority: a trusted client must not be able to make up other clients.
+//! - A certificate that is in the trust store itself needs no issuer. Such a certificate can issue
+//!   others only if it says that it is an authority, or is of version 1: a trusted client must not
+//!   be able to make up other clients.
 //! - A certificate of X.509 version 1, which `openssl x509 -req` makes without extensions, if an
 //!   authority of the trust store has signed it.
 //! - A peer's certificate that is an authority itself (the default of `openssl req -x509`), if an

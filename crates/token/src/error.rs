@@ -7,7 +7,7 @@ pub enum OptionsError {
     /// reason only to its log.
     #[error("auth: invalid auth options")]
     InvalidOptions {
-        /// What is wrong.
+        /// The reason, for the log.
         why: String,
     },
     /// No key was given that the method can use.
@@ -32,7 +32,7 @@ pub enum OptionsError {
     RefusedRsaKey {
         /// `public` or `private`.
         half: &'static str,
-        /// What is wrong.
+        /// The reason.
         why: String,
     },
     /// The method is `none`, which signs nothing.
@@ -75,7 +75,7 @@ pub enum JwtError {
     /// The time at which the token expires has passed.
     #[error("token is expired")]
     Expired,
-    /// The time from which the token is valid has not come.
+    /// The token is valid only later.
     #[error("token is not valid yet")]
     NotYetValid,
 }

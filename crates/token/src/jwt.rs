@@ -11,7 +11,7 @@ use crate::limits::TOKEN_BYTES_MAX;
 use crate::method::SigningMethod;
 use crate::options::JwtOptions;
 
-/// What a token says about its client.
+/// The content of a token: its client and a revision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claims {
     /// The name of the user.
@@ -44,7 +44,7 @@ pub(crate) struct Verified {
     /// The second since 1970 at which the token expires: it is valid before that. `None` if it
     /// never expires.
     expires: Option<i64>,
-    /// The second since 1970 from which the token is valid; `None` if it always was.
+    /// The token is valid from this second since 1970 on; `None` if it has no such bound.
     not_before: Option<i64>,
 }
 

@@ -836,8 +836,8 @@ impl EtcdFront {
     }
 
     /// Begins a write. Its command goes into the batch, unless its user must be found or its cost
-    /// counted first. `bytes` is the size of the request. `kept` is the method and the request,
-    /// with which the call can begin anew.
+    /// counted first. `bytes` is the size of the request. `kept` is the method and the request, to
+    /// begin the call anew.
     fn begin_write(
         &mut self,
         ticket: Ticket,

@@ -64,7 +64,7 @@ pub(super) enum Call {
     Command {
         /// Its bytes of the Front's credit for commands under way.
         bytes: usize,
-        /// What the Front does once the command is applied.
+        /// The action of the Front once the command is applied.
         then: Then,
         /// Whether the client waits no longer.
         is_cancelled: bool,
@@ -91,7 +91,7 @@ pub(super) enum Call {
     },
 }
 
-/// What a Front does when a command is applied.
+/// The action of a Front once a command is applied.
 pub(super) enum Then {
     /// The client gets the response.
     Reply,
@@ -150,7 +150,7 @@ pub(super) struct PendingChange {
     pub change: AuthChange,
     /// The password to hash, if the change sets one.
     pub password: Option<String>,
-    /// The method and the request of the call, with which it can begin anew.
+    /// The method and the request of the call, to begin it anew.
     pub kept: (EtcdMethod, Bytes),
 }
 

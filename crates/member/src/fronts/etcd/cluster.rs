@@ -50,7 +50,7 @@ pub struct OwnMember {
     pub client_urls: Vec<String>,
 }
 
-/// What the driver knows of the replica, for calls about the members.
+/// The state of this member's replica as the driver last told it, for calls about the members.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReplicaView {
     /// The member id of the leader; `None` if no leader is known.
@@ -67,7 +67,7 @@ pub struct ReplicaView {
     pub learners: Vec<u64>,
 }
 
-/// What an answer about the members needs to know of this member.
+/// The facts about this member that answers about the members need.
 #[derive(Clone, Copy, Debug)]
 pub struct Site<'s> {
     /// Whether the member is the whole ensemble: the list then has no other member.
@@ -78,7 +78,7 @@ pub struct Site<'s> {
     pub member_id: u64,
     /// The name and the URLs of this member.
     pub own: &'s OwnMember,
-    /// What the driver knows of the replica.
+    /// The state of its replica as the driver last told it.
     pub replica: &'s ReplicaView,
 }
 

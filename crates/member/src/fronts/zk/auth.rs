@@ -101,7 +101,7 @@ impl ZkFront {
         self.add_identities(id, &proved)
     }
 
-    /// Whether a request is refused because its connection has proved an identity of none of the
+    /// Whether a request is refused because its connection has proved no identity with one of the
     /// enforced schemes (`AuthenticationHelper.enforceAuthentication`). Even pings are refused.
     pub(super) fn lacks_auth(&self, id: ConnectionId, opcode: i32) -> bool {
         let enforced = &self.config.auth.enforced_schemes;

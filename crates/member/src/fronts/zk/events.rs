@@ -1,5 +1,5 @@
-//! What changes of the state mean for this Front's connections: events of watches, and sessions
-//! that have ended or moved.
+//! Passes changes of the state on to this Front's connections: fires watches, and closes
+//! connections whose session has ended or moved.
 
 use foldhash::fast::FixedState;
 use hashbrown::HashSet;

@@ -29,11 +29,11 @@ pub const OUTPUT_STALL_MS: u64 = 2_000;
 /// come back and ask again.
 pub const ROOM_WAIT_MS_MAX: u64 = 2 * OUTPUT_STALL_MS;
 
-/// What a client must read within [`OUTPUT_STALL_MS`], in bytes: 16 KB a second.
+/// The bytes that a client must read within [`OUTPUT_STALL_MS`]: 16 KB a second.
 pub const OUTPUT_TAKEN_BYTES_MIN: u64 = 32 * 1024;
 
-/// The most by which the bytes of replies that a Front holds may differ from the bytes that it last
-/// reported to the room.
+/// A Front reports the bytes of its replies to the room when they differ by this much from the last
+/// report.
 pub const REPLIES_TOLD_BYTES: usize = 64 * 1024;
 
 /// The most parked connections that resume at once when there is room for replies again. The others
@@ -73,9 +73,9 @@ pub const MULTI_READ_BYTES_MAX: u64 = 32 * 1024 * 1024;
 /// paths of 150 bytes.
 pub const WATCH_BYTES_MAX: usize = 128 * 1024 * 1024;
 
-/// What a watch counts for in addition to its path. If many connections watch the same path, a
-/// watch takes a third of that, and the path is stored once. The count ignores this, so that it
-/// does not depend on other clients.
+/// The bytes that a watch counts for in addition to its path. If many connections watch the same
+/// path, a watch takes a third of that, and the path is stored once. The count ignores this, so
+/// that it does not depend on other clients.
 pub const WATCH_BYTES: usize = 100;
 
 /// The most bytes of replies that one read hold of the state's lock writes, or one reply if larger.

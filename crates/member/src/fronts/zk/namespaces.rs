@@ -61,7 +61,7 @@ enum Namespace {
     New(Box<str>),
 }
 
-/// What to count for a write once it has succeeded. The operations of a multi are on the heap.
+/// The bytes to count for a write once it has succeeded. The operations of a multi are on the heap.
 #[derive(Clone, Debug, Default)]
 pub(super) enum Written {
     #[default]
@@ -121,7 +121,7 @@ impl Namespaces {
         self.record(place, Direction::Read, path.len() as u64 + bytes);
     }
 
-    /// What to count for a request if it succeeds.
+    /// The bytes to count for a request if it succeeds.
     pub(super) fn written(&self, request: &Request<'_>) -> Written {
         match request {
             Request::Write(write) => self.part(write).map_or(Written::Nothing, Written::One),

@@ -171,7 +171,7 @@ impl ResponseSize {
     }
 }
 
-/// Which counts to reset.
+/// The counts to reset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reset {
     /// The counts of each connection that `cons` shows (`ServerCnxn.resetStats`).

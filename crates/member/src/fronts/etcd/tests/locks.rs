@@ -150,7 +150,7 @@ fn a_lock_is_passed_on_in_the_order_of_asking() {
     rig.check_empty();
 }
 
-/// A regression: a call that was cancelled removed the key by which its lease holds the lock.
+/// A regression: a cancelled call removed its lease's key although that key held the lock.
 #[test]
 fn a_call_of_the_holder_that_is_cancelled_removes_nothing() {
     for settles_first in [false, true] {

@@ -11,7 +11,7 @@ use crate::fronts::etcd::v2::users::{
 
 const LETTERS: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
-/// The header of a client with these credentials (`user:password`); none for a guest. The base64 is
+/// The credentials of a request with this `user:password`; a guest's if it is empty. The base64 is
 /// made by hand, so that `member` needs no crate for its tests.
 fn authorization(credentials: &str) -> Presented {
     if credentials.is_empty() {

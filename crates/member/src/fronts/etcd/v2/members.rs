@@ -102,7 +102,7 @@ pub enum MembersStep {
     Answer(MembersAnswer),
 }
 
-/// What a request asks for.
+/// The wish of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Wish {
     Machines,

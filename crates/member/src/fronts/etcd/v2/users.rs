@@ -153,7 +153,7 @@ impl Place {
     }
 }
 
-/// What a request asks for. It is done only if the client is `root`.
+/// The wish of a request. It is fulfilled only if the client is `root`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Wish {
     ShowUsers,

@@ -81,8 +81,8 @@ struct Wait {
     user: Option<Arc<str>>,
     is_recursive: bool,
     is_stream: bool,
-    /// The first index whose event the wait has not had. 0 before it begins stands for the index of
-    /// the next write.
+    /// The first index whose event the wait has not had. Before the wait begins, 0 means the index
+    /// of the next write.
     next: u64,
     has_begun: bool,
     /// Whether the wait ignores new events, and must look into the history.

@@ -42,7 +42,7 @@ impl History {
     }
 }
 
-/// What a client can expect: the watches that it has set, each with the zxid at which it set it.
+/// A client's watches, each with the zxid at which the client set it.
 #[derive(Default)]
 struct View {
     watches: BTreeMap<String, i64>,
