@@ -119,7 +119,7 @@ pub struct EtcdFrontConfig {
     pub txn_ops_max: usize,
     /// The most bytes of a request to write (`max-request-bytes`).
     pub request_bytes_max: usize,
-    /// Bytes of keys and values after which a piece of a streamed read ends.
+    /// A piece of a streamed read ends at this many bytes of keys and values.
     pub piece_bytes: usize,
     /// The most keys that reads look at during one hold of the state's lock, at least 1.
     pub hold_keys_max: u64,
@@ -199,7 +199,7 @@ pub struct EtcdOutput {
     pub accepting: Vec<Ticket>,
 }
 
-/// One connection runtime's step function.
+/// The step function that serves the etcd clients of one connection runtime.
 pub struct EtcdFront {
     config: EtcdFrontConfig,
     /// The encoded identities of a command without a user: an empty list.
@@ -547,7 +547,7 @@ impl EtcdFront {
         }
     }
 
-    /// Takes a delivery of Apply.
+    /// Takes a delivery of Apply: answers to calls, and changes of the state.
     pub fn on_delivery(&mut self, delivery: Delivery) {
         let changes = &delivery.changes;
         for change in changes.control.iter() {

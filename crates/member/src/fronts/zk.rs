@@ -175,7 +175,7 @@ pub struct Notice {
     pub what: String,
 }
 
-/// One connection runtime's step function.
+/// The step function that serves the ZooKeeper clients of one connection runtime.
 pub struct ZkFront {
     config: ZkFrontConfig,
     settings: Arc<Settings>,

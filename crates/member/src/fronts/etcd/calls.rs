@@ -28,7 +28,7 @@ use super::v2::V2Read;
 use crate::lease::LeaseTime;
 use crate::reply_room::ReplyRoom;
 
-/// A call that is not done.
+/// A call that is not done, by what it waits for.
 pub(super) enum Call {
     /// A write, with its request, that waits until the level of the state allows it.
     Held {

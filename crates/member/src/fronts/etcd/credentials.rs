@@ -24,7 +24,7 @@ pub enum Credentials {
     },
     /// A token that is not valid.
     InvalidToken,
-    /// The user that a certificate names.
+    /// A client certificate that names this user.
     Certificate(Arc<str>),
     /// The member itself calls, with the rights of `root` (`authStore.WithRoot`).
     Member,

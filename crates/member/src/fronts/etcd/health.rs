@@ -50,7 +50,7 @@ impl MemberHealth {
 pub struct HealthAnswer {
     /// Whether the member is healthy. If not, the HTTP status is 503.
     pub is_good: bool,
-    /// The text.
+    /// The body of the response.
     pub text: String,
     /// Whether the response has the header that forbids browsers to guess the type of the text, as
     /// Go's `http.Error` sets it.

@@ -38,12 +38,12 @@ impl AskedRange {
         Ok(AskedRange { key: request.key, end: request.range_end, form })
     }
 
-    /// The first key.
+    /// The first key of the range.
     pub fn key(&self) -> &Bytes {
         &self.key
     }
 
-    /// The read.
+    /// The read, with its keys.
     pub fn op(&self) -> RangeOp<'_> {
         RangeOp { range: KeyRange { key: &self.key, end: &self.end }, ..self.form }
     }

@@ -17,7 +17,7 @@ use crate::fronts::etcd::limits::ETCD_PIECE_KEYS_MAX;
 /// A range read that is answered in pieces.
 pub(super) struct Stream {
     asked: AskedRange,
-    /// Bytes of keys and values after which a piece ends.
+    /// A piece ends at this many bytes of keys and values.
     piece_bytes: usize,
     /// The state between two steps; `None` before the first step.
     begun: Option<Begun>,

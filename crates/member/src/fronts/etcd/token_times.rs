@@ -111,7 +111,7 @@ mod tests {
     fn a_token_is_valid_while_it_is_used() {
         let times = TokenTimes::new(100, 1_000);
         times.on_made(Ordinal(1), 1_050);
-        // Another Front hears of it later.
+        // Another Front gets the delivery later.
         times.on_made(Ordinal(1), 1_090);
         assert!(times.use_now(Ordinal(1), 1_150));
         assert!(times.use_now(Ordinal(1), 1_250));
@@ -193,7 +193,7 @@ mod tests {
         assert_eq!(due, [count - 1]);
         assert!(times.check(|_| false), "there are more");
         assert_eq!(times.count(), CHECK_COUNT - ETCD_HOLD_TOKENS_MAX);
-        // A Front that hears of a token meanwhile helps.
+        // A Front that learns of another new token meanwhile checks tokens, too.
         assert!(times.on_made(Ordinal(count), 0));
         while times.check(|_| false) {}
         assert_eq!(times.count(), 1, "the one that came meanwhile");

@@ -62,11 +62,11 @@ pub struct ZkFrontMetrics {
     pub update_latency: Summary,
     /// `node_created_watch_count`: how many connections of one Front a change notified.
     pub node_created_watch_count: Summary,
-    /// `node_deleted_watch_count`.
+    /// `node_deleted_watch_count`: the same figure for removals of znodes.
     pub node_deleted_watch_count: Summary,
-    /// `node_changed_watch_count`.
+    /// `node_changed_watch_count`: the same figure for changes of data.
     pub node_changed_watch_count: Summary,
-    /// `node_children_watch_count`.
+    /// `node_children_watch_count`: the same figure for changes of the list of children.
     pub node_children_watch_count: Summary,
     /// `bytes_received_count`: frames with their length fields, and four-letter words.
     pub bytes_received_count: u64,
@@ -84,7 +84,8 @@ pub struct ZkFrontMetrics {
     pub large_requests_rejected: u64,
     /// `connection_drop_count`: connections that ended without this server closing them.
     pub connection_drop_count: u64,
-    /// `sessionless_connections_expired`: connections that never asked for a session.
+    /// `sessionless_connections_expired`: connections that were closed because they did not get a
+    /// session in time.
     pub sessionless_connections_expired: u64,
     /// `throttled_ops`: requests that were refused because they had waited too long for credit.
     pub throttled_ops: u64,
