@@ -62,7 +62,7 @@ pub(super) enum Call {
     },
     /// A command that was handed to Loop, or is in the batch for it.
     Command {
-        /// Its bytes of the Front's credit for commands under way.
+        /// The bytes that the command counts for in the Front's credit for commands under way.
         bytes: usize,
         /// The action of the Front once the command is applied.
         then: Then,

@@ -70,7 +70,7 @@ pub(super) struct Asked {
     pub xid: i32,
     /// The request's ticket; the answers of Loop and Apply name it.
     pub ticket: Ticket,
-    /// Its bytes in the count of large requests under way; 0 if it is not large.
+    /// The bytes that the request counts for among large requests under way; 0 if it is not large.
     pub large_bytes: u32,
 }
 
@@ -82,7 +82,7 @@ pub(super) struct Slot {
     /// When the request was decoded, on the driver's monotonic clock.
     pub received_ms: u64,
     pub kind: SlotKind,
-    /// Its bytes in the count of large requests under way; 0 if it is not large.
+    /// The bytes that the request counts for among large requests under way; 0 if it is not large.
     pub large_bytes: u32,
     /// Details of a write for the audit log and for slow requests; `None` unless one of the two is
     /// configured.
@@ -472,7 +472,8 @@ impl Connection {
         !self.output.is_slow() && self.room.since_ms.is_some_and(has_waited)
     }
 
-    /// Whether the request at the front of the window can run under the lock now.
+    /// Whether the connection can run something under the lock now: the check of its connect
+    /// request, or the request at the front of its window.
     #[inline]
     pub fn is_runnable(&self) -> bool {
         if matches!(self.state, State::Greeting(_)) {
