@@ -1,7 +1,9 @@
-//! The changes that apply made: one batch for all Fronts and for Loop, with a room for each space.
+//! The batch of changes that apply hands to every Front and to Loop, with one part for each space.
+//! (A space is the part of the state that belongs to one protocol.)
 //!
-//! Each room has the same shape: the news for the clients of the space, the *deadlines* that a
-//! leader keeps for the space by the clock, and the settings of the space, if they were set.
+//! Each part has the same shape: the events that the space's clients may watch, the new *deadlines*
+//! (times at which the leader must propose a command, such as the end of a session), and the
+//! space's settings if a command set them.
 
 use std::sync::Arc;
 
@@ -12,7 +14,7 @@ use crate::machine::Machine;
 use crate::mark::Mark;
 use crate::zk::change::{Change as ZkChange, Changes as ZkChanges};
 
-/// Changes of consecutive commands, by space, each space's in order.
+/// Changes of consecutive commands. Within a space they are in the order of the commands.
 #[derive(Clone, Debug, Default)]
 pub struct Changes {
     /// Changes of the ensemble.
@@ -25,7 +27,7 @@ pub struct Changes {
     pub etcd_v2: EtcdV2Changes,
 }
 
-/// A batch on its way to every connection runtime.
+/// A batch of changes, shared by every connection runtime's Front.
 pub type SharedChanges = Arc<Changes>;
 
 impl Changes {
@@ -39,9 +41,10 @@ impl Changes {
         }
     }
 
-    /// Notes that this state, whose last command has this mark, took the place of the one before.
-    /// The deadlines are those of this state; changes of etcd's keys before are dropped, and so is
-    /// a transaction of ZooKeeper's that was not whole.
+    /// Notes that the whole state was replaced. `machine` is the new state, and `mark` the numbers
+    /// of its last command. Replaces the deadlines by those of the new state, and drops what the
+    /// old state left unfinished: earlier changes of etcd's keys, and an open ZooKeeper
+    /// transaction.
     pub(crate) fn on_replaced(&mut self, machine: &Machine, mark: Mark, by: Replacement) {
         self.control.push(ControlChange::Replaced { mark, by });
         self.zk.on_replaced(machine.zk().deadlines());
@@ -49,8 +52,8 @@ impl Changes {
         self.etcd_v2.on_replaced(machine.etcd_v2().deadlines());
     }
 
-    /// Notes that a snapshot of the same ensemble took the place of the state. Settings, servers
-    /// and level are those of the snapshot.
+    /// Notes that a snapshot of this ensemble replaced the whole state: as
+    /// [`Changes::on_replaced`], and reports the snapshot's settings, servers and level as changed.
     pub fn on_snapshot(&mut self, machine: &Machine) {
         let mark = machine.mark();
         self.on_replaced(machine, mark, Replacement::Snapshot);
@@ -61,7 +64,7 @@ impl Changes {
         self.control.push(ControlChange::Raised(control.level().clone()));
     }
 
-    /// Whether no Front has anything to take from it.
+    /// Whether the batch holds nothing that a Front has to process.
     pub fn is_empty(&self) -> bool {
         self.control.is_empty()
             && self.zk.is_empty()

@@ -21,7 +21,7 @@ pub enum DecodeError {
     /// A value is outside what the format allows.
     #[error("bad {what} at byte {offset}: {value}")]
     Bad {
-        /// The field's name.
+        /// Name of the field.
         what: &'static str,
         /// The offset at which the field ends.
         offset: usize,
@@ -76,7 +76,8 @@ impl<'a> Reader<'a> {
         Ok(slice)
     }
 
-    /// A reader of the next `count` bytes, which counts offsets from where this one does.
+    /// A reader of the next `count` bytes alone, which this reader skips. Its errors give offsets
+    /// from the start of the whole input.
     pub fn part(&mut self, count: usize) -> Result<Reader<'a>, DecodeError> {
         let start = self.offset;
         self.take(count)?;
@@ -160,7 +161,7 @@ impl<'a> Reader<'a> {
         Ok(value as usize)
     }
 
-    /// A 64-bit number that commands count on from ([`RESTORED_NUMBER_MAX`]).
+    /// A 64-bit number that later commands increment, at most [`RESTORED_NUMBER_MAX`].
     pub(crate) fn counted(&mut self, what: &'static str) -> Result<u64, DecodeError> {
         match self.u64()? {
             value if value > RESTORED_NUMBER_MAX => Err(self.bad(what, value)),
@@ -182,7 +183,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Appends values to a buffer, as [`Reader`] reads them.
+/// Appends values to a buffer, in the form that [`Reader`] reads.
 pub trait Write {
     /// One byte.
     fn put_u8(&mut self, value: u8);

@@ -1,4 +1,5 @@
-//! Commands, the replicated writes. Each belongs to a space, which has its own module.
+//! Commands, the replicated writes, and their bytes in the log. Each command belongs to one space
+//! (ensemble, ZooKeeper, etcd, etcd v2), whose own module defines it.
 //!
 //! A decoded command borrows its text and data from the entry.
 
@@ -10,11 +11,11 @@ use crate::image::format::Space;
 use crate::level::Level;
 use crate::zk::command::{self as zk, Command as ZkCommand};
 
-/// The kind of all commands that the first format did not have. The space `u8` and the command
-/// follow.
+/// The first byte of every command that the first format did not have. A `u8` with the number of
+/// the space follows, then the command in the space's own form.
 const KIND_OF_SPACE: u8 = 12;
 
-/// The first bytes of the ensemble's commands of that kind.
+/// First bytes of the ensemble's newer commands (the older ones start with a kind of their own).
 const IN_CONTROL: [u8; 2] = [KIND_OF_SPACE, Space::Control.number()];
 
 /// The first bytes of etcd's commands.
@@ -23,8 +24,8 @@ const IN_ETCD: [u8; 2] = [KIND_OF_SPACE, Space::Etcd.number()];
 /// The first bytes of the commands of etcd v2.
 const IN_ETCD_V2: [u8; 2] = [KIND_OF_SPACE, Space::EtcdV2.number()];
 
-/// A replicated write. The connection that sent it, and the identities it sent it with, are beside
-/// it in the batch.
+/// A replicated write. The batch that carries the command also names the connection that sent it
+/// and that connection's identities.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command<'a> {
     /// A command of the ensemble.
@@ -38,8 +39,8 @@ pub enum Command<'a> {
 }
 
 impl Command<'_> {
-    /// Numbers of creates and of deletes of znodes in the command, whether they succeed or not. A
-    /// start sets memory aside by them before it applies many commands.
+    /// How many znodes the command would create and how many it would delete if it succeeds, in
+    /// this order. A start sums these up to reserve memory before it applies many commands.
     pub fn creates_and_deletes(&self) -> [u64; 2] {
         match self {
             Command::Zk(command) => command.creates_and_deletes(),
@@ -57,7 +58,7 @@ impl Command<'_> {
         }
     }
 
-    /// Reads one whole command: nothing may be left over.
+    /// Reads one command. The command must fill `bytes`: bytes left over are an error.
     ///
     /// # Errors
     /// The command is of no known kind, or breaks the format.
@@ -79,8 +80,8 @@ impl Command<'_> {
                 space if space == Space::EtcdV2.number() => {
                     Command::EtcdV2(EtcdV2Command::decode(&mut reader)?)
                 }
-                // All commands of ZooKeeper's space have kinds of their own; those of other spaces
-                // are of a later version.
+                // ZooKeeper's commands never come here: each has a kind of its own. Another number
+                // is a space of a later version.
                 space => return Err(reader.bad("space of a command", u64::from(space))),
             }
         } else {
@@ -90,7 +91,7 @@ impl Command<'_> {
         Ok(command)
     }
 
-    /// The level that a member must know to apply it.
+    /// The lowest level that allows this command: a member below it cannot apply the command.
     pub fn level(&self) -> Level {
         match self {
             Command::Control(command) => command.level(),
@@ -101,8 +102,8 @@ impl Command<'_> {
     }
 }
 
-/// Whether these bytes of a command are those of the ensemble's own. Only a leader makes one, but
-/// for `Nothing` ([`is_nothing`]).
+/// Whether these bytes encode a command of the ensemble. Only a leader makes such commands, except
+/// `Nothing` ([`is_nothing`]), which any member may make.
 pub(crate) fn is_of_ensemble(bytes: &[u8]) -> bool {
     match bytes {
         [KIND_OF_SPACE, space, ..] => *space == Space::Control.number(),
@@ -111,8 +112,7 @@ pub(crate) fn is_of_ensemble(bytes: &[u8]) -> bool {
     }
 }
 
-/// Whether these bytes are those of `Nothing`, which takes the place of a command that was given
-/// up.
+/// Whether these bytes encode `Nothing`, the command that replaces one whose client gave up.
 pub(crate) fn is_nothing(bytes: &[u8]) -> bool {
     bytes == [IN_CONTROL[0], IN_CONTROL[1], control::KIND_NOTHING]
 }

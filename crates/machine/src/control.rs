@@ -1,5 +1,5 @@
-//! The state of the ensemble, independent of the clients' protocols: its level, its servers and
-//! which members they are, and the batches that each member has handed over.
+//! The replicated state of the ensemble itself, whatever protocol its clients speak: the level, the
+//! list of servers, which member each server is, and the last batch applied from each member.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,10 +22,12 @@ pub mod servers;
 /// The replicated state of the ensemble.
 #[derive(Debug)]
 pub struct Control {
-    /// The boot and sequence of the last batch applied of each member.
+    /// For each member, the boot and the sequence of its last applied batch: what detects
+    /// duplicates.
     origins: BTreeMap<MemberId, (BootId, u64)>,
     steady: Steady,
-    /// The digest's term of `steady`, and the bytes it takes in an image: as of its last change.
+    /// The digest's term of `steady`, and the bytes of `steady` in an image. Computed again
+    /// whenever `steady` changes.
     steady_sum: (Digest, u64),
 }
 
@@ -33,7 +35,7 @@ pub struct Control {
 #[derive(Debug)]
 struct Steady {
     level: StatedLevel,
-    /// From level 4 on.
+    /// Bounds on what etcd's stores hold in memory. `None` below level 4.
     bounds: Option<HeldBounds>,
     servers: Servers,
 }
@@ -54,8 +56,9 @@ impl Control {
         Control { origins, steady, steady_sum }
     }
 
-    /// Notes a batch if it is the next of its origin. False for a duplicate, a gap or an older
-    /// boot: the batch must be skipped, and its member sends missing batches again.
+    /// Records a batch as applied if it is the next one of its origin (one boot of one member).
+    /// False for a duplicate, a gap or an older boot: the caller must skip the batch, and its
+    /// member sends missing batches again.
     pub(crate) fn begin_batch(&mut self, origin: Origin, sequence: u64) -> bool {
         let expected = match self.origins.get(&origin.member) {
             Some((boot, _)) if *boot > origin.boot => return false,
@@ -96,7 +99,8 @@ impl Control {
         Change::Servers(Arc::new(self.steady.servers.clone()))
     }
 
-    /// Raises the level. `None` if it was as high before. From level 4 on there are `bounds`.
+    /// Raises the level, and returns the change. `None` if the level was at least as high before.
+    /// At level 4 or higher, `bounds` apply from now on unless there were bounds before.
     pub(crate) fn raise(&mut self, stated: &StatedLevel, bounds: HeldBounds) -> Option<Change> {
         if stated.level <= self.steady.level.level {
             return None;
@@ -109,7 +113,8 @@ impl Control {
         Some(Change::Raised(stated.clone()))
     }
 
-    /// Makes the bounds as wide as these, if there are any.
+    /// Widens the present bounds to allow at least what `bounds` allow. Does nothing below level 4,
+    /// where there are no bounds.
     pub(crate) fn widen(&mut self, bounds: HeldBounds) {
         if let Some(own) = &mut self.steady.bounds {
             *own = own.or(bounds);
@@ -117,28 +122,29 @@ impl Control {
         }
     }
 
-    /// The bounds on what etcd's spaces hold; none below level 4.
+    /// The bounds on what etcd's stores hold in memory; `None` below level 4.
     pub fn bounds(&self) -> Option<HeldBounds> {
         self.steady.bounds
     }
 
-    /// The level, whose features may be used.
+    /// The level of the ensemble: its features, and those of lower levels, may be used.
     pub fn level(&self) -> &StatedLevel {
         &self.steady.level
     }
 
-    /// The servers, and which members they are.
+    /// The list of servers, and which member each server is.
     pub fn servers(&self) -> &Servers {
         &self.steady.servers
     }
 
-    /// The boot and sequence of the last batch applied of a member.
+    /// The boot and the sequence of the last batch applied from this member; `None` if it never
+    /// sent one, or was forgotten.
     pub fn last_batch(&self, member: MemberId) -> Option<(BootId, u64)> {
         self.origins.get(&member).copied()
     }
 
-    /// The digest's terms of the ensemble: one of the ordinal and the batches, which change with
-    /// every entry, and one of the rest.
+    /// The ensemble's two terms of the digest: one of the ordinal and the batches, which change
+    /// with every entry, and one of everything else.
     pub(crate) fn digest(&self, ordinal: Ordinal) -> Digest {
         let mut bytes = Vec::new();
         bytes.put_u64(ordinal.0);
@@ -148,7 +154,8 @@ impl Control {
         digest
     }
 
-    /// Writes control's section of an image: the level, the servers, the batches of the members.
+    /// Writes control's section of an image: the level, the bounds, the servers, and the last batch
+    /// of each member.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         self.steady.encode(out);
         self.encode_origins(out);
@@ -168,7 +175,8 @@ impl Control {
         self.steady_sum.1 + 4 + self.origins.len() as u64 * ORIGIN_BYTES
     }
 
-    /// Reads only the level, the first field of a section of any level.
+    /// Reads only the level. It is the first field of the section, and stays so in every level's
+    /// form.
     pub(crate) fn decode_level(reader: &mut Reader<'_>) -> Result<StatedLevel, DecodeError> {
         decode_stated(reader)
     }
@@ -212,7 +220,7 @@ impl Steady {
     }
 }
 
-/// Bytes of the last batch of a member.
+/// Encoded size of one entry of `origins`.
 const ORIGIN_BYTES: u64 = 24;
 
 #[cfg(test)]

@@ -1,9 +1,10 @@
-//! The digest: a 128-bit, order-independent sum over everything replicated.
+//! The digest: a 128-bit sum over all replicated state, by which members detect that their states
+//! differ. They compare digests at equal log index.
 //!
-//! Each thing contributes the XXH3-128 hash of its key and its value; the digest is their sum
-//! modulo 2^128. A change subtracts the old contribution and adds the new one, so the digest costs
-//! the same whatever the size of the state, and does not depend on the order of slots, children or
-//! tables. Members compare it at equal log index.
+//! Each thing contributes the XXH3-128 hash of its key and its value; the digest is the sum of the
+//! contributions modulo 2^128. A change subtracts the old contribution and adds the new one. So an
+//! update costs the same whatever the size of the state, and the digest does not depend on the
+//! order of slots, children or tables.
 
 use xxhash_rust::xxh3::xxh3_128;
 
@@ -17,12 +18,13 @@ impl Digest {
         self.0 = self.0.wrapping_add(other.0);
     }
 
-    /// Takes a contribution out again.
+    /// Removes a contribution that was added before.
     pub fn subtract(&mut self, other: Digest) {
         self.0 = self.0.wrapping_sub(other.0);
     }
 
-    /// The contribution of arbitrary bytes, under a tag that keeps kinds apart.
+    /// The contribution of `bytes`. The tag tells kinds of things apart, so that equal bytes of two
+    /// kinds hash differently.
     pub fn from_bytes(tag: u8, bytes: &[u8]) -> Digest {
         let mut tagged = Vec::with_capacity(bytes.len() + 1);
         tagged.push(tag);
@@ -30,7 +32,7 @@ impl Digest {
         Digest::from_tagged(&tagged)
     }
 
-    /// The contribution of bytes whose first is the tag.
+    /// As [`Digest::from_bytes`], for bytes that begin with their tag.
     pub fn from_tagged(bytes: &[u8]) -> Digest {
         Digest(xxh3_128(bytes))
     }

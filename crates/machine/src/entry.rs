@@ -1,8 +1,9 @@
 //! The payload of a log entry: a header and batches of commands.
 //!
-//! A batch holds the commands that one member handed over at once. It is sent again as a whole when
-//! its fate is unknown: (member, boot, sequence) names it. Loop packs waiting batches into one
-//! entry. A connection runtime builds its batch in the final bytes; Loop only stamps it.
+//! A batch holds the commands that one member handed over at once, and is named by (member, boot,
+//! sequence). A member that does not know whether its batch was committed sends the whole batch
+//! again. A connection runtime builds a batch in its final bytes; Loop stamps it with its name, and
+//! the leader's Loop packs waiting batches into one entry.
 //!
 //! ```text
 //! entry  = version u8 | 0 u8 | level u16 | group u32 | time_ms i64 | batch count u32 | batch*
@@ -50,19 +51,20 @@ const BATCH_HEADER_BYTES: usize = 36;
 /// The header of an entry, for all its commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EntryHeader {
-    /// The level that its commands need. A member compares it with the level that it knows before
-    /// it applies them.
+    /// The lowest level that allows all its commands. A member checks that it knows this level
+    /// before it applies them.
     pub level: Level,
-    /// The log of the process that has the entry: 0 until there are several.
+    /// Which of several logs the entry belongs to. Always 0: there is only one log so far.
     pub group: u32,
-    /// The leader's wall clock in ms since 1970. For Stat only; never asserted to grow.
+    /// The leader's wall clock in ms since 1970. It dates znodes and times to live, and may go back
+    /// from one entry to the next.
     pub time_ms: i64,
     /// How many batches follow.
     pub batch_count: u32,
 }
 
-/// Builds one batch in its final bytes. Used by each connection runtime, and by Loop for the
-/// commands of its own.
+/// Builds one batch in its final bytes. Each connection runtime has one, and Loop has one for its
+/// own commands.
 pub struct BatchBuilder {
     bytes: Vec<u8>,
     command_count: usize,
@@ -72,10 +74,10 @@ pub struct BatchBuilder {
     list_index: HashMap<Vec<u8>, u16, FixedState>,
 }
 
-/// Why a command is not added to a batch.
+/// Why a command was not added to a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotAdded {
-    /// The batch has as many commands, or as many bytes, as it may have.
+    /// The batch would have too many commands, or too many bytes, with it.
     Full,
     /// No entry can hold the command, which has this many bytes.
     TooLarge {
@@ -90,7 +92,7 @@ pub struct UnstampedBatch {
     bytes: Vec<u8>,
     /// The number of commands.
     pub command_count: usize,
-    /// The level that the commands need.
+    /// The lowest level that allows all commands of the batch.
     pub level: Level,
 }
 
@@ -159,7 +161,7 @@ impl BatchBuilder {
         self.command_count
     }
 
-    /// Ends the batch and starts anew.
+    /// Returns the finished batch, and starts a new one.
     pub fn finish(&mut self) -> UnstampedBatch {
         let mut built = core::mem::take(self);
         let command_bytes = built.bytes.len() - BATCH_HEADER_BYTES;
@@ -182,12 +184,12 @@ impl UnstampedBatch {
         self.bytes.len()
     }
 
-    /// A batch without commands: it takes up a sequence.
+    /// A batch without commands: it only uses up a sequence number.
     pub fn empty() -> UnstampedBatch {
         BatchBuilder::default().finish()
     }
 
-    /// Stamps the batch with its origin and its sequence.
+    /// Writes the batch's name into its header: its origin and its sequence.
     pub fn stamp(mut self, origin: Origin, sequence: u64) -> Bytes {
         put_at(&mut self.bytes, 4, &origin.member.0.to_le_bytes());
         put_at(&mut self.bytes, 12, &origin.boot.0.to_le_bytes());
@@ -205,7 +207,7 @@ fn put_at(bytes: &mut [u8], start: usize, value: &[u8]) {
     bytes[start..start + value.len()].copy_from_slice(value);
 }
 
-/// Writes a connection's identities as one list of a batch's table.
+/// Writes a connection's identities, as one list of a batch's identity table.
 pub fn encode_identities<'a>(identities: impl ExactSizeIterator<Item = Identity<'a>>) -> Vec<u8> {
     assert!(identities.len() <= IDENTITIES_MAX);
     let mut out = Vec::new();
@@ -238,9 +240,9 @@ fn decode_list<'a>(reader: &mut Reader<'a>) -> Result<Vec<Identity<'a>>, DecodeE
     Ok(list)
 }
 
-/// Packs stamped batches, whose commands need that level, into the payload of one entry. Called by
-/// Loop on the leader. Each batch has [`BATCH_ALONE_BYTES_MAX`] at most; several have
-/// [`BATCH_BYTES_MAX`] in all.
+/// Packs stamped batches into the payload of one entry; `level` is the lowest level that allows all
+/// their commands. Called by Loop on the leader. A single batch may have up to
+/// [`BATCH_ALONE_BYTES_MAX`] bytes; several together, up to [`BATCH_BYTES_MAX`].
 pub fn encode(time_ms: i64, group: u32, level: Level, batches: &[Bytes]) -> Bytes {
     let bytes: usize = batches.iter().map(Bytes::len).sum();
     let mut out = Vec::with_capacity(HEADER_BYTES + bytes);
@@ -277,14 +279,13 @@ pub fn decode_header(entry: &[u8]) -> Result<EntryHeader, DecodeError> {
 /// One batch of an entry, its commands not yet decoded.
 #[derive(Debug)]
 pub struct Batch<'a> {
-    /// The member and boot that handed it over.
+    /// The member whose clients sent the commands, and the boot of that member.
     pub origin: Origin,
-    /// The sequence of the batch: the number of the batches that this boot has handed over, this
-    /// one included.
+    /// The number of the batch among those of its origin: the first batch of a boot has 1.
     pub sequence: u64,
     /// The number of commands.
     pub command_count: u32,
-    /// The identity lists its commands refer to.
+    /// The identity lists of the batch. Each command names one by its index.
     pub identities: Vec<Vec<Identity<'a>>>,
     /// Offset of the next batch in the entry.
     pub end: usize,
@@ -294,13 +295,13 @@ pub struct Batch<'a> {
 /// One command of a batch.
 #[derive(Debug)]
 pub struct Framed<'a> {
-    /// The connection that sent it; 0 for Loop's own.
+    /// The connection that sent the command; 0 if Loop made it.
     pub connection: ConnectionId,
-    /// The index of the identity list of the batch that it was sent with.
+    /// Index into [`Batch::identities`]: the identities of the connection when it sent the command.
     pub identity_list: usize,
     /// The command itself.
     pub command: Command<'a>,
-    /// Offset of the next command within the batch's commands.
+    /// Offset of the next command, within the bytes of the batch's commands.
     pub end: usize,
 }
 
@@ -334,8 +335,8 @@ pub fn decode_batch(entry: &[u8], offset: usize) -> Result<Batch<'_>, DecodeErro
 }
 
 impl<'a> Batch<'a> {
-    /// Reads up to `count_max` commands from `offset` of the batch's commands on; fewer where the
-    /// batch ends.
+    /// Reads up to `count_max` commands, the first at `offset` within the bytes of the commands;
+    /// fewer if the batch has no more.
     pub fn commands(
         &self,
         offset: usize,
@@ -352,7 +353,7 @@ impl<'a> Batch<'a> {
         Ok(commands)
     }
 
-    /// Reads the command that starts at `offset` of the batch's commands; `None` at their end.
+    /// Reads the command at `offset` within the bytes of the commands; `None` at their end.
     pub fn command(&self, offset: usize) -> Result<Option<Framed<'a>>, DecodeError> {
         let mut outer = Reader::new(self.commands);
         outer.take(offset)?;
@@ -370,22 +371,21 @@ impl<'a> Batch<'a> {
     }
 }
 
-/// The header of a stamped batch, and what its commands need.
+/// The header of a stamped batch, and the level that its commands need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BatchHeader {
-    /// The member and boot that handed it over.
+    /// The member whose clients sent the commands, and the boot of that member.
     pub origin: Origin,
-    /// The sequence of the batch: the number of the batches that this boot has handed over, this
-    /// one included.
+    /// The number of the batch among those of its origin: the first batch of a boot has 1.
     pub sequence: u64,
     /// The number of commands.
     pub command_count: u32,
-    /// The level that the commands need.
+    /// The lowest level that allows all commands of the batch.
     pub level: Level,
 }
 
-/// Reads the whole batch that starts at `offset`: a batch from a peer must be fit to be applied.
-/// Returns its header and where it ends.
+/// Decodes the whole batch that starts at `offset`, each of its commands included, so that a batch
+/// from a peer cannot fail to decode later, in apply. Returns its header and the offset behind it.
 pub fn check_batch(bytes: &[u8], offset: usize) -> Result<(BatchHeader, usize), DecodeError> {
     let batch = decode_batch(bytes, offset)?;
     let mut at = 0;
@@ -403,8 +403,8 @@ pub fn check_batch(bytes: &[u8], offset: usize) -> Result<(BatchHeader, usize), 
     Ok((BatchHeader { origin, sequence, command_count, level }, batch.end))
 }
 
-/// The number of commands that an entry claims to hold; 0 for one that does not decode. For counts
-/// only.
+/// The number of commands in an entry, by the counts that its batches state; 0 if the header does
+/// not decode. The commands are not checked: use it for statistics only.
 pub fn command_count(entry: &[u8]) -> usize {
     let Ok(header) = decode_header(entry) else { return 0 };
     let (mut offset, mut count) = (HEADER_BYTES, 0);
@@ -420,8 +420,8 @@ pub fn command_count(entry: &[u8]) -> usize {
     count
 }
 
-/// The version of the program named by the command of the entry that raises the level, for people.
-/// `None` if there is no such command, or a command before it is unknown here.
+/// The version of the program that an entry's `Raise` command names, to show to people. `None` if
+/// the entry has no such command, or if a command before it does not decode.
 pub fn version_raised_to(entry: &[u8]) -> Option<String> {
     let header = decode_header(entry).ok()?;
     let mut offset = HEADER_BYTES;
@@ -439,7 +439,7 @@ pub fn version_raised_to(entry: &[u8]) -> Option<String> {
     None
 }
 
-/// Reads a whole entry and throws the result away. For inspection and fuzzing.
+/// Decodes a whole entry, and drops all but the header. For inspection and fuzzing.
 pub fn verify(entry: &[u8]) -> Result<EntryHeader, DecodeError> {
     let header = decode_header(entry)?;
     let mut offset = HEADER_BYTES;

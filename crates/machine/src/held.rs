@@ -1,47 +1,51 @@
-//! Bounds on what the clients of etcd's spaces make every member hold in memory, from level 4 on.
+//! Bounds on the memory that etcd's and etcd v2's data take on every member, from level 4 on.
 //!
-//! etcd's quota counts bytes of versions. A version of a key of 8 bytes counts 17 bytes, and takes
-//! 94 in memory; so a store within its quota may take many times as much. A second bound counts
-//! what is held. It is linear in totals that the stores keep, so that raising the level takes no
-//! longer with a large store, and equal on all members.
+//! etcd's own quota counts the bytes of the file, not those in memory. For example, one version of
+//! an 8-byte key counts 17 bytes, and takes 94 in memory: a store within its quota may take several
+//! times as much. So a second bound counts bytes in memory, as an estimate that is linear in totals
+//! which the stores keep anyway. Computing it when the level rises takes no longer for a large
+//! store, and all members get the same number.
 
 use crate::codec::{DecodeError, Reader, Write};
 use crate::etcd::settings::QUOTA_BYTES_DEFAULT;
 
-/// Bytes that a version of a key takes beside those that the quota counts: its place in the index
-/// and in the tail, its allocation, the reference of its lease. Measured at 55 to 111.
+/// Bytes of memory of one version of a key, beside the bytes that the quota counts: its place in
+/// the index and in the tail, its allocation, the reference of its lease. Measured at 55 to 111.
 pub(crate) const ETCD_VERSION_HELD_BYTES: u64 = 112;
 
-/// Bytes that a lease takes beside those that the quota counts: the list of its keys, its deadline.
+/// Bytes of memory of a lease, beside the bytes that the quota counts: the list of its keys, its
+/// deadline.
 pub(crate) const ETCD_LEASE_HELD_BYTES: u64 = 256;
 
-/// Bytes that a node of etcd v2's tree takes beside those of its record. Measured at 206 to 255.
+/// Bytes of memory of a node of etcd v2's tree, beside the bytes of its record. Measured at 206 to
+/// 255.
 pub(crate) const ETCD_V2_NODE_HELD_BYTES: u64 = 256;
 
-/// Bytes that a time to live of a node takes: its deadline.
+/// Bytes of memory of the deadline of a node that has a time to live.
 pub(crate) const ETCD_V2_TTL_HELD_BYTES: u64 = 128;
 
-/// Bytes that a store may hold for each byte of the quota. A version of a key of 8 bytes takes 58
-/// bytes of the file of etcd 3.6.16, and 129 count here. So a store of small keys that fits the
-/// quota of etcd fits this bound.
+/// Bytes of memory that a store may take for each byte of the quota. A version of an 8-byte key
+/// takes 58 bytes of the file of etcd 3.6.16, and counts 129 bytes here. So a store of small keys
+/// that fits etcd's quota fits this bound too.
 pub(crate) const QUOTA_FACTOR: u32 = 3;
 
-/// The bounds of an ensemble, as of the moment when they began.
+/// The bounds of an ensemble. They are fixed when the level rises to 4, and may be widened later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeldBounds {
-    /// Bytes that etcd's keys and leases may take for each byte of the quota.
+    /// Bytes of memory that etcd's keys and leases may take for each byte of the quota.
     pub etcd_factor: u32,
-    /// Bytes that the tree of etcd v2 may take, also where the quota allows less.
+    /// Bytes of memory that the tree of etcd v2 may always take, even if the quota allows less.
     pub etcd_v2_floor: u64,
 }
 
 impl HeldBounds {
-    /// The bounds for stores as they are: `counted` is what the quota counts of etcd's, `held` and
-    /// `held_v2` what they hold. A store that holds more than its quota, or than the default one,
-    /// when the bounds begin may have as much for each byte that counts as it has on average: so it
-    /// is not refused for what it was allowed before.
+    /// Bounds that allow the stores as they are now. `counted` is what the quota counts of etcd's
+    /// keys and leases; `held` and `held_v2` are the bytes in memory of the two stores. A store
+    /// that holds more than the quota (or than the default quota, if that is less) gets wider
+    /// bounds, so that it is not refused what was allowed before: etcd's keys may go on with their
+    /// present average of memory per counted byte, and etcd v2's tree may double.
     pub(crate) fn for_stores(quota: u64, (counted, held): (u64, u64), held_v2: u64) -> HeldBounds {
-        // A quota may come or fall later.
+        // The quota may be set or lowered later, so compare with the default one too.
         let large = quota.min(QUOTA_BYTES_DEFAULT);
         let is_large = held > large;
         let as_it_is = held.div_ceil(counted.max(1)).min(u64::from(u32::MAX)) as u32;
@@ -52,7 +56,7 @@ impl HeldBounds {
         }
     }
 
-    /// The wider of two bounds.
+    /// For each field, the wider of two bounds.
     pub(crate) fn or(self, other: HeldBounds) -> HeldBounds {
         HeldBounds {
             etcd_factor: self.etcd_factor.max(other.etcd_factor),
@@ -60,12 +64,12 @@ impl HeldBounds {
         }
     }
 
-    /// Bytes that etcd's keys and leases may take.
+    /// Bytes of memory that etcd's keys and leases may take, for a quota in bytes.
     pub fn etcd(self, quota: u64) -> u64 {
         quota.saturating_mul(u64::from(self.etcd_factor))
     }
 
-    /// Bytes that the tree of etcd v2 may take.
+    /// Bytes of memory that the tree of etcd v2 may take, for a quota in bytes.
     pub fn etcd_v2(self, quota: u64) -> u64 {
         quota.saturating_mul(u64::from(QUOTA_FACTOR)).max(self.etcd_v2_floor)
     }

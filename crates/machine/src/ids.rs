@@ -1,14 +1,15 @@
-//! The four counters and the identities, each a type of its own so that none is taken for another.
+//! Counters and identities, each a type of its own, so that the compiler keeps them apart.
 //!
-//! All four counters are results of apply. Conversions between them happen here and nowhere else.
+//! [`LogIndex`], [`Ordinal`] and [`Zxid`] count at different rates: an entry has one index, carries
+//! many commands (an ordinal each), and not every command consumes a zxid.
 
 /// Position of an entry in the replicated log, as Raft counts. The first real entry has index 2: a
-/// data directory is born with a snapshot at index 1.
+/// new data directory starts with a snapshot at index 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LogIndex(pub u64);
 
-/// Count of applied commands, finer than the log index because one entry carries many. Internal:
-/// no client ever sees it. Watches and replies are ordered by it.
+/// Number of commands applied so far, which numbers each command: finer than the log index, because
+/// one entry carries many commands. Orders watches and replies. No client ever sees it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ordinal(pub u64);
 
@@ -25,19 +26,19 @@ pub struct SessionId(pub i64);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MemberId(pub u64);
 
-/// A start of a member's process: grows with each start of a data directory. The starts of two
-/// copies of a directory differ.
+/// One start of a member's process. Later starts of a data directory have higher ids. Two copies of
+/// a directory have different ids, even for equally many starts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BootId(pub u64);
 
 impl BootId {
-    /// The start with number `count` of its directory, from 1. `random` tells it from the starts
-    /// with that number of the directory's copies.
+    /// The id of start number `count` of a directory, from 1. `random` distinguishes it from start
+    /// number `count` of a copy of the directory.
     pub fn new(count: u32, random: u32) -> BootId {
         BootId(u64::from(count) << 32 | u64::from(random))
     }
 
-    /// The number of starts of the directory, this one included. For people.
+    /// The number of starts of the directory, this one included, to show to people.
     pub fn count(self) -> u64 {
         self.0 >> 32
     }
@@ -56,18 +57,19 @@ pub struct Origin {
     pub boot: BootId,
 }
 
-/// A lease of etcd. Never 0: a key of lease 0 has none, and a grant of 0 lets the server choose.
+/// A lease of etcd. Never 0: in etcd's protocol, a key with lease 0 has no lease, and a grant with
+/// id 0 asks the server to choose.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LeaseId(pub i64);
 
-/// An owner of state that lives only while its client is heard: a session.
+/// The owner of state that is removed when its client falls silent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Owner {
     /// A ZooKeeper session, with its ephemerals.
     Session(SessionId),
 }
 
-/// The one connection that may act for a session: the last to attach.
+/// The connection that may act for a session: the one that attached last.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Attachment {
     /// The member and boot that the connection belongs to.

@@ -1,11 +1,13 @@
-//! Freezing: an image of the machine at one index, taken while commands go on.
+//! Freezing: writes an image of the machine at one index, in pieces, while commands go on.
 //!
-//! [`Machine::freeze`] encodes the small parts: the header, and control's section. Each further
-//! space notes how its state is walked. [`Machine::freeze_step`] then writes a piece at a time.
-//! Before apply changes a value that the walk has not reached, the space saves its old value for
-//! the next piece. So the image is that of one index, and the writer is never stopped.
+//! [`Machine::freeze`] encodes the small parts at once: the header, and control's section. Each
+//! other space only prepares a walk over its state. [`Machine::freeze_step`] then writes one piece
+//! at a time. Before apply changes a value that the walk has not reached, the space saves the old
+//! value for the next piece. So the image shows the state at one index, and commands never wait for
+//! it.
 //!
-//! `format` gives the bytes, and the files of the spaces those of their records.
+//! The module `format` gives the bytes of the frame around the records; each space's own module
+//! gives the bytes of its records.
 
 use crate::ids::LogIndex;
 use crate::image::format::{FRAME_HEAD_BYTES, HEADER_AND_END_BYTES, Header, Sections, Space};
@@ -30,18 +32,19 @@ pub enum FreezeStep {
     Aborted,
 }
 
-/// The part of a running freeze that belongs to no space.
+/// What a running freeze needs beside the spaces' own walks.
 pub(crate) struct Freeze {
-    /// The header and control's section, until the first step takes them.
+    /// The header and control's section; empty once the first step has written them.
     start: Vec<u8>,
     sections: Sections,
-    /// The space that is walked: first ZooKeeper's, then those of etcd's that were ever used.
+    /// The space that is being walked: first ZooKeeper's, then etcd's and etcd v2's if they were
+    /// ever used.
     space: Space,
 }
 
 impl Machine {
-    /// Starts an image of the present state, which must be at the end of an entry. A running freeze
-    /// is replaced.
+    /// Starts an image of the present state. Call it only at the end of an entry. A running freeze
+    /// is given up. Returns the index of the image.
     pub fn freeze(&mut self) -> LogIndex {
         self.freeze_with_limit(FREEZE_OLD_BYTES_MAX)
     }
@@ -61,11 +64,11 @@ impl Machine {
         index
     }
 
-    /// The most bytes that an image of the present state can have, however small its pieces are.
-    /// Loop reserves room on the disk by it. It is computed without a walk.
+    /// The most bytes that an image of the present state can have, even if each frame holds one
+    /// record. Loop reserves this much space on the disk. Computed without a walk.
     pub fn image_bytes_max(&self) -> u64 {
-        // One frame of control, one that starts ZooKeeper's section, one for each session and each
-        // znode, and one for each record of etcd's sections.
+        // One frame for control, one for the start of ZooKeeper's section, one for each session and
+        // each znode, and one for each record of etcd's sections.
         let frames = 2
             + self.zk.sessions().len() as u64
             + u64::from(self.zk.tree.znode_count())
@@ -84,7 +87,7 @@ impl Machine {
         self.freeze.is_some()
     }
 
-    /// Gives up a running freeze.
+    /// Ends a running freeze; its image stays incomplete.
     pub fn thaw(&mut self) {
         self.freeze = None;
         self.zk.thaw();
@@ -92,8 +95,8 @@ impl Machine {
         self.etcd_v2.thaw();
     }
 
-    /// Writes the next piece of the running freeze, of `bytes` or a little more, walking at most
-    /// `slots_max` slots. Panics if none is running.
+    /// Writes the next piece of the running freeze: `bytes` or a little more, after at most
+    /// `slots_max` slots of the walk. Panics if no freeze is running.
     pub fn freeze_step(&mut self, bytes: usize, slots_max: u32) -> FreezeStep {
         let freeze = self.freeze.as_mut().expect("the caller started a freeze");
         let mut piece = core::mem::take(&mut freeze.start);

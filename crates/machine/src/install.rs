@@ -1,9 +1,9 @@
-//! Installing an image: a command that replaces the whole state by that of a snapshot.
+//! Installing an image: a command that replaces the whole state by the state of a snapshot.
 //!
-//! The command names the image; its bytes do not pass the log. Every member that applies the
-//! command has prepared the image before. The ensemble keeps its own settings, level, servers (and
-//! `/zookeeper/config`, which shows them), the batches of the members, and the counters, which
-//! never fall. So a client that was connected before finds no zxid below the last one that it has
+//! The command only names the image; the log does not carry the image's bytes. Every member must
+//! have prepared the image before it applies the command. The ensemble keeps its own settings,
+//! level, servers (and `/zookeeper/config`, which shows them), last batches and counters. No
+//! counter falls: a client that was connected before finds no zxid below the last one that it has
 //! seen.
 
 use std::sync::Arc;
@@ -18,22 +18,22 @@ use crate::machine::{Machine, PreparedImage};
 use crate::stamp::Stamp;
 use crate::zk::txn::Call;
 
-/// How far the zxid of a state that begins anew is beyond that of its image: clients have seen
-/// transactions after the image, and must find no zxid below theirs. ZooKeeper's zxid has as much
-/// for one epoch.
+/// How much the zxid of a new ensemble that begins with an image exceeds the image's zxid. Clients
+/// may have seen transactions after the image, and must find no zxid below theirs. It is as many
+/// transactions as one of ZooKeeper's epochs has.
 const ZXID_BEYOND_IMAGE: i64 = 1 << 32;
 
 impl Machine {
-    /// The state of a new ensemble that begins with the tree and the sessions of an image, and with
-    /// its level. It is equal wherever it is made from that image.
+    /// The state of a new ensemble that begins with the tree, the sessions and the level of an
+    /// image. Equal wherever it is made from that image.
     pub fn begin_with(image: Machine) -> Machine {
         let mut machine = Machine::default();
         machine.ordinal = machine.ordinal.next();
-        // The low half is empty, as in ZooKeeper at the beginning of an epoch.
+        // Clear the low half, as ZooKeeper does at the beginning of an epoch.
         let zxid = (image.zk.zxid.0 & !(ZXID_BEYOND_IMAGE - 1)) + ZXID_BEYOND_IMAGE;
         machine.zk.zxid = Zxid(zxid);
         let bounds = machine.bounds_for_stores();
-        // The level may be that of a new ensemble, which is no change.
+        // `None` if the level is that of a new ensemble: no change.
         let _ = machine.control.raise(image.control.level(), bounds);
         machine.follow_level();
         machine.prepare_image(PreparedImage { hash: 0, machine: Box::new(image) });
@@ -45,9 +45,9 @@ impl Machine {
         machine
     }
 
-    /// Raises the revision of etcd's keys, and compacts them at it: clients that have seen
-    /// revisions above this state's see none of them again, and their watches start anew. False if
-    /// the revision would be too high.
+    /// Raises the revision of etcd's keys by `by`, and compacts the keys at the new revision. For a
+    /// restore: clients may have seen revisions above the restored one, and must not see other keys
+    /// under equal revisions; their watches start anew. False if the revision would be too high.
     #[must_use]
     pub fn bump_etcd_revision(&mut self, by: u64) -> bool {
         let revision = self.etcd.revision.saturating_add_unsigned(by);
@@ -58,23 +58,24 @@ impl Machine {
         self.etcd.compact(revision).is_ok()
     }
 
-    /// Takes the image that a later command will install.
+    /// Keeps an image for a later command to install. Replaces an image kept before.
     pub fn prepare_image(&mut self, image: PreparedImage) {
         self.prepared = Some(image);
     }
 
-    /// Whether the image with this hash is prepared, so that a command can install it.
+    /// Whether the image with this hash is prepared, as [`Machine::install_image`] requires.
     pub fn has_image(&self, hash: u128) -> bool {
         self.prepared.as_ref().is_some_and(|image| image.hash == hash)
     }
 
-    /// Takes the state before the last image was installed, to be dropped where nobody waits.
+    /// Takes the state that the last installed image has replaced. The caller drops it where no
+    /// client waits: that takes long.
     pub fn take_replaced(&mut self) -> Option<Box<Machine>> {
         self.replaced.take()
     }
 
-    /// Installs the prepared image. Panics if there is none: the caller checks it
-    /// ([`Machine::has_image`]).
+    /// Replaces the state by the prepared image. Panics unless the image with this hash is
+    /// prepared: the caller checks [`Machine::has_image`] first.
     pub(crate) fn install_image(&mut self, stamp: &Stamp<'_>, hash: u128, changes: &mut Changes) {
         let prepared = self.prepared.take().filter(|image| image.hash == hash);
         let Some(PreparedImage { machine: mut image, .. }) = prepared else {
@@ -100,7 +101,7 @@ impl Machine {
         self.replaced = Some(image);
     }
 
-    /// Raises the level to that of a space which the image has brought.
+    /// Raises the level if the image has brought a space that needs a higher one.
     fn raise_for_image(&mut self, level: Level, changes: &mut Changes) {
         let bounds = self.bounds_for_stores();
         if let Some(raised) = self.control.raise(&level.into(), bounds) {
@@ -108,22 +109,23 @@ impl Machine {
         }
     }
 
-    /// Takes etcd v2's tree of an image. Its index never falls, and each time to live counts anew.
-    /// False if both trees are unused.
+    /// Takes etcd v2's tree of the image. Its index does not fall, and all times to live start
+    /// anew. False, without a change, if both the old tree and the new one were never used.
     fn install_etcd_v2(&mut self, image: &mut Machine) -> bool {
         if self.etcd_v2.is_unused() && image.etcd_v2.is_unused() {
             return false;
         }
         core::mem::swap(&mut self.etcd_v2, &mut image.etcd_v2);
         self.etcd_v2.take_place_of(image.etcd_v2.index());
-        // A running walk belongs to the old state: its next step reports that it is worthless.
+        // A running walk belongs to the old state. Abort it: its next step reports that.
         self.etcd_v2.walk = image.etcd_v2.walk.take();
         self.etcd_v2.abort_walk();
         true
     }
 
-    /// Takes etcd's keys and leases of an image. Their revision never falls. Each lease counts as
-    /// granted now. False if both stores are unused.
+    /// Takes etcd's keys and leases of the image. The revision does not fall, and all leases count
+    /// as granted now. False, without a change, if both the old store and the new one were never
+    /// used.
     fn install_store(&mut self, image: &mut Machine) -> bool {
         if self.etcd.is_unused() && image.etcd.is_unused() {
             return false;

@@ -1,12 +1,12 @@
-//! Levels: the commands, formats and outcomes that the members of an ensemble may use.
+//! Levels: which commands, formats and outcomes the members of an ensemble may use.
 //!
-//! The level is replicated state ([`crate::Control::level`]). Each level has all that the levels
-//! below it have, and a member that knows a level knows those below. `docs/formats.md`, "Levels",
-//! lists what each adds.
+//! The ensemble's level is replicated state ([`crate::Control::level`]), raised once every member
+//! knows the higher level. Each level includes all levels below it. `docs/formats.md`, "Levels",
+//! lists what each level adds.
 
 use core::fmt;
 
-/// One of the levels, from 1.
+/// A level, by its number from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Level(u16);
 
@@ -20,28 +20,30 @@ impl Level {
     /// The tree of etcd v2, beside etcd's keys.
     pub const ETCD_V2: Level = Level(3);
 
-    /// The revision at which each of etcd's users got its password, for signed tokens; and bounds
-    /// on what etcd's spaces hold. Every member knows the second version of the handshake.
+    /// For each of etcd's users, the revision at which it got its password, which signed tokens
+    /// need; and bounds on what etcd's spaces hold. A member that knows this level also knows
+    /// version 2 of the handshake.
     pub const TOKENS: Level = Level(4);
 
-    /// The highest level that is released: its formats, and those of the levels below, stay.
+    /// The highest released level: its formats, and those of the levels below, must not change any
+    /// more.
     pub const RELEASED: Level = Level::TOKENS;
 
     /// The highest level that this build knows, released or not.
     pub const NEWEST: Level = Level::TOKENS;
 
-    /// The level with that number; none for 0. It may be one that this build does not know.
+    /// The level with that number; `None` for 0. This build may not know the level.
     pub fn from_number(number: u16) -> Option<Level> {
         (number > 0).then_some(Level(number))
     }
 
-    /// Its number.
+    /// The number of the level.
     pub fn number(self) -> u16 {
         self.0
     }
 
-    /// The first version of the program that knows the level, for people who have to install one.
-    /// Empty for a level that this build does not know.
+    /// The first version of the program that knows the level, to show to people who have to install
+    /// it. Empty for a level that this build does not know.
     pub fn version(self) -> &'static str {
         match self {
             Level::FIRST => "0.1.0",
@@ -53,12 +55,12 @@ impl Level {
     }
 }
 
-/// A level with the version to install for it, as members tell each other.
+/// A level, and the version of the program to install for it, as members report it to each other.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StatedLevel {
     /// The level.
     pub level: Level,
-    /// The first version of the program that knows it, for people.
+    /// The first version of the program that knows the level, to show to people.
     pub version: String,
 }
 

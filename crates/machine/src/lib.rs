@@ -1,12 +1,13 @@
-//! The replicated state machine: the state that every member of an ensemble holds identically.
+//! The replicated state machine: the state that is identical on every member of an ensemble, and
+//! the commands that change it.
 //!
 //! Commands go in through [`Machine::apply`], in the order of the log, and change the state;
 //! queries read it. [`Machine::apply`] is deterministic and cannot fail: equal entries give equal
 //! state, replies and numbers on every member. A client's mistake is an outcome ([`Refusal`]),
-//! identical everywhere.
+//! identical on every member.
 //!
-//! This crate never reads a clock, a random source, a file or the environment. Time is the stamp
-//! the leader put into the entry; chance is an argument of the command.
+//! This crate never reads a clock, a random source, a file or the environment. The time is the
+//! stamp that the leader put into the entry; random values are arguments of commands.
 
 pub mod change;
 pub mod codec;

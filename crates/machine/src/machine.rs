@@ -1,4 +1,5 @@
-//! The machine: all replicated state behind one door, and apply.
+//! The machine: all replicated state of a member in one struct, and the functions that apply
+//! commands to it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -34,41 +35,42 @@ use crate::zk::steps::Steps;
 use crate::zk::txn::Call;
 use crate::zk::{self, Zk};
 
-/// All replicated state. One writer (Apply); readers hold the one lock for a short time.
+/// All replicated state. Apply is the only writer; readers hold the lock around it for a short
+/// time.
 pub struct Machine {
     pub(crate) control: Control,
     pub(crate) zk: Zk,
     pub(crate) etcd: Store,
     pub(crate) etcd_v2: etcd_v2::Store,
-    /// The last whole entry applied.
+    /// The log index of the last entry that was applied to its end.
     pub(crate) index: LogIndex,
-    /// The last command applied.
+    /// The ordinal of the last command that was applied to its end.
     pub(crate) ordinal: Ordinal,
-    /// The part of a running freeze that belongs to no space.
+    /// What a running freeze needs beside the spaces' own walks.
     pub(crate) freeze: Option<Freeze>,
-    /// The image that a command is to install, and the state that one has replaced. Neither is
-    /// state.
+    /// The image that a later `InstallImage` command will install, and the state that the last such
+    /// command replaced. Neither is a part of the replicated state.
     pub(crate) prepared: Option<PreparedImage>,
     pub(crate) replaced: Option<Box<Machine>>,
 }
 
-/// An image that was read and checked, and is not installed yet.
+/// An image that was read and checked, but is not installed yet.
 #[derive(Debug)]
 pub struct PreparedImage {
-    /// The hash of the file that it came in, which names it in the log.
+    /// The hash of the snapshot's file. The log names the image by it.
     pub hash: u128,
-    /// The state.
+    /// The state that the image holds.
     pub machine: Box<Machine>,
 }
 
-/// What a step of a command may do.
+/// How much work one step of a command may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ApplyStep {
-    /// The most keys that it may look at, from 1.
+    /// The most keys, nodes or znodes that the step may look at; at least 1.
     pub keys_max: u64,
-    /// Whether somebody takes the outcome. Only the member that answers the client does; on the
-    /// others the outcome shows no versions, and reads look at no keys. The state is the same. It
-    /// counts in the first step of a command.
+    /// Whether somebody will read the outcome. True only on the member that answers the client. If
+    /// false, the outcome contains no versions, and reads look at no keys; the state becomes the
+    /// same. Only the first step of a command reads this field.
     pub is_taken: bool,
 }
 
@@ -97,14 +99,15 @@ impl Default for Machine {
 }
 
 impl Machine {
-    /// Notes a batch if it is the next of its origin. False for a duplicate, a gap or an older
-    /// boot: the batch must be skipped, and its member sends missing batches again.
+    /// Records a batch as applied if it is the next one of its origin (one boot of one member).
+    /// False for a duplicate, a gap or an older boot: the caller must skip the batch, and its
+    /// member sends missing batches again.
     pub fn begin_batch(&mut self, origin: Origin, sequence: u64) -> bool {
         self.control.begin_batch(origin, sequence)
     }
 
-    /// Loads the places in the tree that the next commands to apply will change. It changes
-    /// nothing: many loads at once take little longer than one.
+    /// Loads the znodes that the next commands will change into the processor's caches. Many loads
+    /// at once take little longer than one. Changes no state.
     pub fn look_ahead(&self, commands: &[Framed<'_>]) {
         if commands.len() < LOOK_AHEAD_COMMANDS_MIN {
             return;
@@ -115,8 +118,9 @@ impl Machine {
         }));
     }
 
-    /// Applies one command of a batch that was begun: gives it its ordinal, changes the state,
-    /// returns the outcome, and appends the changes that clients may watch to `changes`.
+    /// Applies one command: gives it the next ordinal, changes the state, appends the changes that
+    /// clients may watch to `changes`, and returns the reply. The caller has recorded the command's
+    /// batch ([`Machine::begin_batch`]).
     pub fn apply(
         &mut self,
         stamp: &Stamp<'_>,
@@ -127,10 +131,10 @@ impl Machine {
         self.apply_step(stamp, command, whole, changes).expect("a step without a bound is whole")
     }
 
-    /// As [`Machine::apply`], but does a part of the command if that looks at many of etcd's keys,
-    /// of etcd v2's nodes or of ZooKeeper's znodes. `None` if more are left. Then the same command
-    /// comes again, before any other, and before the entry ends; its ordinal is the next one until
-    /// it is done.
+    /// As [`Machine::apply`], but does only a part of a command that has to look at more than
+    /// `step.keys_max` of etcd's keys, etcd v2's nodes or ZooKeeper's znodes. Returns `None` if
+    /// more is left: the caller must then pass the same command again, before any other command and
+    /// before the end of the entry. The command keeps its ordinal over all its steps.
     pub fn apply_step(
         &mut self,
         stamp: &Stamp<'_>,
@@ -168,7 +172,7 @@ impl Machine {
         Some(Reply { mark: self.mark(), outcome })
     }
 
-    /// A step of a command of etcd's keys.
+    /// One step of a command on etcd's keys.
     fn apply_etcd(
         &mut self,
         stamp: &Stamp<'_>,
@@ -198,7 +202,7 @@ impl Machine {
         Some(outcome)
     }
 
-    /// A step of a command of etcd v2's.
+    /// One step of a command of etcd v2.
     fn apply_etcd_v2(
         &mut self,
         stamp: &Stamp<'_>,
@@ -213,15 +217,16 @@ impl Machine {
         let outcome = store.apply_step(whose, command, &mut budget, changes);
         assert!(budget.looked_at() <= keys_max, "a step is bounded");
         if changes.is_for_nobody() {
-            // A start applies many commands, and prunes behind the last only.
+            // A start applies many commands, and prunes only after the last of them: free the
+            // garbage now.
             store.garbage.drop_all();
         }
         outcome
     }
 
-    /// Whether a command is done in part. Reads of etcd's keys do not see its changes, readers of
-    /// ZooKeeper's tree wait ([`Zk::is_amid_change`]), and those of etcd v2's see whole removals;
-    /// the digest shows them.
+    /// Whether a command is partly applied. Meanwhile reads of etcd's keys do not see its changes,
+    /// readers of ZooKeeper's tree wait ([`Zk::is_amid_change`]), readers of etcd v2 see each
+    /// removal whole or not at all, and the digest shows the partial changes.
     pub fn is_amid_command(&self) -> bool {
         self.etcd.is_paused() || self.zk.is_paused() || self.etcd_v2.is_paused()
     }
@@ -257,64 +262,64 @@ impl Machine {
         changes.control.push(change);
     }
 
-    /// Begins what the level of the state allows. Called when it has risen, and once an image is
-    /// restored.
+    /// Switches on what the level of the state allows. Called when the level has risen, and after
+    /// an image is restored or installed.
     pub(crate) fn follow_level(&mut self) {
         self.etcd.bounds = self.control.bounds();
         let auth = &mut self.etcd.auth;
         let knows = self.control.level().level >= Level::TOKENS;
-        // Users of an image have been judged at its install; one without users comes as it is.
+        // After an install this is done already, unless the image has no users.
         if knows != auth.knows_passwords_since() {
             Arc::make_mut(auth).know_passwords_since(knows);
         }
     }
 
-    /// The bounds for the stores as they are.
+    /// The bounds that allow what the stores hold now.
     pub(crate) fn bounds_for_stores(&self) -> HeldBounds {
         let Machine { etcd, etcd_v2, .. } = self;
         let quota = etcd.settings().quota_bytes;
         HeldBounds::for_stores(quota, (etcd.bytes(), etcd.held()), etcd_v2.tree().held())
     }
 
-    /// Notes that everything up to `index` is applied. Called at the end of each entry, even of one
-    /// without commands.
+    /// Records that every entry up to `index` is applied. Called at the end of each entry, even if
+    /// it has no commands.
     pub fn finish_entry(&mut self, index: LogIndex) {
         assert!(index.0 == self.index.0 + 1, "entries are applied without a gap");
         assert!(!self.is_amid_command(), "an entry ends with its last command");
         self.index = index;
     }
 
-    /// Makes room for this many more znodes at once, so that applying their creates does not grow
-    /// the tables in steps. It affects memory only: any number is right.
+    /// Reserves memory for this many more znodes, so that creates do not grow the tables in steps.
+    /// Any number is right: the state does not change.
     pub fn reserve_znodes(&mut self, count: u32) {
         let room = ZNODES_MAX.saturating_sub(self.zk.tree.znode_count());
         self.zk.tree.reserve(count.min(room));
     }
 
-    /// Stops computing the digest of znodes that change, until [`Machine::settle_digest`]. Neither
-    /// the digest nor an image may be asked for meanwhile. For a start, which replays many
-    /// commands.
+    /// Stops updating the digest for znodes that change, until [`Machine::settle_digest`].
+    /// Meanwhile neither the digest nor an image may be asked for. Used by a start, which replays
+    /// many commands.
     pub fn defer_digest(&mut self) {
         assert!(self.freeze.is_none(), "an image has the digest");
         self.zk.tree.defer_digest();
     }
 
-    /// Computes the deferred digest, with the result as if it had never been deferred.
+    /// Computes the digest that [`Machine::defer_digest`] has put off.
     pub fn settle_digest(&mut self, together: Together) {
         self.zk.tree.settle_digest(together);
     }
 
-    /// The last whole entry applied.
+    /// The log index of the last entry that was applied to its end.
     pub fn index(&self) -> LogIndex {
         self.index
     }
 
-    /// The numbers of the last command.
+    /// The numbers of the last command that was applied to its end.
     pub fn mark(&self) -> Mark {
         Mark { ordinal: self.ordinal, zxid: self.zk.zxid() }
     }
 
-    /// The state of the ensemble.
+    /// The state of the ensemble itself.
     pub fn control(&self) -> &Control {
         &self.control
     }
@@ -334,12 +339,13 @@ impl Machine {
         &self.etcd_v2
     }
 
-    /// Whether [`Machine::prune`] has something to do.
+    /// Whether [`Machine::prune`] has anything to free.
     pub fn has_garbage(&self) -> bool {
         self.etcd.has_garbage() || self.etcd_v2.has_garbage()
     }
 
-    /// Frees some memory that no read needs any more. It is not part of the state.
+    /// Frees some of the memory that no read needs any more, in one short step. The state does not
+    /// change.
     pub fn prune(&mut self) {
         self.etcd.prune();
         self.etcd_v2.prune();
@@ -355,7 +361,7 @@ impl Machine {
     }
 }
 
-/// Whom a command of etcd v2 is for.
+/// The client for which a command of etcd v2 acts: Loop itself, a guest, or an authenticated user.
 fn v2_client<'a>(stamp: &Stamp<'a>) -> V2Who<'a> {
     match stamp.connection {
         ConnectionId(0) => V2Who::Member,

@@ -1,12 +1,12 @@
-//! The place of a command in the order.
+//! The place of a command in the order of all commands.
 
 use crate::ids::{Ordinal, Zxid};
 
-/// The numbers of an applied command.
+/// The two numbers of an applied command.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Mark {
     /// The ordinal of the command.
     pub ordinal: Ordinal,
-    /// The zxid it consumed, or the last one consumed if it did not.
+    /// The zxid that the command consumed; the last one consumed before it if it consumed none.
     pub zxid: Zxid,
 }

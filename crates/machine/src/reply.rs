@@ -1,4 +1,4 @@
-//! The reply of apply to a command.
+//! The replies to commands, which apply makes.
 
 use crate::etcd::reply::{Outcome as EtcdOutcome, Refusal as EtcdRefusal};
 use crate::etcd_v2::reply::{Outcome as EtcdV2Outcome, Refusal as EtcdV2Refusal};
@@ -8,16 +8,16 @@ use crate::zk::reply::{Outcome as ZkOutcome, Refusal};
 /// The reply to one command: its place in the order, and its outcome.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reply {
-    /// The place of the command in the order.
+    /// The place of the command in the order of all commands.
     pub mark: Mark,
-    /// Its outcome.
+    /// The result of the command.
     pub outcome: Outcome,
 }
 
 /// The outcome of a command, by its space.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// A command of the ensemble took effect: such commands are never refused.
+    /// A command of the ensemble was applied. Such commands are never refused.
     Control,
     /// The outcome of a ZooKeeper command, or its refusal.
     Zk(Result<ZkOutcome, Refusal>),

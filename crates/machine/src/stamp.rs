@@ -6,11 +6,11 @@ use crate::zk::acl::Identity;
 /// The context that an entry and a batch give to a command.
 #[derive(Clone, Copy, Debug)]
 pub struct Stamp<'a> {
-    /// The leader's wall clock, ms since 1970. For Stat, and to compare times to live with.
+    /// The leader's wall clock, ms since 1970. It dates znodes and ends times to live.
     pub time_ms: i64,
-    /// The member, and its start, that handed the command over.
+    /// The member that handed the command over, and that member's boot.
     pub origin: Origin,
-    /// The connection that sent it; 0 for commands of Loop.
+    /// The connection that sent the command; 0 if Loop made the command.
     pub connection: ConnectionId,
     /// The identities that the connection has proved.
     pub identities: &'a [Identity<'a>],

@@ -1,4 +1,5 @@
-//! Changes of the ensemble, for Loop and for the Fronts of every protocol.
+//! Changes that the ensemble's own commands make: to its servers, its level, or the whole state.
+//! Loop and the Fronts of every protocol read them.
 
 use std::sync::Arc;
 
@@ -9,12 +10,12 @@ use crate::mark::Mark;
 /// A change that a command of the ensemble made.
 #[derive(Clone, Debug)]
 pub enum Change {
-    /// The servers changed, or which of them a member is.
+    /// The list of servers changed, or which member a server is.
     Servers(Arc<Servers>),
     /// The level rose.
     Raised(StatedLevel),
-    /// Another state took the place of the one before: what clients were shown of the old one does
-    /// not lead to the new one.
+    /// Another state replaced the whole state. What clients saw of the old state does not lead up
+    /// to the new one: there are no changes between the two.
     Replaced {
         /// The mark of the last command of the new state.
         mark: Mark,
@@ -23,12 +24,12 @@ pub enum Change {
     },
 }
 
-/// Where a state comes from that took the place of another.
+/// Why one state replaced another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Replacement {
-    /// A command installed an image: its history is not that of the old state.
+    /// A command installed an image, whose history is another one than that of the old state.
     Image,
-    /// A snapshot of the same ensemble, from a later place in the log.
+    /// The member received a snapshot of the same ensemble, from a later index of the log.
     Snapshot,
 }
 
@@ -36,12 +37,12 @@ pub enum Replacement {
 #[derive(Clone, Debug, Default)]
 pub struct Changes {
     list: Vec<Change>,
-    /// Whether the batch keeps nothing.
+    /// Whether `push` drops its argument: nobody will read this batch.
     is_for_nobody: bool,
 }
 
 impl Changes {
-    /// Changes that keep nothing.
+    /// A batch that drops every change.
     pub(crate) fn for_nobody() -> Changes {
         Changes { is_for_nobody: true, ..Changes::default() }
     }
@@ -67,7 +68,7 @@ impl Changes {
         })
     }
 
-    /// Whether there are none.
+    /// Whether there are no changes.
     pub fn is_empty(&self) -> bool {
         self.list.is_empty()
     }

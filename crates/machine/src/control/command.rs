@@ -11,42 +11,44 @@ use crate::limits::VERSION_BYTES_MAX;
 /// A replicated change of the ensemble.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
-    /// Replace the state by the state of an image. Each member has prepared the image before.
+    /// Replace the state by the state of an image. Every member must have prepared the image before
+    /// it applies this command.
     InstallImage {
         /// Hash of the snapshot's file ([`crate::machine::PreparedImage`]).
         hash: u128,
     },
-    /// Note the server of the configuration that a member is.
+    /// Record which server of the configuration a member is.
     Register {
         /// The member.
         member: MemberId,
         /// The server's number.
         server: u64,
     },
-    /// Forget a member that is gone for good, with its batches and its server.
+    /// Forget a member that is gone for good: its last batch, and which server it was.
     Forget {
         /// The member to forget.
         member: MemberId,
     },
-    /// Change nothing. It takes the place of a command that was given up, so that the batch keeps
-    /// its sequence and the commands behind it keep their places.
+    /// Change nothing. It replaces a command whose client gave up, so that the batch keeps its
+    /// sequence and the later commands keep their positions.
     Nothing,
-    /// Allow the features of a level. Every member has told the leader that it knows the level. A
-    /// level at or below the present one changes nothing.
+    /// Raise the level, which allows the features of that level. The leader proposes it once every
+    /// member has reported that it knows the level. Changes nothing if the level is as high
+    /// already.
     Raise(StatedLevel),
-    /// Replace the list of servers. A server that was in it before keeps its id.
+    /// Replace the list of servers. A server that the old list has too keeps its id.
     SetServers(ServerList),
 }
 
-/// Kinds of the commands that the first format had.
+/// The first bytes of the commands that the first format had.
 const KIND_INSTALL_IMAGE: u8 = 9;
 const KIND_REGISTER: u8 = 10;
 const KIND_FORGET: u8 = 11;
 
-/// The kinds of these commands in the log.
+/// The range of the first bytes above.
 pub(crate) const KINDS: RangeInclusive<u8> = KIND_INSTALL_IMAGE..=KIND_FORGET;
 
-/// Kinds of the commands that follow the number of their space.
+/// Numbers of the newer commands; each follows the number of the space.
 pub(crate) const KIND_NOTHING: u8 = 1;
 const KIND_RAISE: u8 = 2;
 const KIND_SET_SERVERS: u8 = 3;
@@ -82,7 +84,7 @@ impl Command {
         }
     }
 
-    /// Reads a command behind its kind.
+    /// Reads the rest of a command whose first byte was `kind`.
     pub(crate) fn decode(kind: u8, reader: &mut Reader<'_>) -> Result<Command, DecodeError> {
         Ok(match kind {
             KIND_INSTALL_IMAGE => Command::InstallImage { hash: reader.u128()? },
@@ -94,7 +96,7 @@ impl Command {
         })
     }
 
-    /// Reads a command behind the number of the space.
+    /// Reads the rest of a command, behind the number of the space.
     pub(crate) fn decode_in_space(reader: &mut Reader<'_>) -> Result<Command, DecodeError> {
         let kind = reader.u8()?;
         Ok(match kind {
@@ -105,7 +107,7 @@ impl Command {
         })
     }
 
-    /// The level that a member must know to apply it.
+    /// The lowest level that allows this command.
     pub(crate) fn level(&self) -> Level {
         match self {
             Command::Raise(stated) => stated.level,

@@ -1,7 +1,7 @@
-//! The servers of the ensemble: a record for each, and which members they are.
+//! The servers of the ensemble: a record for each server, and which member each server is.
 //!
-//! A record is made before its server starts, and stays when the server loses its data directory: a
-//! server that comes back with an empty directory is another member, but the server remains.
+//! A record exists before its server starts, and outlives the server's data directory: a server
+//! that comes back with an empty directory is a new member, but the same server.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -12,7 +12,8 @@ use crate::codec::{DecodeError, Reader, Write};
 use crate::ids::{MemberId, Ordinal};
 use crate::limits::{SERVER_TEXT_BYTES_MAX, SERVER_URLS_MAX, SERVERS_MAX};
 
-/// The id of a server for as long as it is in the ensemble: etcd's member id. Never 0.
+/// The id of a server, fixed while the server is in the list. etcd's clients see it as the member
+/// id. Never 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ServerId(pub u64);
 
@@ -21,7 +22,7 @@ pub struct ServerId(pub u64);
 pub enum ServerRole {
     /// The server votes.
     Voter,
-    /// The server is to vote later (etcd's learner).
+    /// The server does not vote yet; it is to become a voter (etcd's learner).
     Learner,
     /// The server never votes (ZooKeeper's observer).
     Observer,
@@ -67,40 +68,40 @@ impl ZkAddresses {
 /// The record of a server: its role, its name and its addresses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerRecord {
-    /// Its name, which etcd's clients are shown; empty where it has none.
+    /// Its name, as etcd's clients see it; empty if it has none.
     pub name: String,
     /// Its role.
     pub role: ServerRole,
-    /// The URLs at which the other servers reach it.
+    /// The URLs where the other servers reach this server.
     pub peer_urls: Vec<String>,
-    /// The URLs at which etcd's clients reach it; empty until the server has given them.
+    /// The URLs where etcd's clients reach this server; empty until the server has published them.
     pub client_urls: Vec<String>,
-    /// Its ZooKeeper addresses; `None` if ZooKeeper's clients are not shown the server.
+    /// Its ZooKeeper addresses; `None` if ZooKeeper's clients do not see this server.
     pub zk: Option<ZkAddresses>,
 }
 
 /// The servers by their numbers (`server.N`), as a configuration lists them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ServerList {
-    /// Counts the changes of the list, as ZooKeeper's clients see it.
+    /// Number of changes of the list so far, as ZooKeeper's clients see it.
     pub version: u64,
     /// The servers by number, at most [`SERVERS_MAX`].
     pub servers: BTreeMap<u64, ServerRecord>,
 }
 
-/// The servers, and which members they are.
+/// The list of servers, and which member each server is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Servers {
     list: ServerList,
     /// The id of each server of the list.
     ids: BTreeMap<u64, ServerId>,
-    /// The server of each member, as far as a leader knew it. A server that has lost its directory
-    /// has two members until the new one has taken the vote of the old one.
+    /// The server number of each member that a leader has registered. A server that has lost its
+    /// directory appears as two members until the new member has taken over the old one's vote.
     members: BTreeMap<MemberId, u64>,
 }
 
 impl Servers {
-    /// The list. It is empty on a server that is alone.
+    /// The list. It is empty for a server that runs alone.
     pub fn list(&self) -> &ServerList {
         &self.list
     }
@@ -110,17 +111,18 @@ impl Servers {
         self.ids.get(&number).copied()
     }
 
-    /// The server of a member; `None` if no leader knew it.
+    /// The number of the server that this member is; `None` if no leader has registered the member.
     pub fn number_of(&self, member: MemberId) -> Option<u64> {
         self.members.get(&member).copied()
     }
 
-    /// The server of each member, as far as a leader knew it.
+    /// The server number of each member that a leader has registered.
     pub fn members(&self) -> &BTreeMap<MemberId, u64> {
         &self.members
     }
 
-    /// Replaces the list. A new server gets an id made of values that no other ensemble has.
+    /// Replaces the list. A new server gets an id hashed from the proposing member, the ordinal and
+    /// the server's number, so no two ensembles draw equal ids.
     pub(crate) fn set(&mut self, list: ServerList, by: MemberId, ordinal: Ordinal) {
         self.ids.retain(|number, _| list.servers.contains_key(number));
         for number in list.servers.keys() {
@@ -146,8 +148,8 @@ impl Servers {
         }
     }
 
-    /// Notes the server of a member. Beyond [`SERVERS_MAX`] nothing is noted: the leader forgets
-    /// members that are gone.
+    /// Records which server a member is. Does nothing for a new member once [`SERVERS_MAX`] are
+    /// recorded: the leader forgets members that are gone.
     pub fn register(&mut self, member: MemberId, number: u64) {
         if self.members.len() < SERVERS_MAX || self.members.contains_key(&member) {
             self.members.insert(member, number);
@@ -158,7 +160,7 @@ impl Servers {
         self.members.remove(&member);
     }
 
-    /// Writes the version, each record, and the server of each member.
+    /// Writes the list, then the id of each server, then the server number of each member.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         self.list.encode(out);
         for id in self.ids.values() {

@@ -1,14 +1,14 @@
-//! What a member may forward to the leader: commands of its clients.
+//! Which commands a member may forward to the leader: those of its clients.
 //!
-//! Commands of the ensemble, and those of connection 0, which need no permission, are made by the
-//! leader alone. A member that no longer leads empties its batches of them before it forwards.
-//! `Nothing` does no harm from any sender.
+//! Only a leader makes commands of the ensemble, and commands of connection 0, which need no
+//! permission. A member that lost the leadership replaces such commands in its batches by `Nothing`
+//! before it forwards them. `Nothing` is allowed from any sender: it changes no state.
 
 use super::BATCH_HEADER_BYTES;
 use crate::codec::{DecodeError, Reader};
 use crate::command::{is_nothing, is_of_ensemble};
 
-/// Whether a stamped batch has only commands that a member may forward. It looks at the first
+/// Whether a stamped batch has only commands that a member may forward. Looks only at the first
 /// bytes of each command.
 pub fn may_be_forwarded(batch: &[u8]) -> bool {
     only_of_clients(batch).unwrap_or(false)

@@ -1,9 +1,9 @@
-//! `Nothing` takes the place of a command that was given up.
+//! Replaces commands whose clients gave up by `Nothing`, a command without effect.
 //!
-//! A batch is known by its sequence, and a waiter by the position of its command. So a batch keeps
-//! both when commands are given up: a command that is replaced keeps its place, its connection and
-//! its identity list, and loses the rest. `Nothing` is the shortest command, so a batch never
-//! grows.
+//! A batch is identified by its sequence, and the one who waits for a command's reply by the
+//! command's position in the batch. Replacing keeps both: the replaced command keeps its position,
+//! its connection and its identity list, and loses only its body. `Nothing` is the shortest
+//! command, so the batch never grows.
 
 use bytes::Bytes;
 
@@ -14,22 +14,23 @@ use crate::control::Command as ControlCommand;
 use crate::ids::ConnectionId;
 use crate::level::Level;
 
-/// Bytes of a command between its length and its body: identity list and connection.
+/// Bytes of a command between its length and its body: the index of its identity list, and its
+/// connection.
 const COMMAND_HEADER_BYTES: usize = 10;
 
-/// A batch in which `Nothing` has taken the place of commands.
+/// The result of [`replace_by_nothing`].
 #[derive(Debug)]
 pub struct Replaced {
     /// The header of the batch after the replacement.
     pub header: BatchHeader,
-    /// The whole batch.
+    /// The whole batch, after the replacement.
     pub bytes: Bytes,
-    /// The position and the connection of each command that was replaced, ascending.
+    /// The position and the connection of each replaced command, by position ascending.
     pub places: Vec<(usize, ConnectionId)>,
 }
 
 impl UnstampedBatch {
-    /// Replaces the commands that `is_given_up` chooses by their positions and connections.
+    /// Replaces each command for which `is_given_up` holds, given its position and connection.
     pub fn replace_by_nothing(&mut self, is_given_up: impl FnMut(usize, ConnectionId) -> bool) {
         let places = chosen(&self.bytes, is_given_up);
         if !places.is_empty() {
@@ -39,9 +40,9 @@ impl UnstampedBatch {
     }
 }
 
-/// Replaces the commands of a stamped batch that `is_given_up` chooses by their positions and
-/// connections. `None` if it chooses no command that is not `Nothing` already. This member must
-/// have built the batch.
+/// Replaces each command of a stamped batch for which `is_given_up` holds, given its position and
+/// connection. `None` if there is nothing to replace: commands that are `Nothing` already do not
+/// count. Panics if the batch does not decode: this member has built or checked it.
 pub fn replace_by_nothing(
     batch: &Bytes,
     is_given_up: impl FnMut(usize, ConnectionId) -> bool,
@@ -54,7 +55,7 @@ pub fn replace_by_nothing(
     Some(Replaced { header: header_of(&bytes), bytes, places })
 }
 
-/// The places of the commands that are to be replaced.
+/// The position and connection of each command to replace.
 fn chosen(
     batch: &[u8],
     mut is_given_up: impl FnMut(usize, ConnectionId) -> bool,
@@ -69,7 +70,7 @@ fn chosen(
     commands_of(batch).enumerate().filter_map(place).collect()
 }
 
-/// A copy of the batch, with `Nothing` at these places.
+/// A copy of the batch, with `Nothing` at these positions.
 fn with_nothing_at(batch: &[u8], places: &[(usize, ConnectionId)]) -> Vec<u8> {
     let nothing = nothing();
     let replaced = with_bodies(batch, |position, _| {
@@ -80,8 +81,8 @@ fn with_nothing_at(batch: &[u8], places: &[(usize, ConnectionId)]) -> Vec<u8> {
     replaced
 }
 
-/// A copy of a batch that decodes, with other bodies of commands: those that `replace` gives for a
-/// position and a body.
+/// A copy of a batch, with new bodies for the commands for which `replace` returns one. `replace`
+/// gets the position and the body of each command. Panics if the batch does not decode.
 pub(super) fn with_bodies(
     batch: &[u8],
     mut replace: impl FnMut(usize, &[u8]) -> Option<Vec<u8>>,
@@ -105,7 +106,7 @@ pub(super) fn with_bodies(
     out
 }
 
-/// The commands of a batch, each without its length.
+/// The commands of a batch, each without its leading length.
 fn commands_of(batch: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut reader = Reader::new(batch);
     let commands = reader.take(BATCH_HEADER_BYTES - 4).and_then(|_| reader.bytes());
@@ -127,7 +128,7 @@ fn nothing() -> Vec<u8> {
     bytes
 }
 
-/// The reason why a batch always decodes here.
+/// Why the batch decodes: for `expect`.
 const OWN: &str = "this member built the batch, or has checked it";
 
 #[cfg(test)]

@@ -1,10 +1,10 @@
-//! Batches of another member that no entry can hold. A version that checked the sizes of requests,
-//! and not those of commands, makes some; it hands such a batch over to each next leader until one
-//! answers.
+//! Replaces too large commands in batches that fit no entry.
 //!
-//! The batch keeps its origin, its sequence, its connections and the number of its commands: the
-//! member that handed it over finds a waiter for each. A command that is too large is replaced by
-//! one that is refused, whatever the state, and changes nothing.
+//! Another member may run a version that checked the sizes of requests, but not those of the
+//! commands made from them. Such a member offers an oversized batch to each next leader until a
+//! reply comes. The replacing batch keeps the origin, the sequence, the connections and the number
+//! of commands, so that this member finds the reply for each waiting client. A too large command is
+//! replaced by one that is refused in every state, and so changes nothing.
 
 use bytes::Bytes;
 
@@ -15,8 +15,9 @@ use crate::etcd::command::Command as EtcdCommand;
 use crate::limits::{BATCH_ALONE_BYTES_MAX, BATCH_BYTES_MAX};
 use crate::zk::command::{Command as ZkCommand, Op};
 
-/// Replaces the commands of a stamped batch that are too large. `None` if an entry can hold the
-/// batch, or cannot even so. The caller has checked that the batch decodes.
+/// Replaces the commands of a stamped batch that are larger than [`BATCH_BYTES_MAX`]. `None` if an
+/// entry can hold the batch as it is, or not even after the replacement. The caller has checked
+/// that the batch decodes.
 pub fn refuse_oversize(batch: &Bytes) -> Option<(BatchHeader, Bytes)> {
     if batch.len() <= BATCH_ALONE_BYTES_MAX {
         return None;
@@ -29,14 +30,14 @@ pub fn refuse_oversize(batch: &Bytes) -> Option<(BatchHeader, Bytes)> {
     (replaced.len() <= BATCH_ALONE_BYTES_MAX).then(|| (header, replaced.into()))
 }
 
-/// The body of a command of the same space that is refused, whatever the state. None for a space
-/// whose commands are never that large.
+/// The body of a command of the same space that is refused in every state. `None` for commands that
+/// are never that large.
 fn refused(body: &[u8]) -> Option<Vec<u8>> {
     let refused = match Command::decode(body).ok()? {
         Command::Zk(ZkCommand::Write { session, .. } | ZkCommand::Multi { session, .. }) => {
             Command::Zk(ZkCommand::Write { session, op: Op::Malformed })
         }
-        // No store comes to that revision.
+        // Refused: no store reaches this revision.
         Command::Etcd(_) => Command::Etcd(EtcdCommand::Compact { revision: i64::MAX }),
         Command::Zk(_) | Command::EtcdV2(_) | Command::Control(_) => return None,
     };

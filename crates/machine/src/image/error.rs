@@ -1,4 +1,4 @@
-//! The errors of an image.
+//! The errors of reading an image.
 
 use thiserror::Error;
 

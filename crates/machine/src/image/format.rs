@@ -1,8 +1,8 @@
 //! The format of an image: a header, a section for each space in use, and an end.
 //!
-//! A section is written in frames, each of which holds whole records of its space. Frames of
-//! different spaces may alternate: old values that were saved for one space can be written while
-//! another space is walked. A piece of a snapshot holds whole frames.
+//! A section is written in frames, each with whole records of its space. Frames of different spaces
+//! may alternate: old values that one space has saved are written even while another space is
+//! walked. A piece of an image holds whole frames.
 //!
 //! ```text
 //! header = 'H' | format version u8 [4] | index u64 | ordinal u64 | digest u128
@@ -36,11 +36,11 @@ pub(crate) const FRAME_HEAD_BYTES: u64 = 6;
 pub(crate) const HEADER_AND_END_BYTES: u64 =
     (2 + 8 + 8 + 16 + 1) + 1 + Space::ALL.len() as u64 * (2 + 8);
 
-/// Names of the spaces by their numbers, from 1.
+/// Names of the spaces. The space with number N has place N - 1.
 const SPACE_NAMES: [&str; 4] = ["control", "zk", "etcd", "etcd_v2"];
 
-/// A part of the state that has commands, a section of the image and terms of the digest of its
-/// own.
+/// A part of the state with its own commands, its own section of the image, and its own terms of
+/// the digest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Space {
     /// The ensemble's own state.
@@ -56,7 +56,7 @@ pub(crate) enum Space {
 impl Space {
     const ALL: [Space; 4] = [Space::Control, Space::Zk, Space::Etcd, Space::EtcdV2];
 
-    /// The spaces that every image has a section of.
+    /// The spaces that have a section in every image.
     const ALWAYS: [Space; 2] = [Space::Control, Space::Zk];
 
     fn from_number(number: u8) -> Option<Space> {
@@ -71,7 +71,7 @@ impl Space {
         SPACE_NAMES[usize::from(self.number()) - 1]
     }
 
-    /// The newest version of its section. There is no older one yet.
+    /// The newest version of the space's section. No section has a second version yet.
     fn section_version(self) -> u8 {
         match self {
             Space::Control | Space::Zk | Space::Etcd | Space::EtcdV2 => 1,
@@ -90,7 +90,7 @@ pub(crate) struct Header {
     pub index: LogIndex,
     pub ordinal: Ordinal,
     pub digest: u128,
-    /// The sections that follow; none of their bytes were read or written yet.
+    /// The sections that follow, with all byte counts 0.
     pub sections: Sections,
 }
 
@@ -104,7 +104,7 @@ impl Header {
         self.sections.encode(out);
     }
 
-    /// Reads the header behind its tag.
+    /// Reads the header, whose tag was read already.
     pub fn decode(reader: &mut Reader<'_>) -> Result<Header, RestoreError> {
         let version = reader.u8()?;
         if version != FORMAT_VERSION {
@@ -119,8 +119,8 @@ impl Header {
     }
 }
 
-/// The sections of an image, each with the bytes of its frames so far. The writer and the reader
-/// count them alike; the end of the image has the sums.
+/// The sections of an image, with the bytes of the frames so far for each. The writer and the
+/// reader both count them, and the end of the image states the sums.
 #[derive(Clone)]
 pub(crate) struct Sections {
     bytes: BTreeMap<Space, u64>,
@@ -137,7 +137,7 @@ impl Sections {
         Sections { bytes: spaces.map(|space| (space, 0)).collect() }
     }
 
-    /// The space whose section follows that of another.
+    /// The space whose section follows that of `space`; `None` if that is the last one.
     pub fn behind(&self, space: Space) -> Option<Space> {
         self.bytes.keys().copied().find(|other| *other > space)
     }
@@ -170,14 +170,14 @@ impl Sections {
             }
             bytes.insert(space, 0);
         }
-        // A machine without one of the two does not exist.
+        // Every machine has these two spaces.
         match Space::ALWAYS.into_iter().find(|space| !bytes.contains_key(space)) {
             Some(missing) => Err(no_section(missing)),
             None => Ok(Sections { bytes }),
         }
     }
 
-    /// Appends a frame with the records that `write` appends, unless that appends none.
+    /// Appends a frame that holds what `write` appends, or nothing if `write` appends nothing.
     pub fn write_frame<R>(
         &mut self,
         space: Space,
@@ -200,7 +200,7 @@ impl Sections {
         result
     }
 
-    /// Reads a frame behind its tag. Returns its space, and a reader of its records.
+    /// Reads a frame, whose tag was read already. Returns its space, and a reader of its records.
     pub fn read_frame<'a>(
         &mut self,
         reader: &mut Reader<'a>,
@@ -227,7 +227,7 @@ impl Sections {
         }
     }
 
-    /// Reads the end behind its tag, and checks that each section was whole.
+    /// Reads the end, whose tag was read already, and checks that each section is whole.
     pub fn check_end(&self, reader: &mut Reader<'_>) -> Result<(), RestoreError> {
         for (space, bytes) in &self.bytes {
             let written = reader.u64()?;

@@ -1,9 +1,10 @@
-//! Restoring: from the pieces of an image to a machine.
+//! Restoring: builds a machine from the pieces of an image.
 //!
-//! Each piece takes two steps. A [`Decoder`] reads the frames of the piece and checks the form of
-//! each record; that is most of the work, and needs nothing of the state. [`Restore::install`] puts
-//! the decoded records in their places. So one thread may decode a piece while another installs the
-//! piece before. [`Restore::finish`] checks that the parts fit together and compares the digest.
+//! Each piece takes two steps. A [`Decoder`] reads the piece's frames and checks the form of each
+//! record, which is most of the work and needs nothing of the state. [`Restore::install`] then puts
+//! the decoded records into the state. So one thread may decode a piece while another installs the
+//! piece before it. [`Restore::finish`] checks that all parts fit together, and compares the
+//! digest.
 
 use crate::codec::Reader;
 use crate::control::Control;
@@ -17,7 +18,7 @@ use crate::machine::Machine;
 use crate::together::{Together, one_by_one};
 use crate::zk::restore::{RecordDecoder, Records, ZkRestore};
 
-/// The records of one piece, each of the right form.
+/// The records of one piece; the form of each is checked.
 #[derive(Default)]
 pub struct DecodedPiece {
     header: Option<Header>,
@@ -32,14 +33,14 @@ pub struct DecodedPiece {
 /// Reads the pieces of an image, in order.
 #[derive(Default)]
 pub struct Decoder {
-    /// The sections that the header lists, once it was read.
+    /// The sections that the header lists; `None` until the header was read.
     sections: Option<Sections>,
     /// Whether control's only frame was read.
     has_control: bool,
     zk: RecordDecoder,
     etcd: etcd::RecordDecoder,
     etcd_v2: etcd_v2::RecordDecoder,
-    /// Whether records of other spaces than etcd's are passed over.
+    /// Whether to skip the records of all spaces but etcd's.
     is_of_etcd: bool,
     ended: bool,
 }
@@ -57,7 +58,7 @@ impl DecodedPiece {
 }
 
 impl Decoder {
-    /// A decoder that passes over the records of other spaces than etcd's.
+    /// A decoder that skips the records of all spaces but etcd's.
     pub(crate) fn of_etcd() -> Decoder {
         Decoder { is_of_etcd: true, ..Decoder::default() }
     }
@@ -107,7 +108,8 @@ impl Decoder {
                 Err(records.bad("second frame of space", u64::from(space.number())).into())
             }
             Space::Control => {
-                // The section of a level that is not known may have another form.
+                // At a level that this build does not know, the rest of the section may have
+                // another form.
                 let stated = Control::decode_level(&mut records.clone())?;
                 check_level(&stated, Level::NEWEST)?;
                 let control = Control::decode(&mut records)?;
@@ -124,10 +126,10 @@ impl Decoder {
 }
 
 impl Machine {
-    /// Checks that a member which knows levels up to `level_max` may go on from this state.
+    /// Checks that a member which knows levels up to `level_max` can run this state.
     ///
     /// # Errors
-    /// The state is of a higher level.
+    /// The state has a higher level.
     pub fn check_level(&self, level_max: Level) -> Result<(), RestoreError> {
         check_level(self.control.level(), level_max)
     }
@@ -141,7 +143,7 @@ fn check_level(stated: &StatedLevel, level_max: Level) -> Result<(), RestoreErro
     Err(RestoreError::UnknownLevel { level, level_max, version })
 }
 
-/// Puts a machine together from the pieces of an image, in order.
+/// Builds a machine from the pieces of an image, taken in order.
 #[derive(Default)]
 pub struct Restore {
     header: Option<Header>,
@@ -150,12 +152,12 @@ pub struct Restore {
     etcd: StoreRestore,
     etcd_v2: etcd_v2::StoreRestore,
     ended: bool,
-    /// For pieces that are decoded and installed in one step.
+    /// Decodes the pieces that [`Restore::piece`] takes.
     decoder: Decoder,
 }
 
 impl Restore {
-    /// Takes the next piece.
+    /// Decodes and installs the next piece.
     ///
     /// # Errors
     /// The piece breaks the format, or does not fit the ones before.
@@ -164,7 +166,7 @@ impl Restore {
         self.install(decoded)
     }
 
-    /// Takes the next decoded piece.
+    /// Installs the next piece, decoded before.
     ///
     /// # Errors
     /// The piece does not fit the ones before.
@@ -178,7 +180,7 @@ impl Restore {
         Ok(())
     }
 
-    /// Checks that the image is whole and gives the machine.
+    /// Checks that the image is whole and consistent, and returns the machine.
     ///
     /// # Errors
     /// Something is missing, or the digest differs.
@@ -186,7 +188,8 @@ impl Restore {
         self.finish_together(one_by_one)
     }
 
-    /// As [`Restore::finish`], with tables and digest made as two jobs.
+    /// As [`Restore::finish`], but builds the tables and the digest as two jobs, which `together`
+    /// may run at once.
     ///
     /// # Errors
     /// As for [`Restore::finish`].

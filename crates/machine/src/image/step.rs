@@ -1,11 +1,11 @@
-//! The result of a step of a walk that writes a space's section of an image.
+//! The result of one step of the walk that writes a space's section of an image.
 
-/// The result of a step.
+/// The result of one step of a walk.
 pub(crate) enum WalkStep {
-    /// Records are left.
+    /// More records are left to write.
     Going,
     /// All records are written.
     Ended,
-    /// Too many old values had to be kept, or another state took this one's place.
+    /// The image is worthless: too many old values had to be kept, or the whole state was replaced.
     Aborted,
 }
