@@ -1,4 +1,5 @@
-//! ZooKeeper's part of the state: the tree, sessions, ACLs, quotas, containers and settings.
+//! ZooKeeper's part of the state: the tree of znodes, sessions, ACLs, quotas, containers and
+//! settings.
 
 use std::sync::Arc;
 
@@ -21,7 +22,7 @@ use crate::zk::txn::Call;
 /// `ZooDefs.CONFIG_NODE`.
 const CONFIG_PATH: &str = "/zookeeper/config";
 
-/// Why the command that is paused is the one that comes.
+/// Panic text: the caller must pass a paused command again before any other command.
 const ANOTHER: &str = "a command that is paused comes again before any other";
 
 /// The state that ZooKeeper's clients see.
@@ -32,14 +33,14 @@ pub struct Zk {
     pub(crate) settings: Settings,
     /// The last zxid consumed.
     pub(crate) zxid: Zxid,
-    /// The command that is not done. It is no state: between two entries there is none.
+    /// The command that is only partly applied. Not state: always `None` at the end of an entry.
     pub(crate) paused: Option<Box<Paused>>,
-    /// How often what reads show has changed without a zxid: the settings, and the servers. No
-    /// state.
+    /// How many changes of what reads show consumed no zxid: changes of the settings and of the
+    /// list of servers. Counts in this process only, and is not state.
     pub(crate) unnumbered_changes: u64,
 }
 
-/// Tells what reads of one process show from what they show later.
+/// Tells whether two reads in one process saw the same state: equal versions mean equal state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ZkVersion {
     zxid: Zxid,
@@ -47,8 +48,9 @@ pub struct ZkVersion {
 }
 
 impl Zk {
-    /// A step of a command: changes the state, and appends the changes that clients may watch.
-    /// `None` if the command is not done; the same one comes again then, before any other.
+    /// Does one step of a command: changes the state, and appends the changes that clients may
+    /// watch. Returns `None` if the command is not done; the caller must then pass it again, before
+    /// any other.
     pub(crate) fn apply_step(
         &mut self,
         call: Call<'_>,
@@ -76,7 +78,7 @@ impl Zk {
         }
     }
 
-    /// Begins a command, or goes on with it from `begun`.
+    /// Starts a command, or continues it from `begun`, where its last step stopped.
     fn go_on(
         &mut self,
         call: Call<'_>,
@@ -136,13 +138,13 @@ impl Zk {
         }
     }
 
-    /// Whether a command is paused.
+    /// Whether a command is only partly applied, even if it has changed nothing yet.
     pub fn is_paused(&self) -> bool {
         self.paused.is_some()
     }
 
-    /// Whether a command has done a part of its changes. Then the tree must not be read: readers
-    /// wait until it has done all.
+    /// Whether a command has made some of its changes, but not all. Meanwhile the tree must not be
+    /// read: readers wait until the command is done.
     pub fn is_amid_change(&self) -> bool {
         // Each transaction consumes its zxid before its first change.
         self.paused.as_ref().is_some_and(|paused| paused.zxid_before != self.zxid)
@@ -163,17 +165,19 @@ impl Zk {
         &self.settings
     }
 
-    /// The last zxid consumed; that of a command which is not done does not count.
+    /// The last zxid consumed by a command that is done. A paused command's zxid does not count
+    /// yet.
     pub fn zxid(&self) -> Zxid {
         self.paused.as_ref().map_or(self.zxid, |paused| paused.zxid_before)
     }
 
-    /// The version of what reads show.
+    /// The version of what reads show now.
     pub fn version(&self) -> ZkVersion {
         ZkVersion { zxid: self.zxid(), unnumbered_changes: self.unnumbered_changes }
     }
 
-    /// The terms of this space: of znodes, of sessions, and one of the rest.
+    /// The digest's terms of this space: the sum for znodes, the sum for sessions, and one term for
+    /// the zxid and the settings.
     pub(crate) fn digest(&self) -> Digest {
         let mut scalars = Vec::new();
         self.encode_scalars(&mut scalars);
@@ -183,18 +187,19 @@ impl Zk {
         digest
     }
 
-    /// Writes the state that is neither a znode nor a session.
+    /// Writes the part of the state that is neither a znode nor a session: the zxid and the
+    /// settings.
     pub(crate) fn encode_scalars(&self, out: &mut Vec<u8>) {
         out.put_i64(self.zxid.0);
         self.settings.encode(out);
     }
 
-    /// The numbers of the command with this ordinal.
+    /// The numbers of the command with this ordinal: the zxid is the last one consumed.
     pub(crate) fn mark(&self, ordinal: Ordinal) -> Mark {
         Mark { ordinal, zxid: self.zxid }
     }
 
-    /// Consumes the next zxid. Returns the numbers of the command.
+    /// Consumes the next zxid, and returns the numbers of the command.
     pub(crate) fn consume_zxid(&mut self, ordinal: Ordinal) -> Mark {
         self.zxid = self.zxid.next();
         self.mark(ordinal)
@@ -208,7 +213,7 @@ impl Zk {
         Outcome::Configured
     }
 
-    /// Writes the servers to `/zookeeper/config`, and tells its watchers.
+    /// Writes the list of servers to `/zookeeper/config`, and reports the change to its watchers.
     pub(crate) fn show_servers_to_clients(
         &mut self,
         ordinal: Ordinal,
@@ -221,9 +226,9 @@ impl Zk {
         }
     }
 
-    /// Writes the servers to `/zookeeper/config`. If that changed its data, returns the ACL that
-    /// decides who sees it, `None` for everyone; the outer `None` means no change. The znode is
-    /// missing only after an image of a ZooKeeper before 3.5.
+    /// Writes the list of servers to `/zookeeper/config`. If that changed the znode's data, returns
+    /// the ACL of those who may see the change; an inner `None` means everyone. The outer `None`
+    /// means no change. The znode is missing only in an image of a ZooKeeper before 3.5.
     fn show_servers(&mut self, stamp: &Stamp<'_>, servers: &ServerList) -> Option<Option<Acl>> {
         let text = servers.zk_text()?;
         let znode = self.tree.find(CONFIG_PATH)?;
@@ -232,20 +237,20 @@ impl Zk {
         }
         let (id, acl) = (znode.id(), znode.restricting_acl());
         self.unnumbered_changes += 1;
-        // All 64 bits may be used: ZooKeeper's version is a long.
+        // ZooKeeper's version is a signed 64-bit number, so all bits may be used.
         let version = servers.version as i64;
         self.tree.set_config(id, CONFIG_PATH, text.as_bytes(), version, stamp.time_ms);
         Some(acl)
     }
 
-    /// Takes tree and sessions of an image, and leaves the old ones in it. The zxid never falls,
-    /// and the settings stay. Returns the mark of the new state.
+    /// Swaps in the tree and the sessions of an image; `image` then holds the old ones. The zxid
+    /// never falls, and the settings stay. Returns the mark of the new state.
     pub(crate) fn install(&mut self, call: Call<'_>, image: &mut Zk, servers: &ServerList) -> Mark {
         self.zxid = self.zxid.max(image.zxid);
         let mark = self.consume_zxid(call.ordinal);
         core::mem::swap(&mut self.tree, &mut image.tree);
         core::mem::swap(&mut self.sessions, &mut image.sessions);
-        // A running freeze belongs to the old state: its next step reports that it is worthless.
+        // A running freeze belongs to the old state. Abort it: its next step reports that.
         self.tree.freeze = image.tree.freeze.take();
         if let Some(freeze) = &mut self.tree.freeze {
             freeze.abort();
@@ -255,13 +260,14 @@ impl Zk {
             // No connection owns the session until its client attaches again.
             self.sessions.attach(session, timeout_ms, Attachment::default(), call.ordinal);
         }
-        // The image may come from another ensemble. No watcher is left to be told.
+        // The image may come from another ensemble, with other servers. No watcher is left to
+        // notify.
         let _ = self.show_servers(call.stamp, servers);
         mark
     }
 
-    /// The changes that tell of all sessions, by id, for Loop when this state takes the place of
-    /// another.
+    /// All sessions, sorted by id, each as a change. Loop takes these when this state replaces
+    /// another one.
     pub fn deadlines(&self) -> Vec<SessionChange> {
         let attached = self.sessions.iter().map(|(session, found)| {
             let (attached, timeout_ms) = (found.attached, found.timeout_ms);
@@ -309,7 +315,8 @@ impl Zk {
         Ok(Outcome::Attached)
     }
 
-    /// ZooKeeper's `SessionTracker.checkSession`: precedes every operation of a session.
+    /// Checks that the session exists and that the sending connection owns it, before every
+    /// operation of a session (ZooKeeper's `SessionTracker.checkSession`).
     pub(crate) fn check_owner(&self, stamp: &Stamp<'_>, session: SessionId) -> Result<(), Refusal> {
         let found = self.sessions.get(session).ok_or(Refusal::SessionExpired)?;
         if found.owner != stamp.owner() {

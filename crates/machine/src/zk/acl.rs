@@ -1,8 +1,8 @@
-//! Access control: identities of connections, the permissions that an ACL gives, and the table of
+//! Access control: the identities of connections, what an ACL permits them, and the table of the
 //! ACLs in use.
 //!
-//! ACLs are interned: a znode holds a 32-bit id. Id 0 is the open ACL and is never released. Ids
-//! are not state: two members may number the same ACLs differently.
+//! ACLs are interned: a znode holds a 32-bit id of an ACL in the table. Id 0 is the open ACL, which
+//! is never freed. Ids are not state: two members may give equal ACLs different ids.
 
 mod x500_name;
 
@@ -33,7 +33,8 @@ pub mod perms {
     pub const ALL: u32 = 31;
 }
 
-/// An identity that a connection has proved: its address, a digest, a certificate, the super user.
+/// An identity that a connection has proved: its address, a digest, a certificate, or the super
+/// user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Identity<'a> {
     /// `ip`, `digest`, `x509`, `sasl`, `super`.
@@ -53,11 +54,12 @@ pub struct AclEntry {
     pub id: Box<str>,
 }
 
-/// A whole ACL. Shared: changes carry it to the watchers.
+/// A whole ACL. It is shared, because changes carry it to the Fronts, which decide by it which
+/// watchers to notify.
 pub type Acl = Arc<[AclEntry]>;
 
-/// Pairs of an entry and an identity that are compared one by one. Beyond, the identities are
-/// indexed first.
+/// The most pairs of an ACL entry and an identity that are compared one by one. With more pairs,
+/// the identities go into a hash set first.
 const PAIRS_MAX: usize = 64;
 
 /// The id of the ACL that lets everyone do everything (`OPEN_ACL_UNSAFE`).
@@ -73,12 +75,12 @@ struct Slot {
     znode_count: u64,
 }
 
-/// Every ACL in use, once.
+/// All ACLs in use, each stored once, with the number of znodes that use it.
 pub struct AclTable {
     slots: Vec<Option<Slot>>,
     vacant: Vec<u32>,
     ids: HashMap<Acl, u32, FixedState>,
-    /// Bytes of all ACLs, as an image has them.
+    /// Sum of the encoded bytes of all ACLs, as an image has them.
     encoded_bytes: u64,
 }
 
@@ -134,7 +136,7 @@ impl AclTable {
         self.slot_mut(id).znode_count += 1;
     }
 
-    /// Counts one znode less; the last one frees the ACL.
+    /// Counts one znode less for an ACL. When no znode uses the ACL, it is freed.
     pub fn release(&mut self, id: AclId) {
         let slot = self.slot_mut(id);
         assert!(slot.znode_count > 0);
@@ -148,7 +150,7 @@ impl AclTable {
         }
     }
 
-    /// Bytes of every ACL once, as an image has them.
+    /// Bytes of all ACLs in an image, each written once.
     pub fn encoded_bytes(&self) -> u64 {
         self.encoded_bytes
     }
@@ -158,7 +160,7 @@ impl AclTable {
         &self.slot(id).acl
     }
 
-    /// Its part in a znode's digest.
+    /// The hash of an ACL of the table, which is a part of its znodes' contributions to the digest.
     pub fn digest(&self, id: AclId) -> Digest {
         self.slot(id).digest
     }
@@ -172,20 +174,20 @@ impl AclTable {
     }
 }
 
-/// The hash of an ACL, a part of its znodes' contributions to the digest.
+/// The hash of an ACL, which is a part of its znodes' contributions to the digest.
 fn digest(acl: &[AclEntry]) -> Digest {
     let mut bytes = Vec::new();
     encode(acl, &mut bytes);
     Digest::from_bytes(b'a', &bytes)
 }
 
-/// Bytes that [`encode`] makes of an ACL.
+/// Bytes that [`encode`] writes for an ACL.
 fn encoded_bytes(acl: &Acl) -> u64 {
     let entry = |entry: &AclEntry| 12 + entry.scheme.len() + entry.id.len();
     2 + acl.iter().map(entry).sum::<usize>() as u64
 }
 
-/// Whether `acl` gives any of the bits `wanted` to someone with `identities`.
+/// Whether `acl` gives someone with `identities` at least one of the permission bits in `wanted`.
 ///
 /// ZooKeeper 3.9 `ZooKeeperServer.checkACL`: `skipACL`, an empty ACL and the super user pass
 /// everything; then the first matching entry decides.
@@ -214,8 +216,8 @@ pub fn allows(
     })
 }
 
-/// Identities of someone who has many, or who is looked for in a long ACL: each entry is looked at
-/// once, and not once for each identity.
+/// A client's identities, indexed so that each entry of an ACL is looked at once, and not once for
+/// each identity.
 struct KnownIdentities<'a> {
     settings: &'a Settings,
     exact: HashSet<(&'a str, &'a str), FixedState>,
@@ -234,7 +236,7 @@ impl<'a> KnownIdentities<'a> {
         KnownIdentities { settings, exact, addresses, has_sasl }
     }
 
-    /// As [`matches`] with one of the identities.
+    /// Whether one of the identities matches the entry, by the rules of [`matches`].
     fn match_one(&self, entry: &AclEntry) -> bool {
         let (scheme, id) = (&*entry.scheme, &*entry.id);
         let is_exact = || self.exact.contains(&(scheme, id));
@@ -264,9 +266,12 @@ fn matches(settings: &Settings, entry: &AclEntry, identity: &Identity<'_>) -> bo
     }
 }
 
-/// Makes the stored ACL out of the one that was asked for: duplicates are folded, `auth` is
-/// replaced by the identities that the connection has proved, unknown schemes and malformed ids are
-/// refused, and so is more than [`ACL_ENTRIES_MAX`] entries.
+/// Makes the ACL to store from the one that a client asked for: drops duplicate entries, and
+/// replaces an `auth` entry by the identities that the connection has proved.
+///
+/// # Errors
+/// `InvalidAcl` for an unknown scheme, a malformed id, an `auth` entry without a proved identity,
+/// an empty result, or more than [`ACL_ENTRIES_MAX`] entries.
 ///
 /// ZooKeeper 3.9 `PrepRequestProcessor.fixupACL`.
 pub fn resolve(
@@ -291,7 +296,7 @@ pub fn resolve(
                         id: identity.id.into(),
                     });
                 }
-                // Each of many such entries may stand for many identities.
+                // Each of many `auth` entries may be replaced by many identities.
                 if resolved.len() == before || resolved.len() > ACL_ENTRIES_MAX {
                     return Err(Refusal::InvalidAcl);
                 }
@@ -310,13 +315,13 @@ pub fn resolve(
     Ok(resolved.into())
 }
 
-/// The `auth` scheme stands for identities that were proved; an address is not.
+/// Whether an `auth` entry includes this identity: an address is not proved by authentication.
 fn is_authenticated(settings: &Settings, identity: &Identity<'_>) -> bool {
     identity.scheme != "ip" && scheme_is_served(settings, identity.scheme)
 }
 
-/// Whether a scheme may be in an ACL, beside `world` and `auth`: the schemes of a ZooKeeper without
-/// `authProvider` lines, and the ones that were switched on (`ProviderRegistry`).
+/// Whether an ACL may use this scheme, beside `world` and `auth`: the schemes of a ZooKeeper
+/// without `authProvider` lines, and those that the settings switch on (`ProviderRegistry`).
 fn scheme_is_served(settings: &Settings, scheme: &str) -> bool {
     match scheme {
         "digest" => settings.digest_enabled,
@@ -329,7 +334,8 @@ fn scheme_is_served(settings: &Settings, scheme: &str) -> bool {
 
 fn id_is_valid(scheme: &str, id: &str) -> bool {
     match scheme {
-        // DigestAuthenticationProvider.isValid: exactly two parts; Java's split drops empty ends.
+        // DigestAuthenticationProvider.isValid: exactly two parts, where Java's split drops empty
+        // parts at the end.
         "digest" => {
             let mut parts: Vec<&str> = id.split(':').collect();
             while parts.last().is_some_and(|part| part.is_empty()) {
@@ -344,20 +350,20 @@ fn id_is_valid(scheme: &str, id: &str) -> bool {
     }
 }
 
-/// `SASLAuthenticationProvider.matches`: the user "super" matches every id here, though it is not
-/// the super user of other schemes.
+/// `SASLAuthenticationProvider.matches`: the user "super" matches every id of the sasl scheme, but
+/// is not the super user of other schemes.
 fn sasl_matches(settings: &Settings, user: &str, id: &str) -> bool {
     user == "super" || user == id || settings.sasl_any_user.as_deref() == Some(id)
 }
 
-/// `SASLAuthenticationProvider.isValid`: anything without `@`; with one, a name, maybe a host
-/// behind a `/`, and the realm, none of which has either sign in it (`KerberosName`).
+/// `SASLAuthenticationProvider.isValid`: any text without `@`; or `name@realm` or
+/// `name/host@realm`, where no part contains `/` or `@` (`KerberosName`).
 pub fn is_kerberos_name(id: &str) -> bool {
     let Some((name, realm)) = id.split_once('@') else { return true };
     !realm.contains(['/', '@']) && name.matches('/').count() <= 1
 }
 
-/// An address with an optional prefix length: `10.0.0.0/8`, `::1`.
+/// Parses an address with an optional prefix length: `10.0.0.0/8`, `::1`.
 fn ip_pattern(text: &str) -> Option<(Vec<u8>, u32)> {
     let (address, bits) = match text.split_once('/') {
         Some((address, bits)) => (address, Some(bits)),
@@ -372,8 +378,8 @@ fn ip_pattern(text: &str) -> Option<(Vec<u8>, u32)> {
     Some((bytes, bits))
 }
 
-/// An address as `IPAuthenticationProvider` (3.9.5) reads it, which is wider in numbers (`+1`,
-/// `01`) and narrower in forms (no IPv4 inside of IPv6) than others are.
+/// Parses an address as `IPAuthenticationProvider` (3.9.5) does. It accepts more forms of numbers
+/// than usual (`+1`, `01`), and fewer forms of addresses (no IPv4 within IPv6).
 fn ip_bytes(text: &str) -> Option<Vec<u8>> {
     if text.contains(':') { ip6_bytes(text) } else { ip4_bytes(text) }
 }
@@ -384,13 +390,13 @@ fn ip4_bytes(text: &str) -> Option<Vec<u8>> {
     parts.filter(|parts| parts.len() == 4)
 }
 
-/// Eight groups, or fewer around one `::`.
+/// Parses eight groups of 16 bits, or fewer around one `::`.
 fn ip6_bytes(text: &str) -> Option<Vec<u8>> {
     let groups = |part: &str| -> Option<Vec<u8>> {
         let mut bytes = Vec::new();
         for group in part.split(':').filter(|_| !part.is_empty()) {
             let value = java_int(group, 16).filter(|_| group.len() <= 4)?;
-            // A number below 0, which fits four characters as well, gives its low half.
+            // Java accepts a negative number that fits four characters, and keeps its low 16 bits.
             let [.., high, low] = value.to_be_bytes();
             bytes.extend([high, low]);
         }
@@ -409,12 +415,12 @@ fn ip6_bytes(text: &str) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// `Integer.parseInt`: digits, and maybe a sign before them.
+/// `Integer.parseInt`: digits, with an optional sign before them.
 fn java_int(text: &str, radix: u32) -> Option<i32> {
     i32::from_str_radix(text, radix).ok()
 }
 
-/// IPAuthenticationProvider.matches: the leading bits are equal.
+/// IPAuthenticationProvider.matches: as many leading bits are equal as the pattern's prefix has.
 fn ip_matches(address: &str, pattern: &str) -> bool {
     let (Some(pattern), Some(have)) = (ip_pattern(pattern), ip_bytes(address)) else {
         return false;

@@ -1,4 +1,5 @@
-//! The changes that ZooKeeper's commands make, for watchers and for the deadlines of sessions.
+//! The changes that ZooKeeper's commands make: for the watchers of znodes, for connections, and for
+//! the session deadlines that Loop keeps.
 
 use std::sync::Arc;
 
@@ -11,14 +12,15 @@ use crate::zk::settings::Settings;
 /// A change of the tree or of a session.
 #[derive(Clone, Debug)]
 pub enum Change {
-    /// A znode was made at the path, and its parent has one child more.
+    /// A znode was made at the path; its parent's list of children changed too.
     Created {
-        /// ACL of the znode, which decides whose watchers see the change; `None`: all.
+        /// ACL of the znode: only watchers that it lets read are notified. `None` means everyone.
         acl: Option<Acl>,
-        /// ACL of the parent, which decides whose watchers see its children change; `None`: all.
+        /// ACL of the parent: only watchers of its children that it lets read are notified. `None`
+        /// means everyone.
         parent_acl: Option<Acl>,
     },
-    /// The znode at the path was removed, and its parent has one child less.
+    /// The znode at the path was removed; its parent's list of children changed too.
     Deleted {
         /// As in `Created`.
         acl: Option<Acl>,
@@ -30,35 +32,38 @@ pub enum Change {
         /// As in `Created`.
         acl: Option<Acl>,
     },
-    /// The session is gone: closed by its client (whose reply closes the connection) or expired.
+    /// The session has ended: its client closed it (the reply closes the connection), or it
+    /// expired.
     SessionClosed {
         /// The session.
         session: SessionId,
     },
-    /// The session, new or not, belongs to this connection from now on; older connections of it are
+    /// The session, new or not, belongs to this connection from now on. Its older connections are
     /// to be closed.
     SessionAttached {
         /// The session.
         session: SessionId,
         /// The connection.
         owner: Attachment,
-        /// The negotiated timeout.
+        /// The negotiated timeout in ms.
         timeout_ms: u32,
     },
     /// The replicated settings were replaced.
     Configured(Arc<Settings>),
 }
 
-/// A change of a session, for the deadlines that Loop keeps.
+/// A change of a session's deadline. The leader's Loop expires a session that is silent for its
+/// timeout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SessionChange {
     /// The session was opened, or a client attached to it.
     Attached {
         /// The session.
         session: SessionId,
-        /// The ordinal of the attach. A command that expires the session names it.
+        /// The ordinal of the command that attached it. A command that expires the session names
+        /// this ordinal, so that a later attach saves the session.
         attached: Ordinal,
-        /// The negotiated timeout.
+        /// The negotiated timeout in ms.
         timeout_ms: u32,
     },
     /// The session was closed, or has expired.
@@ -74,26 +79,27 @@ impl SessionChange {
     }
 }
 
-/// A write went over a quota: a hard limit refused it, or a soft one let it through. For people
-/// only: no client sees it (`ZooKeeperServer.checkQuota` logs it).
+/// A report that a write exceeded a quota: a hard limit, which refused it, or a soft limit, which
+/// did not. It goes to the program's log; clients do not see it (`ZooKeeperServer.checkQuota` logs
+/// it).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QuotaExceeded {
-    /// The path that has the quota.
+    /// The root of the subtree that has the quota.
     pub path: Box<str>,
     /// Whether the write was refused.
     pub hard: bool,
-    /// The limit that was exceeded: `count` (znodes) or `bytes`.
+    /// What was limited: `count` (of znodes) or `bytes`.
     pub of: &'static str,
-    /// Usage with the write, whether it was made or refused.
+    /// Usage as it would be with the write, even if the write was refused.
     pub usage: i64,
-    /// Usage that the quota allows.
+    /// The limit that was exceeded.
     pub limit: i64,
 }
 
-/// A change with its place.
+/// A change, with the numbers of its command.
 #[derive(Clone, Debug)]
 pub struct Made {
-    /// The numbers of the command that made it, and of the transaction that clients see.
+    /// The numbers of the command that made the change. Clients see the zxid.
     pub mark: Mark,
     /// The change.
     pub change: Change,
@@ -101,14 +107,14 @@ pub struct Made {
     path_bytes: u32,
 }
 
-/// A transaction under way, some of whose changes were given already.
+/// A transaction whose command is paused, so that only some of its changes are published yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OpenTransaction {
-    /// The session that it ends, if it is the end of one.
+    /// The session that the transaction ends; `None` if it is not the end of a session.
     pub session: Option<SessionId>,
 }
 
-/// The changes of consecutive commands, in order, with their paths in one string.
+/// The changes of consecutive commands, in order. All their paths are in one string.
 #[derive(Clone, Debug, Default)]
 pub struct Changes {
     made: Vec<Made>,
@@ -116,16 +122,17 @@ pub struct Changes {
     deadlines: Vec<SessionChange>,
     settings: Option<Arc<Settings>>,
     quotas_exceeded: Vec<QuotaExceeded>,
-    /// The transaction whose changes are not all here: more come in later batches.
+    /// The transaction whose last changes come in a later batch; `None` if all transactions are
+    /// whole.
     open: Option<OpenTransaction>,
-    /// Whether a command that was paused has ended.
+    /// Whether a paused command ended in this batch: readers of the tree may have waited for that.
     ends_pause: bool,
-    /// Whether the batch keeps nothing.
+    /// Whether `push` drops its argument: nobody will read this batch.
     is_for_nobody: bool,
 }
 
 impl Changes {
-    /// Changes that keep nothing.
+    /// A batch that drops every change.
     pub(crate) fn for_nobody() -> Changes {
         Changes { is_for_nobody: true, ..Changes::default() }
     }
@@ -152,8 +159,8 @@ impl Changes {
         self.made.push(Made { mark, change, path_start, path_bytes });
     }
 
-    /// Notes that a state with these sessions took the place of the one before. A command that was
-    /// not done is gone with that one.
+    /// Notes that a state with these sessions replaced the whole state. A paused command of the old
+    /// state is gone with it, so readers need not wait for it.
     pub(crate) fn on_replaced(&mut self, sessions: Vec<SessionChange>) {
         self.open = None;
         self.ends_pause = true;
@@ -177,13 +184,13 @@ impl Changes {
         Some((made, &self.paths[start..start + made.path_bytes as usize]))
     }
 
-    /// Changes of sessions, in their order. If the state was replaced, they are the sessions of the
-    /// new state and the changes behind it.
+    /// The changes of sessions, in order. If the state was replaced, they begin with all sessions
+    /// of the new state.
     pub fn deadlines(&self) -> &[SessionChange] {
         &self.deadlines
     }
 
-    /// The settings, if they were set; the newest.
+    /// The newest settings, if a command of this batch set them.
     pub fn settings(&self) -> Option<&Arc<Settings>> {
         self.settings.as_ref()
     }
@@ -193,39 +200,38 @@ impl Changes {
         self.made.len()
     }
 
-    /// Whether there is nothing that a Front takes.
+    /// Whether the batch holds nothing that a Front has to process.
     pub fn is_empty(&self) -> bool {
         self.made.is_empty() && !self.ends_pause
     }
 
-    /// The transaction that the last change belongs to, if more of its changes come in later
-    /// batches.
+    /// The transaction of the last change, if its further changes come in later batches.
     pub fn open_transaction(&self) -> Option<OpenTransaction> {
         self.open
     }
 
-    /// Whether a command has ended for which readers of the tree may have waited.
+    /// Whether a paused command ended in this batch, for which readers of the tree may have waited.
     pub fn ends_pause(&self) -> bool {
         self.ends_pause
     }
 
-    /// Notes that a command is paused, and which of its transactions is not whole.
+    /// Notes that a command is paused; `open` is its transaction that is only partly published.
     pub(crate) fn pause(&mut self, open: Option<OpenTransaction>) {
         self.open = open;
     }
 
-    /// Notes that a command that was paused goes on.
+    /// Notes that the paused command continues.
     pub(crate) fn go_on(&mut self) {
         self.open = None;
     }
 
-    /// Notes that a command that was paused has ended.
+    /// Notes that the paused command has ended.
     pub(crate) fn end_pause(&mut self) {
         self.ends_pause = true;
     }
 
-    /// Takes the changes from number `count` on, of a multi that is not done, with the warnings
-    /// left here.
+    /// Moves the changes from number `count` on into a batch of their own: those of a multi that is
+    /// not done. Warnings of quotas stay here.
     pub(crate) fn split_off(&mut self, count: usize) -> Changes {
         let mut rest = Changes { is_for_nobody: self.is_for_nobody, ..Changes::default() };
         let Some(first) = self.made.get(count) else { return rest };
@@ -238,7 +244,7 @@ impl Changes {
         rest
     }
 
-    /// Adds the changes and the warnings of another batch.
+    /// Appends the changes and the warnings of another batch.
     pub(crate) fn append(&mut self, other: Changes) {
         self.deadlines.extend(other.deadlines);
         self.settings = other.settings.or(self.settings.take());
@@ -258,14 +264,14 @@ impl Changes {
         }));
     }
 
-    /// Notes that a quota was exceeded, unless [`QUOTA_WARNINGS_MAX`] were noted already.
+    /// Reports an exceeded quota, unless this batch has [`QUOTA_WARNINGS_MAX`] reports already.
     pub(crate) fn warn_of_quota(&mut self, warning: QuotaExceeded) {
         if !self.is_for_nobody && self.quotas_exceeded.len() < QUOTA_WARNINGS_MAX {
             self.quotas_exceeded.push(warning);
         }
     }
 
-    /// The quotas that were exceeded by the first few writes.
+    /// The reports of exceeded quotas: the first [`QUOTA_WARNINGS_MAX`] of the batch.
     pub fn quotas_exceeded(&self) -> &[QuotaExceeded] {
         &self.quotas_exceeded
     }
@@ -275,7 +281,7 @@ impl Changes {
         self.paths.len()
     }
 
-    /// Takes back the changes from number `count` on, of a multi that was refused.
+    /// Drops the changes from number `count` on: those of a multi that was refused.
     pub fn truncate(&mut self, count: usize) {
         if let Some(made) = self.made.get(count) {
             let start = made.path_start as usize;

@@ -1,5 +1,6 @@
-//! ZooKeeper's commands and their bytes. Size and shape are checked before the log; whether a znode
-//! exists, a version matches or a permission is missing is decided in apply alone.
+//! ZooKeeper's commands, and their bytes in the log. A Front checks sizes and form before it makes
+//! a command. Only apply decides what depends on the state: whether a znode exists, a version
+//! matches, or a permission is missing.
 
 use core::ops::RangeInclusive;
 
@@ -9,31 +10,31 @@ use crate::limits::{CONTAINER_ZNODES_DELETED_MAX, EXPIRE_SESSIONS_MAX, MULTI_OPS
 use crate::zk::acl::{self, AclEntry};
 use crate::zk::settings::Settings;
 
-/// How a znode is made. The numbers up to 6 are ZooKeeper's flags (`CreateMode`, ZooKeeper 3.9);
-/// all of them are in the log.
+/// The kind of a new znode. The numbers up to 6 are ZooKeeper's flags (`CreateMode`, ZooKeeper
+/// 3.9); the log holds the numbers up to 7.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CreateMode {
     /// Stays until it is deleted.
     Persistent = 0,
-    /// Is removed with its session.
+    /// Is removed when its session ends.
     Ephemeral = 1,
     /// Persistent, with the parent's counter appended to the name.
     PersistentSequential = 2,
     /// Ephemeral, with the parent's counter appended to the name.
     EphemeralSequential = 3,
-    /// Is removed some time after its last child was.
+    /// Is removed some time after its last child was removed.
     Container = 4,
-    /// Is removed when it has no children and was not changed for a time.
+    /// Is removed when it has no children and its data has not changed for its time to live.
     PersistentTtl = 5,
     /// `PersistentTtl`, with the parent's counter appended to the name.
     PersistentSequentialTtl = 6,
     /// A container with the parent's counter appended to the name. ZooKeeper has no flag for it:
-    /// there the opcode says that it is a container, and the flag that it is sequential.
+    /// there the opcode means "container", and the flag means "sequential".
     ContainerSequential = 7,
 }
 
 impl CreateMode {
-    /// The mode with this flag of ZooKeeper's.
+    /// The mode that a client's flag asks for; `None` if ZooKeeper has no such flag.
     pub fn from_flag(flag: i32) -> Option<CreateMode> {
         match flag {
             0 => Some(CreateMode::Persistent),
@@ -47,7 +48,7 @@ impl CreateMode {
         }
     }
 
-    /// The mode with this number in the log.
+    /// The mode with this number in the log; `None` if there is none.
     pub(crate) fn decode(number: u8) -> Option<CreateMode> {
         match number {
             7 => Some(CreateMode::ContainerSequential),
@@ -66,7 +67,7 @@ impl CreateMode {
         )
     }
 
-    /// Whether the znode is removed some time after its last child was.
+    /// Whether the znode is removed some time after its last child was removed.
     pub fn is_container(self) -> bool {
         matches!(self, CreateMode::Container | CreateMode::ContainerSequential)
     }
@@ -82,10 +83,11 @@ impl CreateMode {
     }
 }
 
-/// The ACL a client asked for, not yet resolved.
+/// The ACL that a client asked for, before [`acl::resolve`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AskedAcl {
-    /// Everyone may do everything: by far the most frequent, so it takes one bit.
+    /// Everyone may do everything. It is by far the most frequent ACL, and takes one bit in the
+    /// log.
     Open,
     /// These entries; an empty list is refused in apply.
     Entries(Vec<AclEntry>),
@@ -98,22 +100,23 @@ pub enum Op<'a> {
     Create {
         /// The path; the counter is appended to it if the mode is sequential.
         path: &'a str,
-        /// Whether the path, counter included, breaks ZooKeeper's rules for paths.
+        /// Whether the path, counter included, breaks ZooKeeper's rules for paths. Such a create is
+        /// refused in apply.
         malformed: bool,
         /// Its data; `None` is ZooKeeper's null.
         data: Option<&'a [u8]>,
-        /// The ACL that was asked for.
+        /// The ACL that the client asked for.
         acl: AskedAcl,
         /// The kind of the znode.
         mode: CreateMode,
-        /// Time to live in ms for the modes that have one, else -1.
+        /// Time to live in ms; -1 for modes that have none.
         ttl_ms: i64,
     },
     /// Remove a znode without children.
     Delete {
         /// The path of the znode.
         path: &'a str,
-        /// The version it must have; -1 is any.
+        /// The version that the data must have; -1 allows any.
         version: i32,
     },
     /// Replace the data.
@@ -122,9 +125,9 @@ pub enum Op<'a> {
         path: &'a str,
         /// Whether the path breaks ZooKeeper's rules.
         malformed: bool,
-        /// The new data; `None` is null.
+        /// The new data; `None` is ZooKeeper's null.
         data: Option<&'a [u8]>,
-        /// The version it must have; -1 is any.
+        /// The version that the data must have; -1 allows any.
         version: i32,
     },
     /// Replace the ACL.
@@ -135,80 +138,83 @@ pub enum Op<'a> {
         malformed: bool,
         /// The new ACL.
         acl: AskedAcl,
-        /// The ACL version it must have; -1 is any.
+        /// The version that the ACL must have; -1 allows any.
         version: i32,
     },
-    /// Change nothing, but be refused unless the version is this one.
+    /// Change nothing; refused unless the znode has this version.
     Check {
         /// The path of the znode.
         path: &'a str,
         /// Whether the path breaks ZooKeeper's rules.
         malformed: bool,
-        /// The version it must have; -1 is any.
+        /// The version that the data must have; -1 allows any.
         version: i32,
     },
-    /// An operation that cannot succeed whatever the state is (an unknown create flag), but which
-    /// consumes a zxid as in ZooKeeper. Refused as bad arguments.
+    /// An operation that is refused as bad arguments in every state (for example an unknown create
+    /// flag), but consumes a zxid as in ZooKeeper.
     Malformed,
 }
 
 /// A replicated write of ZooKeeper's space.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command<'a> {
-    /// Make a session, owned by the sending connection.
+    /// Open a session, owned by the sending connection.
     OpenSession {
-        /// The proposed id, drawn by the member; refused if it is taken.
+        /// The id that the member has drawn; the command is refused if a session has it already.
         session: SessionId,
         /// The password that a client must show to attach again.
         password: [u8; 16],
-        /// The negotiated timeout.
+        /// The negotiated timeout in ms.
         timeout_ms: u32,
     },
-    /// Give the session to the sending connection.
+    /// Make the sending connection the owner of the session. Refused if the password is wrong.
     Attach {
         /// The session.
         session: SessionId,
         /// The password that the client showed.
         password: [u8; 16],
-        /// The timeout, negotiated anew.
+        /// The timeout in ms, negotiated anew.
         timeout_ms: u32,
     },
-    /// End the session and its ephemerals.
+    /// End the session, and remove its ephemerals.
     CloseSession {
         /// The session.
         session: SessionId,
     },
-    /// End sessions that were not heard from, each unless it was attached anew since.
+    /// End silent sessions, except those that a client has attached to again since the leader
+    /// judged them silent.
     ExpireSessions {
-        /// The sessions, each with the ordinal of the open or attach that was judged.
+        /// The sessions, each with the ordinal of the command that attached it last when it was
+        /// judged. A session that was attached later stays.
         sessions: Vec<(SessionId, Ordinal)>,
     },
     /// Replace the settings.
     Configure(Settings),
-    /// One operation for a session.
+    /// Do one operation for a session.
     Write {
-        /// The session.
+        /// The session that sends the operation.
         session: SessionId,
         /// The operation.
         op: Op<'a>,
     },
-    /// Several operations, all or none.
+    /// Do several operations for a session: all, or none if one is refused.
     Multi {
-        /// The session that sent it.
+        /// The session that sends the operations.
         session: SessionId,
         /// The operations in order; later ones see the effects of earlier ones.
         ops: Vec<Op<'a>>,
     },
-    /// Remove containers and znodes with a time to live, each only if it is due by the stamp.
+    /// Remove those of the named containers and znodes with a time to live that are due at the time
+    /// of the stamp.
     DeleteContainers {
         /// The paths of the znodes.
         paths: Vec<&'a str>,
-        /// The age in ms at which a container that never had a child is removed; 0: never.
+        /// The age in ms at which a container that never had a child is removed; 0 means never.
         never_used_ms_max: u64,
     },
 }
 
-/// The kinds of these commands in the log.
+/// The range of the first bytes of these commands in the log.
 pub(crate) const KINDS: RangeInclusive<u8> = KIND_OPEN_SESSION..=KIND_DELETE_CONTAINERS;
 
 pub(crate) const KIND_OPEN_SESSION: u8 = 1;
@@ -232,7 +238,7 @@ const FLAG_OPEN_ACL: u8 = 2;
 const FLAGS_ALL: u8 = 3;
 
 impl Op<'_> {
-    /// Bytes of its data and of the ACL that it asks for.
+    /// Bytes of the operation's data, and of the ACL that it asks for.
     pub(crate) fn content_bytes(&self) -> usize {
         let of_acl = |acl: &AskedAcl| match acl {
             AskedAcl::Open => 0,
@@ -249,7 +255,7 @@ impl Op<'_> {
         }
     }
 
-    /// The path that it names; `None` if it has no path to look up.
+    /// The path of the operation; `None` for [`Op::Malformed`].
     pub(crate) fn path(&self) -> Option<&str> {
         match self {
             Op::Create { path, .. }
@@ -367,7 +373,7 @@ fn decode_acl(open: bool, reader: &mut Reader<'_>) -> Result<AskedAcl, DecodeErr
 }
 
 impl Command<'_> {
-    /// Numbers of creates and of deletes of znodes in the command, whether they succeed or not.
+    /// How many znodes the command would create and how many it would delete, in this order.
     pub fn creates_and_deletes(&self) -> [u64; 2] {
         let ops = match self {
             Command::Write { op, .. } => core::slice::from_ref(op),
@@ -433,7 +439,7 @@ impl Command<'_> {
         }
     }
 
-    /// Reads a command behind its kind.
+    /// Reads the rest of a command whose first byte was `kind`.
     pub(crate) fn decode<'a>(
         kind: u8,
         reader: &mut Reader<'a>,

@@ -1,10 +1,10 @@
-//! Znodes that are removed by themselves: containers that have lost their last child, and znodes
-//! whose time to live has passed.
+//! Znodes that the servers remove on their own: containers that have lost their last child, and
+//! znodes whose time to live has passed.
 //!
-//! The leader looks for them in bounded steps and proposes their removal. Whether each may go is
-//! decided when the command is applied, from the state and the stamp alone: it may have got a child
-//! or new data since it was found, or be another znode of that name. So the command need not hold
-//! anything that the search saw, and members that look at other times decide alike.
+//! The leader searches for them in bounded steps, and proposes a command with their paths. Apply
+//! decides whether each znode is removed, from the state and the stamp alone: since the search, the
+//! znode may have got a child or new data, or a new znode may have its name. So the command holds
+//! nothing but paths, and all members decide alike.
 //!
 //! Source: `ContainerManager.getCandidates` and `PrepRequestProcessor` (`deleteContainer`),
 //! ZooKeeper 3.9.5. There, a found znode is removed if it still has no children, whatever else
@@ -19,16 +19,16 @@ use crate::zk::reply::Outcome;
 use crate::zk::tree::{CONTAINER_OWNER, Znode, ZnodeId, ttl_ms};
 use crate::zk::txn::{Call, Txn};
 
-/// A step of the search: the criteria, and where to begin.
+/// What one step of the search looks for, and where it starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ContainerSearch {
-    /// The znode at which the step before ended; the root at first.
+    /// The znode to look at first: `next` of the step before, or the root.
     pub from: ZnodeId,
     /// The most znodes to find.
     pub count_max: usize,
-    /// The wall clock, ms since 1970: a znode that may live longer is not worth a command.
+    /// The wall clock, ms since 1970. Znodes that may live longer are not returned.
     pub time_ms: i64,
-    /// The age in ms at which a container that never had a child is removed; 0: never.
+    /// The age in ms at which a container that never had a child is removed; 0 means never.
     pub never_used_ms_max: u64,
 }
 
@@ -37,13 +37,15 @@ pub struct ContainerSearch {
 pub struct ContainersFound {
     /// The paths of the znodes that are due for removal.
     pub paths: Vec<String>,
-    /// The znode at which the next step begins; `None` if all were looked at.
+    /// The znode at which the next step starts; `None` if the search has looked at all.
     pub next: Option<ZnodeId>,
 }
 
 impl Zk {
-    /// Looks at some of the containers and TTL znodes, and returns the ones due for removal: at
-    /// most `count_max`, and no more bytes of paths than a batch may have, or one path if longer.
+    /// Does one step of the search: looks at up to [`CONTAINER_ZNODES_LOOKED_AT_MAX`] containers
+    /// and TTL znodes, and returns the paths of those that are due for removal. Stops at
+    /// `count_max` paths, or when the paths fill a batch ([`BATCH_BYTES_MAX`], exceeded by at most
+    /// one path).
     pub fn find_container_znodes(&self, search: &ContainerSearch) -> ContainersFound {
         let count_max = search.count_max.min(CONTAINER_ZNODES_DELETED_MAX);
         let mut paths = Vec::new();
@@ -62,9 +64,9 @@ impl Zk {
         ContainersFound { paths, next: None }
     }
 
-    /// Begins to remove the znodes that are due, each in a transaction of its own, or goes on
-    /// behind the paths that it has passed. No permission is needed. The error says where it goes
-    /// on, with the number of removed ones.
+    /// Removes the znodes that are due, each in its own transaction. `passed` and `removed` say how
+    /// many paths an earlier step has looked at, and how many znodes it has removed; both 0 at
+    /// first. Needs no permission. `Err` holds the two numbers for the next step.
     pub(crate) fn delete_container_znodes(
         &mut self,
         call: Call<'_>,
@@ -91,8 +93,8 @@ impl Zk {
 }
 
 /// Whether a znode is due for removal. A container that never had a child stays for
-/// `never_used_ms_max`, or for ever if that is 0: it may have been made a moment ago, with its
-/// first child on the way.
+/// `never_used_ms_max` ms, or forever if that is 0: perhaps it was made a moment ago, and its first
+/// child is on the way.
 fn is_due(znode: Znode<'_>, time_ms: i64, never_used_ms_max: u64) -> bool {
     if znode.child_count() > 0 {
         return false;

@@ -1,8 +1,8 @@
-//! The contributions of znodes to the digest.
+//! Computes the contributions of znodes to the digest.
 //!
-//! A znode contributes two hashes: its content (its data and the fields that change with it) and
-//! its standing (the fields that change with its children and its ACL). So a new child does not
-//! cause a hash of its parent's data.
+//! A znode contributes two hashes: one of its *content* (the data, and the fields that change with
+//! it), and one of its *standing* (the fields that change with the children and the ACL, or never).
+//! So a new child does not make us hash its parent's data again.
 
 use xxhash_rust::xxh3::xxh3_128;
 
@@ -12,7 +12,7 @@ use crate::digest::Digest;
 /// Data longer than this is hashed on its own first, so that the scratch buffer stays small.
 const INLINE_DATA_BYTES_MAX: usize = 4096;
 
-/// Computes contributions of znodes with a buffer that is used again.
+/// Computes the contributions of znodes. It reuses one buffer for all of them.
 #[derive(Default)]
 pub struct Digester {
     scratch: Vec<u8>,
@@ -26,9 +26,9 @@ pub struct Content<'a> {
     pub data: Option<&'a [u8]>,
     /// zxid of the last change of the data.
     pub mzxid: i64,
-    /// Time of that transaction, ms since 1970.
+    /// Time of the last change of the data, ms since 1970.
     pub mtime: i64,
-    /// How often the data changed.
+    /// How often the data changed; wraps.
     pub version: i32,
 }
 
@@ -38,13 +38,14 @@ pub struct Standing<'a> {
     pub path: &'a str,
     /// zxid of the creation.
     pub czxid: i64,
-    /// Time of that transaction, ms since 1970.
+    /// Time of the creation, ms since 1970.
     pub ctime: i64,
-    /// ZooKeeper's ephemeral owner word.
+    /// ZooKeeper's ephemeral owner word: the session of an ephemeral, or the marks for containers
+    /// and times to live, or 0.
     pub owner: i64,
-    /// Creates ever done below it.
+    /// How many children were ever created below it.
     pub cversion: i32,
-    /// zxid of the last create or delete below it.
+    /// zxid of the last create or delete of a child.
     pub pzxid: i64,
     /// How often the ACL changed.
     pub aversion: i32,

@@ -1,8 +1,8 @@
-//! Ends of sessions, in steps.
+//! Ends sessions and removes their ephemerals, in steps.
 //!
-//! The ephemerals of a session are removed in the order of their paths, which is equal on every
-//! member. First their paths are looked at, and they are collected and sorted, which changes
-//! nothing; then the transaction begins.
+//! The ephemerals are removed in the order of their paths, which is equal on every member. The
+//! first steps only look at the paths, collect the ephemerals and sort them, which changes no
+//! state. The transaction starts with the first removal.
 
 use core::ops::Bound;
 
@@ -15,7 +15,8 @@ use crate::zk::steps::Steps;
 use crate::zk::txn::{Call, Txn};
 
 impl Zk {
-    /// Begins to close a session or goes on with it. The error is what is left to do.
+    /// Closes a session at its client's request, or continues to. `Err` holds what is left for the
+    /// next step.
     pub(crate) fn close_session(
         &mut self,
         call: Call<'_>,
@@ -39,8 +40,8 @@ impl Zk {
         }
     }
 
-    /// Begins to end the sessions that were not attached again since they were judged, each in a
-    /// transaction of its own, or goes on with it. The error is what is left to do.
+    /// Expires each of the judged sessions that was not attached again since, each in its own
+    /// transaction; or continues to. `Err` holds what is left for the next step.
     pub(crate) fn expire_sessions(
         &mut self,
         call: Call<'_>,
@@ -70,8 +71,8 @@ impl Zk {
         }
     }
 
-    /// Goes on removing a session and its ephemerals. False if the step is over before that is
-    /// done.
+    /// Does a part of the removal of a session and its ephemerals. False if the step's budget ran
+    /// out before all is done.
     fn end_session(&mut self, ordinal: Ordinal, ending: &mut Ending, step: &mut Step<'_>) -> bool {
         if !self.collect_ephemerals(ending, &mut step.steps) {
             return false;
@@ -101,8 +102,8 @@ impl Zk {
         true
     }
 
-    /// Goes on looking at the ephemerals, and then on collecting them. False if the step is over
-    /// before that is done.
+    /// Looks at the paths of the session's ephemerals, and then collects the ephemerals for
+    /// sorting. False if the step's budget ran out before both are done.
     fn collect_ephemerals(&self, ending: &mut Ending, steps: &mut Steps) -> bool {
         let found = self.sessions.get(ending.session).expect("apply looked the session up");
         loop {

@@ -1,4 +1,4 @@
-//! A freeze of the tree: the znodes of an image, taken while commands change them.
+//! Freezing the tree: writes the znodes of an image while commands change them.
 //!
 //! ZooKeeper's section of an image, version 1, is a stream of records:
 //!
@@ -11,8 +11,8 @@
 //!         | data bytes or none | acl number u32 | [acl, if the number is new]
 //! ```
 //!
-//! The start comes first, once. Ids are labels that tie children to parents within the image; they
-//! are not state.
+//! The start record comes first, once. Ids only tie children to parents within the image; they are
+//! not state. ACLs are numbered in the order in which the image first names them.
 
 use bytes::Bytes;
 use foldhash::fast::FixedState;
@@ -26,18 +26,20 @@ pub(crate) const TAG_SESSION: u8 = b'S';
 pub(crate) const TAG_ZNODE: u8 = b'Z';
 pub(crate) const FLAG_COUNTERS: u8 = 1;
 
-/// The tree's part of a running freeze.
+/// The tree's part of a running freeze. It walks the tree's slots, each of which has room for one
+/// znode.
 pub(crate) struct TreeFreeze {
-    /// The start record. The first step takes it.
+    /// The start record; empty once the first step has written it.
     pub start: Vec<u8>,
-    /// The sessions that no step has taken.
+    /// The encoded sessions that no step has written yet.
     pub sessions: Bytes,
     pub slot_count: u32,
-    /// Slots below this one are walked.
+    /// The walk has written every slot below this one.
     pub cursor: u32,
-    /// One bit per slot, set once its image is written, or if it held no znode at the index.
+    /// One bit per slot, for slots that the walk must skip: their znode's old image was written, or
+    /// they held no znode when the freeze began.
     settled: Vec<u64>,
-    /// Old images saved since the last step.
+    /// Old images saved since the last step, which the next step writes.
     pub old: Vec<u8>,
     old_bytes_max: usize,
     pub aborted: bool,
@@ -70,17 +72,19 @@ impl TreeFreeze {
             || self.settled[id as usize / 64] & (1 << (id % 64)) != 0
     }
 
-    /// Makes the walk so far worthless.
+    /// Makes the freeze worthless: its next step reports that.
     pub fn abort(&mut self) {
         self.aborted = true;
     }
 
-    /// Whether the znode in this slot is about to change before its image was written.
+    /// Whether the image still needs the present value of this slot's znode, which is about to
+    /// change.
     pub fn wants_old_image(&self, id: u32) -> bool {
         !self.aborted && !self.is_settled(id)
     }
 
-    /// Keeps the image of a znode that is about to change.
+    /// Saves the image of a znode that is about to change. Aborts the freeze if the saved images
+    /// take too many bytes.
     pub fn save_old_image(&mut self, id: u32, image: &Image<'_>, acl: &Acl) {
         let mut old = core::mem::take(&mut self.old);
         self.encode_znode(image, acl, &mut old);
@@ -89,7 +93,7 @@ impl TreeFreeze {
         self.aborted = self.old.len() > self.old_bytes_max;
     }
 
-    /// A slot was filled: its znode is newer than the image.
+    /// Notes that a new znode occupies this slot: it is newer than the image, so the walk skips it.
     pub fn on_occupied(&mut self, id: u32) {
         if id < self.slot_count {
             self.settle(id);
@@ -131,10 +135,10 @@ impl TreeFreeze {
     }
 }
 
-/// The mark for the root's parent in an image.
+/// The parent of the root in an image.
 pub(crate) const NO_PARENT: u32 = u32::MAX;
 
-/// A znode as a snapshot holds it.
+/// The fields of a znode as an image has them.
 pub(crate) struct Image<'a> {
     pub id: u32,
     pub parent: u32,
@@ -145,7 +149,7 @@ pub(crate) struct Image<'a> {
     pub owner: i64,
     pub version: i32,
     pub aversion: i32,
-    /// cversion and pzxid, if it has or had children.
+    /// cversion and pzxid; `None` if the znode never had children.
     pub counters: Option<(i32, i64)>,
     pub name: &'a str,
     pub data: Option<&'a [u8]>,

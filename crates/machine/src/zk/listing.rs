@@ -1,7 +1,7 @@
-//! Lists of children, made in steps; the state's lock is released between them.
+//! Lists the children of a znode in steps, between which the state's lock is released.
 //!
-//! A child that is made between two steps is the last of its parent's, so the list comes to it. One
-//! that is removed may have been listed: then the list begins anew.
+//! A child that is made between two steps becomes the last child, so a later step lists it. When a
+//! child is removed between two steps, it may have been listed already: the list then starts again.
 
 use crate::zk::Zk;
 use crate::zk::acl::{self, Identity, perms};
@@ -9,37 +9,38 @@ use crate::zk::reply::Refusal;
 use crate::zk::stat::Stat;
 use crate::zk::tree::{TreeIdentity, ZnodeId};
 
-/// The position between two steps of a list.
+/// How far a list has come; the default is the start.
 #[derive(Default)]
 pub struct ListPlace(Option<(List, ZnodeId)>);
 
-/// The list that a step goes on with.
+/// What must not have changed since the step before, for the list to continue.
 #[derive(PartialEq)]
 struct List {
     tree: TreeIdentity,
     znode: ZnodeId,
-    /// Together with the id it identifies the znode: ids are used again.
+    /// zxid of the znode's creation. With the id it identifies the znode, since ids are reused.
     czxid: i64,
-    /// The last removal of a child, see [`Znode::last_removal`].
+    /// The value of [`Znode::last_removal`]: changes with every removal of a child.
     removal: u64,
 }
 
-/// The end of a step of a list.
+/// The result of one step of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ListStep {
-    /// A listed child may have been removed. The caller drops all names, and the next step begins
-    /// anew.
+    /// A child that is listed already may have been removed. The caller must drop all names; the
+    /// next step starts again.
     Outdated,
-    /// There are more.
+    /// More children are left for the next step.
     Part,
-    /// These are all, and this is the stat of their parent.
+    /// All children are listed; this is the stat of their parent.
     Whole(Stat),
 }
 
 impl Zk {
-    /// Lists the next children of the znode at `path`, in no promised order: at most `names_max`,
-    /// at least 1, and none behind the one that brings their names to `bytes_max` bytes. The whole
-    /// list is that of the state at the last step. The znode must be readable at each step, as for
+    /// Lists the next children of the znode at `path`, in no particular order. A step lists at most
+    /// `names_max` children (at least 1), and stops once their names have `bytes_max` bytes. The
+    /// names of all steps together are the children at the time of the last step. Each step checks
+    /// that the client may read the znode, as for
     /// [`QueryKind::Children`](crate::QueryKind::Children).
     pub fn list_children(
         &self,

@@ -1,7 +1,8 @@
-//! Multis: operations that take effect together or not at all.
+//! Multis: several operations that take effect together or not at all.
 //!
-//! A multi applies its operations one after the other, so that later ones see the effects of
-//! earlier ones. If one is refused, the effects are undone in reverse order. Both go in steps.
+//! A multi applies its operations one after the other, so later ones see the effects of earlier
+//! ones. If one is refused, the effects of those before it are undone in reverse order. A large
+//! multi is applied, and undone, in several steps.
 
 use crate::ids::SessionId;
 use crate::zk::Zk;
@@ -12,11 +13,12 @@ use crate::zk::steps::Steps;
 use crate::zk::txn::{Call, Txn};
 use crate::zk::write::Operated;
 
-/// Inverses of steps that are freed as one znode of a step: the multi has succeeded.
+/// When a multi has succeeded, this many of its undo records are freed at the cost of one znode of
+/// the step.
 const FREED_TOGETHER: usize = 16;
 
 impl Zk {
-    /// Begins a multi or goes on with it. The error is what is left to do.
+    /// Starts a multi, or continues it from `begun`. `Err` holds what is left for the next step.
     pub(crate) fn multi(
         &mut self,
         call: Call<'_>,
@@ -56,7 +58,8 @@ impl Zk {
         Ok(done)
     }
 
-    /// `None` if the step is over before the multi is done.
+    /// Applies operations, or undoes them after a refusal. `None` if the step's budget ran out
+    /// before the multi is done.
     fn run_multi(
         &mut self,
         call: Call<'_>,
@@ -109,7 +112,8 @@ impl Zk {
         })
     }
 
-    /// Goes on with a create that counts a subtree. `None` if the step is over before it is done.
+    /// Continues a create of the multi that counts a subtree. `None` if the step's budget ran out
+    /// before the count is done.
     fn count_in_multi(
         &mut self,
         counting: Box<Counting>,

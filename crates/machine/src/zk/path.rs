@@ -1,6 +1,6 @@
-//! Paths of znodes.
+//! Helpers for the paths of znodes.
 
-/// The path above `path`: `/` for a znode below the root.
+/// The path of the parent; `/` for a znode right below the root.
 pub fn parent_path(path: &str) -> &str {
     match path.rfind('/') {
         None | Some(0) => "/",

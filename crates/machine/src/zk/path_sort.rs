@@ -1,49 +1,51 @@
-//! Sorting znodes by their paths, in steps.
+//! Sorts znodes by their paths, in steps.
 //!
-//! The paths of a session's ephemerals may together be far larger than the tree: a long one may
-//! have a million children. So each znode has a short key, made of the bytes behind those that all
-//! paths begin with; where two keys are equal, the paths are compared in the tree. It is a merge
-//! sort, which goes through memory in order, of the runs that are there already: znodes that were
-//! made in the order of their names come in that order, and are one run.
+//! All paths of a session's ephemerals together may be far larger than the tree: one long path may
+//! have a million children. So the sort does not hold the paths. Each znode has a short key, cut
+//! from its path behind the prefix that all paths share. Where two keys are equal, the full paths
+//! are compared in the tree. It is a merge sort, which goes through memory in order. It starts from
+//! the sorted runs that the input has: znodes made in the order of their names are one run.
 
 use core::cmp::Ordering;
 
 use crate::zk::steps::Steps;
 use crate::zk::tree::{Tree, ZnodeId};
 
-/// Bytes of a key. Names of sequential znodes differ within these.
+/// Bytes of a key: enough to tell apart the names of sequential znodes of one parent.
 const KEY_BYTES: usize = 40;
 
 #[derive(Clone, Copy)]
 struct Keyed {
-    /// The beginning of the path behind what all have in common, filled up with zeros.
+    /// The path behind the shared prefix, cut to this length or padded with zeros.
     key: [u8; KEY_BYTES],
     id: ZnodeId,
 }
 
-/// Znodes that are being sorted by their paths. They must stay in the tree until that is done.
+/// Znodes that are being sorted by their paths. They must stay in the tree until the sort is done.
 #[derive(Default)]
 pub(crate) struct PathSort {
-    /// The bytes that all paths begin with. None before the first is seen.
+    /// The longest prefix that all paths seen so far share; `None` before the first path.
     common: Option<Vec<u8>>,
-    /// How many paths were seen.
+    /// How many paths were passed to `see`.
     seen: usize,
-    /// Sorted runs, one behind the other.
+    /// The znodes in sorted runs, one run behind the other.
     ids: Vec<Keyed>,
-    /// The ends of the runs.
+    /// The end of each run in `ids`.
     ends: Vec<usize>,
-    /// The runs that this pass has made out of pairs of those, and the run that it makes.
+    /// The result of the running merge pass: merged runs, one behind the other, the last perhaps
+    /// unfinished.
     merged: Vec<Keyed>,
     merged_ends: Vec<usize>,
-    /// The number of the first run of the pair that is being merged.
+    /// Index of the first of the two runs that are being merged.
     pair: usize,
-    /// The next id of that run, and of the other one.
+    /// Place in `ids` of the next znode of that run, and of the run behind it.
     left: usize,
     right: usize,
 }
 
 impl PathSort {
-    /// Looks at the path of each znode, before the first call of [`PathSort::push`].
+    /// Notes the path of a znode, to find the shared prefix. Call it for all znodes before the
+    /// first call of [`PathSort::push`].
     pub fn see(&mut self, path: &str) {
         self.seen += 1;
         let Some(common) = &mut self.common else {
@@ -55,7 +57,8 @@ impl PathSort {
         common.truncate(count);
     }
 
-    /// Adds a znode whose path was seen, before the first call of [`PathSort::sort`].
+    /// Adds a znode whose path was noted. Call it for all znodes before the first call of
+    /// [`PathSort::sort`].
     pub fn push(&mut self, tree: &Tree, id: ZnodeId, path: &str, steps: &mut Steps) {
         let common = self.common.as_ref().expect("each path was seen").len();
         let mut key = [0; KEY_BYTES];
@@ -72,7 +75,7 @@ impl PathSort {
         }
     }
 
-    /// Goes on sorting. False if the step is over before that is done.
+    /// Continues to sort. False if the step's budget ran out before the sort is done.
     pub fn sort(&mut self, tree: &Tree, steps: &mut Steps) -> bool {
         while self.ends.len() > 1 {
             if self.pair == 0 && self.merged.is_empty() {
@@ -93,7 +96,8 @@ impl PathSort {
         true
     }
 
-    /// Merges two runs, or copies the last one if it is alone. False if the step is over before.
+    /// Merges two runs, or copies a last run that has no partner. False if the step's budget ran
+    /// out.
     fn merge_pair(&mut self, tree: &Tree, steps: &mut Steps) -> bool {
         let left_end = self.ends[self.pair];
         let right_end = self.ends.get(self.pair + 1).copied().unwrap_or(left_end);
@@ -115,7 +119,8 @@ impl PathSort {
         true
     }
 
-    /// A znode by its place in the order of the paths, once they are sorted.
+    /// The znode at this place in the sorted order; `None` behind the last. Call it when the sort
+    /// is done.
     pub fn get(&self, index: usize) -> Option<ZnodeId> {
         self.ids.get(index).map(|keyed| keyed.id)
     }

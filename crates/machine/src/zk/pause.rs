@@ -1,15 +1,16 @@
 //! Commands that are done in several steps.
 //!
-//! A step looks at a bounded number of znodes. A command that needs more is *paused*, and goes on
-//! where it stopped: the same command comes again before anything else is applied, so the result
-//! does not depend on the steps. A paused command that has changed something leaves a state that is
-//! neither the one before nor the one behind it. No reader may see that state
-//! ([`crate::Zk::is_amid_change`]): each reply shows the state at the zxid in its header.
-//! ZooKeeper's own servers are less strict where a session ends: they remove its ephemerals one by
-//! one, and show what is left under the zxid before (`DataTree.killSession`, 3.9).
+//! A step looks at a bounded number of znodes. A command that needs more is *paused* after a step:
+//! Apply passes the same command again before anything else, and the command continues where it
+//! stopped, so the result does not depend on the size of the steps. A paused command that has
+//! changed something leaves the tree in a state between the one before the command and the one
+//! after it. No reader may see that state ([`crate::Zk::is_amid_change`]): each reply shows the
+//! state at the zxid in its header. ZooKeeper's own servers are less strict when a session ends:
+//! they remove its ephemerals one by one, and meanwhile show the rest under the previous zxid
+//! (`DataTree.killSession`, 3.9).
 //!
-//! Watchers get the changes of a session's end as they are made. They get those of a multi
-//! together, since it may be refused at its last operation.
+//! Watchers get the changes of a session's end as each step makes them. They get the changes of a
+//! multi only when it is done, since its last operation may still be refused.
 
 use crate::ids::{SessionId, Zxid};
 use crate::zk::change::{Changes, OpenTransaction};
@@ -20,40 +21,41 @@ use crate::zk::tree::ZnodeId;
 use crate::zk::txn::Undo;
 use crate::zk::usage::{Usage, UsageCount};
 
-/// What a step of a command has to work with.
+/// The budget and the output of one step of a command.
 pub(crate) struct Step<'c> {
-    /// What it may still look at.
+    /// How much the step may still look at.
     pub steps: Steps,
-    /// The changes so far.
+    /// Receives the changes that the step makes.
     pub changes: &'c mut Changes,
 }
 
-/// A command between two of its steps.
+/// A command that is paused between two of its steps.
 pub(crate) struct Paused {
-    /// The last zxid that was consumed before the command.
+    /// The last zxid consumed before the command started.
     pub zxid_before: Zxid,
     pub at: PausedAt,
 }
 
-/// Where a command goes on.
+/// Where a paused command continues.
 pub(crate) enum PausedAt {
-    /// A create behind its znode, in the count of a subtree.
+    /// In a create that has made its znode, and now counts a subtree.
     Create(Box<Counting>),
     Multi(Box<Multi>),
     Close(Box<Ending>),
     Expire(Box<Expiry>),
-    /// In the list of paths, behind `passed` paths, some of them removed.
+    /// In the list of paths: `passed` paths were looked at, and `removed` of their znodes removed.
     Containers {
         passed: usize,
         removed: usize,
     },
 }
 
-/// The result of a step: the outcome of the command, or where it goes on.
+/// The result of a step: `Ok` holds the outcome of the command, `Err` where the next step
+/// continues.
 pub(crate) type Stepped = Result<Result<Outcome, Refusal>, PausedAt>;
 
 impl PausedAt {
-    /// The transaction that is not whole although some of its changes were given.
+    /// The transaction that has published only some of its changes; `None` if there is none.
     pub fn open_transaction(&self) -> Option<OpenTransaction> {
         let of_ending = |ending: &Ending| {
             let ends = |session: SessionId| OpenTransaction { session: Some(session) };
@@ -68,26 +70,28 @@ impl PausedAt {
     }
 }
 
-/// A create that has made its znode, and counts the subtree whose usage that is to hold.
+/// A create that has made a znode for the usage of a subtree (see [`crate::zk::quota`]), and now
+/// counts that subtree.
 pub(crate) struct Counting {
     pub path: Box<str>,
-    /// What the create adds to the quota that it is under.
+    /// What the create adds to the usage of the quota that its own path is under.
     pub more: Usage,
     pub count: UsageCount,
     pub outcome: Outcome,
 }
 
-/// A multi between two of its steps.
+/// A multi that is paused between two of its steps.
 pub(crate) struct Multi {
-    /// The outcomes of the operations that are done.
+    /// The outcomes of the operations done so far.
     pub outcomes: Vec<Outcome>,
-    /// The inverses of what those have changed.
+    /// How to undo those operations, in their order.
     pub undo: Vec<Undo>,
-    /// The changes for watchers, if the multi was paused.
+    /// The changes for watchers so far, kept back until the multi is done.
     pub changes: Changes,
-    /// The create that is under way: it counts a subtree.
+    /// The operation under way, if it is a create that counts a subtree.
     pub counting: Option<Box<Counting>>,
-    /// The operation that was refused: what was done before is being undone.
+    /// The position of the refused operation and the reason, while the operations before it are
+    /// being undone.
     pub refused: Option<(usize, Refusal)>,
 }
 
@@ -103,34 +107,34 @@ impl Multi {
     }
 }
 
-/// The end of a session between two steps.
+/// The end of a session that is paused between two of its steps.
 pub(crate) struct Ending {
     pub session: SessionId,
-    /// Its ephemerals, as far as they are collected and sorted.
+    /// The session's ephemerals, as far as they are collected and sorted.
     pub ephemerals: PathSort,
     pub stage: EndingAt,
 }
 
-/// Where the end of a session goes on.
+/// Where the end of a session continues.
 pub(crate) enum EndingAt {
-    /// The paths of the ephemerals behind this one are to be looked at.
+    /// Look at the paths of the ephemerals behind this one (`None`: of all).
     Looking(Option<ZnodeId>),
-    /// The ephemerals behind this one are to be collected.
+    /// Collect the ephemerals behind this one (`None`: all).
     Collecting(Option<ZnodeId>),
-    /// All are collected.
+    /// Sort the ephemerals: all are collected.
     Sorting,
-    /// So many are removed.
+    /// Remove the ephemerals, of which this many are removed already.
     Removing(usize),
 }
 
-/// The end of several sessions between two steps.
+/// The expiry of several sessions, paused between two of its steps.
 #[derive(Default)]
 pub(crate) struct Expiry {
-    /// How many sessions of the list were looked at.
+    /// How many sessions of the command's list were looked at.
     pub passed: usize,
-    /// How many of them have ended.
+    /// How many of them were expired.
     pub count: usize,
-    /// The end of the last that was looked at, if that is not done.
+    /// The end of the session looked at last, if it is not done.
     pub ending: Option<Ending>,
 }
 
@@ -139,7 +143,7 @@ impl Ending {
         Ending { session, ephemerals: PathSort::default(), stage: EndingAt::Looking(None) }
     }
 
-    /// Whether some of the ephemerals are removed.
+    /// Whether some of the ephemerals were removed already.
     pub fn has_removed(&self) -> bool {
         matches!(self.stage, EndingAt::Removing(1..))
     }

@@ -1,4 +1,5 @@
-//! Local reads of the tree: never replicated, never changing anything.
+//! Reads of the tree, which a member answers on its own: they are not replicated, and change
+//! nothing.
 
 use crate::ids::SessionId;
 use crate::zk::Zk;
@@ -29,8 +30,8 @@ pub struct Query<'a> {
     pub path: &'a str,
 }
 
-/// The result of a read. It borrows the state, so it is turned into bytes before the lock is
-/// released.
+/// The result of a read. It borrows the state, so the caller turns it into bytes before it releases
+/// the lock.
 pub enum QueryResult<'m> {
     /// The answer to [`QueryKind::Exists`].
     Exists(Stat),
@@ -43,7 +44,7 @@ pub enum QueryResult<'m> {
     },
     /// The answer to [`QueryKind::Children`].
     Children {
-        /// The znode: it lists its children.
+        /// The znode whose children to list.
         znode: Znode<'m>,
     },
     /// The answer to [`QueryKind::Acl`].
@@ -57,13 +58,14 @@ pub enum QueryResult<'m> {
     },
 }
 
-/// A count of the znodes below one, made in steps; the state's lock is released between them.
+/// The progress of a count of a znode's descendants. The count is done in steps, between which the
+/// state's lock is released.
 ///
 /// A znode that exists from the first step to the last is counted once; one that is made or removed
-/// meanwhile may be counted or not. The price is a walk over all slots of the tree for each count,
-/// and from each slot up to the counted znode or to the root. Counters in the tree would cost every
-/// write a walk to the root, and a walk over only the subtree would lose its place when that znode
-/// is removed.
+/// meanwhile is counted or not. Each count walks over all slots of the tree, and from each znode up
+/// to the counted one or to the root. The alternatives are worse: counters in the tree would cost
+/// every write a walk to the root, and a walk over only the subtree would lose its place when the
+/// znode where it stopped is removed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DescendantCount {
     next_slot: u32,
@@ -104,12 +106,13 @@ impl Zk {
         })
     }
 
-    /// Goes on with a count of the znodes below `path`, looking at about `slots_max` znodes, their
-    /// ancestors included. `None`: call it again. The root is counted at once.
+    /// Does one step of a count of the znodes below `path`, which looks at about `slots_max`
+    /// znodes, counting ancestors passed on the way up. Returns `None` if the count is not done:
+    /// call it again with the same `so_far`. Below the root, the count needs one step.
     ///
     /// ZooKeeper 3.9 `FinalRequestProcessor`, getAllChildrenNumber: needs READ on the znode,
-    /// whatever the ACLs of the znodes below. The znode itself is not counted, unless the path is
-    /// empty, which names the root too (`DataTree.getAllChildrenNumber` then counts every path that
+    /// whatever the ACLs of the znodes below. The znode itself is not counted, except for the empty
+    /// path, which names the root too (`DataTree.getAllChildrenNumber` then counts every path that
     /// starts with a slash).
     pub fn count_descendants(
         &self,
@@ -137,12 +140,13 @@ impl Zk {
         self.ephemeral_paths_from(session, "", u64::MAX).expect("no bytes are more")
     }
 
-    /// Paths of a session's ephemeral znodes that start with `prefix`, sorted. They are its own, so
-    /// no ACL is asked (`FinalRequestProcessor`, getEphemerals).
+    /// Paths of a session's ephemeral znodes that start with `prefix`, sorted. The session may see
+    /// all of them, so no ACL is checked (`FinalRequestProcessor`, getEphemerals).
     ///
     /// # Errors
-    /// The paths, with 4 bytes each for their length, take more than `bytes_max` bytes. None more
-    /// are made; the error has the bytes up to there.
+    /// The paths take more than `bytes_max` bytes, with 4 bytes for the length of each. The error
+    /// holds the bytes of the paths up to the first one that was too much; the rest were not looked
+    /// at.
     pub fn ephemeral_paths_from(
         &self,
         session: SessionId,

@@ -1,12 +1,13 @@
-//! Quotas: the znodes and bytes that a subtree may have, and the usage.
+//! Quotas: limits on how many znodes and bytes a subtree may have, and the count of its present
+//! usage.
 //!
-//! The limits of the subtree at `/a` are the data of `/zookeeper/quota/a/zookeeper_limits`, its
-//! usage the data of `/zookeeper/quota/a/zookeeper_stats`: two ordinary znodes that clients make
-//! (`setquota`). Usage is counted when the second is made, and rewritten with each later write in
-//! the subtree: only its data, so neither its stat nor a watch shows it. If several quotas are
-//! above a znode, the deepest counts; a quota of the root does not.
+//! The limits of the subtree at `/a` are the data of `/zookeeper/quota/a/zookeeper_limits`, and its
+//! usage is the data of `/zookeeper/quota/a/zookeeper_stats`. Both are ordinary znodes that clients
+//! make (`setquota`). The usage is counted when its znode is made, and updated by each later write
+//! in the subtree. An update replaces only the data: neither the znode's stat nor a watch shows it.
+//! If several quotas are above a znode, only the deepest applies; a quota on the root is ignored.
 //!
-//! Nonsense in these znodes does no harm: text that is no number is ignored.
+//! Malformed text in these znodes does no harm: what is not a number is ignored.
 //!
 //! Source: ZooKeeper 3.9.5, `DataTree` (`updateQuotaStat`, `updateQuotaForPath`), `StatsTrack`,
 //! `ZooKeeperServer.checkQuota`.
@@ -24,17 +25,17 @@ use crate::zk::usage::{Usage, UsageCount};
 const LIMITS: &str = "zookeeper_limits";
 const USAGE: &str = "zookeeper_stats";
 
-/// The quota that a znode is under.
+/// The quota that applies to a znode.
 struct Quota<'p> {
-    /// The path that has the quota.
+    /// The root of the subtree that has the quota.
     path: &'p str,
-    /// The parent of the znodes with limits and usage.
+    /// The parent of the two znodes that hold the limits and the usage.
     holder: ZnodeId,
     limits: ZnodeId,
 }
 
-/// Numbers as limits and usage are written: `count=1,bytes=2=;byteHardLimit=5;countHardLimit=9`. A
-/// missing number is -1.
+/// The numbers in the data of a limits or usage znode:
+/// `count=1,bytes=2=;byteHardLimit=5;countHardLimit=9`. A missing number is -1.
 #[derive(Debug, PartialEq, Eq)]
 struct Numbers {
     count: i64,
@@ -69,14 +70,14 @@ impl Numbers {
         }
     }
 
-    /// A hard limit, if there is one.
+    /// The hard limit with this name; `None` if it is missing or negative.
     fn hard(&self, name: &str) -> Option<i64> {
         let found = self.others.iter().find(|(other, _)| other == name);
         found.map(|(_, value)| *value).filter(|value| *value > -1)
     }
 
-    /// `StatsTrack.toString`: because of the `=` behind the bytes, servers before 3.5 ignore the
-    /// rest.
+    /// As `StatsTrack.toString` writes the numbers. Because of the `=` behind the bytes, servers
+    /// before 3.5 ignore what follows.
     fn text(&self) -> String {
         let mut text = format!("count={},bytes={}", self.count, self.bytes);
         if !self.others.is_empty() {
@@ -122,7 +123,7 @@ impl Zk {
         Ok(())
     }
 
-    /// Adds a write's effect to the usage of the quota that it is under.
+    /// Adds the effect of a write to the usage of the quota that applies to `path`.
     pub(crate) fn charge_quota(&mut self, path: &str, more: Usage, txn: &mut Txn<'_>) {
         let Some(quota) = self.quota_above(path) else { return };
         let Some(usage) = self.tree().find_child(quota.holder, USAGE) else { return };
@@ -132,15 +133,15 @@ impl Zk {
         self.rewrite_usage(usage.id(), quota.path, &numbers, txn);
     }
 
-    /// The count that a create begins if `path`, which it has just made, is to hold the usage of a
-    /// subtree. It takes time with the size of the subtree, and all clients of ZooKeeper wait, as
-    /// in ZooKeeper.
+    /// The count to start if the znode at `path`, just created, is the usage znode of a quota; else
+    /// `None`. A count takes time in proportion to the subtree; meanwhile all ZooKeeper clients
+    /// wait, as in ZooKeeper.
     pub(crate) fn begin_count(&self, path: &str) -> Option<UsageCount> {
         let counted = self.tree().find(counted_by(path)?).map(Znode::id);
         Some(UsageCount::new(counted))
     }
 
-    /// Goes on with a create that counts a subtree. The error is what is left to do.
+    /// Continues a create that counts a subtree. `Err` holds what is left for the next step.
     pub(crate) fn finish_create(
         &mut self,
         mut counting: Box<Counting>,
@@ -165,8 +166,8 @@ impl Zk {
         txn.did(|| Undo::SetData { path: path.into(), old });
     }
 
-    /// The deepest quota on the way to `path`, its own included. Without any quota at all this only
-    /// reads a counter.
+    /// The deepest quota at `path` or above. If there are no quotas at all, this only reads a
+    /// counter.
     fn quota_above<'p>(&self, path: &'p str) -> Option<Quota<'p>> {
         let mut holder = self.tree().quotas();
         let mut found = None;
@@ -187,7 +188,8 @@ impl Zk {
     }
 }
 
-/// The path of the subtree whose usage a znode at `path` holds, if it holds one.
+/// The root of the subtree whose usage the znode at `path` holds; `None` if it is not a usage
+/// znode.
 fn counted_by(path: &str) -> Option<&str> {
     match path.strip_prefix(QUOTAS_PATH)?.rsplit_once('/')? {
         (of, USAGE) if of.starts_with('/') => Some(of),

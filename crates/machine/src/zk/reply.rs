@@ -1,24 +1,24 @@
-//! The outcome of a ZooKeeper command.
+//! The result of a ZooKeeper command: an outcome, or a refusal.
 
 use crate::ids::SessionId;
 use crate::zk::stat::Stat;
 
-/// A command that took effect.
+/// The result of a command that took effect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// A session exists, owned by the connection that asked.
+    /// A session was opened; the connection that asked owns it.
     Opened,
-    /// The session is owned by the connection that asked.
+    /// The connection that asked now owns the session.
     Attached,
-    /// The session and its ephemerals are gone.
+    /// The session and its ephemerals were removed.
     Closed,
-    /// This many sessions were expired.
+    /// How many sessions were expired.
     Expired(usize),
-    /// This many containers and znodes with a time to live were removed.
+    /// How many containers and znodes with a time to live were removed.
     ContainersDeleted(usize),
-    /// The settings are replaced.
+    /// The settings were replaced.
     Configured,
-    /// A znode was made. The path differs from the one asked for when it is sequential.
+    /// A znode was made. For a sequential create, its path differs from the requested one.
     Created {
         /// The path of the znode.
         path: Box<str>,
@@ -31,16 +31,17 @@ pub enum Outcome {
     DataSet(Stat),
     /// The ACL was replaced.
     AclSet(Stat),
-    /// The version was as expected.
+    /// The znode has the expected version.
     Checked,
-    /// All operations of a multi took effect, in order.
+    /// All operations of a multi took effect; their outcomes, in order.
     Multi(Vec<Outcome>),
 }
 
-/// A command that changed nothing, and why. Data, not an error: identical on all members.
+/// Why a command changed nothing but, perhaps, the zxid. It is data rather than an error: all
+/// members get the same one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// The path, flag or TTL is not acceptable.
+    /// The path, the flag or the time to live is not acceptable.
     BadArguments,
     /// The znode or its parent does not exist.
     NoNode,
@@ -48,7 +49,7 @@ pub enum Refusal {
     NoAuth,
     /// The version is not the expected one.
     BadVersion,
-    /// Ephemeral znodes have no children.
+    /// The parent is an ephemeral znode, which cannot have children.
     NoChildrenForEphemerals,
     /// The znode exists already.
     NodeExists,
@@ -56,19 +57,19 @@ pub enum Refusal {
     NotEmpty,
     /// The ACL is empty or malformed.
     InvalidAcl,
-    /// The session does not exist, or no longer.
+    /// The session does not exist, or no longer exists.
     SessionExpired,
-    /// The session has moved to another connection.
+    /// Another connection has attached to the session since.
     SessionMoved,
     /// The session exists but the password is wrong.
     WrongPassword,
-    /// A session with the proposed id exists: draw another id.
+    /// A session has the proposed id already: the member must draw another one.
     SessionIdTaken(SessionId),
-    /// A quota does not allow that many znodes or bytes.
+    /// A hard limit of a quota would be exceeded.
     QuotaExceeded,
-    /// The command needs a setting that is off.
+    /// The command needs a setting that is switched off.
     Unimplemented,
-    /// Operation number `position` of a multi was refused, and so nothing was done.
+    /// An operation of a multi was refused, so none took effect.
     Multi {
         /// The position of the refused operation, from 0.
         position: usize,

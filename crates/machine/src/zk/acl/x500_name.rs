@@ -1,10 +1,11 @@
-//! The ids of the scheme `x509`: distinguished names, as people write them.
+//! Checks the ids of the ACL scheme `x509`: distinguished names as people write them.
 //!
-//! ZooKeeper 3.9 `X509AuthenticationProvider.isValid` asks Java's `X500Principal(String)`; the
-//! rules here are those of its parser, found by asking it. Only whether a name is well formed
-//! matters: ids are compared as text.
+//! ZooKeeper 3.9 `X509AuthenticationProvider.isValid` calls Java's `X500Principal(String)`; the
+//! rules here are those of its parser, found by trying inputs. It matters only whether a name is
+//! well formed: ids are compared as text.
 
-/// The attribute names that Java's parser knows, in capitals; others are written as numbers.
+/// The attribute names that Java's parser knows, in capitals. Other attributes are written as
+/// object identifiers.
 const KEYWORDS: [&str; 21] = [
     "C",
     "CN",
@@ -29,11 +30,11 @@ const KEYWORDS: [&str; 21] = [
     "UID",
 ];
 
-/// The characters that a backslash may escape, beside two hexadecimal digits.
+/// The characters that a backslash may escape outside quotes, beside two hexadecimal digits.
 const ESCAPABLE: &str = ",=\n+<>#;\\\" ";
 /// The characters that a backslash may escape between quotes.
 const ESCAPABLE_IN_QUOTES: &str = ",=\n+<>#;\\\"";
-/// The characters that need a backslash.
+/// The characters that are not allowed outside quotes without a backslash.
 const SPECIAL: &str = ",+<>;\"";
 
 /// Whether `text` is a distinguished name.
@@ -44,7 +45,8 @@ pub(super) fn is_valid(text: &str) -> bool {
             .all(|name| split(name, &['+']).into_iter().all(attribute_is_valid))
 }
 
-/// The parts between separators that are neither escaped nor behind a single open quote.
+/// Splits `text` at the separators. A separator does not count if it is escaped, or if exactly one
+/// quote precedes it in its part.
 fn split<'a>(text: &'a str, separators: &[char]) -> Vec<&'a str> {
     let mut parts = Vec::new();
     let (mut start, mut escaped, mut quote_count) = (0, false, 0);
@@ -62,7 +64,7 @@ fn split<'a>(text: &'a str, separators: &[char]) -> Vec<&'a str> {
     parts
 }
 
-/// `name=value`.
+/// Whether `text` is an attribute, `name=value`, or `OID=value`.
 fn attribute_is_valid(text: &str) -> bool {
     let Some((keyword, value)) = text.split_once('=') else { return false };
     let keyword = keyword.trim_matches(|c| c <= ' ').to_ascii_uppercase();
@@ -77,7 +79,8 @@ fn attribute_is_valid(text: &str) -> bool {
         }
 }
 
-/// Two or more numbers between dots, the first two within the bounds of their encoding.
+/// Whether `text` is an object identifier: two or more numbers between dots, the first two within
+/// the bounds of their DER encoding.
 fn oid_is_valid(text: &str) -> bool {
     let parts: Vec<&str> = text.split('.').collect();
     let digits = |part: &&str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
@@ -95,7 +98,7 @@ fn oid_is_valid(text: &str) -> bool {
     }
 }
 
-/// A whole DER value as hexadecimal digits.
+/// Whether `text` is one whole DER value in hexadecimal digits.
 fn hex_is_valid(text: &str) -> bool {
     let digits: Option<Vec<u8>> =
         text.chars().map(|c| c.to_digit(16).map(|digit| digit as u8)).collect();
@@ -114,7 +117,7 @@ fn hex_is_valid(text: &str) -> bool {
     tag & 0x1f != 0x1f && length == content_bytes as u64
 }
 
-/// Whether the text behind an opening quote is valid.
+/// Whether `text`, which follows an opening quote, ends with a closing quote and has valid escapes.
 fn quoted_is_valid(text: &str) -> bool {
     let mut rest = text.chars();
     while let Some(c) = rest.next() {
@@ -141,7 +144,8 @@ fn plain_is_valid(text: &str) -> bool {
     true
 }
 
-/// Whether a backslash is followed by two hexadecimal digits, or by one of `escapable`.
+/// Whether the text behind a backslash begins with two hexadecimal digits, or with a character of
+/// `escapable`.
 fn escape_is_valid(rest: &mut core::str::Chars<'_>, escapable: &str) -> bool {
     match rest.next() {
         Some(c) if c.is_ascii_hexdigit() => rest.next().is_some_and(|c| c.is_ascii_hexdigit()),
