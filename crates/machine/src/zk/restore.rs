@@ -1,7 +1,8 @@
-//! Restoring: from the records of ZooKeeper's section of an image to its state.
+//! Restoring: builds ZooKeeper's state from the records of its section of an image.
 //!
-//! A [`RecordDecoder`] checks the form of each record and needs nothing of the state;
-//! [`ZkRestore`] puts the records in their places, and checks at the end that they fit together.
+//! A [`RecordDecoder`] checks the form of each record, and needs nothing of the state.
+//! [`ZkRestore`] then puts the records into the tree and the sessions, and checks at the end that
+//! they fit together.
 
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
@@ -18,17 +19,17 @@ use crate::zk::sessions::{Session, Sessions};
 use crate::zk::settings::Settings;
 use crate::zk::tree::{ROOT, RestoredZnode, Tree, ZnodeId};
 
-/// The records of one piece, each of the right form.
+/// The records of one piece of an image; the form of each is checked.
 #[derive(Default)]
 pub(crate) struct Records {
     start: Option<Start>,
     sessions: Vec<(SessionId, Session)>,
-    /// ACLs that are new in this piece; their numbers follow the ones before.
+    /// ACLs that occur first in this piece, in the order of their numbers.
     acls: Vec<Acl>,
     znodes: Vec<DecodedZnode>,
 }
 
-/// The first record.
+/// The start record of the section.
 struct Start {
     zxid: Zxid,
     settings: Settings,
@@ -38,26 +39,26 @@ struct Start {
 }
 
 struct DecodedZnode {
-    /// Its id in the image.
+    /// The znode's id in the image.
     id: u32,
     /// The parent's id in the image, or [`NO_PARENT`].
     parent: u32,
-    /// The number of its ACL in the image.
+    /// The number of the znode's ACL in the image.
     acl: u32,
     znode: RestoredZnode,
 }
 
-/// Reads the records of an image, in order.
+/// Decodes the records of an image, in order.
 #[derive(Default)]
 pub(crate) struct RecordDecoder {
-    /// The bound of the ids, once the start record was read.
+    /// All ids are below this number; `None` until the start record was read.
     slot_count: Option<u32>,
-    /// The number of ACLs so far.
+    /// How many ACLs the image has had so far.
     acl_count: u32,
 }
 
 impl RecordDecoder {
-    /// Reads the records of a frame, to its end.
+    /// Decodes all records of a frame.
     pub fn decode(
         &mut self,
         reader: &mut Reader<'_>,
@@ -162,12 +163,12 @@ fn decode_session(reader: &mut Reader<'_>) -> Result<(SessionId, Session), Decod
     Ok((id, Session::new(timeout_ms, password, owner, attached)))
 }
 
-/// Puts ZooKeeper's state together from the records of an image, in order.
+/// Builds ZooKeeper's state from the records of an image, in order.
 pub(crate) struct ZkRestore {
     tree: Tree,
     sessions: Sessions,
     start: Option<Start>,
-    /// ACLs by their numbers in the image, with their ids in the tree once a znode has them.
+    /// ACLs by their numbers in the image. Each has its id in the tree once a znode uses it.
     acls: Vec<(Acl, Option<AclId>)>,
     slots: SlotMap,
     session_count: u64,
@@ -190,7 +191,7 @@ impl Default for ZkRestore {
 }
 
 impl ZkRestore {
-    /// Takes the records of the next piece.
+    /// Puts the records of the next piece into the state.
     pub fn install(&mut self, records: Records) -> Result<(), RestoreError> {
         if records.start.is_some() {
             self.start = records.start;
@@ -232,8 +233,8 @@ impl ZkRestore {
         Ok(())
     }
 
-    /// Checks that nothing is missing, and returns the state. Tables and digest are made as two
-    /// jobs.
+    /// Checks that nothing is missing, and returns the state. Builds the tables and the digest as
+    /// two jobs, which `together` may run at once.
     pub fn finish(mut self, together: Together) -> Result<Zk, RestoreError> {
         let Some(start) = self.start else {
             return Err(RestoreError::Inconsistent("the image is not whole".to_string()));
@@ -254,14 +255,15 @@ impl ZkRestore {
 /// Ids in one block of a [`SlotMap`]: a block takes as much memory as a few znodes.
 const BLOCK_IDS: u32 = 64;
 
-/// The mark in a block for an id that was not named yet.
+/// Marks an id in a block that has no slot yet.
 const NO_SLOT: u32 = u32::MAX;
 
-/// Slots of the ids in an image, assigned in the order in which the ids are first named: memory
-/// grows with the records read, whatever the ids are, and no slot stays vacant if the image is
-/// whole. A walk over a tree names ids one after the other, so they are found in blocks.
+/// Maps the ids in an image to slots of the new tree. An id gets the next free slot when the image
+/// first names it, so memory grows with the records read, however large the ids are, and a whole
+/// image leaves no slot vacant. An image names ids mostly in ascending order, so they are kept in
+/// blocks of neighbours.
 struct SlotMap {
-    /// Places of the blocks, by an id divided by [`BLOCK_IDS`].
+    /// Index in `blocks` of the block for an id; the key is the id divided by [`BLOCK_IDS`].
     places: HashMap<u32, u32, FixedState>,
     blocks: Vec<[u32; BLOCK_IDS as usize]>,
     /// The number of slots assigned so far.

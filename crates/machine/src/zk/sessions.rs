@@ -1,5 +1,5 @@
-//! Sessions: replicated state. Opening, attaching, closing and expiring are replicated; renewals
-//! are not.
+//! Sessions of ZooKeeper's clients. Sessions are replicated state: commands open, attach, close and
+//! expire them. Heartbeats are not replicated.
 
 use std::collections::BTreeSet;
 
@@ -14,16 +14,18 @@ use crate::zk::tree::ZnodeId;
 /// One session.
 #[derive(Clone, Debug)]
 pub struct Session {
-    /// The negotiated timeout: a session that is silent for longer is expired.
+    /// The negotiated timeout in ms: the leader expires a session that is silent for longer.
     pub timeout_ms: u32,
     /// The password that a client must show to attach again.
     pub password: [u8; 16],
-    /// The connection that may act for it.
+    /// The connection that may act for the session.
     pub owner: Attachment,
-    /// The command that gave it to that connection. A command that expires the session names it.
+    /// The ordinal of the command that made this connection the owner. A command that expires the
+    /// session names it.
     pub attached: Ordinal,
-    /// Its ephemeral znodes. Derived from the tree, not state of its own. A tree and no table: a
-    /// walk through it goes on where it stopped, and it never grows by copying a million ids.
+    /// The session's ephemeral znodes. Derived from the tree, so not state of its own. It is a tree
+    /// and not a hash table: a walk through it can continue where it stopped, and it never copies a
+    /// million ids to grow.
     pub ephemerals: BTreeSet<ZnodeId>,
 }
 
@@ -54,11 +56,11 @@ impl Session {
     }
 }
 
-/// All sessions, and their part of the digest.
+/// All sessions, with their digest.
 #[derive(Default)]
 pub struct Sessions {
     by_id: HashMap<SessionId, Session, FixedState>,
-    /// Number of ephemeral znodes of all sessions, kept because monitoring asks often.
+    /// Number of ephemeral znodes of all sessions. Kept because monitoring asks for it often.
     ephemeral_count: usize,
     digest: Digest,
 }
@@ -69,7 +71,7 @@ impl Sessions {
         self.by_id.get(&id)
     }
 
-    /// All sessions, in no particular order: sort before anything depends on it.
+    /// All sessions, in no particular order: sort them before any result depends on the order.
     pub fn iter(&self) -> impl Iterator<Item = (SessionId, &Session)> {
         self.by_id.iter().map(|(&id, session)| (id, session))
     }
@@ -84,7 +86,7 @@ impl Sessions {
         self.by_id.is_empty()
     }
 
-    /// The sessions' part of the digest.
+    /// The sum of the sessions' contributions to the digest.
     pub fn digest(&self) -> Digest {
         self.digest
     }
@@ -123,7 +125,7 @@ impl Sessions {
         self.digest.add(session.digest(id));
     }
 
-    /// Notes a znode as an ephemeral of the session. False if the session does not exist.
+    /// Records a znode as an ephemeral of the session. False if the session does not exist.
     pub(crate) fn own(&mut self, id: SessionId, znode: ZnodeId) -> bool {
         let Some(session) = self.by_id.get_mut(&id) else { return false };
         assert!(session.ephemerals.insert(znode));
@@ -131,7 +133,7 @@ impl Sessions {
         true
     }
 
-    /// Notes that an ephemeral of the session is gone.
+    /// Records that an ephemeral of the session was removed.
     pub(crate) fn disown(&mut self, id: SessionId, znode: ZnodeId) {
         let Some(session) = self.by_id.get_mut(&id) else { return };
         assert!(session.ephemerals.remove(&znode));

@@ -1,12 +1,12 @@
-//! Settings that can change the outcome of a command. They are replicated state, changed by a
-//! command, so that two members with different configuration files cannot reach different states.
+//! Settings that can change the outcome of a command. They are replicated state, which only a
+//! command changes, so members with different configuration files still reach equal states.
 
 use crate::codec::{DecodeError, Reader, Write};
 
-/// The replicated settings. Each field names the ZooKeeper property it comes from.
+/// The replicated settings. Each field's comment names the ZooKeeper property behind it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// `zookeeper.skipACL`: no permission is checked.
+    /// `zookeeper.skipACL`: whether all permission checks are skipped.
     pub skip_acl: bool,
     /// `zookeeper.DigestAuthenticationProvider.enabled`: whether the digest scheme exists.
     pub digest_enabled: bool,
@@ -16,16 +16,16 @@ pub struct Settings {
     pub enforce_quota: bool,
     /// `reconfigEnabled`: whether reconfig is served.
     pub reconfig_enabled: bool,
-    /// `zookeeper.authProvider.x509`, which TLS for clients sets too: whether the x509 scheme
-    /// exists.
+    /// `zookeeper.authProvider.x509`: whether the x509 scheme exists. Using TLS for clients sets it
+    /// too.
     pub x509_enabled: bool,
-    /// `zookeeper.DigestAuthenticationProvider.superDigest`: `user:base64(hash)`, or none.
+    /// `zookeeper.DigestAuthenticationProvider.superDigest`: `user:base64(hash)`, or `None`.
     pub super_digest: Option<String>,
-    /// `zookeeper.DigestAuthenticationProvider.digestAlg`: name of the hash, as Java spells it.
+    /// `zookeeper.DigestAuthenticationProvider.digestAlg`: the name of the hash, as Java spells it.
     pub digest_algorithm: String,
     /// `authProvider.N` names `SASLAuthenticationProvider`: whether the sasl scheme exists in ACLs.
     pub sasl_enabled: bool,
-    /// `zookeeper.letAnySaslUserDoX`: the id in an ACL that stands for every sasl user, or none.
+    /// `zookeeper.letAnySaslUserDoX`: the id that matches every sasl user in an ACL, or `None`.
     pub sasl_any_user: Option<String>,
 }
 
@@ -53,13 +53,13 @@ const ENFORCE_QUOTA: u32 = 8;
 const RECONFIG_ENABLED: u32 = 16;
 const SASL_ENABLED: u32 = 32;
 const X509_ENABLED: u32 = 64;
-/// The flag that the id of `sasl_any_user` follows.
+/// Says that the id of `sasl_any_user` follows the other fields.
 const SASL_ANY_USER: u32 = 128;
 const FLAGS_ALL: u32 = 31 | SASL_ENABLED | X509_ENABLED | SASL_ANY_USER;
 
 impl Settings {
-    /// Writes: 32-bit flags, super digest or none, name of the algorithm, and the fields that the
-    /// flags announce.
+    /// Writes 32 bits of flags, the super digest or none, the name of the hash, and `sasl_any_user`
+    /// if its flag is set.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let flag = |set: bool, bit: u32| if set { bit } else { 0 };
         out.put_u32(

@@ -1,4 +1,4 @@
-//! The fields of a znode that clients see beside its data.
+//! ZooKeeper's Stat: the fields that clients see beside a znode's data.
 
 /// The fields of a znode that clients see beside its data (ZooKeeper's Stat).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -13,12 +13,12 @@ pub struct Stat {
     pub mtime: i64,
     /// How often the data changed; wraps.
     pub version: i32,
-    /// Creates and deletes of children, as ZooKeeper shows it: twice the creates, less the number
-    /// of children there are.
+    /// Creates and deletes of children, as ZooKeeper shows it. The tree stores only the creates:
+    /// twice these, less the number of children, is creates plus deletes.
     pub cversion: i32,
     /// How often the ACL changed; wraps.
     pub aversion: i32,
-    /// The session of an ephemeral znode, else 0.
+    /// The session that owns an ephemeral znode; 0 for other znodes.
     pub ephemeral_owner: i64,
     /// Bytes of data; 0 for null.
     pub data_bytes: i32,

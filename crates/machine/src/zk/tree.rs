@@ -1,18 +1,20 @@
-//! ZooKeeper's tree, built for memory.
+//! ZooKeeper's tree of znodes, laid out for little memory per znode.
 //!
-//! Znodes live in a slab of fixed chunks and are named by 32-bit ids; a chunk is never moved, so
-//! growing costs as much at ten million znodes as at ten. They are found by (parent, name) in many
-//! small hash tables of ids, each of which grows on its own: one big table would stop the world for
-//! 100 ms when it doubles. Children are links between siblings. Fields that only a parent needs are
-//! in a [`Directory`] on the side, made with the first child; fields that a permanent znode that
-//! was never changed does not need, in an [`Extra`]. Name and data share one allocation. So a plain
-//! znode takes a cache line, its name and data, and some ten bytes of the tables.
+//! Znodes are in slots, which are named by 32-bit ids. Slots are in chunks of fixed size that never
+//! move, so growing costs as much at ten million znodes as at ten. A znode is found by its parent
+//! and name, in one of many small hash tables of ids. Each table grows on its own: one big table
+//! would stop everything for 100 ms when it doubles. A parent's children are a linked list through
+//! their slots. Fields that only some znodes need are stored apart: those of parents in a
+//! [`Directory`], made with the first child, and those of znodes that are not persistent or were
+//! changed in an [`Extra`]. Name and data share one allocation. So a plain znode takes a cache
+//! line, its name and data, and some ten bytes of the tables.
 //!
-//! Slab ids, table layout and the order of children are not state: they may differ between members.
+//! Ids, the layout of the tables and the order of children are not state: members may differ in
+//! them.
 //!
-//! Every change of a znode goes through the four mutators here ([`Tree::create`], [`Tree::remove`],
-//! [`Tree::set_data`], [`Tree::set_acl`]) and their inverses: they keep the digest and the running
-//! freeze right.
+//! Every change of a znode goes through the mutators here ([`Tree::create`], [`Tree::remove`],
+//! [`Tree::set_data`], [`Tree::set_acl`] and some special ones) or through their inverses. They
+//! update the digest and the running freeze.
 
 use core::cmp::Ordering;
 use core::hash::BuildHasher;
@@ -34,30 +36,31 @@ use crate::zk::stat::Stat;
 use side::Side;
 use slot_set::SlotSet;
 
-/// Index of a znode in the slab.
+/// Names a znode: the index of its slot. After a removal the id is used for another znode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ZnodeId(pub u32);
 
 /// The root's id.
 pub const ROOT: ZnodeId = ZnodeId(0);
-/// The path below which quotas are kept (`Quotas.quotaZookeeper`).
+/// The parent of all quotas' znodes (`Quotas.quotaZookeeper`).
 pub(crate) const QUOTAS_PATH: &str = "/zookeeper/quota";
 
-/// "No znode", "no directory".
+/// As an id or an index: "no znode", "no directory", "no extra".
 const NONE: u32 = u32::MAX;
-/// The parent field of a slot that holds no znode.
+/// In the `parent` field: the slot holds no znode.
 const VACANT: u32 = u32::MAX - 1;
-/// Znodes in a chunk: 256 KiB each.
+/// Slots in a chunk. A chunk takes 256 KiB.
 const CHUNK_SLOTS: usize = 4096;
-/// Hash tables: with ten million znodes each holds 2,500, and doubling one takes some 30 us.
+/// Number of hash tables. With ten million znodes each holds 2,500, and doubling one takes some 30
+/// us.
 const SHARDS: usize = 4096;
 
-/// Parents whose contribution to the digest is kept: a create or a delete changes its parent's, and
-/// some tens of clients write below as many parents in turn.
+/// How many parents' contributions to the digest are cached. Each create and delete changes its
+/// parent's contribution, and some tens of clients write below as many parents in turn.
 const PARENT_STANDINGS: usize = 64;
 
-/// Places in a table among which a look ahead searches for a znode: they are on one cache line, or
-/// on two.
+/// How many neighbouring buckets [`Tree::touch`] searches for a znode: they are on one or two cache
+/// lines.
 const NEIGHBOURS: usize = 8;
 
 const _: () = assert!(ZNODES_MAX < VACANT + 1);
@@ -69,15 +72,15 @@ struct Slot {
     ctime: i64,
     acl: AclId,
     parent: u32,
-    /// Sibling made before this one.
+    /// The sibling created before this one.
     previous: u32,
-    /// Sibling made after this one; of a vacant slot, the next vacant one.
+    /// The sibling created after this one. In a vacant slot: the next vacant slot.
     next: u32,
     directory: u32,
     extra: u32,
-    /// Bytes of the name; the top bit says that the data is null.
+    /// Bytes of the name. The top bit is set if the data is null.
     name_word: u32,
-    /// The name, then the data.
+    /// The bytes of the name, then the data.
     payload: Box<[u8]>,
 }
 
@@ -115,13 +118,13 @@ impl Slot {
     }
 }
 
-/// A znode's parent and name, the key of the tables.
+/// The key of a znode in the tables: its parent and its name.
 fn place_in(chunks: &[Vec<Slot>], id: u32) -> (u32, &[u8]) {
     let slot = &chunks[id as usize / CHUNK_SLOTS][id as usize % CHUNK_SLOTS];
     (slot.parent, &slot.payload[..slot.name_bytes()])
 }
 
-/// Enters a znode into the table of its hash. False, and nothing is done, if its name is taken.
+/// Adds a znode to a table. False, without a change, if its parent has a child of that name.
 fn enter(
     table: &mut HashTable<u32>,
     chunks: &[Vec<Slot>],
@@ -152,22 +155,27 @@ fn payload(name: &str, data: Option<&[u8]>) -> Box<[u8]> {
     payload.into_boxed_slice()
 }
 
-/// The fields of a znode that has, or had, children.
+/// The fields that only a znode with children needs. A znode keeps them after its last child is
+/// gone.
 #[derive(Clone, Copy)]
 struct Directory {
     first_child: u32,
     last_child: u32,
     child_count: u32,
-    /// Creates ever done here: the sequence counter. Signed 32 bit, wraps.
+    /// How many children were ever created here: the counter for sequential children. Wraps at 32
+    /// bits.
     cversion: i32,
     pzxid: i64,
-    /// Bytes of all children's names: the size of a listing is known before it is built.
+    /// Sum of the bytes of the children's names, so that the size of a listing is known before it
+    /// is built.
     child_name_bytes: u64,
-    /// The number, in the tree, of the last removal of a child; of any if there was none here.
+    /// The tree's count of removals just after the last child was removed here; if none was, the
+    /// count when this directory was made.
     last_removal: u64,
 }
 
-/// The fields of a znode that differ from a permanent znode as its create leaves it.
+/// The fields that have default values in a persistent znode until it is changed. Stored only where
+/// one differs from its default.
 #[derive(Clone, Copy, PartialEq)]
 struct Extra {
     mzxid: i64,
@@ -178,29 +186,29 @@ struct Extra {
 }
 
 impl Extra {
-    /// The fields of a permanent znode as its create leaves it.
+    /// The default values, given the zxid and the time of the create.
     fn plain(czxid: i64, ctime: i64) -> Extra {
         Extra { mzxid: czxid, mtime: ctime, owner: 0, version: 0, aversion: 0 }
     }
 }
 
-/// A znode to be made.
+/// The fields of a znode to create.
 pub struct NewZnode<'a> {
     /// The last part of the path.
     pub name: &'a str,
-    /// Data or null.
+    /// The data; `None` is ZooKeeper's null.
     pub data: Option<&'a [u8]>,
-    /// The resolved ACL.
+    /// The ACL, as [`acl::resolve`] returns it.
     pub acl: &'a Acl,
     /// ZooKeeper's ephemeral owner word.
     pub owner: i64,
-    /// The zxid of the transaction.
+    /// The zxid of the transaction that creates it.
     pub zxid: i64,
     /// Time of the transaction, ms since 1970.
     pub time_ms: i64,
 }
 
-/// The values to undo a create: the parent's counters before it.
+/// What is needed to undo a create: the parent's counters before it.
 pub struct Created {
     id: ZnodeId,
     parent_cversion: i32,
@@ -208,7 +216,7 @@ pub struct Created {
     parent_had_directory: bool,
 }
 
-/// The values to undo a remove: the whole znode and the parent's counter.
+/// What is needed to undo a removal: the whole znode, and the parent's pzxid before it.
 pub struct Removed {
     slot: Slot,
     directory: Option<Directory>,
@@ -217,14 +225,14 @@ pub struct Removed {
     parent_pzxid: i64,
 }
 
-/// A znode that was removed from its slot.
+/// The parts of a znode that was taken out of its slot.
 struct Displaced {
     slot: Slot,
     directory: Option<Directory>,
     extra: Extra,
 }
 
-/// The values to undo a change of data.
+/// What is needed to undo a change of the data.
 pub struct OldData {
     id: ZnodeId,
     payload: Box<[u8]>,
@@ -234,14 +242,15 @@ pub struct OldData {
     version: i32,
 }
 
-/// The values to undo a change of the ACL.
+/// What is needed to undo a change of the ACL.
 pub struct OldAcl {
     id: ZnodeId,
     acl: Acl,
     aversion: i32,
 }
 
-/// Tells a tree from the one that an image puts into its place. No state.
+/// Identifies a tree within this process: an image that is installed brings another tree, where
+/// equal ids name other znodes. Not state.
 #[derive(Clone, Default)]
 pub(crate) struct TreeIdentity(Arc<()>);
 
@@ -251,7 +260,7 @@ impl PartialEq for TreeIdentity {
     }
 }
 
-/// The tree.
+/// ZooKeeper's tree of znodes.
 pub struct Tree {
     chunks: Vec<Vec<Slot>>,
     slot_count: u32,
@@ -261,28 +270,29 @@ pub struct Tree {
     quotas: ZnodeId,
     directories: Side<Directory>,
     extras: Side<Extra>,
-    /// Containers and znodes with a time to live. Like slab ids, no state.
+    /// Containers and znodes with a time to live. Ordered by id, so their order is not state.
     container_znodes: BTreeSet<ZnodeId>,
     shards: Vec<HashTable<u32>>,
-    /// The znodes that each table will hold, while an image is restored.
+    /// The znodes to add to each table; used only while an image is restored.
     unentered: Vec<Vec<Unentered>>,
     hasher: FixedState,
     acls: AclTable,
     digester: Digester,
     digest: Digest,
-    /// Contributions of parents that changed lately, each at index `id % PARENT_STANDINGS`.
+    /// A cache of parents' contributions to the digest; the parent with id N has index `N %
+    /// PARENT_STANDINGS`.
     parent_standings: Vec<Option<(u32, Digest)>>,
-    /// The slots whose znodes are not in the digest, while it is deferred.
+    /// The slots whose znodes are missing from the digest. `None` unless the digest is deferred.
     unsummed: Option<SlotSet>,
-    /// Bytes of all paths and data, as ZooKeeper's `approximate_data_size`.
+    /// Sum of the bytes of all paths and data (ZooKeeper's `approximate_data_size`).
     data_bytes: u64,
     pub(crate) freeze: Option<Box<TreeFreeze>>,
     identity: TreeIdentity,
-    /// How many znodes were removed, by this process. No state.
+    /// How many znodes this process has removed. Not state.
     removals: u64,
 }
 
-/// A znode with its tree, for reading.
+/// A reference to a znode, for reading.
 #[derive(Clone, Copy)]
 pub struct Znode<'t> {
     tree: &'t Tree,
@@ -290,7 +300,7 @@ pub struct Znode<'t> {
 }
 
 impl<'t> Znode<'t> {
-    /// Its id.
+    /// The znode's id.
     pub fn id(self) -> ZnodeId {
         self.id
     }
@@ -303,22 +313,22 @@ impl<'t> Znode<'t> {
         self.tree.extra(self.slot())
     }
 
-    /// The last part of its path; empty for the root.
+    /// The last part of the path; empty for the root.
     pub fn name(self) -> &'t str {
         self.slot().name()
     }
 
-    /// Its data; `None` is null.
+    /// The data; `None` is ZooKeeper's null.
     pub fn data(self) -> Option<&'t [u8]> {
         self.slot().data()
     }
 
-    /// Its ACL.
+    /// The ACL.
     pub fn acl(self) -> &'t [AclEntry] {
         self.tree.acls.get(self.slot().acl)
     }
 
-    /// Its ACL, shared, or `None` for the open one.
+    /// The ACL, shared; `None` for the open one, which lets everyone do everything.
     pub fn restricting_acl(self) -> Option<Acl> {
         match self.slot().acl {
             acl::OPEN => None,
@@ -326,7 +336,7 @@ impl<'t> Znode<'t> {
         }
     }
 
-    /// ZooKeeper's ephemeral owner word as it is stored.
+    /// ZooKeeper's ephemeral owner word, as stored: clients see it through [`ephemeral_session`].
     pub fn owner(self) -> i64 {
         self.extra().owner
     }
@@ -336,27 +346,28 @@ impl<'t> Znode<'t> {
         self.extra().mtime
     }
 
-    /// How often the data changed.
+    /// How often the data changed; wraps.
     pub fn version(self) -> i32 {
         self.extra().version
     }
 
-    /// How often the ACL changed.
+    /// How often the ACL changed; wraps.
     pub fn aversion(self) -> i32 {
         self.extra().aversion
     }
 
-    /// Creates ever done below it: the number the next sequential child gets.
+    /// How many children were ever created below the znode: the number that the next sequential
+    /// child gets.
     pub fn sequence(self) -> i32 {
         self.tree.directory(self.id.0).map_or(0, |directory| directory.cversion)
     }
 
-    /// One of its children; [`Znode::next_sibling`] leads from there to all.
+    /// The child that was created first. [`Znode::next_sibling`] leads on to the others.
     pub(crate) fn first_child(self) -> Option<Znode<'t>> {
         self.at(self.tree.directory(self.id.0).map_or(NONE, |directory| directory.first_child))
     }
 
-    /// The child of its parent that came into the list after it.
+    /// The sibling that was created next after this znode.
     pub(crate) fn next_sibling(self) -> Option<Znode<'t>> {
         self.at(self.slot().next)
     }
@@ -370,23 +381,23 @@ impl<'t> Znode<'t> {
         self.tree.directory(self.id.0).map_or(0, |directory| directory.child_count)
     }
 
-    /// Bytes of all children's names.
+    /// Sum of the bytes of the children's names.
     pub fn child_name_bytes(self) -> u64 {
         self.tree.directory(self.id.0).map_or(0, |directory| directory.child_name_bytes)
     }
 
-    /// The number of the last removal of a child. While it stays the same, children are only added,
-    /// behind the last.
+    /// Changes whenever a child is removed. While it is the same, children are only added, at the
+    /// end of the list.
     pub(crate) fn last_removal(self) -> u64 {
         self.tree.directory(self.id.0).map_or(0, |directory| directory.last_removal)
     }
 
-    /// The names of the children, in no promised order.
+    /// The names of the children, in no particular order.
     pub fn child_names(self) -> impl Iterator<Item = &'t str> {
         self.children().map(Znode::name)
     }
 
-    /// The children, in no promised order.
+    /// The children, in no particular order.
     pub fn children(self) -> impl Iterator<Item = Znode<'t>> {
         core::iter::successors(self.first_child(), |child| child.next_sibling())
     }
@@ -417,27 +428,28 @@ impl<'t> Znode<'t> {
 /// The owner word of container znodes (`EphemeralType.CONTAINER_EPHEMERAL_OWNER`).
 pub const CONTAINER_OWNER: i64 = i64::MIN;
 
-/// The session in an owner word, if it is that of a true ephemeral znode: clients see 0 for
-/// containers and TTL znodes (`EphemeralType.get`, ZooKeeper 3.9: the top byte 0xff is TTL).
+/// The session in an owner word; `None` unless the znode is truly ephemeral: clients see 0 for
+/// containers and TTL znodes (`EphemeralType.get`, ZooKeeper 3.9: the top byte 0xff means TTL).
 pub fn ephemeral_session(owner: i64) -> Option<i64> {
     if owner == 0 || goes_by_itself(owner) { None } else { Some(owner) }
 }
 
 /// The time to live in an owner word, in ms: its low 40 bits (`EphemeralType.TTL`, ZooKeeper 3.9).
+/// `None` unless the znode is a TTL znode.
 pub fn ttl_ms(owner: i64) -> Option<u64> {
     let is_ttl = (owner as u64) >> 56 == 0xff;
     is_ttl.then_some(owner as u64 & ((1 << 40) - 1))
 }
 
-/// Whether an owner word is that of a container or a TTL znode.
+/// Whether an owner word means a container or a TTL znode, which the servers remove on their own.
 fn goes_by_itself(owner: i64) -> bool {
     owner == CONTAINER_OWNER || ttl_ms(owner).is_some()
 }
 
 impl Default for Tree {
-    /// The tree a new ensemble starts with: `/`, `/zookeeper`, `/zookeeper/quota` and
-    /// `/zookeeper/config`, with the counters that ZooKeeper gives them (they are not made by
-    /// transactions, so no create is counted).
+    /// The tree of a new ensemble: `/`, `/zookeeper`, `/zookeeper/quota` and `/zookeeper/config`,
+    /// with the counters that ZooKeeper gives them. No transaction made them, so they do not count
+    /// as creates.
     fn default() -> Self {
         let mut tree = Tree::without_znodes();
         let open = acl::world(perms::ALL);
@@ -457,7 +469,7 @@ impl Default for Tree {
 }
 
 impl Tree {
-    /// An empty slab, to be filled by [`Tree::default`] or by a restored image.
+    /// A tree without any znode, to be filled by [`Tree::default`] or by a restore.
     pub(crate) fn without_znodes() -> Tree {
         Tree {
             chunks: Vec::new(),
@@ -483,13 +495,14 @@ impl Tree {
         }
     }
 
-    /// What tells it from other trees.
+    /// The identity of this tree: another tree has another one.
     pub(crate) fn identity(&self) -> &TreeIdentity {
         &self.identity
     }
 
-    /// Makes room in the tables for this many more znodes, spread evenly: a table that gets more
-    /// than its share grows by itself. For a start, which knows how many the log makes.
+    /// Reserves memory in the tables for this many more znodes, spread evenly; a table that gets
+    /// more than its share grows on its own. For a start, which knows how many znodes the log
+    /// creates.
     pub(crate) fn reserve(&mut self, znode_count: u32) {
         let share = znode_count as usize / SHARDS;
         let (chunks, hasher) = (&self.chunks, &self.hasher);
@@ -498,8 +511,9 @@ impl Tree {
         }
     }
 
-    /// Reads, for each path, the place in the tables where its znode is or would be. The processor
-    /// waits for many of these places at once; applying the commands then finds them in its cache.
+    /// For each path, reads the place in the tables where its znode is or would be. The processor
+    /// waits for many of these reads at once, and commands applied later find the places in its
+    /// cache.
     pub(crate) fn touch<'p>(&self, paths: impl Iterator<Item = &'p str>) {
         let mut parent = ("", Some(ROOT.0));
         let mut places = Vec::new();
@@ -516,9 +530,10 @@ impl Tree {
             let table = &self.shards[Tree::shard(hash)];
             table.find(hash, |&id| self.slot(id).parent == parent).is_some()
         };
-        // Nothing else needs the count: it keeps the compiler from leaving the reads out.
+        // The count is not needed: using it keeps the compiler from removing the reads.
         core::hint::black_box(places.iter().filter(is_there).count());
-        // A new znode is written next to one of these, which brings the place into the cache.
+        // A create writes its table entry near one of these, so reading one brings the place into
+        // the cache.
         let neighbour = |&(_, hash): &(u32, u64)| {
             let table = &self.shards[Tree::shard(hash)];
             let last = table.num_buckets().checked_sub(1)?;
@@ -528,8 +543,8 @@ impl Tree {
         core::hint::black_box(places.iter().filter_map(neighbour).fold(0, u32::wrapping_add));
     }
 
-    /// The znode at `path`. The empty path is the root too, as the parent of `/a` is written by
-    /// ZooKeeper; a path that starts otherwise than with `/` names nothing.
+    /// The znode at `path`. The empty path means the root too, as ZooKeeper cuts the parent of `/a`
+    /// from it. A path that does not start with `/` has no znode.
     pub fn find(&self, path: &str) -> Option<Znode<'_>> {
         if path.is_empty() || path == "/" {
             return Some(self.znode(ROOT));
@@ -541,18 +556,18 @@ impl Tree {
         Some(self.znode(ZnodeId(id)))
     }
 
-    /// The child of `parent` with this name.
+    /// The child of `parent` with this name; `None` if there is none.
     pub fn find_child(&self, parent: ZnodeId, name: &str) -> Option<Znode<'_>> {
         self.child(parent.0, name).map(|id| self.znode(ZnodeId(id)))
     }
 
-    /// A znode by its id, which must be in use.
+    /// The znode with this id. Panics if the slot is vacant.
     pub fn znode(&self, id: ZnodeId) -> Znode<'_> {
         assert!(self.slot(id.0).parent != VACANT);
         Znode { tree: self, id }
     }
 
-    /// The path of a znode.
+    /// The full path of a znode.
     pub fn path(&self, id: ZnodeId) -> String {
         if id == ROOT {
             return "/".to_string();
@@ -572,7 +587,7 @@ impl Tree {
         path
     }
 
-    /// The order of the paths of two znodes, as texts, and how many znodes were looked at for it.
+    /// Compares the paths of two znodes as text. Also returns how many znodes this looked at.
     pub(crate) fn compare_paths(&self, one: ZnodeId, other: ZnodeId) -> (Ordering, usize) {
         if one != ROOT && other != ROOT && self.slot(one.0).parent == self.slot(other.0).parent {
             return (self.slot(one.0).name().cmp(self.slot(other.0).name()), 2);
@@ -590,7 +605,7 @@ impl Tree {
         (text(of_one).cmp(text(of_other)), levels)
     }
 
-    /// A znode and all above it but for the root.
+    /// The ids of a znode and of its ancestors except the root, upwards.
     fn way_up(&self, id: ZnodeId) -> Vec<u32> {
         let mut way = Vec::new();
         let mut at = id.0;
@@ -601,13 +616,13 @@ impl Tree {
         way
     }
 
-    /// The parent of a znode other than the root.
+    /// The parent of a znode. Panics for the root.
     pub fn parent(&self, id: ZnodeId) -> ZnodeId {
         assert!(id != ROOT);
         ZnodeId(self.slot(id.0).parent)
     }
 
-    /// Containers and znodes with a time to live, from an id on, in the order of their ids.
+    /// Containers and znodes with a time to live whose ids are `from` or higher, by id.
     pub(crate) fn container_znodes(&self, from: ZnodeId) -> impl Iterator<Item = ZnodeId> {
         self.container_znodes.range(from..).copied()
     }
@@ -617,30 +632,30 @@ impl Tree {
         self.acls.get(acl::OPEN).clone()
     }
 
-    /// Number of znodes, the root included once.
+    /// Number of znodes, the root included.
     pub fn znode_count(&self) -> u32 {
         self.znode_count
     }
 
-    /// The znode that the quotas are below. It cannot be deleted.
+    /// The parent of all quotas' znodes. It cannot be deleted.
     pub(crate) fn quotas(&self) -> Znode<'_> {
         self.znode(self.quotas)
     }
 
-    /// Bytes of all paths and data.
+    /// Sum of the bytes of all paths and data.
     pub fn data_bytes(&self) -> u64 {
         self.data_bytes
     }
 
-    /// Counts the znodes below `ancestor` in the slots from `from` on, until `slots_max` slots were
-    /// looked at, ancestors included, or a few more. Returns the count and the slot to go on with.
-    /// A znode stays in its slot as long as it exists.
+    /// Counts the znodes below `ancestor` in the slots from `from` on, until it has looked at
+    /// `slots_max` slots or a few more, counting ancestors passed on the way up. Returns the count,
+    /// and the slot where to continue. A znode stays in its slot for as long as it exists.
     pub(crate) fn count_below(&self, ancestor: ZnodeId, from: u32, slots_max: u32) -> (u32, u32) {
         let (mut count, mut looked, mut id) = (0, 0, from);
         while id < self.slot_count && looked < slots_max {
             let mut at = self.slot(id).parent;
             looked += 1;
-            // The root has no parent, and a vacant slot neither.
+            // The root has no parent, nor has a vacant slot.
             while at != ancestor.0 && at < VACANT {
                 at = self.slot(at).parent;
                 looked += 1;
@@ -651,22 +666,22 @@ impl Tree {
         (count, id)
     }
 
-    /// The tree's part of the digest.
+    /// The sum of all znodes' contributions to the digest. Panics while the digest is deferred.
     pub fn digest(&self) -> Digest {
         assert!(self.unsummed.is_none(), "a deferred digest is not known");
         self.digest
     }
 
-    /// Stops computing the digest of znodes that change, until [`Tree::settle_digest`]. A znode
-    /// that changes leaves the sum once, however often it changes.
+    /// Stops updating the digest, until [`Tree::settle_digest`]. A znode that changes leaves the
+    /// sum at its first change, so further changes cost no hashing.
     pub(crate) fn defer_digest(&mut self) {
         assert!(self.unsummed.is_none(), "the digest is deferred already");
         self.parent_standings.fill(None);
         self.unsummed = Some(SlotSet::default());
     }
 
-    /// Adds the deferred znodes, half of them as a job of its own: the digest is a sum that depends
-    /// on no order.
+    /// Adds the znodes that have left the sum. Each half is its own job, which `together` may run
+    /// at once: the sum does not depend on order.
     pub(crate) fn settle_digest(&mut self, together: Together) {
         let unsummed = self.unsummed.take().expect("the digest was deferred");
         let (tree, middle) = (&*self, unsummed.middle());
@@ -678,7 +693,7 @@ impl Tree {
         self.digest.add(upper.digest);
     }
 
-    /// Makes a znode below `parent`; `path` is its full path. The name must be free.
+    /// Creates a znode below `parent`; `path` is its full path. Panics if the name is taken.
     pub fn create(&mut self, parent: ZnodeId, path: &str, new: &NewZnode<'_>) -> Created {
         self.before_change(parent.0);
         let parent_path = parent_path(path);
@@ -700,7 +715,7 @@ impl Tree {
         created
     }
 
-    /// Undoes the create of `path`.
+    /// Undoes the create of the znode at `path`.
     pub fn undo_create(&mut self, path: &str, created: Created) {
         let parent = self.slot(created.id.0).parent;
         let parent_path = parent_path(path);
@@ -718,7 +733,7 @@ impl Tree {
         self.learn_parent(parent, parent_path);
     }
 
-    /// Removes a znode without children; `path` is its full path.
+    /// Removes a znode; `path` is its full path. Panics if it has children.
     pub fn remove(&mut self, id: ZnodeId, path: &str, zxid: i64) -> Removed {
         assert!(id != ROOT);
         assert!(self.znode(id).child_count() == 0);
@@ -738,7 +753,7 @@ impl Tree {
         Removed { slot, directory, extra, acl, parent_pzxid }
     }
 
-    /// Undoes the remove of `path`. The znode gets another id.
+    /// Undoes the removal of the znode at `path`. Returns the znode's new id.
     pub fn undo_remove(&mut self, path: &str, removed: Removed) -> ZnodeId {
         let Removed { mut slot, directory, extra, acl, parent_pzxid } = removed;
         let parent = slot.parent;
@@ -757,7 +772,7 @@ impl Tree {
         ZnodeId(id)
     }
 
-    /// Replaces the data of a znode; `path` is its full path.
+    /// Replaces the data of a znode, and counts up its version; `path` is its full path.
     pub fn set_data(
         &mut self,
         id: ZnodeId,
@@ -786,9 +801,9 @@ impl Tree {
         old
     }
 
-    /// Replaces the data of `/zookeeper/config`, given its id and path, as a member of an ensemble
-    /// does when it starts (`ZKDatabase.initConfigInZKDatabase`): the version is -1 whatever it
-    /// was, and `zxid` is the version of the list of servers.
+    /// Replaces the data of `/zookeeper/config`, given its id and path, as a ZooKeeper server does
+    /// when it starts (`ZKDatabase.initConfigInZKDatabase`): the znode's version becomes -1, and
+    /// `zxid` is the version of the list of servers.
     pub(crate) fn set_config(
         &mut self,
         id: ZnodeId,
@@ -803,8 +818,7 @@ impl Tree {
         self.learn_content(id.0, path);
     }
 
-    /// Replaces only the data of a znode, neither its version nor its zxid; `path` is its full
-    /// path.
+    /// Replaces only the data of a znode: version, mzxid and mtime stay. `path` is its full path.
     pub(crate) fn rewrite_data(&mut self, id: ZnodeId, path: &str, data: &[u8]) -> OldData {
         self.before_change(id.0);
         self.forget_content(id.0, path);
@@ -831,7 +845,7 @@ impl Tree {
         self.learn_content(old.id.0, path);
     }
 
-    /// Replaces the ACL of a znode; `path` is its full path.
+    /// Replaces the ACL of a znode, and counts up its ACL version; `path` is its full path.
     pub fn set_acl(&mut self, id: ZnodeId, path: &str, acl: &Acl) -> OldAcl {
         self.before_change(id.0);
         self.forget_standing(id.0, path);
@@ -856,12 +870,12 @@ impl Tree {
         self.learn_standing(old.id.0, path);
     }
 
-    /// The id of the znode that a create made.
+    /// The id of the znode that this create made.
     pub(crate) fn created_id(created: &Created) -> ZnodeId {
         created.id
     }
 
-    // Slots, links and tables.
+    // Slots, lists of children, and tables.
 
     fn slot(&self, id: u32) -> &Slot {
         &self.chunks[id as usize / CHUNK_SLOTS][id as usize % CHUNK_SLOTS]
@@ -885,7 +899,8 @@ impl Tree {
         }
     }
 
-    /// The extra fields of a znode, to be changed; made if it has none.
+    /// The extra fields of a znode, to be changed. Stores the default values first if nothing is
+    /// stored.
     fn extra_mut(&mut self, id: u32) -> &mut Extra {
         let slot = self.slot(id);
         let mut index = slot.extra;
@@ -896,7 +911,7 @@ impl Tree {
         self.extras.get_mut(index)
     }
 
-    /// Gives a znode without extra fields these, unless they are those of a plain one.
+    /// Stores extra fields for a znode that has none, unless they are the default values.
     fn set_extra(&mut self, id: u32, extra: Extra) {
         let slot = self.slot(id);
         if extra != Extra::plain(slot.czxid, slot.ctime) {
@@ -907,7 +922,7 @@ impl Tree {
         }
     }
 
-    /// The directory of a znode, made if there is none.
+    /// The directory of a znode. Makes an empty one if there is none.
     fn directory_mut(&mut self, id: u32) -> &mut Directory {
         let mut index = self.slot(id).directory;
         if index == NONE {
@@ -939,7 +954,8 @@ impl Tree {
         self.hasher.hash_one((parent, name))
     }
 
-    /// The upper middle bits choose the table: hashbrown uses the lowest and the highest within it.
+    /// The number of the table for a hash, from its bits 40 to 51: hashbrown uses the lowest and
+    /// the highest bits within a table.
     fn shard(hash: u64) -> usize {
         (hash >> 40) as usize & (SHARDS - 1)
     }
@@ -954,7 +970,8 @@ impl Tree {
             .copied()
     }
 
-    /// Puts a znode into a slot and under its parent, changing no counter of the parent.
+    /// Puts a new znode into a slot and under its parent, without a change of the parent's
+    /// counters.
     fn place(&mut self, parent: u32, new: &NewZnode<'_>) -> ZnodeId {
         let slot = Slot {
             czxid: new.zxid,
@@ -998,8 +1015,8 @@ impl Tree {
         id
     }
 
-    /// Enters a placed znode into the tables and into its parent's list. False, and nothing is
-    /// done, if its name is taken.
+    /// Adds a placed znode to its table and to its parent's list. False, without a change, if the
+    /// name is taken.
     fn link(&mut self, id: u32) -> bool {
         let (parent, name) = place_in(&self.chunks, id);
         let hash = self.hasher.hash_one((parent, name));
@@ -1011,7 +1028,7 @@ impl Tree {
         true
     }
 
-    /// Enters a placed znode into its parent's list, as the last.
+    /// Adds a placed znode to the end of its parent's list.
     fn link_sibling(&mut self, id: u32) {
         let slot = self.slot(id);
         let (parent, name_bytes) = (slot.parent, slot.name_bytes() as u64);
@@ -1030,7 +1047,8 @@ impl Tree {
         slot.next = NONE;
     }
 
-    /// Removes a znode without children from its parent's list, the tables and its slot.
+    /// Takes a znode out of its parent's list, its table and its slot. The znode must have no
+    /// children.
     fn displace(&mut self, id: u32) -> Displaced {
         let directory = self.directory(id).copied();
         self.drop_directory(id);
@@ -1075,8 +1093,8 @@ impl Tree {
         Displaced { slot, directory, extra }
     }
 
-    // Digest and size: each change first subtracts the znode's old values and then adds the new
-    // ones.
+    // Digest and size. Each change first subtracts the znode's old contributions ("forget"), and
+    // then adds the new ones ("learn").
 
     fn content_digest(&mut self, id: u32, path: &str) -> Digest {
         let mut digester = core::mem::take(&mut self.digester);
@@ -1159,8 +1177,8 @@ impl Tree {
         self.digest.add(digest);
     }
 
-    /// Like `learn_standing`; the digest is kept for the next change below this parent, which
-    /// forgets it first.
+    /// Like `learn_standing`, but caches the contribution for the next change below this parent,
+    /// which subtracts it first.
     fn learn_parent(&mut self, id: u32, path: &str) {
         if self.defers(id) {
             return;
@@ -1170,8 +1188,8 @@ impl Tree {
         self.parent_standings[id as usize % PARENT_STANDINGS] = Some((id, digest));
     }
 
-    /// Whether the digest is deferred. If so, removes the content and standing of the znode, which
-    /// is about to change, from the sum.
+    /// Whether the digest is deferred. If so, and unless done before, subtracts the contributions
+    /// of the znode, which is about to change.
     fn is_deferred(&mut self, id: u32, path: &str) -> bool {
         let Some(unsummed) = &mut self.unsummed else { return false };
         if unsummed.insert(id) {
@@ -1183,8 +1201,8 @@ impl Tree {
         true
     }
 
-    /// Whether the digest is deferred. If so, notes that the znode, which is new or has changed, is
-    /// not in the sum.
+    /// Whether the digest is deferred. If so, notes that the sum does not contain the znode, which
+    /// is new or has changed.
     fn defers(&mut self, id: u32) -> bool {
         let Some(unsummed) = &mut self.unsummed else { return false };
         unsummed.insert(id);
@@ -1205,14 +1223,14 @@ impl Tree {
         (path.len() + self.slot(id).data().map_or(0, <[u8]>::len)) as u64
     }
 
-    /// Computes digest and size from nothing, over all slots. For a new or restored tree, and for
-    /// tests that compare the running sum with it.
+    /// Computes digest and size from all slots. For a new or restored tree, and for tests that
+    /// compare the result with the running sums.
     pub(crate) fn recount(&mut self) {
         self.recount_together(one_by_one);
     }
 
-    /// As [`Tree::recount`], with each half of the slots as a job of its own: the digest is a sum
-    /// that depends on no order.
+    /// As [`Tree::recount`]. Each half of the slots is its own job, which `together` may run at
+    /// once: the sum does not depend on order.
     fn recount_together(&mut self, together: Together) {
         let (tree, middle) = (&*self, self.slot_count / 2);
         let (mut lower, mut upper) = (Sum::default(), Sum::default());
@@ -1249,7 +1267,7 @@ impl Tree {
         sum
     }
 
-    // Images: the fields that a freeze writes of a znode, and how a restore puts them back.
+    // Images: which fields a freeze writes for a znode, and how a restore puts them back.
 
     fn before_change(&mut self, id: u32) {
         let Some(mut freeze) = self.freeze.take() else {
@@ -1272,7 +1290,7 @@ impl Tree {
         self.slot_count
     }
 
-    /// The znode in a slot as an image, if there is one.
+    /// The znode in a slot, as an image has it, and its ACL. `None` if the slot is vacant.
     pub(crate) fn image_at(&self, id: u32) -> Option<(Image<'_>, &Acl)> {
         if self.slot(id).parent == VACANT {
             return None;
@@ -1303,7 +1321,8 @@ impl Tree {
         }
     }
 
-    /// Counts one more znode with an ACL. Its id is looked up the first time, and kept.
+    /// Counts one more znode with an ACL of an image, and returns the ACL's id. The first call
+    /// finds the id and keeps it in `known`.
     pub(crate) fn retain_acl(&mut self, acl: &Acl, known: &mut Option<AclId>) -> AclId {
         match *known {
             Some(id) => self.acls.retain_again(id),
@@ -1312,7 +1331,7 @@ impl Tree {
         known.expect("it was just set")
     }
 
-    /// Makes vacant slots up to `id`, for a restore that names a parent before it has it.
+    /// Appends vacant slots up to `id`: a restore may name a parent before the parent's own record.
     fn reserve_slot(&mut self, id: u32) {
         while self.slot_count <= id {
             if (self.slot_count as usize).is_multiple_of(CHUNK_SLOTS) {
@@ -1324,8 +1343,8 @@ impl Tree {
         }
     }
 
-    /// Puts a znode of an image into its slot and under its parent, which may come later. False if
-    /// the slot is taken.
+    /// Puts a znode of an image into its slot and under its parent, whose own record may come
+    /// later. False if the slot is taken.
     pub(crate) fn restore(
         &mut self,
         id: u32,
@@ -1338,7 +1357,7 @@ impl Tree {
         if self.slot(id).parent != VACANT {
             return false;
         }
-        // Children that came before have made the directory.
+        // If children came before this record, they have made the directory.
         let directory = self.slot(id).directory;
         let czxid = slot.czxid;
         *self.slot_mut(id) = Slot { acl, parent, directory, ..slot };
@@ -1360,8 +1379,8 @@ impl Tree {
         true
     }
 
-    /// Enters all restored znodes into the tables, one table after the other, so that each stays in
-    /// a core's cache while it is filled; half of the tables as a job of its own.
+    /// Adds all restored znodes to the tables, one table after the other, so that each table stays
+    /// in a core's cache while it is filled. Each half of the tables is its own job.
     fn enter_restored(&mut self, together: Together) -> Result<(), String> {
         let mut unentered = core::mem::take(&mut self.unentered);
         let (chunks, hasher) = (&self.chunks, &self.hasher);
@@ -1387,8 +1406,8 @@ impl Tree {
         lower_ends.and(upper_ends)
     }
 
-    /// Checks that the restored znodes are a tree, and computes digest and size. An error names the
-    /// znode whose parent is missing, or says that some cannot be reached from the root.
+    /// Checks that the restored znodes are a tree, and computes digest and size. The error, for
+    /// people, says what is wrong.
     pub(crate) fn finish_restore(&mut self, together: Together) -> Result<(), String> {
         if self.slot_count == 0 || self.slot(ROOT.0).parent != NONE {
             return Err("the image holds no root".to_string());
@@ -1402,8 +1421,8 @@ impl Tree {
         Ok(())
     }
 
-    /// Checks the znodes that go by themselves: an ephemeral one has no children, and the ones that
-    /// no client can delete are not among them.
+    /// Checks that no ephemeral znode has children, and that the znodes which clients cannot delete
+    /// (the quotas' parent and its ancestors) are persistent.
     fn check_owners(&self) -> Result<(), String> {
         let is_parent = |id: u32| self.znode(ZnodeId(id)).child_count() > 0;
         for id in 0..self.slot_count {
@@ -1425,8 +1444,8 @@ impl Tree {
         Ok(())
     }
 
-    /// Follows the parents of each znode up to one that is known to be below the root. A cycle
-    /// among parents comes back to where it began.
+    /// Checks that all znodes are below the root. From each znode it follows the parents up to one
+    /// that is known to be below the root. In a cycle, it comes back to where it began.
     fn check_reachable(&self) -> Result<(), String> {
         let mut is_known = vec![false; self.slot_count as usize];
         is_known[ROOT.0 as usize] = true;
@@ -1438,12 +1457,13 @@ impl Tree {
                 if parent == VACANT {
                     return Err(format!("a znode in slot {id} has a parent that is not there"));
                 }
-                // Marked on the way up, so that a way that comes back here ends.
+                // Mark slots on the way up, so that the loop ends if it comes back here.
                 is_known[at as usize] = true;
                 way.push(at);
                 at = parent;
             }
-            // The way ends at the root, at a znode that was checked before, or at one of its own.
+            // `at` is the root, a znode that was checked before, or, in a cycle, one that the loop
+            // has just passed.
             if way.contains(&at) {
                 return Err(format!("slot {id} is not reachable from the root"));
             }
@@ -1457,7 +1477,7 @@ impl Tree {
 #[derive(Clone, Copy)]
 struct Unentered {
     id: u32,
-    /// The bits of its hash that a table looks at: the highest 7 and the lowest 25.
+    /// The bits of its hash that a table uses: the highest 7 and the lowest 25.
     bits: u32,
 }
 
@@ -1467,8 +1487,8 @@ impl Unentered {
         Unentered { id, bits: bits as u32 }
     }
 
-    /// A hash with these bits. It serves as the znode's own for every table of fewer than 2^25
-    /// buckets.
+    /// A hash with only these bits. For a table of fewer than 2^25 buckets it works like the full
+    /// hash.
     fn hash(self) -> u64 {
         let bits = u64::from(self.bits);
         (bits >> 25 << 57) | (bits & 0x1ff_ffff)
@@ -1482,11 +1502,12 @@ struct Sum {
     data_bytes: u64,
 }
 
-/// Parents whose paths are kept while a range of slots is walked. Siblings that were made one after
-/// the other are in slots next to each other, those of some clients at once nearly so.
+/// How many parents' paths are cached while a range of slots is walked. Siblings created one after
+/// the other have neighbouring slots, and so have, roughly, the znodes that several clients create
+/// at once.
 const PARENT_PATHS: usize = 64;
 
-/// Paths of the parents that were asked for last, each at the index that its id gives.
+/// A cache of parents' paths. The parent with id N has index `N % PARENT_PATHS`.
 struct ParentPaths(Vec<(u32, String)>);
 
 impl Default for ParentPaths {
@@ -1496,7 +1517,8 @@ impl Default for ParentPaths {
 }
 
 impl ParentPaths {
-    /// The prefix of the paths of a parent's children, before the `/`: the root's is empty.
+    /// What the paths of a parent's children have before the last `/`: the parent's path, or
+    /// nothing for the root.
     fn prefix(&mut self, tree: &Tree, parent: u32) -> &str {
         let (id, prefix) = &mut self.0[parent as usize % PARENT_PATHS];
         if *id != parent {
@@ -1510,7 +1532,7 @@ impl ParentPaths {
     }
 }
 
-/// A znode of an image, ready to be put into a slot. It has no parent and no ACL yet.
+/// A znode of an image, ready to be put into a slot. Its parent and its ACL are not set yet.
 pub(crate) struct RestoredZnode {
     slot: Slot,
     extra: Extra,
@@ -1518,7 +1540,7 @@ pub(crate) struct RestoredZnode {
 }
 
 impl RestoredZnode {
-    /// Decodes a znode. `None` if no such znode can exist.
+    /// Converts a znode of an image. `None` if its fields contradict each other.
     pub(crate) fn new(image: &Image<'_>) -> Option<RestoredZnode> {
         let root = image.id == ROOT.0;
         if image.id >= ZNODES_MAX || root != (image.parent == NO_PARENT) {
@@ -1544,7 +1566,7 @@ impl RestoredZnode {
         Some(RestoredZnode { slot, extra, counters: image.counters })
     }
 
-    /// The session that it belongs to, if it is ephemeral.
+    /// The session that the znode belongs to; `None` unless it is ephemeral.
     pub(crate) fn session(&self) -> Option<i64> {
         ephemeral_session(self.extra.owner)
     }

@@ -1,4 +1,4 @@
-//! A command under way, and the steps to undo it.
+//! A transaction that is being applied, and how to undo its steps.
 
 use crate::ids::Ordinal;
 use crate::mark::Mark;
@@ -6,14 +6,14 @@ use crate::stamp::Stamp;
 use crate::zk::change::{Change, Changes};
 use crate::zk::tree::{Created, OldAcl, OldData, Removed};
 
-/// A command to apply: its context, and its place in the order.
+/// The context of a command, and its ordinal.
 #[derive(Clone, Copy)]
 pub(crate) struct Call<'c> {
     pub(crate) stamp: &'c Stamp<'c>,
     pub(crate) ordinal: Ordinal,
 }
 
-/// The inverse of one step of a multi.
+/// How to undo one change that a multi has made.
 pub(crate) enum Undo {
     Create { path: Box<str>, created: Created },
     Remove { path: Box<str>, removed: Removed, owner: i64 },
@@ -21,27 +21,27 @@ pub(crate) enum Undo {
     SetAcl { path: Box<str>, old: OldAcl },
 }
 
-/// A transaction under way: its numbers, and the changes it makes.
+/// A transaction that is being applied: its numbers, and the changes that it makes.
 pub(crate) struct Txn<'t> {
     pub(crate) mark: Mark,
     pub(crate) changes: &'t mut Changes,
-    /// The inverses of the steps that a multi has done; none for another command, which is never
-    /// undone.
+    /// How to undo each change so far, in order. `None` except in a multi: other commands check
+    /// everything before they change anything.
     pub(crate) undo: Option<Vec<Undo>>,
 }
 
 impl<'t> Txn<'t> {
-    /// A transaction that is never undone.
+    /// A transaction that cannot be undone.
     pub(crate) fn new(mark: Mark, changes: &'t mut Changes) -> Txn<'t> {
         Txn { mark, changes, undo: None }
     }
 
-    /// Appends a change for watchers.
+    /// Appends a change that clients may watch.
     pub(crate) fn tell(&mut self, change: Change, path: &str) {
         self.changes.push(self.mark, change, path);
     }
 
-    /// Notes the inverse of a step that was done.
+    /// Records how to undo a change that was just made.
     pub(crate) fn did(&mut self, undo: impl FnOnce() -> Undo) {
         if let Some(steps) = &mut self.undo {
             steps.push(undo());

@@ -1,34 +1,35 @@
-//! The znodes and bytes of a subtree, counted in steps.
+//! Counts the znodes and bytes of a subtree, in steps.
 
 use crate::zk::steps::Steps;
 use crate::zk::tree::{Tree, Znode, ZnodeId};
 
-/// The znodes and bytes that a write adds to its subtree, or takes away.
+/// A number of znodes and of bytes: of a subtree, or what a write adds to it (negative if the write
+/// takes away).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Usage {
     pub znodes: i64,
     pub bytes: i64,
 }
 
-/// Bytes of data as quotas count them: null has none.
+/// Bytes of data as quotas count them: 0 for null.
 pub(crate) fn data_bytes(data: Option<&[u8]>) -> i64 {
     data.map_or(0, |data| data.len() as i64)
 }
 
-/// A count of a subtree, which nothing changes meanwhile. It follows the links between znodes, so
-/// it holds none of them.
+/// A count of a subtree that is under way. The tree must not change before it is done. It follows
+/// the links between znodes, so it needs no list of them.
 pub(crate) struct UsageCount {
     usage: Usage,
-    /// The top of the subtree; `None` if there is no such znode.
+    /// The root of the subtree; `None` if no such znode exists.
     counted: Option<ZnodeId>,
     next: Option<Next>,
 }
 
 #[derive(Clone, Copy)]
 enum Next {
-    /// A znode that is not counted.
+    /// Count this znode, then go on to its first child.
     Down(ZnodeId),
-    /// A znode whose subtree is counted already.
+    /// This znode and all below it are counted; go on to its next sibling, or up.
     Up(ZnodeId),
 }
 
@@ -38,12 +39,12 @@ impl UsageCount {
         UsageCount { usage, counted: top, next: top.map(Next::Down) }
     }
 
-    /// The count so far.
+    /// The count so far: the result once [`UsageCount::go_on`] has returned true.
     pub fn usage(&self) -> Usage {
         self.usage
     }
 
-    /// Goes on counting. False if the step is over before all are counted.
+    /// Continues to count. False if the step's budget ran out before all znodes are counted.
     pub fn go_on(&mut self, tree: &Tree, steps: &mut Steps) -> bool {
         while let Some(next) = self.next {
             if !steps.take() {

@@ -1,9 +1,9 @@
-//! The walk that writes ZooKeeper's section of an image, while commands go on.
+//! The walk that writes ZooKeeper's section of an image while commands go on.
 //!
-//! The scalars and the sessions are encoded when the walk begins, and given out in steps, whole
-//! records at a time. Then the slots of the tree are walked a step at a time. Before apply changes
-//! a znode that the walk has not reached, the tree saves its old image in [`TreeFreeze`]; slots
-//! filled since then are not part of the image.
+//! When the walk begins, the zxid, the settings and the sessions are encoded; steps then write them
+//! out, in whole records. After that, each step walks a number of the tree's slots. Before apply
+//! changes a znode that the walk has not reached, the tree saves the znode's old image in
+//! [`TreeFreeze`]. Slots filled since the beginning are not part of the image.
 
 use bytes::Bytes;
 
@@ -13,17 +13,17 @@ use crate::image::step::WalkStep;
 use crate::zk::Zk;
 use crate::zk::freeze::{TAG_SESSION, TAG_START, TreeFreeze};
 
-/// Bytes of the start record without the settings.
+/// Bytes of the start record, without the settings.
 const START_BYTES: u64 = 1 + 8 + 8 + 4 + 4;
 
-/// Bytes of a session in an image.
+/// Bytes of a session's record.
 const SESSION_BYTES: usize = 61;
 
-/// Bytes of a znode in an image, with counters and without name, data and ACL.
+/// Bytes of a znode's record with counters, without its name, data and ACL.
 const ZNODE_BYTES: u64 = 82;
 
 impl Zk {
-    /// Starts the walk over the present state. A running walk is replaced.
+    /// Starts a walk over the present state. A running walk is dropped.
     pub(crate) fn freeze(&mut self, old_bytes_max: usize) {
         let (slot_count, znode_count) = (self.tree.slot_count(), self.tree.znode_count());
         let mut start = Vec::new();
@@ -44,13 +44,13 @@ impl Zk {
         self.tree.freeze = Some(Box::new(freeze));
     }
 
-    /// Gives up a running walk.
+    /// Drops the running walk, if there is one.
     pub(crate) fn thaw(&mut self) {
         self.tree.freeze = None;
     }
 
-    /// Appends records of `bytes` or a little more to `piece`, walking at most `slots_max` slots. A
-    /// walk that ended or was aborted is forgotten. Panics if none is running.
+    /// Appends about `bytes` bytes of records to `piece`, after at most `slots_max` slots of the
+    /// walk. When the walk has ended or was aborted, it is dropped. Panics if no walk is running.
     pub(crate) fn freeze_step(
         &mut self,
         piece: &mut Vec<u8>,
@@ -65,11 +65,11 @@ impl Zk {
         piece.append(&mut freeze.start);
         give_sessions(&mut freeze.sessions, piece, bytes.saturating_sub(piece.len() - begin));
         if !freeze.sessions.is_empty() || piece.len() - begin > bytes / 2 {
-            // Together with the old images this could be more than a piece may have.
+            // The old images may not fit into this piece too: leave them for the next step.
             self.tree.freeze = Some(freeze);
             return WalkStep::Going;
         }
-        // Old images first: ACL numbers are given in the order of encoding.
+        // Old images come first, because ACL numbers follow the order of encoding.
         piece.append(&mut freeze.old);
         let walk_end = freeze.cursor.saturating_add(slots_max).min(freeze.slot_count);
         while freeze.cursor < walk_end && piece.len() - begin < bytes {
@@ -87,8 +87,8 @@ impl Zk {
         WalkStep::Going
     }
 
-    /// The most bytes that the records of the present state can have: for the name of a znode, its
-    /// whole path counts.
+    /// The most bytes that the records of the present state can have. Counts each znode's whole
+    /// path in place of its name.
     pub(crate) fn section_bytes_max(&self) -> u64 {
         START_BYTES
             + self.settings.encoded_bytes()
@@ -99,8 +99,8 @@ impl Zk {
     }
 }
 
-/// Moves whole sessions of `bytes` or a little more to the piece. All of them come before the first
-/// znode, whose owner must be there when it is restored.
+/// Moves whole session records, `bytes` or a little more, to the piece. All sessions come before
+/// the first znode: a restore needs an ephemeral's session first.
 fn give_sessions(sessions: &mut Bytes, piece: &mut Vec<u8>, bytes: usize) {
     let end = bytes.clamp(1, sessions.len().max(1)).next_multiple_of(SESSION_BYTES);
     let end = end.min(sessions.len());

@@ -1,6 +1,7 @@
-//! Writes of the tree: the checks of each operation, in ZooKeeper's order, and its changes.
+//! Writes to the tree: each operation's checks, in ZooKeeper's order, and then its changes.
 //!
-//! An operation first checks everything and then changes everything, so a single one needs no undo.
+//! An operation makes no change before all its checks have passed, so a single operation needs no
+//! undo.
 //!
 //! Source of the order of checks: `PrepRequestProcessor.pRequest2Txn`, ZooKeeper 3.9.5.
 
@@ -16,20 +17,20 @@ use crate::zk::tree::{CONTAINER_OWNER, NewZnode, Tree, Znode, ZnodeId, ephemeral
 use crate::zk::txn::{Call, Txn, Undo};
 use crate::zk::usage::{Usage, data_bytes};
 
-/// Longest time to live: 40 bits of ms (`EphemeralType.TTL.maxValue`).
+/// The longest time to live: 40 bits of ms (`EphemeralType.TTL.maxValue`).
 const TTL_MS_MAX: i64 = (1 << 40) - 1;
 /// The top byte that marks the owner word of a TTL znode.
 const TTL_OWNER: i64 = (0xff_u64 << 56) as i64;
 
-/// What became of an operation that passed its checks.
+/// How far an operation came that passed its checks.
 pub(crate) enum Operated {
     Done(Outcome),
-    /// A create is to count a subtree.
+    /// The operation is a create that has made its znode, and must now count a subtree.
     Counts(Box<Counting>),
 }
 
 impl Zk {
-    /// Begins a write or goes on with it. The error is what is left to do.
+    /// Starts a write, or continues it from `begun`. `Err` holds what is left for the next step.
     pub(crate) fn write(
         &mut self,
         call: Call<'_>,
@@ -56,7 +57,7 @@ impl Zk {
         self.finish_create(counting, &mut txn, &mut step.steps).map(Ok)
     }
 
-    /// Checks an operation and does it, but for a count of a subtree that a create begins.
+    /// Checks an operation and does it, except for the count of a subtree that a create may need.
     pub(crate) fn operate(
         &mut self,
         stamp: &Stamp<'_>,
@@ -70,7 +71,7 @@ impl Zk {
         }
     }
 
-    /// Checks an operation on a znode that exists, and does it.
+    /// Checks an operation on an existing znode, and does it.
     fn operate_on_one(
         &mut self,
         stamp: &Stamp<'_>,
@@ -139,7 +140,7 @@ impl Zk {
         if *malformed {
             return Err(Refusal::BadArguments);
         }
-        // The root is not a child.
+        // The root is no child of anything, so no lookup finds it.
         let name = &path[parent_end + 1..];
         if name.is_empty() || self.tree.find_child(parent.id(), name).is_some() {
             return Err(Refusal::NodeExists);
@@ -172,7 +173,8 @@ impl Zk {
         })
     }
 
-    /// The owner word for a mode; `PrepRequestProcessor.validateCreateRequest` and `EphemeralType`.
+    /// The ephemeral owner word of a new znode (`PrepRequestProcessor.validateCreateRequest` and
+    /// `EphemeralType`).
     fn owner_word(
         &self,
         session: SessionId,
@@ -188,7 +190,7 @@ impl Zk {
             }
             return Ok(TTL_OWNER | ttl_ms);
         }
-        // EphemeralType.validateTTL: only the modes that have a time to live may name one.
+        // EphemeralType.validateTTL: a mode without a time to live must not name one.
         if ttl_ms >= 0 {
             return Err(Refusal::BadArguments);
         }
@@ -223,7 +225,7 @@ impl Zk {
         Ok(Outcome::Deleted)
     }
 
-    /// Removes a znode that passed its checks, for a delete or with its session.
+    /// Removes a znode after its checks: for a delete, with its session, or because it is due.
     pub(crate) fn remove_znode(&mut self, id: ZnodeId, path: &str, txn: &mut Txn<'_>) {
         let znode = self.tree.znode(id);
         let owner = znode.owner();
@@ -239,7 +241,7 @@ impl Zk {
         self.charge_quota(path, less, txn);
     }
 
-    /// Takes back a step of a multi; the later ones were taken back before.
+    /// Undoes one change of a multi. Changes made later must be undone before it.
     pub(crate) fn undo(&mut self, step: Undo) {
         match step {
             Undo::Create { path, created } => {
@@ -271,7 +273,7 @@ impl Zk {
     }
 
     fn find_valid(&self, path: &str, malformed: bool) -> Result<Znode<'_>, Refusal> {
-        // The empty path would find the root, which is digested as `/`.
+        // The empty path would find the root, whose path in the digest is `/`.
         if malformed || path.is_empty() {
             return Err(Refusal::BadArguments);
         }
@@ -293,7 +295,7 @@ impl Zk {
     }
 }
 
-/// `checkAndIncVersion`: -1 matches any.
+/// `PrepRequestProcessor.checkAndIncVersion`: -1 matches any version.
 fn check_version(version: i32, expected: i32) -> Result<(), Refusal> {
     match expected == -1 || expected == version {
         true => Ok(()),
@@ -301,7 +303,7 @@ fn check_version(version: i32, expected: i32) -> Result<(), Refusal> {
     }
 }
 
-/// `DataTree.isSpecialPath`: cannot be deleted.
+/// `DataTree.isSpecialPath`: these znodes cannot be deleted.
 fn is_special(path: &str) -> bool {
     let special = ["/", "/zookeeper", "/zookeeper/quota", "/zookeeper/config"];
     special.contains(&path)

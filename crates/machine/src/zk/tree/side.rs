@@ -1,10 +1,10 @@
-//! Data that only some znodes have, in chunks that are never moved: growing costs as much at any
-//! size.
+//! Storage for data that only some znodes have, found by 32-bit indices. Its chunks never move, so
+//! growing costs as much at any size.
 
 /// Items in a chunk.
 const CHUNK_ITEMS: usize = 4096;
 
-/// Items by 32-bit indices. The index of a removed item is used again.
+/// Items, each with an index. The index of a removed item is used again.
 pub(super) struct Side<T> {
     chunks: Vec<Vec<T>>,
     vacant: Vec<u32>,
@@ -40,13 +40,13 @@ impl<T> Side<T> {
         (full + chunk.len() - 1) as u32
     }
 
-    /// Items in use.
+    /// Number of items in use.
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.chunks.iter().map(Vec::len).sum::<usize>() - self.vacant.len()
     }
 
-    /// Frees the index, which must be in use, for the next item.
+    /// Frees an index, which must be in use. The next item gets it.
     pub(super) fn remove(&mut self, index: u32) {
         self.vacant.push(index);
     }

@@ -1,13 +1,13 @@
-//! A set of slots, one bit each.
+//! A set of the tree's slots, as one bit for each slot.
 
-/// Slots by their ids. Memory grows with the highest one.
+/// A set of slot ids. Its memory grows with the highest id in it.
 #[derive(Default)]
 pub(super) struct SlotSet {
     words: Vec<u64>,
 }
 
 impl SlotSet {
-    /// Adds a slot. False if it was there.
+    /// Adds a slot. False if the set had it.
     pub(super) fn insert(&mut self, id: u32) -> bool {
         let (word, bit) = (id as usize / 64, 1_u64 << (id % 64));
         if word >= self.words.len() {
@@ -19,7 +19,7 @@ impl SlotSet {
         is_new
     }
 
-    /// A word with about half of the slots in the words before it.
+    /// The index of a word that splits the set: about half of its slots are in the words before it.
     pub(super) fn middle(&self) -> usize {
         let count: u64 = self.words.iter().map(|word| u64::from(word.count_ones())).sum();
         let mut below = 0;
@@ -30,18 +30,18 @@ impl SlotSet {
         self.words.iter().position(is_upper).unwrap_or(self.words.len())
     }
 
-    /// The slots in the words before `word`, ascending.
+    /// The slots in the words before index `word`, ascending.
     pub(super) fn below(&self, word: usize) -> impl Iterator<Item = u32> {
         slots(0, &self.words[..word])
     }
 
-    /// The slots in this word and those behind it, ascending.
+    /// The slots in the words from index `word` on, ascending.
     pub(super) fn from(&self, word: usize) -> impl Iterator<Item = u32> {
         slots(word, &self.words[word..])
     }
 }
 
-/// The slots in some words; the first word has this index.
+/// The slots in some words, where the first word has index `first`.
 fn slots(first: usize, words: &[u64]) -> impl Iterator<Item = u32> {
     words.iter().enumerate().flat_map(move |(at, &word)| {
         let mut rest = word;
