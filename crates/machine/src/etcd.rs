@@ -1,4 +1,5 @@
-//! etcd's part of the state: its keys with their history.
+//! etcd's part of the state: the keys with their history, leases, users and roles, alarms and
+//! settings.
 
 pub mod alarm;
 pub mod auth;

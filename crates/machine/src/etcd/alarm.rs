@@ -1,5 +1,6 @@
-//! Alarms: what is wrong with a member, known to all. An alarm stays until somebody disarms it, and
-//! writes are refused while it does. etcd 3.6 `v3alarm.AlarmStore`.
+//! Alarms: problems of single members that concern the whole ensemble. An alarm stays until
+//! somebody disarms it, and makes every member refuse writes meanwhile. As in etcd 3.6
+//! `v3alarm.AlarmStore`.
 
 use std::collections::BTreeSet;
 
@@ -11,15 +12,15 @@ use crate::limits::ETCD_ALARMS_MAX;
 /// A kind of alarm (`etcdserverpb.AlarmType`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum AlarmKind {
-    /// The store is as large as its quota: what would make it larger is refused. A put that is
-    /// refused for that reason raises it.
+    /// The store has reached its quota: writes that would make it larger are refused. A put that
+    /// the quota refuses raises this alarm.
     NoSpace = 1,
     /// The member's data is corrupt: all writes are refused.
     Corrupt = 2,
 }
 
 impl AlarmKind {
-    /// Its name in etcd's texts.
+    /// The name of the kind in etcd's messages.
     pub fn name(self) -> &'static str {
         match self {
             AlarmKind::NoSpace => "NOSPACE",
@@ -33,21 +34,22 @@ impl AlarmKind {
 pub struct Alarm {
     /// The kind.
     pub kind: AlarmKind,
-    /// The member that it is about; 0 where an operator has named none.
+    /// The etcd id of the member that has the problem; 0 if an operator raised the alarm without
+    /// naming a member.
     pub member: u64,
 }
 
-/// All alarms.
+/// All alarms that are raised.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Alarms(BTreeSet<Alarm>);
 
 impl Alarms {
-    /// The alarms, those of a kind together.
+    /// The alarms, ordered by kind and then by member.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = Alarm> {
         self.0.iter().copied()
     }
 
-    /// Whether there is one of a kind.
+    /// Whether any member has an alarm of this kind.
     pub fn has(&self, kind: AlarmKind) -> bool {
         self.0.iter().any(|alarm| alarm.kind == kind)
     }
@@ -56,10 +58,10 @@ impl Alarms {
         self.0.is_empty()
     }
 
-    /// Raises an alarm. One that is there already stays.
+    /// Raises an alarm. An alarm that is raised already stays as it is.
     ///
     /// # Errors
-    /// There are too many.
+    /// `NoSpace` if there are [`ETCD_ALARMS_MAX`] alarms already.
     pub(crate) fn raise(&mut self, alarm: Alarm) -> Result<(), Refusal> {
         if self.0.len() >= ETCD_ALARMS_MAX && !self.0.contains(&alarm) {
             return Err(Refusal::NoSpace);
@@ -68,12 +70,12 @@ impl Alarms {
         Ok(())
     }
 
-    /// Disarms an alarm. False if it was not there.
+    /// Disarms an alarm. False if it was not raised.
     pub(crate) fn disarm(&mut self, alarm: Alarm) -> bool {
         self.0.remove(&alarm)
     }
 
-    /// The sum of the terms of the alarms.
+    /// The sum of the alarms' contributions to the digest.
     pub(crate) fn digest(&self) -> Digest {
         let mut digest = Digest::default();
         for alarm in &self.0 {
@@ -101,5 +103,5 @@ impl Alarm {
     }
 }
 
-/// Bytes of an alarm in a command and in an image.
+/// Bytes of an encoded alarm, in a command and in an image.
 pub(crate) const ALARM_BYTES: u64 = 1 + 8;

@@ -1,8 +1,9 @@
-//! Users, their roles, what the roles permit, and whether that is enforced.
+//! etcd's users, their roles, the permissions of the roles, and whether permissions are enforced.
 //!
-//! A user may do what one of its roles permits; the role `root` permits everything. Ranges are
-//! permitted by the union of a user's permissions. Each change raises the revision of this state,
-//! which is not that of the keys. etcd 3.6 `auth.authStore`.
+//! A user may do what one of its roles permits; the role `root` permits everything. Access to a
+//! range needs the union of the user's permissions to cover the range. Each change counts up the
+//! *revision of users and roles* ([`Auth::revision`]), which is another number than the revision of
+//! the keys. As in etcd 3.6 `auth.authStore`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
@@ -29,16 +30,16 @@ pub(crate) use command::AuthDone;
 pub use permitting::Permitting;
 use tokens::Tokens;
 
-/// The user that must exist while permissions are enforced.
+/// The user that must exist before permissions can be enforced.
 pub const ROOT_USER: &str = "root";
 
-/// The role that permits everything. It need not exist to be granted.
+/// The role that permits everything. It can be granted even if no such role exists.
 pub const ROOT_ROLE: &str = "root";
 
-/// The revision before the first change (`auth.NewAuthStore`).
+/// The revision of users and roles before the first change (`auth.NewAuthStore`).
 const FIRST_REVISION: u64 = 1;
 
-/// Users, roles, and whether permissions are enforced.
+/// All users and roles, the simple tokens, and whether permissions are enforced.
 #[derive(Clone, Debug)]
 pub struct Auth {
     is_enabled: bool,
@@ -46,36 +47,37 @@ pub struct Auth {
     users: BTreeMap<Arc<str>, KnownUser>,
     roles: BTreeMap<Arc<str>, Role>,
     tokens: Tokens,
-    /// Whether it is known since when users have their passwords: from [`Level::TOKENS`] on.
+    /// Whether [`KnownUser::password_since`] is kept: from [`Level::TOKENS`] on.
     ///
     /// [`Level::TOKENS`]: crate::level::Level::TOKENS
     knows_passwords_since: bool,
-    /// The terms of users and roles.
+    /// The sum of the users' and roles' contributions to the digest.
     digest: Digest,
-    /// What users and roles count for.
+    /// Bytes that the users and roles count for, at most [`ETCD_AUTH_BYTES_MAX`].
     bytes: usize,
 }
 
 /// A user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct User {
-    /// The hash of its password, of the form that the face has chosen. `None` if it has no
-    /// password, and certificates or tokens name it.
+    /// The hash of the password, in a form that only the face knows. `None` for a user without a
+    /// password, who is named by certificates or signed tokens only.
     pub password: Option<Box<[u8]>>,
-    /// Its roles. Some may not exist any more.
+    /// The names of the user's roles. Some may have been deleted.
     pub roles: BTreeSet<Arc<str>>,
 }
 
-/// A user, and what it may do, if that was asked for since the last change. The latter is no state.
+/// A user, with facts about it that are not in etcd's record.
 #[derive(Clone, Debug)]
 struct KnownUser {
     user: User,
-    /// The revision at which it got its password; 0: not known, which is before all that are known.
+    /// The revision of users and roles at which the user got its password. 0 if unknown: that
+    /// counts as before all known ones.
     password_since: u64,
     permitted: OnceLock<Arc<Permitted>>,
 }
 
-/// A role: its permissions, each for another range, in the order of these.
+/// A role: its permissions, at most one for each range, ordered by range.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Role {
     permissions: BTreeMap<(Key, Key), PermissionKind>,
@@ -84,36 +86,37 @@ pub struct Role {
 /// A key, or the end of a range.
 type Key = Box<[u8]>;
 
-/// The use of a permission.
+/// What a permission allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PermissionKind {
     /// Reading keys, and watching them.
     Read,
     /// Putting and deleting keys.
     Write,
-    /// Both.
+    /// Both reading and writing.
     ReadWrite,
 }
 
-/// One permission of a role.
+/// One permission of a role: what it allows, for which keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Permission<'a> {
-    /// What it is for.
+    /// What the permission allows.
     pub kind: PermissionKind,
-    /// The keys.
+    /// The keys that it applies to.
     pub range: KeyRange<'a>,
 }
 
-/// The kind of access to the keys of a range.
+/// What a request does to the keys of a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// To see keys.
+    /// It reads them.
     Read,
-    /// To change keys.
+    /// It changes them.
     Write,
 }
 
-/// What a user may do.
+/// What a user may do: the union of the permissions of its roles. Computed when first needed; not
+/// state.
 #[derive(Debug, Default)]
 struct Permitted {
     is_root: bool,
@@ -148,7 +151,7 @@ impl PartialEq for Auth {
 }
 
 impl Role {
-    /// A role with these permissions. `None` if a range may not be in a permission.
+    /// A role with these permissions. `None` if one of their ranges is not allowed in a permission.
     pub fn of<'a>(permissions: impl IntoIterator<Item = Permission<'a>>) -> Option<Role> {
         let of_range = |Permission { kind, range }: Permission<'_>| {
             is_valid(range).then(|| ((range.key.into(), range.end.into()), kind))
@@ -156,7 +159,7 @@ impl Role {
         Some(Role { permissions: permissions.into_iter().map(of_range).collect::<Option<_>>()? })
     }
 
-    /// Its permissions.
+    /// The permissions, ordered by range.
     pub fn permissions(&self) -> impl ExactSizeIterator<Item = Permission<'_>> {
         self.permissions.iter().map(|((key, end), kind)| {
             let range = KeyRange { key, end };
@@ -171,12 +174,12 @@ impl Auth {
         self.is_enabled
     }
 
-    /// The number of changes so far, and 1.
+    /// The revision of users and roles: 1 plus the number of changes so far.
     pub fn revision(&self) -> u64 {
         self.revision
     }
 
-    /// A user.
+    /// The user with this name; `None` if there is none.
     pub fn user(&self, name: &str) -> Option<&User> {
         self.users.get(name).map(|known| &known.user)
     }
@@ -186,17 +189,17 @@ impl Auth {
         self.users.iter().map(|(name, known)| (&**name, &known.user))
     }
 
-    /// The user of a simple token; `None` if nobody has it.
+    /// The user that holds a simple token; `None` if the token is unknown.
     pub fn user_of_token(&self, token: Token) -> Option<&Arc<str>> {
         self.tokens.user(token)
     }
 
-    /// Whether somebody has the simple token that this command made.
+    /// Whether a simple token exists that the command with this ordinal has made.
     pub fn has_token(&self, made: Ordinal) -> bool {
         self.tokens.contains(made)
     }
 
-    /// A role.
+    /// The role with this name; `None` if there is none.
     pub fn role(&self, name: &str) -> Option<&Role> {
         self.roles.get(name)
     }
@@ -206,11 +209,11 @@ impl Auth {
         self.roles.iter().map(|(name, role)| (&**name, role))
     }
 
-    /// Users and roles that come from elsewhere, without tokens. The revision is that of their last
-    /// change.
+    /// Makes the state from another store's users and roles, without tokens. `revision` is the
+    /// revision of the users and roles there.
     ///
     /// # Errors
-    /// There is no room for all.
+    /// The users and roles count for more than [`ETCD_AUTH_BYTES_MAX`] bytes.
     pub fn imported(
         is_enabled: bool,
         revision: u64,
@@ -228,8 +231,9 @@ impl Auth {
         Ok(auth)
     }
 
-    /// Users and roles of an image take the place of others, which had this revision: no token of
-    /// either is good any more, and no revision that a client knows comes again.
+    /// Called on users and roles of an image that has been installed; `revision_before` is the
+    /// revision of those that they replace. Drops all tokens, since none is valid any more, and
+    /// raises the revision above both, so that clients never see an old revision again.
     pub(crate) fn on_installed(&mut self, revision_before: u64, knows_passwords_since: bool) {
         self.tokens = Tokens::default();
         self.revision = self.revision.max(revision_before) + 1;
@@ -240,13 +244,13 @@ impl Auth {
         self.forget_permitted();
     }
 
-    /// Notes whether it is known from now on since when users have their passwords. The level is
-    /// raised; or an image was restored or installed.
+    /// Notes whether the level allows to keep [`KnownUser::password_since`]. Called when the level
+    /// has risen, and after an image is restored or installed.
     pub(crate) fn know_passwords_since(&mut self, knows: bool) {
         self.knows_passwords_since = knows;
     }
 
-    /// Whether it is known since when users have their passwords.
+    /// Whether [`KnownUser::password_since`] is kept.
     pub(crate) fn knows_passwords_since(&self) -> bool {
         self.knows_passwords_since
     }
@@ -255,7 +259,7 @@ impl Auth {
         self.users.values().map(|known| known.password_since)
     }
 
-    /// Notes that a user gets its password, by a change that is under way.
+    /// Notes that the change being applied gives a user its password.
     fn on_password(&mut self, name: &str) {
         if self.knows_passwords_since {
             self.set_password_since(name, self.revision + 1);
@@ -269,19 +273,20 @@ impl Auth {
         self.digest.add(term_of_password(name, since));
     }
 
-    /// Whether a token of this revision is of a user that is gone, or from before its password.
-    /// Only signed tokens have an old revision: the others end with the user and its password.
+    /// Whether a client's token is no longer valid: its user was deleted, or has got another
+    /// password since. Only a signed token can be that old: simple tokens are removed with the user
+    /// and with its password.
     fn is_outlived(&self, AuthInfo { user, revision }: AuthInfo<'_>) -> bool {
         let since = self.users.get(user).map_or(u64::MAX, |known| known.password_since);
         self.knows_passwords_since && revision < self.revision && revision < since
     }
 
-    /// Whether nobody ever changed anything.
+    /// Whether there was never a change, and permissions are not enforced.
     pub(crate) fn is_unused(&self) -> bool {
         self.revision == FIRST_REVISION && !self.is_enabled
     }
 
-    /// The terms of users and roles, and one of the rest.
+    /// The digest's terms of this state: those of users and roles, of tokens, and one of the rest.
     pub(crate) fn digest(&self) -> Digest {
         let mut digest = self.digest;
         let mut scalars = Vec::new();
@@ -294,8 +299,9 @@ impl Auth {
         digest
     }
 
-    /// Whether a user may do something to all keys of a range. An unknown user may do nothing
-    /// (`authStore.isOpPermitted`). Only meaningful while permissions are enforced.
+    /// Whether a user may read or change (`access`) all keys of a range
+    /// (`authStore.isOpPermitted`). An unknown user may do nothing. Only meaningful while
+    /// permissions are enforced.
     pub fn permits(&self, user: &str, access: Access, range: KeyRange<'_>) -> bool {
         let Some(known) = self.users.get(user) else { return false };
         let permitted = known.permitted.get_or_init(|| Arc::new(self.permitted_of(&known.user)));
@@ -333,14 +339,15 @@ impl Auth {
         permitted
     }
 
-    /// Forgets what each user may do. Called after changes.
+    /// Drops the cached permissions of all users. Called after every change.
     fn forget_permitted(&mut self) {
         for known in self.users.values_mut() {
             known.permitted.take();
         }
     }
 
-    /// Puts a user in the place of the one with its name, or removes that.
+    /// Adds or replaces the user with this name; `None` removes it. `NoSpace` if users and roles
+    /// would take too many bytes.
     fn set_user(&mut self, name: &str, user: Option<User>) -> Result<(), Refusal> {
         let (before, after) = (self.user(name), user.as_ref());
         let term = |user: &User| term_of(b'U', |out| encode_user(name, user, out));
@@ -360,7 +367,7 @@ impl Auth {
         Ok(())
     }
 
-    /// As [`Auth::set_user`], of a role.
+    /// As [`Auth::set_user`], for a role.
     fn set_role(&mut self, name: &str, role: Option<Role>) -> Result<(), Refusal> {
         let (before, after) = (self.roles.get(name), role.as_ref());
         let term = |role: &Role| term_of(b'O', |out| encode_role(name, role, out));
@@ -373,10 +380,11 @@ impl Auth {
         Ok(())
     }
 
-    /// The sums after a user or a role has changed.
+    /// What `digest` and `bytes` become when a user or a role changes. `before` and `after` are its
+    /// contribution and its bytes; `None` if it does not exist then.
     ///
     /// # Errors
-    /// There is no room for more.
+    /// `NoSpace` if users and roles would take too many bytes.
     fn change(
         &self,
         before: Option<(Digest, usize)>,
@@ -403,7 +411,7 @@ impl Auth {
     }
 }
 
-/// The term of what is known of a user's password; nothing where nothing is.
+/// The contribution of a user's `password_since` to the digest: nothing for 0.
 fn term_of_password(name: &str, since: u64) -> Digest {
     if since == 0 {
         return Digest::default();
@@ -413,7 +421,7 @@ fn term_of_password(name: &str, since: u64) -> Digest {
     Digest::from_bytes(b'P', &bytes)
 }
 
-/// The term of a user or a role, and what it counts for.
+/// The contribution of a user or a role to the digest, and the bytes that it counts for.
 fn term_of(tag: u8, encode: impl FnOnce(&mut Vec<u8>)) -> (Digest, usize) {
     let mut bytes = Vec::new();
     encode(&mut bytes);
@@ -449,12 +457,12 @@ impl PermissionKind {
     }
 }
 
-/// Whether a range may be in a permission (`auth.isValidPermissionRange`).
+/// Whether a range is allowed in a permission (`auth.isValidPermissionRange`).
 pub fn is_valid(range: KeyRange<'_>) -> bool {
     !range.key.is_empty() && (matches!(range.end, [] | [0]) || range.key < range.end)
 }
 
-/// The records of this state in an image, whole.
+/// The record of this state in an image, one for all of it.
 ///
 /// ```text
 /// auth = 'A' | enabled u8 | revision u64 | users u32 | user... | roles u32 | role...
@@ -518,14 +526,14 @@ impl Auth {
         Ok(auth)
     }
 
-    /// The most bytes that its records can have.
+    /// The most bytes that the record can have.
     pub(crate) fn bytes_max(&self) -> u64 {
         let of_passwords = if self.knows_passwords_since { 8 * self.users.len() } else { 0 };
         (SCALARS_BYTES + self.bytes + self.tokens.bytes() + of_passwords) as u64
     }
 }
 
-/// Bytes of the records beside those of users and roles.
+/// Bytes of the record's fixed fields.
 const SCALARS_BYTES: usize = 1 + 8 + 4 + 4;
 
 fn decode_user<'a>(reader: &mut Reader<'a>) -> Result<(&'a str, User), DecodeError> {

@@ -1,15 +1,15 @@
-//! What a step of a command, or of a read, may look at.
+//! The budget of one step of an etcd command or read: how much the step may look at.
 
-/// Operations of a transaction that are passed by for the cost of one key: an operation is in the
-/// command at hand, a key is somewhere in memory.
+/// How many operations of a transaction the walk passes at the cost of one key. Passing is cheap:
+/// the operations are in the command, while a key may be anywhere in memory.
 const VISITS_OF_A_KEY: u32 = 64;
 
-/// How much more a step may look at.
+/// What a step may still look at.
 #[derive(Debug)]
 pub(crate) struct Budget {
-    /// Keys of the store.
+    /// How many keys of the store the step may still look at.
     pub keys_left: u64,
-    /// Operations that were passed by since the last one that cost a key.
+    /// Operations passed since the last one that was charged a key.
     visits: u32,
 }
 
@@ -19,14 +19,14 @@ impl Budget {
         Budget { keys_left, visits: 0 }
     }
 
-    /// Takes a key. False if none is left.
+    /// Takes one key from the budget. False if none was left.
     pub fn spend_key(&mut self) -> bool {
         let had_one = self.keys_left > 0;
         self.keys_left = self.keys_left.saturating_sub(1);
         had_one
     }
 
-    /// Takes what it costs to pass by an operation. False if nothing is left.
+    /// Takes the cost of passing one operation from the budget. False if nothing was left.
     pub fn spend_visit(&mut self) -> bool {
         if self.visits + 1 < VISITS_OF_A_KEY {
             self.visits += 1;

@@ -1,28 +1,27 @@
-//! Changes of etcd's part of the state that Loop and the Fronts take.
+//! Changes that etcd's commands make, for Loop and for the Fronts.
 
 use crate::etcd::Store;
 use crate::etcd::event::Event;
 use crate::etcd::settings::Settings;
 use crate::ids::{LeaseId, Ordinal};
 
-/// A change that a command of etcd's space made, for every Front of etcd's clients.
+/// A change that concerns every Front which serves etcd clients.
 #[derive(Clone, Copy, Debug)]
 pub enum Change {
     /// Permissions are enforced from now on.
     AuthEnabled,
-    /// A token was made by the command with this ordinal.
+    /// The command with this ordinal made a simple token.
     Authenticated(Ordinal),
-    /// An image took the place of the keys: watchers know nothing of its history.
+    /// An image replaced the keys and their history, so watchers cannot continue in it.
     HistoryReplaced,
 }
 
-/// A change of a key, for watchers.
+/// An event of a key, for the key's watchers.
 #[derive(Clone, Debug)]
 pub struct KeyChange {
     /// The event.
     pub event: Event,
-    /// The version at the revision before it; `None` if the key did not exist, or the event creates
-    /// it.
+    /// The key's version before the event; `None` if the key did not exist.
     pub before: Option<Event>,
 }
 
@@ -33,9 +32,10 @@ pub enum LeaseChange {
     Granted {
         /// The lease.
         lease: LeaseId,
-        /// The ordinal of the grant. A command that expires the lease names it.
+        /// The ordinal of the command that granted the lease. A command that expires the lease
+        /// names it.
         granted: Ordinal,
-        /// How long it lives without a keep-alive, in seconds.
+        /// The time to live in seconds: how long the lease lives without a keep-alive.
         ttl_s: i64,
     },
     /// The lease was revoked, or has expired.
@@ -47,37 +47,38 @@ pub enum LeaseChange {
 pub struct Changes {
     made: Vec<Change>,
     keys: Vec<KeyChange>,
-    /// Whether somebody watches keys.
+    /// Whether `push_event` keeps its argument: somebody watches keys.
     wants_keys: bool,
     deadlines: Vec<LeaseChange>,
     settings: Option<Settings>,
-    /// The revision of the keys behind the last command; `None` without one.
+    /// The revision of the keys after the last command; `None` if the batch has no etcd command.
     revision: Option<i64>,
-    /// Whether the batch keeps nothing.
+    /// Whether the batch drops every change: nobody will read it.
     is_for_nobody: bool,
 }
 
 impl Changes {
-    /// Changes that keep nothing.
+    /// A batch that drops every change.
     pub(crate) fn for_nobody() -> Changes {
         Changes { is_for_nobody: true, ..Changes::default() }
     }
 
-    /// Adds a change for every Front.
+    /// Adds a change that concerns every Front.
     pub fn push(&mut self, change: Change) {
         if !self.is_for_nobody {
             self.made.push(change);
         }
     }
 
-    /// Notes that the settings were set.
+    /// Notes that a command set the settings.
     pub fn push_settings(&mut self, settings: Settings) {
         if !self.is_for_nobody {
             self.settings = Some(settings);
         }
     }
 
-    /// Keeps changes of keys from now on, or not. Without watchers they are not worth their cost.
+    /// Sets whether changes of keys are kept from now on. Without watchers they are not worth their
+    /// cost.
     pub fn set_wants_keys(&mut self, wants: bool) {
         self.wants_keys = wants && !self.is_for_nobody;
     }
@@ -89,7 +90,7 @@ impl Changes {
         }
     }
 
-    /// As [`Changes::push_event`], of references.
+    /// As [`Changes::push_event`], but clones its arguments only if somebody watches.
     pub(crate) fn push_event_after(&mut self, event: &Event, before: Option<&Event>) {
         if self.wants_keys {
             let (event, before) = (event.clone(), before.cloned());
@@ -102,7 +103,7 @@ impl Changes {
         self.wants_keys
     }
 
-    /// Takes the changes of keys behind the first `count`.
+    /// Takes the changes of keys out of this batch, except for the first `count`.
     pub(crate) fn split_off_keys(&mut self, count: usize) -> Vec<KeyChange> {
         self.keys.split_off(count)
     }
@@ -126,8 +127,8 @@ impl Changes {
         }
     }
 
-    /// Notes that this state took the place of the one before. Watchers look into it for what they
-    /// have missed.
+    /// Notes that `state` replaced the whole state. Drops earlier changes of keys: watchers read in
+    /// the new state what they have missed.
     pub(crate) fn on_replaced(&mut self, state: &Store) {
         self.keys.clear();
         self.note_revision(state.revision());
@@ -136,46 +137,47 @@ impl Changes {
         }
     }
 
-    /// Notes the revision of the keys behind a command.
+    /// Notes the revision of the keys after a command.
     pub(crate) fn note_revision(&mut self, revision: i64) {
         if !self.is_for_nobody {
             self.revision = Some(revision);
         }
     }
 
-    /// The changes for every Front, in their order.
+    /// The changes that concern every Front, in order.
     pub fn iter(&self) -> impl Iterator<Item = &Change> {
         self.made.iter()
     }
 
-    /// The changes of keys, in their order; those of one revision are in one batch. If the state
-    /// was replaced, they are not all.
+    /// The changes of keys, in order. All changes of one revision are in one batch. If the state
+    /// was replaced in this batch, those before that are missing.
     pub fn keys(&self) -> &[KeyChange] {
         &self.keys
     }
 
-    /// The changes of leases, in their order. If the state was replaced, they are the leases of the
-    /// new state and the changes behind it.
+    /// The changes of leases, in order. If the state was replaced, they begin with all leases of
+    /// the new state.
     pub fn deadlines(&self) -> &[LeaseChange] {
         &self.deadlines
     }
 
-    /// The settings, if they were set; the newest.
+    /// The newest settings, if a command of this batch set them.
     pub fn settings(&self) -> Option<Settings> {
         self.settings
     }
 
-    /// The revision of the keys behind the last command of the space, or in the new state.
+    /// The revision of the keys after the last etcd command of the batch, or in the state that
+    /// replaced the old one.
     pub fn revision(&self) -> Option<i64> {
         self.revision
     }
 
-    /// Whether there is a change for every Front of etcd's clients, watched or not.
+    /// Whether the batch has a change that concerns every Front which serves etcd clients.
     pub fn concerns_all(&self) -> bool {
         !self.made.is_empty() || self.settings.is_some()
     }
 
-    /// Whether there is nothing that a Front takes.
+    /// Whether the batch holds nothing that a Front has to process.
     pub fn is_empty(&self) -> bool {
         self.keys.is_empty() && !self.concerns_all()
     }

@@ -1,8 +1,8 @@
-//! The commands of etcd's space, and the operations that its transactions are made of.
+//! The commands of etcd's space, the operations in their transactions, and their bytes in the log.
 //!
 //! An operation means what its request means in etcd 3.6 (`etcdserverpb.KV`, applied by
-//! `server/etcdserver/txn`). The face has checked the form of each before the log: keys are not
-//! empty, and no transaction puts a key twice.
+//! `server/etcdserver/txn`). The face checks the form of a request before it becomes a command: for
+//! example, no key is empty, and no transaction puts a key twice.
 
 use crate::codec::{DecodeError, Reader, Write};
 use crate::etcd::alarm::Alarm;
@@ -11,39 +11,40 @@ use crate::etcd::settings::Settings;
 use crate::ids::{LeaseId, Ordinal};
 use crate::limits::{ETCD_OPS_MAX, ETCD_TXN_DEPTH_MAX, EXPIRE_LEASES_MAX};
 
-/// A replicated change of etcd's keys.
+/// A replicated write of etcd's space.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command<'a> {
-    /// Set a key.
+    /// Set the value of a key.
     Put(Put<'a>),
     /// Delete the keys of a range.
     DeleteRange(DeleteRange<'a>),
-    /// Judge comparisons, and run the operations of one branch at one revision.
+    /// Evaluate comparisons, and then run the operations of one branch, all at one revision.
     Txn(Txn<'a>),
-    /// Forget the versions of keys that are older than the newest one at this revision.
+    /// Drop the history up to a revision: of each key, keep only the versions that exist at this
+    /// revision or later.
     Compact {
-        /// The revision; must be above the compacted one, and not above the store's.
+        /// The revision. It must be above the compacted revision, and not above the store's.
         revision: i64,
     },
-    /// Set the replicated settings. Loop's own, never a client's.
+    /// Set the replicated settings. Only Loop makes this command.
     Configure(Settings),
     /// Grant a lease.
     Grant {
-        /// The lease; 0: the machine chooses one.
+        /// The id of the lease; 0 if the machine is to choose one.
         lease: LeaseId,
         /// The time to live that the client asks for, in seconds.
         ttl_s: i64,
     },
-    /// Revoke a lease, and remove its keys.
+    /// Revoke a lease, and delete its keys.
     Revoke {
         /// The lease.
         lease: LeaseId,
     },
-    /// Expire leases that nobody kept alive, and remove their keys, for each lease at a revision of
-    /// its own. Each names the ordinal of the grant that was judged; one that was granted since
-    /// lives on. Loop's own, never a client's. At most [`EXPIRE_LEASES_MAX`].
+    /// Expire leases that nobody kept alive, and delete their keys, at a revision of its own for
+    /// each lease. At most [`EXPIRE_LEASES_MAX`] leases. Only Loop makes this command.
     Expire {
-        /// The leases.
+        /// The leases, each with the ordinal of the grant that the leader judged. A lease granted
+        /// again since then stays.
         leases: Vec<(LeaseId, Ordinal)>,
     },
     /// Change users, roles or permissions.
@@ -54,7 +55,7 @@ pub enum Command<'a> {
     DisarmAlarm(Alarm),
 }
 
-/// A range of keys, as etcd's requests state one.
+/// A range of keys, in the form that etcd's requests use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeyRange<'a> {
     /// The first key.
@@ -69,26 +70,26 @@ pub struct KeyRange<'a> {
 pub struct RangeOp<'a> {
     /// The keys.
     pub range: KeyRange<'a>,
-    /// The most keys to return; 0 or less: all.
+    /// The most keys to return; 0 or less means no limit.
     pub limit: i64,
-    /// The revision to read at; 0 or less: the present one.
+    /// The revision to read at; 0 or less means the present one.
     pub revision: i64,
     /// The order of the result.
     pub order: SortOrder,
-    /// The field that the order is by.
+    /// The field to sort by.
     pub target: SortTarget,
     /// Whether values are left out.
     pub keys_only: bool,
-    /// Whether the keys are only counted.
+    /// Whether to return only the number of keys.
     pub count_only: bool,
-    /// Bounds of the revisions of the last change of a key, both inclusive; 0: no bound.
+    /// Return only keys whose last change is within these revisions.
     pub mod_revision: Bounds,
-    /// Bounds of the revisions at which a key was created, both inclusive; 0: no bound.
+    /// Return only keys that were created within these revisions.
     pub create_revision: Bounds,
 }
 
 impl<'a> RangeOp<'a> {
-    /// A read of all of a range at the present revision, by key.
+    /// A read of a whole range at the present revision, sorted by key.
     pub fn of(range: KeyRange<'a>) -> RangeOp<'a> {
         RangeOp {
             range,
@@ -104,7 +105,7 @@ impl<'a> RangeOp<'a> {
     }
 }
 
-/// Two inclusive bounds; 0: no bound.
+/// Two inclusive bounds on a revision. 0 means no bound.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bounds {
     /// The lowest revision.
@@ -113,29 +114,29 @@ pub struct Bounds {
     pub max: i64,
 }
 
-/// The order of a range's result.
+/// How the result of a range is sorted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SortOrder {
-    /// By key, or ascending if the target is another field.
+    /// By key; ascending, if the field to sort by is not the key.
     #[default]
     None,
-    /// The smallest first.
+    /// Ascending by the field.
     Ascend,
-    /// The largest first.
+    /// Descending by the field.
     Descend,
 }
 
-/// The field that a range's result is ordered by.
+/// The field by which the result of a range is sorted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SortTarget {
     /// The key.
     #[default]
     Key,
-    /// The version.
+    /// The version: how many puts since the key was created.
     Version,
     /// The revision at which the key was created.
     Create,
-    /// The revision of the last change.
+    /// The revision of the key's last change.
     Mod,
     /// The value.
     Value,
@@ -148,33 +149,33 @@ pub struct Put<'a> {
     pub key: &'a [u8],
     /// The value.
     pub value: &'a [u8],
-    /// The lease to attach the key to; 0: none.
+    /// The lease to attach the key to; 0 means no lease.
     pub lease: i64,
-    /// Whether the reply has the version before.
+    /// Whether the reply shows the key's version before the put.
     pub prev_kv: bool,
-    /// Whether the value stays as it is. The key must exist.
+    /// Whether the key keeps its value. The key must exist.
     pub ignore_value: bool,
-    /// Whether the lease stays as it is. The key must exist.
+    /// Whether the key keeps its lease. The key must exist.
     pub ignore_lease: bool,
 }
 
-/// A removal of the keys of a range.
+/// A deletion of the keys of a range.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeleteRange<'a> {
     /// The keys.
     pub range: KeyRange<'a>,
-    /// Whether the reply has the deleted versions.
+    /// Whether the reply shows the deleted versions.
     pub prev_kv: bool,
 }
 
-/// A transaction.
+/// A transaction: comparisons that choose one of two branches of operations.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Txn<'a> {
-    /// The comparisons. All must hold for the first branch.
+    /// The comparisons. If all hold, the first branch runs, else the second.
     pub compares: Vec<Compare<'a>>,
-    /// The operations to run if they hold.
+    /// The first branch.
     pub success: Vec<Op<'a>>,
-    /// The operations to run if not.
+    /// The second branch.
     pub failure: Vec<Op<'a>>,
 }
 
@@ -187,18 +188,18 @@ pub enum Op<'a> {
     Put(Put<'a>),
     /// A removal.
     DeleteRange(DeleteRange<'a>),
-    /// A transaction within this one.
+    /// A nested transaction.
     Txn(Txn<'a>),
 }
 
-/// A comparison of a field of each key in a range.
+/// A comparison, which holds if the field of every key in a range does.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Compare<'a> {
     /// The keys.
     pub range: KeyRange<'a>,
-    /// How the field must compare to the operand.
+    /// How each key's field must compare to the operand.
     pub relation: Relation,
-    /// The field, with the operand.
+    /// The field to compare, with the operand.
     pub target: CompareTarget<'a>,
 }
 
@@ -215,14 +216,14 @@ pub enum Relation {
     NotEqual,
 }
 
-/// The field of a comparison, with the operand.
+/// The field that a comparison looks at, with the operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CompareTarget<'a> {
-    /// The version.
+    /// The version: how many puts since the key was created.
     Version(i64),
     /// The revision at which the key was created.
     Create(i64),
-    /// The revision of the last change.
+    /// The revision of the key's last change.
     Mod(i64),
     /// The value.
     Value(&'a [u8]),
@@ -250,12 +251,12 @@ const FLAG_IGNORE_LEASE: u8 = 4;
 const FLAG_KEYS_ONLY: u8 = 1;
 const FLAG_COUNT_ONLY: u8 = 2;
 
-/// Bytes of the smallest comparison and operation: lists cannot be longer than the bytes left.
+/// Bytes of the smallest comparison or operation: bounds the count of a list by the bytes left.
 const ITEM_BYTES_MIN: usize = 10;
 
 impl Command<'_> {
     /// Writes the command; `docs/formats.md` gives the bytes. `in_space` holds the first bytes of
-    /// the commands of this space.
+    /// all commands of this space.
     pub(crate) fn encode(&self, in_space: [u8; 2], out: &mut Vec<u8>) {
         out.extend_from_slice(&in_space);
         match self {
@@ -307,7 +308,7 @@ impl Command<'_> {
         }
     }
 
-    /// Reads a command behind the number of its space.
+    /// Reads the rest of a command, behind the number of the space.
     pub(crate) fn decode<'a>(reader: &mut Reader<'a>) -> Result<Command<'a>, DecodeError> {
         let mut ops_left = ETCD_OPS_MAX;
         Ok(match reader.u8()? {
@@ -342,7 +343,7 @@ fn decode_judged(reader: &mut Reader<'_>) -> Result<Vec<(LeaseId, Ordinal)>, Dec
 }
 
 impl KeyRange<'_> {
-    /// Whether every key is in the range.
+    /// Whether every possible key is in the range.
     pub fn is_everything(&self) -> bool {
         self.key == [0] && self.end == [0]
     }
@@ -464,7 +465,8 @@ impl Txn<'_> {
         }
     }
 
-    /// `ops_left` counts the comparisons and operations that the whole command may still have.
+    /// Reads a transaction. `depth_left` is how deep it may nest transactions; `ops_left` is how
+    /// many comparisons and operations the whole command may still have.
     fn decode<'a>(
         reader: &mut Reader<'a>,
         depth_left: usize,
@@ -566,7 +568,7 @@ impl Compare<'_> {
     }
 }
 
-/// Reads a byte of flags. Only those in `known` may be set.
+/// Reads a byte of flags. Fails if a flag is set that is not in `known`.
 fn decode_flags(reader: &mut Reader<'_>, known: u8) -> Result<u8, DecodeError> {
     let flags = reader.u8()?;
     if flags & !known != 0 {

@@ -1,17 +1,17 @@
-//! Orders of creation: for some ranges, the keys that exist, by the revision that created each.
+//! Creation orders: for some ranges, the existing keys sorted by the revision that created each.
 //!
 //! A client that waits for a lock asks for the key of a range that was created first, or for the
-//! last one before its own (`client/v3/concurrency` of etcd 3.6). A walk looks at all waiters for
-//! each of these reads; an order answers from its end.
+//! last one created before its own (`client/v3/concurrency` of etcd 3.6). Without an order, each
+//! such read walks through all waiters; an order answers it at once.
 //!
-//! Orders are not state: they follow from the index, they change no answer, and a store begins
-//! without any. A read asks for one. Apply builds it in steps, and then each create and each
-//! removal of a key keeps it up. Rules that hold at any time:
+//! Orders are not state: they follow from the index, and change no answer. A store begins without
+//! any. A read asks for an order, Apply builds it in steps, and from then on each create and each
+//! deletion of a key updates it. Invariants:
 //!
-//! - An order has exactly the keys of its range that exist in the index, with the changes of a
-//!   command that is not done. An order that is being built has those before its next key.
-//! - A key is in the range of one order at most, so a write looks for one order.
-//! - One order at most is being built, and none begins while another is being freed.
+//! - An order has exactly the existing keys of its range, including the changes of a command that
+//!   is only partly applied. An order that is being built has those below its `next` key.
+//! - A key is in the range of at most one order, so a write updates at most one.
+//! - At most one order is being built, and none is started while a dropped one is being freed.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 use std::collections::BTreeSet;
@@ -26,35 +26,35 @@ use crate::limits::{
     ETCD_ORDER_STEP_KEYS, ETCD_ORDERED_KEYS_MAX, ETCD_ORDERS_MAX,
 };
 
-/// The orders of a store.
+/// All creation orders of a store.
 #[derive(Default)]
 pub(crate) struct CreationOrders {
-    /// The orders that are whole, by the first keys of their ranges.
+    /// The orders that are complete, sorted by the first key of their ranges.
     whole: Vec<Order>,
     build: Option<Build>,
-    /// The number of keys in the orders above.
+    /// The number of keys in all these orders, the one being built included.
     key_count: usize,
-    /// The keys of orders that were given up, to be freed in steps.
+    /// The keys of dropped orders, which are freed in steps.
     dropped: Vec<BTreeSet<CreatedKey>>,
-    /// The range of a read that found no order; Apply takes it.
+    /// The range of a read that found no order. Apply takes it and starts to build one.
     wanted: OnceLock<OwnedRange>,
-    /// The number of reads that an order could have answered, whether there was one or not.
+    /// How many reads so far could have used an order, whether they found one or not.
     read_count: AtomicU64,
     limits: OrderLimits,
 }
 
-/// The bounds of orders. Tests set lower ones.
+/// Bounds of the orders, for which tests set lower values.
 struct OrderLimits {
-    /// The fewest keys of a range that may have an order.
+    /// The fewest keys in a range that may have an order.
     keys_min: u64,
-    /// Keys of all orders.
+    /// The most keys in all orders together.
     keys_max: usize,
     orders_max: usize,
-    /// The number of reads for other ranges that puts an order out of use.
+    /// After this many reads of other ranges, an order counts as out of use.
     idle_reads: u64,
-    /// Keys created and removed since the last read, up to which an order is kept up.
+    /// The most keys created and deleted since the last read; then an order is dropped.
     idle_writes: u64,
-    /// Keys that one step of Apply adds or frees.
+    /// The most keys that one step of Apply adds or frees.
     step_keys: u64,
 }
 
@@ -71,58 +71,59 @@ impl Default for OrderLimits {
     }
 }
 
-/// The keys of a range by the revision that created each.
+/// The creation order of one range.
 struct Order {
     range: OwnedRange,
     keys: CreatedKeys,
-    /// The count of reads at the last one of this range, or at the end of the build.
+    /// The value of `read_count` at the last read of this order, or at the end of its build.
     last_read: AtomicU64,
-    /// The number of keys that were created and removed since then.
+    /// The number of keys created and deleted in the range since that read.
     writes_since: AtomicU64,
 }
 
 #[derive(Default)]
 struct CreatedKeys {
     in_order: BTreeSet<CreatedKey>,
-    /// The number of keys that are too long to be kept. While there are any, no read is answered.
+    /// The number of keys that are too long to be in `in_order`. Unless it is 0, the order answers
+    /// no read.
     long_count: u64,
 }
 
 /// An order that is being built.
 struct Build {
     order: Order,
-    /// The first key that was not looked at.
+    /// The first key that the build has not looked at.
     next: Box<[u8]>,
 }
 
-/// A key that exists. Keys that one transaction created are in their order.
+/// An existing key. Keys that one transaction created are sorted by key.
 ///
-/// It has a copy of the key: a reference to the version that created the key would keep the value
-/// of that version.
+/// It copies the key: sharing the version that created the key would keep that version's value in
+/// memory.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct CreatedKey {
     revision: i64,
     key: Box<[u8]>,
 }
 
-/// A [`KeyRange`] that has its bytes.
+/// An owned [`KeyRange`].
 struct OwnedRange {
     key: Box<[u8]>,
     end: Box<[u8]>,
 }
 
-/// Whether a read asks for the one version with the lowest or the highest revision of creation.
+/// Whether a read asks for the one version with the lowest or the highest creation revision.
 fn is_for_first_created(op: &RangeOp<'_>) -> bool {
     let is_first = op.target == SortTarget::Create && op.limit == 1 && !op.count_only;
-    // Without an order and bounds, the limit is that of the walk by key.
+    // Otherwise the limit applies to a walk by key, so the read asks for the lowest key.
     let is_sorted = op.order != SortOrder::None || op.create_revision != Bounds::default();
     is_first && is_sorted && op.mod_revision == Bounds::default()
 }
 
 impl CreationOrders {
-    /// What a read keeps that asks for the version with the lowest or the highest revision of
-    /// creation: that version, and another one that the bounds admit, if there is any. `None` if no
-    /// order can tell: then the read walks through the range.
+    /// Answers a read that asks for the version with the lowest or highest creation revision:
+    /// returns that version, and one more that is within the read's bounds if there is any. `None`
+    /// if no order can answer: then the read must walk through the range.
     pub fn first_created(&self, op: &RangeOp<'_>, index: &Index) -> Option<Vec<Event>> {
         if !is_for_first_created(op) {
             return None;
@@ -131,13 +132,14 @@ impl CreationOrders {
         Some(self.read(op, index)?.into_iter().map(newest).collect())
     }
 
-    /// Builds the order that answers a read of the present, if one may, looks at up to `keys_left`
-    /// keys, and takes them off it. False if it is not done.
+    /// Builds the order for a read of the present state, if it may have one. Looks at up to
+    /// `keys_left` keys, and subtracts their number from `keys_left`. False if the build is not
+    /// done.
     pub fn step(&mut self, op: &RangeOp<'_>, index: &Index, keys_left: &mut u64) -> bool {
         if !is_for_first_created(op) || !self.may_begin(op.range, index) {
             return true;
         }
-        // Any build that is under way goes first: there is one at a time.
+        // Only one order is built at a time, so finish the present one first.
         if !self.build_step(index, keys_left) {
             return false;
         }
@@ -145,14 +147,14 @@ impl CreationOrders {
         self.build_step(index, keys_left)
     }
 
-    /// Notes that a revision has created a key.
+    /// Notes that a command has created a key at this revision.
     pub fn on_create(&mut self, key: &[u8], revision: i64) {
         if !self.is_empty() {
             self.on_write(key, |keys| keys.insert(revision, key));
         }
     }
 
-    /// Notes that a key is removed, whose last version this is.
+    /// Notes that a command deletes a key; `before` is the key's last version.
     pub fn on_delete(&mut self, before: &Event) {
         if !self.is_empty() {
             let (revision, key) = (before.numbers().create_revision, before.key());
@@ -164,8 +166,8 @@ impl CreationOrders {
         self.whole.is_empty() && self.build.is_none()
     }
 
-    /// Changes the order of a key. Gives it up if there are too many keys, if it has none left, or
-    /// if nobody has read it for long.
+    /// Updates the order that has this key. Drops the order if there are too many keys in all
+    /// orders, it has no key left, or nobody has read it for many writes.
     fn on_write(&mut self, key: &[u8], change: impl FnOnce(&mut CreatedKeys)) {
         let OrderLimits { keys_max, idle_writes, .. } = self.limits;
         let Some(order) = self.order_of(key) else { return };
@@ -181,13 +183,13 @@ impl CreationOrders {
         }
     }
 
-    /// Whether [`CreationOrders::tend`] has something to do.
+    /// Whether [`CreationOrders::tend`] has anything to do.
     pub fn has_work(&self) -> bool {
         self.build.is_some() || !self.dropped.is_empty() || self.wanted.get().is_some()
     }
 
-    /// Frees some keys of orders that were given up, and builds a part of one that a read has asked
-    /// for.
+    /// One step of the upkeep: frees some keys of dropped orders, and builds a part of an order
+    /// that a read has asked for.
     pub fn tend(&mut self, index: &Index) {
         let mut keys_left = self.limits.step_keys;
         self.free(&mut keys_left);
@@ -200,7 +202,7 @@ impl CreationOrders {
         self.build_step(index, &mut keys_left);
     }
 
-    /// Frees up to `keys_left` keys that were given up, and takes them off it.
+    /// Frees up to `keys_left` keys of dropped orders, and subtracts their number from `keys_left`.
     fn free(&mut self, keys_left: &mut u64) {
         while *keys_left > 0
             && let Some(keys) = self.dropped.last_mut()
@@ -212,14 +214,14 @@ impl CreationOrders {
         }
     }
 
-    /// The keys of the version that a read asks for and of another one that its bounds admit.
-    /// `None` if there is no order. Then Apply learns that one is wanted.
+    /// The key that a read asks for, and one more that is within the read's bounds if there is any.
+    /// If the range has no order, returns `None` and leaves a request for one to Apply.
     fn read(&self, op: &RangeOp<'_>, index: &Index) -> Option<Vec<&[u8]>> {
         let Some(order) = self.whole_order(op.range) else {
             if self.is_worth_an_order(op.range, index) {
                 self.read_count.fetch_add(1, Ordering::Relaxed);
                 if self.wanted.get().is_none() && !self.is_being_built(op.range) {
-                    // Another reader may have been faster.
+                    // It fails if another reader has left a request first, which is fine.
                     let _ = self.wanted.set(OwnedRange::of(op.range));
                 }
             }
@@ -235,13 +237,14 @@ impl CreationOrders {
         self.build.as_ref().is_some_and(|build| build.order.range.range() == range)
     }
 
-    /// The order of exactly this range.
+    /// The complete order of exactly this range; `None` if there is none.
     fn whole_order(&self, range: KeyRange<'_>) -> Option<&Order> {
         let at = self.whole.binary_search_by(|order| (*order.range.key).cmp(range.key)).ok()?;
         Some(&self.whole[at]).filter(|order| order.range.range() == range)
     }
 
-    /// The order that has, or should have, this key.
+    /// The order to update when this key changes. `None` if no order covers the key, or the build
+    /// has not come to it.
     fn order_of(&mut self, key: &[u8]) -> Option<&mut Order> {
         if let Some(build) = &mut self.build
             && build.order.range.range().contains(key)
@@ -253,7 +256,7 @@ impl CreationOrders {
         order.range.range().contains(key).then_some(order)
     }
 
-    /// Whether an order of this range may be begun, once no other one is being built.
+    /// Whether an order for this range may be started, provided that no other one is being built.
     fn may_begin(&self, range: KeyRange<'_>, index: &Index) -> bool {
         let read_count = self.read_count.load(Ordering::Relaxed);
         let is_in_use = |order: &Order| read_count - order.last_read() < self.limits.idle_reads;
@@ -264,7 +267,8 @@ impl CreationOrders {
             && !overlapping.any(is_in_use)
     }
 
-    /// Begins to build the order of a range, in the place of others if need be. It may not do so.
+    /// Starts to build the order of a range, if it may; drops overlapping orders, and others to
+    /// make room.
     fn begin(&mut self, range: KeyRange<'_>, index: &Index) {
         if self.build.is_some() || !self.may_begin(range, index) {
             return;
@@ -286,8 +290,8 @@ impl CreationOrders {
         self.build = Some(Build { order, next });
     }
 
-    /// Goes on with the build that is under way, looks at up to `keys_left` keys, and takes them
-    /// off it. Whether no build is left.
+    /// Continues the present build: looks at up to `keys_left` keys, and subtracts their number
+    /// from `keys_left`. True if no build is left.
     fn build_step(&mut self, index: &Index, keys_left: &mut u64) -> bool {
         let Some(Build { mut order, next }) = self.build.take() else { return true };
         let left = KeyRange { key: &next, end: &order.range.end };
@@ -313,7 +317,7 @@ impl CreationOrders {
         true
     }
 
-    /// Gives up the order that has this key.
+    /// Drops the order whose range has this key.
     fn drop_order_of(&mut self, key: &[u8]) {
         let has_key = |order: &Order| order.range.range().contains(key);
         if let Some(build) = self.build.take_if(|build| has_key(&build.order)) {
@@ -333,8 +337,8 @@ impl CreationOrders {
         self.dropped.push(order.keys.in_order);
     }
 
-    /// Whether a range has as many keys as an order is for. Removed keys that are not pruned count:
-    /// a walk looks at them.
+    /// Whether the number of keys in a range makes an order worthwhile. Deleted keys that are not
+    /// pruned yet count too, since a walk looks at them.
     fn is_worth_an_order(&self, range: KeyRange<'_>, index: &Index) -> bool {
         let OrderLimits { keys_min, keys_max, .. } = self.limits;
         (keys_min..=keys_max as u64).contains(&index.key_count_of(range))
@@ -372,8 +376,8 @@ impl CreatedKeys {
         assert!(was_there, "an order has each key that exists");
     }
 
-    /// The key that comes first in the order of a read, and another one that its bounds admit, if
-    /// there is any. Keys with the same revision stay in their order, in both directions.
+    /// The key that is first in the order that a read asks for, and one more within its bounds if
+    /// there is any. Keys with equal revisions are in ascending order of key, in both directions.
     fn first(&self, op: &RangeOp<'_>) -> Vec<&[u8]> {
         let Bounds { min, max } = op.create_revision;
         let lowest = if min == 0 { i64::MIN } else { min };
@@ -397,7 +401,7 @@ impl CreatedKeys {
 }
 
 impl CreatedKey {
-    /// What comes before each key of a revision: no key is empty. It takes no memory.
+    /// Sorts before each key of this revision, since no key is empty. It allocates no memory.
     fn before_all(revision: i64) -> CreatedKey {
         CreatedKey { revision, key: Box::default() }
     }
@@ -416,7 +420,7 @@ impl OwnedRange {
         KeyRange { key: &self.key, end: &self.end }
     }
 
-    /// Whether both ranges, neither of which is a key alone, may have a key in common.
+    /// Whether two ranges may have a key in common. Neither may be a single key.
     fn overlaps(&self, other: KeyRange<'_>) -> bool {
         let begins_before_end = |key: &[u8], end: &[u8]| end == [0] || key < end;
         begins_before_end(&self.key, other.end) && begins_before_end(other.key, &self.end)

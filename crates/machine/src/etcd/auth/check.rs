@@ -1,5 +1,5 @@
-//! The checks of permissions. They and their order are those of etcd 3.6 (`auth.authStore`,
-//! `apply.authApplierV3`, and the calls of `etcdserver.EtcdServer`).
+//! Checks whether a client may do what its command asks. The checks, and their order, are those of
+//! etcd 3.6 (`auth.authStore`, `apply.authApplierV3`, and the calls in `etcdserver.EtcdServer`).
 
 use crate::digest::Digest;
 use crate::etcd::auth::{Access, Auth, AuthCommand, ROOT_USER};
@@ -9,28 +9,29 @@ use crate::etcd::reply::Refusal;
 use crate::etcd::store::Store;
 use crate::zk::acl::Identity;
 
-/// The scheme of the identity that says who asked for a command of etcd's space.
+/// The scheme of the identity that names the user of an etcd client.
 pub const ETCD_SCHEME: &str = "etcd";
 
-/// The user that asks, and the revision of users and roles that it was found at.
+/// The user that sends a command, and the revision of users and roles when a member identified it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AuthInfo<'a> {
     /// The user.
     pub user: &'a str,
-    /// The revision of users and roles at which the user was found, or that a signed token names.
+    /// The revision of users and roles at which the user was identified, or that the signed token
+    /// names.
     pub revision: u64,
 }
 
 impl<'a> AuthInfo<'a> {
-    /// Loop, which compacts as `root` may.
+    /// For commands that Loop makes: it may do all that `root` may, for example compact.
     pub(crate) const LOOP: AuthInfo<'static> = AuthInfo { user: ROOT_USER, revision: u64::MAX };
 
-    /// The text that stands for it in a list of identities.
+    /// The text that encodes this in an identity's `id`.
     pub fn to_id(self) -> String {
         format!("{}/{}", self.revision, self.user)
     }
 
-    /// The user that a command with these identities is for.
+    /// The user that these identities of a connection name; `None` if they name none.
     pub fn of(identities: &[Identity<'a>]) -> Option<AuthInfo<'a>> {
         let of_etcd = identities.iter().find(|identity| identity.scheme == ETCD_SCHEME)?;
         let (revision, user) = of_etcd.id.split_once('/')?;
@@ -39,11 +40,11 @@ impl<'a> AuthInfo<'a> {
 }
 
 impl Auth {
-    /// Refuses access to a range (`authStore.isOpPermitted`).
+    /// Checks that a user may access a range (`authStore.isOpPermitted`).
     ///
     /// # Errors
-    /// Permissions are enforced, and nobody was named, or by something older than the newest
-    /// change, or the user may not do this.
+    /// Only while permissions are enforced: no user is named, users or roles have changed since the
+    /// user was identified, or the user may not do this.
     pub fn require(
         &self,
         who: Option<AuthInfo<'_>>,
@@ -63,11 +64,11 @@ impl Auth {
         }
     }
 
-    /// Refuses what only `root` may do (`authStore.IsAdminPermitted`).
+    /// Checks that the user has the role `root` (`authStore.IsAdminPermitted`).
     ///
     /// # Errors
-    /// Permissions are enforced, and the user has not the role `root`, or has another password by
-    /// now.
+    /// Only while permissions are enforced: no user is named, the user does not exist, its token is
+    /// no longer valid, or it does not have the role `root`.
     pub fn require_root(&self, who: Option<AuthInfo<'_>>) -> Result<(), Refusal> {
         if !self.is_enabled {
             return Ok(());
@@ -85,23 +86,24 @@ impl Auth {
         }
     }
 
-    /// A number that stands for a user and for the present users and roles. 0 while permissions are
-    /// not enforced, for no user, and for one that was found before the last change.
+    /// A number that stands for a user at the present revision of users and roles. 0 if permissions
+    /// are not enforced, no user is named, or users and roles have changed since the user was
+    /// identified.
     pub(crate) fn user_tag(&self, who: Option<AuthInfo<'_>>) -> UserTag {
         let who = who.filter(|who| self.is_enabled && who.revision >= self.revision);
         let Some(AuthInfo { user, .. }) = who else { return 0 };
-        // Two users do not have the same one by chance.
+        // A hash of 64 bits: two users do not share one by chance.
         let mut bytes = self.revision.to_le_bytes().to_vec();
         bytes.extend_from_slice(user.as_bytes());
         Digest::from_bytes(b'W', &bytes).0 as u64
     }
 
-    /// Refuses what only a client that names its user may do (`EtcdServer.requireAuthInfo`). etcd
-    /// looks at nothing else: there a signed token of a user that is gone, or from before its
-    /// password, is as good as any.
+    /// Checks that the client names a user (`EtcdServer.requireAuthInfo`). etcd checks nothing else
+    /// here: it accepts a signed token even if its user was deleted or has got another password
+    /// since. Here such a token is refused.
     ///
     /// # Errors
-    /// Permissions are enforced, and nobody was named, or by such a token.
+    /// Only while permissions are enforced: no user is named, or the token is no longer valid.
     pub fn require_user(&self, who: Option<AuthInfo<'_>>) -> Result<(), Refusal> {
         match who {
             _ if !self.is_enabled => Ok(()),
@@ -113,8 +115,8 @@ impl Auth {
 }
 
 impl Store {
-    /// Refuses a command, but looks neither at the keys of leases that it names nor at the parts of
-    /// a transaction, which may be any number: see [`Store::permit_step`].
+    /// Checks a command's permissions, except for what may be of any size: the keys of a lease that
+    /// the command names, and the parts of a transaction. [`Store::permit_step`] checks these.
     ///
     /// # Errors
     /// Permissions are enforced, and the user may not do this.
@@ -144,7 +146,8 @@ impl Store {
         }
     }
 
-    /// Refuses an operation, but looks at nothing within a nested transaction.
+    /// Checks an operation of a transaction. A nested transaction passes: its operations are
+    /// checked on their own.
     pub(crate) fn require_op(&self, who: Option<AuthInfo<'_>>, op: &Op<'_>) -> Result<(), Refusal> {
         match op {
             Op::Range(range) => self.auth.require(who, Access::Read, range.range),
@@ -157,7 +160,7 @@ impl Store {
         }
     }
 
-    /// Refuses a put, but does not look at the keys of its lease.
+    /// Checks a put, except for the keys of its lease.
     pub(crate) fn require_put(
         &self,
         who: Option<AuthInfo<'_>>,

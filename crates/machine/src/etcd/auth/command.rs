@@ -1,4 +1,4 @@
-//! Changes of users, roles and permissions.
+//! The commands that change users, roles and permissions, how they are applied, and their bytes.
 
 use crate::codec::{DecodeError, Reader, Write};
 use crate::etcd::auth::tokens::Tokens;
@@ -9,18 +9,18 @@ use crate::etcd::reply::Refusal;
 use crate::etcd::token::{TOKEN_PREFIX_BYTES, Token, TokenPrefix};
 use crate::ids::Ordinal;
 
-/// A replicated change of users, roles and permissions (`etcdserverpb.Auth`).
+/// A replicated change of users, roles, permissions or tokens (`etcdserverpb.Auth`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AuthCommand<'a> {
-    /// Enforce permissions from now on.
+    /// Start to enforce permissions.
     Enable,
-    /// Enforce none.
+    /// Stop enforcing permissions, and drop all tokens.
     Disable,
     /// Add a user.
     AddUser {
         /// The name.
         user: &'a str,
-        /// The hash of the password; none for a user without one.
+        /// The hash of the password; `None` for a user without a password.
         password: Option<&'a [u8]>,
     },
     /// Delete a user.
@@ -28,7 +28,7 @@ pub enum AuthCommand<'a> {
         /// The name.
         user: &'a str,
     },
-    /// Change a password. A user without one stays so.
+    /// Change a user's password. A user without a password does not get one.
     ChangePassword {
         /// The user.
         user: &'a str,
@@ -59,23 +59,24 @@ pub enum AuthCommand<'a> {
         /// The name.
         role: &'a str,
     },
-    /// Give a role a permission, or change what the one for the same range is for.
+    /// Add a permission to a role, or replace the one that the role has for the same range.
     GrantPermission {
         /// The role.
         role: &'a str,
         /// The permission; `None` if the request had no permission.
         permission: Option<Permission<'a>>,
     },
-    /// Make a simple token for a user whose password was right.
+    /// Make a simple token for a user whose password a member has checked.
     Authenticate {
         /// The user.
         user: &'a str,
-        /// The random letters of the token.
+        /// The random letters with which the token begins.
         prefix: TokenPrefix,
-        /// The revision of users and roles at which the password was right.
+        /// The revision of users and roles at which the member checked the password. The command is
+        /// refused if there was a change since.
         revision: u64,
     },
-    /// Take a permission from a role.
+    /// Remove a permission from a role.
     RevokePermission {
         /// The role.
         role: &'a str,
@@ -84,20 +85,20 @@ pub enum AuthCommand<'a> {
     },
 }
 
-/// What a change came to.
+/// The result of a change that was not refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AuthDone {
-    /// Users, roles or permissions have changed, or are as was asked for.
+    /// Users, roles or permissions are as the command wants them.
     Changed,
     /// A token was made.
     Authenticated(Token),
 }
 
 impl Auth {
-    /// Runs a change with that ordinal. The order of the checks is etcd's.
+    /// Applies the command with this ordinal. The order of the checks is etcd's.
     ///
     /// # Errors
-    /// The change is refused, and nothing has changed.
+    /// The command is refused, and nothing has changed.
     pub(crate) fn apply(
         &mut self,
         ordinal: Ordinal,
@@ -112,7 +113,7 @@ impl Auth {
                     }
                     self.is_enabled = true;
                 }
-                // The revision stays: tokens of before are as old as the users.
+                // The revision stays: tokens from before are as recent as the users are.
                 return Ok(AuthDone::Changed);
             }
             AuthCommand::Disable => {
@@ -168,8 +169,8 @@ impl Auth {
         Ok(AuthDone::Changed)
     }
 
-    /// Makes a token. One of etcd's that is made after a change of users and roles is made again;
-    /// here it is not made.
+    /// Makes a token, unless users or roles have changed since the password was checked. etcd then
+    /// checks the password again; here the command is refused.
     fn authenticate(
         &mut self,
         user: &str,
@@ -203,7 +204,7 @@ impl Auth {
         Ok(true)
     }
 
-    /// A role that the user has already is no change.
+    /// Grants a role to a user. False if the user has it already.
     fn grant_role(&mut self, name: &str, role: &str) -> Result<bool, Refusal> {
         let mut user = self.user(name).ok_or(Refusal::UserNotFound)?.clone();
         if role != ROOT_ROLE && !self.roles.contains_key(role) {

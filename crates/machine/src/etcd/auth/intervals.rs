@@ -1,12 +1,12 @@
-//! Sets of keys as the union of ranges.
+//! A set of keys, kept as a union of ranges.
 
 use crate::etcd::command::KeyRange;
 
-/// A union of ranges. After [`Intervals::settle`] they are apart from each other and in order.
+/// A union of ranges. After [`Intervals::settle`] they are sorted, and no two of them touch.
 #[derive(Debug, Default)]
 pub(super) struct Intervals(Vec<(Box<[u8]>, End)>);
 
-/// Where a range ends: before a key, or never. The order is that of the ends.
+/// Where a range ends: before a key, or never. Ordered by position.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum End {
     Before(Box<[u8]>),
@@ -16,7 +16,7 @@ enum End {
 impl End {
     fn of(range: KeyRange<'_>) -> End {
         match range.end {
-            // No other key is between a key and the key with one zero more.
+            // The key with a zero byte appended is the next possible key.
             [] => End::Before([range.key, &[0]].concat().into()),
             [0] => End::Never,
             end => End::Before(end.into()),
@@ -30,7 +30,7 @@ impl Intervals {
         self.0.push((range.key.into(), End::of(range)));
     }
 
-    /// Joins ranges that meet.
+    /// Sorts the ranges, and joins those that touch or overlap. Call it after the last `add`.
     pub fn settle(&mut self) {
         self.0.sort_unstable();
         let mut joined: Vec<(Box<[u8]>, End)> = Vec::new();
@@ -47,8 +47,8 @@ impl Intervals {
         self.0 = joined;
     }
 
-    /// Whether all keys of a range are in the union. One that ends before it begins is as its
-    /// first key.
+    /// Whether the union has all keys of a range. A range that ends before it begins counts as its
+    /// first key alone.
     pub fn contain(&self, range: KeyRange<'_>) -> bool {
         let behind = self.0.partition_point(|(start, _)| **start <= *range.key);
         let Some((_, end)) = behind.checked_sub(1).map(|at| &self.0[at]) else { return false };

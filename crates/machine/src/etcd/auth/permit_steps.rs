@@ -1,5 +1,5 @@
-//! The check of a command's permissions, in steps. A transaction has any number of parts, and a put
-//! needs all keys of its lease, which are any number.
+//! Checks a command's permissions in steps, because the check may take long: a transaction has any
+//! number of parts, and a put needs permission for all keys of its lease.
 
 use crate::etcd::auth::check::AuthInfo;
 use crate::etcd::auth::{Access, Permitting};
@@ -10,7 +10,7 @@ use crate::etcd::reply::Refusal;
 use crate::etcd::store::Store;
 
 impl Store {
-    /// Goes on with the check of a command. Whether it is done.
+    /// Does a part of the check of a command, within `budget`. True when the check is done.
     ///
     /// # Errors
     /// Permissions are enforced, and the user may not do this.
@@ -30,7 +30,8 @@ impl Store {
         Ok(permitting.is_checked && self.permit_leases(who, permitting, budget)?)
     }
 
-    /// Goes on with the check of what a command names, and notes the leases. Whether it is done.
+    /// Does a part of the check of what a command names, and notes the leases whose keys need a
+    /// check. True when this is done.
     fn permit_command(
         &self,
         who: Option<AuthInfo<'_>>,
@@ -55,12 +56,12 @@ impl Store {
         self.permit_txn(who, txn, permitting, budget)
     }
 
-    /// Goes on with the check of a transaction that only reads, and takes what that costs off
-    /// `keys_left`. Whether it is done. A member calls this, in steps under the lock, before it
-    /// reads.
+    /// Does a part of the check of a transaction that only reads, looking at up to `keys_left`
+    /// keys; subtracts their number from `keys_left`. True when the check is done. A member calls
+    /// this in steps, each while it holds the state's lock, before it reads.
     ///
     /// # Errors
-    /// Permissions are enforced, and the user may not see this.
+    /// Permissions are enforced, and the user may not read this.
     pub fn permit_read_step(
         &self,
         who: Option<AuthInfo<'_>>,
@@ -77,8 +78,9 @@ impl Store {
         Ok(permitting.is_checked)
     }
 
-    /// Goes on with the check of all comparisons, and of all operations of both branches
-    /// (`apply.checkTxnPermission`). Each costs a key: permissions are searched as keys are.
+    /// Does a part of the check of a transaction: of all its comparisons, and all operations of
+    /// both branches (`apply.checkTxnPermission`). Each costs one key of the budget, since finding
+    /// a permission takes as long as finding a key. True when this is done.
     fn permit_txn(
         &self,
         who: Option<AuthInfo<'_>>,
@@ -120,7 +122,7 @@ impl Store {
         Ok(false)
     }
 
-    /// Goes on with the check of the keys of leases. Whether it is done.
+    /// Does a part of the check of the noted leases' keys. True when this is done.
     fn permit_leases(
         &self,
         who: Option<AuthInfo<'_>>,

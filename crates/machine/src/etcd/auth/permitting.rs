@@ -1,4 +1,4 @@
-//! How far the permissions of a command are checked, between two steps.
+//! How far the check of a command's permissions has come, kept between two steps.
 
 use std::collections::BTreeSet;
 
@@ -6,18 +6,19 @@ use crate::etcd::command::Put;
 use crate::etcd::path::Level;
 use crate::ids::LeaseId;
 
-/// A check between two of its steps.
+/// The progress of a check of permissions. The default is the start.
 #[derive(Debug)]
 pub struct Permitting {
-    /// The place among the operations of a transaction.
+    /// The place among the operations of the transaction.
     pub(super) levels: Vec<Level>,
-    /// The position of the next comparison, while those of the transaction ahead are checked.
+    /// The position of the next comparison to check in the transaction that the walk enters next.
+    /// `None` while operations are checked.
     pub(super) compare: Option<usize>,
-    /// Whether the command is checked, but for the keys of leases.
+    /// Whether everything is checked except the keys of the noted leases.
     pub(super) is_checked: bool,
-    /// The leases whose keys are to be checked.
+    /// The leases whose keys are still to be checked.
     pub(super) leases: BTreeSet<LeaseId>,
-    /// The last key that was checked, of the first of these leases.
+    /// The last key that was checked of the first of these leases; `None` if none was.
     pub(super) after: Option<Box<[u8]>>,
 }
 
@@ -34,9 +35,10 @@ impl Default for Permitting {
 }
 
 impl Permitting {
-    /// A put needs the keys of its lease as well: a user that may not write all of them could not
-    /// revoke the lease, so may not add one (`apply.checkPutAuth`). A lease that does not exist
-    /// refuses nobody (`apply.checkLeasePuts`).
+    /// Notes the lease of a put. Its user needs write permission for all keys of the lease:
+    /// otherwise it could not revoke the lease, so it may not attach a key to it
+    /// (`apply.checkPutAuth`). A lease that does not exist has no keys, so it passes
+    /// (`apply.checkLeasePuts`).
     pub(super) fn note(&mut self, put: &Put<'_>) {
         if put.lease != 0 {
             self.leases.insert(LeaseId(put.lease));

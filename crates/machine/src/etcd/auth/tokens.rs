@@ -1,5 +1,5 @@
-//! The simple tokens: each says which user holds it. They are replicated, so that one works on
-//! every member. How long a token may stay unused is each member's own matter.
+//! Simple tokens, each of which stands for a user. They are replicated, so a token that one member
+//! made works on every member. Each member decides for itself how long a token may stay unused.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use crate::etcd::token::{TOKEN_PREFIX_BYTES, Token, TokenPrefix};
 use crate::ids::Ordinal;
 use crate::limits::ETCD_TOKENS_MAX;
 
-/// All tokens, with their users.
+/// All simple tokens, by the ordinal of the command that made each, with their users.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Tokens {
     tokens: BTreeMap<Ordinal, (TokenPrefix, Arc<str>)>,
@@ -19,7 +19,8 @@ pub(super) struct Tokens {
 }
 
 impl Tokens {
-    /// The user of a token. The time does not depend on which of the letters are right.
+    /// The user of a token; `None` if it is unknown. Compares all letters of the token, so the time
+    /// does not tell which of them are wrong.
     pub fn user(&self, token: Token) -> Option<&Arc<str>> {
         let (prefix, user) = self.tokens.get(&token.made)?;
         let differs =
@@ -27,16 +28,17 @@ impl Tokens {
         (differs == 0).then_some(user)
     }
 
-    /// Whether there is a token that this command made.
+    /// Whether a token exists that the command with this ordinal has made.
     pub fn contains(&self, made: Ordinal) -> bool {
         self.tokens.contains_key(&made)
     }
 
-    /// Adds a token. If there are too many, the oldest of the user with the most goes.
+    /// Adds a token. If there are [`ETCD_TOKENS_MAX`] already, removes the oldest token of the user
+    /// that has the most.
     pub fn add(&mut self, token: Token, user: &str) {
         self.remove(token.made);
         if self.tokens.len() >= ETCD_TOKENS_MAX {
-            // Of users with as many, the last one by name.
+            // If several users have the most, the last of them by name loses one.
             let most = self.of_user.values().max_by_key(|of_user| of_user.len());
             let oldest = most.and_then(|of_user| of_user.first()).copied();
             oldest.into_iter().for_each(|oldest| self.remove(oldest));
@@ -59,19 +61,19 @@ impl Tokens {
         }
     }
 
-    /// Removes the tokens of a user.
+    /// Removes all tokens of a user.
     pub fn remove_user(&mut self, user: &str) {
         for made in self.of_user.get(user).cloned().unwrap_or_default() {
             self.remove(made);
         }
     }
 
-    /// The sum of the terms of the tokens.
+    /// The sum of the tokens' contributions to the digest.
     pub fn digest(&self) -> Digest {
         self.digest
     }
 
-    /// Bytes of the records.
+    /// Bytes that [`Tokens::encode`] writes.
     pub fn bytes(&self) -> usize {
         let of_user = |(user, tokens): (&Arc<str>, &BTreeSet<Ordinal>)| {
             4 + user.len() + 4 + tokens.len() * (8 + TOKEN_PREFIX_BYTES)
@@ -79,7 +81,7 @@ impl Tokens {
         4 + self.of_user.iter().map(of_user).sum::<usize>()
     }
 
-    /// Writes the records: of each user by name, its tokens by number.
+    /// Writes, for each user by name, the user's tokens by ordinal.
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.put_u32(self.of_user.len() as u32);
         for (user, tokens) in &self.of_user {
