@@ -12,8 +12,8 @@ use crate::limits::ETCD_ALARMS_MAX;
 /// A kind of alarm (`etcdserverpb.AlarmType`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum AlarmKind {
-    /// The store has reached its quota: writes that would make it larger are refused. A put that
-    /// the quota refuses raises this alarm.
+    /// The store has reached its quota: writes that would make it larger are refused. A put, grant
+    /// or transaction that the quota refuses raises this alarm.
     NoSpace = 1,
     /// The member's data is corrupt: all writes are refused.
     Corrupt = 2,

@@ -1,20 +1,21 @@
-//! The events at the compacted revision: reads of the past begin there.
+//! The events at the compacted revision, the oldest that a watch can still ask for. Pruning may
+//! free them elsewhere, so they are kept here.
 
 use std::sync::Arc;
 
 use crate::etcd::event::{Event, Place};
 use crate::etcd::tail::Sum;
 
-/// The events at the compacted revision, in their order.
+/// The events at the compacted revision that reads and watches may still show, in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Edge {
     pub events: Arc<Vec<Event>>,
-    /// The sum of the removals among them.
+    /// The sum of the deletions among the events.
     pub removals: Sum,
 }
 
 impl Edge {
-    /// Adds the next event.
+    /// Adds an event, which must follow the others in order.
     pub fn push(&mut self, event: &Event) {
         if event.is_delete() {
             self.removals.add(Sum::of(event));
@@ -22,7 +23,7 @@ impl Edge {
         Arc::make_mut(&mut self.events).push(event.clone());
     }
 
-    /// The edge of these events.
+    /// An edge with these events, which must be in order.
     pub fn of(events: impl IntoIterator<Item = Event>) -> Edge {
         let mut edge = Edge::default();
         events.into_iter().for_each(|event| edge.push(&event));
@@ -30,10 +31,11 @@ impl Edge {
     }
 }
 
-/// A compaction between two of its steps.
+/// The progress of a compaction, kept between two steps.
 #[derive(Debug, Default)]
 pub(crate) struct CompactSoFar {
-    /// The last event of its revision that was looked at.
+    /// The place of the last event at the compaction's revision that was looked at; `None` before
+    /// the first.
     pub last: Option<Place>,
     pub edge: Edge,
 }

@@ -1,4 +1,5 @@
-//! Events: the versions of keys, each immutable and shared.
+//! Events: the puts and deletions of keys. Each event is immutable, and shared by everything that
+//! needs it.
 
 use core::fmt;
 use std::sync::Arc;
@@ -7,8 +8,9 @@ use crate::codec::{DecodeError, Reader, Write};
 use crate::digest::Digest;
 use crate::limits::RESTORED_NUMBER_MAX;
 
-/// One change of one key: a version of the key, or its removal. Cloning shares the bytes, so a
-/// reader may keep an event without the lock of the state, whatever is compacted meanwhile.
+/// One change of one key: a put, which makes a version of the key, or the key's deletion. A clone
+/// shares the bytes, so a reader may keep an event after it has released the state's lock, whatever
+/// is compacted meanwhile.
 ///
 /// ```text
 /// event  = kind u8 ('V': put, 'D': delete) | revision | sub | key's length | key
@@ -17,39 +19,40 @@ use crate::limits::RESTORED_NUMBER_MAX;
 ///          byte more than needed
 /// ```
 ///
-/// A million keys are as many allocations, so the numbers are short. The kind is also the tag of
-/// the event's term of the digest, so that the term is the hash of the bytes as they are.
+/// A million keys mean a million allocations, so numbers are encoded in few bytes. The kind is also
+/// the tag of the event's contribution to the digest: the contribution is the hash of these bytes.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Event(Arc<[u8]>);
 
 const KIND_PUT: u8 = b'V';
 const KIND_DELETE: u8 = b'D';
 
-/// Bytes of the longest number: 64 bits.
+/// Bytes of the longest encoded number, one of 64 bits.
 const NUMBER_BYTES_MAX: usize = 10;
 
-/// The numbers of a version beside its place in the order.
+/// The numbers that etcd shows with a version of a key, beside its own revision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Version {
     /// The revision at which the key was created.
     pub create_revision: i64,
-    /// The number of puts since the key was created.
+    /// How many puts there were since the key was created, this one included.
     pub version: i64,
-    /// The lease; 0: none.
+    /// The id of the lease; 0 if the key has none.
     pub lease: i64,
 }
 
-/// The place of an event in the order of all events.
+/// The place of an event in the order of all events of the store: by revision, then by position in
+/// the transaction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
-    /// The revision of the transaction.
+    /// The revision of the event's transaction.
     pub revision: i64,
     /// The position of the event in the transaction, from 0.
     pub sub: u32,
 }
 
 impl Event {
-    /// A version of a key.
+    /// A put: a new version of a key.
     pub fn put(place: Place, key: &[u8], numbers: Version, value: &[u8]) -> Event {
         let mut bytes = start(place, KIND_PUT, key, 3 * NUMBER_BYTES_MAX + value.len());
         put_number((place.revision - numbers.create_revision) as u64, &mut bytes);
@@ -59,12 +62,12 @@ impl Event {
         Event(bytes.into())
     }
 
-    /// The removal of a key.
+    /// The deletion of a key.
     pub fn delete(place: Place, key: &[u8]) -> Event {
         Event(start(place, KIND_DELETE, key, 0).into())
     }
 
-    /// Reads an event that makes up the whole of `bytes`.
+    /// Decodes an event from exactly these bytes.
     pub(crate) fn decode(bytes: &[u8]) -> Result<Event, DecodeError> {
         let mut reader = Reader::new(bytes);
         let kind = reader.u8()?;
@@ -94,19 +97,19 @@ impl Event {
         Ok(Event(bytes.into()))
     }
 
-    /// The place in the order of all events.
+    /// The event's place in the order of all events.
     pub fn place(&self) -> Place {
         let mut at = 1;
         let revision = self.number(&mut at) as i64;
         Place { revision, sub: self.number(&mut at) as u32 }
     }
 
-    /// The revision of the transaction that made it.
+    /// The revision of the event's transaction.
     pub fn revision(&self) -> i64 {
         self.number(&mut 1) as i64
     }
 
-    /// Whether it is the removal of the key.
+    /// Whether the event deletes its key.
     pub fn is_delete(&self) -> bool {
         self.0[0] == KIND_DELETE
     }
@@ -117,7 +120,7 @@ impl Event {
         &self.0[start..end]
     }
 
-    /// The numbers of a version. Zeros for a removal.
+    /// The numbers of the version. All are 0 for a deletion.
     pub fn numbers(&self) -> Version {
         if self.is_delete() {
             return Version { create_revision: 0, version: 0, lease: 0 };
@@ -128,8 +131,8 @@ impl Event {
         Version { create_revision, version, lease: self.number(&mut at) as i64 }
     }
 
-    /// How many keys more exist after it than before: 1 for the first version of a key, -1 for a
-    /// removal.
+    /// By how much the event changes the number of existing keys: 1 if it creates its key, -1 if it
+    /// deletes it, else 0.
     pub(crate) fn key_count_change(&self) -> i64 {
         match self.is_delete() {
             true => -1,
@@ -137,7 +140,7 @@ impl Event {
         }
     }
 
-    /// The value. Empty for a removal.
+    /// The value. Empty for a deletion.
     pub fn value(&self) -> &[u8] {
         if self.is_delete() {
             return &[];
@@ -149,17 +152,18 @@ impl Event {
         &self.0[at..]
     }
 
-    /// The whole event, as it is in an image.
+    /// The encoded event, as in an image.
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.0
     }
 
-    /// The term of the digest. A removal has one, too: it is part of the history.
+    /// The event's contribution to the digest. A deletion has one too, since it is a part of the
+    /// history.
     pub(crate) fn digest(&self) -> Digest {
         Digest::from_tagged(&self.0)
     }
 
-    /// Where the key begins and ends.
+    /// The offsets where the key begins and ends.
     fn key_range(&self) -> (usize, usize) {
         let mut at = 1;
         self.number(&mut at);
@@ -168,7 +172,7 @@ impl Event {
         (at, at + key_bytes)
     }
 
-    /// The number at this offset, which the constructors have written; moves behind it.
+    /// The number at offset `at`, which a constructor wrote. Moves `at` behind it.
     fn number(&self, at: &mut usize) -> u64 {
         let mut number = 0;
         for shift in (0..64).step_by(7) {
@@ -183,7 +187,7 @@ impl Event {
     }
 }
 
-/// The bytes up to the end of the key, with room for `more`.
+/// The bytes of an event up to the end of its key, with capacity for `more` bytes.
 fn start(place: Place, kind: u8, key: &[u8], more: usize) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(1 + 3 * NUMBER_BYTES_MAX + key.len() + more);
     bytes.put_u8(kind);
@@ -202,7 +206,8 @@ fn put_number(mut number: u64, out: &mut Vec<u8>) {
     out.put_u8(number as u8);
 }
 
-/// Reads a number that takes no byte more than needed: an event has one form.
+/// Reads a number. Refuses one with more bytes than needed, so that each event has only one
+/// encoding.
 fn read_number(reader: &mut Reader<'_>) -> Result<u64, DecodeError> {
     let mut number = 0;
     for shift in (0..64).step_by(7) {

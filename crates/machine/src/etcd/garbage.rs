@@ -1,25 +1,25 @@
-//! References that nobody takes: an outcome that became larger than an answer may be. There may be
-//! millions, so they are dropped in steps.
+//! Frees shared events in steps: those of an outcome that became too large to be sent, or of a
+//! replaced edge. There may be millions, too many to free at once.
 
 use crate::etcd::event::Event;
 use crate::etcd::reply::{Branch, OpDone};
 use crate::limits::ETCD_PRUNED_EVENTS_MAX;
 
-/// Lists of references to versions.
+/// Lists of events that nobody needs any more.
 #[derive(Default)]
 pub(crate) struct Garbage {
     lists: Vec<Vec<Event>>,
 }
 
 impl Garbage {
-    /// Adds a list.
+    /// Adds a list to be freed.
     pub fn add(&mut self, events: Vec<Event>) {
         if !events.is_empty() {
             self.lists.push(events);
         }
     }
 
-    /// Adds what a transaction shows.
+    /// Adds the events in the outcome of a transaction's branch.
     pub fn add_branch(&mut self, branch: Branch) {
         for done in branch.done {
             match done {
@@ -35,7 +35,7 @@ impl Garbage {
         self.lists.is_empty()
     }
 
-    /// Drops as many references as one step may.
+    /// Frees up to [`ETCD_PRUNED_EVENTS_MAX`] events.
     pub fn drop_some(&mut self) {
         let mut left = ETCD_PRUNED_EVENTS_MAX;
         while left > 0

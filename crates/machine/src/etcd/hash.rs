@@ -1,6 +1,7 @@
-//! The hash of the keys at a revision, for comparing members (`mvcc.HashStorage`). It comes from
-//! the digest: that of the present state, less the events above the revision. So it is the same on
-//! all members that were compacted at the same revision, whatever they have pruned.
+//! The hash of all keys at a revision, by which etcd's tools compare members (`mvcc.HashStorage`).
+//! It is computed from the digest: the digest of the present state, minus the events above the
+//! revision. So all members with equal compacted revisions get equal hashes, whatever they have
+//! pruned.
 
 use crate::digest::Digest;
 use crate::etcd::event::Place;
@@ -8,25 +9,27 @@ use crate::etcd::reply::Refusal;
 use crate::etcd::store::Store;
 use crate::etcd::tail::Sum;
 
-/// A hash that is worked out in steps.
+/// The progress of computing a hash, in steps.
 #[derive(Debug)]
 pub struct HashRead {
-    /// The revision of the hash.
+    /// The revision whose keys are hashed.
     pub revision: i64,
-    /// The compacted revision of the hash.
+    /// The store's compacted revision when the computation began.
     pub compacted: i64,
     digest: Digest,
-    /// The last event that was taken out.
+    /// The place of the last event that was subtracted from `digest`.
     taken_out: Place,
-    /// The last event that the digest had at the beginning.
+    /// The place of the last event in `digest` when the computation began; `None` if the tail was
+    /// empty.
     last: Option<Place>,
 }
 
-/// The hash of no keys, as in etcd (`mvcc.kvHasher`: the CRC-32C of the bucket's name `key`).
+/// The hash of an empty store, as in etcd (`mvcc.kvHasher`: the CRC-32C of the bucket's name
+/// `key`).
 const HASH_OF_NOTHING: u32 = 1_084_519_789;
 
 impl HashRead {
-    /// The hash, once it is worked out. It is not 0, since JSON leaves 0 out: programs would find
+    /// The hash, when the computation is done. Never 0: JSON leaves out a 0, so programs would find
     /// no hash of an empty store.
     pub fn hash(&self) -> u32 {
         let sum = self.digest.0;
@@ -38,7 +41,7 @@ impl HashRead {
 }
 
 impl Store {
-    /// Begins a hash at a revision; 0: the present one. Before all revisions, at a negative one,
+    /// Starts to compute the hash at a revision; 0 means the present one. At a negative revision
     /// there are no keys, whatever was compacted.
     ///
     /// # Errors
@@ -67,12 +70,11 @@ impl Store {
         })
     }
 
-    /// Goes on with a hash, and takes the events that it looks at off `events_left`. True once it
-    /// is worked out.
+    /// Does a part of the computation: looks at up to `events_left` events, and subtracts their
+    /// number from `events_left`. True when the hash is computed.
     ///
     /// # Errors
-    /// The revision is compacted by now, or the keys were compacted above the revision that the
-    /// hash is for.
+    /// The keys were compacted above the hash's revision since the computation began.
     pub fn hash_step(&self, read: &mut HashRead, events_left: &mut u64) -> Result<bool, Refusal> {
         if (0..self.compacted).contains(&read.revision) {
             return Err(Refusal::Compacted);

@@ -1,5 +1,5 @@
-//! Import: a state whose etcd's part comes from elsewhere, as versions of keys in the order of
-//! their revisions.
+//! Import: builds a state from an etcd history that another program wrote, given as versions of
+//! keys in the order of their revisions.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -17,24 +17,24 @@ use crate::ids::{LeaseId, LogIndex, Ordinal};
 use crate::limits::{ETCD_ALARMS_MAX, ETCD_LEASE_TTL_S_MAX, ETCD_REVISION_MAX};
 use crate::machine::Machine;
 
-/// Why something is not imported.
+/// Why something cannot be imported.
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum ImportError {
-    /// A version is not behind the ones before, or its revision is too high.
+    /// A version does not follow those before it in order, or its revision is too high.
     #[error("the version at revision {revision} is not in its order")]
     Order {
-        /// Its revision.
+        /// The revision of the version.
         revision: i64,
     },
-    /// A lease has the number of another one or 0, or a time to live that no lease may have.
+    /// The lease's id is 0 or taken, or its time to live is not allowed.
     #[error("lease {:x} with {ttl_s} s to live cannot exist", lease.0)]
     Lease {
-        /// Its number.
+        /// The id of the lease.
         lease: LeaseId,
-        /// Its time to live, in seconds.
+        /// The time to live in seconds.
         ttl_s: i64,
     },
-    /// There are too many alarms.
+    /// There are more than [`ETCD_ALARMS_MAX`] alarms.
     #[error("there are more than {ETCD_ALARMS_MAX} alarms")]
     Alarms,
 }
@@ -42,32 +42,34 @@ pub enum ImportError {
 /// A key whose newest version names a lease that does not exist.
 #[derive(Debug, PartialEq, Eq)]
 pub struct MissingLease {
-    /// The place of that version.
+    /// The place of that version in the order of all events.
     pub place: Place,
     /// The key.
     pub key: Box<[u8]>,
-    /// The number of the lease.
+    /// The id of the missing lease.
     pub lease: i64,
 }
 
-/// An import under way. Leases come before versions.
+/// An import under way. The caller adds all leases before the first version.
 pub struct Import {
     store: Store,
-    /// The compacted revision: of what is not above it, only what a read at it shows is kept.
+    /// The compacted revision. Of the versions up to it, only those that a read at it shows are
+    /// kept.
     compacted: Option<i64>,
-    /// The place of the last version.
+    /// The place of the last version so far.
     last: Place,
-    /// The removals at the compacted revision whose versions before are not there any more.
+    /// The deletions at the compacted revision whose earlier versions were not imported.
     edge: Vec<Event>,
     /// The places of versions that lose their lease.
     detached: BTreeSet<Place>,
 }
 
 impl Import {
-    /// Begins an import of a history that was compacted up to this revision; `None` if it is whole.
+    /// Starts an import. `compacted` is the revision at which the history was compacted; `None` if
+    /// it is whole.
     ///
     /// # Errors
-    /// It is too high.
+    /// The compacted revision is too high.
     pub fn new(compacted: Option<i64>) -> Result<Import, ImportError> {
         if let Some(revision) = compacted.filter(|compacted| *compacted > ETCD_REVISION_MAX) {
             return Err(ImportError::Order { revision });
@@ -77,7 +79,7 @@ impl Import {
         Ok(Import { store: Store::default(), compacted, last, edge, detached })
     }
 
-    /// Sets users and roles.
+    /// Sets the users and roles.
     pub fn set_auth(&mut self, auth: Auth) {
         self.store.auth = Arc::new(auth);
     }
@@ -85,15 +87,15 @@ impl Import {
     /// Adds an alarm.
     ///
     /// # Errors
-    /// There are too many.
+    /// `ImportError::Alarms`.
     pub fn add_alarm(&mut self, alarm: Alarm) -> Result<(), ImportError> {
         self.store.alarms.raise(alarm).map_err(|_| ImportError::Alarms)
     }
 
-    /// Adds a lease with its time to live, in seconds.
+    /// Adds a lease; `ttl_s` is its time to live in seconds.
     ///
     /// # Errors
-    /// It cannot exist.
+    /// `ImportError::Lease`.
     pub fn add_lease(&mut self, lease: LeaseId, ttl_s: i64) -> Result<(), ImportError> {
         let is_valid = lease != LeaseId(0) && (1..=ETCD_LEASE_TTL_S_MAX).contains(&ttl_s);
         let grant = Grant { ttl_s, granted: Ordinal::default() };
@@ -103,7 +105,7 @@ impl Import {
         }
     }
 
-    /// Takes the lease from the versions at these places, which come later.
+    /// Lets the versions at these places, which come later, have no lease.
     pub fn detach(&mut self, places: impl IntoIterator<Item = Place>) {
         self.detached.extend(places);
     }
@@ -111,7 +113,7 @@ impl Import {
     /// Adds the next version of a key.
     ///
     /// # Errors
-    /// It is not behind the ones before, or too high.
+    /// The version does not follow those before it in order, or its revision is too high.
     pub fn push(&mut self, mut event: Event) -> Result<(), ImportError> {
         self.move_to(event.place())?;
         if self.detached.contains(&event.place()) {
@@ -132,10 +134,11 @@ impl Import {
         Ok(())
     }
 
-    /// Moves the revision to a place that has no version, or whose version comes next.
+    /// Moves the revision forward to a place: one without a version, or the place of the next
+    /// version.
     ///
     /// # Errors
-    /// It is not behind the places before, or too high.
+    /// The place does not follow those before it, or its revision is too high.
     pub fn move_to(&mut self, place: Place) -> Result<(), ImportError> {
         let revision = place.revision;
         if place <= self.last || revision > ETCD_REVISION_MAX {
@@ -153,7 +156,8 @@ impl Import {
         self.compacted.is_some_and(|compacted| revision <= compacted)
     }
 
-    /// Compacts once all versions are there that are not above the compacted revision.
+    /// Compacts the store, unless done before. Called when all versions up to the compacted
+    /// revision have been added.
     fn compact(&mut self) {
         let Some(compacted) = self.compacted.filter(|it| *it > self.store.compacted) else {
             return;
@@ -169,11 +173,12 @@ impl Import {
         self.store.set_edge(Edge::of(edge));
     }
 
-    /// Ends the import: a state with these keys and nothing else, as of an entry of the log that
-    /// they come from. An ensemble can begin with it ([`Machine::begin_with`]).
+    /// Ends the import. Returns a state with these keys and nothing else, which has the given log
+    /// index. An ensemble can begin with it ([`Machine::begin_with`]).
     ///
     /// # Errors
-    /// Keys name leases that do not exist. No state has such keys.
+    /// Some keys name leases that do not exist, which no state may have. The error lists these
+    /// keys.
     pub fn finish(mut self, index: LogIndex) -> Result<Machine, Vec<MissingLease>> {
         self.compact();
         let everything = KeyRange { key: &[0], end: &[0] };

@@ -1,4 +1,4 @@
-//! The index: the keys in their order, each with its versions.
+//! The index: all keys in order, each with its versions.
 
 mod items;
 mod leaf;
@@ -10,23 +10,24 @@ use crate::etcd::event::Event;
 use crate::etcd::index::tree::{Counts, Tree};
 use crate::etcd::index::versions::Versions;
 
-/// How far a step has come in a range.
+/// How far a step has come in a range of keys.
 pub(crate) struct LookedAt {
-    /// The number of keys that it looked at.
+    /// How many keys the step looked at.
     pub count: u64,
-    /// The start of the keys that it did not look at; `None` if it looked at all.
+    /// The first key that the step did not look at; `None` if it looked at all.
     pub next: Option<Box<[u8]>>,
 }
 
-/// The keys in their order. Each has at least one version.
+/// All keys in order. Each has at least one version; a deleted key stays until its deletion is
+/// pruned.
 #[derive(Default)]
 pub(crate) struct Index {
     keys: Tree,
     looks: LookCount,
 }
 
-/// Counts the keys that walks look at, where assertions for debugging are on: whatever a command
-/// says of its own cost, its steps are judged by this.
+/// Counts the keys that walks look at, in builds with debug assertions. The steps of commands are
+/// checked against this count, whatever a command says of its own cost.
 #[derive(Default)]
 pub(crate) struct LookCount {
     #[cfg(debug_assertions)]
@@ -40,7 +41,7 @@ impl LookCount {
         let _ = keys;
     }
 
-    /// The keys since the last call.
+    /// The number of keys since the last call; always 0 without debug assertions.
     pub fn take(&mut self) -> u64 {
         #[cfg(debug_assertions)]
         return core::mem::take(self.keys.get_mut());
@@ -50,22 +51,22 @@ impl LookCount {
 }
 
 impl Index {
-    /// The number of keys that exist now.
+    /// The number of keys that exist: those whose newest version is not a deletion.
     pub fn live_count(&self) -> u64 {
         self.keys.counts().live
     }
 
-    /// The number of keys of a range that exist now.
+    /// The number of keys in a range that exist.
     pub fn live_count_of(&self, range: KeyRange<'_>) -> u64 {
         self.counts_of(range).live
     }
 
-    /// The number of keys with a version, removed ones included.
+    /// The number of keys in the index, including deleted ones.
     pub fn key_count(&self) -> u64 {
         self.keys.counts().keys
     }
 
-    /// The number of keys of a range with a version, removed ones included.
+    /// The number of keys of a range in the index, including deleted ones.
     pub fn key_count_of(&self, range: KeyRange<'_>) -> u64 {
         self.counts_of(range).keys
     }
@@ -80,14 +81,15 @@ impl Index {
         }
     }
 
-    /// Adds the newest version of a key. Returns the version that it follows, if the key existed.
+    /// Adds the newest version of a key. Returns the version before it; `None` if the key did not
+    /// exist.
     pub fn push(&mut self, event: Event) -> Option<Event> {
         self.keys.push(event)
     }
 
-    /// Adds a removal of this revision to each key of a range that exists, by key, and looks at up
-    /// to `keys_max` keys. `remove` makes it from the version before, and is shown the one at the
-    /// revision before.
+    /// Deletes the existing keys of a range, in order of key, at this revision. Looks at up to
+    /// `keys_max` keys. For each existing key it calls `remove`, which gets the newest version and
+    /// the version at the revision before, and returns the deletion.
     pub fn remove_range(
         &mut self,
         range: KeyRange<'_>,
@@ -116,21 +118,21 @@ impl Index {
         LookedAt { count, next }
     }
 
-    /// The newest version of a key, unless that is a removal.
+    /// The newest version of a key; `None` if the key does not exist.
     pub fn newest(&self, key: &[u8]) -> Option<&Event> {
         let versions = self.keys.get(key)?;
         versions.is_live().then(|| versions.last())
     }
 
-    /// The version before the one with that place, unless that is a removal.
+    /// The version of the event's key just before the event; `None` if the key did not exist then.
     pub fn before(&self, event: &Event) -> Option<&Event> {
         let events = self.keys.get(event.key())?.as_slice();
         let end = events.partition_point(|other| other.place() < event.place());
         events[..end].last().filter(|event| !event.is_delete())
     }
 
-    /// The version at the revision before an event, unless that is a removal, or the event creates
-    /// the key.
+    /// The version of the event's key at the revision before the event; `None` if the key did not
+    /// exist then, or the event creates the key.
     pub fn before_revision(&self, event: &Event) -> Option<&Event> {
         let before = self.before(event)?;
         let revision = event.revision();
@@ -140,30 +142,30 @@ impl Index {
         }
     }
 
-    /// The versions of a key above this revision, oldest first.
+    /// The versions of a key above this revision, deletions included, oldest first.
     pub fn events_of(&self, key: &[u8], above: i64) -> &[Event] {
         self.keys.get(key).map_or(&[], |versions| versions.above(above))
     }
 
-    /// The version of a key that exists at this revision.
+    /// The version of a key at this revision; `None` if the key did not exist then.
     pub fn at(&self, key: &[u8], revision: i64) -> Option<&Event> {
         self.keys.get(key)?.at(revision)
     }
 
-    /// Keys that walks have looked at.
+    /// The count of the keys that walks have looked at.
     pub fn looks(&mut self) -> &mut LookCount {
         &mut self.looks
     }
 
-    /// The versions of the keys of a range that exist at this revision, by key. It has no bound, so
-    /// it is not for commands and reads of clients.
+    /// The versions at this revision of the keys in a range, in order of key. It looks at any
+    /// number of keys, so it is not for commands and reads of clients.
     pub fn range(&self, range: KeyRange<'_>, revision: i64) -> impl Iterator<Item = &Event> {
         self.keys_of(range).filter_map(move |versions| versions.at(revision))
     }
 
-    /// Shows those versions to `visit` until that wants no more, but looks at no more than
-    /// `keys_left` keys, and takes them off it. Returns where the keys begin that it did not look
-    /// at.
+    /// Passes the versions that [`Index::range`] would return to `visit`, until `visit` returns
+    /// false. Looks at up to `keys_left` keys, and subtracts their number from `keys_left`. Returns
+    /// the first key that it did not look at; `None` if it looked at all, or `visit` stopped it.
     pub fn visit<'i>(
         &'i self,
         range: KeyRange<'_>,
@@ -197,18 +199,18 @@ impl Index {
         alone.into_iter().chain(several.into_iter().flatten())
     }
 
-    /// The versions of each key from this one on, by key.
+    /// For each key from this one on, in order, all its versions.
     pub fn versions_from(&self, key: &[u8]) -> impl Iterator<Item = &[Event]> {
         self.keys.from(key).map(Versions::as_slice)
     }
 
-    /// Forgets the versions of a key before this one, and this one too if it is a removal. No read
-    /// shows these versions any more.
+    /// Removes the versions of the event's key before the event, and the event too if it is a
+    /// deletion. No read may need these versions any more.
     pub fn prune(&mut self, event: &Event) {
         self.keys.prune(event);
     }
 
-    /// Adds a key behind all others, with its versions in their order.
+    /// Adds a key that follows all others, with its versions, oldest first.
     pub fn push_behind(&mut self, events: Vec<Event>) {
         self.keys.push_behind(Versions::of(events));
     }

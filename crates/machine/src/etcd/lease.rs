@@ -1,11 +1,11 @@
-//! Leases: each lives until it is revoked or has expired, and its keys go with it.
+//! Leases. Each lives until it is revoked or expires; its keys are deleted with it.
 //!
 //! A key belongs to the lease that its newest version names. A lease keeps that version of each of
-//! its keys, in the order of the keys, and shares its bytes with the index: so a key of a lease
-//! costs a reference more. Which keys a lease has follows from the keys alone; it has no terms in
+//! its keys, sorted by key; it shares the version's bytes with the index, so a leased key costs
+//! only a reference more. The keys of a lease follow from the index alone, so they have no part in
 //! the digest and no records in an image.
 //!
-//! etcd 3.6 `lease.lessor`.
+//! As in etcd 3.6 `lease.lessor`.
 
 use core::borrow::Borrow;
 use core::cmp::Ordering as Comparison;
@@ -20,13 +20,13 @@ use crate::etcd::event::Event;
 use crate::ids::{LeaseId, Ordinal};
 use crate::limits::{ETCD_LEASE_BYTES, ETCD_LEASE_TTL_S_MAX};
 
-/// A lease without its keys.
+/// The facts of a lease, without its keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grant {
-    /// How long it lives without a keep-alive, in seconds; from 1.
+    /// The time to live in seconds, at least 1: how long the lease lives without a keep-alive.
     pub ttl_s: i64,
-    /// The ordinal of the command that granted it. It tells the lease from earlier ones with its
-    /// number.
+    /// The ordinal of the command that granted it. It tells the lease from earlier ones with the
+    /// same id.
     pub granted: Ordinal,
 }
 
@@ -35,60 +35,61 @@ pub struct Grant {
 pub struct Lease {
     grant: Grant,
     keys: BTreeSet<Attached>,
-    /// The user that was found to have the right to write all its keys; see
-    /// [`Lease::is_writable_by`]. It is not state.
+    /// The user last found to have write permission for all keys; see [`Lease::is_writable_by`].
+    /// Not state.
     writer: AtomicU64,
 }
 
-/// A number that stands for a user at a revision of users and roles; 0 is no user.
+/// A number that stands for a user at one revision of users and roles; 0 means no user.
 pub(crate) type UserTag = u64;
 
 impl Lease {
-    /// The lease without its keys.
+    /// The facts of the lease, without its keys.
     pub fn grant(&self) -> Grant {
         self.grant
     }
 
-    /// Its keys, in their order.
+    /// The lease's keys, in order.
     pub fn keys(&self) -> impl ExactSizeIterator<Item = &[u8]> {
         self.versions().map(Event::key)
     }
 
-    /// Its keys behind this one, in their order; all, if none is given.
+    /// The lease's keys above `after`, in order; all keys if it is `None`.
     pub(crate) fn keys_behind(&self, after: Option<&[u8]>) -> impl Iterator<Item = &[u8]> {
         self.versions_behind(after).map(Event::key)
     }
 
-    /// The newest version of each of its keys behind this one, in the order of the keys.
+    /// The newest version of each of the lease's keys above `after`, in order of key; of all keys
+    /// if it is `None`.
     pub(crate) fn versions_behind(&self, after: Option<&[u8]>) -> impl Iterator<Item = &Event> {
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
         self.keys.range::<[u8], _>((from, Bound::Unbounded)).map(|attached| &attached.0)
     }
 
-    /// The newest version of each of its keys, in the order of the keys.
+    /// The newest version of each of the lease's keys, in order of key.
     pub fn versions(&self) -> impl ExactSizeIterator<Item = &Event> {
         self.keys.iter().map(|attached| &attached.0)
     }
 
-    /// Whether someone was found to have the right to write all its keys, since which nobody else
-    /// has put a key there. A lease may have any number of keys, so they are not all looked at
-    /// again for each put.
+    /// Whether this user was found to have write permission for all keys of the lease, and nobody
+    /// else has put a key there since. It saves looking at all keys for each put, since a lease may
+    /// have any number of them.
     pub(crate) fn is_writable_by(&self, user: UserTag) -> bool {
         user != 0 && self.writer.load(Ordering::Relaxed) == user
     }
 
-    /// Notes the user that has that right.
+    /// Records a user that has this permission.
     pub(crate) fn set_writer(&self, user: UserTag) {
         self.writer.store(user, Ordering::Relaxed);
     }
 
-    /// Takes the newest version of its first key out.
+    /// Removes the first key from the lease, and returns the key's newest version.
     pub(crate) fn take_key(&mut self) -> Option<Event> {
         self.keys.pop_first().map(|attached| attached.0)
     }
 }
 
-/// The newest version of a key of a lease. The order is that of the keys.
+/// The newest version of a leased key. Compares by key.
 #[derive(Debug)]
 struct Attached(Event);
 
@@ -126,7 +127,7 @@ pub struct Leases {
 }
 
 impl Leases {
-    /// The lease with that number.
+    /// The lease with this id; `None` if there is none.
     pub fn get(&self, lease: LeaseId) -> Option<&Lease> {
         self.leases.get(&lease)
     }
@@ -141,12 +142,12 @@ impl Leases {
         self.leases.is_empty()
     }
 
-    /// The leases from a number on, by their numbers.
+    /// The leases whose ids are in the range that starts at `from`, by id.
     pub(crate) fn from(&self, from: Bound<LeaseId>) -> impl Iterator<Item = (LeaseId, &Lease)> {
         self.leases.range((from, Bound::Unbounded)).map(|(id, lease)| (*id, lease))
     }
 
-    /// All leases, by their numbers.
+    /// All leases, by id.
     pub fn iter(&self) -> impl Iterator<Item = (LeaseId, &Lease)> {
         self.leases.iter().map(|(id, lease)| (*id, lease))
     }
@@ -156,19 +157,20 @@ impl Leases {
         self.leases.len() as u64 * ETCD_LEASE_BYTES
     }
 
-    /// The sum of the terms of the leases.
+    /// The sum of the leases' contributions to the digest.
     pub(crate) fn digest(&self) -> Digest {
         self.digest
     }
 
-    /// The leases behind this one, by their numbers; all, if none is given.
+    /// The leases with ids above `after`, by id; all leases if it is `None`.
     pub(crate) fn behind(&self, after: Option<LeaseId>) -> impl Iterator<Item = (LeaseId, Grant)> {
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
         self.leases.range((from, Bound::Unbounded)).map(|(id, lease)| (*id, lease.grant))
     }
 
-    /// A number that no lease has, from 1. It follows from the ordinal and the time of the command
-    /// alone, so it is the same on all members; and a lease that is over hardly ever had it.
+    /// An id for a new lease: above 0, and no lease has it. Depends only on the ordinal and the
+    /// time of the command, so all members choose equal ids. It is a hash, so an ended lease hardly
+    /// ever had the same one.
     pub(crate) fn choose(&self, ordinal: Ordinal, time_ms: i64) -> LeaseId {
         let mut seed = Vec::new();
         seed.put_u64(ordinal.0);
@@ -182,7 +184,7 @@ impl Leases {
         }
     }
 
-    /// Adds a lease. False if its number is taken.
+    /// Adds a lease. False if its id is taken.
     pub(crate) fn add(&mut self, lease: LeaseId, grant: Grant) -> bool {
         if self.leases.contains_key(&lease) {
             return false;
@@ -193,14 +195,15 @@ impl Leases {
         true
     }
 
-    /// Removes a lease. Its keys are the caller's to remove.
+    /// Removes a lease. The caller must delete its keys.
     pub(crate) fn remove(&mut self, lease: LeaseId) -> Option<Lease> {
         let removed = self.leases.remove(&lease)?;
         self.digest.subtract(digest_of(lease, removed.grant));
         Some(removed)
     }
 
-    /// Gives all leases the ordinal of a command that installs them in the place of others.
+    /// Sets the grant of each lease to the command with this ordinal, which has installed the
+    /// leases from an image.
     pub(crate) fn grant_all_anew(&mut self, granted: Ordinal) {
         self.digest = Digest::default();
         for (id, lease) in &mut self.leases {
@@ -209,7 +212,7 @@ impl Leases {
         }
     }
 
-    /// The changes that tell of all leases, for Loop when this state takes the place of another.
+    /// All leases, each as a change. Loop takes these when this state replaces another one.
     pub fn deadlines(&self) -> Vec<LeaseChange> {
         let granted = self.leases.iter().map(|(lease, found)| {
             let Grant { granted, ttl_s } = found.grant;
@@ -218,8 +221,8 @@ impl Leases {
         granted.collect()
     }
 
-    /// Takes the newest version of a key, and the version before it: the key leaves its lease for
-    /// the one that the new version names. `user` has put it.
+    /// Updates the leases after a put. `event` is the new version, and `before` the one before it:
+    /// the key moves from the lease of `before` to the lease of `event`. `user` sent the put.
     pub(crate) fn on_put(&mut self, event: &Event, before: Option<&Event>, user: UserTag) {
         let lease = lease_of(event);
         if let Some(before) = before
@@ -235,7 +238,7 @@ impl Leases {
         }
     }
 
-    /// Takes the last version of a key that is removed.
+    /// Removes a deleted key, whose last version is `before`, from its lease.
     pub(crate) fn on_delete(&mut self, before: &Event) {
         if let Some(lease) = lease_of(before).and_then(|lease| self.leases.get_mut(&lease)) {
             lease.keys.remove(before.key());
@@ -248,16 +251,16 @@ impl Leases {
     }
 }
 
-/// The lease that a version names.
+/// The lease that a version names; `None` if it names none.
 fn lease_of(event: &Event) -> Option<LeaseId> {
     Some(LeaseId(event.numbers().lease)).filter(|lease| *lease != LeaseId(0))
 }
 
-/// Bytes of a lease in an image: number, time to live, ordinal.
+/// Bytes of a lease in an image: id, time to live, ordinal of the grant.
 const RECORD_BYTES: u64 = 24;
 const _: () = assert!(RECORD_BYTES <= ETCD_LEASE_BYTES);
 
-/// Appends a lease as it is in an image, and is hashed.
+/// Appends an encoded lease, as an image and the digest need it.
 pub(crate) fn encode(lease: LeaseId, grant: Grant, out: &mut Vec<u8>) {
     out.put_i64(lease.0);
     out.put_i64(grant.ttl_s);

@@ -1,9 +1,9 @@
-//! The list of all leases, read in several holds of the state's lock: there may be any number of
-//! leases, and a user that is not `root` must have the right to read all their keys.
+//! Lists all leases, in steps between which the state's lock is released: there may be any number
+//! of leases, and a user that is not `root` needs read permission for all their keys.
 //!
-//! Each lease is in the list if it is there when the list comes to it, and each of its keys is
-//! checked if it is there then. A key that is put in front of the place that the list has reached
-//! is not looked at, as if the list had been read before.
+//! The list has each lease that exists when the list reaches its id. A key is checked if it exists
+//! when the check reaches it. A key put later, below that point, is not checked: the list then
+//! counts as read before that put.
 
 use std::ops::Bound;
 
@@ -13,30 +13,30 @@ use crate::etcd::reply::Refusal;
 use crate::etcd::store::Store;
 use crate::ids::{LeaseId, Ordinal};
 
-/// A list that is being read.
+/// The progress of a list.
 #[derive(Debug, Default)]
 pub struct LeaseList {
-    /// The leases so far.
+    /// The ids found so far, ascending.
     pub found: Vec<LeaseId>,
     checked_up_to: Option<CheckedUpTo>,
 }
 
-/// How far the keys of a lease are checked.
+/// How far the keys of the present lease are checked.
 #[derive(Debug)]
 struct CheckedUpTo {
     lease: LeaseId,
-    /// Tells the lease from a later one with its number.
+    /// The ordinal of the lease's grant: a later lease with the same id has another one.
     granted: Ordinal,
     /// The last key that was checked.
     key: Box<[u8]>,
 }
 
 impl Store {
-    /// Reads on, and takes the keys and leases that it looks at off `keys_left`, which is not 0.
-    /// Whether the list is done.
+    /// Does one step of the list: looks at up to `keys_left` keys and leases, at least one, and
+    /// subtracts their number from `keys_left`. True when the list is complete.
     ///
     /// # Errors
-    /// Permissions are enforced, and who asks may not read a key of a lease
+    /// Permissions are enforced, and the user may not read a key of a lease
     /// (`EtcdServer.checkLeaseLeases`).
     pub fn list_leases(
         &self,

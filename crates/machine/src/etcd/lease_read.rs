@@ -1,8 +1,8 @@
-//! Looking at the keys of a lease, in several holds of the state's lock: to check that a user may
-//! see or write all of them, and to show them. A lease has any number of keys.
+//! Reads the keys of one lease, in steps between which the state's lock is released: to check the
+//! user's permission for all of them, and to show them. A lease may have any number of keys.
 //!
-//! A key is looked at if it is there when the look comes to it. One that is put in front of that
-//! place is not, as if the lease had been looked at before.
+//! A key is read if it exists when the read reaches it. A key put later, below that point, is not
+//! read: the read then counts as done before that put.
 
 use crate::etcd::auth::{Access, AuthInfo};
 use crate::etcd::command::KeyRange;
@@ -11,33 +11,35 @@ use crate::etcd::reply::Refusal;
 use crate::etcd::store::Store;
 use crate::ids::{LeaseId, Ordinal};
 
-/// A look at the keys of a lease.
+/// The progress of a read of a lease's keys.
 #[derive(Debug, Default)]
 pub struct LeaseRead {
-    /// The newest version of each key, if they are to be shown.
+    /// The newest version of each key so far, if the keys are to be shown.
     pub found: Vec<Event>,
-    /// The lease, once it was looked at: a later one with its number is another.
+    /// The ordinal of the lease's grant, from the first step on: a later lease with the same id has
+    /// another one.
     granted: Option<Ordinal>,
-    /// The last key that was looked at.
+    /// The last key that was read.
     after: Option<Box<[u8]>>,
     is_done: bool,
 }
 
-/// What a look at a lease is for.
+/// What a read of a lease is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeaseLook {
-    /// The right that the user must have to each key; `None` if no key matters.
+    /// The access that the user needs to each key; `None` if no permission is needed.
     pub access: Option<Access>,
-    /// Whether the keys are shown.
+    /// Whether the keys are to be shown.
     pub shows: bool,
 }
 
 impl Store {
-    /// Goes on looking, and takes the keys off `keys_left`. Whether it is done; a lease that does
-    /// not exist, or not any more, has no keys.
+    /// Does one step of the read: looks at up to `keys_left` keys, and subtracts their number from
+    /// `keys_left`. True when the read is done. A lease that does not exist, or no longer exists,
+    /// has no keys.
     ///
     /// # Errors
-    /// Permissions are enforced, and the user has not the right to a key
+    /// Permissions are enforced, and the user lacks the access to a key
     /// (`EtcdServer.checkLeaseRenew`, `checkLeaseTimeToLive`).
     pub fn lease_read_step(
         &self,

@@ -1,44 +1,46 @@
-//! The path of a transaction: the operations of the branches that its comparisons choose, those of
-//! nested transactions included.
+//! Walks through the operations of a transaction, in the order in which they run.
 //!
-//! A transaction has any number of operations, so a walk along its path can stop between two steps
-//! of a command. What is kept until then, [`Level`]s, borrows nothing.
+//! The *path* of a transaction consists of the operations in the branch that its comparisons
+//! choose, and of those on the paths of nested transactions. A transaction has any number of
+//! operations, so a walk may stop between two steps of a command. The [`Level`]s keep its place,
+//! and borrow nothing.
 
 use crate::etcd::command::{Op, Txn};
 
-/// The operations of a transaction that a walk visits.
+/// Which operations of a transaction a walk visits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Taken {
-    /// The operations of one branch: of the first if the comparisons hold.
+    /// Those of one branch; true means the first, whose comparisons hold.
     Branch(bool),
-    /// All operations, the first branch before the other.
+    /// Those of both branches, the first branch first.
     Both,
 }
 
-/// The place of a walk in one of the transactions that it is in.
+/// The place of a walk within one of the nested transactions that it has entered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Level {
     taken: Taken,
-    /// The position of the next operation.
+    /// The position of the next operation to visit.
     next: usize,
 }
 
-/// A walk along the path of a transaction, in the order in which its operations run.
+/// A walk through a transaction.
 pub(crate) struct Walk<'t> {
     root: &'t Txn<'t>,
     levels: Vec<(&'t Txn<'t>, Level)>,
 }
 
-/// What a walk comes to.
+/// What a walk visits next.
 pub(crate) enum Visit<'t> {
-    /// An operation. A nested transaction is visited before the caller enters it.
+    /// An operation. For a nested transaction, the caller may then call [`Walk::enter`].
     Op(&'t Op<'t>),
     /// The end of the transaction that was entered last.
     End,
 }
 
 impl<'t> Walk<'t> {
-    /// A walk that goes on at these levels; none before the transaction is entered.
+    /// A walk that continues at these levels. Without levels, it has not entered the transaction
+    /// yet.
     pub fn at(root: &'t Txn<'t>, levels: &[Level]) -> Walk<'t> {
         let mut walk = Walk { root, levels: Vec::with_capacity(levels.len().max(1)) };
         for level in levels {
@@ -48,7 +50,8 @@ impl<'t> Walk<'t> {
         walk
     }
 
-    /// The transaction that may be entered: the whole one, or the nested one that was visited last.
+    /// The transaction that may be entered: the root if none was entered, else the nested one that
+    /// was visited last. Panics if the last visit was another operation.
     pub fn ahead(&self) -> &'t Txn<'t> {
         let Some((txn, level)) = self.levels.last() else { return self.root };
         match level.next.checked_sub(1).and_then(|last| op(txn, level.taken, last)) {
@@ -57,13 +60,13 @@ impl<'t> Walk<'t> {
         }
     }
 
-    /// Enters the transaction that is ahead.
+    /// Enters the transaction that [`Walk::ahead`] returns.
     pub fn enter(&mut self, taken: Taken) {
         let txn = self.ahead();
         self.levels.push((txn, Level { taken, next: 0 }));
     }
 
-    /// Visits the next operation. None at the end of the walk.
+    /// Moves on by one operation and returns it. `None` at the end of the walk.
     pub fn visit(&mut self) -> Option<Visit<'t>> {
         let (txn, level) = self.levels.last_mut()?;
         match op(txn, level.taken, level.next) {
@@ -78,14 +81,14 @@ impl<'t> Walk<'t> {
         }
     }
 
-    /// Goes back by the operation that was visited last: it is visited again.
+    /// Goes back by one operation, so that the next visit returns it again.
     pub fn step_back(&mut self) {
         if let Some((_, level)) = self.levels.last_mut() {
             level.next -= 1;
         }
     }
 
-    /// The place of the walk, for [`Walk::at`].
+    /// The place of the walk, for a later [`Walk::at`].
     pub fn levels(&self) -> Vec<Level> {
         self.levels.iter().map(|(_, level)| *level).collect()
     }

@@ -1,4 +1,5 @@
-//! A command between two of its steps. It borrows nothing: the same command comes again.
+//! An etcd command that is paused between two of its steps. It borrows nothing, because the caller
+//! passes the same command again.
 
 use crate::etcd::auth::Permitting;
 use crate::etcd::change::KeyChange;
@@ -11,27 +12,28 @@ use crate::etcd::reply::{Branch, OpDone};
 use crate::etcd::shown::Shown;
 use crate::etcd::txn_state::{Checking, Judging};
 
-/// A command between two of its steps.
+/// Where a paused command continues.
 pub(crate) enum Paused {
-    /// Its user's permissions are being checked.
+    /// In the check of its user's permissions.
     Permitting(Permitting),
-    /// The events of a compaction's revision are being looked at.
+    /// In a compaction, which looks at the events at its revision.
     Compacting(CompactSoFar),
-    /// The comparisons of a transaction are being judged.
+    /// In the comparisons of a transaction.
     Judging(Judging),
-    /// The operations of a transaction whose comparisons were judged are being checked.
+    /// In the checks of a transaction's operations. The first field holds the results of the
+    /// comparisons.
     Checking(Vec<bool>, Checking),
-    /// It has begun to run.
+    /// In its changes, some of which may be made already.
     Running(PausedAt, Box<Halt>),
 }
 
 impl Paused {
-    /// Whether its outcome has collected what it shows, or some of it.
+    /// Whether the command's outcome collects what it shows.
     pub fn has_collected(&self) -> bool {
         matches!(self, Paused::Running(_, halt) if halt.shown != Shown::Nothing)
     }
 
-    /// The changes of a command that has begun to run.
+    /// The changes so far, if the command has begun to make them.
     pub fn into_halt(self) -> Option<Box<Halt>> {
         match self {
             Paused::Running(_, halt) => Some(halt),
@@ -43,52 +45,54 @@ impl Paused {
     }
 }
 
-/// Where a command goes on that has begun to run.
+/// Where a command continues that has begun to make changes.
 pub(crate) enum PausedAt {
-    /// In its only operation.
+    /// In a `DeleteRange` command.
     DeleteRange,
-    /// Behind operations of a transaction.
+    /// Between operations of a transaction, or within one.
     Txn(TxnRun),
-    /// In the end of the lease with this number in the list of the command.
+    /// In the end of a lease. The number is the lease's position in the command's list; the lease
+    /// still has the keys that are left to delete.
     Lease(usize, Lease),
 }
 
-/// A transaction while its operations run.
+/// The progress of a transaction whose operations are running.
 #[derive(Debug)]
 pub(crate) struct TxnRun {
-    /// The results of the comparisons, of each transaction on the path before those nested in it.
+    /// The results of the comparisons, one for each transaction on the path; a transaction comes
+    /// before those nested in it.
     judged: Vec<bool>,
     pub levels: Vec<Level>,
-    /// The number of transactions that the walk along the path has entered.
+    /// How many transactions the walk has entered.
     pub entered: usize,
-    /// The outcomes so far, of the transactions that are not done.
+    /// The outcomes so far of each transaction that was entered and not left yet.
     branches: Vec<Branch>,
 }
 
-/// The changes at one revision, which are not complete.
+/// The unfinished changes of a command at one revision.
 pub(crate) struct Halt {
-    /// The place of the next event.
+    /// The place that the next event will have.
     pub place: Place,
-    /// The changes so far, for watchers, who get those of one revision together. `None` if nobody
-    /// watched.
+    /// The changes so far, for watchers: they get all changes of one revision together. `None` if
+    /// nobody watched.
     pub changes: Option<ChangesSoFar>,
-    /// The removal that is not done.
+    /// The deletion of a range that is not done.
     pub delete: Option<DeleteSoFar>,
-    /// The read that is not done.
+    /// The read of a range that is not done.
     pub read: Option<Box<RangeRead>>,
-    /// Whether and how far the outcome collects what it shows.
+    /// Whether the outcome collects what it shows, and how much more it may collect.
     pub shown: Shown,
 }
 
-/// The changes for watchers between two steps.
+/// The changes of a paused command, kept for watchers.
 pub(crate) struct ChangesSoFar {
     pub changes: Vec<KeyChange>,
-    /// The place of the first event that is not among them: the place of the next event, unless
-    /// the first watcher has come since the command began.
+    /// The place of the first event that is missing from `changes`. It is the place that the next
+    /// event will have, unless the first watcher came after the command had begun.
     pub next: Place,
 }
 
-/// A removal of a range between two steps.
+/// The progress of the deletion of a range.
 pub(crate) struct DeleteSoFar {
     /// The first key that was not looked at.
     pub from: Box<[u8]>,
@@ -97,12 +101,12 @@ pub(crate) struct DeleteSoFar {
 }
 
 impl TxnRun {
-    /// Before the first operation.
+    /// Before the first operation. `judged` holds the results of the comparisons.
     pub fn new(judged: Vec<bool>) -> TxnRun {
         TxnRun { judged, levels: Vec::new(), entered: 0, branches: Vec::new() }
     }
 
-    /// Enters the transaction that is ahead of the walk.
+    /// Enters the transaction that the walk has just come to.
     pub fn enter(&mut self, walk: &mut Walk<'_>) {
         let succeeded = self.judged[self.entered];
         walk.enter(Taken::Branch(succeeded));
@@ -110,7 +114,7 @@ impl TxnRun {
         self.branches.push(Branch { succeeded, done: Vec::new() });
     }
 
-    /// Leaves a transaction whose operations have all run.
+    /// Leaves a transaction that has run all its operations.
     pub fn leave(&mut self) {
         if self.branches.len() > 1
             && let Some(branch) = self.branches.pop()
@@ -125,7 +129,7 @@ impl TxnRun {
         }
     }
 
-    /// The outcome, once all operations have run.
+    /// The outcome. Panics unless all nested transactions were left.
     pub fn finish(mut self) -> Branch {
         assert!(self.branches.len() == 1, "all nested transactions were left");
         self.branches.pop().expect("there is the whole transaction")

@@ -1,8 +1,8 @@
-//! Reading a range at one revision, at once or in steps.
+//! Reads a range of keys at one revision, at once or in steps.
 //!
-//! A read looks at the keys of its range, counts the others if it has enough before the end, and
-//! puts what it has found in order. Each of the three goes in steps, all at one revision. A read
-//! that has an order and a limit never holds more than the limit.
+//! A read walks through the keys of its range. If it has enough keys before the end of the range,
+//! it counts the rest. Then it sorts what it found. Each of these three parts goes in steps, all at
+//! one revision. A read with an order and a limit never holds more versions than the limit.
 
 use core::cmp::Ordering;
 use std::collections::BinaryHeap;
@@ -13,46 +13,47 @@ use crate::etcd::reply::{Found, Refusal};
 use crate::etcd::shown::weight_of;
 use crate::etcd::sorting::Sorting;
 
-/// A read of a range that is not done. All steps read at one revision.
+/// The progress of a read of a range. All steps read at one revision.
 #[derive(Debug)]
 pub struct RangeRead {
-    /// The revision.
+    /// The revision at which the read looks.
     pub(super) at: i64,
-    /// The first key that was not looked at; none before the first step.
+    /// The first key that was not looked at; `None` before the first step.
     pub(super) next: Option<Box<[u8]>>,
-    /// Whether all keys were looked at, or counted.
+    /// Whether all keys of the range were looked at or counted: only sorting is left.
     pub(super) is_walked: bool,
     pub(super) kept: Kept,
-    /// The count of the keys, where it goes on.
+    /// The count of the range's keys, once the read has enough keys.
     pub(super) counting: Option<Counting>,
-    /// The work of putting the versions in order, once it has begun.
+    /// The progress of sorting, once that has begun.
     pub(super) sorting: Option<Sorting>,
 }
 
-/// What a read keeps of the keys that it has looked at.
+/// What a read has found so far.
 #[derive(Debug)]
 pub(super) struct Kept {
     pub(super) found: Found,
-    /// The first of the versions that were admitted, where there are an order and a limit.
+    /// If the read has an order and a limit: the best versions so far, at most as many as the
+    /// limit.
     pub(super) best: BinaryHeap<Ranked>,
-    /// The number of versions that were admitted.
+    /// How many versions were within the read's bounds on revisions.
     pub(super) admitted: u64,
-    /// The weight of the versions that are kept.
+    /// The weight of the versions that are held, in bytes; see [`weight_of`].
     pub(super) weight: u64,
 }
 
-/// A count of the keys of a range that is not done.
+/// The progress of a count of the keys in a range.
 #[derive(Debug)]
 pub(super) enum Counting {
-    /// By a walk through the keys, from this one on.
+    /// By a walk through the keys, from `next` on.
     Walk { next: Option<Box<[u8]>>, count: u64 },
-    /// Back from the number of the present: how many more keys were made than removed between the
-    /// revision and this event.
+    /// Backwards from the present number of keys. `more` is how many keys were created, less those
+    /// deleted, from the read's revision up to the event at `behind`.
     Back { behind: Place, more: i64 },
 }
 
-/// The order of a read's result. Versions that are equal in the field are in the order of their
-/// keys; etcd promises none.
+/// The order of a read's result, other than by ascending key. Versions whose fields are equal are
+/// sorted by key; etcd promises no order for them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Order {
     target: SortTarget,
@@ -60,7 +61,7 @@ pub(crate) struct Order {
 }
 
 impl Order {
-    /// The order that a read asks for, if that is not the order of the keys.
+    /// The order that a read asks for; `None` if that is by ascending key.
     pub fn of(op: &RangeOp<'_>) -> Option<Order> {
         let is_descending = op.order == SortOrder::Descend;
         let is_of_keys = op.target == SortTarget::Key && !is_descending;
@@ -83,7 +84,7 @@ impl Order {
     }
 }
 
-/// A version in the order of its read: the last one is the greatest.
+/// A version that compares by the order of its read; the greatest is the last in the result.
 #[derive(Debug)]
 pub(crate) struct Ranked {
     pub event: Event,
@@ -111,7 +112,8 @@ impl PartialEq for Ranked {
 impl Eq for Ranked {}
 
 impl Kept {
-    /// Takes the next version, by key, if the read admits it. Whether the read has enough.
+    /// Takes the next version of the walk if it is within the read's bounds. True if the read has
+    /// enough.
     pub(super) fn take(&mut self, op: &RangeOp<'_>, event: &Event) -> bool {
         if !is_admitted(op, event) {
             return false;
@@ -130,8 +132,8 @@ impl Kept {
         false
     }
 
-    /// Takes the versions that an order of creation has given in the place of a walk: the first,
-    /// and another one if there is one.
+    /// Sets the result from a creation order, without a walk: `first` is the first version, and one
+    /// more if there is any; `count` is the number of keys in the range.
     pub(super) fn set_first(&mut self, first: Vec<Event>, count: u64) {
         self.best.clear();
         self.admitted = first.len() as u64;
@@ -143,7 +145,8 @@ impl Kept {
         self.found.events.push(event.clone());
     }
 
-    /// Takes a version in the place of the last one, if it is before that in the order.
+    /// Takes a version if fewer than `limit` are held, or in place of the last one held, if it
+    /// comes before that.
     fn push_ranked(&mut self, op: &RangeOp<'_>, limit: usize, order: Order, event: &Event) {
         if self.best.len() == limit {
             let is_before = |last: &Ranked| order.compare(event, &last.event) == Ordering::Less;
@@ -159,7 +162,7 @@ impl Kept {
 }
 
 impl RangeRead {
-    /// Begins a read where `current` is the present revision.
+    /// Starts a read; `current` is the present revision. Refuses a revision above it.
     pub(crate) fn begin(op: &RangeOp<'_>, current: i64) -> Result<RangeRead, Refusal> {
         let at = match op.revision {
             revision if revision > current => return Err(Refusal::FutureRevision),
@@ -173,21 +176,22 @@ impl RangeRead {
         Ok(RangeRead { at, next, is_walked: false, kept, counting, sorting })
     }
 
-    /// The weight of the versions that it holds, in bytes: that of an answer with them, or of the
-    /// references to them if that is more.
+    /// The weight of the versions that the read holds, in bytes: for each, its bytes in an answer,
+    /// or its memory as a reference if that is more.
     pub fn held_weight(&self) -> u64 {
         self.kept.weight
     }
 
-    /// The versions that it holds, in no order.
+    /// The versions that the read holds, in no particular order.
     pub(crate) fn into_events(mut self) -> Vec<Event> {
         let ranked = self.kept.best.into_iter().map(|ranked| ranked.event);
         self.kept.found.events.extend(ranked);
         self.kept.found.events
     }
 
-    /// Goes on putting the versions in order, once all keys were looked at. Takes each version that
-    /// it moves off `count_left`. Whether it is done. It needs no lock.
+    /// Does a part of the sorting, once all keys were looked at. Moves up to about `count_left`
+    /// versions, and subtracts their number from `count_left`. True when the result is sorted.
+    /// Needs no lock.
     pub fn sort_step(&mut self, op: &RangeOp<'_>, count_left: &mut u64) -> bool {
         let Some(order) = Order::of(op) else { return true };
         let sorting = self.sorting.get_or_insert_with(|| {
@@ -197,7 +201,7 @@ impl RangeRead {
         sorting.step(count_left)
     }
 
-    /// The result, once [`RangeRead::sort_step`] has said that it is done, or at once.
+    /// The result. Sorts what [`RangeRead::sort_step`] has not sorted yet.
     pub fn finish(mut self, op: &RangeOp<'_>) -> Found {
         let is_sorted = self.sort_step(op, &mut u64::MAX.clone());
         assert!(is_sorted, "a step without a bound is whole");
@@ -216,14 +220,14 @@ fn limit(op: &RangeOp<'_>) -> usize {
     usize::try_from(op.limit).ok().filter(|limit| *limit > 0).unwrap_or(usize::MAX)
 }
 
-/// Whether a read takes keys in their order until it has enough. A selection or an order takes all
-/// keys first.
+/// Whether a read takes keys in ascending order until it has enough. A read with another order, or
+/// with bounds on revisions, must look at all keys first.
 pub fn is_plain(op: &RangeOp<'_>) -> bool {
     let selects = op.mod_revision != Default::default() || op.create_revision != Default::default();
     !selects && (op.order == SortOrder::None || Order::of(op).is_none())
 }
 
-/// Whether the bounds of revisions of a read admit a version.
+/// Whether a version is within the read's bounds on revisions.
 fn is_admitted(op: &RangeOp<'_>, event: &Event) -> bool {
     let (by_mod, by_create) = (op.mod_revision, op.create_revision);
     let admits = |min: i64, max: i64, revision: i64| {

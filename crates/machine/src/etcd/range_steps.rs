@@ -1,4 +1,4 @@
-//! The steps of a read of a range, under the state's lock.
+//! The steps of a read of a range that need the state's lock.
 
 use crate::etcd::command::{KeyRange, RangeOp};
 use crate::etcd::event::Place;
@@ -8,7 +8,7 @@ use crate::etcd::store::Store;
 use crate::limits::ETCD_CHANGE_COST;
 
 impl Store {
-    /// Reads a range at the present revision, or at an older one.
+    /// Reads a range at once, at the present revision or at an older one.
     ///
     /// etcd 3.6 `txn.executeRange`, `mvcc.storeTxnCommon.rangeKeys`.
     ///
@@ -21,7 +21,7 @@ impl Store {
         Ok(read.finish(op))
     }
 
-    /// Begins to read a range. The steps follow.
+    /// Starts to read a range. [`Store::range_step`] continues it.
     ///
     /// # Errors
     /// The revision is above the store's.
@@ -29,11 +29,11 @@ impl Store {
         RangeRead::begin(op, self.revision)
     }
 
-    /// Goes on with a read of a range, looks at up to `keys_left` keys, and takes them off it.
-    /// Whether all keys were looked at; then [`RangeRead::sort_step`] follows.
+    /// Does one step of a read: looks at up to `keys_left` keys, and subtracts their number from
+    /// `keys_left`. True when all keys were looked at; then [`RangeRead::sort_step`] sorts them.
     ///
     /// # Errors
-    /// The revision is compacted by now.
+    /// The read's revision was compacted.
     pub fn range_step(
         &self,
         op: &RangeOp<'_>,
@@ -43,8 +43,8 @@ impl Store {
         self.range_step_within(op, read, keys_left, self.revision)
     }
 
-    /// As [`Store::range_step`], where `current` is the present revision: within a transaction that
-    /// is the one of its changes, once it has any.
+    /// As [`Store::range_step`], with `current` as the present revision. In a transaction that has
+    /// made a change, it is the revision of its changes, one above the store's.
     pub(crate) fn range_step_within(
         &self,
         op: &RangeOp<'_>,
@@ -90,9 +90,9 @@ impl Store {
         Ok(read.is_walked)
     }
 
-    /// Goes on counting the keys of a range that exist at the revision `at`. `None` if the step may
-    /// do no more. `current` is the present revision, which within a transaction is above the
-    /// store's, once there is a change.
+    /// Does a part of the count of the keys in a range that exist at revision `at`. Returns the
+    /// count when it is done; `None` if the step may look at no more keys. `current` is the present
+    /// revision, as in [`Store::range_step_within`].
     fn count_step(
         &self,
         range: KeyRange<'_>,
@@ -124,13 +124,13 @@ impl Store {
                         *more += event.key_count_change();
                     }
                 }
-                // Events of a command that is paused count on both sides.
+                // Events of a paused command are in both numbers, so they cancel out.
                 Some(self.index.live_count_of(range).saturating_add_signed(-*more))
             }
         }
     }
 
-    /// Chooses the shorter way to count.
+    /// Chooses the cheaper way to count: a walk through the keys, or back through the later events.
     fn begin_count(&self, range: KeyRange<'_>, at: i64) -> Counting {
         let behind = Place { revision: at, sub: u32::MAX };
         let changes = self.tail.count_behind(behind);

@@ -1,4 +1,4 @@
-//! The outcomes of etcd's commands.
+//! The results of etcd's commands and reads: outcomes and refusals.
 
 use crate::etcd::alarm::Alarm;
 use crate::etcd::event::Event;
@@ -10,27 +10,27 @@ use crate::ids::LeaseId;
 pub enum Outcome {
     /// A put.
     Put(PutDone),
-    /// A removal.
+    /// A range was deleted.
     DeleteRange(RangeDeleted),
-    /// A transaction, also one that changed nothing.
+    /// A transaction ran, even if it changed nothing.
     Txn(TxnDone),
-    /// A compaction, with the present revision.
+    /// The store was compacted.
     Compacted {
-        /// The store's revision.
+        /// The store's present revision.
         revision: i64,
     },
-    /// The settings are set.
+    /// The settings were set.
     Configured,
     /// A lease was granted.
     Granted(Granted),
     /// A lease was revoked.
     Revoked {
-        /// The store's revision; that of the removal of the lease's keys, if there were any.
+        /// The store's revision, at which the lease's keys were deleted if it had any.
         revision: i64,
     },
-    /// Leases have expired, as far as the command judged their present grants.
+    /// All leases of the command that still had the judged grant have expired.
     Expired,
-    /// Users, roles or permissions have changed.
+    /// Users, roles or permissions are as the command wanted them.
     AuthChanged {
         /// The store's revision.
         revision: i64,
@@ -39,13 +39,13 @@ pub enum Outcome {
     Alarmed {
         /// The store's revision.
         revision: i64,
-        /// The alarm; `None` if there was no alarm to disarm.
+        /// The alarm; `None` if there was no such alarm to disarm.
         alarm: Option<Alarm>,
     },
-    /// The command took effect, but what it shows is larger than an answer may be, so nothing is
-    /// shown. See [`crate::limits::ETCD_ANSWER_WEIGHT_MAX`].
+    /// The command took effect, but its outcome is larger than an answer may be, so it shows
+    /// nothing. See [`crate::limits::ETCD_ANSWER_WEIGHT_MAX`].
     TooLarge,
-    /// A token was made.
+    /// A simple token was made.
     Authenticated {
         /// The store's revision.
         revision: i64,
@@ -59,9 +59,10 @@ pub enum Outcome {
 pub struct Granted {
     /// The store's revision.
     pub revision: i64,
-    /// The lease.
+    /// The id of the lease.
     pub lease: LeaseId,
-    /// The time to live that it got, in seconds.
+    /// The time to live of the lease in seconds; it may differ from the one that the client asked
+    /// for.
     pub ttl_s: i64,
 }
 
@@ -70,36 +71,36 @@ pub struct Granted {
 pub struct PutDone {
     /// The revision of the put.
     pub revision: i64,
-    /// The version before, if it was asked for and there was one.
+    /// The version before the put, if the client asked for it and the key existed.
     pub prev: Option<Event>,
 }
 
-/// The outcome of a removal.
+/// The outcome of the deletion of a range.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RangeDeleted {
-    /// The revision of the removal; the present one if no key was deleted.
+    /// The revision of the deletion; the present one if no key was deleted.
     pub revision: i64,
     /// The number of deleted keys.
     pub count: u64,
-    /// The deleted versions, by key, if they were asked for.
+    /// The deleted versions by key, if the client asked for them.
     pub prev: Vec<Event>,
 }
 
 /// The outcome of a transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TxnDone {
-    /// The store's revision after it.
+    /// The store's revision after the transaction.
     pub revision: i64,
-    /// The operations that were run.
+    /// The branch that ran, with its outcomes.
     pub branch: Branch,
 }
 
-/// The branch of a transaction that was run.
+/// A branch of a transaction, after it ran.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Branch {
     /// Whether all comparisons held.
     pub succeeded: bool,
-    /// The outcomes of the operations, in their order.
+    /// The outcomes of its operations, in order.
     pub done: Vec<OpDone>,
 }
 
@@ -110,7 +111,7 @@ pub enum OpDone {
     Range(Found),
     /// A put.
     Put(PutDone),
-    /// A removal.
+    /// The deletion of a range.
     DeleteRange(RangeDeleted),
     /// A nested transaction.
     Txn(Branch),
@@ -119,26 +120,27 @@ pub enum OpDone {
 /// The result of a read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
-    /// The revision that the store had.
+    /// The store's revision at the time of the read.
     pub revision: i64,
-    /// The versions, in the order that was asked for.
+    /// The versions found, in the order that the client asked for.
     pub events: Vec<Event>,
     /// Whether the values are left out of the response.
     pub keys_only: bool,
-    /// The number of keys in the range, whatever the limit and the bounds of revisions.
+    /// The number of keys in the range, regardless of the limit and the bounds on revisions.
     pub count: u64,
-    /// Whether the limit left keys out.
+    /// Whether the limit left out some keys.
     pub more: bool,
 }
 
 /// Why a command or a read was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// A revision is compacted: reads below it, and compactions at or below it, are refused.
+    /// The revision is compacted: a read names one below the compacted revision, or a compaction
+    /// one at or below it.
     Compacted,
-    /// A revision is above the store's.
+    /// The revision is above the store's.
     FutureRevision,
-    /// A put that keeps the value or the lease names a key that does not exist.
+    /// A put that keeps the value or the lease needs a key that exists.
     KeyNotFound,
     /// A put or a revocation names a lease that does not exist.
     LeaseNotFound,
@@ -146,20 +148,20 @@ pub enum Refusal {
     LeaseExists,
     /// A grant asks for a longer time to live than is allowed.
     LeaseTtlTooLarge,
-    /// A put or a grant would make the store larger than its quota, or a change of users and roles
-    /// would make those larger than they may be.
+    /// The store would become larger than its quota or its bound in memory, or users and roles
+    /// would become larger than they may be, or there are too many alarms.
     NoSpace,
     /// The user `root` must exist before permissions are enforced.
     RootUserMissing,
     /// The user `root` must have the role `root` before permissions are enforced.
     RootRoleMissing,
-    /// A user without a name.
+    /// A user's name is empty, or no user is named although permissions are enforced.
     UserEmpty,
     /// The user exists already.
     UserExists,
     /// The user does not exist.
     UserNotFound,
-    /// A role without a name.
+    /// A role's name is empty.
     RoleEmpty,
     /// The role exists already.
     RoleExists,
@@ -167,25 +169,26 @@ pub enum Refusal {
     RoleNotFound,
     /// The user does not have the role.
     RoleNotGranted,
-    /// A permission was to be granted, and none was given.
+    /// The request to grant a permission holds no permission.
     PermissionNotGiven,
     /// The role does not have the permission.
     PermissionNotGranted,
-    /// A change that would take the last rights from `root` while permissions are enforced, or a
-    /// permission of a range that has no keys.
+    /// The change would take rights from `root` that it needs while permissions are enforced; or
+    /// the range of the permission is not allowed.
     InvalidAuthManagement,
-    /// Permissions are not enforced, so there are no tokens.
+    /// Permissions are not enforced, so no token can be made.
     AuthNotEnabled,
-    /// The user cannot be authenticated.
+    /// The user does not exist, or has no password, so it cannot be authenticated.
     AuthFailed,
-    /// Users or roles have changed since the password was right, or the user was found.
+    /// Users or roles have changed since the password was checked, or since the user was
+    /// identified.
     AuthOldRevision,
-    /// The token is of a user that is gone, or from before its password.
+    /// The token's user was deleted, or has got another password since.
     InvalidAuthToken,
     /// The user may not do this.
     PermissionDenied,
-    /// The alarm is raised that a member's data is corrupt.
+    /// The alarm is raised that a member's data is corrupt: all writes are refused.
     Corrupt,
-    /// What a read finds is larger than an answer may be.
+    /// What the read finds is larger than an answer may be.
     AnswerTooLarge,
 }

@@ -1,12 +1,13 @@
-//! The entries of a leaf, or the children of an inner node.
+//! The growing list inside a tree node: the entries of a leaf, or the children of an inner node.
 
 /// The most entries or children of a node.
 pub(super) const NODE_MAX: usize = 64;
 
-/// A node's memory grows by this many entries at a time.
+/// How many entries a node's memory grows by at a time.
 pub(super) const GROWTH: usize = 8;
 
-/// Inserts an item into a node. Returns the items that had to go to a new node behind it.
+/// Inserts an item. If the node is full, splits it, and returns the items for a new node to its
+/// right.
 pub(super) fn insert<T>(items: &mut Vec<T>, at: usize, item: T) -> Option<Vec<T>> {
     if items.len() < NODE_MAX {
         if items.len() == items.capacity() {

@@ -1,18 +1,19 @@
-//! A leaf of the tree: keys in their order, each with its versions.
+//! A leaf of the tree: up to 64 keys in order, each with its versions.
 //!
-//! A look-up compares few whole keys, since each costs a wait for memory. All keys of a leaf begin
-//! alike; of each the four bytes behind that common beginning, its *head*, stand side by side.
+//! A lookup should compare few whole keys, since each costs a wait for memory. So the leaf keeps an
+//! array of *heads*: all keys of a leaf share a prefix, and a key's head is the four bytes behind
+//! it.
 
 use crate::etcd::index::items::{GROWTH, insert};
 use crate::etcd::index::versions::Versions;
 
-/// Keys in their order. Derefs to its entries.
+/// Keys in order, each with its versions.
 #[derive(Default)]
 pub(super) struct Leaf {
     entries: Vec<Versions>,
-    /// The head of each entry's key.
+    /// The head of each entry's key, in the order of the entries.
     heads: Vec<u32>,
-    /// Bytes that all keys have in common at their beginning.
+    /// Bytes of the prefix that all keys share.
     common: usize,
 }
 
@@ -27,7 +28,7 @@ impl Leaf {
         &self.entries
     }
 
-    /// The entries. The caller changes no key.
+    /// The entries, for changing their versions. The caller must not change a key.
     pub fn entries_mut(&mut self) -> &mut [Versions] {
         &mut self.entries
     }
@@ -36,7 +37,7 @@ impl Leaf {
         self.entries.len()
     }
 
-    /// The place of a key: where it is, or where it belongs.
+    /// Finds a key: `Ok` holds its place, `Err` the place where it would be inserted.
     pub fn place(&self, key: &[u8]) -> Result<usize, usize> {
         let Some(first) = self.entries.first() else { return Err(0) };
         let beginning = &first.key()[..self.common];
@@ -53,8 +54,8 @@ impl Leaf {
         }
     }
 
-    /// Inserts a key at the place where it belongs. Returns the keys that had to go to a new leaf
-    /// behind this one.
+    /// Inserts a key at the place that [`Leaf::place`] gave. If the leaf is full, splits it, and
+    /// returns the new leaf to its right.
     pub fn insert(&mut self, at: usize, versions: Versions) -> Option<Leaf> {
         let has_common = self
             .entries
@@ -69,7 +70,7 @@ impl Leaf {
                 }
                 self.heads.insert(at, head);
             }
-            // A key alone in a new leaf leaves this one as it was.
+            // The key went alone into a new leaf, so this leaf has not changed.
             false if self.heads.len() == self.entries.len() => {}
             false => self.find_heads(),
         }
@@ -87,7 +88,7 @@ impl Leaf {
         }
     }
 
-    /// Adds the keys of the leaf behind this one.
+    /// Appends the keys of the leaf to the right of this one.
     pub fn join(&mut self, right: Leaf) {
         self.entries.extend(right.entries);
         self.find_heads();
@@ -104,7 +105,7 @@ impl Leaf {
     }
 }
 
-/// The four bytes of a key from this position on, as a number in the order of the keys.
+/// The four bytes of a key from offset `from` on, as a number that sorts like the bytes.
 fn head_of(key: &[u8], from: usize) -> u32 {
     let rest = key.get(from..).unwrap_or_default();
     let mut head = [0; 4];
@@ -113,7 +114,7 @@ fn head_of(key: &[u8], from: usize) -> u32 {
     u32::from_be_bytes(head)
 }
 
-/// Bytes that two keys have in common at their beginning.
+/// Bytes of the prefix that two keys share.
 fn common_bytes(one: &[u8], other: &[u8]) -> usize {
     one.iter().zip(other).take_while(|(one, other)| one == other).count()
 }

@@ -1,9 +1,9 @@
-//! A B+ tree of the keys, each with its versions. Each node says how many keys are below it, and
-//! how many of them exist, so that a range is counted without a walk through it.
+//! A B+ tree of all keys, each with its versions. Each node counts the keys below it, and how many
+//! of them exist, so the keys of a range are counted without a walk.
 //!
-//! An entry has no key beside that of its versions. A node that is full splits in the middle; one
-//! that gets its next entry at its end starts a new node with that entry alone, since keys often
-//! come in their order: such nodes stay full.
+//! An entry holds no key of its own: it takes the key from its versions. A full node splits in the
+//! middle. But if the new entry comes behind all others of the node, it starts a new node alone:
+//! keys often arrive in order, and so their nodes stay full.
 
 use core::ops::{Add, Sub};
 
@@ -12,16 +12,17 @@ use crate::etcd::index::items::{NODE_MAX, insert};
 use crate::etcd::index::leaf::Leaf;
 use crate::etcd::index::versions::Versions;
 
-/// A node with fewer joins a neighbour, if both fit into one that is not nearly full.
+/// A node with fewer items than `NODE_MIN` is merged with a neighbour, if they have at most
+/// `JOINED_MAX` together.
 const NODE_MIN: usize = NODE_MAX / 4;
 const JOINED_MAX: usize = NODE_MAX * 3 / 4;
 
 /// Numbers of keys.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Counts {
-    /// All keys with a version.
+    /// All keys that have a version, including deleted ones.
     pub keys: u64,
-    /// Keys that exist now.
+    /// Keys that exist.
     pub live: u64,
 }
 
@@ -53,7 +54,7 @@ impl Sub for Counts {
     }
 }
 
-/// The tree.
+/// The keys with their versions, and how many there are.
 #[derive(Default)]
 pub(super) struct Tree {
     root: Node,
@@ -66,30 +67,30 @@ enum Node {
 }
 
 struct Child {
-    /// At most the first key below this child, and above all keys of the children before it. That
-    /// of a node's first child means nothing: the node's own in its parent counts.
+    /// A lower bound for the keys below this child, above all keys of the children before it. Not
+    /// used for the first child of a node: the bound of the node itself in its parent applies.
     from: Box<[u8]>,
     counts: Counts,
     node: Node,
 }
 
-/// What adding a version has changed below a node.
+/// What an insertion has changed below a node.
 struct Added {
-    /// The version that it follows, if the key existed.
+    /// The version before the new one; `None` if the key did not exist.
     before: Option<Event>,
-    /// Whether the key had no version.
+    /// Whether the key was not in the tree before.
     is_new: bool,
-    /// Whether the key exists now.
+    /// Whether the key exists now: its new version is not a deletion.
     is_live: bool,
-    /// A node that was split off, to stand behind this one.
+    /// The new node to the right, if the node was split.
     split: Option<Child>,
 }
 
-/// A walk that changes keys.
+/// The progress of a walk that changes versions.
 struct ChangeWalk<'w> {
-    /// The key to begin at, until the first leaf is reached.
+    /// The key to start at; `None` once the first leaf is reached.
     from: Option<&'w [u8]>,
-    /// How many keys are still to be shown.
+    /// How many more keys the walk may visit.
     left: u64,
     change: &'w mut dyn FnMut(&mut Versions),
 }
@@ -101,12 +102,12 @@ impl Default for Node {
 }
 
 impl Tree {
-    /// The numbers of all keys.
+    /// How many keys the tree has.
     pub fn counts(&self) -> Counts {
         self.counts
     }
 
-    /// The versions of a key.
+    /// The versions of a key; `None` if the tree does not have it.
     pub fn get(&self, key: &[u8]) -> Option<&Versions> {
         let mut node = &self.root;
         loop {
@@ -117,7 +118,7 @@ impl Tree {
         }
     }
 
-    /// The numbers of the keys before this one.
+    /// How many keys are before this one.
     pub fn before(&self, key: &[u8]) -> Counts {
         let (mut node, mut counts) = (&self.root, Counts::default());
         loop {
@@ -135,7 +136,7 @@ impl Tree {
         }
     }
 
-    /// The keys from this one on.
+    /// The keys from this one on, in order.
     pub fn from(&self, key: &[u8]) -> Iter<'_> {
         let (mut node, mut above) = (&self.root, Vec::new());
         loop {
@@ -153,19 +154,21 @@ impl Tree {
         }
     }
 
-    /// Adds the newest version of a key. Returns the version that it follows, if the key existed.
+    /// Adds the newest version of a key. Returns the version before it; `None` if the key did not
+    /// exist.
     pub fn push(&mut self, event: Event) -> Option<Event> {
         let added = self.root.push(event);
         self.note(added)
     }
 
-    /// Adds a key behind all others.
+    /// Adds a key that follows all others.
     pub fn push_behind(&mut self, versions: Versions) {
         let added = self.root.push_behind(versions);
         self.note(added);
     }
 
-    /// Counts what was added below the root, and puts a root above it if it was split.
+    /// Updates the counts after an insertion. If the root was split, puts a new root above the two
+    /// halves.
     fn note(&mut self, mut added: Added) -> Option<Event> {
         self.counts.apply(&added);
         if let Some(split) = added.split.take() {
@@ -176,14 +179,14 @@ impl Tree {
         added.before
     }
 
-    /// Shows up to `count` keys from this one on to `change`, which may add versions to them.
+    /// Passes up to `count` keys, from this one on, to `change`, which may add versions to them.
     pub fn change_from(&mut self, key: &[u8], count: u64, mut change: impl FnMut(&mut Versions)) {
         let mut walk = ChangeWalk { from: Some(key), left: count, change: &mut change };
         self.counts.live = self.root.change(self.counts.live, &mut walk);
     }
 
-    /// Forgets the versions of a key before this one, and this one too if it is a removal. Panics
-    /// if the version is not there.
+    /// Removes the versions of the event's key before the event, and the event too if it is a
+    /// deletion. Panics if the tree does not have the key.
     pub fn prune(&mut self, event: &Event) {
         self.counts.keys -= u64::from(self.root.prune(event));
         if let Node::Inner(children) = &mut self.root
@@ -231,8 +234,8 @@ impl Node {
         }
     }
 
-    /// Goes on with the walk in a node with this number of keys that exist, and returns the number
-    /// after it.
+    /// Continues a walk in this node. `live` is how many existing keys the node has; returns the
+    /// number after the walk.
     fn change(&mut self, mut live: u64, walk: &mut ChangeWalk<'_>) -> u64 {
         match self {
             Node::Leaf(leaf) => {
@@ -243,7 +246,8 @@ impl Node {
                 let count = (leaf.len() - start).min(walk.left as usize);
                 walk.left -= count as u64;
                 let entries = &mut leaf.entries_mut()[start..start + count];
-                // The processor waits for many versions at once; nothing else needs the sum.
+                // Reading each version here lets the processor load many at once. The sum itself is
+                // not needed.
                 core::hint::black_box(
                     entries.iter().map(Versions::touch).fold(0, u8::wrapping_add),
                 );
@@ -268,7 +272,8 @@ impl Node {
         live
     }
 
-    /// Prunes the key of a version. Returns whether the key is gone; it did not exist then.
+    /// Prunes the key of an event. True if the key was removed from the tree; it was a deleted one
+    /// then.
     fn prune(&mut self, event: &Event) -> bool {
         match self {
             Node::Leaf(leaf) => prune_in_leaf(leaf, event),
@@ -297,7 +302,7 @@ fn push_to_leaf(leaf: &mut Leaf, event: Event) -> Added {
     }
 }
 
-/// Inserts a key at the place where it belongs.
+/// Inserts a key at the place where it belongs in the leaf.
 fn insert_in_leaf(leaf: &mut Leaf, at: usize, versions: Versions) -> Added {
     let is_live = versions.is_live();
     let split = leaf.insert(at, versions).map(|right| {
@@ -308,7 +313,8 @@ fn insert_in_leaf(leaf: &mut Leaf, at: usize, versions: Versions) -> Added {
     Added { before: None, is_new: true, is_live, split }
 }
 
-/// Counts what was added below the child at a place, and inserts the node that was split off it.
+/// Updates the counts of the child at `at` after an insertion below it, and inserts the node that
+/// was split off it.
 fn note_below(children: &mut Vec<Child>, at: usize, mut added: Added) -> Added {
     let child = &mut children[at];
     child.counts.apply(&added);
@@ -336,7 +342,7 @@ fn prune_in_leaf(leaf: &mut Leaf, event: &Event) -> bool {
     is_gone
 }
 
-/// Removes an empty child, and joins a small one with a neighbour.
+/// Removes the child at `at` if it is empty, or merges it with a neighbour if it is small.
 fn tidy(children: &mut Vec<Child>, at: usize) {
     let len = children[at].node.len();
     if len == 0 {
@@ -369,7 +375,7 @@ fn tidy(children: &mut Vec<Child>, at: usize) {
     }
 }
 
-/// The child below which a key belongs.
+/// The index of the child whose keys include this one, or would.
 fn child_of(children: &[Child], key: &[u8]) -> usize {
     children[1..].partition_point(|child| *child.from <= *key)
 }
@@ -378,9 +384,9 @@ fn sum(counts: impl Iterator<Item = Counts>) -> Counts {
     counts.fold(Counts::default(), |sum, counts| sum + counts)
 }
 
-/// Keys in their order.
+/// The keys from some key on, in order.
 pub(super) struct Iter<'t> {
-    /// The children behind the one that is walked through, for each inner node above the leaf.
+    /// For each inner node above the present leaf, the children that are still to be visited.
     above: Vec<core::slice::Iter<'t, Child>>,
     leaf: core::slice::Iter<'t, Versions>,
 }

@@ -2,14 +2,15 @@
 
 use crate::etcd::event::Event;
 
-/// The versions of one key, oldest first, each with a place of its own. Fields that a count needs
-/// are here, so that it looks at no version.
+/// The versions of one key, oldest first. The facts that a count needs are copied here, so that a
+/// count reads no version.
 pub(super) struct Versions {
     newest: Newest,
     events: Events,
 }
 
-/// The revision of the newest version, and in the lowest bit whether that is no removal.
+/// The revision of the newest version, shifted left by one; the lowest bit is set unless that
+/// version is a deletion.
 #[derive(Clone, Copy)]
 struct Newest(u64);
 
@@ -27,7 +28,7 @@ impl Newest {
     }
 }
 
-/// Most keys have one version, so several are boxed.
+/// Most keys have one version, so a list of several is behind a box.
 #[expect(clippy::box_collection, reason = "an entry of the index is as small as it can be")]
 enum Events {
     One(Event),
@@ -41,7 +42,7 @@ impl Versions {
         Versions { newest: Newest::of(&event), events: Events::One(event) }
     }
 
-    /// Versions in their order, at least one.
+    /// The versions of a key, given oldest first. Panics if there are none.
     pub fn of(events: Vec<Event>) -> Versions {
         let newest = Newest::of(events.last().expect("a key has a version"));
         let events = match <[Event; 1]>::try_from(events) {
@@ -66,18 +67,18 @@ impl Versions {
         self.as_slice().last().expect("a key has a version")
     }
 
-    /// Reads a byte of each of the first cache lines of the newest version, so that they are in the
+    /// Reads one byte of each of the first cache lines of the newest version, to load them into the
     /// cache.
     pub fn touch(&self) -> u8 {
         self.last().bytes().iter().step_by(64).take(8).fold(0, |sum, byte| sum.wrapping_add(*byte))
     }
 
-    /// Whether the key exists: its newest version is no removal.
+    /// Whether the key exists: its newest version is not a deletion.
     pub fn is_live(&self) -> bool {
         self.newest.is_live()
     }
 
-    /// Adds the newest version.
+    /// Adds the newest version. Panics if its place is not above those before.
     pub fn push(&mut self, event: Event) {
         assert!(self.last().place() < event.place(), "versions come in their order");
         self.newest = Newest::of(&event);
@@ -87,7 +88,7 @@ impl Versions {
         }
     }
 
-    /// Removes the first `count` versions, which must not be all.
+    /// Removes the oldest `count` versions; at least one must be left.
     pub fn remove_first(&mut self, count: usize) {
         if let Events::Many(events) = &mut self.events {
             events.drain(..count);
@@ -99,7 +100,7 @@ impl Versions {
         }
     }
 
-    /// The version that a read at this revision shows.
+    /// The version at this revision; `None` if the key did not exist then.
     pub fn at(&self, revision: i64) -> Option<&Event> {
         if self.newest.revision() <= revision {
             return self.newest.is_live().then(|| self.last());
@@ -109,7 +110,7 @@ impl Versions {
         events[..end].last().filter(|event| !event.is_delete())
     }
 
-    /// The versions above this revision.
+    /// The versions above this revision, oldest first.
     pub fn above(&self, revision: i64) -> &[Event] {
         let events = self.as_slice();
         &events[events.partition_point(|event| event.revision() <= revision)..]
