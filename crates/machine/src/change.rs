@@ -52,8 +52,9 @@ impl Changes {
         self.etcd_v2.on_replaced(machine.etcd_v2().deadlines());
     }
 
-    /// Notes that a snapshot of this ensemble replaced the whole state: as
-    /// [`Changes::on_replaced`], and reports the snapshot's settings, servers and level as changed.
+    /// Notes that a snapshot of this ensemble replaced the whole state: replaces the deadlines and
+    /// drops what the old state left unfinished, and reports the snapshot's settings, servers and
+    /// level as changed.
     pub fn on_snapshot(&mut self, machine: &Machine) {
         let mark = machine.mark();
         self.on_replaced(machine, mark, Replacement::Snapshot);

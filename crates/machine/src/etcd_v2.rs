@@ -1,8 +1,9 @@
-//! The part of the state that clients of etcd v2 see: a tree of files and directories with times to
-//! live, the last events, and users and roles.
+//! The part of the state that etcd v2's clients see: a tree of files and directories with times to
+//! live, the latest events, and users and roles.
 //!
-//! It is a space of its own: no key of it is a key of etcd v3. It behaves as the store of etcd 3.4
-//! (`etcdserver/api/v2store`). `docs/design/etcd-v2.md` says where it does not, and why.
+//! It is a space of its own: a key of etcd v2 is no key of etcd v3. It behaves like the store of
+//! etcd 3.4 (`etcdserver/api/v2store`); `docs/design/etcd-v2.md` lists the differences, with
+//! reasons.
 
 mod apply;
 pub mod auth;

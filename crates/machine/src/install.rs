@@ -63,7 +63,7 @@ impl Machine {
         self.prepared = Some(image);
     }
 
-    /// Whether the image with this hash is prepared, as [`Machine::install_image`] requires.
+    /// Whether the image with this hash is prepared. If not, a command that installs it panics.
     pub fn has_image(&self, hash: u128) -> bool {
         self.prepared.as_ref().is_some_and(|image| image.hash == hash)
     }

@@ -1,4 +1,4 @@
-//! Restoring: from the records of etcd's section of an image to the store.
+//! Restoring: builds etcd's store from the records of its section of an image.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::ids::{LeaseId, Ordinal};
 use crate::image::error::RestoreError;
 use crate::limits::RESTORED_NUMBER_MAX;
 
-/// The records of one piece, each of the right form.
+/// The records of one piece of an image; the form of each is checked.
 #[derive(Default)]
 pub(crate) struct Records {
     start: Option<Start>,
@@ -30,24 +30,25 @@ pub(crate) struct Records {
     events: Vec<DecodedEvent>,
 }
 
-/// What one piece of an image holds of etcd's part.
+/// The records of etcd's section in one piece of an image, for programs that build no store.
 #[derive(Default)]
 pub struct EtcdPart {
-    /// The revision of the image and the compacted one. They come once, before anything else.
+    /// The revision of the image, and the compacted revision. Only in the first piece with records.
     pub revisions: Option<(i64, i64)>,
-    /// Users and roles; at most once, and not if nobody ever changed any.
+    /// Users and roles. At most once in an image, and not if there was never a change to them.
     pub auth: Option<Auth>,
     /// Alarms.
     pub alarms: Vec<Alarm>,
     /// Leases with their times to live, in seconds.
     pub leases: Vec<(LeaseId, i64)>,
-    /// Versions of keys: removals at the compacted revision, then by key what each key had at the
-    /// compacted revision and has had since, oldest first.
+    /// Versions of keys. First the deletions at the compacted revision, in order. Then, by key: the
+    /// version that each key had at the compacted revision, and its later versions and deletions,
+    /// oldest first.
     pub events: Vec<Event>,
 }
 
 impl Records {
-    /// The records, for a program that makes no store of them.
+    /// The records, in the form for programs that build no store.
     pub fn into_part(self) -> EtcdPart {
         let events = self.events.into_iter().map(|decoded| decoded.event);
         EtcdPart {
@@ -60,7 +61,7 @@ impl Records {
     }
 }
 
-/// The first record.
+/// The start record of the section.
 #[derive(Clone, Copy)]
 struct Start {
     revision: i64,
@@ -68,32 +69,33 @@ struct Start {
     settings: Settings,
 }
 
-/// An event, and what putting it in its places needs of it. It is worked out while the bytes are
-/// at hand, so that the install does not wait for them.
+/// An event, with what the install needs to know about it. The decoder computes these facts while
+/// the event's bytes are in the cache, so that the install need not read them.
 struct DecodedEvent {
     event: Event,
-    /// Its place, and a second reference, unless it belongs to the base.
+    /// Its place and a second reference to it, for the tail. `None` if the event belongs to the
+    /// base.
     tail: Option<(Place, Event)>,
     sum: Sum,
     is_delete: bool,
     has_lease: bool,
-    /// Whether it is the first one of its key.
+    /// Whether it is the first event of its key in the image.
     begins_key: bool,
 }
 
-/// Reads the records of an image, in order.
+/// Decodes the records of an image, in order.
 #[derive(Default)]
 pub(crate) struct RecordDecoder {
     start: Option<Start>,
     has_auth: bool,
     last_alarm: Option<Alarm>,
-    /// The place of the last removal at the compacted revision.
+    /// The place of the last deletion at the compacted revision.
     last_of_edge: Option<Place>,
     last: Option<Event>,
 }
 
 impl RecordDecoder {
-    /// Reads the records of a frame, to its end.
+    /// Decodes all records of a frame.
     pub fn decode(
         &mut self,
         reader: &mut Reader<'_>,
@@ -177,29 +179,30 @@ impl RecordDecoder {
     }
 }
 
-/// Puts a store together from the records of an image.
+/// Builds a store from the records of an image, in order.
 #[derive(Default)]
 pub(crate) struct StoreRestore {
     store: Store,
-    /// The events at the compacted revision so far.
+    /// The events at the compacted revision, as far as they were read.
     edge: Vec<Event>,
     tail: TailRestore,
-    /// The versions of the last key so far.
+    /// The versions of the last key, as far as they were read.
     versions: Vec<Event>,
-    /// The sum of its newest version, unless that is a removal.
+    /// The sum of the newest of these versions; `None` if it is a deletion, or the key has none
+    /// yet.
     before: Option<Sum>,
-    /// Whether its newest version names a lease.
+    /// Whether the newest of these versions names a lease.
     has_lease: bool,
-    /// Whether a key names a lease that does not exist.
+    /// Whether some key names a lease that does not exist.
     has_astray: bool,
 }
 
 impl StoreRestore {
-    /// Takes the records of the next piece.
+    /// Puts the records of the next piece into the store.
     ///
     /// # Errors
-    /// An event does not belong to a chunk, the chunks are not in their order, or two leases have
-    /// one number.
+    /// An event belongs to no chunk, the chunks are not in order, two leases have one id, or there
+    /// are too many alarms.
     pub fn install(&mut self, records: Records) -> Result<(), RestoreError> {
         if let Some(Start { revision, compacted, settings }) = records.start {
             (self.store.revision, self.store.compacted) = (revision, compacted);
@@ -251,7 +254,7 @@ impl StoreRestore {
         Ok(())
     }
 
-    /// Puts the last key so far into the index, and gives it to its lease.
+    /// Puts the last key into the index, and attaches it to its lease.
     fn end_key(&mut self) {
         self.before = None;
         if core::mem::take(&mut self.has_lease)
@@ -261,16 +264,17 @@ impl StoreRestore {
             self.store.leases.on_put(newest, None, 0);
         }
         if !self.versions.is_empty() {
-            // A list of its own, without spare room.
+            // Collect into a new list, which has no spare capacity.
             self.store.index.push_behind(self.versions.drain(..).collect());
         }
     }
 
-    /// The store at this ordinal. It is unused if the image has no section of it.
+    /// Checks that everything fits together, and returns the store. `ordinal` is the ordinal of the
+    /// image. The store is an unused one if the image has no section of etcd.
     ///
     /// # Errors
-    /// A chunk has not the events that it must have, a key names a lease that does not exist, or a
-    /// lease was granted later.
+    /// A chunk does not have its full number of events, a key names a lease that does not exist, or
+    /// a lease was granted after the ordinal.
     pub fn finish(mut self, ordinal: Ordinal) -> Result<Store, RestoreError> {
         self.end_key();
         let leases = &self.store.leases;

@@ -1,10 +1,10 @@
-//! Running operations that were checked, in one step or in several.
+//! Runs operations that were checked before, in one step or in several.
 //!
-//! A removal of a million keys takes longer than anybody may hold the state's lock. So a step of a
-//! command looks at a bounded number of keys, and a command that needs more is *paused*. Reads
-//! between two steps see the revision before the command: the store's revision moves at its end.
-//! Every step begins where the one before stopped, and nothing else is applied meanwhile, so the
-//! result does not depend on the steps.
+//! Deleting a million keys takes longer than anybody may hold the state's lock. So a step of a
+//! command looks at a bounded number of keys, and a command that needs more is *paused* after a
+//! step. Reads between two steps see the revision before the command, because the store's revision
+//! moves only at the command's end. Each step starts where the one before stopped, and nothing else
+//! is applied between them, so the result does not depend on the size of the steps.
 
 use crate::etcd::budget::Budget;
 use crate::etcd::change::{Changes, KeyChange};
@@ -19,11 +19,11 @@ use crate::etcd::shown::{Shown, weight_of};
 use crate::etcd::store::Store;
 use crate::limits::ETCD_ANSWER_ITEM_WEIGHT;
 
-/// Why a step of a command gives no outcome.
+/// Why a step of a command returns no outcome.
 pub(crate) enum Stop {
     /// The command is refused, and nothing has changed.
     Refused(Refusal),
-    /// Its work is not done.
+    /// The command is not done: it is paused.
     Paused,
 }
 
@@ -33,25 +33,25 @@ impl From<Refusal> for Stop {
     }
 }
 
-/// What a step of a command has to work with.
+/// The budget and the output of one step of a command.
 pub(crate) struct Step<'c> {
-    /// What it may look at.
+    /// What the step may still look at.
     pub budget: Budget,
-    /// Whether somebody takes the outcome.
+    /// Whether somebody will read the outcome.
     pub is_taken: bool,
-    /// For the changes of complete revisions.
+    /// Receives the changes of revisions that are complete.
     pub changes: &'c mut Changes,
 }
 
 impl Store {
-    /// Whether a command is paused: then the store holds events above its revision, of that command
-    /// alone.
+    /// Whether a command is paused. The store then holds that command's events, above its revision.
     pub fn is_paused(&self) -> bool {
         self.paused.is_some()
     }
 
-    /// Begins changes at a revision, or goes on with them, and moves the revision if they are done
-    /// and there are any.
+    /// Starts the changes of a command at the next revision, or continues them from `halt`. If they
+    /// are done, and there are any, moves the store's revision. `Err` holds what is left for the
+    /// next step.
     pub(crate) fn run<D, U>(
         &mut self,
         step: &mut Step<'_>,
@@ -103,7 +103,7 @@ impl Store {
         }
     }
 
-    /// Makes changes at one revision that are never paused.
+    /// Makes changes at one revision that are always done in one step.
     pub(crate) fn run_whole<D>(
         &mut self,
         step: &mut Step<'_>,
@@ -116,14 +116,14 @@ impl Store {
         }
     }
 
-    /// Adds the changes before this place that are not among those so far. Each costs a search, and
-    /// the first watcher may come late in a long command, so this goes in steps. Whether all are
-    /// added.
+    /// Appends to `kept` the events before `to` that it does not have. The first watcher may come
+    /// late in a long command; each event then costs a search, so this goes in steps. True when all
+    /// are appended.
     fn catch_up(&self, kept: &mut ChangesSoFar, to: Place, budget: &mut Budget) -> bool {
         if kept.next >= to {
             return true;
         }
-        // Sub-revisions count from 0, so the place before the first one is of another revision.
+        // Positions count from 0. The place before position 0 belongs to the revision before.
         let behind = match kept.next.sub.checked_sub(1) {
             Some(sub) => Place { sub, ..kept.next },
             None => Place { revision: kept.next.revision - 1, sub: u32::MAX },
@@ -139,36 +139,37 @@ impl Store {
         true
     }
 
-    /// Notes where a command goes on.
+    /// Pauses a command that has begun to make changes.
     pub(crate) fn pause(&mut self, at: PausedAt, halt: Box<Halt>) -> Stop {
         self.pause_at(Paused::Running(at, halt))
     }
 
-    /// Notes what a command that has not begun to run goes on with.
+    /// Pauses a command at this point.
     pub(crate) fn pause_at(&mut self, paused: Paused) -> Stop {
         self.paused = Some(Box::new(paused));
         Stop::Paused
     }
 }
 
-/// Changes at one revision while they are made.
+/// The changes at one revision, while a step makes them.
 pub(crate) struct Run<'s> {
     store: &'s mut Store,
     changes: &'s mut Changes,
-    /// The place of the next event.
+    /// The place that the next event will have.
     place: Place,
     budget: &'s mut Budget,
-    /// Whether changes so far are still to be shown to watchers. No operation runs until then.
+    /// Whether changes of earlier steps are still missing for watchers. No operation runs until
+    /// they are caught up.
     is_behind: bool,
-    /// The removal that is not done.
+    /// The deletion of a range that is not done.
     delete: Option<DeleteSoFar>,
-    /// The read that is not done.
+    /// The read of a range that is not done.
     read: Option<Box<RangeRead>>,
     shown: Shown,
 }
 
 impl Run<'_> {
-    /// The revision that reads see: that of the changes, once there are any.
+    /// The revision that reads see: that of the changes if there are any, else the store's.
     fn current(&self) -> i64 {
         if self.place.sub > 0 { self.place.revision } else { self.store.revision }
     }
@@ -178,7 +179,7 @@ impl Run<'_> {
         self.shown == Shown::TooMuch
     }
 
-    /// Runs operations of a transaction behind those that are done. Whether all have run.
+    /// Runs further operations of a transaction. True when all have run.
     pub fn txn(&mut self, txn: &Txn<'_>, run: &mut TxnRun) -> bool {
         if self.is_behind {
             return false;
@@ -224,8 +225,8 @@ impl Run<'_> {
         false
     }
 
-    /// A read, or the rest of it. The outer `None` if the step may do no more; the inner one if
-    /// nobody takes the result, so it looks at nothing.
+    /// Starts or continues a read. The outer `None` means that the step may look at no more keys;
+    /// the inner `None`, that nobody will read the result, so nothing was looked at.
     fn range(&mut self, range: &RangeOp<'_>) -> Option<Option<Found>> {
         if !self.shown.collects() {
             if let Some(read) = self.read.take() {
@@ -255,7 +256,7 @@ impl Run<'_> {
         None
     }
 
-    /// A put.
+    /// Does a put that was checked before.
     pub fn put(&mut self, put: &Put<'_>) -> PutDone {
         let shows_before = put.prev_kv && self.shown.collects();
         let wants_before = shows_before || put.ignore_value || put.ignore_lease;
@@ -277,9 +278,9 @@ impl Run<'_> {
         PutDone { revision: place.revision, prev }
     }
 
-    /// Removes a range, or the rest of it. `None` if the step may do no more.
+    /// Deletes the keys of a range, or continues to. `None` if the step may look at no more keys.
     pub fn delete_range(&mut self, delete: &DeleteRange<'_>) -> Option<RangeDeleted> {
-        // A range without keys costs something, too.
+        // Charge one key at the start, since even an empty range takes time.
         if self.is_behind || (self.delete.is_none() && !self.budget.spend_key()) {
             return None;
         }
@@ -310,8 +311,8 @@ impl Run<'_> {
         Some(RangeDeleted { revision: self.current(), count, prev })
     }
 
-    /// Removes the keys of a lease that was taken out, in their order. The error is what is left
-    /// of it.
+    /// Deletes the keys of a lease, in order. The lease was removed from the store before. `Err`
+    /// holds the lease with the keys that are left.
     pub fn delete_keys(&mut self, mut lease: Lease) -> Result<(), Lease> {
         while self.budget.keys_left > 0 && !self.is_behind {
             let Some(version) = lease.take_key() else { return Ok(()) };
@@ -322,8 +323,8 @@ impl Run<'_> {
     }
 }
 
-/// Begins a read whose revision was checked. Only a revision below 0 passes the check and is not
-/// the present one where nothing was compacted; it means the present one.
+/// Starts a read whose revision was checked. On a store that was never compacted, revision -1
+/// passes that check too; it means the present one.
 pub(crate) fn begin_read(range: &RangeOp<'_>, current: i64) -> RangeRead {
     RangeRead::begin(range, current).expect("the revision was checked before the first change")
 }

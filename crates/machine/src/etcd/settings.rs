@@ -1,29 +1,30 @@
-//! The settings that change outcomes of etcd's commands. The leader's configuration sets them by a
-//! command, so that members with different configurations cannot reach different states.
+//! Settings that change the outcomes of etcd's commands. They are replicated state: a command sets
+//! them from the leader's configuration, so members with different configurations still reach equal
+//! states.
 
 use crate::codec::{DecodeError, Reader, Write};
 
-/// The bytes of a quota that no flag sets (`storage.DefaultQuotaBytes`).
+/// The default quota in bytes (`storage.DefaultQuotaBytes`).
 pub(crate) const QUOTA_BYTES_DEFAULT: u64 = 2 * 1024 * 1024 * 1024;
 
-/// The operations of a transaction that no flag sets (`embed.DefaultMaxTxnOps`).
+/// The default for the most operations in a transaction (`embed.DefaultMaxTxnOps`).
 const TXN_OPS_MAX_DEFAULT: u32 = 128;
 
-/// The shortest time to live of a lease that no flag sets: that of an election timeout of 1 s
-/// (`etcdserver.NewServer`, `minTTL`).
+/// The default for the shortest time to live of a lease, in seconds: the one for etcd's default
+/// election timeout of 1 s (`etcdserver.NewServer`, `minTTL`).
 const LEASE_TTL_S_MIN_DEFAULT: u32 = 2;
 
-/// The replicated settings. Each field names the flag of etcd it comes from.
+/// The replicated settings. Each field's comment names the flag of etcd behind it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// `--quota-backend-bytes`: puts are refused that would make the store larger than this many
-    /// bytes. `u64::MAX`: there is no quota.
+    /// `--quota-backend-bytes`: writes that would make the store larger than this many bytes are
+    /// refused. `u64::MAX` means no quota.
     pub quota_bytes: u64,
-    /// `--max-txn-ops`: the most comparisons, or operations of a branch, of a transaction and of
-    /// each within it. The Fronts judge it.
+    /// `--max-txn-ops`: the most comparisons of a transaction, and the most operations of each of
+    /// its branches, at each level of nesting. The Fronts check it.
     pub txn_ops_max: u32,
-    /// The shortest time to live of a lease, in seconds: one and a half of `--election-timeout`,
-    /// rounded up. Grants of less get it.
+    /// The shortest time to live of a lease, in seconds: one and a half times `--election-timeout`,
+    /// rounded up. A shorter grant is raised to it.
     pub lease_ttl_s_min: u32,
 }
 

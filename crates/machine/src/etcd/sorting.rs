@@ -1,4 +1,4 @@
-//! Putting versions in order, in steps: short runs are sorted, then two runs at a time are merged.
+//! Sorts versions in steps: sorts short runs, and then merges two runs at a time.
 
 use core::cmp::Ordering;
 use std::collections::VecDeque;
@@ -7,22 +7,22 @@ use std::vec::IntoIter;
 use crate::etcd::event::Event;
 use crate::etcd::range::{Order, Ranked};
 
-/// Versions of a run that is sorted at once.
+/// Versions in a run, which is sorted at once.
 const RUN_EVENTS: usize = 256;
 
-/// Versions that are being put in order.
+/// Versions that are being sorted.
 #[derive(Debug)]
 pub(crate) struct Sorting {
     order: Order,
-    /// Versions that are in no run yet.
+    /// Versions that are in no run yet: first `ranked`, then `rest`.
     rest: IntoIter<Event>,
     ranked: IntoIter<Ranked>,
-    /// Runs, each in order.
+    /// Sorted runs.
     runs: VecDeque<Vec<Event>>,
     merge: Option<Merge>,
 }
 
-/// Two runs that become one.
+/// A merge of two runs, under way.
 #[derive(Debug)]
 struct Merge {
     one: IntoIter<Event>,
@@ -31,14 +31,14 @@ struct Merge {
 }
 
 impl Sorting {
-    /// Begins to put versions of different keys in order.
+    /// Starts to sort versions of different keys.
     pub fn new(order: Order, events: Vec<Event>, ranked: Vec<Ranked>) -> Sorting {
         let (rest, ranked) = (events.into_iter(), ranked.into_iter());
         Sorting { order, rest, ranked, runs: VecDeque::new(), merge: None }
     }
 
-    /// Goes on, and takes each version that it moves off `count_left`; it may move a run more.
-    /// Whether it is done.
+    /// Does a part of the sorting: moves up to `count_left` versions, or up to one run more, and
+    /// subtracts their number from `count_left`. True when all are sorted.
     pub fn step(&mut self, count_left: &mut u64) -> bool {
         while *count_left > 0 {
             if let Some(merge) = &mut self.merge {
@@ -72,7 +72,7 @@ impl Sorting {
         is_in_runs && self.merge.is_none() && self.runs.len() <= 1
     }
 
-    /// The versions in order, once it is done.
+    /// The sorted versions. Panics unless all are sorted.
     pub fn finish(mut self) -> Vec<Event> {
         assert!(self.is_done(), "the steps come before the end");
         self.runs.pop_front().unwrap_or_default()
@@ -80,7 +80,8 @@ impl Sorting {
 }
 
 impl Merge {
-    /// Goes on, and takes each version that it moves off `count_left`. Whether it is done.
+    /// Continues the merge: moves up to `count_left` versions, and subtracts their number from
+    /// `count_left`. True when both runs are merged.
     fn step(&mut self, order: Order, count_left: &mut u64) -> bool {
         while let (Some(one), Some(other)) =
             (self.one.as_slice().first(), self.other.as_slice().first())

@@ -1,10 +1,11 @@
-//! The store: every version of every key above the compacted revision, and of each key that existed
-//! at it the version that it had then.
+//! etcd's store: the keys with their history above the compacted revision, and of older history
+//! only the version that each key had at the compacted revision.
 //!
-//! Those versions are the *base*; the events above are the *tail*. A watch may begin at the
-//! compacted revision, so the removals at it belong to the base, too. Bytes and digest of both are
-//! kept as sums, which say the same on every member, whatever is pruned from memory so far. A
-//! compaction changes the sums at once.
+//! The versions at the compacted revision are the *base*; the events above it are the *tail*. A
+//! watch may start at the compacted revision, so the deletions at it count to the base too. The
+//! bytes and the digest of base and tail are kept as sums, equal on all members, however much each
+//! member has pruned from its memory. A compaction changes the sums at once; pruning follows in
+//! steps.
 
 use std::sync::Arc;
 
@@ -30,22 +31,22 @@ use crate::held::{ETCD_LEASE_HELD_BYTES, ETCD_VERSION_HELD_BYTES, HeldBounds};
 use crate::ids::LeaseId;
 use crate::limits::ETCD_PRUNED_EVENTS_MAX;
 
-/// The revision of a store that nobody has written to.
+/// The revision of a store that was never written to.
 pub const FIRST_REVISION: i64 = 1;
 
-/// The compacted revision of a store that was never compacted, as etcd has it
-/// (`mvcc.NewStore`, `compactMainRev`).
+/// The compacted revision of a store that was never compacted, as in etcd (`mvcc.NewStore`,
+/// `compactMainRev`).
 const NEVER_COMPACTED: i64 = -1;
 
-/// etcd's keys and their history.
+/// etcd's keys with their history, leases, users and roles, alarms and settings.
 pub struct Store {
     pub(crate) settings: Settings,
-    /// Bounds on what is held; none below level 4. They are control's state.
+    /// A copy of control's bounds on memory; `None` below level 4.
     pub(crate) bounds: Option<HeldBounds>,
     pub(crate) revision: i64,
     pub(crate) compacted: i64,
     pub(crate) index: Index,
-    /// Keys of some ranges by their revisions of creation. They are not state.
+    /// For some ranges, the keys by their creation revisions. Not state.
     pub(crate) orders: CreationOrders,
     pub(crate) tail: Tail,
     pub(crate) base_sum: Sum,
@@ -55,13 +56,14 @@ pub struct Store {
     pub(crate) leases: Leases,
     pub(crate) auth: Arc<Auth>,
     pub(crate) alarms: Alarms,
-    /// The user of the command at hand. It is not state.
+    /// The user of the command that is being applied. Not state.
     pub(crate) user_tag: UserTag,
-    /// The command that is paused. Its events are above the store's revision.
+    /// The command that is only partly applied. Its events are above the store's revision.
     pub(crate) paused: Option<Box<Paused>>,
-    /// A running walk for an image. Nothing is pruned meanwhile.
+    /// The running walk that writes an image; `None` if there is none. Nothing is pruned during a
+    /// walk.
     pub(crate) walk: Option<Box<Walk>>,
-    /// References that nobody takes.
+    /// Events that nobody needs any more, to be freed in steps.
     pub(crate) garbage: Garbage,
 }
 
@@ -95,7 +97,7 @@ impl Store {
         self.revision
     }
 
-    /// The compacted revision, the oldest that can be read; -1 before the first compaction.
+    /// The compacted revision: the oldest that can be read. -1 before the first compaction.
     pub fn compacted(&self) -> i64 {
         self.compacted
     }
@@ -110,7 +112,7 @@ impl Store {
         self.index.live_count()
     }
 
-    /// The number of keys of a range with a version that is kept, removed ones included.
+    /// The number of keys of a range in the index, including deleted ones that are not pruned yet.
     pub fn key_count_of(&self, range: KeyRange<'_>) -> u64 {
         self.index.key_count_of(range)
     }
@@ -120,7 +122,7 @@ impl Store {
         &self.leases
     }
 
-    /// Users, roles and permissions.
+    /// The users and roles, and whether permissions are enforced.
     pub fn auth(&self) -> &Auth {
         &self.auth
     }
@@ -130,12 +132,13 @@ impl Store {
         &self.alarms
     }
 
-    /// Bytes of all versions that can be read, and of the leases, equal on all members.
+    /// Bytes of all versions that can be read and of the leases, which the quota bounds. Equal on
+    /// all members.
     pub fn bytes(&self) -> u64 {
         self.base_sum.bytes + self.tail_sum.bytes + self.leases.bytes()
     }
 
-    /// Bytes that they take in memory, about, and equal on all members.
+    /// An estimate of the memory that [`Store::bytes`] takes, in bytes. Equal on all members.
     pub fn held(&self) -> u64 {
         let versions = self.base_sum.count + self.tail_sum.count;
         self.bytes()
@@ -143,8 +146,8 @@ impl Store {
             + self.leases.len() as u64 * ETCD_LEASE_HELD_BYTES
     }
 
-    /// Whether nobody ever used the store: then it has no section in an image and no terms in the
-    /// digest.
+    /// Whether the store is as in a new ensemble. Then it has no section in an image, and no terms
+    /// in the digest.
     pub fn is_unused(&self) -> bool {
         let was_written = self.revision != FIRST_REVISION || self.compacted != NEVER_COMPACTED;
         let has_users = !self.auth.is_unused();
@@ -154,8 +157,8 @@ impl Store {
             && self.settings == Settings::default()
     }
 
-    /// The terms of the store: of each version and each lease, and one of the two revisions and the
-    /// settings.
+    /// The digest's terms of the store: those of versions, leases, alarms, users and roles, and one
+    /// of the two revisions and the settings.
     pub(crate) fn digest(&self) -> Digest {
         if self.is_unused() {
             return Digest::default();
@@ -175,8 +178,8 @@ impl Store {
         digest
     }
 
-    /// Shows the versions of the keys of a range that exist at a revision, by key, to `visit`,
-    /// until that wants no more.
+    /// Passes the versions at a revision of the keys in a range to `visit`, in order of key, until
+    /// `visit` returns false.
     ///
     /// # Errors
     /// The revision is compacted, or above the store's.
@@ -189,8 +192,9 @@ impl Store {
         self.walk_range_step(range, revision, &mut u64::MAX.clone(), visit).map(|_| ())
     }
 
-    /// Like [`Store::walk_range`], but looks at up to `keys_left` keys, and takes them off it.
-    /// Returns where the keys begin that it did not look at, unless `visit` wanted no more.
+    /// Like [`Store::walk_range`], but looks at up to `keys_left` keys, and subtracts their number
+    /// from `keys_left`. Returns the first key that it did not look at; `None` if it looked at all,
+    /// or `visit` stopped it.
     ///
     /// # Errors
     /// The revision is compacted, or above the store's.
@@ -210,9 +214,9 @@ impl Store {
         Ok(self.index.visit(range, revision, keys_left, visit))
     }
 
-    /// The events behind a place up to the store's revision, in their order. None of them is before
-    /// the compacted revision; of that revision they show each removal, and each version that it
-    /// left.
+    /// The events after a place up to the store's revision, in order. It starts at the compacted
+    /// revision at the earliest; of that revision, it has the deletions and the versions that a
+    /// read at it shows.
     pub fn events_behind(&self, place: Place) -> impl Iterator<Item = &Event> {
         let above = Place { revision: self.compacted, sub: u32::MAX };
         let edge = &self.edge.events;
@@ -221,12 +225,12 @@ impl Store {
         edge[at_compacted..].iter().chain(self.shown(behind))
     }
 
-    /// The events of a key above a revision up to the store's, oldest first.
+    /// The events of a key above a revision, up to the store's revision, oldest first.
     pub fn events_of(&self, key: &[u8], above: i64) -> impl Iterator<Item = &Event> {
         self.shown(self.index.events_of(key, above).iter())
     }
 
-    /// Events in their order, without those of a paused command.
+    /// Drops the events of a paused command from the end of a list of events.
     fn shown<'s>(
         &'s self,
         events: impl Iterator<Item = &'s Event>,
@@ -235,16 +239,16 @@ impl Store {
         events.take_while(move |event| !is_paused || event.revision() <= self.revision)
     }
 
-    /// The version that a watch shows beside an event: the one at the revision before it, if the
-    /// key existed, unless it is compacted, or the event creates the key
-    /// (`v3rpc.serverWatchStream.sendLoop`).
+    /// The earlier version that a watch shows with an event: the key's version at the revision
+    /// before. `None` if the key did not exist then, the event creates the key, or the version is
+    /// compacted (`v3rpc.serverWatchStream.sendLoop`).
     pub fn before(&self, event: &Event) -> Option<&Event> {
         let is_kept = event.revision() > self.compacted;
         self.index.before_revision(event).filter(|_| is_kept)
     }
 
-    /// Adds a version of a key to the transaction at this place. The caller moves the revision at
-    /// the end of the transaction.
+    /// Adds a version of a key, as the event at this place. The caller moves the store's revision
+    /// at the end of the transaction.
     pub(crate) fn put(
         &mut self,
         place: Place,
@@ -265,8 +269,8 @@ impl Store {
         changes.push_event(event, before);
     }
 
-    /// Removes the keys of a range that exist, in the transaction from this place on, and shows
-    /// each version that goes. Looks at up to `keys_max` keys.
+    /// Deletes the existing keys of a range, as events from the place `first` on, and passes the
+    /// last version of each to `show`. Looks at up to `keys_max` keys.
     pub(crate) fn delete_range(
         &mut self,
         first: Place,
@@ -289,15 +293,16 @@ impl Store {
         })
     }
 
-    /// Adds the newest event. Returns the version before it.
+    /// Adds the newest event. Returns the key's version before it; `None` if the key did not exist.
     pub(crate) fn push(&mut self, event: Event) -> Option<Event> {
         let before = self.index.push(event.clone());
         self.tail_sum.add(self.tail.push(event, before.as_ref()));
         before
     }
 
-    /// The versions that a read at a revision keeps, if it needs no walk; see
-    /// [`CreationOrders::first_created`]. `current` is the present revision.
+    /// Answers a read at revision `at` from a creation order; see
+    /// [`CreationOrders::first_created`]. `None` if the read must walk. `current` is the present
+    /// revision.
     pub(crate) fn first_created(
         &self,
         op: &RangeOp<'_>,
@@ -308,9 +313,9 @@ impl Store {
         is_present.then(|| self.orders.first_created(op, &self.index)).flatten()
     }
 
-    /// Prepares a read within a transaction, so that it may need no walk: looks at up to
-    /// `keys_left` keys, and takes them off it. False if it is not done. Then the caller comes
-    /// again before any other command.
+    /// Builds a creation order for a read within a transaction, if the read can use one. Looks at
+    /// up to `keys_left` keys, and subtracts their number from `keys_left`. False if the order is
+    /// not done: the caller must call again, before any other command.
     pub(crate) fn order_step(
         &mut self,
         op: &RangeOp<'_>,
@@ -321,7 +326,8 @@ impl Store {
         !is_present || self.orders.step(op, &self.index, keys_left)
     }
 
-    /// Takes a lease out. A running walk that has not reached it keeps it.
+    /// Removes a lease, and returns it with its keys. If a running walk has not reached the lease,
+    /// the walk keeps its record.
     pub(crate) fn take_lease(&mut self, lease: LeaseId) -> Option<Lease> {
         let taken = self.leases.remove(lease)?;
         if let Some(walk) = &mut self.walk {
@@ -330,10 +336,10 @@ impl Store {
         Some(taken)
     }
 
-    /// Compacts at once.
+    /// Compacts in one step.
     ///
     /// # Errors
-    /// As of [`Store::compact_step`].
+    /// As for [`Store::compact_step`].
     pub(crate) fn compact(&mut self, revision: i64) -> Result<(), Refusal> {
         let (mut so_far, mut budget) = (CompactSoFar::default(), Budget::new(u64::MAX));
         let is_done = self.compact_step(revision, &mut so_far, &mut budget)?;
@@ -341,8 +347,8 @@ impl Store {
         Ok(())
     }
 
-    /// Goes on with a compaction: forgets, for reads, what is older than this revision. Whether it
-    /// is done; nothing has changed until then.
+    /// Does a part of a compaction: afterwards reads cannot see what is older than this revision.
+    /// True when the compaction is done; nothing has changed before.
     ///
     /// etcd 3.6 `mvcc.store.updateCompactRev`.
     ///
@@ -382,36 +388,37 @@ impl Store {
         Ok(true)
     }
 
-    /// Whether a read at the revision of an event shows it.
+    /// Whether a read at the event's revision shows the event.
     fn shows(&self, event: &Event) -> bool {
         let shown = self.index.at(event.key(), event.revision());
         shown.is_some_and(|shown| shown.place() == event.place())
     }
 
-    /// Replaces the events at the compacted revision. Removals among them are in the base.
+    /// Replaces the events at the compacted revision, and corrects the base's sum, which includes
+    /// the deletions among them.
     pub(crate) fn set_edge(&mut self, edge: Edge) {
         self.base_sum.subtract(self.edge.removals);
         self.base_sum.add(edge.removals);
         let before = core::mem::replace(&mut self.edge, edge);
-        // A running walk may have the events, too.
+        // A running walk may share the events, and keeps them then.
         if let Some(events) = Arc::into_inner(before.events) {
             self.garbage.add(events);
         }
     }
 
-    /// Whether [`Store::prune`] has something to do.
+    /// Whether [`Store::prune`] has anything to free.
     pub fn has_garbage(&self) -> bool {
         let is_unpruned = self.walk.is_none() && !self.is_pruned();
         is_unpruned || !self.garbage.is_empty() || self.orders.has_work()
     }
 
-    /// Whether all versions are freed that no read shows any more. A running walk holds them.
+    /// Whether all versions are freed that no read can see any more. A running walk delays that.
     pub fn is_pruned(&self) -> bool {
         !self.tail.has_garbage()
     }
 
-    /// Frees some versions that no read shows any more. It affects memory only, and the time that
-    /// some reads take.
+    /// One step that frees versions which no read can see any more. The state does not change; some
+    /// reads become faster.
     pub fn prune(&mut self) {
         self.garbage.drop_some();
         self.orders.tend(&self.index);

@@ -1,10 +1,11 @@
-//! The tail: the events above the compacted revision, in their order, and those of the compacted
-//! part that are not pruned yet.
+//! The tail: the events above the compacted revision, in order, and older events that are not
+//! pruned yet.
 //!
-//! Events are in chunks of [`ETCD_CHUNK_EVENTS`]. Each chunk keeps sums over the events that no
-//! compaction has passed, so that a compaction over many events adds up chunks and walks through
-//! one. Two steps follow a compaction: it *passes* the events at once, which decides sizes and the
-//! digest; pruning them from memory comes later, in bounded steps, and is not state.
+//! Events are in chunks of [`ETCD_CHUNK_EVENTS`]. A compaction has two parts. First it *passes* all
+//! events up to its revision at once, which changes sizes and the digest. Pruning passed events
+//! from memory follows later, in bounded steps, and is not state. Each chunk keeps sums over its
+//! events that were not passed, so passing many events adds up the sums of whole chunks, and walks
+//! through only one chunk.
 
 use std::collections::VecDeque;
 
@@ -12,19 +13,19 @@ use crate::digest::Digest;
 use crate::etcd::event::{Event, Place};
 use crate::limits::ETCD_CHUNK_EVENTS;
 
-/// Bytes, number and digest of a set of events.
+/// Size, number and digest of a set of events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Sum {
-    /// The bytes of the events.
+    /// Sum of the bytes of the events.
     pub bytes: u64,
     /// The number of the events.
     pub count: u64,
-    /// The sum of their terms.
+    /// Sum of the events' contributions to the digest.
     pub digest: Digest,
 }
 
 impl Sum {
-    /// The sum of one event.
+    /// The sum of a single event.
     pub fn of(event: &Event) -> Sum {
         Sum { bytes: event.bytes().len() as u64, count: 1, digest: event.digest() }
     }
@@ -35,7 +36,7 @@ impl Sum {
         self.digest.add(other.digest);
     }
 
-    /// May wrap while several sums are put together; the whole is right again.
+    /// A difference may wrap below 0 while several sums are combined; the total is right again.
     pub fn subtract(&mut self, other: Sum) {
         self.bytes = self.bytes.wrapping_sub(other.bytes);
         self.count = self.count.wrapping_sub(other.count);
@@ -43,22 +44,23 @@ impl Sum {
     }
 }
 
-/// What a compaction over some events changes.
+/// How passing some events changes the store's sums.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Passed {
-    /// The sum of the events, which leave the tail.
+    /// The sum of the events, which leaves the sum of the tail.
     pub events: Sum,
-    /// The change to the sum of the base: versions that stay, less the versions that they replace.
+    /// The change of the base's sum: the versions that join the base, less the versions that they
+    /// replace there.
     pub base: Sum,
 }
 
 impl Passed {
-    /// The change by one event and the version before it.
+    /// The change for one event; `before` is the key's version before it.
     pub fn of(event: &Event, before: Option<&Event>) -> Passed {
         Passed::from_sums(Sum::of(event), event.is_delete(), before.map(Sum::of))
     }
 
-    /// The change by an event with this sum and the version before it with that one.
+    /// As [`Passed::of`], from the sums of the event and of the version before it.
     pub fn from_sums(events: Sum, is_delete: bool, before: Option<Sum>) -> Passed {
         let mut base = if is_delete { Sum::default() } else { events };
         if let Some(before) = before {
@@ -78,27 +80,27 @@ impl Passed {
     }
 }
 
-/// The events in their order.
+/// The events in order, with the sums that a compaction needs.
 #[derive(Default)]
 pub(crate) struct Tail {
     chunks: VecDeque<Chunk>,
-    /// Chunks at the front that a compaction has passed whole.
+    /// How many chunks at the front are passed whole.
     passed_chunks: usize,
 }
 
 #[derive(Default)]
 struct Chunk {
     events: Vec<Event>,
-    /// Events at the front that a compaction has passed.
+    /// How many events at the front are passed.
     passed_count: usize,
-    /// Events at the front that are pruned.
+    /// How many events at the front are pruned.
     pruned_count: usize,
-    /// The change by a compaction that passes all the others.
+    /// The change if a compaction passes all events of the chunk that are not passed yet.
     left: Passed,
 }
 
 impl Tail {
-    /// Adds the newest event, with the version that it follows.
+    /// Adds the newest event; `before` is the key's version before it. Returns the event's sum.
     pub fn push(&mut self, event: Event, before: Option<&Event>) -> Sum {
         if self.chunks.back().is_none_or(|chunk| chunk.events.len() == ETCD_CHUNK_EVENTS) {
             self.chunks.push_back(Chunk::default());
@@ -110,7 +112,8 @@ impl Tail {
         passed.events
     }
 
-    /// Passes the events up to this revision. `before` finds the version before an event.
+    /// Passes the events up to this revision, and returns the change of the sums. `before` finds
+    /// the key's version before an event.
     pub fn pass<'a>(
         &mut self,
         revision: i64,
@@ -123,7 +126,7 @@ impl Tail {
                 passed.add(core::mem::take(&mut chunk.left));
                 chunk.passed_count = chunk.events.len();
                 if chunk.events.len() < ETCD_CHUNK_EVENTS {
-                    // Further events may come into this chunk.
+                    // Further events may be added to this chunk.
                     return passed;
                 }
                 self.passed_chunks += 1;
@@ -142,12 +145,13 @@ impl Tail {
         passed
     }
 
-    /// Whether a passed event is not pruned.
+    /// Whether some passed event is not pruned yet.
     pub fn has_garbage(&self) -> bool {
         self.chunks.front().is_some_and(|chunk| chunk.pruned_count < chunk.passed_count)
     }
 
-    /// Takes the oldest passed event, to be pruned.
+    /// Returns the oldest passed event that is not pruned, and counts it as pruned: the caller
+    /// prunes it.
     pub fn take_passed(&mut self) -> Option<Event> {
         let chunk = self.chunks.front_mut()?;
         if chunk.pruned_count == chunk.passed_count {
@@ -162,13 +166,13 @@ impl Tail {
         Some(event)
     }
 
-    /// The first chunk with events behind this place.
+    /// The index of the first chunk that has events after this place.
     fn chunk_behind(&self, place: Place) -> usize {
         self.chunks
             .partition_point(|chunk| chunk.events.last().is_some_and(|last| last.place() <= place))
     }
 
-    /// The number of events behind this place.
+    /// The number of events after this place.
     pub fn count_behind(&self, place: Place) -> u64 {
         let start = self.chunk_behind(place);
         let Some(first) = self.chunks.get(start) else { return 0 };
@@ -176,7 +180,7 @@ impl Tail {
         self.count() - (start * ETCD_CHUNK_EVENTS + skipped) as u64
     }
 
-    /// The events behind this place, in their order.
+    /// The events after this place, in order.
     pub fn behind(&self, place: Place) -> impl Iterator<Item = &Event> {
         self.chunks
             .range(self.chunk_behind(place)..)
@@ -184,13 +188,13 @@ impl Tail {
             .skip_while(move |event| event.place() <= place)
     }
 
-    /// The place of the event behind this many others, passed ones included.
+    /// The place of the event at index `at`, counting from the oldest event in memory.
     pub fn place(&self, at: u64) -> Option<Place> {
         let chunk = self.chunks.get(usize::try_from(at).ok()? / ETCD_CHUNK_EVENTS)?;
         chunk.events.get(at as usize % ETCD_CHUNK_EVENTS).map(Event::place)
     }
 
-    /// The number of events, passed ones included.
+    /// The number of events in memory, passed ones included.
     pub fn count(&self) -> u64 {
         match self.chunks.back() {
             Some(last) => ((self.chunks.len() - 1) * ETCD_CHUNK_EVENTS + last.events.len()) as u64,
@@ -199,7 +203,7 @@ impl Tail {
     }
 }
 
-/// Puts a tail together from events in any order.
+/// Builds a tail from events that come in any order.
 #[derive(Default)]
 pub(crate) struct TailRestore {
     /// The place of the first event of each chunk, ascending.
@@ -209,14 +213,15 @@ pub(crate) struct TailRestore {
 
 #[derive(Default)]
 struct RestoredChunk {
-    /// Each event with its revision above that of the chunk's start, and its sub-revision.
+    /// Each event, with its revision relative to the chunk's start, and its position in the
+    /// transaction.
     events: Vec<(u32, u32, Event)>,
     left: Passed,
 }
 
 impl TailRestore {
-    /// Adds the next chunk, which begins with the event at this place. False if that is not behind
-    /// the chunks before.
+    /// Adds the next chunk, whose first event has this place. False if that place is not after the
+    /// starts of the chunks before.
     #[must_use]
     pub fn begin_chunk(&mut self, start: Place) -> bool {
         let is_behind = self.starts.last().is_none_or(|last| *last < start);
@@ -225,12 +230,12 @@ impl TailRestore {
         is_behind
     }
 
-    /// Adds an event to its chunk, with the change by it. False if it has none.
+    /// Adds an event to its chunk, with its change of the sums. False if it belongs to no chunk.
     #[must_use]
     pub fn push(&mut self, place: Place, event: Event, passed: Passed) -> bool {
         let behind = self.starts.partition_point(|start| *start <= place);
         let Some(at) = behind.checked_sub(1) else { return false };
-        // A chunk has as many revisions as events, at most.
+        // A chunk spans at most as many revisions as it has events.
         let Ok(above) = u32::try_from(place.revision - self.starts[at].revision) else {
             return false;
         };
@@ -243,7 +248,7 @@ impl TailRestore {
         true
     }
 
-    /// The tail. `None` if a chunk has not the events that it must have.
+    /// The tail. `None` if a chunk lacks events that it must have.
     pub fn finish(self) -> Option<Tail> {
         let count = self.chunks.len();
         let mut tail = Tail::default();

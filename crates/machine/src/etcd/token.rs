@@ -1,4 +1,4 @@
-//! A simple token of a user: random letters, a point, and a number that only it has
+//! A simple token, which stands for an etcd user: random letters, a point, and a unique number
 //! (`auth.tokenSimple` of etcd 3.6).
 
 use core::fmt;
@@ -16,12 +16,12 @@ pub const TOKEN_PREFIX_BYTES: usize = 16;
 pub struct Token {
     /// The random letters, in ASCII.
     pub prefix: TokenPrefix,
-    /// The ordinal of the command that made it.
+    /// The ordinal of the command that made the token: its unique number.
     pub made: Ordinal,
 }
 
 impl Token {
-    /// Reads a token as a client sends it. `None` if it has another form.
+    /// Parses a token that a client sends. `None` if it has another form.
     pub fn parse(text: &str) -> Option<Token> {
         let (prefix, made) = text.split_once('.')?;
         let is_number = !made.is_empty() && made.bytes().all(|byte| byte.is_ascii_digit());

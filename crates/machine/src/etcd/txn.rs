@@ -1,11 +1,12 @@
-//! Running commands on the store.
+//! Applies etcd's commands to the store.
 //!
-//! A transaction first finds its path: all comparisons, those of nested transactions on the path
-//! too, are judged on the state before it. Then each operation on the path is checked. Then they
-//! run in order, each seeing the ones before, all at one revision. So nothing is refused after the
-//! first change. etcd 3.6 `txn.Txn`.
+//! A transaction goes through three parts. First all comparisons are judged on the state before the
+//! transaction, including those of nested transactions that would run. This gives the transaction's
+//! path, the operations to run. Then each of these operations is checked. Then they run in order,
+//! each seeing the effects of those before, all at one revision. So nothing can be refused after
+//! the first change. As in etcd 3.6 `txn.Txn`.
 //!
-//! Each of these parts goes in steps of a bounded number of keys, whatever the log holds.
+//! Each part goes in steps of a bounded number of keys, however large a command in the log is.
 
 use std::sync::Arc;
 
@@ -28,26 +29,26 @@ use crate::held::{ETCD_LEASE_HELD_BYTES, HeldBounds};
 use crate::ids::{LeaseId, MemberId, Ordinal};
 use crate::limits::{ETCD_ANSWER_WEIGHT_MAX, ETCD_LEASE_BYTES, ETCD_LEASE_TTL_S_MAX};
 
-/// The moment at which a command is applied.
+/// The context of a command that is applied.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct At<'a> {
     pub(crate) ordinal: Ordinal,
-    /// The leader's stamp.
+    /// The leader's stamp, ms since 1970.
     pub(crate) time_ms: i64,
-    /// The user that asks for it.
+    /// The user that sent the command; `None` if none is named.
     pub(crate) who: Option<AuthInfo<'a>>,
-    /// The member that handed it over.
+    /// The member that handed over the command.
     pub(crate) member: MemberId,
 }
 
 impl Store {
-    /// Runs a command, or goes on with the one that is paused. Looks at up to `keys_max` keys, at
-    /// least 1. `None` if more are left: then the same command comes again, before any other.
-    /// `is_taken` says whether somebody takes the outcome; if not, it shows no versions, and reads
-    /// look at no keys.
+    /// Starts a command, or continues the one that is paused. Looks at up to `keys_max` keys, at
+    /// least 1. Returns `None` if the command is not done; the caller must then pass it again,
+    /// before any other. `is_taken` says whether somebody will read the outcome; if not, the
+    /// outcome contains no versions, and reads look at no keys.
     ///
     /// # Errors
-    /// The command is refused, and nothing has changed but that its refusal may raise an alarm.
+    /// The command is refused, and has changed nothing, except that it may have raised an alarm.
     pub(crate) fn apply_step(
         &mut self,
         at: At<'_>,
@@ -56,7 +57,8 @@ impl Store {
         changes: &mut Changes,
     ) -> Option<Result<Outcome, Refusal>> {
         let paused = self.paused.take().map(|paused| *paused);
-        // The caller may stop waiting between two steps. The outcome keeps what it has collected.
+        // The caller may stop waiting between two steps. What was collected before stays in the
+        // outcome.
         let may_show = is_taken || paused.as_ref().is_some_and(Paused::has_collected);
         let step = Step { budget: Budget::new(keys_max), is_taken, changes };
         self.index.looks().take();
@@ -95,7 +97,8 @@ impl Store {
         };
         match command {
             Command::Put(put) => {
-                // A lone put looks for its lease first (`txn.Put`), one in a transaction last.
+                // For a put outside of a transaction, etcd checks the lease first (`txn.Put`);
+                // within one, last.
                 self.check_lease(put)?;
                 self.check_put(put)?;
                 self.check_quota(at, cost_of_put(put))?;
@@ -121,7 +124,8 @@ impl Store {
             }
             Command::Expire { leases } => self.expire(leases, paused, &mut step),
             Command::Auth(command) => {
-                // A running walk keeps what it began with.
+                // `make_mut` clones if a running walk shares the value, so the walk keeps the old
+                // one.
                 let revision = self.revision;
                 Ok(match Arc::make_mut(&mut self.auth).apply(at.ordinal, command)? {
                     AuthDone::Changed => Outcome::AuthChanged { revision },
@@ -176,7 +180,7 @@ impl Store {
         }
     }
 
-    /// Goes on with the check of a command's permissions.
+    /// Does a part of the check of a command's permissions.
     fn permit(
         &mut self,
         at: At<'_>,
@@ -221,8 +225,8 @@ impl Store {
         }
     }
 
-    /// Goes on with what comes before the operations of a transaction. The results of the
-    /// comparisons on its path, once all operations on it are checked.
+    /// Continues the parts before a transaction's operations run. Returns the results of the
+    /// comparisons on its path, when all operations on it are checked.
     fn judge_and_check(
         &mut self,
         txn: &Txn<'_>,
@@ -270,7 +274,7 @@ impl Store {
         Ok(Outcome::Expired)
     }
 
-    /// Grants a lease. The order of the checks is etcd's (`lessor.Grant`).
+    /// Grants a lease. The checks are in etcd's order (`lessor.Grant`).
     fn grant(
         &mut self,
         at: At<'_>,
@@ -297,8 +301,8 @@ impl Store {
         Ok(Granted { revision: self.revision, lease, ttl_s })
     }
 
-    /// Removes the keys of a lease that was taken out, in their order and at one revision
-    /// (`lessor.Revoke`). The number is that of the lease in the list of the command.
+    /// Deletes the keys of a lease that was removed from the store, in order and at one revision
+    /// (`lessor.Revoke`). `number` is the lease's position in the command's list, for a pause.
     fn end_lease(
         &mut self,
         (number, lease): (usize, LeaseId),
@@ -315,19 +319,20 @@ impl Store {
         }
     }
 
-    /// Refuses puts that would make the store larger than its quota. Removals and compactions are
-    /// never refused, and make room (`storage.BackendQuota.Available`). A refusal raises an alarm,
-    /// as in etcd, for the member whose client has asked.
+    /// Refuses writes that would make the store larger than its quota. Deletions and compactions
+    /// are never refused, and free space (`storage.BackendQuota.Available`). A refusal raises an
+    /// alarm, as in etcd, for the member that handed over the command.
     ///
-    /// From level 4 on what is held is bounded, too. No alarm tells of that: it would say that the
-    /// database is as large as its quota.
+    /// From level 4 on, the memory that the store takes is bounded too. That bound raises no alarm:
+    /// etcd's alarm means that the database has reached its quota.
     fn check_quota(&mut self, at: At<'_>, cost: u64) -> Result<(), Refusal> {
         let quota = self.settings.quota_bytes;
         if cost == 0 {
             return Ok(());
         }
         if self.bytes() + cost < quota {
-            // What a lease takes beside its bytes is more than what a put does.
+            // A new lease takes more memory beside its bytes than a put does, so count that for
+            // both.
             let held = self.held() + cost + ETCD_LEASE_HELD_BYTES;
             let has_room = |bounds: HeldBounds| held < bounds.etcd(quota);
             return match self.bounds.is_none_or(has_room) {
@@ -335,13 +340,13 @@ impl Store {
                 false => Err(Refusal::NoSpace),
             };
         }
-        // Where there are too many alarms, there is one of this kind.
+        // It fails only with the most alarms allowed; one of these is of this kind then.
         let _ = self.alarms.raise(Alarm { kind: AlarmKind::NoSpace, member: at.member.0 });
         Err(Refusal::NoSpace)
     }
 
-    /// Refuses a command while an alarm is raised (`apply.applierV3Corrupt`, `applierV3Capped`).
-    /// Leases expire whatever is raised.
+    /// Refuses a command because of an alarm (`apply.applierV3Corrupt`, `applierV3Capped`). Leases
+    /// still expire.
     fn check_alarms(&self, command: &Command<'_>) -> Result<(), Refusal> {
         if self.alarms.is_empty() {
             return Ok(());
@@ -368,7 +373,7 @@ impl Store {
     }
 }
 
-/// Whether an outcome holds no more versions than it may: none unless it `may_show` some.
+/// Whether an outcome shows no more versions than it may: none at all unless `may_show`.
 fn is_bounded(outcome: &Outcome, may_show: bool) -> bool {
     let weight = match outcome {
         Outcome::Put(done) => done.prev.as_ref().map_or(0, |prev| weight_of(prev, false)),
@@ -393,15 +398,16 @@ fn weight_of_branch(branch: &Branch) -> u64 {
     weights.sum()
 }
 
-/// Bytes that a put counts against the quota beside its key and its value (`storage.kvOverhead`).
+/// Bytes that a put counts against the quota in addition to its key and its value
+/// (`storage.kvOverhead`).
 const PUT_COST_BYTES: u64 = 256;
 
-/// What a put counts against the quota before it is run (`storage.costPut`).
+/// Bytes that a put counts against the quota before it runs (`storage.costPut`).
 fn cost_of_put(put: &Put<'_>) -> u64 {
     PUT_COST_BYTES + (put.key.len() + put.value.len()) as u64
 }
 
-/// The larger cost of the two branches (`storage.costTxn`).
+/// Bytes that a transaction counts before it runs: those of its larger branch (`storage.costTxn`).
 fn cost_of_txn(txn: &Txn<'_>) -> u64 {
     let cost = |ops: &[Op<'_>]| ops.iter().map(cost_of_op).sum::<u64>();
     cost(&txn.success).max(cost(&txn.failure))

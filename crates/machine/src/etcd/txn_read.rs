@@ -1,7 +1,9 @@
-//! Reading by a transaction that has no writes, in steps. All steps read at one revision. If that
-//! is compacted meanwhile, the read begins anew. It does so, too, if a range is refused as
-//! compacted and the store was compacted since the read began: the comparisons may choose the other
-//! branch now.
+//! Reads with a transaction that has no writes, in steps between which the state's lock is
+//! released.
+//!
+//! All steps read at one revision. If that revision is compacted meanwhile, the read starts again.
+//! It also starts again if the store was compacted meanwhile and a range of an older revision is
+//! refused for that reason: at the new revision, the comparisons may choose the other branch.
 
 use crate::etcd::budget::Budget;
 use crate::etcd::command::{Op, RangeOp, Txn};
@@ -14,17 +16,17 @@ use crate::etcd::store::Store;
 use crate::etcd::txn_state::{Checking, Judging};
 use crate::limits::{ETCD_ANSWER_ITEM_WEIGHT, ETCD_ANSWER_WEIGHT_MAX};
 
-/// A transaction without writes that is being read.
+/// The progress of a read with a transaction.
 #[derive(Debug)]
 pub struct TxnRead {
-    /// The revision, and up to where the store was compacted then; none before the first step.
+    /// The store's revision, and its compacted revision, at the first step; `None` before.
     at: Option<(i64, i64)>,
     judging: Judging,
-    /// `None` while comparisons are judged.
+    /// The checks of the operations; `None` while the comparisons are judged.
     checking: Option<Checking>,
-    /// The operations, once they are checked.
+    /// The operations that have run; `None` until all are checked.
     run: Option<TxnRun>,
-    /// The range that is being read.
+    /// The read of the present range; `None` between two ranges.
     read: Option<RangeRead>,
     weight_left: u64,
 }
@@ -43,10 +45,10 @@ impl Default for TxnRead {
 }
 
 impl Store {
-    /// Reads a transaction without writes at once.
+    /// Reads with a transaction in one step. The transaction must have no writes.
     ///
     /// # Errors
-    /// As of [`Store::txn_read_step`].
+    /// As for [`Store::txn_read_step`].
     pub fn read_txn(&self, txn: &Txn<'_>) -> Result<TxnDone, Refusal> {
         let mut read = TxnRead::default();
         let is_done = self.txn_read_step(txn, &mut read, &mut u64::MAX.clone())?;
@@ -54,11 +56,11 @@ impl Store {
         Ok(read.finish())
     }
 
-    /// Goes on reading a transaction that has no writes, looks at up to `keys_left` keys, and takes
-    /// them off it. Whether it is done; then [`TxnRead::finish`] has the result.
+    /// Does one step of a read: looks at up to `keys_left` keys, and subtracts their number from
+    /// `keys_left`. True when the read is done; [`TxnRead::finish`] then has the result.
     ///
     /// # Errors
-    /// A range is at a revision that is compacted, or above the store's. What is found is larger
+    /// A range names a revision that is compacted, or above the store's; or the result is larger
     /// than an answer may be.
     pub fn txn_read_step(
         &self,
@@ -140,7 +142,7 @@ impl Store {
         Ok(false)
     }
 
-    /// Goes on with a range. The result, once it is done.
+    /// Continues the read of a range. Returns the result when it is done, else `None`.
     fn read_range(
         &self,
         range: &RangeOp<'_>,
@@ -166,7 +168,7 @@ impl Store {
 }
 
 impl TxnRead {
-    /// The result of a read that is done.
+    /// The result. Panics unless the read is done.
     pub fn finish(self) -> TxnDone {
         let run = self.run.expect("a read that is done has run its operations");
         let (at, _) = self.at.expect("a read that is done was begun");

@@ -1,27 +1,30 @@
-//! How far a transaction is judged and checked, between two steps.
+//! The progress of a transaction before its operations run, kept between two steps.
 
 use std::collections::BTreeSet;
 
 use crate::etcd::path::Level;
 
-/// The comparisons of a transaction while they are judged.
+/// The progress of judging a transaction's comparisons.
 #[derive(Debug)]
 pub(crate) struct Judging {
     pub levels: Vec<Level>,
-    /// The results, of each transaction on the path before those nested in it.
+    /// The results so far, one for each transaction on the path; a transaction comes before those
+    /// nested in it.
     pub judged: Vec<bool>,
-    /// The transaction ahead of the walk, while its comparisons are judged.
+    /// The progress in the transaction that the walk enters next; `None` while the walk is in a
+    /// branch.
     pub compares: Option<Compares>,
 }
 
-/// How far the comparisons of one transaction are judged.
+/// The progress of judging the comparisons of one transaction.
 #[derive(Debug, Default)]
 pub(crate) struct Compares {
-    /// The position of the next one that is not done.
+    /// The position of the comparison that is being judged.
     pub next: usize,
-    /// The first key of its range that was not looked at; `None` before the first look at it.
+    /// The first key of that comparison's range that was not looked at; `None` before the first
+    /// key.
     pub from: Option<Box<[u8]>>,
-    /// Whether its range has a key that exists.
+    /// Whether an existing key was found in that range.
     pub has_keys: bool,
 }
 
@@ -31,14 +34,15 @@ impl Default for Judging {
     }
 }
 
-/// The operations on a path while they are checked.
+/// The progress of checking the operations on a transaction's path.
 #[derive(Debug, Default)]
 pub(crate) struct Checking {
     pub levels: Vec<Level>,
-    /// The number of transactions that the walk has entered.
+    /// How many transactions the walk has entered.
     pub entered: usize,
-    /// The keys of puts that keep the value or the lease.
+    /// The keys of puts that keep the key's value or lease.
     pub kept: BTreeSet<Box<[u8]>>,
-    /// The keys in `kept` that exist after the operations so far, once all were checked.
+    /// The keys of `kept` that exist after the operations checked so far, in the second walk along
+    /// the path. `None` during the first walk.
     pub present: Option<BTreeSet<Box<[u8]>>>,
 }

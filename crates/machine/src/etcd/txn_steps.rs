@@ -1,5 +1,5 @@
-//! The steps of a transaction before its operations run: the comparisons are judged, then the
-//! operations on its path are checked. Nothing has changed until then.
+//! The parts of a transaction before its operations run, in steps: its comparisons are judged, and
+//! then the operations on its path are checked. They change nothing.
 
 use core::cmp::Ordering;
 use std::collections::BTreeSet;
@@ -15,10 +15,11 @@ use crate::etcd::txn_state::{Checking, Compares, Judging};
 use crate::ids::LeaseId;
 
 impl Store {
-    /// Goes on judging comparisons at a revision. Whether all on the path are judged.
+    /// Continues to judge comparisons, on the state at a revision. True when all on the path are
+    /// judged.
     ///
     /// # Errors
-    /// The revision is compacted by now.
+    /// The revision was compacted.
     pub(crate) fn judge_step(
         &self,
         txn: &Txn<'_>,
@@ -50,8 +51,8 @@ impl Store {
         Ok(false)
     }
 
-    /// Goes on judging the comparisons of one transaction. Whether all hold; `None` if the step may
-    /// do no more.
+    /// Continues to judge the comparisons of one transaction. Returns whether all hold; `None` if
+    /// the step may look at no more keys.
     fn hold_step(
         &self,
         txn: &Txn<'_>,
@@ -71,8 +72,9 @@ impl Store {
         Some(true)
     }
 
-    /// Whether a comparison holds for every key of its range. On a range without keys it is judged
-    /// on zeros, and one of values does not hold (`txn.applyCompare`).
+    /// Whether a comparison holds for every key of its range; `None` if the step may look at no
+    /// more keys. If the range has no keys, the fields count as 0, and a comparison of values does
+    /// not hold (`txn.applyCompare`).
     fn holds(
         &self,
         compare: &Compare<'_>,
@@ -81,7 +83,7 @@ impl Store {
         budget: &mut Budget,
     ) -> Option<bool> {
         if compare.range.end.is_empty() {
-            // The caller has paid for one key.
+            // The caller has taken one key from the budget.
             return Some(holds_for(compare, self.index.at(compare.range.key, at)));
         }
         let key = compares.from.as_deref().unwrap_or(compare.range.key);
@@ -102,12 +104,12 @@ impl Store {
         Some(compares.has_keys || holds_for(compare, None))
     }
 
-    /// Goes on checking the operations on a path, on the state before the transaction
-    /// (`txn.checkTxn`), whose revision is `at`. The store's own may be above it by now, where the
-    /// transaction only reads. Whether all are checked.
+    /// Continues to check the operations on a path, on the state before the transaction
+    /// (`txn.checkTxn`), whose revision is `at`. For a transaction that only reads, the store's
+    /// revision may be higher by now. True when all are checked.
     ///
     /// # Errors
-    /// One is refused.
+    /// An operation is refused.
     pub(crate) fn check_step(
         &self,
         txn: &Txn<'_>,
@@ -131,7 +133,7 @@ impl Store {
         walk_step(txn, judged, checking, budget, check_present)
     }
 
-    /// Checks an operation, and notes the key of a put that keeps the value or the lease.
+    /// Checks an operation. Notes its key if it is a put that keeps the key's value or lease.
     fn check(&self, op: &Op<'_>, at: i64, kept: &mut BTreeSet<Box<[u8]>>) -> Result<(), Refusal> {
         match op {
             Op::Range(range) => self.check_revision(range, at),
@@ -147,7 +149,7 @@ impl Store {
         }
     }
 
-    /// Refuses a read at a revision that is compacted, or above the present one.
+    /// Refuses a read at a revision that is compacted, or above `current`.
     pub(crate) fn check_revision(&self, range: &RangeOp<'_>, current: i64) -> Result<(), Refusal> {
         match range.revision {
             0 => Ok(()),
@@ -157,7 +159,7 @@ impl Store {
         }
     }
 
-    /// A put that names a lease needs one that exists.
+    /// Refuses a put that names a lease which does not exist.
     pub(crate) fn check_lease(&self, put: &Put<'_>) -> Result<(), Refusal> {
         match put.lease == 0 || self.leases.get(LeaseId(put.lease)).is_some() {
             true => Ok(()),
@@ -165,8 +167,8 @@ impl Store {
         }
     }
 
-    /// A put that keeps the value or the lease needs the key before the transaction: one that the
-    /// transaction makes does not count.
+    /// Refuses a put that keeps the key's value or lease if the key does not exist before the
+    /// transaction. A key that the transaction itself creates does not count.
     pub(crate) fn check_put(&self, put: &Put<'_>) -> Result<(), Refusal> {
         let is_there = || self.index.newest(put.key).is_some();
         match is_kept(put) && !is_there() {
@@ -176,7 +178,8 @@ impl Store {
     }
 }
 
-/// Goes on with a walk along a path, and shows each operation to `check`. Whether it is done.
+/// Continues a walk along the path, and passes each operation to `check`. True when the walk is
+/// done.
 fn walk_step(
     txn: &Txn<'_>,
     judged: &[bool],
@@ -208,9 +211,9 @@ fn walk_step(
     }
 }
 
-/// Refuses a put that keeps the value or the lease behind a delete of its key in the same
-/// transaction. etcd has no such check, and stops there; so this one comes last. A put adds one key
-/// at most to those that deletes remove, so the cost does not grow with deletes times puts.
+/// Refuses a put that keeps the key's value or lease if the transaction has deleted the key before.
+/// etcd has no such check, and crashes there, so this check comes after etcd's own. A put adds at
+/// most one key to those that deletes remove, so the cost does not grow with deletes times puts.
 fn check_present(op: &Op<'_>, checking: &mut Checking) -> Result<(), Refusal> {
     let Checking { kept, present, .. } = checking;
     let present = present.get_or_insert_default();
@@ -236,7 +239,7 @@ fn check_present(op: &Op<'_>, checking: &mut Checking) -> Result<(), Refusal> {
     }
 }
 
-/// Whether a put keeps the value or the lease.
+/// Whether a put keeps the key's value or lease.
 fn is_kept(put: &Put<'_>) -> bool {
     put.ignore_value || put.ignore_lease
 }

@@ -1,4 +1,4 @@
-//! A walk through the store for an image, while commands change it.
+//! The walk that writes etcd's section of an image while commands go on.
 //!
 //! etcd's section of an image, version 1, is a stream of records:
 //!
@@ -16,10 +16,12 @@
 //! ```
 //!
 //! `event.rs` gives the bytes of an event. The events are sorted by key, so a restore appends to
-//! the index and searches for no key; the places of the chunks tell it where each event is in the
-//! tail. Versions never change, and nothing is pruned during a walk. So the walk needs no old
-//! values of them: it leaves out what is above the revision that it began at. Of leases it leaves
-//! out those that were granted since, and keeps those that have ended before it came to them.
+//! the index and need not search for a key; the starts of the chunks tell it where in the tail each
+//! event belongs.
+//!
+//! Versions never change, and nothing is pruned during a walk. So the walk needs no old values of
+//! versions: it only skips events above the revision at which it began. It skips leases granted
+//! since then, and keeps the records of leases that ended before it reached them.
 
 use std::sync::Arc;
 
@@ -46,46 +48,47 @@ pub(crate) const TAG_EVENT: u8 = b'E';
 /// Bytes of the start record.
 const START_BYTES: u64 = 1 + 8 + 8 + 8 + 4 + 4;
 
-/// Bytes of the record of a chunk.
+/// Bytes of a chunk's record.
 const CHUNK_BYTES: u64 = 1 + 8 + 4;
 
-/// Bytes of an event's record beside the event's own.
+/// Bytes of an event's record in addition to the event itself.
 const RECORD_HEAD_BYTES: u64 = 1 + 4;
 
-/// A running walk.
+/// A running walk, which writes an image of the state at its beginning.
 pub(crate) struct Walk {
-    /// The revisions and the settings of the image.
+    /// The revision, the compacted revision and the settings of the image.
     revision: i64,
     compacted: i64,
     settings: Settings,
-    /// Users and roles, until they are written.
+    /// The users and roles; `None` once they are written, or if there was never a change to them.
     auth: Option<Arc<Auth>>,
     alarms: Alarms,
     /// The events at the compacted revision.
     edge: Arc<Vec<Event>>,
-    /// The last command in the image: leases that a later one granted are not in it.
+    /// The ordinal of the last command in the image. Leases granted by later commands are not in
+    /// it.
     ordinal: Ordinal,
-    /// Leases of the image that have ended since, and are not written yet.
+    /// Leases of the image that have ended since the walk began, before it reached them.
     ended: Vec<(LeaseId, Grant)>,
     at: Cursor,
-    /// Whether the state that it walked was replaced.
+    /// Whether another state has replaced the walked one, so that the image is worthless.
     is_aborted: bool,
 }
 
 enum Cursor {
     Start,
-    /// In the leases, behind this one.
+    /// In the leases, behind this one; `None` at their beginning.
     Leases(Option<LeaseId>),
-    /// In the events at the compacted revision, from this one on.
+    /// In the events at the compacted revision, from this index on.
     Edge(usize),
-    /// At a chunk of the image that begins with the event behind this many others of the tail.
+    /// In the chunks of the image: the next one starts with the event at this index of the tail.
     Chunks(u64),
-    /// At this key, behind this place.
+    /// In the events: at this key, behind this place.
     Events(Box<[u8]>, Place),
 }
 
 impl Store {
-    /// Begins a walk through the present state. `ordinal` is that of the last command.
+    /// Starts a walk over the present state. `ordinal` is the ordinal of the last command.
     pub(crate) fn freeze(&mut self, ordinal: Ordinal) {
         let Store { revision, compacted, settings, .. } = *self;
         let auth = Some(self.auth.clone()).filter(|auth| !auth.is_unused());
@@ -103,20 +106,21 @@ impl Store {
         }));
     }
 
-    /// Gives up a running walk.
+    /// Drops the running walk, if there is one.
     pub(crate) fn thaw(&mut self) {
         self.walk = None;
     }
 
-    /// Marks a running walk as worthless: another state takes the place of this one.
+    /// Marks the running walk as worthless, because another state replaces this one.
     pub(crate) fn abort_walk(&mut self) {
         if let Some(walk) = &mut self.walk {
             walk.is_aborted = true;
         }
     }
 
-    /// Appends records of `bytes` or a little more to `piece`, of at most `count_max` keys or
-    /// events. A walk that ended or was aborted is forgotten. Panics if none is running.
+    /// Appends about `bytes` bytes of records to `piece`, for at most `count_max` leases, chunks,
+    /// keys or events. When the walk has ended or was aborted, it is dropped. Panics if no walk is
+    /// running.
     pub(crate) fn freeze_step(
         &mut self,
         piece: &mut Vec<u8>,
@@ -258,7 +262,8 @@ impl Store {
                     return Some(Cursor::Events(event.key().into(), event.place()));
                 }
             }
-            // A key that an earlier step has written is not counted: each step moves on.
+            // Count a key even if no event was written for it, but not one that an earlier step has
+            // written: so each step makes progress.
             count += u32::from(skipped == 0);
             if count >= count_max {
                 let last = Place { revision: i64::MAX, sub: u32::MAX };
@@ -268,7 +273,7 @@ impl Store {
         None
     }
 
-    /// Records that an image of the present state can have at most.
+    /// The most records that an image of the present state can have.
     pub(crate) fn record_count_max(&self) -> u64 {
         let event_count =
             self.edge.events.len() as u64 + self.index.key_count() + self.tail.count();
@@ -304,7 +309,7 @@ fn put_event(tag: u8, event: &Event, piece: &mut Vec<u8>) {
 }
 
 impl Walk {
-    /// Keeps a lease that ends before the walk has come to it.
+    /// Keeps the record of a lease that ends before the walk has reached it.
     pub(crate) fn on_lease_taken(&mut self, lease: LeaseId, grant: Grant) {
         let is_ahead = match self.at {
             Cursor::Start => true,
@@ -316,8 +321,8 @@ impl Walk {
         }
     }
 
-    /// The position of a key's first version that belongs to the image: what it had at the
-    /// compacted revision, unless it did not exist then.
+    /// The index of a key's first version in the image: its version at the compacted revision, or,
+    /// if it did not exist then, its first event above that revision.
     fn first_of(&self, versions: &[Event]) -> usize {
         let above = versions.partition_point(|event| event.revision() <= self.compacted);
         match above.checked_sub(1) {

@@ -1,5 +1,6 @@
-//! Apply: each command looks up, refuses with a reason, or changes everything at once. A removal
-//! may need several steps before it does.
+//! Applies etcd v2's commands to the store. Each command checks everything first, and then it is
+//! refused with a reason, or makes all its changes at once. Before a removal, the checks may need
+//! several steps.
 
 use std::sync::Arc;
 
@@ -15,7 +16,8 @@ use crate::etcd_v2::tree::{Missing, Node, NodeStat, RECORD_BYTES_MAX, TTL_BYTES,
 use crate::held::{ETCD_V2_NODE_HELD_BYTES, ETCD_V2_TTL_HELD_BYTES};
 
 impl Store {
-    /// Applies a command that was stamped with this time, in ms since 1970, and is for somebody.
+    /// Applies a command. `whose` is the client for which it acts, and the leader's stamp in ms
+    /// since 1970.
     ///
     /// # Errors
     /// The command is refused, and nothing has changed.
@@ -30,8 +32,9 @@ impl Store {
         done.expect("a step without a bound is whole")
     }
 
-    /// As [`Store::apply`], but does a part of the command if it needs more than the budget. `None`
-    /// if more is left. Then the same command comes again, before any other.
+    /// As [`Store::apply`], but does only a part of a command that needs more than the budget.
+    /// Returns `None` if more is left: the caller must then pass the same command again, before any
+    /// other.
     pub(crate) fn apply_step(
         &mut self,
         (who, time_ms): (Who<'_>, i64),
@@ -201,7 +204,7 @@ impl Call<'_> {
         Ok(self.remove_node(Action::Delete, key))
     }
 
-    /// The node that a delete is to remove.
+    /// The node that a delete will remove, after all its checks.
     fn find_to_delete(
         &mut self,
         key: Key<'_>,
@@ -223,7 +226,8 @@ impl Call<'_> {
         Ok(node.clone())
     }
 
-    /// Unlike other commands it takes the root for a directory as any other.
+    /// Removes a file if a comparison holds. The root counts as a directory here, and not as
+    /// read-only as for other commands.
     ///
     /// etcd 3.4 `v2store.store.CompareAndDelete`.
     fn compare_and_delete(
@@ -237,7 +241,7 @@ impl Call<'_> {
         Ok(self.remove_node(Action::CompareAndDelete, key))
     }
 
-    /// Removes the nodes that still have the time to live that was judged. Returns their number.
+    /// Removes each node that still has the judged time to live. Returns how many were removed.
     ///
     /// etcd 3.4 `v2store.store.DeleteExpiredKeys`.
     fn expire(&mut self, keys: &[Judged<'_>], mut at: Paused) -> Result<u64, Stop> {
@@ -261,15 +265,16 @@ impl Call<'_> {
         Ok(at.count)
     }
 
-    /// The node at a key, if it still has the time to live that was judged.
+    /// The node at a key, if it still has the time to live that the leader judged; else `None`.
     fn find_to_expire(&self, judged: &Judged<'_>) -> Option<Arc<Node>> {
         let node = self.store.tree.find(judged.key).ok()?;
         let since = node.stat.ttl.map(|ttl| ttl.since);
         (since == Some(judged.since)).then(|| node.clone())
     }
 
-    /// Refuses a write that makes the tree larger than it may be. Of a new node all directories on
-    /// the way count, whether they are there or not. A refresh keeps the value.
+    /// Refuses a write that would make the tree larger than its bound in memory. For a new node,
+    /// all directories on its way count as new too. A refresh keeps the old value, so the value in
+    /// the write does not count.
     fn check_room(
         &self,
         write: &Write<'_>,
@@ -301,7 +306,7 @@ impl Call<'_> {
         self.store.index + 1
     }
 
-    /// The time to live that a write gives.
+    /// The time to live that a write gives; `None` if it gives none.
     fn ttl(&self, write: &Write<'_>) -> Option<Ttl> {
         let since = self.next_index();
         write.ttl_s.map(|ttl_s| {
@@ -310,7 +315,7 @@ impl Call<'_> {
         })
     }
 
-    /// A node that a write creates, with the value of the node before if that is kept.
+    /// The node that a write creates. `kept` is the old value, if a refresh keeps it.
     fn new_node(&self, write: &Write<'_>, is_dir: bool, kept: Option<Arc<[u8]>>) -> Node {
         let index = self.next_index();
         let stat = NodeStat { created: index, modified: index, ttl: self.ttl(write) };
@@ -321,7 +326,7 @@ impl Call<'_> {
         }
     }
 
-    /// Puts a new node at a key.
+    /// Puts a new node at a key, in place of the old one if there is one. Returns the event.
     fn put_node(
         &mut self,
         action: Action,
@@ -339,7 +344,8 @@ impl Call<'_> {
         self.finish(Event { action, key: key_text, node: shown, prev, is_refresh }, None)
     }
 
-    /// Changes the node that was found at the key of a write, with these numbers and this state.
+    /// Changes the node at the key of a write. The caller has found the node, with these numbers
+    /// and this state. Returns the event.
     fn change_node(
         &mut self,
         action: Action,
@@ -350,7 +356,7 @@ impl Call<'_> {
         let index = self.next_index();
         let kept = prev.value.clone();
         let value = kept.map(|kept| if is_refresh { kept } else { write.value.into() });
-        // The index of a directory stays, though the event shows the new one: as in etcd, where
+        // A directory keeps its index, though the event shows the new one. So it is in etcd, where
         // `node.Write` refuses directories.
         let modified = if prev.is_dir { stat.modified } else { index };
         let changed = NodeStat { modified, ttl: self.ttl(write), ..stat };
@@ -367,8 +373,8 @@ impl Call<'_> {
         self.finish(Event { action, key, node, prev: Some(prev), is_refresh }, None)
     }
 
-    /// Removes the node that was found at a key, with all that is below it. The times to live
-    /// there were told to end.
+    /// Removes the node at a key with everything below it, and returns the event. The caller has
+    /// found the node, and has reported the end of each time to live in it.
     fn remove_node(&mut self, action: Action, key: Key<'_>) -> Arc<Event> {
         let removed = self.store.tree.remove(key);
         self.store.garbage.add(removed.clone());
@@ -393,7 +399,7 @@ impl Call<'_> {
         }
     }
 
-    /// Moves the index, and tells of the event.
+    /// Moves the store's index, records the event in the history, and reports it to watchers.
     fn finish(&mut self, event: Event, removed: Option<Arc<Node>>) -> Arc<Event> {
         let event = Arc::new(event);
         self.store.index = event.index();
@@ -405,7 +411,7 @@ impl Call<'_> {
     }
 }
 
-/// Checks that a comparison holds for the file at a key.
+/// Checks that a comparison holds for the node at a key, which must be a file.
 ///
 /// etcd 3.4 `v2store.node.Compare`.
 fn check(key: Key<'_>, node: &Node, compare: &Compare<'_>) -> Result<(), Reason> {

@@ -1,8 +1,10 @@
-//! Users, their roles, what the roles permit, and whether that is enforced.
+//! etcd v2's users, their roles, the permissions of the roles, and whether permissions are
+//! enforced.
 //!
-//! A role has patterns of keys, for reading and for writing. The role `root` permits everything and
-//! is not stored. A client that names no user has the role `guest`. A change merges what it grants
-//! and revokes into the state at its place in the log, so two of them lose nothing. etcd 3.4
+//! A role has two lists of key patterns: one for reading and one for writing. The role `root`
+//! permits everything, and is not stored. A client that names no user has the role `guest`. A
+//! command names only what it grants and revokes; apply merges that into the state at the command's
+//! place in the log, so two commands never overwrite each other. As in etcd 3.4
 //! `etcdserver/api/v2auth`, `v2http/client_auth.go`.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,88 +21,88 @@ mod command;
 pub use apply::{Done, Refused};
 pub use command::{AuthCommand, Patterns, PutRole, PutUser};
 
-/// The user that must exist while permissions are enforced, and the role that permits everything.
-/// That user always has the role.
+/// The name of the user that must exist while permissions are enforced, and of the role that
+/// permits everything. That user always has that role.
 pub const ROOT: &str = "root";
 
 /// The role of clients that name no user.
 pub const GUEST_ROLE: &str = "guest";
 
-/// The scheme of the identity that names a user in a command.
+/// The scheme of the identity that names the user of an etcd v2 client.
 pub const ETCD_V2_SCHEME: &str = "etcd2";
 
-/// The pattern that stands for all keys, which a new role `guest` has.
+/// The pattern that matches all keys. A new role `guest` has it.
 const ALL_KEYS: &str = "/*";
 
 pub(crate) const TAG_AUTH: u8 = b'a';
 pub(crate) const TAG_USER: u8 = b'u';
 pub(crate) const TAG_ROLE: u8 = b'r';
 
-/// Users, roles, and whether permissions are enforced.
+/// All users and roles, and whether permissions are enforced.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Auth {
     is_enabled: bool,
-    /// Shared with the versions before, so that a change copies one of them.
+    /// Each user is shared with earlier copies of this struct, so that a change copies only one.
     users: BTreeMap<Arc<str>, Arc<User>>,
-    /// As the users.
+    /// Shared like the users.
     roles: BTreeMap<Arc<str>, Arc<Role>>,
-    /// The sums over the records of users and roles.
+    /// The sums over the records of all users and roles.
     sums: Sums,
 }
 
-/// Sums over records of users and roles.
+/// Sums over the records of users and roles.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Sums {
     digest: Digest,
-    /// Bytes of the records.
+    /// Sum of the bytes of the records.
     bytes: u64,
-    /// Bytes of memory that they take, about.
+    /// An estimate of the memory that they take, in bytes.
     weight: u64,
 }
 
 /// A user.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct User {
-    /// The hash of its password, of the form that the face has chosen.
+    /// The hash of the password, in a form that only the face knows.
     pub hash: Arc<[u8]>,
-    /// Its roles. Some may not exist.
+    /// The names of the user's roles. Some may not exist.
     pub roles: Names,
 }
 
-/// A role: the patterns of the keys that it permits.
+/// A role: the patterns of the keys that it permits to read and to write.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Role {
-    /// Those for reading.
+    /// The patterns of the keys that may be read.
     pub read: Names,
-    /// Those for writing.
+    /// The patterns of the keys that may be written.
     pub write: Names,
 }
 
-/// Names of roles, or patterns. A pattern is a key, or the beginning of keys with `*` behind it.
+/// Names of roles, or key patterns. A pattern is a key, or a prefix of keys followed by `*`.
 pub type Names = BTreeSet<Arc<str>>;
 
-/// The tag and the name of a record.
+/// Names a record of users and roles: its tag, and the name of the user or role.
 pub(crate) type RecordAt = (u8, Arc<str>);
 
-/// Whom a command or a read is for.
+/// The client for which a command or a read acts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Who<'a> {
     /// The member itself, which may do everything.
     Member,
     /// A client that names no user.
     Guest,
-    /// A user whose password was right, or whom a certificate names.
+    /// A user whose password a member has checked, or whom a client certificate names.
     User(&'a str),
 }
 
-/// What somebody wants to do with a key.
+/// What a client wants to do with a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Access<'a> {
     /// The key.
     pub key: Key<'a>,
-    /// Whether it is more than reading.
+    /// Whether it changes the key: else it only reads.
     pub is_write: bool,
-    /// Whether all that is below the key is meant, too.
+    /// Whether everything below the key is concerned too.
     pub is_recursive: bool,
 }
 
@@ -115,12 +117,12 @@ impl Auth {
         &self.users
     }
 
-    /// The roles by name; without `root`.
+    /// The roles by name. `root` is never among them.
     pub fn roles(&self) -> &BTreeMap<Arc<str>, Arc<Role>> {
         &self.roles
     }
 
-    /// Whether somebody may change users and roles, and see them (`v2http.hasRootAccess`).
+    /// Whether a client may read and change users and roles (`v2http.hasRootAccess`).
     pub fn permits_root(&self, who: Who<'_>) -> bool {
         match who {
             _ if !self.is_enabled => true,
@@ -130,7 +132,7 @@ impl Auth {
         }
     }
 
-    /// Whether somebody may do that with a key (`v2http.hasKeyPrefixAccess`).
+    /// Whether a client may access a key in this way (`v2http.hasKeyPrefixAccess`).
     pub fn permits(&self, who: Who<'_>, access: Access<'_>) -> bool {
         match who {
             _ if !self.is_enabled => true,
@@ -148,12 +150,14 @@ impl Auth {
         }
     }
 
-    /// Whether nobody made users or roles, or all are gone: then there are no records.
+    /// Whether there are no users and roles and permissions are not enforced. Then there are no
+    /// records.
     pub fn is_unused(&self) -> bool {
         !self.is_enabled && self.users.is_empty() && self.roles.is_empty()
     }
 
-    /// The terms of all records.
+    /// The sum of the contributions to the digest of all users and roles, and of whether
+    /// permissions are enforced.
     pub(crate) fn digest(&self) -> Digest {
         let mut digest = self.sums.digest;
         if !self.is_unused() {
@@ -162,7 +166,7 @@ impl Auth {
         digest
     }
 
-    /// Bytes of all records: six times as many suffice to show them.
+    /// Bytes of all records. JSON of all users and roles takes at most six times as many.
     pub fn bytes(&self) -> u64 {
         match self.is_unused() {
             true => 0,
@@ -175,7 +179,7 @@ impl Auth {
         [TAG_AUTH, self.is_enabled.into()]
     }
 
-    /// The number of records.
+    /// The number of records in an image.
     pub(crate) fn record_count(&self) -> u64 {
         match self.is_unused() {
             true => 0,
@@ -183,8 +187,9 @@ impl Auth {
         }
     }
 
-    /// Appends the record behind the one with this tag and name; the first if there is none.
-    /// Returns its tag and name; none behind the last.
+    /// Appends the record that follows the one with tag and name `behind`, or the first record if
+    /// that is `None`. Returns the tag and the name of the appended record; `None` if there was
+    /// none left.
     ///
     /// ```text
     /// auth = 'a' | 1 enforced, 0 not u8
@@ -205,7 +210,7 @@ impl Auth {
             out.extend_from_slice(&self.own_record());
             return Some((TAG_AUTH, "".into()));
         };
-        // No name is empty, so the first one is behind that.
+        // No name is empty, so every name follows the empty one.
         let after = |of: u8| if tag == of { &*name } else { "" };
         if tag != TAG_ROLE {
             let range = (Excluded(after(TAG_USER)), Unbounded);
@@ -220,11 +225,11 @@ impl Auth {
         Some((TAG_ROLE, name.clone()))
     }
 
-    /// Adds what a record says, behind its tag. `behind` is the tag and the name of the record
-    /// before.
+    /// Reads a record, whose tag was read already, and adds what it says. `behind` is the tag and
+    /// the name of the record before; `None` before the first.
     ///
     /// # Errors
-    /// The record breaks the format, or is not in its place.
+    /// The record breaks the format, or is out of order.
     pub(crate) fn take_record(
         &mut self,
         tag: u8,
@@ -260,7 +265,7 @@ impl Auth {
         Ok((tag, name))
     }
 
-    /// Adds the users and roles of the next piece of an image.
+    /// Merges the users and roles of the next piece of an image into these.
     pub(crate) fn take_more(&mut self, mut more: Auth) {
         self.is_enabled |= more.is_enabled;
         self.users.append(&mut more.users);
@@ -268,14 +273,14 @@ impl Auth {
         self.sums.add(more.sums);
     }
 
-    /// Whether users and roles are as commands can make them.
+    /// Whether commands could have made this state: used to check an image.
     pub(crate) fn is_sound(&self) -> bool {
         let root = self.users.get(ROOT);
         let has_root = root.is_some_and(|root| root.roles.contains(ROOT));
         (has_root || (root.is_none() && !self.is_enabled)) && !self.roles.contains_key(ROOT)
     }
 
-    /// Puts a user in the place of one of that name, or removes it.
+    /// Adds or replaces the user with this name; `None` removes it.
     fn set_user(&mut self, name: &str, user: Option<User>) {
         if let Some(before) = self.users.remove(name) {
             self.sums.subtract(before.sums(name));
@@ -286,7 +291,7 @@ impl Auth {
         }
     }
 
-    /// As [`Auth::set_user`], of a role.
+    /// As [`Auth::set_user`], for a role.
     fn set_role(&mut self, name: &str, role: Option<Role>) {
         if let Some(before) = self.roles.remove(name) {
             self.sums.subtract(before.sums(name));
@@ -303,7 +308,7 @@ impl Auth {
 }
 
 impl Sums {
-    /// The sums of one record, whose lists have `name_count` names together.
+    /// The sums of one record. `name_count` is how many names its lists have together.
     fn of(record: &[u8], name_count: usize) -> Sums {
         let bytes = record.len() as u64;
         let of_names = name_count as u64 * ETCD_V2_AUTH_NAME_BYTES;
@@ -353,8 +358,8 @@ impl Role {
         Sums::of(&record, self.read.len() + self.write.len())
     }
 
-    /// A key counts with and without a slash at its end: clients of etcd name a directory either
-    /// way, and both are the same node.
+    /// Whether the role permits an access. A pattern for a directory matches the directory with or
+    /// without a slash at its end: clients of etcd write both, and both are the same node.
     fn permits(&self, access: Access<'_>) -> bool {
         let Access { key, is_write, is_recursive } = access;
         let begins = |begin: &str| {
@@ -388,7 +393,7 @@ fn decode_list(reader: &mut Reader<'_>) -> Result<Names, DecodeError> {
     Ok(names)
 }
 
-/// Reads a name or a pattern, which is not empty.
+/// Reads a name or a pattern. An empty one is an error.
 pub(crate) fn decode_name<'a>(reader: &mut Reader<'a>) -> Result<&'a str, DecodeError> {
     match reader.text()? {
         "" => Err(reader.bad("bytes of a name", 0)),

@@ -1,4 +1,4 @@
-//! Changes that Loop and the Fronts take: for watchers, and for the deadlines of keys.
+//! Changes that etcd v2's commands make, for Loop and for the Fronts.
 
 use std::sync::Arc;
 
@@ -6,39 +6,40 @@ use crate::etcd_v2::event::Event;
 use crate::etcd_v2::key::Key;
 use crate::etcd_v2::tree::Node;
 
-/// A write, for watchers.
+/// A write of a key, for watchers.
 #[derive(Clone, Debug)]
 pub struct KeyChange {
     /// The event.
     pub event: Arc<Event>,
-    /// The node that the write removed, with all that was below it; none for other writes.
+    /// The node that the write removed, with everything below it. `None` unless the write is a
+    /// removal.
     pub removed: Option<Arc<Node>>,
 }
 
-/// A change of the time to live of a key.
+/// A change of a key's time to live, for the deadlines that Loop keeps.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DeadlineChange {
     /// A write gave the key a time to live.
     Began {
         /// The key.
         key: Arc<str>,
-        /// The index of the write. A command that expires the key names it.
+        /// The index of the write. A command that expires the key names it, so that a later write
+        /// saves the key.
         since: u64,
-        /// The time to live, in seconds.
+        /// The time to live in seconds.
         ttl_s: u64,
     },
-    /// The time to live that the write with this index gave is no more: the key was written again,
-    /// or removed.
+    /// A time to live has ended: its key was written again, or removed.
     Ended {
-        /// The index of the write.
+        /// The index of the write that gave the time to live.
         since: u64,
     },
 }
 
 impl KeyChange {
-    /// Whether a watcher of the key `watched` sees the change: it is a write of that key; of a key
-    /// below it that is not hidden from it, if the watcher `is_recursive`; or the removal of a
-    /// directory with a node at that key.
+    /// Whether a watcher of the key `watched` sees this change. It sees writes of that key; if the
+    /// watcher `is_recursive`, writes of keys below it that are not hidden from it; and the removal
+    /// of a directory above, if that had a node at the watched key.
     ///
     /// etcd 3.4 `v2store.watcherHub.notifyWatchers`, `v2store.watcher.notify`.
     pub fn concerns(&self, watched: Key<'_>, is_recursive: bool) -> bool {
@@ -56,42 +57,42 @@ impl KeyChange {
     }
 }
 
-/// The changes of consecutive commands, in order. The space has no settings.
+/// The changes of consecutive commands, in order. Unlike other spaces, this one has no settings.
 #[derive(Clone, Debug, Default)]
 pub struct Changes {
     keys: Vec<KeyChange>,
     deadlines: Vec<DeadlineChange>,
-    /// Whether the batch keeps nothing.
+    /// Whether the batch drops every change: nobody will read it.
     is_for_nobody: bool,
 }
 
 impl Changes {
-    /// Changes that keep nothing.
+    /// A batch that drops every change.
     pub(crate) fn for_nobody() -> Changes {
         Changes { is_for_nobody: true, ..Changes::default() }
     }
 
-    /// Whether the batch keeps nothing.
+    /// Whether the batch drops every change.
     pub(crate) fn is_for_nobody(&self) -> bool {
         self.is_for_nobody
     }
 
-    /// Adds a write.
+    /// Adds a write of a key.
     pub(crate) fn push_key(&mut self, change: KeyChange) {
         if !self.is_for_nobody {
             self.keys.push(change);
         }
     }
 
-    /// Adds a change of a time to live.
+    /// Adds a change of a key's time to live.
     pub(crate) fn push_deadline(&mut self, change: DeadlineChange) {
         if !self.is_for_nobody {
             self.deadlines.push(change);
         }
     }
 
-    /// Notes that a state with these times to live took the place of the one before. Waiting
-    /// clients look into the new state for what they have missed.
+    /// Notes that a state with these times to live replaced the whole state. Drops earlier writes:
+    /// waiting clients read in the new state what they have missed.
     pub(crate) fn on_replaced(&mut self, deadlines: Vec<DeadlineChange>) {
         self.keys.clear();
         if !self.is_for_nobody {
@@ -99,30 +100,30 @@ impl Changes {
         }
     }
 
-    /// The writes, in their order, for watchers. Writes that only refresh a time to live are not
-    /// among them.
+    /// The writes of keys, in order, for watchers. Refreshes are not among them, since they wake no
+    /// watcher.
     pub fn keys(&self) -> &[KeyChange] {
         &self.keys
     }
 
-    /// The changes of times to live, in their order. If the state was replaced, they are those of
-    /// the new state and the changes behind it.
+    /// The changes of times to live, in order. If the state was replaced, they begin with all times
+    /// to live of the new state.
     pub fn deadlines(&self) -> &[DeadlineChange] {
         &self.deadlines
     }
 
-    /// Whether there is nothing that a Front takes.
+    /// Whether the batch holds nothing that a Front has to process.
     pub fn is_empty(&self) -> bool {
         self.keys.is_empty()
     }
 
-    /// Takes the writes out.
+    /// Removes and returns the writes.
     #[cfg(test)]
     pub(crate) fn take_keys(&mut self) -> Vec<KeyChange> {
         core::mem::take(&mut self.keys)
     }
 
-    /// Takes the changes of times to live out.
+    /// Removes and returns the changes of times to live.
     #[cfg(test)]
     pub(crate) fn take_deadlines(&mut self) -> Vec<DeadlineChange> {
         core::mem::take(&mut self.deadlines)

@@ -1,22 +1,23 @@
-//! The children of a directory, by name, in chunks that are shared by count.
+//! The children of a directory, sorted by name, in reference-counted chunks.
 //!
-//! The first write into a directory that somebody holds copies one chunk and the list of chunks,
-//! and not all names: so a large directory costs a write no more than a small one.
+//! A reader may share a directory. The first write into such a directory copies only one chunk and
+//! the list of chunks, and not all children: so the copy for a large directory costs little more
+//! than for a small one.
 
 use std::sync::Arc;
 
 use crate::limits::ETCD_V2_CHUNK_NODES_MAX;
 
-/// A name and its node.
+/// A child: its name, and the node.
 type Child<T> = (Arc<str>, Arc<T>);
 
-/// Some nodes by name.
+/// Some children, sorted by name.
 pub type Chunk<T> = Vec<Child<T>>;
 
-/// Nodes by name.
+/// The children of a directory.
 #[derive(Clone, Debug)]
 pub struct Children<T> {
-    /// None of the chunks is empty. The names ascend in each, and from chunk to chunk.
+    /// Chunks that are not empty. Names ascend within each chunk, and from chunk to chunk.
     chunks: Vec<Arc<Chunk<T>>>,
 }
 
@@ -27,7 +28,7 @@ impl<T> Default for Children<T> {
 }
 
 impl<T: PartialEq> PartialEq for Children<T> {
-    /// Whether names and nodes are equal, in whatever chunks they are.
+    /// Whether both have equal names and nodes, however they are split into chunks.
     fn eq(&self, other: &Children<T>) -> bool {
         self.behind(None).eq(other.behind(None))
     }
@@ -36,14 +37,14 @@ impl<T: PartialEq> PartialEq for Children<T> {
 impl<T: Eq> Eq for Children<T> {}
 
 impl<T> Children<T> {
-    /// The node with that name.
+    /// The child with this name; `None` if there is none.
     pub fn get(&self, name: &str) -> Option<&Arc<T>> {
         let chunk = self.chunks.get(self.place(name))?;
         let at = find(chunk, name).ok()?;
         Some(&chunk[at].1)
     }
 
-    /// The node with that name, to change it.
+    /// The child with this name, to be changed.
     pub fn get_mut(&mut self, name: &str) -> Option<&mut Arc<T>> {
         let place = self.place(name);
         let chunk = self.chunks.get_mut(place)?;
@@ -51,7 +52,7 @@ impl<T> Children<T> {
         Some(&mut Arc::make_mut(chunk)[at].1)
     }
 
-    /// Puts a node at a name. Returns the one before.
+    /// Adds or replaces a child. Returns the child that it replaces.
     pub fn insert(&mut self, name: &str, node: Arc<T>) -> Option<Arc<T>> {
         let place = self.place(name);
         let Some(chunk) = self.chunks.get_mut(place) else {
@@ -65,7 +66,7 @@ impl<T> Children<T> {
             Err(at) => {
                 chunk.insert(at, (name.into(), node));
                 if chunk.len() > ETCD_V2_CHUNK_NODES_MAX {
-                    // Names that are made in order leave full chunks behind.
+                    // If names arrive in order, split at the end, so that full chunks stay behind.
                     let is_last = at == ETCD_V2_CHUNK_NODES_MAX;
                     let kept = if is_last { at } else { ETCD_V2_CHUNK_NODES_MAX / 2 };
                     let moved = chunk.split_off(kept);
@@ -76,7 +77,7 @@ impl<T> Children<T> {
         }
     }
 
-    /// Takes the node with that name out.
+    /// Removes a child and returns it.
     pub fn remove(&mut self, name: &str) -> Option<Arc<T>> {
         let place = self.place(name);
         let chunk = self.chunks.get_mut(place)?;
@@ -86,7 +87,7 @@ impl<T> Children<T> {
         Some(removed)
     }
 
-    /// The nodes behind a name, by name; all, if none is given.
+    /// The children whose names sort after `after`, in order; all children if it is `None`.
     pub fn behind(&self, after: Option<&str>) -> impl Iterator<Item = (&Arc<str>, &Arc<T>)> {
         let place = after.map_or(0, |after| self.place(after));
         let (first, others) = match &self.chunks[place.min(self.chunks.len())..] {
@@ -98,17 +99,18 @@ impl<T> Children<T> {
         first[begin..].iter().chain(others).map(|(name, node)| (name, node))
     }
 
-    /// The nodes, to drop them part by part.
+    /// All chunks, so that the caller can drop them one by one.
     pub fn into_chunks(self) -> Vec<Arc<Chunk<T>>> {
         self.chunks
     }
 
-    /// The position of the chunk that has a name, or would have it.
+    /// The index of the chunk that has this name, or would have it.
     fn place(&self, name: &str) -> usize {
         self.chunks.partition_point(|chunk| *chunk[0].0 <= *name).saturating_sub(1)
     }
 
-    /// Drops a chunk that is empty, and joins it with a neighbour if both are small.
+    /// Removes the chunk at this index if it is empty, or merges it with a neighbour if both are
+    /// small.
     fn join(&mut self, place: usize) {
         if self.chunks[place].is_empty() {
             self.chunks.remove(place);
@@ -125,7 +127,7 @@ impl<T> Children<T> {
     }
 }
 
-/// The position of a name in a chunk, or where it would be.
+/// The position of a name in a chunk: `Ok` if it is there, `Err` where it would be inserted.
 fn find<T>(chunk: &[Child<T>], name: &str) -> Result<usize, usize> {
     chunk.binary_search_by(|(found, _)| (**found).cmp(name))
 }

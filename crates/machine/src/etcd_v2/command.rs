@@ -1,43 +1,45 @@
-//! The commands of the space of etcd v2.
+//! The commands of etcd v2's space, and their bytes in the log.
 //!
-//! Each is an operation of etcd's store (`v2store.Store`). The face has turned the parameters of a
-//! request into one of them (`etcdserver.applierV2store`), and has checked their form.
+//! Each command is an operation of etcd's store (`v2store.Store`). The face has turned the
+//! parameters of a request into the operation (`etcdserver.applierV2store`), and has checked their
+//! form.
 
 use crate::codec::{DecodeError, Reader, Write as _};
 use crate::etcd_v2::auth::{Access, AuthCommand};
 use crate::etcd_v2::key::Key;
 use crate::limits::{ETCD_V2_TTL_S_MAX, EXPIRE_KEYS_MAX};
 
-/// A replicated change of the tree.
+/// A replicated write of etcd v2's space.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command<'a> {
-    /// Set a key: create it, or replace a file there by a new node.
+    /// Set a key: create a node there, or replace the file there by a new node.
     Set {
         /// The key, and what to write.
         write: Write<'a>,
         /// Whether the node is a directory.
         is_dir: bool,
-        /// Whether the value stays as it is, and watchers are not told. The key must exist.
+        /// Whether this is a refresh: the value stays as it is, and watchers are not notified. The
+        /// key must exist then.
         is_refresh: bool,
     },
-    /// Create a key that must not exist.
+    /// Create a node at a key where none exists.
     Create {
         /// The key, and what to write.
         write: Write<'a>,
         /// Whether the node is a directory.
         is_dir: bool,
-        /// Whether the key is that of a directory. The node gets a name there that sorts behind
-        /// earlier ones.
+        /// Whether the key names a directory, in which the new node gets a name that sorts after
+        /// those of earlier nodes made so.
         is_in_order: bool,
     },
-    /// Change a key that must exist: of a directory, only its time to live.
+    /// Change the node at a key, which must exist. For a directory, only the time to live changes.
     Update {
         /// The key, and what to write.
         write: Write<'a>,
         /// As in `Set`.
         is_refresh: bool,
     },
-    /// Change a file if a comparison holds.
+    /// Change a node if a comparison with it holds. It must be a file.
     CompareAndSwap {
         /// The key, and what to write.
         write: Write<'a>,
@@ -50,55 +52,56 @@ pub enum Command<'a> {
     Delete {
         /// The key.
         key: Key<'a>,
-        /// Whether it may be an empty directory.
+        /// Whether the node may be an empty directory.
         is_dir: bool,
-        /// Whether it may be a directory with nodes, which go with it.
+        /// Whether the node may be a directory with nodes in it, which are removed with it.
         is_recursive: bool,
     },
-    /// Remove a file if a comparison holds.
+    /// Remove a node if a comparison with it holds. It must be a file.
     CompareAndDelete {
         /// The key.
         key: Key<'a>,
         /// The comparison.
         compare: Compare<'a>,
     },
-    /// Remove nodes whose time to live is over, each with an index of its own and with all that is
-    /// below it. Loop's own, never a client's. At most [`EXPIRE_KEYS_MAX`].
+    /// Remove nodes whose time to live has ended, with everything below them; each at an index of
+    /// its own. At most [`EXPIRE_KEYS_MAX`]. Only Loop makes this command.
     Expire {
-        /// The nodes, the one that expires first before the others.
+        /// The keys of the nodes, in the order in which they expire.
         keys: Vec<Judged<'a>>,
     },
-    /// Change users, roles, or whether they count.
+    /// Change users and roles, or whether permissions are enforced.
     Auth(AuthCommand<'a>),
 }
 
-/// The contents of a write.
+/// The key, value and time to live that a command writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Write<'a> {
     /// The key.
     pub key: Key<'a>,
     /// The value; empty for a directory.
     pub value: &'a [u8],
-    /// The time to live, in seconds, at most [`ETCD_V2_TTL_S_MAX`]. `None` if the node lives on,
-    /// also if it had one. 0: it expires as soon as the leader can say so.
+    /// The time to live in seconds, at most [`ETCD_V2_TTL_S_MAX`]. `None` if the node is to live
+    /// on, even if it had a time to live. 0 means that it expires as soon as the leader's command
+    /// is applied.
     pub ttl_s: Option<u64>,
 }
 
-/// A comparison with the present node. At least one part is there.
+/// A comparison with the node at a key. At least one of the fields is set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Compare<'a> {
-    /// The value that the file must have; empty: any.
+    /// The value that the file must have; empty allows any.
     pub value: &'a [u8],
-    /// The index that its last write must have; 0: any.
+    /// The index of its last write that the file must have; 0 allows any.
     pub index: u64,
 }
 
-/// A key whose time to live is over.
+/// A key whose time to live has ended, as the leader judged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Judged<'a> {
     /// The key.
     pub key: Key<'a>,
-    /// The index of the write that gave it the time to live. A key that was written since lives on.
+    /// The index of the write that gave the time to live. A key that was written since stays.
     pub since: u64,
 }
 
@@ -115,11 +118,11 @@ const FLAG_REFRESH: u8 = 2;
 const FLAG_IN_ORDER: u8 = 4;
 const FLAG_RECURSIVE: u8 = 8;
 
-/// The time to live of a write that has none.
+/// In the bytes of a write: it gives no time to live.
 const NO_TTL: u64 = u64::MAX;
 
 impl<'a> Command<'a> {
-    /// Writes the command. `in_space` holds the first bytes of the commands of this space.
+    /// Writes the command. `in_space` holds the first bytes of all commands of this space.
     ///
     /// ```text
     /// set              = 1 | flags u8 (1: directory, 2: refresh) | write
@@ -180,7 +183,7 @@ impl<'a> Command<'a> {
         }
     }
 
-    /// Reads a command behind the number of its space.
+    /// Reads the rest of a command, behind the number of its space.
     ///
     /// # Errors
     /// The command is of no known kind, or breaks the format.
@@ -223,7 +226,8 @@ impl<'a> Command<'a> {
         })
     }
 
-    /// The access that a client needs a permission for; `None` for a command of another kind.
+    /// The access that the client needs permission for. `None` for commands that are checked
+    /// otherwise, or that no client sends.
     pub(crate) fn access(&self) -> Option<Access<'a>> {
         let (key, is_recursive) = match self {
             Command::Set { write, .. }
@@ -280,7 +284,7 @@ fn put_flags(flags: &[(u8, bool)], out: &mut Vec<u8>) {
     out.put_u8(flags.iter().filter(|(_, is_set)| *is_set).map(|(flag, _)| flag).sum());
 }
 
-/// Reads which of these flags are set. No other may be.
+/// Reads a byte of flags: for each flag in `known`, whether it is set. An unknown flag is an error.
 fn read_flags<const N: usize>(
     known: [u8; N],
     reader: &mut Reader<'_>,

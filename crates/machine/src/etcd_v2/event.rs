@@ -1,4 +1,4 @@
-//! Events: what each write has done, for its caller, for watchers and for the history.
+//! Events: the effect of each write, for the client that sent it, for watchers and for the history.
 
 use std::sync::Arc;
 
@@ -6,19 +6,19 @@ use crate::codec::{DecodeError, Reader, Write};
 use crate::etcd_v2::key::Key;
 use crate::limits::ETCD_V2_INDEX_MAX;
 
-/// One write that took effect.
+/// A write that took effect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
     /// The kind of the write.
     pub action: Action,
     /// The key that was written; never the root.
     pub key: Arc<str>,
-    /// The node after the write. That of a removal has no value. Its `modified` is the index of the
-    /// event.
+    /// The node after the write; without a value if the write removed it. Its `modified` is the
+    /// index of the event.
     pub node: NodeState,
-    /// The node before the write, if the write replaced, changed or removed one.
+    /// The node before the write; `None` if the write created it.
     pub prev: Option<NodeState>,
-    /// Whether the write only moved the end of the key's life: then it wakes no watcher.
+    /// Whether the write was a refresh, which only changed the time to live: it wakes no watcher.
     pub is_refresh: bool,
 }
 
@@ -31,13 +31,13 @@ pub enum Action {
     Create = 2,
     /// A key was updated.
     Update = 3,
-    /// A key was set after a comparison.
+    /// A key was set because a comparison held.
     CompareAndSwap = 4,
     /// A key was deleted.
     Delete = 5,
-    /// A key was deleted after a comparison.
+    /// A key was deleted because a comparison held.
     CompareAndDelete = 6,
-    /// The time to live of a key was over.
+    /// The time to live of a key has ended.
     Expire = 7,
 }
 
@@ -52,7 +52,7 @@ impl Action {
         Action::Expire,
     ];
 
-    /// Its name in etcd's answers.
+    /// The name of the action in etcd's answers.
     pub fn name(self) -> &'static str {
         match self {
             Action::Set => "set",
@@ -65,7 +65,7 @@ impl Action {
         }
     }
 
-    /// Whether a directory that it removes may have had nodes below it.
+    /// Whether the action, when it removes a directory, also removes everything in it.
     fn is_recursive_removal(self) -> bool {
         matches!(self, Action::Delete | Action::Expire)
     }
@@ -74,25 +74,25 @@ impl Action {
 /// A node at the time of an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeState {
-    /// The index of the write that created it.
+    /// The index of the write that created the node.
     pub created: u64,
-    /// The index of the last write.
+    /// The index of the last write of the node.
     pub modified: u64,
     /// Whether it is a directory.
     pub is_dir: bool,
-    /// The value. None for directories, and behind a removal.
+    /// The value; `None` for directories, and after a removal.
     pub value: Option<Arc<[u8]>>,
-    /// The end of its life; `None` if it has no time to live, and behind a removal.
+    /// When the node's life ends; `None` if it has no time to live, and after a removal.
     pub expiration: Option<Expiration>,
 }
 
-/// The end of a node's life, as it is shown. Nothing expires by it.
+/// When a node's life ends, for display only: the leader's own deadline decides when it expires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Expiration {
     /// When the life ends, in ms since 1970, by the wall clock of the leader that stamped the
     /// write.
     pub at_ms: i64,
-    /// The seconds that were left at the event, rounded up.
+    /// The seconds that were left at the time of the event, rounded up.
     pub ttl_s: i64,
 }
 
@@ -104,12 +104,12 @@ const STATE_VALUE: u8 = 2;
 const STATE_EXPIRATION: u8 = 4;
 
 impl Event {
-    /// The store's index behind the write.
+    /// The store's index after the write: the index of the event.
     pub fn index(&self) -> u64 {
         self.node.modified
     }
 
-    /// Whether the key did not exist before (`v2store.Event.IsCreated`).
+    /// Whether the write created the key (`v2store.Event.IsCreated`).
     pub fn is_created(&self) -> bool {
         match self.action {
             Action::Create => true,
@@ -118,7 +118,7 @@ impl Event {
         }
     }
 
-    /// Bytes of its texts and values.
+    /// Bytes of the event's key and values.
     pub fn bytes(&self) -> u64 {
         let states = core::iter::once(&self.node).chain(&self.prev);
         let values = states.filter_map(|state| state.value.as_ref()).map(|value| value.len());
@@ -130,12 +130,12 @@ impl Event {
         Key::known(&self.key)
     }
 
-    /// Whether it removed a directory, and with it all that was below.
+    /// Whether the write removed a directory with everything in it.
     pub fn is_dir_removal(&self) -> bool {
         self.action.is_recursive_removal() && self.prev.as_ref().is_some_and(|prev| prev.is_dir)
     }
 
-    /// Appends the event as it is in an image, and is hashed:
+    /// Appends the event in the form that an image and the digest need:
     ///
     /// ```text
     /// event = action u8 | flags u8 (1: refresh, 2: has a state before) | key text | state

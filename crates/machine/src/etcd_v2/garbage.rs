@@ -1,9 +1,9 @@
-//! Nodes that are not part of the tree any more. There may be millions in one directory that was
-//! removed, so they are dropped in steps.
+//! Frees nodes that are no longer in the tree, in steps: one removed directory may have millions.
 //!
-//! Readers, watchers and images may hold them, too. Who is the last to hold a node drops it; a
-//! change for watchers is as a rule gone soon, so a node that somebody else holds is kept for a
-//! while here, and looked at again.
+//! Readers, watchers and images may share such a node. Whoever drops the last reference frees the
+//! node, with everything below it, at once. To avoid that, this module keeps a reference until the
+//! others are gone: a step looks at each kept node again, and takes it apart if nobody else shares
+//! it.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -13,31 +13,32 @@ use crate::etcd_v2::children::Chunk;
 use crate::etcd_v2::tree::Node;
 use crate::limits::{ETCD_V2_DROPPED_NODES_MAX, ETCD_V2_HELD_LOOKS_MAX, ETCD_V2_HELD_NODES_MAX};
 
-/// Nodes to drop.
+/// Nodes to be freed.
 #[derive(Default)]
 pub(crate) struct Garbage {
-    /// Nodes that others held when they were looked at last, or were not looked at yet.
+    /// Nodes that others still shared at the last look, or that were not looked at yet.
     held: VecDeque<Arc<Node>>,
-    /// How many looks at them are worth a step of their own.
+    /// How many looks at `held` nodes are still worth a step of their own.
     looks_wanted: usize,
-    /// The directories that are being dropped, the outermost first.
+    /// What is left of the nodes that are being taken apart, the outermost first.
     parts: Vec<Part>,
 }
 
-/// A part of a directory that nobody else holds.
+/// A part of a directory that nobody else shares.
 enum Part {
     Chunks(vec::IntoIter<Arc<Chunk<Node>>>),
     Nodes(vec::IntoIter<(Arc<str>, Arc<Node>)>),
 }
 
 impl Garbage {
-    /// Adds a node, with all that is below it.
+    /// Adds a node that was removed from the tree, with everything below it.
     pub fn add(&mut self, node: Arc<Node>) {
         if node.below().node_count == 0 {
             return;
         }
         self.held.push_back(node);
-        // One look comes in the step that has added it, while its change is on its way.
+        // The first look comes in the present step already, while a change for watchers still
+        // shares the node. So count two looks.
         self.looks_wanted = 2 * self.held.len();
         if self.held.len() > ETCD_V2_HELD_NODES_MAX
             && let Some(first) = self.held.pop_front()
@@ -47,13 +48,14 @@ impl Garbage {
         }
     }
 
-    /// Whether another step is worth its while now. What others hold waits for the next step that
-    /// comes anyway.
+    /// Whether [`Garbage::drop_some`] is worth calling now. Nodes that others share wait for the
+    /// next step that comes anyway.
     pub fn has_work(&self) -> bool {
         !self.parts.is_empty() || self.looks_wanted > 0
     }
 
-    /// Drops as many nodes as one step may. Returns how many it has looked at.
+    /// Frees up to [`ETCD_V2_DROPPED_NODES_MAX`] nodes and chunks. Returns how many it has looked
+    /// at.
     pub fn drop_some(&mut self) -> usize {
         let mut left = ETCD_V2_DROPPED_NODES_MAX;
         let looks = self.held.len().min(ETCD_V2_HELD_LOOKS_MAX);
@@ -72,14 +74,14 @@ impl Garbage {
         looks + ETCD_V2_DROPPED_NODES_MAX - left
     }
 
-    /// Drops all that nobody else holds.
+    /// Frees everything that nobody else shares.
     pub fn drop_all(&mut self) {
         while self.has_work() {
             self.drop_some();
         }
     }
 
-    /// Drops one node or chunk. False if there is none.
+    /// Frees one node or chunk. False if none is being taken apart.
     fn drop_one(&mut self) -> bool {
         let Some(part) = self.parts.last_mut() else { return false };
         match part {
@@ -113,7 +115,7 @@ impl Garbage {
     fn end_part(&mut self) {
         self.parts.pop();
         if self.parts.is_empty() {
-            // It may have been the last that held one of the others.
+            // The directory just freed may have been the last that shared one of the `held` nodes.
             self.looks_wanted = self.looks_wanted.max(self.held.len());
         }
     }

@@ -1,10 +1,9 @@
-//! The history: the last events, for clients that wait from an index on.
+//! The history: the latest events, for clients that wait for changes from some index on.
 //!
-//! Each write that takes effect has an index and one event, so the events of the history have
-//! indexes without a gap up to the store's. The history is state: what a client is shown does not
-//! depend on the member that it asks.
+//! Each write that takes effect has an index and one event, so the indexes of the events have no
+//! gap, up to the store's index. The history is state: all members show their clients equal events.
 //!
-//! etcd 3.4 `v2store.EventHistory`.
+//! As in etcd 3.4 `v2store.EventHistory`.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -14,20 +13,20 @@ use crate::etcd_v2::event::Event;
 use crate::etcd_v2::key::Key;
 use crate::limits::{ETCD_V2_HISTORY_BYTES_MAX, ETCD_V2_HISTORY_EVENTS_MAX};
 
-/// The tag of an event's record, and of its term of the digest.
+/// The tag of an event's record, and of its contribution to the digest.
 pub(crate) const TAG_EVENT: u8 = b'h';
 
-/// The last events.
+/// The latest events.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct History {
     events: VecDeque<Kept>,
-    /// The highest index whose event is gone; 0 if none is.
+    /// The highest index whose event was dropped; 0 if none was.
     cleared: u64,
     digest: Digest,
     bytes: u64,
 }
 
-/// An event with what it adds to the sums.
+/// An event, with what it adds to the sums of the history.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Kept {
     event: Arc<Event>,
@@ -44,12 +43,12 @@ impl Kept {
 }
 
 impl History {
-    /// A history that begins behind this index.
+    /// An empty history, which goes on behind this index.
     pub(crate) fn behind(cleared: u64) -> History {
         History { cleared, ..History::default() }
     }
 
-    /// The highest index whose event is gone: a wait must begin above it.
+    /// The highest index whose event was dropped. A wait must start above it.
     pub fn cleared(&self) -> u64 {
         self.cleared
     }
@@ -69,22 +68,23 @@ impl History {
         self.events.is_empty()
     }
 
-    /// The sum of the terms of the events.
+    /// The sum of the events' contributions to the digest.
     pub(crate) fn digest(&self) -> Digest {
         self.digest
     }
 
-    /// Bytes of the records of the events in an image.
+    /// Bytes of the events' records in an image.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Adds the event of the next index, and lets the oldest ones go.
+    /// Adds the event of the next index. Drops the oldest events if there are too many, or they are
+    /// too large.
     pub(crate) fn push(&mut self, event: Arc<Event>) {
         self.push_within(event, ETCD_V2_HISTORY_BYTES_MAX);
     }
 
-    /// As [`History::push`], with another bound for the bytes of all events.
+    /// As [`History::push`], with `bytes_max` as the bound for the bytes of all events.
     fn push_within(&mut self, event: Arc<Event>, bytes_max: u64) {
         let index = event.index();
         assert!(self.events.back().is_none_or(|last| last.event.index() + 1 == index));
@@ -104,12 +104,12 @@ impl History {
         }
     }
 
-    /// The first event from an index on that concerns a key: a write of it, of a key below it if
-    /// `is_recursive`, or a removal of a directory above it. Unlike a watcher, it also finds hidden
-    /// keys, as in etcd.
+    /// The first event, from index `from` on, that concerns a key: a write of the key, a write of a
+    /// key below it if `is_recursive`, or the removal of a directory above it. Hidden keys count
+    /// too: here etcd differs from its watchers. `None` if there is no such event yet.
     ///
     /// # Errors
-    /// The event of that index is gone.
+    /// The event with index `from` was dropped.
     pub fn first_of(
         &self,
         key: Key<'_>,
@@ -129,10 +129,10 @@ impl History {
     }
 }
 
-/// A wait begins at an event that is gone.
+/// The error of a wait from an index whose event was dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cleared {
-    /// The first index that a wait can begin at.
+    /// The lowest index from which a wait can start.
     pub first: u64,
 }
 

@@ -1,5 +1,5 @@
-//! Reads of the store, which run under the lock of the state for a short time: what they find is
-//! shared, and is turned into an answer without the lock.
+//! Reads of the store. They hold the state's lock only for a short time: the nodes that they find
+//! are shared, and the caller turns them into an answer without the lock.
 
 use std::sync::Arc;
 
@@ -14,28 +14,29 @@ use crate::etcd_v2::tree::Node;
 /// The result of a read of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
-    /// The store's index.
+    /// The store's index at the time of the read.
     pub index: u64,
-    /// The node, with all that is below it. [`Node::listed`] says what a listing shows of it.
+    /// The node, with everything below it. [`Node::listed`] returns the children that a listing
+    /// shows.
     pub node: Arc<Node>,
 }
 
-/// The beginning of a wait for a change.
+/// The start of a wait for a change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wait {
-    /// The store's index, which the client gets first.
+    /// The store's index, which is sent to the client first.
     pub index: u64,
-    /// The first index whose change a watcher takes.
+    /// The lowest index whose change answers the wait, if `event` does not.
     pub first: u64,
-    /// The event that answers the wait at once, if one in the history does.
+    /// The event of the history that answers the wait at once; `None` if the wait goes on.
     pub event: Option<Arc<Event>>,
 }
 
 impl Store {
-    /// Checks that somebody may read a key, and all below it if `is_recursive`.
+    /// Checks that a client may read a key, and everything below it if `is_recursive`.
     ///
     /// # Errors
-    /// It is not permitted.
+    /// The client may not.
     pub fn check_read(
         &self,
         who: Who<'_>,
@@ -62,13 +63,13 @@ impl Store {
         }
     }
 
-    /// Begins to wait for a change of a key, or below it if `is_recursive`, from an index on; 0:
-    /// from the next write on.
+    /// Starts to wait for a change of a key, or of keys below it too if `is_recursive`. Counts
+    /// changes from index `from` on; 0 means from the next write on.
     ///
     /// etcd 3.4 `v2store.store.Watch`.
     ///
     /// # Errors
-    /// The event of that index is gone.
+    /// The event with index `from` was dropped from the history.
     pub fn wait(&self, key: Key<'_>, is_recursive: bool, from: u64) -> Result<Wait, Refusal> {
         let first = if from == 0 { self.index + 1 } else { from };
         match self.history.first_of(key, is_recursive, first) {

@@ -1,14 +1,14 @@
-//! Removals in steps.
+//! Removes directories in steps.
 //!
-//! The removal of a directory takes one child out, whatever is below it. But it ends all times to
-//! live below it, and those are found by a walk. So a step of a command looks at a bounded number
-//! of nodes, and a command that needs more is *paused*: the same command comes again before
-//! anything else is applied, and goes on where it stopped. The walk comes before the removal, so
-//! reads between two steps see the directory with all that is in it, and the result does not depend
-//! on the steps. Each key of an expiry has an index of its own, so reads may see some of them
-//! expired and others not.
+//! To remove a directory, the tree only takes out one child, however much is below it. But all
+//! times to live below it end, and finding them needs a walk. So a step of a command looks at a
+//! bounded number of nodes, and a command that needs more is *paused* after a step: the caller
+//! passes the same command again before any other, and it continues where it stopped. The removal
+//! follows the walk, so reads between two steps see the whole directory, and the result does not
+//! depend on the size of the steps. A command that expires several keys removes each at an index of
+//! its own; reads between two steps may see only some of them expired.
 //!
-//! The memory of what was removed is freed later, in steps as well ([`super::garbage`]).
+//! The memory of removed nodes is freed later, also in steps ([`super::garbage`]).
 
 use std::sync::Arc;
 
@@ -16,20 +16,20 @@ use crate::etcd_v2::change::{Changes, DeadlineChange};
 use crate::etcd_v2::reply::Reason;
 use crate::etcd_v2::tree::{Missing, Node};
 
-/// The nodes that a step of a command may look at.
+/// The budget of one step of a command: how many nodes it may look at.
 pub(crate) struct Budget {
     left: u64,
     looked_at: u64,
 }
 
 impl Budget {
-    /// A budget of this many nodes, from 1.
+    /// A budget of this many nodes, at least 1.
     pub fn new(nodes_max: u64) -> Budget {
         assert!(nodes_max > 0, "a step does something");
         Budget { left: nodes_max, looked_at: 0 }
     }
 
-    /// Takes a node. False if none is left.
+    /// Takes one node from the budget. False if none was left.
     pub fn take(&mut self) -> bool {
         if self.left == 0 {
             return false;
@@ -39,28 +39,28 @@ impl Budget {
         true
     }
 
-    /// How many nodes were taken.
+    /// How many nodes the step has taken.
     pub fn looked_at(&self) -> u64 {
         self.looked_at
     }
 }
 
-/// A command between two of its steps.
+/// The progress of a command that is paused between two of its steps.
 #[derive(Default)]
 pub(crate) struct Paused {
-    /// How many keys of an expiry were looked at.
+    /// How many keys of an expiry are done.
     pub passed: usize,
-    /// How many of them have expired.
+    /// How many keys of an expiry were removed.
     pub count: u64,
-    /// The walk below the node that is to be removed next. `None` if it is not begun.
+    /// The walk through the node to remove next; `None` if that has not begun.
     pub walk: Option<Walk>,
 }
 
-/// Why a step of a command gives no outcome.
+/// Why a step of a command returns no outcome.
 pub(crate) enum Stop {
     /// The command is refused, and nothing has changed.
     Refused(Reason),
-    /// Its work is not done.
+    /// The command is not done: it is paused.
     Paused(Paused),
 }
 
@@ -76,40 +76,40 @@ impl From<Missing<'_>> for Stop {
     }
 }
 
-/// A walk over the times to live of a node that is to be removed, and of all nodes below it.
-/// Directories without any are passed by. The node does not change meanwhile.
+/// A walk that reports the end of each time to live in a node that will be removed: the node's own,
+/// and those below it. It skips directories without any. The node must not change meanwhile.
 pub(crate) struct Walk {
-    /// The node, until its own time to live is reported.
+    /// The node, until the walk has reported its own time to live.
     node: Option<Arc<Node>>,
-    /// The directories that the walk is in, the outermost first.
+    /// The directories that the walk has entered, the outermost first.
     path: Vec<Place>,
 }
 
-/// A place in a directory.
+/// The place of a walk in one directory.
 struct Place {
     dir: Arc<Node>,
-    /// The name of the last child that was looked at.
+    /// The name of the last child that was looked at; `None` before the first.
     after: Option<Arc<str>>,
 }
 
-/// What comes next in a directory.
+/// How a walk continues after a part of a directory.
 enum Next {
-    /// A directory with times to live below it.
+    /// Enter this child, a directory with times to live below it.
     Into(Arc<Node>),
-    /// Nothing.
+    /// Leave the directory: all its children were looked at.
     Done,
-    /// Another step.
+    /// Stop: the step's budget ran out.
     Over,
 }
 
 impl Walk {
-    /// A walk that is to begin at a node. The caller has looked at that one.
+    /// A walk that starts at a node. The caller has taken that node from the budget.
     pub fn of(node: Arc<Node>) -> Walk {
         Walk { node: Some(node), path: Vec::new() }
     }
 
-    /// Goes on, and tells of each time to live that ends. False if it is not done, since the step
-    /// is over.
+    /// Continues the walk, and reports the times to live that it finds. False if the step's budget
+    /// ran out before the end of the walk.
     pub fn go_on(&mut self, budget: &mut Budget, changes: &mut Changes) -> bool {
         if let Some(node) = self.node.take() {
             tell(&node, changes);
@@ -150,7 +150,7 @@ impl Place {
     }
 }
 
-/// Tells that the time to live of a node ends, if it has one.
+/// Reports the end of a node's time to live, if it has one.
 pub(crate) fn tell(node: &Node, changes: &mut Changes) {
     if let Some(ttl) = &node.stat.ttl {
         changes.push_deadline(DeadlineChange::Ended { since: ttl.since });

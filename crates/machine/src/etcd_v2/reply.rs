@@ -1,4 +1,4 @@
-//! The outcomes of commands, and the refusals of commands and reads.
+//! The outcomes of etcd v2's commands, and the refusals of commands and reads.
 
 use std::sync::Arc;
 
@@ -10,87 +10,88 @@ use crate::etcd_v2::tree::Missing;
 /// The outcome of a command that took effect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// A write. The store's index is that of the event.
+    /// A key was written or removed. The event's index is the store's index.
     Written(Arc<Event>),
-    /// Keys have expired, as far as the command judged their present times to live.
+    /// All keys of the command that still had the judged time to live have expired.
     Expired {
-        /// How many.
+        /// How many keys have expired.
         count: u64,
     },
-    /// A change of users and roles.
+    /// Users or roles were changed.
     AuthDone(Done),
 }
 
 /// A command or a read that was refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// Why.
+    /// Why it was refused.
     pub reason: Reason,
-    /// The store's index, which the refusal did not move.
+    /// The store's index, which a refusal does not move.
     pub index: u64,
 }
 
-/// Why a command or a read was refused. The keys are those that etcd names as the cause.
+/// Why a command or a read was refused. The keys are those that etcd's error messages name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// There is no node at this key, the first on the way that does not exist.
+    /// There is no node at this key. It is the first key on the way to the wanted one that does not
+    /// exist.
     KeyNotFound(Box<str>),
     /// A comparison does not hold.
     CompareFailed(Mismatch),
     /// The node at this key is a directory.
     NotFile(Box<str>),
-    /// The node at this key is a file, and the wanted key is below it.
+    /// The node at this key is a file, but the wanted key is below it.
     NotDir(Box<str>),
     /// There is a node at this key already.
     KeyExists(Box<str>),
-    /// The root is neither written nor removed.
+    /// The root cannot be written or removed.
     RootReadOnly,
     /// The directory at this key is not empty.
     DirNotEmpty(Box<str>),
-    /// A wait begins at an event that is gone.
+    /// A wait starts from an index whose event was dropped from the history.
     HistoryCleared {
-        /// The first index that a wait can begin at.
+        /// The lowest index from which a wait can start.
         first: u64,
-        /// The index that the wait begins at.
+        /// The index from which the client wants to wait.
         asked: u64,
     },
-    /// The tree takes as much memory as it may. The key is that of the write.
+    /// The write would make the tree larger than its bound in memory. The key is the written one.
     NoSpace(Box<str>),
-    /// The client may not do that.
+    /// The client has no permission for this.
     Unauthorized,
     /// A change of users and roles is refused.
     Auth(Refused),
 }
 
 impl Refusal {
-    /// The client may not do that. It is not told the index.
+    /// The client has no permission for this. The answer hides the store's index.
     pub const UNAUTHORIZED: Refusal = Refusal { reason: Reason::Unauthorized, index: 0 };
 }
 
-/// The parts of a comparison that do not hold; one at least.
+/// The parts of a comparison that do not hold; at least one is set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mismatch {
-    /// The values, if the file has another one.
+    /// The values, if the file does not have the wanted one.
     pub value: Option<OtherValue>,
-    /// The indexes, if the last write has another one.
+    /// The indexes, if the last write does not have the wanted one.
     pub index: Option<OtherIndex>,
 }
 
-/// A value that is not the one that was asked for.
+/// The two values of a comparison that does not hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OtherValue {
-    /// The value that was asked for.
+    /// The value that the client wanted.
     pub asked: Box<[u8]>,
-    /// The value of the file.
+    /// The value that the file has.
     pub found: Arc<[u8]>,
 }
 
-/// An index that is not the one that was asked for.
+/// The two indexes of a comparison that does not hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OtherIndex {
-    /// The index that was asked for.
+    /// The index that the client wanted.
     pub asked: u64,
-    /// The index of the last write.
+    /// The index of the file's last write.
     pub found: u64,
 }
 
@@ -104,7 +105,7 @@ impl From<Missing<'_>> for Reason {
 }
 
 impl Reason {
-    /// The node at this key is a directory.
+    /// The reason for a node that is a directory where a file is needed.
     pub(crate) fn not_file(key: Key<'_>) -> Reason {
         Reason::NotFile(key.text().into())
     }

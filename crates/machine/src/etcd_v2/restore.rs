@@ -1,4 +1,4 @@
-//! Restoring: from the records of the section of an image to the store.
+//! Restoring: builds etcd v2's store from the records of its section of an image.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::etcd_v2::walk::TAG_START;
 use crate::image::error::RestoreError;
 use crate::limits::ETCD_V2_INDEX_MAX;
 
-/// The records of one piece, each of the right form.
+/// The records of one piece of an image; the form of each is checked.
 #[derive(Default)]
 pub struct Records {
     start: Option<Start>,
@@ -23,18 +23,18 @@ pub struct Records {
     events: Vec<Event>,
 }
 
-/// The first record.
+/// The start record of the section.
 #[derive(Clone, Copy)]
 struct Start {
     index: u64,
     cleared: u64,
 }
 
-/// Reads the records of an image, in order.
+/// Decodes the records of an image, in order.
 #[derive(Default)]
 pub struct RecordDecoder {
     start: Option<Start>,
-    /// The last record of users and roles.
+    /// Tag and name of the last record of users and roles.
     last_of_auth: Option<RecordAt>,
     /// The key of the last node.
     last_key: Option<Box<str>>,
@@ -43,10 +43,10 @@ pub struct RecordDecoder {
 }
 
 impl RecordDecoder {
-    /// Reads the records of a frame, to its end.
+    /// Decodes all records of a frame.
     ///
     /// # Errors
-    /// A record breaks the format, or is not in its place.
+    /// A record breaks the format, or is out of order.
     pub fn decode(
         &mut self,
         reader: &mut Reader<'_>,
@@ -115,21 +115,21 @@ fn decode_start(reader: &mut Reader<'_>) -> Result<Start, DecodeError> {
     Ok(start)
 }
 
-/// Puts a store together from the records of an image.
+/// Builds a store from the records of an image, in order.
 #[derive(Default)]
 pub struct StoreRestore {
     store: Store,
-    /// Whether there was a start.
+    /// Whether the start record was read.
     has_start: bool,
-    /// The users and roles up to here; `None` if there was no record of them.
+    /// The users and roles so far; `None` if there was no record of them.
     auth: Option<Auth>,
 }
 
 impl StoreRestore {
-    /// Takes the records of the next piece.
+    /// Puts the records of the next piece into the store.
     ///
     /// # Errors
-    /// A node is not in a directory of the image.
+    /// A node's directory is missing in the image.
     pub fn install(&mut self, records: Records) -> Result<(), RestoreError> {
         if let Some(Start { index, cleared }) = records.start {
             self.store.index = index;
@@ -154,10 +154,12 @@ impl StoreRestore {
         Ok(())
     }
 
-    /// The store. It is unused if the image has no section of it.
+    /// Checks that everything fits together, and returns the store. It is an unused one if the
+    /// image has no section of etcd v2.
     ///
     /// # Errors
-    /// The events do not reach the index, or users and roles do not fit each other.
+    /// The events do not end at the store's index, or the users and roles are not as commands can
+    /// make them.
     pub fn finish(mut self) -> Result<Store, RestoreError> {
         if let Some(auth) = self.auth {
             if auth.is_unused() || !auth.is_sound() {

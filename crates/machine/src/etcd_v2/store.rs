@@ -1,4 +1,4 @@
-//! The store: the tree, the history, the index, and users and roles.
+//! etcd v2's store: the tree, the history of events, the index, and users and roles.
 
 use std::sync::Arc;
 
@@ -13,27 +13,27 @@ use crate::etcd_v2::removal::Paused;
 use crate::etcd_v2::tree::{NodeStat, Tree, Ttl};
 use crate::etcd_v2::walk::Walk;
 
-/// The index of a store that nobody has written to. etcd registers its members in the same store,
-/// so a fresh one of a single member has this index when it serves (seen with 3.4.23), and clients
-/// must not take it for 0.
+/// The index of a store that was never written to. etcd itself registers its members in this store,
+/// so a new etcd of a single member serves with this index (seen with 3.4.23). It must not be 0,
+/// because clients treat that specially.
 pub const FIRST_INDEX: u64 = 3;
 
 /// The state of etcd v2's space.
 pub struct Store {
-    /// The number of writes that took effect, from [`FIRST_INDEX`].
+    /// The index of the last write that took effect; [`FIRST_INDEX`] before the first.
     pub(crate) index: u64,
     pub(crate) tree: Tree,
     pub(crate) history: History,
-    /// Shared with those who look at it without the lock.
+    /// Shared with readers that look at it without the lock.
     pub(crate) auth: Arc<Auth>,
-    /// Bytes that the tree may take in memory; none below level 4. Set before each command from
-    /// what other spaces have.
+    /// Bytes that the tree may take in memory; `None` below level 4. Set before each command, from
+    /// the state of other spaces.
     pub(crate) held_max: Option<u64>,
-    /// A running walk for an image.
+    /// The running walk that writes an image; `None` if there is none.
     pub(crate) walk: Option<Box<Walk>>,
-    /// A command that is done in part.
+    /// The command that is only partly applied.
     pub(crate) paused: Option<Box<Paused>>,
-    /// Nodes that are not part of the tree any more.
+    /// Nodes that were removed from the tree, to be freed in steps.
     pub(crate) garbage: Garbage,
 }
 
@@ -58,12 +58,12 @@ impl Store {
         self.index
     }
 
-    /// The nodes.
+    /// The tree of nodes.
     pub fn tree(&self) -> &Tree {
         &self.tree
     }
 
-    /// The last events.
+    /// The latest events.
     pub fn history(&self) -> &History {
         &self.history
     }
@@ -73,30 +73,30 @@ impl Store {
         &self.auth
     }
 
-    /// Whether nobody ever wrote to the store, and there are no users and roles: then it has no
-    /// section in an image and no terms in the digest.
+    /// Whether the store was never written to, and there are no users and roles. Then it has no
+    /// section in an image, and no terms in the digest.
     pub fn is_unused(&self) -> bool {
         self.index == FIRST_INDEX && self.auth.is_unused()
     }
 
-    /// Whether a command is done in part. Reads are right nevertheless: no removal is done by
-    /// halves.
+    /// Whether a command is only partly applied. Reads are right nevertheless: each removal is
+    /// visible whole or not at all.
     pub fn is_paused(&self) -> bool {
         self.paused.is_some()
     }
 
-    /// Whether [`Store::prune`] has something to do.
+    /// Whether [`Store::prune`] has anything to free.
     pub fn has_garbage(&self) -> bool {
         self.garbage.has_work()
     }
 
-    /// Frees some nodes that are not part of the tree any more. It affects memory only.
+    /// Frees some nodes that were removed from the tree. The state does not change.
     pub fn prune(&mut self) {
         self.garbage.drop_some();
     }
 
-    /// The terms of the store: of each node, each event and each record of users and roles, and one
-    /// of the numbers.
+    /// The digest's terms of the store: those of nodes, events, users and roles, and one of the two
+    /// indexes.
     pub(crate) fn digest(&self) -> Digest {
         if self.is_unused() {
             return Digest::default();
@@ -111,10 +111,10 @@ impl Store {
         digest
     }
 
-    /// Makes the state ready to take the place of another one with this index, by a command.
-    /// Clients that have seen that index find none below it, and waits for earlier events are
-    /// refused. Every time to live counts as given now, each by an index of its own: an expiry that
-    /// was judged before names none of them.
+    /// Prepares the state of an image to replace a state that has this index. The store's index
+    /// rises above both, so a client that has seen the old index finds none below it; waits for
+    /// earlier events are refused. Every time to live starts anew, each with an index of its own,
+    /// so that an expiry judged before the replacement removes nothing.
     pub(crate) fn take_place_of(&mut self, index: u64) {
         self.index = self.index.max(index) + 1;
         let mut keys: Vec<String> = Vec::new();
@@ -130,8 +130,7 @@ impl Store {
         self.history = History::behind(self.index);
     }
 
-    /// The changes that tell of all times to live, for Loop when this state takes the place of
-    /// another.
+    /// All times to live, each as a change. Loop takes these when this state replaces another one.
     pub fn deadlines(&self) -> Vec<DeadlineChange> {
         let mut changes = Vec::new();
         self.tree.root().ttls(&mut String::new(), &mut |key, ttl| {

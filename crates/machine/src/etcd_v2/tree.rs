@@ -1,12 +1,13 @@
-//! The tree: files with values, and directories with children, each with an optional time to live.
+//! The tree of etcd v2: files with values, and directories with children, each with an optional
+//! time to live.
 //!
-//! Nodes are reference-counted, and a shared one never changes: a write copies a node that a reader
-//! or an image holds, too, and changes any other in place. So a reader takes its node under the
-//! lock and walks through it later, an image is taken by taking the root, and the removal of a
-//! directory takes one child out.
+//! Nodes are reference-counted, and a shared node never changes: a write copies a node that a
+//! reader or an image shares, and changes any other in place. So a reader takes a reference to its
+//! node under the lock, and walks through the node later; an image takes a reference to the root;
+//! and the removal of a directory takes out one child.
 //!
-//! Each directory keeps the sums of what is below it (nodes, bytes, digest), so that a removal
-//! knows them without a walk.
+//! Each directory keeps sums over everything below it (nodes, bytes, digest), so that a removal
+//! need not walk to correct the sums above.
 
 use std::sync::Arc;
 
@@ -18,73 +19,75 @@ use crate::etcd_v2::key::{Key, is_hidden};
 use crate::held::{ETCD_V2_NODE_HELD_BYTES, ETCD_V2_TTL_HELD_BYTES};
 use crate::limits::{ETCD_V2_INDEX_MAX, ETCD_V2_TTL_S_MAX};
 
-/// The tag of a node's record, and of its term of the digest.
+/// The tag of a node's record, and of its contribution to the digest.
 pub(crate) const TAG_NODE: u8 = b'n';
 
 /// A file or a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Node {
-    /// Its numbers.
+    /// Its indexes, and its time to live.
     pub stat: NodeStat,
-    /// What it holds.
+    /// Its value or its children.
     pub content: Content,
 }
 
-/// The numbers of a node.
+/// The indexes and the time to live of a node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NodeStat {
-    /// The index of the write that created it. A set replaces the node, so it creates it.
+    /// The index of the write that created the node. A set creates a new node in place of the old
+    /// one.
     pub created: u64,
-    /// The index of the last write; of a directory that of its creation, as in etcd.
+    /// The index of the last write of the node. For a directory, the index of its creation, as in
+    /// etcd.
     pub modified: u64,
-    /// Its time to live, if it has one.
+    /// The time to live; `None` if the node has none.
     pub ttl: Option<Ttl>,
 }
 
 /// The time to live of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ttl {
-    /// How long the node lives from the write that gave it the time to live, in seconds.
+    /// How long the node lives, in seconds, from the write that gave the time to live.
     pub ttl_s: u64,
-    /// When that ends by the stamp of that write, in ms since 1970. It is only shown.
+    /// When that time ends, in ms since 1970, by the stamp of that write. For display only.
     pub expires_ms: i64,
-    /// The index of that write. A command that expires the node names it, so no other node has it.
-    /// It is the node's `modified` for a file, unless an image was installed since.
+    /// The index of that write, which no other time to live has: a command that expires the node
+    /// names it. For a file, it is the node's `modified`, unless an image was installed since.
     pub since: u64,
 }
 
 /// What a node holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Content {
-    /// A value.
+    /// The value of a file.
     File(Arc<[u8]>),
     /// Nodes.
     Dir(Dir),
 }
 
-/// The nodes in a directory.
+/// The children of a directory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Dir {
     children: Children<Node>,
-    /// The sums of all nodes below the directory.
+    /// The sums over all nodes below the directory.
     below: Sums,
 }
 
-/// Sums of nodes.
+/// Sums over a set of nodes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sums {
-    /// The sum of their terms of the digest.
+    /// Sum of their contributions to the digest.
     pub digest: Digest,
-    /// The sum of the bytes of their records in an image.
+    /// Sum of the bytes of their records in an image.
     pub bytes: u64,
-    /// Nodes.
+    /// Number of nodes.
     pub node_count: u64,
-    /// Nodes with a time to live.
+    /// Number of nodes with a time to live.
     pub ttl_count: u64,
 }
 
 impl Sums {
-    /// Bytes that the nodes take in memory, about.
+    /// An estimate of the memory that the nodes take, in bytes.
     fn held(&self) -> u64 {
         self.bytes
             + self.node_count * ETCD_V2_NODE_HELD_BYTES
@@ -98,7 +101,7 @@ impl Sums {
         self.ttl_count += other.ttl_count;
     }
 
-    /// Puts sums in the place of others that it contains.
+    /// Subtracts the sums `gone`, which are contained in these, and adds `come`.
     fn replace(&mut self, gone: Sums, come: Sums) {
         self.digest.add(come.digest);
         self.digest.subtract(gone.digest);
@@ -109,8 +112,8 @@ impl Sums {
 }
 
 impl Ttl {
-    /// The end as it is shown at a time: etcd rounds the seconds that are left up, also below 0
-    /// (`v2store.node.expirationAndTTL`).
+    /// The end of the life as it is shown at time `now_ms`. Like etcd, rounds the seconds that are
+    /// left up, even if they are negative (`v2store.node.expirationAndTTL`).
     pub fn shown(&self, now_ms: i64) -> Expiration {
         let late_ms = now_ms.saturating_sub(self.expires_ms);
         Expiration { at_ms: self.expires_ms, ttl_s: -late_ms.div_euclid(1_000) }
@@ -133,7 +136,7 @@ impl Node {
         matches!(self.content, Content::Dir(_))
     }
 
-    /// The value of a file; none of a directory.
+    /// The value of a file; `None` for a directory.
     pub fn value(&self) -> Option<&Arc<[u8]>> {
         match &self.content {
             Content::File(value) => Some(value),
@@ -141,17 +144,17 @@ impl Node {
         }
     }
 
-    /// The nodes in a directory by name, hidden ones included; none in a file.
+    /// The children of a directory by name, including hidden ones; none for a file.
     pub fn children(&self) -> impl Iterator<Item = (&Arc<str>, &Arc<Node>)> {
         self.children_behind(None)
     }
 
-    /// The nodes in a directory that a listing shows, by name: so every listing is sorted.
+    /// The children of a directory that a listing shows, sorted by name.
     pub fn listed(&self) -> impl Iterator<Item = (&Arc<str>, &Arc<Node>)> {
         self.listed_behind(None)
     }
 
-    /// As [`Node::listed`], those behind a name; all, if none is given.
+    /// As [`Node::listed`], but only names that sort after `after`; all if it is `None`.
     pub fn listed_behind(
         &self,
         after: Option<&str>,
@@ -159,7 +162,8 @@ impl Node {
         self.children_behind(after).filter(|(name, _)| !is_hidden(name))
     }
 
-    /// The nodes in a directory behind a name; all, if none is given.
+    /// The children of a directory whose names sort after `after`, including hidden ones; all if it
+    /// is `None`.
     pub(crate) fn children_behind(
         &self,
         after: Option<&str>,
@@ -171,7 +175,7 @@ impl Node {
         dir.into_iter().flat_map(move |dir| dir.children.behind(after))
     }
 
-    /// The node below this one at a key that is relative to it.
+    /// The node at a key relative to this one; `None` if there is none.
     pub fn at(&self, below: Key<'_>) -> Option<&Node> {
         below.names().try_fold(self, |node, name| match &node.content {
             Content::Dir(dir) => dir.children.get(name).map(Arc::as_ref),
@@ -179,7 +183,7 @@ impl Node {
         })
     }
 
-    /// The node as an event or an answer shows it, without what is in it.
+    /// The node as an event or an answer shows it, without its children.
     pub fn shown(&self, now_ms: i64) -> NodeState {
         NodeState {
             created: self.stat.created,
@@ -190,7 +194,7 @@ impl Node {
         }
     }
 
-    /// The sums of the nodes below it.
+    /// The sums over all nodes below this one.
     pub fn below(&self) -> Sums {
         match &self.content {
             Content::Dir(dir) => dir.below,
@@ -198,7 +202,8 @@ impl Node {
         }
     }
 
-    /// The nodes in a directory, to drop them part by part; none in a file.
+    /// The chunks of a directory's children, so that the caller can drop them one by one; none for
+    /// a file.
     pub(crate) fn into_chunks(self) -> Vec<Arc<Chunk<Node>>> {
         match self.content {
             Content::Dir(dir) => dir.children.into_chunks(),
@@ -206,7 +211,8 @@ impl Node {
         }
     }
 
-    /// Shows `visit` each time to live of the node, which has this key, and of the nodes below it.
+    /// Passes each time to live of this node, whose key is `key`, and of the nodes below it to
+    /// `visit`.
     pub(crate) fn ttls(&self, key: &mut String, visit: &mut dyn FnMut(&str, &Ttl)) {
         if let Some(ttl) = &self.stat.ttl {
             visit(key, ttl);
@@ -223,7 +229,7 @@ impl Node {
         }
     }
 
-    /// The sums of the node at `key`, and of all below it.
+    /// The sums over the node itself, whose key is `key`, and all nodes below it.
     fn sums(&self, key: Key<'_>) -> Sums {
         let mut sums = own_sums(key, &self.stat, self.value().map(Arc::as_ref));
         sums.add(self.below());
@@ -238,16 +244,17 @@ impl Node {
     }
 }
 
-/// Why there is no node at a key.
+/// Why [`Tree::find`] finds no node at a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Missing<'k> {
-    /// There is none at this key, the first on the way that does not exist.
+    /// There is no node at this key. It is the first key on the way to the wanted one that does not
+    /// exist.
     NoNode(Key<'k>),
-    /// There is a file at this key, which is above the wanted one.
+    /// There is a file at this key, but the wanted key is below it.
     IsFile(Key<'k>),
 }
 
-/// All nodes.
+/// The tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tree {
     root: Arc<Node>,
@@ -260,17 +267,17 @@ impl Default for Tree {
 }
 
 impl Tree {
-    /// The root. It is a directory without numbers, and is never removed.
+    /// The root: a directory without indexes, which is never removed.
     pub fn root(&self) -> &Arc<Node> {
         &self.root
     }
 
-    /// The sums of all nodes but the root.
+    /// The sums over all nodes except the root.
     pub fn sums(&self) -> Sums {
         self.root.below()
     }
 
-    /// Bytes that the nodes take in memory, about, and equal on all members.
+    /// An estimate of the memory that the nodes take, in bytes. Equal on all members.
     pub fn held(&self) -> u64 {
         self.sums().held()
     }
@@ -278,8 +285,8 @@ impl Tree {
     /// The node at a key.
     ///
     /// # Errors
-    /// There is none; etcd tells its clients at which key that became clear
-    /// (`v2store.store.internalGet`).
+    /// There is no node. The error names the key on the way where that became clear, which etcd's
+    /// error messages show (`v2store.store.internalGet`).
     pub fn find<'k>(&self, key: Key<'k>) -> Result<&Arc<Node>, Missing<'k>> {
         let (mut node, mut at) = (&self.root, Key::ROOT);
         for (name, next) in key.steps() {
@@ -290,9 +297,9 @@ impl Tree {
         Ok(node)
     }
 
-    /// Puts a node at a key, and makes the directories on the way that do not exist: they are
-    /// created by the same write. Returns the node that was there before. The caller has seen that
-    /// no file is on the way, and that the key is not the root's.
+    /// Puts a node at a key, and returns the node that it replaces. Creates the missing directories
+    /// on the way, with index `index`. The caller has checked that there is no file on the way, and
+    /// that the key is not the root's.
     pub(crate) fn insert(&mut self, key: Key<'_>, node: Node, index: u64) -> Option<Arc<Node>> {
         let mut node = Arc::new(node);
         let mut at = key;
@@ -310,13 +317,13 @@ impl Tree {
         self.swap(at, Some(node))
     }
 
-    /// Takes the node at a key out, with all that is below it. The caller has found it there.
+    /// Removes the node at a key with everything below it, and returns it. Panics if there is none.
     pub(crate) fn remove(&mut self, key: Key<'_>) -> Arc<Node> {
         self.swap(key, None).expect("the caller has found the node")
     }
 
-    /// Gives the node at a key other numbers, and if it is a file a value. The caller has found it
-    /// there.
+    /// Replaces the indexes and time to live of the node at a key, and the value if it is a file.
+    /// Panics if there is no node.
     pub(crate) fn change(&mut self, key: Key<'_>, stat: NodeStat, value: Option<Arc<[u8]>>) {
         let found = self.find(key).expect("the caller has found the node");
         let gone = own_sums(key, &found.stat, found.value().map(Arc::as_ref));
@@ -331,7 +338,8 @@ impl Tree {
         }
     }
 
-    /// Puts a node at a key whose directory exists, or takes it away. Returns the one before.
+    /// Puts a node at a key, or removes it. Its directory must exist. Returns the node that was
+    /// there before.
     fn swap(&mut self, key: Key<'_>, node: Option<Arc<Node>>) -> Option<Arc<Node>> {
         let (parent, name) = key.split().expect("the root is never replaced");
         let gone = self.find(key).map_or_else(|_| Sums::default(), |found| found.sums(key));
@@ -343,8 +351,8 @@ impl Tree {
         }
     }
 
-    /// The directory at a key, to change it. It and the directories above it put `come` in the
-    /// place of `gone`.
+    /// The directory at a key, to be changed. In it and in the directories above it, replaces
+    /// `gone` by `come` in the sums.
     fn directory(&mut self, key: Key<'_>, gone: Sums, come: Sums) -> &mut Dir {
         let mut node = Arc::make_mut(&mut self.root);
         for name in key.names() {
@@ -369,7 +377,7 @@ fn own_sums(key: Key<'_>, stat: &NodeStat, value: Option<&[u8]>) -> Sums {
     }
 }
 
-/// The most bytes of a node's record beside its key and its value.
+/// The most bytes of a node's record in addition to its key and its value.
 pub(crate) const RECORD_BYTES_MAX: u64 = 1 + 1 + 4 + 8 + 8 + TTL_BYTES + 4;
 
 /// Bytes of a time to live in a node's record.
@@ -378,7 +386,7 @@ pub(crate) const TTL_BYTES: u64 = 8 + 8 + 8;
 const FLAG_DIR: u8 = 1;
 const FLAG_TTL: u8 = 2;
 
-/// Appends a node as it is in an image, and is hashed; `value` is `None` for a directory.
+/// Appends a node in the form that an image and the digest need. `value` is `None` for a directory.
 ///
 /// ```text
 /// node = 'n' | flags u8 (1: directory, 2: has a time to live) | key text | created u64
@@ -403,7 +411,7 @@ pub(crate) fn encode(key: Key<'_>, stat: &NodeStat, value: Option<&[u8]>, out: &
     }
 }
 
-/// Reads what [`encode`] wrote, behind the tag. `index` is the store's.
+/// Reads a node, whose tag was read already. `index` is the store's.
 pub(crate) fn decode<'a>(
     reader: &mut Reader<'a>,
     index: u64,

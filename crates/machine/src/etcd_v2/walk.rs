@@ -1,6 +1,6 @@
-//! A walk through the store for an image, while commands change it.
+//! The walk that writes etcd v2's section of an image while commands go on.
 //!
-//! The section of an image, version 1, is a stream of records:
+//! etcd v2's section of an image, version 1, is a stream of records:
 //!
 //! ```text
 //! start = 'T' | index u64 | highest index whose event is gone u64
@@ -9,9 +9,9 @@
 //! event = 'h' | event (`event.rs`)    of each index above the one that is gone, in order
 //! ```
 //!
-//! Nodes and events never change while they are shared. The walk shares those of the state that it
-//! began at, so it needs no old values. What commands replace meanwhile stays in memory until the
-//! walk is over, and is freed in steps then.
+//! Shared nodes and events never change. The walk shares those of the state at its beginning, so it
+//! needs no old values. Nodes that commands remove or replace meanwhile stay in memory until the
+//! walk ends, and are then freed in steps.
 
 use std::sync::Arc;
 
@@ -29,35 +29,37 @@ pub(crate) const TAG_START: u8 = b'T';
 /// Bytes of the start record.
 const START_BYTES: u64 = 1 + 8 + 8;
 
-/// A running walk.
+/// A running walk, which writes an image of the state at its beginning.
 pub(crate) struct Walk {
-    /// The start record, until it is written.
+    /// The start record; `None` once it is written.
     start: Option<Vec<u8>>,
-    /// Users and roles, until all are written, and the record of them that was written last.
+    /// The users and roles, and the name of their record that was written last. `None` once all are
+    /// written.
     auth: Option<(Arc<Auth>, Option<RecordAt>)>,
-    /// The root of the state that it began at: it is the last to go.
+    /// The root at the beginning of the walk. Its reference is dropped last, so that the garbage
+    /// can free the nodes in steps.
     root: Arc<Node>,
-    /// The directories that the walk is in, the root first.
+    /// The directories that the walk has entered, the root first.
     path: Vec<Place>,
-    /// The key of the last node.
+    /// The key of the node that was written last.
     key: String,
     /// The events that are not written yet, newest first.
     events: Vec<Arc<Event>>,
-    /// Whether the state that it walks was replaced.
+    /// Whether another state has replaced the walked one, so that the image is worthless.
     is_aborted: bool,
 }
 
-/// A place in a directory.
+/// The place of a walk in one directory.
 struct Place {
     dir: Arc<Node>,
     /// Bytes of the directory's key.
     key_bytes: usize,
-    /// The name of the last node that was written.
+    /// The name of the last child that was written; `None` before the first.
     after: Option<Arc<str>>,
 }
 
 impl Store {
-    /// Begins a walk through the present state.
+    /// Starts a walk over the present state.
     pub(crate) fn freeze(&mut self) {
         let mut start = vec![TAG_START];
         start.put_u64(self.index);
@@ -77,12 +79,13 @@ impl Store {
         }));
     }
 
-    /// Gives up a running walk.
+    /// Drops the running walk, if there is one.
     pub(crate) fn thaw(&mut self) {
         self.end_walk();
     }
 
-    /// Forgets the walk. What commands have replaced meanwhile is freed later.
+    /// Drops the running walk, and lets the garbage free what commands have replaced since its
+    /// beginning.
     fn end_walk(&mut self) {
         let Some(walk) = self.walk.take() else { return };
         let Walk { root, path, .. } = *walk;
@@ -92,15 +95,15 @@ impl Store {
         }
     }
 
-    /// Marks a running walk as worthless: another state takes the place of this one.
+    /// Marks the running walk as worthless, because another state replaces this one.
     pub(crate) fn abort_walk(&mut self) {
         if let Some(walk) = &mut self.walk {
             walk.is_aborted = true;
         }
     }
 
-    /// Appends records of `bytes` or a little more to `piece`, at most `count_max` or one. A walk
-    /// that ended or was aborted is forgotten. Panics if none is running.
+    /// Appends about `bytes` bytes of records to `piece`, at most `count_max` records but at least
+    /// one. When the walk has ended or was aborted, it is dropped. Panics if no walk is running.
     pub(crate) fn freeze_step(
         &mut self,
         piece: &mut Vec<u8>,
@@ -128,7 +131,7 @@ impl Store {
         WalkStep::Going
     }
 
-    /// Records that an image of the present state has; 0 if nobody ever used it.
+    /// The number of records in an image of the present state; 0 if the store was never used.
     pub(crate) fn record_count(&self) -> u64 {
         if self.is_unused() {
             return 0;
@@ -136,7 +139,7 @@ impl Store {
         1 + self.auth.record_count() + self.tree.sums().node_count + self.history.len() as u64
     }
 
-    /// Bytes of the records of the present state; 0 if nobody ever used it.
+    /// Bytes of the records in an image of the present state; 0 if the store was never used.
     pub(crate) fn section_bytes(&self) -> u64 {
         if self.is_unused() {
             return 0;
@@ -146,7 +149,7 @@ impl Store {
 }
 
 impl Walk {
-    /// Appends the next record. False if there is none.
+    /// Appends the next record. False if there is none left.
     fn put_record(&mut self, piece: &mut Vec<u8>) -> bool {
         if let Some((auth, last)) = &mut self.auth {
             if let Some(next) = auth.put_record(last.take(), piece) {

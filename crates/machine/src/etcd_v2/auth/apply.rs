@@ -1,83 +1,84 @@
-//! Apply: each change is refused with a reason, or merged into users and roles at once.
+//! Applies the commands that change users and roles. Each is refused with a reason, or takes effect
+//! at once.
 
 use std::sync::Arc;
 
 use crate::etcd_v2::auth::command::{AuthCommand, PutRole, PutUser};
 use crate::etcd_v2::auth::{ALL_KEYS, Auth, GUEST_ROLE, Names, ROOT, Role, Who};
 
-/// What a change has done.
+/// What a change of users and roles has done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Done {
     /// A user was made or changed.
     User {
-        /// Whether it was made.
+        /// Whether the user is new.
         is_new: bool,
-        /// Its roles now.
+        /// The user's roles after the change.
         roles: Names,
     },
-    /// A role was made or changed, and is this now.
+    /// A role was made or changed. The field is the role after the change.
     Role(Role),
-    /// Permissions are enforced or not, or a user or a role is deleted.
+    /// Permissions are now enforced, or no longer; or a user or a role was deleted.
     Other,
 }
 
-/// Why a change is refused.
+/// Why a change of users and roles is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refused {
     /// The client is not `root`.
     NotRoot,
     /// Permissions are enforced already.
     AlreadyEnabled,
-    /// They are not enforced.
+    /// Permissions are not enforced anyway.
     AlreadyDisabled,
     /// There is no user `root`, so permissions cannot be enforced.
     NoRootUser,
     /// The user `root` cannot be deleted while permissions are enforced.
     RootUserStays,
-    /// There is such a user.
+    /// A user of that name exists already.
     UserExists(Box<str>),
-    /// There is no such user to change.
+    /// The user to change does not exist.
     NoUser(Box<str>),
-    /// There is no such user to delete.
+    /// The user to delete does not exist.
     UserGone(Box<str>),
-    /// A user that does not exist cannot be made without a password.
+    /// A new user needs a password.
     NoPassword(Box<str>),
-    /// The user is as the change wants it.
+    /// The change would leave the user as it is.
     UserUnchanged,
-    /// The user has that role.
+    /// The user has the role already.
     RoleGranted {
         /// The role.
         role: Box<str>,
         /// The user.
         user: Box<str>,
     },
-    /// The user does not have that role.
+    /// The user does not have the role.
     RoleNotGranted {
         /// The role.
         role: Box<str>,
         /// The user.
         user: Box<str>,
     },
-    /// The role `root` is neither made, changed nor deleted.
+    /// The role `root` cannot be made, changed or deleted.
     RootRole,
-    /// There is such a role.
+    /// A role of that name exists already.
     RoleExists(Box<str>),
-    /// There is no such role to change.
+    /// The role to change does not exist.
     NoRole(Box<str>),
-    /// There is no such role to delete.
+    /// The role to delete does not exist.
     RoleGone(Box<str>),
-    /// The role is as the change wants it.
+    /// The change would leave the role as it is.
     RoleUnchanged,
-    /// The role has that pattern for reading.
+    /// The role has that pattern for reading already.
     ReadGranted(Box<str>),
-    /// The role has that pattern for writing.
+    /// The role has that pattern for writing already.
     WriteGranted(Box<str>),
     /// Users and roles would take more than [`crate::limits::ETCD_V2_AUTH_BYTES_MAX`].
     TooLarge,
 }
 
 impl Auth {
-    /// Applies a change that a client asked for.
+    /// Applies a command for a client.
     ///
     /// # Errors
     /// The change is refused, and nothing has changed.
@@ -138,7 +139,7 @@ impl Auth {
         let mut user = before.as_deref().cloned().unwrap_or_default();
         let pair = |role: &str| (Box::from(role), Box::from(*name));
         for role in &put.grant {
-            // A new user's list may have a role twice.
+            // The list for a new user may name a role twice.
             if !user.roles.insert((*role).into()) && !is_new {
                 let (role, user) = pair(role);
                 return Err(Refused::RoleGranted { role, user });

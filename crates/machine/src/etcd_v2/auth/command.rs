@@ -1,15 +1,15 @@
-//! The commands that change users and roles. The face has hashed passwords, and has checked what a
-//! command must be of itself.
+//! The commands that change etcd v2's users and roles, and their bytes. The face has hashed
+//! passwords, and has checked what can be checked without the state.
 
 use crate::codec::{DecodeError, Reader, Write};
 use crate::etcd_v2::auth::decode_name;
 
-/// A change of users, roles, or whether they count.
+/// A replicated change of users and roles, or of whether permissions are enforced.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AuthCommand<'a> {
-    /// Enforce permissions, or do not.
+    /// Start or stop enforcing permissions.
     Enforce {
-        /// Whether they are enforced from here on.
+        /// Whether permissions are enforced from now on.
         is_enabled: bool,
     },
     /// Make or change a user.
@@ -33,15 +33,15 @@ pub enum AuthCommand<'a> {
 pub struct PutUser<'a> {
     /// Its name.
     pub name: &'a str,
-    /// Whether it may be a new one.
+    /// Whether the command may make a new user.
     pub may_create: bool,
-    /// Whether it may exist.
+    /// Whether the command may change an existing user.
     pub may_change: bool,
-    /// The hash of its new password; empty if none is given.
+    /// The hash of the new password; empty if the password stays.
     pub hash: &'a [u8],
-    /// The roles that it gets.
+    /// The roles to grant to the user.
     pub grant: Vec<&'a str>,
-    /// The roles that it loses.
+    /// The roles to revoke from the user.
     pub revoke: Vec<&'a str>,
 }
 
@@ -50,20 +50,20 @@ pub struct PutUser<'a> {
 pub struct PutRole<'a> {
     /// Its name.
     pub name: &'a str,
-    /// Whether it must exist; else it must not.
+    /// Whether the role must exist. If false, it must not exist.
     pub is_change: bool,
-    /// The patterns that it gets.
+    /// The patterns to add to the role.
     pub grant: Patterns<'a>,
-    /// The patterns that it loses, where it has them.
+    /// The patterns to remove from the role, as far as it has them.
     pub revoke: Patterns<'a>,
 }
 
-/// Patterns of keys.
+/// Two lists of key patterns.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Patterns<'a> {
-    /// For reading.
+    /// Patterns of keys that may be read.
     pub read: Vec<&'a str>,
-    /// For writing.
+    /// Patterns of keys that may be written.
     pub write: Vec<&'a str>,
 }
 
@@ -77,7 +77,7 @@ const MAY_CREATE: u8 = 1;
 const MAY_CHANGE: u8 = 2;
 
 impl<'a> AuthCommand<'a> {
-    /// Writes the command behind the number of its space.
+    /// Writes the command. The caller has written the number of its space.
     ///
     /// ```text
     /// enforce     = 8 | 1 on, 0 off u8
@@ -120,7 +120,8 @@ impl<'a> AuthCommand<'a> {
         }
     }
 
-    /// Reads a command of this kind. `None` if the kind is not one of users and roles.
+    /// Reads the rest of a command whose kind was read. `None` if the kind does not belong to users
+    /// and roles.
     ///
     /// # Errors
     /// The command breaks the format.
