@@ -27,7 +27,7 @@ fn settings() -> Settings {
     }
 }
 
-/// A command of the ensemble's space.
+/// Parses a command of the ensemble's space.
 fn in_control(text: &'static str) -> Command<'static> {
     parse_command(SessionId(0), text)
 }
@@ -88,7 +88,7 @@ fn encoded(command: &Command<'_>) -> Vec<u8> {
     bytes
 }
 
-/// Encoded and decoded, a command is the same.
+/// Checks that decoding an encoded command gives the same command.
 fn check(command: &Command<'_>) {
     assert_eq!(Command::decode(&encoded(command)).as_ref(), Ok(command));
 }
@@ -142,7 +142,7 @@ fn a_changed_byte_is_refused_or_gives_a_command_that_is_read_back() {
     }
 }
 
-/// The name of the field that is refused.
+/// Checks that decoding fails with the name of this field.
 fn check_bad(bytes: &[u8], expected: &str) {
     match Command::decode(bytes) {
         Err(DecodeError::Bad { what, .. }) => assert_eq!(what, expected),

@@ -14,7 +14,7 @@ fn decoded(bytes: &[u8]) -> Result<Control, DecodeError> {
     reader.finish().map(|()| control)
 }
 
-/// Two members have handed over batches, one is registered, and the level has risen.
+/// A state where two members have handed over batches, one is registered, and the level has risen.
 fn control() -> Control {
     let mut control = Control::default();
     for member in [5, 9] {

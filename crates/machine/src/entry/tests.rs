@@ -31,7 +31,7 @@ fn entry() -> Bytes {
     encode(-77, 4, Level::FIRST, &[first, second])
 }
 
-/// Every command of an entry as `sequence connection identities command`.
+/// Each command of an entry as text: `sequence connection identities command`.
 fn commands(entry: &[u8]) -> Vec<String> {
     let header = decode_header(entry).unwrap();
     let mut found = Vec::new();
@@ -120,7 +120,7 @@ fn garbage_never_panics() {
     }
 }
 
-/// The name of the field that is refused when the byte at `position` is `value`.
+/// Checks that decoding fails with the name of this field when the byte at `position` is `value`.
 fn check(position: usize, value: u8, expected: &str) {
     let mut bytes = entry().to_vec();
     bytes[position] = value;
@@ -219,7 +219,7 @@ fn a_full_batch_with_as_many_identity_lists_is_read_back() {
     assert!(verify(&entry).is_ok());
 }
 
-/// Whether a list is read back as it was written.
+/// Checks that decoding an encoded list gives the same list.
 fn check_identities(list: &[Identity<'static>]) {
     let bytes = identities(list);
     assert_eq!(decode_identities(&bytes).as_deref(), Ok(list));

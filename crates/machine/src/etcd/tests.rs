@@ -49,7 +49,7 @@ pub(super) fn a_put<'a>(key: &'a str, value: &'a str) -> Put<'a> {
     }
 }
 
-/// Applies a command; leases are tested with a whole machine.
+/// Applies a command to a store alone. Leases are tested with a whole machine.
 fn apply(store: &mut Store, command: &Command<'_>) -> Result<Outcome, Refusal> {
     let at = At { ordinal: Ordinal(1), time_ms: 0, who: None, member: MemberId(9) };
     let done = store.apply_step(at, command, (u64::MAX, true), &mut Changes::default().etcd);
@@ -93,7 +93,8 @@ pub(super) fn a_txn<'a>(
     Txn { compares, success, failure }
 }
 
-/// `key=value@mod/create/version` of each, with the count and whether there are more.
+/// The result of a read as text: each version as `key=value@mod/create/version`, the count, and
+/// whether there are more.
 fn shown(found: &Found) -> String {
     let texts: Vec<String> = found.events.iter().map(event_text).collect();
     let more = if found.more { " more" } else { "" };
@@ -117,7 +118,7 @@ fn check(store: &Store, op: RangeOp<'_>, expected: &str) {
     assert_eq!(found.as_ref().map(shown), Ok(expected.to_string()));
 }
 
-/// Keys a to d, of which b was changed, and c removed and made again.
+/// A store with keys a to d, where b was changed, and c was deleted and created again.
 fn sample() -> Store {
     let mut store = Store::default();
     for (key, value) in [("a", "1"), ("b", "4"), ("c", "x"), ("b", "3"), ("d", "2")] {
@@ -177,7 +178,7 @@ fn limits_orders_and_selections_are_those_of_etcd() {
     check(&store, limit(2, down, SortTarget::Mod), "c=0@8/8/1 d=2@6/6/1 of 4 more");
     check(&store, limit(1, down, SortTarget::Version), "b=3@5/3/2 of 4 more");
     check(&store, limit(2, down, SortTarget::Create), "c=0@8/8/1 d=2@6/6/1 of 4 more");
-    // Without an order, etcd takes the first keys up to the limit and one more, and sorts those.
+    // Without an order, etcd takes the first keys by key, one more than the limit, and sorts those.
     check(&store, limit(2, none, SortTarget::Mod), "a=1@2/2/1 b=3@5/3/2 of 4 more");
     let selected = RangeOp { mod_revision: Bounds { min: 5, max: 6 }, limit: 1, ..all() };
     check(&store, selected, "b=3@5/3/2 of 4 more");
@@ -238,7 +239,7 @@ fn a_put_that_keeps_the_value_of_a_key_that_its_txn_deletes_is_refused() {
         let mut with_range = ops.clone();
         with_range.push(Op::Range(RangeOp { revision: 9, ..all() }));
         assert_eq!(txn(&mut store, a_txn(vec![], ops, vec![])), Err(Refusal::KeyNotFound));
-        // etcd finds this before it stops.
+        // etcd finds this error first.
         let refused = txn(&mut store, a_txn(vec![], with_range, vec![]));
         assert_eq!(refused, Err(Refusal::FutureRevision));
     }
@@ -259,7 +260,7 @@ fn puts_beyond_the_quota_are_refused_and_room_comes_back_by_a_compaction() {
     assert_eq!(put(&mut store, "large", &value), 9);
     assert_eq!(store.alarms().iter().count(), 0);
     assert_eq!(apply(&mut store, &Command::Put(large())), Err(Refusal::NoSpace));
-    // The refusal has raised the alarm of the member whose client has asked.
+    // The refusal has raised the alarm for the member that handed over the command.
     let alarm = Alarm { kind: AlarmKind::NoSpace, member: 9 };
     assert!(store.alarms().iter().eq([alarm]));
     let disarm = |store: &mut Store| {
@@ -267,8 +268,8 @@ fn puts_beyond_the_quota_are_refused_and_room_comes_back_by_a_compaction() {
         assert!(matches!(disarmed, Ok(Outcome::Alarmed { alarm: Some(_), .. })));
     };
     disarm(&mut store);
-    // A transaction counts by its larger branch, those within it included, and one that puts
-    // nothing by nothing.
+    // A transaction counts the puts of its larger branch, nested ones included. Without puts it
+    // counts nothing.
     let inner = a_txn(vec![], vec![Op::Put(large())], vec![]);
     let missing = || Compare {
         range: keys("x", ""),
@@ -279,10 +280,10 @@ fn puts_beyond_the_quota_are_refused_and_room_comes_back_by_a_compaction() {
     assert_eq!(txn(&mut store, of(vec![], vec![Op::Txn(inner)])), Err(Refusal::NoSpace));
     let removing = vec![Op::Range(all()), Op::DeleteRange(a_delete("large", ""))];
     assert!(txn(&mut store, of(removing, vec![])).is_ok());
-    // The removal makes no room: the version before it can still be read.
+    // Deleting the key makes no room: its last version can still be read.
     assert_eq!(apply(&mut store, &Command::Put(large())), Err(Refusal::NoSpace));
     compact(&mut store, 10).expect("it is not compacted");
-    // There is room, but the alarm stays.
+    // There is room again, but the alarm still refuses writes.
     let small = || Command::Put(a_put("small", ""));
     assert_eq!(apply(&mut store, &small()), Err(Refusal::NoSpace));
     let grant = || Command::Grant { lease: LeaseId(5), ttl_s: 60 };
@@ -398,7 +399,7 @@ fn comparisons_on_a_missing_key_are_judged_on_zeros_and_values_never_hold() {
     assert!(holds(keys("b", ""), Relation::Less, CompareTarget::Version(3)));
 }
 
-/// As etcd, which reads the version before at the revision before (`v3rpc/watch.go`).
+/// In etcd too: it reads the earlier version at the revision before the event (`v3rpc/watch.go`).
 #[test]
 fn a_watch_shows_the_version_before_the_txn_beside_each_of_its_events() {
     let mut store = Store::default();
@@ -443,12 +444,12 @@ fn operations_of_a_txn_share_a_revision_and_see_the_ones_before() {
         "8:  of 0",
         "put 9",
         "9: n=1@9/9/1 of 1",
-        // The comparison saw the state before the whole transaction.
+        // The comparison is judged on the state before the whole transaction.
         "true [9: n=1@9/9/1 of 1]",
         "deleted 2 at 9",
         "9: a=1@2/2/1 of 1",
         "9:  of 3",
-        // The count is that before the transaction.
+        // This counts at the revision before the transaction.
         "9:  of 4",
     ];
     assert_eq!(texts, expected);
@@ -480,7 +481,7 @@ fn a_txn_with_a_refused_operation_changes_nothing() {
     let nested = Op::Txn(a_txn(vec![], vec![at(9)], vec![]));
     assert_eq!(txn(&mut store, refused(nested)), Err(Refusal::FutureRevision));
     assert_eq!((store.digest(), store.revision()), (digest, 8));
-    // The other branch is not checked.
+    // The branch that does not run is not checked.
     let other = a_txn(vec![], vec![], vec![at(9)]);
     assert!(txn(&mut store, other).is_ok());
 }
@@ -550,7 +551,7 @@ fn events_that_break_the_format_are_refused() {
     }
 }
 
-/// The state of every key at each revision, and all changes that were published.
+/// A plain model: the value of every key at each revision, and all published changes.
 #[derive(Default)]
 struct Plain {
     history: Vec<BTreeMap<String, String>>,
@@ -578,7 +579,7 @@ impl Plain {
         assert_eq!(counted.count, store.key_count());
     }
 
-    /// Checks what a watcher finds that begins at each revision.
+    /// For each revision, checks what a watcher finds that starts there.
     fn check_events(&self, store: &Store) {
         for from in store.compacted().max(1)..=store.revision() + 1 {
             let behind = Place { revision: from - 1, sub: u32::MAX };
@@ -645,7 +646,7 @@ fn random_step(machine: &mut Machine, random: &mut Random, plain: &mut Plain) {
     }
 }
 
-/// The sums, computed anew from the versions that can be read.
+/// The sums of base and tail, computed from the versions that can be read.
 fn sums_of(store: &Store) -> (Sum, Sum) {
     let (mut base, mut tail) = (Sum::default(), Sum::default());
     if store.compacted() > 0 {
@@ -724,7 +725,7 @@ fn random_histories_are_read_at_every_revision_and_images_hold_them_whatever_com
     }
 }
 
-/// An image of a store in pieces of `bytes`, put together again.
+/// Restores a store from its image, which is written in pieces of `bytes` bytes.
 fn through_an_image(store: &mut Store, bytes: usize) -> Result<Store, RestoreError> {
     let (mut decoder, mut restore) = (RecordDecoder::default(), StoreRestore::default());
     store.freeze(Ordinal(1));
@@ -790,7 +791,7 @@ fn images_whose_events_do_not_fit_their_chunks_are_refused() {
         restore.finish(Ordinal(1)).map(|_| ())
     };
     assert_eq!(restore(&bytes), Ok(()));
-    // The start has 33 bytes, and the places of the two chunks have 13 each.
+    // The start record has 33 bytes, and each of the two chunk records has 13.
     let (first, second) = (33 + 1, 33 + 13 + 1);
     for (at, byte) in [(first, 1), (first, 3), (second, 1), (second, 3), (second + 8, 1)] {
         let mut changed = bytes.clone();
@@ -801,7 +802,7 @@ fn images_whose_events_do_not_fit_their_chunks_are_refused() {
     assert!(restore(&without_chunk).is_err());
     let without_last = bytes.len()
         - (5 + store.tail.behind(Place::default()).last().map_or(0, |it| it.bytes().len()));
-    // The last chunk may have any number of events: only the digest tells that one is missing.
+    // The last chunk may have any number of events, so only the digest shows that one is missing.
     assert_eq!(restore(&bytes[..without_last]), Ok(()));
 }
 
@@ -826,7 +827,7 @@ fn a_compaction_over_many_chunks_leaves_the_sums_right() {
     assert!(store.tail.count() < crate::limits::ETCD_CHUNK_EVENTS as u64);
 }
 
-/// Few changes among many keys: the count at an older revision comes from the present one.
+/// With few changes among many keys, a count at an older revision works back from the present one.
 #[test]
 fn many_keys_are_counted_at_every_revision() {
     let (mut store, mut random) = (Store::default(), Random(3));
@@ -863,7 +864,7 @@ fn a_decoder_stops_where_a_list_is_longer_than_its_bytes() {
 
 #[test]
 fn an_event_has_one_form_and_keeps_the_largest_numbers() {
-    // A removal of the key `a` at revision 2: kind, revision, sub-revision, length, key.
+    // A deletion of key `a` at revision 2: kind, revision, position, length, key.
     assert!(Event::decode(&[b'D', 2, 0, 1, b'a']).is_ok());
     assert!(Event::decode(&[b'D', 0x82, 0, 0, 1, b'a']).is_err(), "a byte more than needed");
     assert!(Event::decode(&[b'D', 2, 0xff, 0xff, 0xff, 0xff, 0x10, 1, b'a']).is_err(), "33 bits");

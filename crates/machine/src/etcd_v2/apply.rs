@@ -60,7 +60,8 @@ impl Store {
     }
 }
 
-/// A command with what it works on.
+/// The context of one step of a command: the store, the leader's stamp in ms since 1970, the step's
+/// budget, and where changes go.
 struct Call<'c> {
     store: &'c mut Store,
     time_ms: i64,
@@ -69,7 +70,7 @@ struct Call<'c> {
 }
 
 impl Call<'_> {
-    /// Runs the command, or goes on with it.
+    /// Starts a command, or continues it from `begun`, where its last step stopped.
     fn run(
         &mut self,
         who: Who<'_>,

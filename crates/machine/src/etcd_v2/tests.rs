@@ -1,5 +1,5 @@
-//! A store that takes requests and gives answers as text, and the answers of the real etcd 3.4.23
-//! to the same requests.
+//! A store that takes requests and gives answers as text, and a comparison with the answers of the
+//! real etcd 3.4.23 to the same requests.
 
 mod in_machine;
 
@@ -19,17 +19,18 @@ use crate::codec::Reader;
 use crate::image::error::RestoreError;
 use crate::image::step::WalkStep;
 
-/// A store, and the changes that it told of.
+/// A store, and the changes that it has published.
 #[derive(Default)]
 pub(crate) struct Rig {
     pub store: Store,
     pub changes: Changes,
     pub time_ms: i64,
-    /// The times to live that the changes tell of: keys and seconds, by the index of the write.
+    /// The times to live that follow from the published changes: key and seconds, by the index of
+    /// the write.
     pub deadlines: BTreeMap<u64, (Arc<str>, u64)>,
 }
 
-/// The parameters of a request, as `name=value&name=value`.
+/// The parameters of a request, written as `name=value&name=value`.
 struct Parameters<'a>(&'a str);
 
 impl<'a> Parameters<'a> {
@@ -47,7 +48,7 @@ impl<'a> Parameters<'a> {
     }
 }
 
-/// The command that etcd makes of a request (`etcdserver.applierV2store`).
+/// The command that etcd makes from a request (`etcdserver.applierV2store`).
 fn command<'a>(method: &str, key: &'a str, parameters: &'a str) -> Command<'a> {
     let parameters = Parameters(parameters);
     let key = Key::new(key).unwrap();
@@ -71,7 +72,7 @@ fn command<'a>(method: &str, key: &'a str, parameters: &'a str) -> Command<'a> {
 }
 
 impl Rig {
-    /// The answer to a request, as text.
+    /// Runs a request. Returns the answer as text.
     pub fn run(&mut self, method: &str, key: &str, parameters: &str) -> String {
         match method {
             "GET" => self.get(key, Parameters(parameters).is("recursive")),
@@ -102,7 +103,7 @@ impl Rig {
         }
     }
 
-    /// Runs a list of requests, one in each line: method, key and parameters.
+    /// Runs requests, one for each line: method, key and parameters.
     pub fn script(&mut self, lines: &str) {
         for line in lines.lines().map(str::trim).filter(|line| !line.is_empty()) {
             let mut words = line.split(' ');
@@ -123,7 +124,7 @@ impl Rig {
         }
     }
 
-    /// The answer to a wait that the history gives.
+    /// The answer that a wait gets from the history, as text; `none` if it must wait.
     pub fn wait(&self, key: &str, is_recursive: bool, from: u64) -> String {
         match self.store.wait(Key::new(key).unwrap(), is_recursive, from) {
             Ok(wait) => {
@@ -134,7 +135,7 @@ impl Rig {
         }
     }
 
-    /// The index of the write that gave a key its time to live.
+    /// The index of the write that gave a key its present time to live.
     pub fn since(&self, key: &str) -> u64 {
         let node = self.store.tree().find(Key::new(key).unwrap()).unwrap();
         node.stat.ttl.unwrap().since
@@ -146,13 +147,13 @@ impl Rig {
         self.apply(&Command::Expire { keys: keys.iter().map(judged).collect() })
     }
 
-    /// The events that watchers were told of since the last call.
+    /// The events published since the last call, as text.
     pub fn told(&mut self) -> String {
         let keys = self.changes.take_keys();
         keys.iter().map(|change| event_text(&change.event)).collect::<Vec<_>>().join("; ")
     }
 
-    /// The changes of deadlines since the last call.
+    /// The changes of deadlines published since the last call, as text.
     pub fn deadlines(&mut self) -> String {
         let deadlines = self.changes.take_deadlines();
         deadlines.iter().map(deadline_text).collect::<Vec<_>>().join(", ")
@@ -166,7 +167,7 @@ pub(crate) fn deadline_text(change: &DeadlineChange) -> String {
     }
 }
 
-/// An index above that of a new store.
+/// An index as text: `+n` if it is n above the index of a new store.
 fn plus(index: u64) -> String {
     match index.checked_sub(FIRST_INDEX) {
         Some(more) => format!("+{more}"),
@@ -174,7 +175,7 @@ fn plus(index: u64) -> String {
     }
 }
 
-/// A key; a name that was chosen in order as `ORD+n`.
+/// A key as text. A name that was created in order becomes `ORD+n`.
 fn key_text(key: &str) -> String {
     match key.rsplit_once('/') {
         Some((dir, name)) if name.len() == 20 && name.bytes().all(|byte| byte.is_ascii_digit()) => {
@@ -216,7 +217,7 @@ fn node_text(key: &str, node: &Node, now_ms: i64, depth: usize) -> String {
     text
 }
 
-/// A refusal: etcd's code, the cause, and the index.
+/// A refusal as text: etcd's code, the cause, and the index.
 pub(crate) fn refusal_text(refusal: &Refusal) -> String {
     let (code, cause) = match &refusal.reason {
         Reason::KeyNotFound(key) => (100, key.to_string()),
@@ -242,8 +243,8 @@ pub(crate) fn refusal_text(refusal: &Refusal) -> String {
     format!("{code} {cause} {}", plus(refusal.index))
 }
 
-/// A command of each kind that changes users and roles, with more than one of everything. They can
-/// be applied one behind the other.
+/// A command of each kind that changes users and roles, with several names in each list. They can
+/// be applied one after the other.
 pub(crate) fn auth_commands() -> Vec<Command<'static>> {
     let user = |name, grant: &[&'static str], revoke: &[&'static str]| PutUser {
         name,
@@ -279,7 +280,7 @@ pub(crate) fn auth_commands() -> Vec<Command<'static>> {
     commands.map(Command::Auth).to_vec()
 }
 
-/// The pieces of an image of the store, each with up to `count_max` records.
+/// The pieces of an image of the store, with up to `count_max` records each.
 pub(crate) fn pieces(store: &mut Store, count_max: u32) -> Vec<Vec<u8>> {
     let mut pieces = Vec::new();
     store.freeze();
@@ -295,7 +296,7 @@ pub(crate) fn pieces(store: &mut Store, count_max: u32) -> Vec<Vec<u8>> {
     }
 }
 
-/// The store of an image.
+/// The store that an image restores.
 pub(crate) fn restored(pieces: &[Vec<u8>]) -> Result<Store, RestoreError> {
     let (mut decoder, mut restore) = (RecordDecoder::default(), StoreRestore::default());
     for piece in pieces {
@@ -314,7 +315,7 @@ pub(crate) fn assert_same(one: &Store, other: &Store) {
     assert_eq!(one.digest(), other.digest());
 }
 
-/// Checks what must always hold.
+/// Checks the invariants of a store and its published changes.
 pub(crate) fn check_invariants(rig: &mut Rig) {
     rig.store.tree().check_sums();
     let told = rig.deadlines.iter().map(|(since, (key, ttl_s))| DeadlineChange::Began {
@@ -340,7 +341,7 @@ pub(crate) fn check_invariants(rig: &mut Rig) {
     assert_same(&rig.store, &restored(&pieces).unwrap());
 }
 
-/// The answers of etcd 3.4.23 to these requests, in this order.
+/// The expected answers are those of etcd 3.4.23 to these requests, in this order.
 #[test]
 fn the_answers_are_those_of_etcd() {
     let mut rig = Rig::default();

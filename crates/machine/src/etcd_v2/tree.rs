@@ -61,7 +61,7 @@ pub struct Ttl {
 pub enum Content {
     /// The value of a file.
     File(Arc<[u8]>),
-    /// Nodes.
+    /// The children of a directory.
     Dir(Dir),
 }
 

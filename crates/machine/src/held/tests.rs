@@ -23,14 +23,15 @@ fn a_store_that_was_allowed_before_is_not_refused() {
     let usual = HeldBounds { etcd_factor: 3, etcd_v2_floor: 0 };
     assert_eq!(of(1_000, (0, 0), 0), usual);
     assert_eq!(of(1_000, (100, 800), 1_000), usual);
-    // It holds more than its quota: eight bytes for each that counts.
+    // It holds more than its quota: eight bytes in memory for each counted byte.
     let small_keys = of(1_000, (500, 3_900), 0);
     assert_eq!(small_keys.etcd_factor, 8);
     assert!(small_keys.etcd(1_000) >= 7_800, "the quota is reached first");
     let tree = of(1_000, (0, 0), 5_000);
     assert_eq!((tree.etcd_v2(1_000), tree.etcd_v2(9_000)), (10_000, 27_000));
     assert_eq!(tree.or(small_keys), HeldBounds { etcd_factor: 8, etcd_v2_floor: 10_000 });
-    // Without a quota there is no bound, until there is one: what is held then is allowed.
+    // An unlimited quota bounds nothing. If a quota is set later, what the store holds now stays
+    // allowed.
     let large = of(u64::MAX, (1 << 30, 8 << 30), 5 << 30);
     assert_eq!((large.etcd_factor, large.etcd_v2_floor), (8, 10 << 30));
     assert_eq!(of(u64::MAX, (1, 1), 1).etcd(u64::MAX), u64::MAX);
@@ -126,7 +127,7 @@ fn what_is_held_is_bounded_from_level_4_on_and_raises_no_alarm() {
     assert_eq!(new.etcd().alarms().iter().count(), 0);
     let grant = |number| EtcdCommand::Grant { lease: LeaseId(number), ttl_s: 9 };
     assert!((1..5).any(|number| etcd(&mut new, grant(number)) == Err(Refusal::NoSpace)));
-    // Room comes back by a removal and a compaction.
+    // Deleting and compacting make room again.
     let all = KeyRange { key: b"\0", end: b"\0" };
     assert_eq!(
         etcd(&mut new, EtcdCommand::DeleteRange(DeleteRange { range: all, prev_kv: false })),
@@ -136,7 +137,7 @@ fn what_is_held_is_bounded_from_level_4_on_and_raises_no_alarm() {
     assert_eq!(etcd(&mut new, EtcdCommand::Compact { revision }), Ok(()));
     assert_eq!(put(&mut new, 1), Ok(()));
     assert_eq!(etcd(&mut new, EtcdCommand::Compact { revision: revision + 1 }), Ok(()));
-    // Leases count.
+    // Leases count against the bound too.
     let leases = (10..).find(|number| etcd(&mut new, grant(*number)).is_err());
     assert!((900..950).contains(&leases.expect("each takes space")), "{leases:?}");
 }
@@ -166,7 +167,7 @@ fn the_tree_of_etcd_v2_has_a_bound_and_an_error_of_its_own() {
     assert!((400..540).contains(&number), "{number}");
     assert_eq!(reason, Reason::NoSpace(format!("/dir{number}/key").into()));
     assert!(machine.etcd_v2().tree().held() <= 3 * QUOTA);
-    // What makes nothing larger is not refused, and removals make room.
+    // A write that makes nothing larger is not refused, and removals make room.
     assert_eq!(set(&mut machine, "/dir1/key", b"other"), Ok(()));
     assert!(set(&mut machine, "/dir1/key", &[b'x'; 2_000]).is_err());
     let with_ttl =
@@ -179,7 +180,7 @@ fn the_tree_of_etcd_v2_has_a_bound_and_an_error_of_its_own() {
     let delete = V2Command::Delete { key, is_dir: true, is_recursive: true };
     apply(&mut machine, &Command::EtcdV2(delete));
     assert_eq!(set(&mut machine, "/new", b""), Ok(()));
-    // Nothing of this is etcd's v3.
+    // Nothing of this changed etcd v3's keys and alarms.
     assert_eq!(machine.etcd().alarms().iter().count(), 0);
     assert_eq!(put(&mut machine, 1), Ok(()));
 }
@@ -229,7 +230,7 @@ fn a_new_ensemble_begins_with_the_level_and_the_bounds_of_its_backup() {
     assert_eq!(begun.etcd().bounds, wide.etcd().bounds);
 }
 
-/// An image without users has nothing about their passwords, whatever its level.
+/// An image without users says nothing about passwords, whatever its level is.
 #[test]
 fn an_image_of_level_4_makes_no_state_of_level_4() {
     let mut of_level_4 = machine(Level::TOKENS, QUOTA);

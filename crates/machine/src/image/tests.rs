@@ -18,7 +18,7 @@ use crate::zk::sessions::Session;
 use crate::zk::settings::Settings;
 use crate::{ControlCommand, Outcome};
 
-/// A machine after random commands.
+/// A machine that has applied random commands.
 fn random_rig(random: &mut Random, commands: usize) -> Rig {
     let mut rig = Rig::default();
     rig.run("configure extended");
@@ -33,7 +33,7 @@ fn run_random(rig: &mut Rig, random: &mut Random, commands: usize) {
     }
 }
 
-/// All pieces of an image, nothing running in between.
+/// All pieces of an image that is taken while nothing else happens.
 fn image(machine: &mut Machine, bytes: usize, slots_max: u32) -> Vec<Vec<u8>> {
     machine.freeze();
     let mut pieces = Vec::new();
@@ -98,7 +98,7 @@ fn an_image_has_no_more_bytes_than_were_foretold() {
             let pieces = image(&mut rig.machine, bytes, slots_max);
             let bytes = pieces.concat().len() as u64;
             assert!(bytes <= foretold, "seed {seed}: {bytes} bytes, {foretold} foretold");
-            // Paths are counted whole, and a frame for each znode, so it is some more.
+            // The bound counts whole paths, and a frame for each znode, so it is somewhat higher.
             let paths = dump(&rig.machine).len() as u64;
             let frames = u64::from(rig.machine.zk.tree.znode_count()) * FRAME_HEAD_BYTES;
             assert!(
@@ -127,7 +127,8 @@ fn an_image_is_that_of_one_index_whatever_runs_meanwhile() {
     for seed in 0..60 {
         let mut random = Random(seed);
         let mut rig = random_rig(&mut random, 120);
-        // A machine that stops here, restored from an image that nothing disturbed.
+        // The expected result: a copy of the machine at this point, from an image that nothing
+        // disturbed.
         let mut stopped = restore(&image(&mut rig.machine, 1 << 20, 1 << 20)).unwrap();
         assert_same(&mut stopped, &rig.machine);
         let (bytes, slots_max) = (random.pick(&[1, 100, 1000]), random.pick(&[1, 3, 50]));
@@ -252,7 +253,7 @@ fn old_images_up_to_the_limit_are_kept() {
     }
 }
 
-/// Together these could be more than a piece of a snapshot may have.
+/// In one piece, they could exceed the size of a snapshot's piece.
 #[test]
 fn many_sessions_and_many_old_images_stand_in_pieces_of_their_own() {
     let mut rig = Rig::default();
@@ -290,7 +291,8 @@ fn sessions_are_cut_into_pieces_between_two_of_them() {
     let before = dump(&rig.machine);
     for bytes in [1, 60, 61, 62, 1_000] {
         let pieces = image(&mut rig.machine, bytes, u32::MAX);
-        // A piece has one session more at most, and the first one header, control and settings.
+        // A piece may exceed its size by one session; the first also has the header, control and
+        // settings.
         let longest = pieces[1..].iter().map(Vec::len).max().unwrap();
         assert!(longest < bytes + 300, "{longest} of {bytes}");
         assert_eq!(dump(&restore(&pieces).unwrap()), before);
@@ -337,7 +339,7 @@ fn an_image_cut_off_anywhere_is_refused() {
     }
 }
 
-/// The parts of an image: the header, each frame, the end.
+/// Splits an image into its header, each frame, and its end.
 fn parts(image: &[u8]) -> Vec<Vec<u8>> {
     let mut reader = Reader::new(image);
     let sections = usize::from(image[34]);
@@ -353,24 +355,24 @@ fn parts(image: &[u8]) -> Vec<Vec<u8>> {
     parts
 }
 
-/// The parts of an image with one frame of each space.
+/// The parts of a small image, which has one frame for each space.
 fn small_parts() -> [Vec<u8>; 4] {
     parts(&small_image()).try_into().expect("a header, two frames and an end")
 }
 
-/// A frame of a space, by its number.
+/// A frame for the space with this number.
 fn frame(space: u8, records: &[u8]) -> Vec<u8> {
     let mut frame = vec![TAG_FRAME, space];
     frame.put_bytes(records);
     frame
 }
 
-/// The records of a frame.
+/// The records in a frame.
 fn records(frame: &[u8]) -> &[u8] {
     &frame[FRAME_HEAD_BYTES as usize..]
 }
 
-/// The end of an image whose sections, control's and ZooKeeper's, have so many bytes.
+/// The end of an image whose two sections (control's and ZooKeeper's) have these numbers of bytes.
 fn end(control: usize, zk: usize) -> Vec<u8> {
     let mut end = vec![TAG_END];
     end.put_u64(control as u64);
@@ -378,7 +380,7 @@ fn end(control: usize, zk: usize) -> Vec<u8> {
     end
 }
 
-/// The offset of the number of slots in the image.
+/// The offset of the slot count in an image.
 fn slots_position(bytes: &[u8]) -> usize {
     let parts = parts(bytes);
     let before = parts[0].len() + parts[1].len() + FRAME_HEAD_BYTES as usize;
@@ -390,7 +392,8 @@ fn slots_position(bytes: &[u8]) -> usize {
     reader.offset()
 }
 
-/// Bytes that stand in no digest: the index and the number of slots.
+/// Whether the byte at `position` is not covered by the digest: a byte of the index or of the slot
+/// count.
 fn is_outside_the_digest(bytes: &[u8], position: usize) -> bool {
     let slots = slots_position(bytes);
     (2..10).contains(&position) || (slots..slots + 4).contains(&position)
@@ -406,7 +409,7 @@ fn an_image_with_any_byte_changed_is_refused_or_means_the_same() {
             changed[position] ^= change;
             let Ok(machine) = restore_bytes(&changed) else { continue };
             let harmless = is_outside_the_digest(&bytes, position)
-                // Ids are labels: another label that is free and fits means the same.
+                // Ids are only labels: a changed id that is free and fits means the same.
                 || dump(&machine) == original;
             assert!(harmless, "byte {position} ^ {change:#x} is not noticed");
         }
@@ -430,7 +433,7 @@ fn garbage_is_refused_without_a_panic() {
 #[test]
 fn a_wrong_digest_is_named() {
     let mut bytes = small_image();
-    // The ordinal: a part of the digest that nothing else depends on.
+    // The ordinal, which nothing but the digest depends on.
     bytes[10] ^= 1;
     let Err(RestoreError::WrongDigest { found, written }) = restore_bytes(&bytes) else {
         unreachable!("the digest covers the ordinal")
@@ -438,7 +441,7 @@ fn a_wrong_digest_is_named() {
     assert_ne!(found, written);
 }
 
-/// A znode of a handmade image.
+/// A znode of an image that a test writes by hand.
 #[derive(Clone, Copy)]
 struct Handmade {
     id: u32,
@@ -451,12 +454,12 @@ const fn znode(id: u32, parent: u32, name: &'static str) -> Handmade {
     Handmade { id, parent, name, owner: 0 }
 }
 
-/// Restores an image with these znodes; the text of the error.
+/// Checks that restoring an image with these znodes fails with this text.
 fn check(znodes: &[Handmade], expected: &str) {
     check_with(None, znodes, expected);
 }
 
-/// As `check`, with this session.
+/// As `check`, for an image with this session.
 fn check_with(session: Option<SessionId>, znodes: &[Handmade], expected: &str) {
     let machine = Machine::default();
     let mut zk = vec![TAG_START];
@@ -565,7 +568,7 @@ fn parents_may_stand_behind_their_children() {
     check(&[znode(1, 4, "quota"), znode(4, 0, "zookeeper"), TOP], "digest");
 }
 
-/// Restores pieces that are not in the order of the format.
+/// Checks that restoring pieces in a wrong order fails with this text.
 fn check_order(pieces: &[&[u8]], expected: &str) {
     let owned: Vec<Vec<u8>> = pieces.iter().map(|piece| piece.to_vec()).collect();
     let error = restore(&owned).expect_err("the order is wrong").to_string();
@@ -608,7 +611,8 @@ fn frames_of_different_spaces_may_alternate_and_pieces_may_be_joined() {
     assert_same(&mut restore_bytes(&parts.concat()).unwrap(), &rig.machine);
 }
 
-/// Restores the image with other sections in its header, each a space and a version.
+/// Checks that restoring fails if the header lists these sections (space, version) instead of its
+/// own. Returns the error.
 fn check_sections(sections: &[(u8, u8)], expected: &str) -> RestoreError {
     let [header, control, zk, end] = small_parts();
     let mut bytes = header[..34].to_vec();
@@ -655,7 +659,7 @@ fn a_section_that_only_a_later_version_knows_is_named() {
     }
 }
 
-/// Restores the header of an image with other frames and another end.
+/// Checks that restoring fails if these frames and this end follow an image's header.
 fn check_frames(frames: &[&[u8]], end: &[u8], expected: &str) {
     let [header, ..] = small_parts();
     let bytes = [&header, frames.concat().as_slice(), end].concat();
@@ -750,7 +754,7 @@ fn an_image_says_which_servers_the_members_are() {
     assert_eq!(restored.control.servers().members(), &servers);
     assert_eq!(restored.digest(), machine.digest());
     assert_ne!(restored.digest(), alone);
-    // A forgotten member may hand over batches anew.
+    // After it was forgotten, a member may hand over batches from the start again.
     assert!(machine.control.last_batch(MemberId(7)).is_some());
     machine.apply(
         &stamp,
@@ -780,7 +784,7 @@ fn a_huge_slot_count_reserves_nothing() {
     check_order(&[&bytes], "slot count");
 }
 
-/// Runs the second job first: a restore must not depend on which of two jobs is done first.
+/// Runs the second job first: the result of a restore must not depend on the order of the jobs.
 fn second_first(first: &mut (dyn FnMut() + Send), second: &mut (dyn FnMut() + Send)) {
     second();
     first();

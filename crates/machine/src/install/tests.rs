@@ -9,7 +9,7 @@ use crate::{
     ZkOutcome,
 };
 
-/// A copy of the machine by way of its image.
+/// A copy of the machine, made through an image.
 fn copy(machine: &mut Machine) -> Machine {
     machine.freeze();
     let mut restore = Restore::default();
@@ -32,7 +32,7 @@ fn install(rig: &mut Rig, image: Machine) -> crate::Reply {
     rig.apply(&Sent { connection: 0, identities: Vec::new(), command })
 }
 
-/// The part of a dump that an image brings: its znodes.
+/// The lines of a dump that an installed image replaces: the znodes.
 fn znodes(machine: &Machine) -> Vec<String> {
     let text = dump(machine);
     text.lines().filter(|line| line.starts_with('/')).map(str::to_string).collect()
@@ -73,7 +73,7 @@ fn the_znodes_and_sessions_are_those_of_the_image_and_the_counters_go_on() {
             assert_eq!((session.owner, session.attached), (Attachment::default(), after.ordinal));
         }
         check_invariants(&mut rig.machine);
-        // A copy made from its own image is equal: the digest covers all of it.
+        // A copy made from the machine's image is equal to it: the digest covers everything.
         let own = copy(&mut rig.machine);
         assert_eq!(dump(&own), dump(&rig.machine));
         assert!(rig.machine.take_replaced().is_some());
@@ -94,7 +94,7 @@ fn nobody_acts_for_a_session_before_its_client_attaches_again() {
     rig.run("create /later");
     install(&mut rig, image);
     assert_eq!(rig.run("create /x"), "SessionMoved");
-    // A session that was judged before the image came is not expired by it.
+    // A session that was judged before the install is not expired by that judgement.
     let judged = vec![(SessionId(1), Ordinal(1))];
     let expire = Command::Zk(ZkCommand::ExpireSessions { sessions: judged });
     let sent = Sent { connection: 0, identities: Vec::new(), command: expire };
@@ -135,7 +135,7 @@ fn watchers_are_told_once_with_the_sessions_that_there_are() {
     assert_eq!(rig.take_changes(), format!("{}: replaced by Image", mark.zxid.0));
 }
 
-/// An image does not replace the settings, so the batch keeps the settings that came before it.
+/// Installing an image keeps the settings, so the batch keeps a change of settings made before.
 #[test]
 fn settings_that_were_set_before_an_image_are_told_with_it() {
     let mut rig = Rig::default();

@@ -14,7 +14,7 @@ use crate::together::one_by_one;
 use crate::zk::query::DescendantCount;
 use rig::{ORIGIN, Random, Rig, check_invariants, dump, random_sent};
 
-/// Applies a script and compares the answer to its last command.
+/// Applies a script, and checks the answer to its last command.
 fn check(script: &str, expected: &str) {
     let mut rig = Rig::default();
     assert_eq!(rig.run(script), expected, "{script}");
@@ -125,7 +125,7 @@ fn ephemeral_paths_are_those_of_one_session_and_sorted() {
     assert_eq!(rig.machine.zk.ephemeral_paths(SessionId(3)), Vec::<String>::new());
 }
 
-/// Counts below a path, a few slots at a time, running the scripts between the steps.
+/// Counts the znodes below a path in small steps, and runs one script after each step.
 fn count(rig: &mut Rig, path: &str, between: &[&str]) -> Result<u32, Refusal> {
     let mut so_far = DescendantCount::default();
     let mut between = between.iter();
@@ -161,11 +161,11 @@ fn descendants_are_counted_at_any_depth() {
 fn a_count_has_whatever_is_there_all_the_time() {
     let mut rig = Rig::default();
     rig.run(COUNTED);
-    // Znodes made meanwhile may be counted or not.
+    // Znodes created or deleted during the count may or may not be counted.
     let between = ["create /a/g", "create /a/h", "delete /a/h; create /e/h", "delete /e/f"];
     let counted = count(&mut rig, "/a", &between).unwrap();
     assert!((3..=5).contains(&counted), "{counted}");
-    // A counted znode that is removed is not found any more.
+    // A count ends with an error if its znode is removed meanwhile.
     assert_eq!(
         count(&mut rig, "/ab", &["create /ab/c; delete /ab/c", "delete /ab"]),
         Err(Refusal::NoNode)
@@ -173,7 +173,7 @@ fn a_count_has_whatever_is_there_all_the_time() {
     check_invariants(&mut rig.machine);
 }
 
-/// How far the zxid moves with the last command of a script.
+/// Checks how many zxids the last command of a script consumes.
 fn check_zxid(script: &str, consumed: i64) {
     let mut rig = Rig::default();
     let (before, last) = script.rsplit_once("; ").unwrap_or(("check /", script));
@@ -233,7 +233,7 @@ fn entries_are_counted_by_index() {
     assert_eq!(machine.index(), LogIndex(3));
 }
 
-/// Begins batches of (member, boot, sequence), and checks which were taken.
+/// Begins batches (member, boot, sequence), and checks which were accepted.
 fn check_batches(batches: &[(u64, u64, u64)], expected: &[bool]) {
     let mut machine = Machine::default();
     let begin = |&(member, boot, sequence): &(u64, u64, u64)| {
@@ -363,7 +363,7 @@ fn the_servers_are_shown_in_the_config_znode_as_zookeeper_shows_them() {
     assert_eq!(rig.take_changes(), changes);
     check_invariants(&mut rig.machine);
 
-    // An equal list changes no znode, and neither does an empty one.
+    // An equal list changes no znode, nor does an empty list.
     rig.run("servers 0 1=a:1:2 2=b:1:2:observer");
     assert_eq!(rig.take_changes(), "servers [1, 2] {}");
     rig.run("servers 0");

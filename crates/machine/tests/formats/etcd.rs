@@ -1,4 +1,4 @@
-//! Level 2: etcd's space.
+//! Files of level 2: etcd's space.
 
 use std::fmt::Write as _;
 
@@ -20,7 +20,7 @@ const ENTRY: &[u8] = include_bytes!("../fixtures/entry-etcd-v1.bin");
 const IMAGE: &[u8] = include_bytes!("../fixtures/image-etcd-v4.bin");
 const IMAGE_TEXT: &str = include_str!("../fixtures/image-etcd-v4.txt");
 
-/// The identity of a user, as found at revision 12 of users and roles.
+/// The identities of a connection of user bob, identified at revision 12 of users and roles.
 const BOB: &[Identity<'static>] = &[Identity { scheme: ETCD_SCHEME, id: "12/bob" }];
 
 const ALL: KeyRange<'static> = KeyRange { key: b"\0", end: b"\0" };
@@ -49,7 +49,7 @@ fn a_read(revision: i64) -> RangeOp<'static> {
     }
 }
 
-/// A transaction with everything, within another one, that reads at a revision.
+/// A transaction with everything that one can have, nested in another one. It reads at a revision.
 fn transaction(revision: i64) -> Txn<'static> {
     let compare = |relation, target| Compare { range: range("k", "l"), relation, target };
     let compares = vec![
@@ -146,8 +146,8 @@ fn entry() -> Vec<u8> {
     entry_at(Level::ETCD, &[(HERE, 1, everything())])
 }
 
-/// A machine with keys of several versions above and at the compacted revision, removals at it,
-/// leases, users, tokens and alarms.
+/// A machine with several versions of keys above and at the compacted revision, deletions at that
+/// revision, leases, users, tokens and alarms.
 fn machine_with_a_past() -> Machine {
     let mut machine = Machine::default();
     let mut next = 2;
@@ -174,7 +174,7 @@ fn machine_with_a_past() -> Machine {
         EtcdCommand::Put(put("gone too", b"value", 0)),
         EtcdCommand::Put(put("old", b"first", 0)),
     ]);
-    // More than two chunks of events.
+    // Write more events than two chunks hold.
     for _ in 0..12 {
         run((0..100).map(|_| EtcdCommand::Put(put("many", b"value", 0))).collect());
     }
@@ -206,7 +206,7 @@ fn machine_with_a_past() -> Machine {
     machine
 }
 
-/// All that is state of etcd's, as text.
+/// The whole state of etcd's space as text.
 fn describe(machine: &Machine) -> String {
     let store = machine.etcd();
     let level = machine.control().level();

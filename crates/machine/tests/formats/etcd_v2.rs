@@ -1,4 +1,4 @@
-//! Level 3: the space of etcd v2.
+//! Files of level 3: the space of etcd v2.
 
 use std::fmt::Write as _;
 
@@ -39,7 +39,7 @@ fn delete(text: &'static str) -> V2Command<'static> {
     V2Command::Delete { key: key(text), is_dir: true, is_recursive: true }
 }
 
-/// Every change of the tree, each with all that it can have.
+/// Every command that changes the tree, each with all that it can have.
 fn changes_of_keys() -> Vec<V2Command<'static>> {
     let compare = |value, index| Compare { value, index };
     let judged = |text, since| Judged { key: key(text), since };
@@ -78,7 +78,7 @@ fn user(name: &'static str) -> PutUser<'static> {
     PutUser { name, may_create, may_change, hash: b"a hash", grant: Vec::new(), revoke: Vec::new() }
 }
 
-/// Every change of users and roles. Behind it there are three users and one role.
+/// Every command that changes users and roles. After them, there are three users and one role.
 fn changes_of_users() -> Vec<V2Command<'static>> {
     let role = |name, is_change, read, write| {
         let revoke = Patterns::default();
@@ -127,8 +127,8 @@ fn entry() -> Vec<u8> {
     entry_at(Level::ETCD_V2, &[(HERE, 1, everything())])
 }
 
-/// A machine with files, directories, times to live, users and a role, and a history that begins
-/// behind the first events.
+/// A machine with files, directories, times to live, users and a role, whose history has dropped
+/// its first events.
 fn machine_with_a_past() -> Machine {
     let mut machine = Machine::default();
     let raise = Command::Control(ControlCommand::Raise(Level::ETCD_V2.into()));
@@ -167,7 +167,7 @@ fn machine_with_a_past() -> Machine {
     machine
 }
 
-/// All that is state of etcd v2, as text.
+/// The whole state of etcd v2's space as text.
 fn describe(machine: &Machine) -> String {
     let store = machine.etcd_v2();
     let level = machine.control().level();

@@ -1,4 +1,4 @@
-//! Level 4: since when users have their passwords, and bounds on what etcd's spaces hold.
+//! Files of level 4: when users got their passwords, and bounds on what etcd's spaces hold.
 
 use std::fmt::Write as _;
 
@@ -34,8 +34,8 @@ fn user(command: AuthCommand<'static>) -> Command<'static> {
     Command::Etcd(EtcdCommand::Auth(command))
 }
 
-/// A machine that held more than its small quota before the level rose, with a user from before,
-/// one whose password is known to be new, and one without a password.
+/// A machine that held more than its small quota before the level rose to 4, with three users: one
+/// from before, one whose password is known to be newer, and one without a password.
 fn machine() -> Machine {
     let small = Settings { quota_bytes: 1_500, ..Settings::default() };
     let keys = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l", "m", "n", "o", "p"];

@@ -1,7 +1,7 @@
-//! Files of the levels, read by this version: payloads of entries with every command and operation,
-//! and images of machines with a past. `fixtures/README.md` says how the files were made. They are
-//! never written anew: a later version of a format gets files of its own. Level 1 is here, level 2
-//! in `etcd`, level 3 in `etcd_v2`, level 4 in `level_4`.
+//! Reads files that earlier versions wrote at each level: entries with every command and operation,
+//! and images of machines with a history. `fixtures/README.md` says how the files were made. They
+//! are never written again: a later version of a format gets files of its own. Level 1 is here,
+//! level 2 in `etcd`, level 3 in `etcd_v2`, level 4 in `level_4`.
 
 mod etcd;
 mod etcd_v2;
@@ -38,7 +38,7 @@ const ALICE: &[Identity<'static>] = &[
     Identity { scheme: "digest", id: "alice:6MNk2ErJPqYcDnqpdnqzqFkhUJA=" },
 ];
 
-/// A command as its connection sent it.
+/// A command, with the connection and the identities that send it.
 type Sent = (ConnectionId, &'static [Identity<'static>], Command<'static>);
 
 fn batch(origin: Origin, sequence: u64, sent: &[Sent]) -> Bytes {
@@ -98,7 +98,7 @@ fn write(session: SessionId, op: Op<'static>) -> Command<'static> {
     Command::Zk(ZkCommand::Write { session, op })
 }
 
-/// Every create mode, one after the other.
+/// One create for every create mode.
 fn creates() -> Vec<Op<'static>> {
     vec![
         create("/a", CreateMode::Persistent),
@@ -111,7 +111,7 @@ fn creates() -> Vec<Op<'static>> {
     ]
 }
 
-/// The operations other than creates, and the creates with unusual fields.
+/// Every operation that is not a create, and creates with unusual fields.
 fn other_ops() -> Vec<Op<'static>> {
     let entries = vec![acl(perms::READ, "world", "anyone"), acl(perms::ALL, "auth", "")];
     vec![
@@ -149,7 +149,7 @@ fn other_ops() -> Vec<Op<'static>> {
     ]
 }
 
-/// The batches of the entry that has everything.
+/// The batches of an entry that has every command and operation.
 fn everything() -> Vec<(Origin, u64, Vec<Sent>)> {
     let alice = |command| (ConnectionId(1), ALICE, command);
     let nobody = |command| (ConnectionId(0), NOBODY, command);
@@ -234,7 +234,7 @@ fn control_entry() -> Vec<u8> {
     entry_of(&[(HERE, 7, control_commands().into_iter().map(nobody).collect())])
 }
 
-/// Decodes an entry down to its commands, and applies them when there is a machine.
+/// Decodes an entry, and passes each command with its batch's origin and sequence to `visit`.
 fn visit(entry: &[u8], visit: &mut dyn FnMut(Origin, u64, &Stamp<'_>, &Command<'_>)) {
     let header = decode_header(entry).expect("a good header");
     let mut offset = entry::HEADER_BYTES;
@@ -265,8 +265,8 @@ fn apply(machine: &mut Machine, entry: &[u8]) {
     machine.finish_entry(LogIndex(index.0 + 1));
 }
 
-/// A machine with registered servers, sessions, ephemerals, several ACLs, and znodes deleted and
-/// made again.
+/// A machine with registered servers, sessions, ephemerals, several ACLs, and znodes that were
+/// deleted and created again.
 fn machine_with_a_past() -> Machine {
     let mut machine = Machine::default();
     apply(&mut machine, &entry_of(&everything()));
@@ -300,8 +300,8 @@ fn machine_with_a_past() -> Machine {
     machine
 }
 
-/// The image of the machine as it is now, although it changes while the image is taken: the first
-/// step walks nothing, so znodes that change then come first in the image.
+/// An image of the machine's present state, taken while the machine changes. The first step walks
+/// no slots, so the old images of znodes that change then come first in the image.
 fn image_while_it_changes(machine: &mut Machine) -> Vec<u8> {
     machine.freeze();
     let FreezeStep::Piece(mut image) = machine.freeze_step(usize::MAX, 0) else {
@@ -338,7 +338,7 @@ fn restore(image: &[u8]) -> Machine {
     restore.finish().expect("a whole image")
 }
 
-/// The settings that the first files of level 1 hold. Later settings are off there.
+/// The settings that the first files of level 1 contain. All newer settings are off in them.
 fn describe_settings(settings: &Settings) -> String {
     let Settings { skip_acl, digest_enabled, extended_types, enforce_quota, .. } = settings;
     let Settings { reconfig_enabled, super_digest, digest_algorithm, .. } = settings;
@@ -350,7 +350,7 @@ fn describe_settings(settings: &Settings) -> String {
     )
 }
 
-/// All that is state, as text.
+/// The whole replicated state as text.
 fn describe(machine: &Machine) -> String {
     let level = machine.control().level();
     let mut lines = vec![
@@ -440,13 +440,13 @@ fn an_image_of_version_4_gives_the_machine_it_was_taken_of() {
 #[test]
 fn an_image_of_version_4_is_written_with_the_same_bytes() {
     assert_eq!(image_while_it_changes(&mut machine_with_a_past()), IMAGE);
-    // A restored machine has no vacant slots, and so labels its znodes differently.
+    // A restored machine has no vacant slots, so its image has other ids.
     assert_eq!(image_of(&mut restore(IMAGE)), IMAGE_AGAIN);
     assert_eq!(image_of(&mut restore(IMAGE_AGAIN)), IMAGE_AGAIN);
     assert_eq!(describe(&restore(IMAGE_AGAIN)), IMAGE_TEXT);
 }
 
-/// The entry of the worked example in `docs/formats.md`.
+/// The entry that the example in `docs/formats.md` explains.
 fn example() -> Vec<u8> {
     let op = Op::Create {
         path: "/a",

@@ -31,7 +31,7 @@ fn decoded(bytes: &[u8]) -> Result<Servers, DecodeError> {
     reader.finish().map(|()| servers)
 }
 
-/// Servers with every form of a field.
+/// A list of servers in which each field has every form that it can have.
 fn servers() -> Servers {
     let mut servers = Servers::default();
     let mut list = list(&[1, 2]);
@@ -68,7 +68,7 @@ fn records_cut_anywhere_or_with_more_behind_them_are_refused() {
     assert!(decoded(&[&bytes[..], &[0]].concat()).is_err());
 }
 
-/// Decodes the records with one byte changed.
+/// Checks that decoding fails with the name of this field if one byte is changed.
 fn check(position: usize, value: u8, expected: &str) {
     let mut bytes = encoded(&servers());
     bytes[position] = value;
@@ -82,7 +82,7 @@ fn check(position: usize, value: u8, expected: &str) {
 fn bad_records_are_refused() {
     let bytes = encoded(&servers());
     let first = 8 + 4;
-    // The second server has the number of the first one.
+    // Give the second server the number of the first one.
     let second = (first + 8..).find(|at| bytes[*at..].starts_with(&2u64.to_le_bytes())).unwrap();
     check(second, 1, "number of a server");
     check(first + 8, 3, "role of a server");
@@ -122,7 +122,7 @@ fn a_server_keeps_its_id_while_it_is_in_the_list() {
     servers.set(list(&[2, 3]), MemberId(78), Ordinal(6));
     assert_eq!((id(&servers, 1), id(&servers, 2)), (None, Some(second)));
     assert!(![first, second].contains(&id(&servers, 3).unwrap()));
-    // A number that comes again is another server.
+    // A number that is used again names another server.
     servers.set(list(&[1, 2]), MemberId(78), Ordinal(7));
     assert_ne!(id(&servers, 1), Some(first));
 }

@@ -6,7 +6,7 @@ use crate::ids::{BootId, ConnectionId, MemberId, Origin, SessionId};
 use crate::level::Level;
 use crate::{Command, EtcdV2Command, Op, ZkCommand};
 
-/// Checks whether a batch with this command behind one of a client may be forwarded.
+/// Checks whether a batch may be forwarded that has a client's command and then this command.
 fn check(connection: u64, command: &Command<'_>, expected: bool) {
     let session = SessionId(1);
     let write = Command::Zk(ZkCommand::Write { session, op: Op::Malformed });
@@ -18,7 +18,8 @@ fn check(connection: u64, command: &Command<'_>, expected: bool) {
     let batch = builder.finish().stamp(origin, 3);
     assert_eq!(may_be_forwarded(&batch), expected, "{connection}: {command:?}");
     for end in 0..batch.len() {
-        // Whatever is cut off is refused, or is behind the commands.
+        // A cut inside of the commands is refused; a cut behind them does not matter. Neither
+        // panics.
         may_be_forwarded(&batch[..end]);
     }
 }

@@ -1,4 +1,4 @@
-//! Commands are replaced in place, and the batch stays what readers expect.
+//! Tests that commands are replaced in place, and that the rest of the batch stays as it was.
 
 use crate::entry::{BatchBuilder, decode_batch, encode, encode_identities, verify};
 use crate::ids::{BootId, MemberId, Origin, SessionId};
@@ -15,7 +15,7 @@ fn set(data: &[u8]) -> Command<'_> {
     Command::Zk(ZkCommand::Write { session: SessionId(5), op })
 }
 
-/// A batch of that many commands, each of a connection and with identities of its own.
+/// A batch of `count` commands, each from another connection and with other identities.
 fn batch_of(count: usize) -> UnstampedBatch {
     let mut builder = BatchBuilder::default();
     for number in 0..count {
@@ -28,8 +28,8 @@ fn batch_of(count: usize) -> UnstampedBatch {
     builder.finish()
 }
 
-/// Each command of a batch: its connection, the number that is its identity, and the bytes that
-/// were its data; `None` if it is `Nothing`.
+/// The commands of a batch: for each its connection, the number in its identity, and the bytes of
+/// its data; `None` instead of the bytes for `Nothing`.
 fn commands(batch: &[u8]) -> Vec<(u64, usize, Option<usize>)> {
     let batch = decode_batch(batch, 0).unwrap();
     let framed = batch.commands(0, usize::MAX).unwrap();
@@ -48,8 +48,8 @@ fn commands(batch: &[u8]) -> Vec<(u64, usize, Option<usize>)> {
     framed.iter().map(of).collect()
 }
 
-/// Replaces the commands at these positions, before and after the batch is stamped, and compares
-/// the batch with what it was.
+/// Replaces the commands at these positions, once before and once after the batch is stamped, and
+/// compares the result with the original batch.
 fn check(count: usize, positions: &[usize]) {
     let mut unstamped = batch_of(count);
     let stamped = unstamped.clone().stamp(ORIGIN, 9);
@@ -123,7 +123,7 @@ fn what_is_replaced_is_chosen_by_connection_too_and_once() {
     assert!(replace_by_nothing(&empty, |_, _| true).is_none());
 }
 
-/// The batch needs only the level of its remaining commands.
+/// After a replacement, the batch needs only the level of its remaining commands.
 #[test]
 fn a_batch_without_what_needed_its_level_needs_it_no_more() {
     let raise = Command::Control(ControlCommand::Raise(Level::ETCD.into()));

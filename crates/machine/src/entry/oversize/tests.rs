@@ -27,7 +27,7 @@ fn nobody() -> Vec<u8> {
     encode_identities([].into_iter())
 }
 
-/// Bytes of a batch beside the value of its only put.
+/// Bytes of a batch with one put, in addition to the put's value.
 fn overhead() -> usize {
     let mut builder = BatchBuilder::default();
     builder.push(ConnectionId(1), &nobody(), &put(b"")).expect("it is small");
@@ -57,7 +57,7 @@ fn a_command_that_just_fits_an_entry_is_taken_and_one_byte_more_is_not() {
 
 #[test]
 fn tiny_operations_are_counted_as_large_as_they_are_in_the_log() {
-    // 6 bytes each on the wire, 60 and more here.
+    // An operation takes 6 bytes on the wire, and 60 or more in the log.
     let read = Op::Range(RangeOp::of(KeyRange { key: b"k", end: b"" }));
     let txn = Txn { compares: vec![], success: vec![read; 999_999], failure: vec![] };
     let command = Command::Etcd(EtcdCommand::Txn(txn.clone()));

@@ -33,13 +33,13 @@ fn grant<'a>(role: &'a str, kind: PermissionKind, key: &'a str, end: &'a str) ->
     AuthCommand::GrantPermission { role, permission }
 }
 
-/// Runs a change with an ordinal that no other has.
+/// Applies a command, with an ordinal that differs from those of earlier tokens.
 fn apply_to(auth: &mut Auth, command: &AuthCommand<'_>) -> Result<AuthDone, Refusal> {
     let ordinal = Ordinal(auth.revision() + auth.tokens.bytes() as u64);
     auth.apply(ordinal, command)
 }
 
-/// Runs changes that must succeed.
+/// Applies commands that must succeed.
 fn run(auth: &mut Auth, commands: &[AuthCommand<'_>]) {
     for command in commands {
         assert_eq!(apply_to(auth, command), Ok(AuthDone::Changed), "{command:?}");
@@ -67,7 +67,7 @@ fn changes_are_refused_as_etcd_does() {
     refused(&mut auth, Enable, Refusal::RootRoleMissing);
     refused(&mut auth, GrantRole { user: "bob", role: "root" }, Refusal::UserNotFound);
     refused(&mut auth, GrantRole { user: "root", role: "r" }, Refusal::RoleNotFound);
-    // The role `root` need not exist.
+    // The role `root` can be granted even if it does not exist.
     run(&mut auth, &[GrantRole { user: "root", role: "root" }]);
     assert_eq!(auth.revision(), 3);
     run(&mut auth, &[GrantRole { user: "root", role: "root" }, Enable, Enable]);
@@ -132,7 +132,7 @@ fn a_change_beyond_the_bound_is_refused_and_removals_never_are() {
     run(&mut auth, &[AuthCommand::DeleteUser { user: &name(0) }, add_user(&name(count))]);
 }
 
-/// A change drawn at random; most have an effect.
+/// A random command. Most of them have an effect.
 fn draw(random: &mut Random) -> AuthCommand<'static> {
     let pick = |random: &mut Random, all: &[&'static str]| all[random.below(all.len())];
     let (user, role) = (pick(random, &NAMES), pick(random, &NAMES));
@@ -167,8 +167,8 @@ fn range(random: &mut Random) -> KeyRange<'static> {
     }
 }
 
-/// Whether the permissions of a user's roles cover every key of a range, tried key by key. Between
-/// two of the keys that permissions name, one more key stands for all others.
+/// Whether the permissions of a user's roles cover every key of a range. It tries the keys one by
+/// one: between two keys that permissions name, one more key represents all others there.
 fn is_covered(auth: &Auth, user: &str, access: Access, range: KeyRange<'_>) -> bool {
     let Some(user) = auth.user(user) else { return false };
     if user.roles.contains("root") {
@@ -182,7 +182,7 @@ fn is_covered(auth: &Auth, user: &str, access: Access, range: KeyRange<'_>) -> b
         [0] => key >= range.key,
         end => key >= range.key && key < end,
     };
-    // One that ends before it begins is as its first key.
+    // A range that ends before it begins counts as its first key alone.
     let is_asked = |key: &[u8]| is_in(key, range) || key == range.key;
     let other = match access {
         Access::Read => PermissionKind::Write,
@@ -234,7 +234,7 @@ fn changes_are_read_as_they_were_written_and_no_cut_or_changed_byte_panics() {
     }
 }
 
-/// Runs a command as somebody. The identity is that of a connection, as a batch has it.
+/// Applies a command for a user. The user is in the connection's identities, as in a batch.
 fn apply_as(
     machine: &mut Machine,
     who: Option<AuthInfo<'_>>,
@@ -252,18 +252,18 @@ fn apply_as(
     }
 }
 
-/// Runs a change as `root`.
+/// Applies a command as `root`.
 fn apply(machine: &mut Machine, command: AuthCommand<'_>) {
     let _ = apply_as(machine, now(machine, "root"), Command::Auth(command));
 }
 
-/// A user, found now.
+/// A user, identified at the present revision of users and roles.
 fn now<'a>(machine: &Machine, user: &'a str) -> Option<AuthInfo<'a>> {
     Some(AuthInfo { user, revision: machine.etcd.auth().revision() })
 }
 
-/// A state in which permissions are enforced: alice may read and write from `a` to before `c`, and
-/// bob may write `b` alone.
+/// A machine that enforces permissions: alice may read and write the keys from `a` to before `c`,
+/// and bob may write only `b`.
 fn enforced() -> Machine {
     let mut machine = Machine::default();
     let changes = [
@@ -324,7 +324,7 @@ fn each_command_needs_the_permissions_that_etcd_asks_for() {
     check(Some("bob"), Command::DeleteRange(delete("b", "", true)), Some(PermissionDenied));
     check(Some("bob"), Command::DeleteRange(delete("b", "", false)), None);
     check(Some("alice"), txn(vec![read("a", "c")], vec![Op::Put(put("b", 0, false))]), None);
-    // The branch that is not taken counts, too, and so does one within.
+    // The branch that does not run counts too, and so does a nested transaction.
     check(Some("alice"), txn(vec![read("a", "d")], Vec::new()), Some(PermissionDenied));
     check(Some("alice"), txn(vec![nested(read("d", ""))], Vec::new()), Some(PermissionDenied));
     check(Some("bob"), txn(Vec::new(), Vec::new()), Some(PermissionDenied));
@@ -358,7 +358,7 @@ fn a_lease_needs_the_permissions_for_its_keys() {
     check(None, grant(1), Some(Refusal::UserEmpty));
     check(Some("bob"), grant(1), None);
     check(Some("alice"), Command::Put(put("a", 1, false)), None);
-    // bob may write b, but not a, which has the same lease.
+    // bob may write b, but not a, which has the lease as well.
     check(Some("bob"), Command::Put(put("b", 1, false)), Some(Refusal::PermissionDenied));
     check(Some("bob"), revoke(1), Some(Refusal::PermissionDenied));
     check(None, revoke(1), Some(Refusal::UserEmpty));
@@ -370,14 +370,14 @@ fn a_lease_needs_the_permissions_for_its_keys() {
     check(Some("root"), revoke(1), None);
 }
 
-/// Lists the leases in steps of so many keys.
+/// Lists the leases in steps of `step` keys.
 fn listed(machine: &Machine, user: &str, step: u64) -> Result<Vec<i64>, Refusal> {
     let mut list = LeaseList::default();
     while !list_on(machine, user, &mut list, step)? {}
     Ok(list.found.iter().map(|lease| lease.0).collect())
 }
 
-/// One step of a list. Whether it is done.
+/// One step of a list. True when the list is complete.
 fn list_on(
     machine: &Machine,
     user: &str,
@@ -390,7 +390,7 @@ fn list_on(
     Ok(is_done)
 }
 
-/// Four leases, the first with three keys that alice may read, and the third with one.
+/// A machine with four leases. The first has three keys and the third has one; alice may read them.
 fn with_leases() -> Machine {
     let mut machine = enforced();
     let root = now(&machine, "root");
@@ -417,7 +417,7 @@ fn leases_are_listed_in_steps_of_any_length() {
         assert_eq!(listed(&machine, "alice", step), Err(Refusal::PermissionDenied));
         assert_eq!(listed(&machine, "root", step), Ok(vec![1, 2, 3, 4]));
     }
-    // Its first step looks at no more than it may.
+    // The first step looks at no more keys and leases than allowed.
     let mut list = LeaseList::default();
     assert_eq!(list_on(&machine, "alice", &mut list, 5), Ok(false));
     assert_eq!(list.found, [LeaseId(1), LeaseId(2)]);
@@ -426,9 +426,9 @@ fn leases_are_listed_in_steps_of_any_length() {
 #[test]
 fn a_list_of_leases_goes_on_in_another_state() {
     for (key_anew, expected) in [
-        // The lease is gone.
+        // The lease has ended.
         (None, Ok(true)),
-        // Another lease has its number: all its keys are looked at.
+        // A new lease has the same id, and all its keys are checked.
         (Some("a0"), Ok(true)),
         (Some("A"), Err(Refusal::PermissionDenied)),
     ] {
@@ -484,8 +484,8 @@ fn who_may_write_all_keys_of_a_lease_is_remembered_until_somebody_else_puts_one(
     assert_eq!(put_by(&mut machine, "alice", "a1", 1), Some(Refusal::PermissionDenied));
     assert_eq!(put_by(&mut machine, "root", "z", 0), None);
     assert_eq!(put_by(&mut machine, "alice", "a1", 1), None);
-    // A user found before the newest change is refused, whatever is remembered: members that
-    // remember and members that do not must decide alike.
+    // A user who was identified before the newest change is refused, even if the lease remembers
+    // the user's permission: members that remember it and members that do not must decide alike.
     let old = now(&machine, "alice");
     apply(&mut machine, AuthCommand::AddRole { role: "new" });
     assert_eq!(put_by(&mut machine, "alice", "a1", 1), None);
@@ -493,11 +493,12 @@ fn who_may_write_all_keys_of_a_lease_is_remembered_until_somebody_else_puts_one(
         let refused = apply_as(&mut machine, old, Command::Revoke { lease: LeaseId(1) });
         assert_eq!(refused, Err(Refusal::AuthOldRevision));
     }
-    // Another revision of users and roles.
+    // At another revision of users and roles, the lease remembers nothing.
     apply(&mut machine, AuthCommand::RevokeRole { user: "alice", role: "r" });
     assert!(!is_writable(&machine, "alice"));
     assert_eq!(put_by(&mut machine, "alice", "a1", 1), Some(Refusal::PermissionDenied));
-    // While nothing is enforced, anybody may put a key there, and the revision stays.
+    // While permissions are not enforced, anybody may attach a key to the lease, and the revision
+    // does not change.
     apply(&mut machine, AuthCommand::GrantRole { user: "alice", role: "r" });
     assert_eq!(put_by(&mut machine, "alice", "a1", 1), None);
     apply(&mut machine, AuthCommand::Disable);
@@ -661,7 +662,7 @@ fn records_of_users_and_roles_that_break_the_format_are_refused() {
             for bit in 0..8 {
                 let mut changed = bytes.clone();
                 changed[at] ^= 1 << bit;
-                // What can be read differs, and so does its digest.
+                // If the changed bytes can be read at all, the result has another digest.
                 if let Ok(other) = read_at(&changed, knows) {
                     assert_ne!(other.digest(), auth.digest(), "bit {bit} of byte {at}");
                 }
@@ -681,8 +682,8 @@ fn records_of_users_and_roles_that_break_the_format_are_refused() {
     assert!(read(&swapped("r", "t")).is_err(), "roles of a user are in order");
 }
 
-/// A signed token names its user and a revision. etcd looks at neither where a call needs any user,
-/// or the role `root`: a token of a user that is gone stays good there.
+/// A signed token names its user and a revision. For calls that need any user, or the role `root`,
+/// etcd ignores the revision: a token of a deleted user stays valid there.
 #[test]
 fn a_signed_token_ends_with_its_user_and_with_its_password() {
     let mut machine = enforced();
@@ -705,7 +706,7 @@ fn a_signed_token_ends_with_its_user_and_with_its_password() {
     raise(&mut machine, Level::TOKENS);
     assert_eq!(tries(&machine, root), stays, "what was before is not known");
     let (root, bob) = (now(&machine, "root"), now(&machine, "bob"));
-    // Other users, and roles.
+    // Changes of other users, and of roles, leave the tokens valid.
     for other in [
         change("alice"),
         AuthCommand::AddUser { user: "carol", password: Some(b"c") },
@@ -723,14 +724,14 @@ fn a_signed_token_ends_with_its_user_and_with_its_password() {
     assert_eq!(tries(&machine, now(&machine, "root")), stays);
     let grant = Command::Grant { lease: LeaseId(1), ttl_s: 100 };
     assert_eq!(apply_as(&mut machine, root, grant.clone()), Err(Refusal::InvalidAuthToken));
-    // A user of the same name is another one.
+    // A new user with the same name is not the user of the old token.
     let bob = now(&machine, "bob");
     apply(&mut machine, AuthCommand::DeleteUser { user: "bob" });
     assert_eq!(tries(&machine, bob).0, ends.0);
     apply(&mut machine, AuthCommand::AddUser { user: "bob", password: None });
     assert_eq!(tries(&machine, bob), ends);
     assert_eq!(tries(&machine, now(&machine, "bob")), stays);
-    // A state that takes the place of this one has other passwords.
+    // A state that replaces this one has other passwords.
     let alice = now(&machine, "alice");
     let before = machine.etcd.auth().revision();
     std::sync::Arc::make_mut(&mut machine.etcd.auth).on_installed(before, true);

@@ -15,13 +15,14 @@ fn keys<'a>(key: &'a str, end: &'a str) -> KeyRange<'a> {
     KeyRange { key: key.as_bytes(), end: end.as_bytes() }
 }
 
-/// The read of the key of a range that was created first.
+/// A read that asks for the key of a range that was created first.
 fn first(range: KeyRange<'_>) -> RangeOp<'_> {
     let (order, target) = (SortOrder::Ascend, SortTarget::Create);
     RangeOp { limit: 1, order, target, ..RangeOp::of(range) }
 }
 
-/// The read of the key of a range that was created last, up to this revision; 0: up to the present.
+/// A read that asks for the key of a range that was created last, at revision `max` or before; 0
+/// means no bound.
 fn last(range: KeyRange<'_>, max: i64) -> RangeOp<'_> {
     let create_revision = Bounds { min: 0, max };
     RangeOp { order: SortOrder::Descend, create_revision, ..first(range) }
@@ -40,7 +41,7 @@ fn a_delete<'a>(key: &'a str, end: &'a str) -> Op<'a> {
     Op::DeleteRange(DeleteRange { range: keys(key, end), prev_kv: false })
 }
 
-/// Applies a step of a command.
+/// Applies one step of a command.
 fn step(machine: &mut Machine, command: &Command<'_>, keys_max: u64) -> Option<Reply> {
     let origin = Origin { member: MemberId(1), boot: BootId(1) };
     let stamp = Stamp { time_ms: 0, origin, connection: ConnectionId(0), identities: &[] };
@@ -49,8 +50,8 @@ fn step(machine: &mut Machine, command: &Command<'_>, keys_max: u64) -> Option<R
     machine.apply_step(&stamp, &command, step, &mut Changes::default())
 }
 
-/// Runs operations in one transaction, in steps of so many keys. Returns what its last range has
-/// found, and the number of steps.
+/// Runs operations in one transaction, in steps of `keys_max` keys. Returns the result of its last
+/// range, and the number of steps.
 fn run(machine: &mut Machine, ops: Vec<Op<'_>>, keys_max: u64) -> (Option<Found>, usize) {
     let command = Command::Txn(Txn { compares: vec![], success: ops, failure: vec![] });
     for steps in 1.. {
@@ -65,8 +66,8 @@ fn run(machine: &mut Machine, ops: Vec<Op<'_>>, keys_max: u64) -> (Option<Found>
     unreachable!("a step looks at a key")
 }
 
-/// What a read must find at a revision, by a walk: all keys by key, then those that the bounds
-/// admit, in a stable order.
+/// What a read at this revision must find, computed by a walk: takes all keys by key, drops those
+/// outside of the read's bounds, and sorts the rest in a stable order.
 fn walked(store: &Store, op: &RangeOp<'_>, revision: i64) -> Found {
     let all = RangeOp { revision, ..RangeOp::of(op.range) };
     let mut found = store.range(&all).expect("it is not compacted");
@@ -84,7 +85,7 @@ fn walked(store: &Store, op: &RangeOp<'_>, revision: i64) -> Found {
     found
 }
 
-/// Reads in steps of so many keys. Returns what it found, and how many keys it looked at.
+/// Reads in steps of `keys_max` keys. Returns the result, and how many keys were looked at.
 fn read(store: &Store, op: &RangeOp<'_>, keys_max: u64) -> (Found, u64) {
     let mut read = store.begin_range(op).expect("it is not above the store's revision");
     let mut count = 0;
@@ -119,7 +120,7 @@ const SMALL: OrderLimits = OrderLimits {
 
 const NONE: OrderLimits = OrderLimits { keys_min: u64::MAX, ..SMALL };
 
-/// Checks the rules that the module's head states.
+/// Checks the invariants that the head of the module states.
 fn check(store: &Store) {
     let CreationOrders { whole, build, key_count, .. } = &store.orders;
     let mut kept = 0;
@@ -151,7 +152,7 @@ fn check(store: &Store) {
     }
 }
 
-/// How often a run came by what it is to test.
+/// How often a run reached each situation that it is to test.
 #[derive(Debug, Default)]
 struct Seen {
     answers: usize,
@@ -166,7 +167,7 @@ struct Seen {
 struct Model {
     random: Random,
     machine: Machine,
-    /// Without orders.
+    /// An equal machine that never has creation orders.
     plain: Machine,
     under_way: Option<(RangeOp<'static>, RangeRead, i64)>,
     seen: Seen,
@@ -209,7 +210,7 @@ impl Model {
         let random = &mut self.random;
         let create_revision = Bounds { min: some(random), max: some(random) };
         let order = match random.below(9) {
-            // Without an order, only bounds make it a read of all keys.
+            // Without an order, only bounds make the read look at all keys.
             0 if create_revision != Bounds::default() => SortOrder::None,
             0..5 => SortOrder::Ascend,
             _ => SortOrder::Descend,
@@ -247,7 +248,7 @@ impl Model {
         }
     }
 
-    /// Applies a command in steps of random size, with reads and pruning between them.
+    /// Applies a command in steps of random size, with reads and pruning between the steps.
     fn apply(&mut self, command: &Command<'_>) {
         let expected = step(&mut self.plain, command, u64::MAX);
         loop {
@@ -289,7 +290,8 @@ impl Model {
         self.read_on();
     }
 
-    /// Goes on with a read that is not done. It is at one revision, whatever is written meanwhile.
+    /// Continues a read that takes several steps. It stays at one revision, whatever is written
+    /// meanwhile.
     fn read_on(&mut self) {
         let op = self.op();
         let store = &self.machine.etcd;
@@ -321,7 +323,7 @@ fn answers_are_those_of_a_walk_whatever_is_written_dropped_or_half_built_meanwhi
         set_limits(&mut model.plain.etcd, NONE);
         for number in 0..200 {
             let key = model.key();
-            // A transaction puts no key twice.
+            // A transaction must not put a key twice.
             let mut others: Vec<_> = (0..model.random.below(6)).map(|_| model.key()).collect();
             others.sort();
             others.dedup();
@@ -342,7 +344,7 @@ fn answers_are_those_of_a_walk_whatever_is_written_dropped_or_half_built_meanwhi
     assert!(seen.ties > 100, "{seen:?}");
 }
 
-/// A machine with so many waiters for a lock, each with a revision of its own, the last key first.
+/// A machine with `count` waiters for a lock, each created at its own revision, the last key first.
 fn waiting(count: usize) -> Machine {
     let mut machine = Machine::default();
     for number in (0..count).rev() {
@@ -361,11 +363,11 @@ fn of_20_000_waiters_each_one_but_the_first_looks_at_a_few_keys() {
     assert!((20..=23).contains(&steps), "{steps}");
     for number in 0..1_000 {
         let (own, holder) = (format!("lock/y{number}"), format!("lock/{:05}", 19_999 - number));
-        // Put and range, whose two versions are put in order.
+        // A put and a range in one transaction. The two versions that the range finds are sorted.
         let (found, steps) = run(&mut machine, vec![a_put(&own), Op::Range(first(LOCK))], 6);
         let found = found.expect("it has a range");
         assert_eq!((found.events[0].key(), found.more, steps), (holder.as_bytes(), true, 1));
-        // The wait for the one before.
+        // Then the client waits for the key created before its own.
         let store = &machine.etcd;
         let op = last(LOCK, store.revision() - 1);
         let (found, count) = read(store, &op, 4);
@@ -373,7 +375,7 @@ fn of_20_000_waiters_each_one_but_the_first_looks_at_a_few_keys() {
         let before = if number == 0 { "lock/x".into() } else { format!("lock/y{}", number - 1) };
         assert_eq!(found.events[0].key(), before.as_bytes());
         assert_eq!(found.count, 20_002);
-        // The holder leaves.
+        // The lock's holder leaves.
         assert_eq!(run(&mut machine, vec![a_delete(&holder, "")], 4), (None, 1));
     }
     check(&machine.etcd);
@@ -392,7 +394,7 @@ fn reads_alone_get_an_order_too() {
     }
     prune_all(&mut machine);
     assert_eq!(read(&machine.etcd, &op, 100), (found, 2));
-    // A read in the past walks.
+    // A read at an old revision walks.
     let past = RangeOp { revision: 1_900, ..op };
     assert_eq!(read(&machine.etcd, &past, 100), (walked(&machine.etcd, &past, 1_900), 2_000));
 }
@@ -452,7 +454,7 @@ fn a_range_in_use_is_kept_and_the_one_that_was_read_longest_ago_goes() {
     for range in [a, c, d] {
         assert!(ask(&mut machine, range));
     }
-    // A range that overlaps one in use is walked through, until that one is in use no longer.
+    // A range that overlaps the range of an order in use is walked, until that order is out of use.
     let part_of_a = keys("a/1", "a/9");
     for _ in 0..SMALL.idle_reads - 3 {
         assert!(!ask(&mut machine, part_of_a));
@@ -486,7 +488,7 @@ fn an_order_that_nobody_reads_is_not_kept_up_for_ever() {
             assert_eq!(order_count(&machine), 1);
             let _ = read(&machine.etcd, &first(LOCK), 10);
         }
-        // A key that is made and removed, and a change of one.
+        // Create and delete a key, and change another one.
         for _ in 0..ETCD_ORDER_IDLE_WRITES / 4 {
             run(&mut machine, vec![a_put("lock/x"), a_delete("lock/x", "")], 10);
         }
@@ -506,7 +508,7 @@ fn versions_that_changed_since_are_shown_as_they_are() {
     run(&mut machine, vec![a_put("lock/00199")], 10);
     let (found, count) = read(&machine.etcd, &first(LOCK), 10);
     assert_eq!((found.events[0].numbers().version, count), (2, 2));
-    // Deleted and made anew within one transaction, it is the last.
+    // A key that one transaction deletes and puts again counts as created last.
     run(&mut machine, vec![a_delete("lock/00199", ""), a_put("lock/00199")], 10);
     let newest = machine.etcd.revision();
     let (found, _) = read(&machine.etcd, &last(LOCK, 0), 10);

@@ -8,7 +8,7 @@ fn the_hash_of_no_keys_is_not_0() {
         assert!(store.hash_step(&mut read, &mut 1).unwrap());
         assert_eq!((read.hash(), read.revision), (HASH_OF_NOTHING, of));
     }
-    // Before all revisions nothing was compacted, and nothing is there.
+    // At a negative revision there are no keys, and no compaction matters.
     (store.revision, store.compacted) = (9, 7);
     let mut read = store.begin_hash(-1).unwrap();
     assert!(store.hash_step(&mut read, &mut 1).unwrap());

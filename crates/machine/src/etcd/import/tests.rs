@@ -6,7 +6,7 @@ use crate::machine::tests::rig::Random;
 
 const KEYS: [&str; 5] = ["a", "ab", "b", "c", "d"];
 
-/// A store with a history drawn at random, compacted at a revision drawn at random or never.
+/// A store with a random history, compacted at a random revision or never.
 fn drawn(random: &mut Random) -> Store {
     let mut store = Store::default();
     store.leases.add(LeaseId(7), Grant { ttl_s: 60, granted: Ordinal::default() });
@@ -34,7 +34,7 @@ fn drawn(random: &mut Random) -> Store {
     store
 }
 
-/// The versions that an image of the store has, in the order of their revisions.
+/// The versions in an image of the store, in the order of their revisions.
 fn versions_in_image(store: Store) -> Vec<Event> {
     let mut machine = Machine { etcd: store, ..Machine::default() };
     machine.freeze();
@@ -62,7 +62,7 @@ fn imported(compacted: i64, events: &[Event], revision: i64) -> Machine {
     import.finish(LogIndex(9)).unwrap()
 }
 
-/// Everything that a store says of its keys.
+/// Everything about the store's keys, as text.
 fn shown(store: &Store) -> Vec<String> {
     let mut lines = vec![format!(
         "{} {} {:?} {:?} {:?}",
@@ -99,7 +99,7 @@ fn a_store_is_the_same_after_it_was_imported() {
         let versions = versions_in_image(store);
         let from_image = imported(compacted, &versions, revision);
         assert_eq!(shown(&from_image.etcd), expected, "seed {seed}, from an image");
-        // A compaction may have ended before it has removed all that it hides.
+        // The history may also contain versions that a compaction has hidden but not removed yet.
         let from_whole = imported(compacted, &whole, revision);
         assert_eq!(shown(&from_whole.etcd), expected, "seed {seed}, from everything");
         assert_eq!(from_whole.digest(), from_image.digest());

@@ -17,7 +17,7 @@ use crate::machine::tests::rig::Random;
 use crate::reply::Outcome as AnyOutcome;
 use crate::stamp::Stamp;
 
-/// A machine, and the changes of leases that it told of.
+/// A machine, and the changes of leases that it has published.
 #[derive(Default)]
 struct Rig {
     machine: Machine,
@@ -54,7 +54,7 @@ impl Rig {
         self.machine.etcd.leases().get(LeaseId(lease))
     }
 
-    /// The keys of a lease; `none` if it does not exist.
+    /// The keys of a lease as text; `none` if the lease does not exist.
     fn keys(&self, lease: i64) -> String {
         let text = |key: &[u8]| key.escape_ascii().to_string();
         match self.lease(lease) {
@@ -67,7 +67,7 @@ impl Rig {
         self.lease(lease).expect("it exists").grant().granted
     }
 
-    /// The keys and revisions of the removals above a revision.
+    /// The keys and revisions of the deletions above a revision, as text.
     fn removals(&self, above: i64) -> String {
         let store = &self.machine.etcd;
         let events = store.tail.behind(Default::default());
@@ -117,7 +117,7 @@ fn a_chosen_number_is_positive_and_free_and_the_same_on_all_members() {
     chosen.sort_unstable();
     chosen.dedup();
     assert_eq!(chosen.len(), 1_000);
-    // A number that is taken is not chosen.
+    // An id that a lease has is not chosen.
     let leases = &rig.machine.etcd.leases;
     let free = leases.choose(Ordinal(5_000), 5);
     let mut taken = Leases::default();
@@ -222,7 +222,7 @@ fn leases_count_against_the_quota() {
     assert_eq!(rig.machine.etcd.bytes(), 3 * ETCD_LEASE_BYTES);
 }
 
-/// Checks that each lease has the keys whose newest version names it.
+/// Checks that each lease has exactly the keys whose newest version names it.
 fn check(machine: &Machine) {
     let found = machine.etcd.range(&all()).expect("it can be read");
     let mut expected: BTreeMap<LeaseId, Vec<&[u8]>> = BTreeMap::new();
@@ -237,7 +237,7 @@ fn check(machine: &Machine) {
         if lease.keys().len() > 0 {
             with_keys.insert(id, lease.keys().collect::<Vec<_>>());
         }
-        // The lease shares the bytes of the newest version: it pins no older one.
+        // The lease shares the newest version, so it keeps no older one in memory.
         for Attached(kept) in &lease.keys {
             assert_eq!(machine.etcd.index.newest(kept.key()), Some(kept));
         }
@@ -271,7 +271,7 @@ fn random_step(rig: &mut Rig, random: &mut Random) {
     let _ = rig.apply(command);
 }
 
-/// The changes of leases, replayed: the leases that Loop knows.
+/// The leases that Loop knows after these changes.
 fn replayed(changes: &[LeaseChange]) -> BTreeMap<LeaseId, Grant> {
     let mut leases = BTreeMap::new();
     for change in changes {
@@ -325,7 +325,7 @@ fn an_image_holds_the_leases_of_one_moment_whatever_comes_meanwhile() {
     }
 }
 
-/// The image of a machine, with `change` made to etcd's records.
+/// Restores an image of a machine in which `change` has altered the records of etcd's section.
 fn restored_with(machine: &mut Machine, change: impl Fn(&mut Vec<u8>)) -> Result<Machine, String> {
     use crate::image::format::Space;
 
@@ -357,7 +357,7 @@ fn restored_with(machine: &mut Machine, change: impl Fn(&mut Vec<u8>)) -> Result
     let mut piece = vec![b'F', Space::Etcd.number()];
     piece.extend_from_slice(&(records.len() as u32).to_le_bytes());
     piece.extend_from_slice(&records);
-    // The end has the bytes of etcd's section last.
+    // The last number in the end is the bytes of etcd's section.
     let end = frame.len() - 8;
     frame[end..].copy_from_slice(&(records.len() as u64).to_le_bytes());
     piece.extend_from_slice(&frame);

@@ -48,7 +48,7 @@ fn op(random: &mut Random, depth: u32) -> Op<'static> {
     }
 }
 
-/// A read of any order and limit. Its revision is the present one or one that may be refused.
+/// A random read. Its revision is the present one, or one that may be refused.
 fn read(random: &mut Random) -> RangeOp<'static> {
     let orders = [SortOrder::None, SortOrder::Ascend, SortOrder::Descend];
     let targets = [SortTarget::Key, SortTarget::Create, SortTarget::Mod, SortTarget::Value];
@@ -95,8 +95,7 @@ fn command(random: &mut Random, store: &Store) -> Command<'static> {
     }
 }
 
-/// What reads show: the keys and their number at the present revision and those before, and the
-/// events.
+/// What reads of a store return: the keys and their number at several revisions, and the events.
 fn shown(store: &Store) -> impl PartialEq + std::fmt::Debug + use<> {
     let newest = store.revision();
     let at_each: Vec<_> = (store.compacted().max(newest - 3).max(1)..=newest + 1)
@@ -114,8 +113,8 @@ fn shown(store: &Store) -> impl PartialEq + std::fmt::Debug + use<> {
     (newest, at_each, events, of_keys)
 }
 
-/// Applies a command in steps of random size. Between them reads must see whole revisions, and the
-/// watchers get whole revisions.
+/// Applies a command in steps of random size. Checks that reads between the steps, and watchers,
+/// see only whole revisions.
 fn apply_in_steps(
     machine: &mut Machine,
     command: &Command<'_>,
@@ -141,7 +140,7 @@ fn apply_in_steps(
         if let Some(reply) = reply {
             return (reply, keys, leases, is_watched, pauses);
         }
-        // An expiry shows the end of each lease.
+        // An expiry has a revision for each lease, so the end of each becomes visible.
         if !matches!(command, Command::Expire { .. }) {
             assert_eq!(machine.etcd.revision(), begin);
             assert_eq!(shown(&machine.etcd), before, "{command:?}");
@@ -151,7 +150,7 @@ fn apply_in_steps(
             machine.prune();
             assert_eq!(shown(&machine.etcd), before, "{command:?}");
         }
-        // The first watcher comes in the middle.
+        // The first watcher may come between two steps.
         is_watched |= random.below(8) == 0 && machine.etcd.revision() == begin;
     }
     unreachable!("a step looks at a key")
@@ -210,7 +209,7 @@ fn a_transaction_that_only_reads_shows_one_revision_whatever_its_steps() {
         let begun_at = machine.etcd.revision();
         let mut txn = reads_only(txn(&mut random, 3));
         read_near(&mut txn, begun_at, &mut random);
-        // What it would show if it were read at once, of each state that there was meanwhile.
+        // The results of reading it at once, for each state that there is during the read.
         let mut expected = vec![machine.etcd.read_txn(&txn)];
         let mut read = TxnRead::default();
         let shown = loop {
@@ -234,8 +233,8 @@ fn a_transaction_that_only_reads_shows_one_revision_whatever_its_steps() {
     assert!(compacted > 50 && refused > 100 && reached > 50, "{counts:?}");
 }
 
-/// Lets half of the ranges be at a revision near this one, before or behind it: one that writes
-/// between two steps may reach, or a compaction.
+/// Sets the revision of half of the ranges to one near `revision`, before or after it, which a
+/// write or a compaction between two steps may reach.
 fn read_near(txn: &mut Txn<'static>, revision: i64, random: &mut Random) {
     for op in txn.success.iter_mut().chain(&mut txn.failure) {
         match op {
@@ -248,7 +247,7 @@ fn read_near(txn: &mut Txn<'static>, revision: i64, random: &mut Random) {
     }
 }
 
-/// The transaction with reads in the place of its writes.
+/// The transaction with a read in place of each write.
 fn reads_only(txn: Txn<'static>) -> Txn<'static> {
     let of = |ops: Vec<Op<'static>>| -> Vec<Op<'static>> {
         let read = |op| match op {
@@ -283,17 +282,17 @@ fn a_step_of_a_transaction_with_many_comparisons_looks_at_its_keys_and_no_more()
             .find(|_| machine.apply_step(&stamp(), &command, step, &mut changes).is_some())
             .expect("it ends")
     };
-    // 100 comparisons of 100 keys, and one for each comparison itself.
+    // 100 comparisons of 100 keys each, and one key for each comparison itself.
     let judging = 100 * 101 / 10;
     let silent = steps(&mut machine, false);
     assert!((judging..judging + 3).contains(&silent), "{silent}");
-    // As many for the reads, and a step more for each: its result is a run that is sorted at once.
+    // The reads take as many steps, and one more each to sort the result, which is a single run.
     let taken = steps(&mut machine, true);
     assert!((2 * judging..2 * judging + 103).contains(&taken), "{taken}");
 }
 
-/// The revision of a read is that of its first step. One that a write reaches meanwhile is still a
-/// future one for it.
+/// A read is at the revision of its first step. A higher revision that a write reaches meanwhile is
+/// still a future one for the read.
 #[test]
 fn a_revision_that_is_reached_while_a_transaction_is_read_is_refused() {
     let mut machine = Machine::default();
@@ -315,8 +314,8 @@ fn a_revision_that_is_reached_while_a_transaction_is_read_is_refused() {
     assert_eq!(rest, Err(Refusal::FutureRevision));
 }
 
-/// A comparison that holds no longer decided for a range that is compacted by now: no state has
-/// that answer (sim seed 5505419).
+/// A comparison was judged on a state from before the compaction of the range that it chose: no
+/// single state gives that answer (sim seed 5505419).
 #[test]
 fn a_transaction_is_judged_anew_if_its_range_was_compacted_meanwhile() {
     let mut machine = Machine::default();

@@ -24,7 +24,7 @@ fn steps_of_any_size_order_versions_as_a_whole_sort_does() {
     }
 }
 
-/// A version of a key with numbers that others have, too.
+/// A version of a key. Its numbers are often equal to those of other versions.
 fn version(key: usize, random: &mut Random) -> Event {
     let place = Place { revision: 100, sub: key as u32 };
     let numbers = Version {

@@ -6,7 +6,7 @@ use crate::etcd_v2::tests::{Rig, assert_same, check_invariants, deadline_text};
 use crate::limits::ETCD_V2_TTL_S_MAX;
 use crate::machine::tests::rig::Random;
 
-/// The answer to the last line of a script: method, key and parameters.
+/// Checks the answer to the last line of a script. A line has a method, a key and parameters.
 fn check(script: &str, expected: &str) {
     let mut rig = Rig::default();
     let script = script.trim();
@@ -92,9 +92,9 @@ fn an_update_keeps_the_index_of_creation() {
     check("PUT /a value=1\nPUT /a/b prevExist=true", "104 /a +1");
     check("PUT /a dir=true\nPUT /a prevExist=true&value=2", "102 /a +1");
     check("PUT / prevExist=true", "107 / +0");
-    // A key that is named as no directory is updated as the directory that it is.
+    // If the request does not say that the key is a directory, it still updates the directory.
     check("PUT /a dir=true\nPUT /a prevExist=true", "update /a/ +1/+2 < /a/ +1/+1");
-    // A directory shows the new index in the event only.
+    // A directory shows its new index only in the event.
     check("PUT /a/b\nPUT /a prevExist=true&ttl=5\nGET /a", "get /a/ +1/+1 ttl 5 [/a/b= +1/+1]");
 }
 
@@ -145,7 +145,7 @@ fn a_file_is_deleted_if_a_comparison_holds() {
     check("PUT /a value=1\nDELETE /a prevIndex=3", "101 [3 != +1] +1");
     check("DELETE /a prevIndex=3", "100 /a +0");
     check("PUT /a dir=true\nDELETE /a prevIndex=4&dir=true", "102 /a +1");
-    // etcd takes the root for any directory here, and names no key as the cause.
+    // Here etcd treats the root like any directory, and its error names no key.
     check("DELETE / prevIndex=4", "102  +0");
 }
 
@@ -167,7 +167,7 @@ fn a_time_to_live_is_shown_from_its_stamp_on() {
     assert_eq!(rig.run("GET", "/a", ""), "get /a=1 +1/+1 ttl 10");
     rig.time_ms = 14_001;
     assert_eq!(rig.run("GET", "/a", ""), "get /a=1 +1/+1 ttl 1");
-    // Nothing expires by the clock of a stamp or a reader.
+    // Nothing expires because a stamp or a reader's clock says so.
     rig.time_ms = 100_000;
     assert_eq!(rig.run("GET", "/a", ""), "get /a=1 +1/+1 ttl -85");
     assert_eq!(rig.run("PUT", "/b", "ttl=0"), "set /b= +2/+2 ttl 0");
@@ -287,10 +287,10 @@ fn a_wait_begins_above_the_index_or_where_it_is_asked_to() {
     assert_eq!(rig.wait("/a", false, FIRST_INDEX + 3), "none");
 }
 
-/// What a file or directory of the model has: its value if it is a file, and the indexes.
+/// A node of the model: the value if it is a file, and its two indexes.
 type Modelled = (Option<String>, u64, u64);
 
-/// The tree as a map from keys, for sets, creates, updates and removals.
+/// A plain model: a map from keys to nodes, for sets, creates, updates and removals.
 #[derive(Default)]
 struct Model {
     nodes: BTreeMap<String, Modelled>,
@@ -307,7 +307,7 @@ impl Model {
         matches!(self.nodes.get(key), Some((Some(_), ..)))
     }
 
-    /// Whether the request takes effect.
+    /// Applies a request to the model. True if it takes effect.
     fn run(&mut self, method: &str, key: &str, is_dir: bool, value: &str) -> bool {
         let ancestors = key.match_indices('/').skip(1).map(|(end, _)| &key[..end]);
         let ancestors: Vec<&str> = ancestors.collect();
@@ -413,7 +413,7 @@ fn a_state_that_takes_the_place_of_another_gives_full_times() {
     );
     assert_eq!(rig.expire(&[("/d", FIRST_INDEX + 53)]), "expired 1");
     check_invariants(&mut rig);
-    // The other state may have the lower index.
+    // The replaced state may have a lower index.
     rig.store.take_place_of(FIRST_INDEX);
     assert_eq!(rig.store.index(), FIRST_INDEX + 56);
 }

@@ -11,7 +11,7 @@ fn names(names: &[&str]) -> Names {
     names.iter().map(|name| Arc::from(*name)).collect()
 }
 
-/// Makes a change for somebody, as a client. What it has done, or why it is refused.
+/// Applies a command for a client. Returns what it has done, or why it is refused.
 fn apply(store: &mut Store, who: Who<'_>, command: &AuthCommand<'_>) -> Result<Done, Refused> {
     let before = (store.index(), store.digest());
     let command = Command::Auth(command.clone());
@@ -47,7 +47,7 @@ fn a_role<'a>(name: &'a str, read: &[&'a str], write: &[&'a str]) -> AuthCommand
     AuthCommand::PutRole(PutRole { name, is_change: false, grant, revoke: Patterns::default() })
 }
 
-/// Changes what a role may read.
+/// A command that changes the patterns that a role may read.
 fn may_read<'a>(name: &'a str, grant: &[&'a str], revoke: &[&'a str]) -> AuthCommand<'a> {
     let [grant, revoke] =
         [grant, revoke].map(|read| Patterns { read: read.to_vec(), write: Vec::new() });
@@ -57,7 +57,8 @@ fn may_read<'a>(name: &'a str, grant: &[&'a str], revoke: &[&'a str]) -> AuthCom
 const ON: AuthCommand<'_> = AuthCommand::Enforce { is_enabled: true };
 const OFF: AuthCommand<'_> = AuthCommand::Enforce { is_enabled: false };
 
-/// A store whose permissions are enforced: `app` reads all below `/app` and writes one key of it.
+/// A store that enforces permissions: user `app` may read everything below `/app`, and write one
+/// key there.
 fn a_store() -> Store {
     let mut store = Store::default();
     for command in [
@@ -85,7 +86,7 @@ fn who_may_do_what() {
         (ADMIN, "/any", true, true),
         (app, "/app/key", true, true),
         (app, "/app/other", true, false),
-        // The directory itself, which a client may name with a slash at its end.
+        // The directory itself; a client may write its key with a slash at the end.
         (app, "/app", true, false),
         (app, "/apple", false, false),
         (app, "", false, false),
@@ -98,7 +99,8 @@ fn who_may_do_what() {
         let found = [false, true].map(|is_write| may(who, key, is_write, false));
         assert_eq!(found, [reads, writes], "{who:?} {key}");
     }
-    // All below a key needs a pattern of a whole prefix. It does not for guests, as in etcd.
+    // Access to everything below a key needs a pattern that matches a whole prefix; except for
+    // guests, as in etcd.
     assert!(may(app, "/app", false, true) && !may(app, "/app/key", true, true));
     assert!(may(Who::Guest, "/open", false, true));
     for (who, is_root) in [(ADMIN, true), (Who::Member, true), (app, false), (Who::Guest, false)] {
@@ -151,7 +153,7 @@ fn permissions_are_enforced_once_there_is_a_root() {
     assert_eq!(run(ADMIN, ON), Err(Refused::AlreadyEnabled));
     let delete = AuthCommand::DeleteUser { name: ROOT };
     assert_eq!(run(ADMIN, delete.clone()), Err(Refused::RootUserStays));
-    // It keeps its role.
+    // The user keeps the role.
     let (is_new, roles) = (false, names(&["more", ROOT]));
     let change = a_change(ROOT, &["more"], &[ROOT]);
     assert_eq!(run(ADMIN, change), Ok(Done::User { is_new, roles }));
@@ -198,7 +200,7 @@ fn a_change_of_a_role_is_merged_or_refused() {
     let role = |read: &[&str]| Ok(Done::Role(Role { read: names(read), write: names(&["/w"]) }));
     assert_eq!(run(a_role("r", &["/b", "/a", "/b"], &["/w"])), role(&["/a", "/b"]));
     assert_eq!(run(a_role("r", &[], &[])), Err(Refused::RoleExists(named("r"))));
-    // What the role does not have need not be revoked.
+    // Revoking a pattern that the role does not have is no error.
     assert_eq!(run(may_read("r", &["/c"], &["/a", "/none"])), role(&["/b", "/c"]));
     assert_eq!(run(may_read("r", &["/c"], &[])), Err(Refused::ReadGranted(named("/c"))));
     assert_eq!(run(may_read("r", &[], &["/none"])), Err(Refused::RoleUnchanged));
@@ -225,7 +227,7 @@ fn users_and_roles_have_a_bound_below_which_all_goes_on() {
     assert!(apply(&mut store, Who::Guest, &a_role(&name(count), &[], &[])).is_ok());
 }
 
-/// Many short patterns take more memory than a long one, though fewer bytes of the record.
+/// Many short patterns take more memory than a long one, although their record has fewer bytes.
 #[test]
 fn the_bound_is_one_of_memory() {
     let mut store = Store::default();

@@ -1,7 +1,8 @@
 use super::*;
 use crate::etcd_v2::tests::Rig;
 
-/// Whether the last write of a script is an event of a watcher: of one key, and recursive.
+/// Checks whether the last write of a script concerns a watcher of a key: one of the key alone
+/// (`one`), and a recursive one.
 fn check(script: &str, watched: &str, one: bool, recursive: bool) {
     let mut rig = Rig::default();
     rig.script(script);

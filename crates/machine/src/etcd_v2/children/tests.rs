@@ -6,7 +6,7 @@ use crate::machine::tests::rig::Random;
 const MAX: usize = ETCD_V2_CHUNK_NODES_MAX;
 
 impl<T> Children<T> {
-    /// Checks the chunks.
+    /// Checks the sizes of the chunks and the order of the names.
     fn check(&self) {
         for chunk in &self.chunks {
             assert!((1..=MAX).contains(&chunk.len()));
@@ -16,7 +16,7 @@ impl<T> Children<T> {
     }
 }
 
-/// Children with the names of numbers, each with its number.
+/// Children named after these numbers, each with its number as node.
 fn children_of(numbers: impl Iterator<Item = usize>) -> Children<usize> {
     let mut children = Children::default();
     for number in numbers {
@@ -90,7 +90,7 @@ fn a_write_copies_the_chunk_that_is_held_and_no_other() {
     let shared =
         children.chunks.iter().zip(&held.chunks).map(|(one, other)| Arc::ptr_eq(one, other));
     assert_eq!(shared.collect::<Vec<_>>(), [true, false, true, true]);
-    // A search that finds nothing copies nothing.
+    // A search without a result copies no chunk.
     let before = children.clone();
     assert_eq!(children.get_mut("000000a"), None);
     assert_eq!(children.remove("000000a"), None);
@@ -102,7 +102,7 @@ fn the_children_are_those_of_a_map() {
     let mut random = Random(1);
     let (mut children, mut map) = (Children::default(), BTreeMap::new());
     for step in 0..20_000 {
-        // Many names first, then few.
+        // First many names, then few.
         let number = random.below(if step < 10_000 { 2_000 } else { 300 });
         let is_insert = random.percent(if step < 10_000 { 70 } else { 30 });
         let name = text(number);

@@ -26,7 +26,7 @@ fn encode(command: &Command<'_>) -> Vec<u8> {
     bytes.split_off(2)
 }
 
-/// One command of each kind, and with each flag.
+/// Commands of each kind, with each flag set and not set.
 fn commands() -> Vec<Command<'static>> {
     let mut commands = Vec::new();
     for (is_set, ttl_s) in [(false, None), (true, Some(0)), (true, Some(ETCD_V2_TTL_S_MAX))] {

@@ -3,14 +3,15 @@ use crate::etcd_v2::key::Key;
 use crate::etcd_v2::tests::Rig;
 use crate::etcd_v2::tree::{NodeStat, Tree};
 
-/// The most nodes and chunks that a step may look at.
+/// The most nodes and chunks that one step may look at.
 const STEP_MAX: usize = ETCD_V2_DROPPED_NODES_MAX + ETCD_V2_HELD_LOOKS_MAX;
 
 fn key(text: &str) -> Key<'_> {
     Key::new(text).unwrap()
 }
 
-/// A tree with a directory of files in directories, all with the same value.
+/// A tree with a directory `/d` of `dirs` directories with `files` files each. All files share one
+/// value.
 fn a_tree(value: &Arc<[u8]>, dirs: usize, files: usize) -> Tree {
     let mut tree = Tree::default();
     for (dir, file) in (0..dirs).flat_map(|dir| (0..files).map(move |file| (dir, file))) {
@@ -20,7 +21,7 @@ fn a_tree(value: &Arc<[u8]>, dirs: usize, files: usize) -> Tree {
     tree
 }
 
-/// Drops all. Returns the number of steps.
+/// Frees everything in steps. Returns the number of steps.
 fn drop_in_steps(garbage: &mut Garbage, value: &Arc<[u8]>) -> usize {
     let mut steps = 0;
     while garbage.has_work() {
@@ -57,7 +58,7 @@ fn a_directory_that_somebody_holds_waits() {
     assert_eq!(Arc::strong_count(&value), 6_001);
     drop(removed);
     assert!(!garbage.has_work());
-    // The next step that comes anyway looks again.
+    // The next step that comes anyway looks at the held nodes again.
     garbage.drop_some();
     drop_in_steps(&mut garbage, &value);
     assert_eq!(Arc::strong_count(&value), 2_001, "a reader has the rest");

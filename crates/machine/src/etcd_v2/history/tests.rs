@@ -2,7 +2,7 @@ use super::*;
 use crate::etcd_v2::event::{Action, NodeState};
 use crate::etcd_v2::tests::{Rig, event_text};
 
-/// A set of a key at an index.
+/// The event of a set of a key, with this index.
 fn a_set(key: &str, index: u64, value_bytes: usize) -> Arc<Event> {
     let value = Some(vec![b'v'; value_bytes].into());
     let (created, modified) = (index, index);
@@ -18,7 +18,8 @@ fn history_of(count: u64, value_bytes: usize) -> History {
     history
 }
 
-/// The first and the last index of the events, and the highest that is gone.
+/// Checks the indexes of the first and the last event, and the highest index whose event was
+/// dropped.
 fn check(history: &History, first: u64, last: u64, cleared: u64) {
     let indexes: Vec<u64> = history.events().map(|event| event.index()).collect();
     assert_eq!(indexes, (first..=last).collect::<Vec<_>>());
@@ -49,7 +50,7 @@ fn large_events_leave_room_for_fewer() {
     check(&history, 3, 7, 2);
     history.push_within(a_set("/a", 8, 10 + 2 * one as usize), five);
     check(&history, 6, 8, 5);
-    // An event that is too large alone is not kept either.
+    // An event that alone exceeds the bound is not kept either.
     history.push_within(a_set("/a", 9, five as usize), five);
     check(&history, 10, 9, 9);
     history.push_within(a_set("/a", 10, 10), five);
@@ -72,7 +73,7 @@ fn a_wait_begins_at_its_index() {
     assert_eq!(index_of(u64::MAX), Ok(None));
 }
 
-/// The first event of a key behind a script, from the first of the script on.
+/// Checks the first event of a script that concerns a key.
 fn check_first(script: &str, key: &str, is_recursive: bool, expected: &str) {
     let mut rig = Rig::default();
     rig.script(script);

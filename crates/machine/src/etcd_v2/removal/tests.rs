@@ -1,4 +1,4 @@
-//! Removals in steps: the result is that of the whole command, whatever the steps.
+//! Tests that removals in steps have the same result as removals at once.
 
 use super::*;
 use crate::etcd_v2::auth::Who;
@@ -11,7 +11,8 @@ use crate::machine::tests::rig::Random;
 
 type Done = Result<Outcome, Refusal>;
 
-/// Applies a command in steps of up to `nodes_max` nodes. Shows `between` the store between two.
+/// Applies a command in steps of up to `nodes_max` nodes. Passes the rig to `between` after each
+/// step but the last.
 fn apply_in_steps(
     rig: &mut Rig,
     command: &Command<'_>,
@@ -36,7 +37,8 @@ fn random_key(random: &mut Random) -> String {
     (0..levels).map(|_| format!("/{}", ["a", "b", "c", "_d", "e"][random.below(5)])).collect()
 }
 
-/// The keys with a time to live, some of them, and the indexes that were judged.
+/// Some of the keys with a time to live, each with the index to judge it by. Some of the indexes
+/// are too low.
 fn judged_keys(rig: &Rig, random: &mut Random) -> Vec<(String, u64)> {
     let mut judged = Vec::new();
     rig.store.tree().root().ttls(&mut String::new(), &mut |key, ttl| {
@@ -48,7 +50,8 @@ fn judged_keys(rig: &Rig, random: &mut Random) -> Vec<(String, u64)> {
     judged
 }
 
-/// Applies a command to all rigs: whole, in steps, and an expiry key by key.
+/// Applies a command at once to the first rig, in steps to the second, and key by key to the third.
+/// Checks that they stay equal.
 fn check(rigs: &mut [Rig; 3], command: &Command<'_>, nodes_max: u64) -> usize {
     let [whole, stepped, by_key] = rigs;
     let parts: Vec<Command<'_>> = match command {
@@ -115,7 +118,8 @@ fn random_commands_in_steps_give_what_they_give_as_a_whole() {
     assert!(pauses > 500, "the test is worth something: {pauses}");
 }
 
-/// A directory with files, of which some have a time to live, and one directory in it.
+/// A directory with files and one directory with as many files in it. Some files have a time to
+/// live.
 fn a_rig(files: usize) -> Rig {
     let mut rig = Rig::default();
     for number in 0..files {

@@ -1,4 +1,4 @@
-//! The store as a part of the machine: commands, images, installs.
+//! Tests of the store as a part of the machine: commands, images, installs.
 
 use super::*;
 use crate::ControlCommand;

@@ -34,7 +34,7 @@ fn file(index: u64, value: &str) -> Node {
     Node::file(stat(index), value.as_bytes())
 }
 
-/// A tree of files, each with its key as value.
+/// A tree of files. Each has its key as its value.
 fn tree_of(keys: &[&str]) -> Tree {
     let mut tree = Tree::default();
     for (number, text) in keys.iter().enumerate() {
@@ -45,7 +45,7 @@ fn tree_of(keys: &[&str]) -> Tree {
     tree
 }
 
-/// The names in a directory.
+/// The names of a directory's children.
 fn names(tree: &Tree, text: &str) -> String {
     let node = tree.find(key(text)).unwrap();
     node.children().map(|(name, _)| &**name).collect::<Vec<_>>().join(" ")

@@ -5,11 +5,11 @@ use crate::etcd_v2::restore::{RecordDecoder, Records};
 use crate::etcd_v2::tests::{Rig, assert_same, auth_commands, check_invariants, pieces, restored};
 use crate::image::error::RestoreError;
 
-/// A store with something of everything.
+/// A store that has records of every kind.
 fn a_rig() -> Rig {
     let mut rig = a_rig_without_users();
     let commands = auth_commands();
-    // The last one would end that permissions are enforced.
+    // Leave out the last command: it stops enforcing permissions.
     for command in &commands[..commands.len() - 1] {
         let done = rig.apply(command);
         assert!(done.starts_with("User") || done.starts_with("Role") || done == "Other", "{done}");
@@ -95,7 +95,7 @@ fn a_piece_that_is_cut_off_is_refused() {
         let mut records = Records::default();
         let read = RecordDecoder::default().decode(&mut Reader::new(&whole[..end]), &mut records);
         ends_of_records += u64::from(read.is_ok());
-        // At the end of a record, only the sums of the image tell that something is missing.
+        // At the end of a record, only the sums of the image show that something is missing.
         if read.is_ok() && end > 0 {
             let store = restored(&[whole[..end].to_vec()]);
             assert!(!store.is_ok_and(|store| store.digest() == a_rig().store.digest()));
@@ -119,7 +119,7 @@ fn a_changed_byte_is_refused_or_changes_the_digest() {
     }
 }
 
-/// The records of an image in the order of these positions.
+/// Restores an image whose records are put in the order of these positions.
 fn reordered(mut rig: Rig, order: &[usize]) -> Result<(), RestoreError> {
     let records = pieces(&mut rig.store, 1);
     let chosen: Vec<Vec<u8>> = order.iter().map(|at| records[*at].clone()).collect();
@@ -131,8 +131,8 @@ fn records_out_of_order_are_refused() {
     let check = |order: &[usize], expected: &str| {
         assert_eq!(text_of(reordered(a_rig_without_users(), order)), expected, "{order:?}");
     };
-    // The first piece has the start and /_h; behind it come /a, /a/b, /a/b/c, /a/b-c, /d, /q and
-    // its key, and then nine events.
+    // Piece 0 has the start record and /_h. Then follow /a, /a/b, /a/b/c, /a/b-c, /d, /q and its
+    // key, and then nine events.
     check(&[1, 0], "order of etcd v2 records");
     check(&[0, 0], "order of etcd v2 records");
     check(&[0, 1, 1], "order of nodes at one with levels");
@@ -160,8 +160,8 @@ fn users_and_roles_out_of_order_are_refused() {
     let check = |order: &[usize], expected: &str| {
         assert_eq!(text_of(reordered(a_rig(), order)), expected, "{order:?}");
     };
-    // The first piece has the start and whether permissions are enforced; behind it come the users
-    // ada, bob and root, the roles guest, r and s, and /_h.
+    // Piece 0 has the start record and the one of enforced permissions. Then follow the users ada,
+    // bob and root, the roles guest, r and s, and /_h.
     check(&[0, 2, 1], "order of users and roles");
     check(&[0, 1, 1], "order of users and roles");
     check(&[0, 4, 1], "order of records of users and roles");

@@ -1,6 +1,6 @@
-//! The machine against a model that is as plain as can be: a map of paths, copied before each
-//! multi. Written from ZooKeeper's documentation and source, sharing nothing with the machine but
-//! types.
+//! Compares the machine with a model that is as simple as possible: a map from paths to znodes,
+//! copied before each multi. The model was written from ZooKeeper's documentation and source, and
+//! shares only types with the machine.
 
 use super::rig::{Random, Rig, Sent, acl_text, check_invariants, random_sent};
 use super::*;
@@ -24,7 +24,7 @@ struct Node {
 #[derive(Clone)]
 struct Model {
     nodes: BTreeMap<String, Node>,
-    /// Connection, password, ordinal of the attach.
+    /// For each session id: connection, password, ordinal of the attach.
     sessions: BTreeMap<i64, (u64, [u8; 16], u64)>,
     settings: Settings,
     zxid: i64,
@@ -65,7 +65,7 @@ impl Model {
         Stat { child_count, cversion, data_bytes, ephemeral_owner: node.owner, ..node.stat }
     }
 
-    /// `None` if the command is the ensemble's: clients see nothing of it.
+    /// Applies a command to the model. `None` for a command of another space than ZooKeeper's.
     fn apply(&mut self, sent: &Sent<'_>) -> Option<Result<ZkOutcome, Refusal>> {
         self.ordinal += 1;
         match &sent.command {
@@ -197,7 +197,7 @@ impl Model {
         }
     }
 
-    /// Knows the schemes that the generator of commands uses.
+    /// Resolves an ACL. It only knows the schemes that the generator of commands uses.
     fn resolve(&self, sent: &Sent<'_>, acl: &AskedAcl) -> Result<Vec<AclEntry>, Refusal> {
         let AskedAcl::Entries(entries) = acl else {
             return Ok(vec![AclEntry { perms: 31, scheme: "world".into(), id: "anyone".into() }]);

@@ -1,4 +1,4 @@
-//! Multis: all or nothing, and later operations see earlier ones.
+//! Tests of multis: all operations take effect or none, and later operations see earlier ones.
 
 use super::rig::{Random, Rig, Sent, check_invariants, dump, random_multi, random_op, random_sent};
 use super::*;
@@ -36,7 +36,7 @@ fn all_operations_of_a_multi_share_one_zxid_and_time() {
     assert_eq!([parent.ctime, parent.mtime, child.ctime], [2000; 3]);
 }
 
-/// Applies `script`, then a multi that is refused: nothing but ordinal and zxid may change.
+/// Applies `script`, and then a multi that is refused: only the ordinal and the zxid may change.
 fn check_refused(script: &str, multi: &str) {
     let mut rig = Rig::default();
     rig.run(script);

@@ -1,5 +1,5 @@
-//! The refusals of each operation, and the order of its checks: `PrepRequestProcessor.pRequest2Txn`
-//! and `pRequest2TxnCreate`, ZooKeeper 3.9.5.
+//! Tests of the refusals of each operation, and of the order of its checks, which is that of
+//! `PrepRequestProcessor.pRequest2Txn` and `pRequest2TxnCreate`, ZooKeeper 3.9.5.
 
 use super::check;
 

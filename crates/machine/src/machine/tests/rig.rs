@@ -1,8 +1,9 @@
-//! A rig for the tests of this crate: commands written as text, answers and whole states as text, a
-//! seeded generator of commands, and the invariants of a machine.
+//! Tools for the tests of this crate: commands written as text, answers and whole states as text, a
+//! seeded generator of commands, and checks of a machine's invariants.
 //!
-//! A script is commands separated by `; `. Each may start with `@C` (the connection, else that of
-//! the session), `#S` (the session, else 1) and `~scheme|id,...` (the identities, else none).
+//! A script is a list of commands separated by `; `. A command may start with `@C` (the connection
+//! that sends it; by default the owner of the session), `#S` (the session; by default 1) and
+//! `~scheme|id,...` (the identities; by default none).
 
 use core::fmt::Write as _;
 
@@ -18,7 +19,7 @@ use crate::{
     ZkCommand, ZkOutcome,
 };
 
-/// A seeded generator (splitmix64): the same seed, the same test.
+/// A seeded random generator (splitmix64): equal seeds give equal tests.
 pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
@@ -43,7 +44,7 @@ impl Random {
     }
 }
 
-/// A command with its sender.
+/// A command, with the connection and the identities that send it.
 #[derive(Clone, Debug)]
 pub(crate) struct Sent<'a> {
     pub(crate) connection: u64,
@@ -51,7 +52,7 @@ pub(crate) struct Sent<'a> {
     pub(crate) command: Command<'a>,
 }
 
-/// A machine with session 1, owned by connection 1.
+/// A machine with session 1, which connection 1 owns, and the changes that it has made.
 pub(crate) struct Rig {
     pub(crate) machine: Machine,
     pub(crate) changes: Changes,
@@ -69,13 +70,13 @@ impl Default for Rig {
 }
 
 impl Rig {
-    /// Applies a command at the time 1000 * its ordinal.
+    /// Applies a command at time 1000 * its ordinal, in ms.
     pub(crate) fn apply(&mut self, sent: &Sent<'_>) -> Reply {
         let reply = Rig::step(&mut self.machine, sent, u64::MAX, &mut self.changes);
         reply.expect("a step without a bound is whole")
     }
 
-    /// A step of a command at the time 1000 * its ordinal.
+    /// Applies one step of a command at time 1000 * its ordinal, in ms.
     pub(crate) fn step(
         machine: &mut Machine,
         sent: &Sent<'_>,
@@ -91,7 +92,7 @@ impl Rig {
         machine.apply_step(&stamp, &sent.command, ApplyStep { keys_max, is_taken: true }, changes)
     }
 
-    /// Applies a script; the answer to its last command.
+    /// Applies a script. Returns the answer to its last command.
     pub(crate) fn run(&mut self, script: &str) -> String {
         let mut answer = String::new();
         for line in script.split("; ") {
@@ -106,7 +107,7 @@ impl Rig {
         self.machine.zk.tree.find(path).expect("the test made the znode").stat()
     }
 
-    /// The changes so far, taken out, as text.
+    /// Removes the changes so far, and returns them as text.
     pub(crate) fn take_changes(&mut self) -> String {
         let changes = core::mem::take(&mut self.changes);
         let control = changes.control.iter().map(control_text);
@@ -261,7 +262,7 @@ pub(crate) fn parse_command(session: SessionId, text: &str) -> Command<'_> {
     }
 }
 
-/// `VERSION [NUMBER=HOST:PORT:PORT[:observer]]...`
+/// Parses `VERSION [NUMBER=HOST:PORT:PORT[:observer]]...`.
 pub(crate) fn parse_servers(text: &str) -> ServerList {
     let mut words = text.split(' ');
     let version = words.next().unwrap().parse().unwrap();
@@ -279,7 +280,7 @@ pub(crate) fn parse_servers(text: &str) -> ServerList {
     ServerList { version, servers: servers.collect() }
 }
 
-/// `VERB PATH [DATA] [word=value | vN | bad]...`; `''` is the empty text.
+/// Parses `VERB PATH [DATA] [word=value | vN | bad]...`, where `''` means the empty text.
 pub(crate) fn parse_op(text: &str) -> Op<'_> {
     let mut words = text.split(' ').map(|word| if word == "''" { "" } else { word });
     let verb = words.next().unwrap();
@@ -316,7 +317,7 @@ pub(crate) fn parse_op(text: &str) -> Op<'_> {
     }
 }
 
-/// `scheme:id=rwcda,...`, or `none`.
+/// Parses `scheme:id=rwcda,...`, or `none`.
 pub(crate) fn parse_acl(text: &str) -> AskedAcl {
     if text == "none" {
         return AskedAcl::Entries(Vec::new());
@@ -339,7 +340,7 @@ pub(crate) fn parse_acl_entry(text: &str) -> AclEntry {
     AclEntry { perms, scheme: scheme.into(), id: id.into() }
 }
 
-/// The inverse of [`parse_acl`].
+/// An ACL as the text that [`parse_acl`] reads.
 pub(crate) fn acl_text(acl: &[AclEntry]) -> String {
     let entry = |entry: &AclEntry| {
         let letters: String = "rwcda"
@@ -353,7 +354,7 @@ pub(crate) fn acl_text(acl: &[AclEntry]) -> String {
     acl.iter().map(entry).collect::<Vec<_>>().join(",")
 }
 
-/// Everything replicated, as text: two machines in the same state have the same.
+/// The whole replicated state as text: equal for two machines in equal states.
 pub(crate) fn dump(machine: &Machine) -> String {
     let mut text = String::new();
     let mark = machine.mark();
@@ -389,7 +390,7 @@ pub(crate) fn dump(machine: &Machine) -> String {
     text
 }
 
-/// Every znode, by path.
+/// The ids of all znodes, by path.
 fn walk(machine: &Machine) -> BTreeMap<String, ZnodeId> {
     let mut found = BTreeMap::new();
     let mut waiting = vec![ROOT];
@@ -488,13 +489,13 @@ pub(crate) fn random_op(random: &mut Random) -> Op<'static> {
     }
 }
 
-/// A multi of a few operations, more likely than not to be refused at some point.
+/// A multi of a few operations. In most multis, some operation is refused.
 pub(crate) fn random_multi(random: &mut Random, session: SessionId) -> Command<'static> {
     let count = random.below(8);
     Command::Zk(ZkCommand::Multi { session, ops: (0..count).map(|_| random_op(random)).collect() })
 }
 
-/// A command that often succeeds in the machine's state.
+/// A random command that often succeeds in the machine's present state.
 pub(crate) fn random_sent(random: &mut Random, machine: &Machine) -> Sent<'static> {
     let session = SessionId(random.pick(&SESSIONS));
     let found = machine.zk.sessions.get(session);

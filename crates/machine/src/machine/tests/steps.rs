@@ -1,4 +1,4 @@
-//! Commands in steps: the result is that of the whole command, whatever the steps.
+//! Tests that commands applied in steps have the same result as commands applied at once.
 
 use super::rig::{
     Random, Rig, Sent, answer_text, dump, parse, random_multi, random_op, random_sent,
@@ -8,19 +8,19 @@ use crate::image::FreezeStep;
 use crate::image::restore::Restore;
 use crate::{OpenTransaction, Replacement, SessionId, ZkCommand};
 
-/// What applying a command in steps has shown.
+/// What a test has observed while a command was applied in steps.
 struct Seen {
     reply: Reply,
     /// How often the command was paused.
     pauses: usize,
     /// How often readers of the tree had to wait.
     waits: usize,
-    /// The transactions that were open at the ends of the steps.
+    /// The transactions that were only partly published at the end of a step.
     open: Vec<OpenTransaction>,
 }
 
-/// Applies a command in steps of up to `znodes_max` znodes. Each step has a batch of its own, or
-/// they share the rig's.
+/// Applies a command in steps of up to `znodes_max` znodes. If `shares`, all steps add to the rig's
+/// batch of changes; else each step has its own batch.
 fn apply_in_steps(rig: &mut Rig, sent: &Sent<'_>, znodes_max: u64, shares: bool) -> Seen {
     let (mut pauses, mut waits, mut open) = (0, 0, Vec::new());
     let mark = rig.machine.mark();
@@ -44,7 +44,8 @@ fn apply_in_steps(rig: &mut Rig, sent: &Sent<'_>, znodes_max: u64, shares: bool)
     }
 }
 
-/// Applies a command whole and in steps, to equal machines, which must stay equal.
+/// Applies a command at once to one machine and in steps to an equal one, and checks that they stay
+/// equal.
 fn check_step_by_step(rigs: &mut [Rig; 2], sent: &Sent<'_>, znodes_max: u64, what: &str) -> Seen {
     let [whole, stepped] = rigs;
     let reply = whole.apply(sent);
@@ -99,7 +100,7 @@ fn long_multis_in_steps_are_done_or_refused_as_a_whole() {
         let mut rigs = two();
         for _ in 0..10 {
             let mut ops: Vec<_> = (0..40).map(|_| random_op(&mut random)).collect();
-            // Most of the operations that are refused are left out, so that some multis are done.
+            // Drop most of the operations that would be refused, so that some multis succeed.
             if random.percent(70) {
                 let mut tried = copy_of(&mut rigs[0]);
                 ops.retain(|op| {
@@ -122,7 +123,7 @@ fn long_multis_in_steps_are_done_or_refused_as_a_whole() {
     assert!((500..1_500).contains(&refused), "both come often: {refused} of 2000 are refused");
 }
 
-/// A rig in the state of another, made by an image.
+/// A rig with an equal machine, made through an image.
 fn copy_of(rig: &mut Rig) -> Rig {
     rig.machine.freeze();
     let FreezeStep::Last(piece) = rig.machine.freeze_step(usize::MAX, u32::MAX) else {
@@ -148,7 +149,7 @@ fn a_session_ends_in_steps_in_the_order_of_the_paths() {
             let (before, last) = end.rsplit_once("; ").unwrap_or(("nothing", end));
             run(&mut rigs, before);
             let seen = check_step_by_step(&mut rigs, &parse(last), znodes_max, end);
-            // Each is looked at, collected, sorted in some passes, and removed.
+            // Each ephemeral is looked at, collected, merged in several passes, and removed.
             assert!(seen.pauses > 4 * 67 / znodes_max as usize, "{}", seen.pauses);
             assert!(seen.waits < seen.pauses, "collecting and sorting keep no reader waiting");
             if znodes_max != 2 {
@@ -177,7 +178,8 @@ fn a_subtree_is_counted_in_steps() {
             let seen = check_step_by_step(&mut rigs, &sent, znodes_max, command);
             assert!(seen.waits > 0, "{command}: {}", answer_text(&seen.reply.outcome));
             assert_eq!(dump(&rigs[0].machine), dump(&rigs[1].machine));
-            // The root of nothing has no usage, and the count goes through all of the tree.
+            // A path without a subtree has no usage, and a count of the root goes through the whole
+            // tree.
             run(&mut rigs, "create /zookeeper/quota/zookeeper");
             let own = parse("create /zookeeper/quota/zookeeper/zookeeper_stats");
             check_step_by_step(&mut rigs, &own, znodes_max, "its own subtree");
@@ -198,7 +200,7 @@ fn long_paths_use_up_a_step() {
         run(&mut rigs, &format!("create /{name}/{number} mode=1"));
     }
     let seen = check_step_by_step(&mut rigs, &parse("close"), 10, "close");
-    // Ten znodes may have 10 KiB of paths: four of these.
+    // A step of ten znodes may handle 10 KiB of paths: those of four of these znodes.
     assert!(seen.pauses >= 3, "{}", seen.pauses);
 }
 
@@ -226,7 +228,8 @@ fn an_image_that_is_written_between_steps_is_that_of_its_beginning() {
     assert!(between_steps > 1_000, "the test is worth something: {between_steps}");
 }
 
-/// Goes on writing an image, and compares it with its beginning once it is whole.
+/// Writes the next piece of an image. When the image is whole, compares it with the state at its
+/// beginning.
 fn write_some(
     machine: &mut Machine,
     begun: &mut Option<(String, crate::Digest)>,

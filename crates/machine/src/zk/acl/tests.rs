@@ -2,7 +2,7 @@ use super::*;
 use crate::machine::tests::rig::{acl_text, parse_acl, parse_acl_entry};
 
 impl AclTable {
-    /// Every ACL in the table with its count, sorted: ids are not state.
+    /// All ACLs in the table with their counts, sorted by text, because ids are not state.
     pub(crate) fn usage(&self) -> Vec<(Acl, u64)> {
         assert_eq!(self.slots.iter().flatten().count(), self.ids.len());
         assert_eq!(self.slots.iter().filter(|slot| slot.is_none()).count(), self.vacant.len());
@@ -27,7 +27,7 @@ fn entries(text: &str) -> Vec<AclEntry> {
     }
 }
 
-/// Whether `acl` lets someone read.
+/// Checks whether `acl` lets someone with these identities read.
 fn check(acl: &str, identities: &[Identity<'_>], expected: bool) {
     let found = allows(&settings(), &entries(acl), perms::READ, identities);
     assert_eq!(found, expected, "{acl} for {identities:?}");
@@ -216,7 +216,7 @@ fn addresses_are_read_as_java_reads_them() {
     check("ip:127.0.0.2/31=r", &from("127.0.0.1"), false);
 }
 
-/// Checks the ACL that is stored for one that was asked for, or `-` if it is invalid.
+/// Checks which ACL is stored for a requested one; `-` if the request is invalid.
 fn check_resolved(asked: &str, identities: &[Identity<'_>], expected: &str) {
     let resolved = resolve(&settings(), &entries(asked), identities);
     let text = resolved.map_or("-".to_string(), |acl| acl_text(&acl));

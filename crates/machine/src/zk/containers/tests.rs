@@ -2,8 +2,7 @@ use super::*;
 use crate::machine::tests::rig::{Rig, check_invariants};
 use crate::zk::tree::ROOT;
 
-/// Applies a script, whose commands are a second apart, and compares the answer to its last
-/// command.
+/// Applies a script, one command each second, and checks the answer to its last command.
 fn check(script: &str, expected: &str) {
     let mut rig = Rig::default();
     assert_eq!(rig.run(script), expected, "{script}");
@@ -42,7 +41,7 @@ fn a_ttl_znode_goes_when_its_time_to_live_has_passed_since_its_data_was_set() {
     check("create /t mode=5 ttl=1099511627775; sweep 1 /t", "deleted 0");
     check("create /t mode=5 ttl=1; create /t/a; sweep 0 /t", "deleted 0");
     check("create /t mode=5 ttl=1; create /t/a; delete /t/a; sweep 0 /t", "deleted 1");
-    // The setting only applies to making TTL znodes.
+    // The setting matters only when a TTL znode is created, not when it is removed.
     check("create /t mode=5 ttl=1; configure; sweep 0 /t", "deleted 1");
 }
 
@@ -72,7 +71,7 @@ fn each_goes_in_a_transaction_of_its_own_in_the_order_given() {
     assert_eq!(rig.take_changes(), "9: created /e; 10: created /f");
 }
 
-/// The result of a search at this time, as `PATHS | more`.
+/// The result of a search, as `PATHS`, with ` | more` if the search is not done.
 fn found(rig: &Rig, search: ContainerSearch) -> String {
     let found = rig.machine.zk.find_container_znodes(&search);
     let more = if found.next.is_some() { " | more" } else { "" };

@@ -2,12 +2,12 @@ use super::*;
 use crate::machine::tests::rig::Random;
 use crate::zk::tree::{NewZnode, ROOT};
 
-/// Names among which are the ones around the `/` in the order of bytes.
+/// Names with bytes just below and above `/` in the order of bytes.
 const NAMES: [&str; 9] = ["a", "a-", "a.", "a0", "b", "-", "aa", "é", LONG];
-/// A name that is as long as a key.
+/// A name with as many bytes as a key has.
 const LONG: &str = "nnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnn";
 
-/// A tree of some levels, and all its znodes in the order in which they were made.
+/// A tree of several levels, and the ids of its znodes in the order of creation.
 fn random_tree(random: &mut Random) -> (Tree, Vec<ZnodeId>) {
     let mut tree = Tree::default();
     let (mut parents, mut made) = (vec![ROOT], Vec::new());

@@ -29,7 +29,7 @@ fn what_is_no_number_is_not_there() {
     check_numbers(&long, "count=-1,bytes=-1");
 }
 
-/// A machine with a quota on `/a`.
+/// A machine with a quota on `/a`, after a script.
 fn with_quota(limits: &str, script: &str) -> Rig {
     let mut rig = Rig::default();
     rig.run("create /zookeeper/quota/a; create /a xx; create /a/b yyy");
@@ -50,7 +50,7 @@ fn usage(rig: &Rig, of: &str) -> String {
     String::from_utf8(znode.data().expect("it is written").to_vec()).unwrap()
 }
 
-/// Checks the usage of `/a`, which had 2 znodes and 5 bytes, after a script.
+/// Checks the usage of `/a` after a script. It was 2 znodes and 5 bytes before.
 fn check_usage(script: &str, expected: &str) {
     let mut rig = with_quota("count=-1,bytes=-1", script);
     assert_eq!(usage(&rig, "/a"), expected, "{script}");
@@ -134,7 +134,7 @@ fn usage_that_nobody_keeps_is_not_counted() {
     check_invariants(&mut rig.machine);
 }
 
-/// Checks the answer to the last command under these limits.
+/// Checks the answer to the last command of a script under these limits, which are enforced.
 fn check_enforced(limits: &str, script: &str, expected: &str) {
     let mut rig = with_quota(limits, ENFORCED);
     assert_eq!(rig.run(script), expected, "{limits}: {script}");
@@ -168,8 +168,7 @@ fn a_soft_limit_refuses_nothing_and_a_hard_one_only_where_it_is_enforced() {
     assert_eq!(rig.run("create /a/c"), "created /a/c");
 }
 
-/// `PrepRequestProcessor`: the quota of a setData is checked before its version, that of a create
-/// last.
+/// `PrepRequestProcessor`: a setData checks the quota before the version, a create checks it last.
 #[test]
 fn a_quota_is_checked_in_its_turn() {
     let limit = "countHardLimit=1,byteHardLimit=1";

@@ -2,12 +2,13 @@ use super::*;
 use crate::machine::tests::rig::{Random, Rig, check_invariants};
 
 impl Tree {
-    /// Every ACL in use with its count.
+    /// All ACLs in use, with their counts.
     pub(crate) fn acl_usage(&self) -> Vec<(Acl, u64)> {
         self.acls.usage()
     }
 
-    /// Compares the tables on the side with the znodes that have something in them.
+    /// Checks that exactly the znodes that need them have a directory, an extra or a place among
+    /// the container znodes.
     pub(crate) fn check_sides(&self) {
         let slots = || self.chunks.iter().flatten();
         let directories = slots().filter(|slot| slot.parent != VACANT && slot.directory != NONE);
@@ -20,8 +21,8 @@ impl Tree {
     }
 }
 
-/// The stat of `path` after a script, as
-/// `czxid mzxid pzxid | version cversion aversion | owner bytes children`.
+/// Checks the stat of `path` after a script, in the form `czxid mzxid pzxid | version cversion
+/// aversion | owner bytes children`.
 fn check(script: &str, path: &str, expected: &str) {
     let mut rig = Rig::default();
     rig.run(script);
@@ -144,7 +145,7 @@ fn sequential_names_count_every_create_and_no_delete() {
     }
 }
 
-/// A rig whose `/a` has had this many creates.
+/// A rig with a znode `/a` that claims this many creates below it.
 fn with_creates(creates: i32) -> Rig {
     let mut rig = Rig::default();
     rig.run("create /a");
@@ -190,7 +191,7 @@ fn versions_wrap_and_minus_one_matches_any() {
     check_invariants(&mut rig.machine);
 }
 
-/// Checks the path of the znode that `find` finds, or `-`.
+/// Checks the path of the znode that `find` returns for a path; `-` if it returns none.
 fn check_find(path: &str, expected: &str) {
     let mut rig = Rig::default();
     rig.run("create /a; create /a/b; create /ü");

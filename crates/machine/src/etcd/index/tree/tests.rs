@@ -4,7 +4,7 @@ use super::*;
 use crate::etcd::event::{Place, Version};
 use crate::machine::tests::rig::Random;
 
-/// A tree beside a map with each key's events, which a reader understands at first sight.
+/// A tree, and a plain map from each key to its events that must say the same.
 #[derive(Default)]
 struct Pair {
     tree: Tree,
@@ -27,7 +27,7 @@ impl Pair {
         assert_eq!(self.tree.push(event), before);
     }
 
-    /// Removes up to `count` keys that exist, from this one on.
+    /// Deletes up to `count` existing keys, from this one on.
     fn remove_from(&mut self, key: &str, count: u64) {
         self.revision += 1;
         let mut place = Place { revision: self.revision, sub: 0 };
@@ -51,7 +51,7 @@ impl Pair {
         assert_eq!(removed.next(), None);
     }
 
-    /// Prunes the events of a key up to the one with this number.
+    /// Prunes the events of a key up to the event at index `number`.
     fn prune(&mut self, key: &[u8], number: usize) {
         let events = self.plain.get_mut(key).expect("the caller knows the key");
         let event = events[number].clone();
@@ -66,7 +66,7 @@ impl Pair {
         sum(self.plain.range(..key.to_vec()).map(|(_, events)| counts_of(events)))
     }
 
-    /// Compares everything that the tree says.
+    /// Compares everything that the tree returns with the map.
     fn check(&self, random: &mut Random) {
         check_node(&self.tree.root, self.tree.counts);
         assert_eq!(self.tree.counts, sum(self.plain.values().map(|events| counts_of(events))));
@@ -95,7 +95,8 @@ fn counts_of(events: &[Event]) -> Counts {
     Counts { keys: 1, live: u64::from(is_live) }
 }
 
-/// Checks the counts, the size and the bounds of a node and all below. Returns its height.
+/// Checks the counts, the sizes and the bounds in a node and everything below it. Returns its
+/// height.
 fn check_node(node: &Node, counts: Counts) -> usize {
     assert_eq!(node.counts(), counts);
     assert!(node.len() <= NODE_MAX);
@@ -138,7 +139,7 @@ fn a_tree_that_grows_and_shrinks_says_what_a_plain_map_says() {
         let mut random = Random(seed);
         let mut pair = Pair::default();
         for round in 0..12 {
-            // It grows for a while, then most keys are removed and pruned.
+            // First the tree grows for a while, then most keys are deleted and pruned.
             let puts_of_ten = if round % 4 < 2 { 9 } else { 2 };
             for _ in 0..random.below(2_500) {
                 let key = format!("{}", random.below(3_000));
@@ -180,7 +181,7 @@ fn keys_in_their_order_fill_the_nodes_and_all_may_go() {
     assert!(matches!(&pair.tree.root, Node::Leaf(leaf) if leaf.len() == 0));
 }
 
-/// Keys of which some begin like others, or end in zero bytes: their heads are alike.
+/// Some keys are prefixes of others, or end in zero bytes: their heads are equal.
 #[test]
 fn keys_with_the_same_heads_are_told_apart() {
     let mut random = Random(9);

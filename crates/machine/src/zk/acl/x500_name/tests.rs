@@ -1,4 +1,4 @@
-//! Names that were tried with Java's own parser (OpenJDK 17), with its verdicts.
+//! Tests with names that were tried with Java's own parser (OpenJDK 17), and with its results.
 
 use super::is_valid;
 
