@@ -1,5 +1,5 @@
-//! The digest: a 128-bit sum over all replicated state, by which members detect that their states
-//! differ. They compare digests at equal log index.
+//! The digest: a 128-bit sum over all replicated state. Members compare digests at equal log index,
+//! to detect that their states differ.
 //!
 //! Each thing contributes the XXH3-128 hash of its key and its value; the digest is the sum of the
 //! contributions modulo 2^128. A change subtracts the old contribution and adds the new one. So an

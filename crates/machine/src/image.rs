@@ -32,7 +32,8 @@ pub enum FreezeStep {
     Aborted,
 }
 
-/// What a running freeze needs beside the spaces' own walks.
+/// The part of a running freeze that is not in the spaces: its position, and the sums for the end
+/// of the image.
 pub(crate) struct Freeze {
     /// The header and control's section; empty once the first step has written them.
     start: Vec<u8>,

@@ -46,7 +46,7 @@ pub struct Machine {
     pub(crate) index: LogIndex,
     /// The ordinal of the last command that was applied to its end.
     pub(crate) ordinal: Ordinal,
-    /// What a running freeze needs beside the spaces' own walks.
+    /// The part of a running freeze that is not in the spaces; `None` if no freeze is running.
     pub(crate) freeze: Option<Freeze>,
     /// The image that a later `InstallImage` command will install, and the state that the last such
     /// command replaced. Neither is a part of the replicated state.

@@ -86,7 +86,7 @@ pub struct Role {
 /// A key, or the end of a range.
 type Key = Box<[u8]>;
 
-/// What a permission allows.
+/// The kind of access that a permission allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PermissionKind {
     /// Reading keys, and watching them.
@@ -100,13 +100,13 @@ pub enum PermissionKind {
 /// One permission of a role: what it allows, for which keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Permission<'a> {
-    /// What the permission allows.
+    /// The access that the permission allows.
     pub kind: PermissionKind,
     /// The keys that it applies to.
     pub range: KeyRange<'a>,
 }
 
-/// What a request does to the keys of a range.
+/// The kind of access that a request needs to a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     /// It reads them.
@@ -115,7 +115,7 @@ pub enum Access {
     Write,
 }
 
-/// What a user may do: the union of the permissions of its roles. Computed when first needed; not
+/// The permissions of a user: the union of those of its roles. Computed when first needed; not
 /// state.
 #[derive(Debug, Default)]
 struct Permitted {
@@ -380,8 +380,8 @@ impl Auth {
         Ok(())
     }
 
-    /// What `digest` and `bytes` become when a user or a role changes. `before` and `after` are its
-    /// contribution and its bytes; `None` if it does not exist then.
+    /// Returns what `digest` and `bytes` become when a user or a role changes. `before` and `after`
+    /// are its contribution and its bytes; `None` if it does not exist then.
     ///
     /// # Errors
     /// `NoSpace` if users and roles would take too many bytes.

@@ -4,7 +4,7 @@
 /// the operations are in the command, while a key may be anywhere in memory.
 const VISITS_OF_A_KEY: u32 = 64;
 
-/// What a step may still look at.
+/// How much a step may still look at.
 #[derive(Debug)]
 pub(crate) struct Budget {
     /// How many keys of the store the step may still look at.

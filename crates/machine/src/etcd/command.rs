@@ -126,7 +126,7 @@ pub enum SortOrder {
     Descend,
 }
 
-/// The field by which the result of a range is sorted.
+/// The field to sort the result of a range by.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SortTarget {
     /// The key.

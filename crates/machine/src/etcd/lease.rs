@@ -40,7 +40,7 @@ pub struct Lease {
     writer: AtomicU64,
 }
 
-/// A number that stands for a user at one revision of users and roles; 0 means no user.
+/// A number that identifies a user at one revision of users and roles; 0 means no user.
 pub(crate) type UserTag = u64;
 
 impl Lease {

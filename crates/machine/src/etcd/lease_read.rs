@@ -24,7 +24,7 @@ pub struct LeaseRead {
     is_done: bool,
 }
 
-/// What a read of a lease is for.
+/// The purpose of a read of a lease's keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeaseLook {
     /// The access that the user needs to each key; `None` if no permission is needed.

@@ -30,7 +30,7 @@ pub(crate) struct Walk<'t> {
     levels: Vec<(&'t Txn<'t>, Level)>,
 }
 
-/// What a walk visits next.
+/// The next step of a walk.
 pub(crate) enum Visit<'t> {
     /// An operation. For a nested transaction, the caller may then call [`Walk::enter`].
     Op(&'t Op<'t>),

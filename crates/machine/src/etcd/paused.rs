@@ -23,7 +23,7 @@ pub(crate) enum Paused {
     /// In the checks of a transaction's operations. The first field holds the results of the
     /// comparisons.
     Checking(Vec<bool>, Checking),
-    /// In its changes, some of which may be made already.
+    /// In its changes. Some of them may be made already.
     Running(PausedAt, Box<Halt>),
 }
 

@@ -29,7 +29,7 @@ pub struct RangeRead {
     pub(super) sorting: Option<Sorting>,
 }
 
-/// What a read has found so far.
+/// The versions that a read has found so far.
 #[derive(Debug)]
 pub(super) struct Kept {
     pub(super) found: Found,

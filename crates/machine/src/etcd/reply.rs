@@ -189,6 +189,6 @@ pub enum Refusal {
     PermissionDenied,
     /// The alarm is raised that a member's data is corrupt: all writes are refused.
     Corrupt,
-    /// What the read finds is larger than an answer may be.
+    /// The result of the read is larger than an answer may be.
     AnswerTooLarge,
 }

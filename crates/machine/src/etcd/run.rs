@@ -35,7 +35,7 @@ impl From<Refusal> for Stop {
 
 /// The budget and the output of one step of a command.
 pub(crate) struct Step<'c> {
-    /// What the step may still look at.
+    /// How much the step may still look at.
     pub budget: Budget,
     /// Whether somebody will read the outcome.
     pub is_taken: bool,

@@ -1,4 +1,4 @@
-//! A simple token, which stands for an etcd user: random letters, a point, and a unique number
+//! A simple token, which identifies an etcd user: random letters, a point, and a unique number
 //! (`auth.tokenSimple` of etcd 3.6).
 
 use core::fmt;

@@ -95,7 +95,7 @@ pub enum Who<'a> {
     User(&'a str),
 }
 
-/// What a client wants to do with a key.
+/// The access to a key that a client asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Access<'a> {
     /// The key.

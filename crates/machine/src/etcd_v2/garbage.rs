@@ -1,9 +1,9 @@
 //! Frees nodes that are no longer in the tree, in steps: one removed directory may have millions.
 //!
-//! Readers, watchers and images may share such a node. Whoever drops the last reference frees the
-//! node, with everything below it, at once. To avoid that, this module keeps a reference until the
-//! others are gone: a step looks at each kept node again, and takes it apart if nobody else shares
-//! it.
+//! Readers, watchers and images may share such a node. The thread that drops the last reference
+//! frees the node, with everything below it, at once. To avoid that, this module keeps a reference
+//! until the others are gone: a step looks at each kept node again, and takes it apart if nobody
+//! else shares it.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ pub(crate) struct Garbage {
     held: VecDeque<Arc<Node>>,
     /// How many looks at `held` nodes are still worth a step of their own.
     looks_wanted: usize,
-    /// What is left of the nodes that are being taken apart, the outermost first.
+    /// The parts that are left of the nodes being taken apart, the outermost first.
     parts: Vec<Part>,
 }
 

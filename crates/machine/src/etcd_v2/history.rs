@@ -106,7 +106,8 @@ impl History {
 
     /// The first event, from index `from` on, that concerns a key: a write of the key, a write of a
     /// key below it if `is_recursive`, or the removal of a directory above it. Hidden keys count
-    /// too: here etcd differs from its watchers. `None` if there is no such event yet.
+    /// too, although watchers do not see them; so it is in etcd. `None` if there is no such event
+    /// yet.
     ///
     /// # Errors
     /// The event with index `from` was dropped.
@@ -132,7 +133,7 @@ impl History {
 /// The error of a wait from an index whose event was dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cleared {
-    /// The lowest index from which a wait can start.
+    /// The lowest index that a wait can start from.
     pub first: u64,
 }
 

@@ -50,9 +50,9 @@ pub enum Reason {
     DirNotEmpty(Box<str>),
     /// A wait starts from an index whose event was dropped from the history.
     HistoryCleared {
-        /// The lowest index from which a wait can start.
+        /// The lowest index that a wait can start from.
         first: u64,
-        /// The index from which the client wants to wait.
+        /// The index that the client wants to wait from.
         asked: u64,
     },
     /// The write would make the tree larger than its bound in memory. The key is the written one.

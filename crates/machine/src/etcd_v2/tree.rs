@@ -56,7 +56,7 @@ pub struct Ttl {
     pub since: u64,
 }
 
-/// What a node holds.
+/// The value of a file, or the children of a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Content {
     /// The value of a file.

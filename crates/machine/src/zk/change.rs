@@ -88,7 +88,7 @@ pub struct QuotaExceeded {
     pub path: Box<str>,
     /// Whether the write was refused.
     pub hard: bool,
-    /// What was limited: `count` (of znodes) or `bytes`.
+    /// The unit of the exceeded limit: `count` (of znodes) or `bytes`.
     pub of: &'static str,
     /// Usage as it would be with the write, even if the write was refused.
     pub usage: i64,

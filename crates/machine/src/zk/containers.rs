@@ -19,7 +19,7 @@ use crate::zk::reply::Outcome;
 use crate::zk::tree::{CONTAINER_OWNER, Znode, ZnodeId, ttl_ms};
 use crate::zk::txn::{Call, Txn};
 
-/// What one step of the search looks for, and where it starts.
+/// The parameters of one step of the search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ContainerSearch {
     /// The znode to look at first: `next` of the step before, or the root.

@@ -26,8 +26,7 @@ pub(crate) const TAG_SESSION: u8 = b'S';
 pub(crate) const TAG_ZNODE: u8 = b'Z';
 pub(crate) const FLAG_COUNTERS: u8 = 1;
 
-/// The tree's part of a running freeze. It walks the tree's slots, each of which has room for one
-/// znode.
+/// The tree's part of a running freeze. It walks the tree's slots; a slot has room for one znode.
 pub(crate) struct TreeFreeze {
     /// The start record; empty once the first step has written it.
     pub start: Vec<u8>,

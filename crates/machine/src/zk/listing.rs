@@ -13,7 +13,7 @@ use crate::zk::tree::{TreeIdentity, ZnodeId};
 #[derive(Default)]
 pub struct ListPlace(Option<(List, ZnodeId)>);
 
-/// What must not have changed since the step before, for the list to continue.
+/// The facts that must not have changed since the step before, for the list to continue.
 #[derive(PartialEq)]
 struct List {
     tree: TreeIdentity,

@@ -74,7 +74,7 @@ impl PausedAt {
 /// counts that subtree.
 pub(crate) struct Counting {
     pub path: Box<str>,
-    /// What the create adds to the usage of the quota that its own path is under.
+    /// The usage that the create adds to the quota that its own path is under.
     pub more: Usage,
     pub count: UsageCount,
     pub outcome: Outcome,
@@ -123,7 +123,7 @@ pub(crate) enum EndingAt {
     Collecting(Option<ZnodeId>),
     /// Sort the ephemerals: all are collected.
     Sorting,
-    /// Remove the ephemerals, of which this many are removed already.
+    /// Remove the ephemerals. This many are removed already.
     Removing(usize),
 }
 

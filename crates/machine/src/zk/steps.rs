@@ -1,8 +1,8 @@
 //! The budget of one step of a ZooKeeper command.
 //!
 //! Ending a session with a million ephemerals, or applying a multi of a megabyte, takes longer than
-//! anybody may hold the state's lock. So a command is done in steps, each of which looks at a
-//! bounded number of znodes; a command that needs more is *paused* ([`crate::zk::pause`]).
+//! anybody may hold the state's lock. So a command is done in steps. A step looks at a bounded
+//! number of znodes, and a command that needs more is *paused* ([`crate::zk::pause`]).
 
 /// Bytes of paths and data that a step may handle for each znode of its budget. Long paths, or
 /// paths with many names, use up the budget sooner.
@@ -11,7 +11,7 @@ const BYTES_PER_ZNODE: u64 = 1024;
 /// How many bytes one name of a path counts for: finding it takes as long as copying this many.
 const LEVEL_BYTES: u64 = 64;
 
-/// What a step may still do: the znodes to look at, and the bytes to handle.
+/// How many znodes a step may still look at, and how many bytes it may still handle.
 pub(crate) struct Steps {
     znodes_left: u64,
     bytes_left: u64,

@@ -208,7 +208,7 @@ pub struct NewZnode<'a> {
     pub time_ms: i64,
 }
 
-/// What is needed to undo a create: the parent's counters before it.
+/// The data to undo a create: the parent's counters before it.
 pub struct Created {
     id: ZnodeId,
     parent_cversion: i32,
@@ -216,7 +216,7 @@ pub struct Created {
     parent_had_directory: bool,
 }
 
-/// What is needed to undo a removal: the whole znode, and the parent's pzxid before it.
+/// The data to undo a removal: the whole znode, and the parent's pzxid before it.
 pub struct Removed {
     slot: Slot,
     directory: Option<Directory>,
@@ -232,7 +232,7 @@ struct Displaced {
     extra: Extra,
 }
 
-/// What is needed to undo a change of the data.
+/// The data to undo a change of a znode's data.
 pub struct OldData {
     id: ZnodeId,
     payload: Box<[u8]>,
@@ -242,7 +242,7 @@ pub struct OldData {
     version: i32,
 }
 
-/// What is needed to undo a change of the ACL.
+/// The data to undo a change of a znode's ACL.
 pub struct OldAcl {
     id: ZnodeId,
     acl: Acl,
@@ -1517,7 +1517,7 @@ impl Default for ParentPaths {
 }
 
 impl ParentPaths {
-    /// What the paths of a parent's children have before the last `/`: the parent's path, or
+    /// The part of a child's path before the last `/`, given its parent's id: the parent's path, or
     /// nothing for the root.
     fn prefix(&mut self, tree: &Tree, parent: u32) -> &str {
         let (id, prefix) = &mut self.0[parent as usize % PARENT_PATHS];

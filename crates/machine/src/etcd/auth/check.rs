@@ -86,7 +86,7 @@ impl Auth {
         }
     }
 
-    /// A number that stands for a user at the present revision of users and roles. 0 if permissions
+    /// A number that identifies a user at the present revision of users and roles. 0 if permissions
     /// are not enforced, no user is named, or users and roles have changed since the user was
     /// identified.
     pub(crate) fn user_tag(&self, who: Option<AuthInfo<'_>>) -> UserTag {

@@ -70,7 +70,7 @@ pub enum AuthCommand<'a> {
     Authenticate {
         /// The user.
         user: &'a str,
-        /// The random letters with which the token begins.
+        /// The random letters at the start of the token.
         prefix: TokenPrefix,
         /// The revision of users and roles at which the member checked the password. The command is
         /// refused if there was a change since.

@@ -1,5 +1,6 @@
-//! Simple tokens, each of which stands for a user. They are replicated, so a token that one member
-//! made works on every member. Each member decides for itself how long a token may stay unused.
+//! Simple tokens: a client that shows one acts as the token's user. Tokens are replicated, so a
+//! token that one member made works on every member. Each member decides for itself how long a
+//! token may stay unused.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -66,8 +66,8 @@ fn run(machine: &mut Machine, ops: Vec<Op<'_>>, keys_max: u64) -> (Option<Found>
     unreachable!("a step looks at a key")
 }
 
-/// What a read at this revision must find, computed by a walk: takes all keys by key, drops those
-/// outside of the read's bounds, and sorts the rest in a stable order.
+/// The result that a read at this revision must have, computed by a walk: takes all keys by key,
+/// drops those outside of the read's bounds, and sorts the rest in a stable order.
 fn walked(store: &Store, op: &RangeOp<'_>, revision: i64) -> Found {
     let all = RangeOp { revision, ..RangeOp::of(op.range) };
     let mut found = store.range(&all).expect("it is not compacted");

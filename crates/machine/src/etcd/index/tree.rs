@@ -74,7 +74,7 @@ struct Child {
     node: Node,
 }
 
-/// What an insertion has changed below a node.
+/// The effect of an insertion below a node.
 struct Added {
     /// The version before the new one; `None` if the key did not exist.
     before: Option<Event>,

@@ -95,7 +95,7 @@ fn command(random: &mut Random, store: &Store) -> Command<'static> {
     }
 }
 
-/// What reads of a store return: the keys and their number at several revisions, and the events.
+/// The results of reads of a store: the keys and their number at several revisions, and the events.
 fn shown(store: &Store) -> impl PartialEq + std::fmt::Debug + use<> {
     let newest = store.revision();
     let at_each: Vec<_> = (store.compacted().max(newest - 3).max(1)..=newest + 1)

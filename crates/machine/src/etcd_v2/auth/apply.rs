@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::etcd_v2::auth::command::{AuthCommand, PutRole, PutUser};
 use crate::etcd_v2::auth::{ALL_KEYS, Auth, GUEST_ROLE, Names, ROOT, Role, Who};
 
-/// What a change of users and roles has done.
+/// The result of a change of users and roles.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Done {
     /// A user was made or changed.

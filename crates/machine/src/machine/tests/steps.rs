@@ -8,7 +8,7 @@ use crate::image::FreezeStep;
 use crate::image::restore::Restore;
 use crate::{OpenTransaction, Replacement, SessionId, ZkCommand};
 
-/// What a test has observed while a command was applied in steps.
+/// The observations of a test while it applied a command in steps.
 struct Seen {
     reply: Reply,
     /// How often the command was paused.
