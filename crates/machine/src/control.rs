@@ -22,7 +22,7 @@ pub mod servers;
 /// The replicated state of the ensemble.
 #[derive(Debug)]
 pub struct Control {
-    /// For each member, the boot and the sequence of its last applied batch: what detects
+    /// For each member, the boot and the sequence of its last applied batch. Used to detect
     /// duplicates.
     origins: BTreeMap<MemberId, (BootId, u64)>,
     steady: Steady,

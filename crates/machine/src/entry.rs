@@ -112,8 +112,8 @@ impl Default for BatchBuilder {
 impl BatchBuilder {
     /// Adds a command sent by `connection` with the identities that [`encode_identities`] wrote.
     ///
-    /// Its size is checked here, exactly: no rule for the size of a request says how large the
-    /// command is that it becomes.
+    /// Checks the exact size of the encoded command, because no limit on a request's size bounds
+    /// the size of the command made from it.
     ///
     /// # Errors
     /// The command is not added: it must go into the next batch, or no entry can hold it.

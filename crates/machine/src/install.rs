@@ -68,8 +68,8 @@ impl Machine {
         self.prepared.as_ref().is_some_and(|image| image.hash == hash)
     }
 
-    /// Takes the state that the last installed image has replaced. The caller drops it where no
-    /// client waits: that takes long.
+    /// Takes the state that the last installed image has replaced. The caller drops it on a thread
+    /// where no client waits, because that takes long.
     pub fn take_replaced(&mut self) -> Option<Box<Machine>> {
         self.replaced.take()
     }

@@ -1,18 +1,20 @@
 //! Bounds of the state machine, and of the formats that it reads.
 
-/// The most commands in one batch. A longer batch would gain nothing: the cost of an entry is
-/// already spread thin, and a longer one delays its clients. Loop and Front start a new batch here.
+/// The most commands in one batch, and in all batches of one entry. More would gain nothing: the
+/// cost of an entry is already spread over many commands, and a longer entry delays its clients.
+/// Front starts a new batch at this number, and Loop a new entry.
 pub const BATCH_COMMANDS_MAX: usize = 1_024;
 
-/// The most bytes of commands in one batch. A larger command goes into a batch of its own.
+/// The most bytes of commands in one batch, and of batches in one entry. A larger command goes into
+/// a batch and an entry of its own.
 pub const BATCH_BYTES_MAX: usize = 256 * 1024;
 
 /// The most bytes of one encoded entry. ZooKeeper bounds a request by `jute.maxbuffer`; this is the
 /// bound of the format, above any value of that setting that the configuration accepts.
 pub const ENTRY_BYTES_MAX: usize = 64 * 1024 * 1024;
 
-/// Bytes of a batch that has an entry for itself, since it has one command that is larger than
-/// [`BATCH_BYTES_MAX`]. A larger command is refused where it is encoded.
+/// The most bytes of a batch that has an entry to itself, because its only command is larger than
+/// [`BATCH_BYTES_MAX`]. A command that does not fit is refused where it is encoded.
 pub const BATCH_ALONE_BYTES_MAX: usize = ENTRY_BYTES_MAX - 20;
 
 /// The most bytes of a path. ZooKeeper has no bound but `jute.maxbuffer`; this is the format's.
@@ -108,8 +110,8 @@ pub const ETCD_OPS_MAX: usize = 1_000_000;
 pub const ETCD_TXN_DEPTH_MAX: usize = 128;
 
 /// Events in one chunk of etcd's history. A compaction reads one sum per chunk, and each event of
-/// one chunk: with this size that chunk takes some 100 us at most, and a million events are 2,000
-/// chunks.
+/// only one chunk: with this size that chunk takes some 100 us at most, and a million events are
+/// 2,000 chunks.
 pub const ETCD_CHUNK_EVENTS: usize = 512;
 
 /// The most bytes of versions in the outcome of a command, or in the result of a read: the sum of
@@ -188,8 +190,8 @@ pub const ETCD_TOKENS_MAX: usize = 32_768;
 /// Bytes that a user or a role counts for beside the bytes of its record: its overhead in memory.
 pub const ETCD_AUTH_ENTRY_BYTES: usize = 256;
 
-/// Bytes of a key of etcd v2. etcd has no bound but that of a request's head, 1 MiB. A client whose
-/// key is longer is refused before the log.
+/// The most bytes of a key of etcd v2. etcd bounds only the head of a request, at 1 MiB. A request
+/// with a longer key is refused before the log.
 pub const ETCD_V2_KEY_BYTES_MAX: usize = 16 * 1024;
 
 /// The most levels in a key of etcd v2, and so in its tree: walking the tree, and dropping a part

@@ -35,8 +35,8 @@ pub struct Zk {
     pub(crate) zxid: Zxid,
     /// The command that is only partly applied. Not state: always `None` at the end of an entry.
     pub(crate) paused: Option<Box<Paused>>,
-    /// How many changes of what reads show consumed no zxid: changes of the settings and of the
-    /// list of servers. Counts in this process only, and is not state.
+    /// How many changes that reads can see have consumed no zxid: changes of the settings and of
+    /// the list of servers. Counted by this process only; not state.
     pub(crate) unnumbered_changes: u64,
 }
 

@@ -1,4 +1,4 @@
-//! Which commands a member may forward to the leader: those of its clients.
+//! Decides which commands a member may forward to the leader: only those of its clients.
 //!
 //! Only a leader makes commands of the ensemble, and commands of connection 0, which need no
 //! permission. A member that lost the leadership replaces such commands in its batches by `Nothing`

@@ -1,9 +1,9 @@
 //! Replaces commands whose clients gave up by `Nothing`, a command without effect.
 //!
-//! A batch is identified by its sequence, and the one who waits for a command's reply by the
-//! command's position in the batch. Replacing keeps both: the replaced command keeps its position,
-//! its connection and its identity list, and loses only its body. `Nothing` is the shortest
-//! command, so the batch never grows.
+//! A batch is identified by its sequence, and a client that waits for a reply by the position of
+//! its command in the batch. Replacing keeps both: the replaced command keeps its position, its
+//! connection and its identity list, and loses only its body. `Nothing` is the shortest command, so
+//! the batch never grows.
 
 use bytes::Bytes;
 
@@ -128,7 +128,7 @@ fn nothing() -> Vec<u8> {
     bytes
 }
 
-/// Why the batch decodes: for `expect`.
+/// Panic text: why a batch always decodes here.
 const OWN: &str = "this member built the batch, or has checked it";
 
 #[cfg(test)]

@@ -1,10 +1,10 @@
-//! Replaces too large commands in batches that fit no entry.
+//! Replaces commands that are too large, in batches that fit no entry.
 //!
 //! Another member may run a version that checked the sizes of requests, but not those of the
 //! commands made from them. Such a member offers an oversized batch to each next leader until a
 //! reply comes. The replacing batch keeps the origin, the sequence, the connections and the number
-//! of commands, so that this member finds the reply for each waiting client. A too large command is
-//! replaced by one that is refused in every state, and so changes nothing.
+//! of commands, so that the other member finds the reply for each of its waiting clients. A command
+//! that is too large is replaced by one that is refused in every state, and so changes nothing.
 
 use bytes::Bytes;
 

@@ -109,9 +109,9 @@ pub struct Permission<'a> {
 /// The kind of access that a request needs to a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// It reads them.
+    /// The request reads the keys.
     Read,
-    /// It changes them.
+    /// The request changes the keys.
     Write,
 }
 

@@ -21,7 +21,8 @@ pub enum Change {
 pub struct KeyChange {
     /// The event.
     pub event: Event,
-    /// The key's version before the event; `None` if the key did not exist.
+    /// The key's version at the revision before the event's; `None` if the key did not exist then,
+    /// or the event creates the key.
     pub before: Option<Event>,
 }
 

@@ -105,7 +105,7 @@ impl Import {
         }
     }
 
-    /// Lets the versions at these places, which come later, have no lease.
+    /// Removes the lease from the versions at these places. Call it before the versions are added.
     pub fn detach(&mut self, places: impl IntoIterator<Item = Place>) {
         self.detached.extend(places);
     }

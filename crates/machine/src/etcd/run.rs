@@ -278,7 +278,8 @@ impl Run<'_> {
         PutDone { revision: place.revision, prev }
     }
 
-    /// Deletes the keys of a range, or continues to. `None` if the step may look at no more keys.
+    /// Does one step of deleting the keys of a range. Returns the outcome when the deletion is
+    /// done; `None` if the step may look at no more keys.
     pub fn delete_range(&mut self, delete: &DeleteRange<'_>) -> Option<RangeDeleted> {
         // Charge one key at the start, since even an empty range takes time.
         if self.is_behind || (self.delete.is_none() && !self.budget.spend_key()) {

@@ -82,8 +82,7 @@ pub struct Write<'a> {
     /// The value; empty for a directory.
     pub value: &'a [u8],
     /// The time to live in seconds, at most [`ETCD_V2_TTL_S_MAX`]. `None` if the node is to live
-    /// on, even if it had a time to live. 0 means that it expires as soon as the leader's command
-    /// is applied.
+    /// on, even if it had a time to live. 0 means that the leader expires the node at once.
     pub ttl_s: Option<u64>,
 }
 

@@ -70,7 +70,8 @@ impl<'a> Key<'a> {
         self.behind(ancestor).is_some_and(|rest| !rest.is_empty())
     }
 
-    /// Whether the key is hidden from watchers of `ancestor`: a name on the way begins with `_`.
+    /// Whether the key is hidden from watchers of `ancestor`: a name below `ancestor` begins with
+    /// `_`.
     ///
     /// etcd 3.4 `v2store.isHidden`.
     pub fn is_hidden_from(self, ancestor: Key<'_>) -> bool {

@@ -15,8 +15,8 @@ use crate::zk::steps::Steps;
 use crate::zk::txn::{Call, Txn};
 
 impl Zk {
-    /// Closes a session at its client's request, or continues to. `Err` holds what is left for the
-    /// next step.
+    /// Does one step of closing a session, at its client's request. `begun` holds the progress of
+    /// earlier steps. `Err` holds what is left for the next step.
     pub(crate) fn close_session(
         &mut self,
         call: Call<'_>,
@@ -40,8 +40,9 @@ impl Zk {
         }
     }
 
-    /// Expires each of the judged sessions that was not attached again since, each in its own
-    /// transaction; or continues to. `Err` holds what is left for the next step.
+    /// Does one step of expiring the judged sessions, each in its own transaction. A session that
+    /// was attached again since it was judged stays. `begun` holds the progress of earlier steps.
+    /// `Err` holds what is left for the next step.
     pub(crate) fn expire_sessions(
         &mut self,
         call: Call<'_>,

@@ -33,7 +33,7 @@ pub(crate) struct TreeFreeze {
     /// The encoded sessions that no step has written yet.
     pub sessions: Bytes,
     pub slot_count: u32,
-    /// The walk has written every slot below this one.
+    /// The walk has passed all slots below this one.
     pub cursor: u32,
     /// One bit per slot, for slots that the walk must skip: their znode's old image was written, or
     /// they held no znode when the freeze began.

@@ -108,7 +108,7 @@ impl Zk {
 
     /// Does one step of a count of the znodes below `path`, which looks at about `slots_max`
     /// znodes, counting ancestors passed on the way up. Returns `None` if the count is not done:
-    /// call it again with the same `so_far`. Below the root, the count needs one step.
+    /// call it again with the same `so_far`. If `path` is the root, one step is enough.
     ///
     /// ZooKeeper 3.9 `FinalRequestProcessor`, getAllChildrenNumber: needs READ on the znode,
     /// whatever the ACLs of the znodes below. The znode itself is not counted, except for the empty

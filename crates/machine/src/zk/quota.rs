@@ -91,8 +91,8 @@ impl Numbers {
 }
 
 impl Zk {
-    /// Refuses a write that goes over a hard limit, and notes one that goes over any limit, if
-    /// quotas are enforced.
+    /// If quotas are enforced: refuses a write that would exceed a hard limit, and reports a write
+    /// that exceeds any limit to the program's log. `more` is what the write adds to the usage.
     pub(crate) fn check_quota(
         &self,
         path: &str,

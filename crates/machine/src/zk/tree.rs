@@ -543,8 +543,8 @@ impl Tree {
         core::hint::black_box(places.iter().filter_map(neighbour).fold(0, u32::wrapping_add));
     }
 
-    /// The znode at `path`. The empty path means the root too, as ZooKeeper cuts the parent of `/a`
-    /// from it. A path that does not start with `/` has no znode.
+    /// The znode at `path`. The empty path means the root too: ZooKeeper derives it as the parent
+    /// of `/a`. A path that does not start with `/` has no znode.
     pub fn find(&self, path: &str) -> Option<Znode<'_>> {
         if path.is_empty() || path == "/" {
             return Some(self.znode(ROOT));

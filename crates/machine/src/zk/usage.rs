@@ -27,7 +27,7 @@ pub(crate) struct UsageCount {
 
 #[derive(Clone, Copy)]
 enum Next {
-    /// Count this znode, then go on to its first child.
+    /// Count this znode, then go on to its first child, if there is one.
     Down(ZnodeId),
     /// This znode and all below it are counted; go on to its next sibling, or up.
     Up(ZnodeId),
