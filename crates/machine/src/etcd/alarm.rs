@@ -34,8 +34,9 @@ impl AlarmKind {
 pub struct Alarm {
     /// The kind.
     pub kind: AlarmKind,
-    /// The etcd id of the member that has the problem; 0 if an operator raised the alarm without
-    /// naming a member.
+    /// The id of the member that has the problem: its [`MemberId`](crate::MemberId) if a refused
+    /// write raised the alarm, else the id in the client's request; 0 if the client named no
+    /// member.
     pub member: u64,
 }
 
