@@ -2,10 +2,6 @@
 
 use std::time::Duration;
 
-/// Bytes of a frame from a server. ZooKeeper has no limit for replies; a longer frame comes from
-/// something that is no ZooKeeper server.
-pub const FRAME_BYTES_MAX: i32 = 256 * 1024 * 1024;
-
 /// Bytes of requests that are encoded before they are written: enough for hundreds of requests in
 /// one system call, few enough that latencies count from shortly before the write.
 pub const OUTPUT_BYTES: usize = 64 * 1024;

@@ -9,6 +9,7 @@ pub mod auth;
 pub mod error_code;
 pub mod files;
 pub mod four_letter;
+pub mod frame;
 pub mod jute;
 pub mod limits;
 pub mod ops;

@@ -1,15 +1,16 @@
 //! A raw client: it sends and receives frames, and interprets nothing. All bytes of a server arrive
 //! here in order, and so does the end of the connection.
 
-use std::io::{Read, Write};
+use std::io::Write;
 use std::net::{SocketAddr, TcpStream};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 
 use anyhow::Context;
+use zk::frame;
 use zk::request::ConnectRequest;
 use zk::response::ConnectResponse;
 
-use crate::limits::{DIFFERENTIAL_FRAMES_AHEAD, DIFFERENTIAL_SILENCE, FRAME_BYTES_MAX};
+use crate::limits::{DIFFERENTIAL_FRAMES_AHEAD, DIFFERENTIAL_SILENCE};
 
 /// The next thing that a connection received.
 #[derive(Debug, PartialEq, Eq)]
@@ -89,17 +90,8 @@ impl Drop for Connection {
 }
 
 fn read_frames(mut stream: TcpStream, sender: &SyncSender<Vec<u8>>) {
-    loop {
-        let mut length = [0; 4];
-        if stream.read_exact(&mut length).is_err() {
-            return;
-        }
-        let length = i32::from_be_bytes(length);
-        if !(0..=FRAME_BYTES_MAX).contains(&length) {
-            return;
-        }
-        let mut body = vec![0; length as usize];
-        if stream.read_exact(&mut body).is_err() || sender.send(body).is_err() {
+    while let Ok(body) = frame::read(&mut stream) {
+        if sender.send(body).is_err() {
             return;
         }
     }

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Token};
+use zk::frame;
 use zk::jute::{JuteWrite, begin_frame, end_frame};
 use zk::request::{ConnectRequest, XID_EVENT, opcode};
 use zk::response::{ConnectResponse, encode_stat};
@@ -335,9 +336,8 @@ impl Connection {
             input.extend_from_slice(bytes);
             rest = &input;
         }
-        while let Some((prefix, after)) = rest.split_first_chunk::<4>() {
-            let Some(frame) = after.get(..u32::from_be_bytes(*prefix) as usize) else { break };
-            rest = &after[frame.len()..];
+        while let Ok(Some((frame, after))) = frame::split(rest) {
+            rest = after;
             if self.answer(frame, znode, watches).is_none() {
                 self.is_over = true;
                 return;

@@ -88,7 +88,7 @@ fn plain_session(address: SocketAddr) -> TcpStream {
 
 fn read_frame(stream: &mut TcpStream) -> Vec<u8> {
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    client::read_frame(stream).unwrap()
+    zk::frame::read(stream).unwrap()
 }
 
 fn error_of(body: &[u8]) -> (i32, ErrorCode) {

@@ -1,7 +1,6 @@
 //! A client that sends a request and waits for the answer, over plain TCP or TLS. A failed
 //! expectation fails the test.
 
-use std::io::Read;
 use std::net::SocketAddr;
 
 use machine::{AclEntry, Stat};
@@ -229,15 +228,6 @@ pub fn greeting(timeout_ms: i32) -> Vec<u8> {
     let mut bytes = Vec::new();
     ConnectRequest::new(timeout_ms).encode(&mut bytes);
     bytes
-}
-
-/// The body of the next frame.
-pub fn read_frame(stream: &mut impl Read) -> std::io::Result<Vec<u8>> {
-    let mut length = [0; 4];
-    stream.read_exact(&mut length)?;
-    let mut body = vec![0; u32::from_be_bytes(length) as usize];
-    stream.read_exact(&mut body)?;
-    Ok(body)
 }
 
 /// A request without a watch.

@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
+use zk::frame;
 use zk::limits::REPLY_HEADER_BYTES;
 use zk::request::{
     AddWatchMode, ConnectRequest, ReadKind, Request, XID_AUTH, XID_EVENT, XID_PING, XID_SET_WATCHES,
@@ -23,8 +24,8 @@ use zk::response::{ConnectResponse, ReplyHeader};
 use zk::{ErrorCode, JuteError, JuteReader};
 
 use super::limits::{
-    CONNECT_LIMIT, FRAME_BYTES_MAX, PROBE_LIMIT, PROBE_PAUSE_MAX, PROBE_PAUSE_MIN, RETRY_PAUSE_MAX,
-    RETRY_PAUSE_MIN, WRITE_LIMIT,
+    CONNECT_LIMIT, PROBE_LIMIT, PROBE_PAUSE_MAX, PROBE_PAUSE_MIN, RETRY_PAUSE_MAX, RETRY_PAUSE_MIN,
+    WRITE_LIMIT,
 };
 use super::target::{Login, Target};
 use super::watches::{WatchKind, Watches};
@@ -785,14 +786,9 @@ impl Frames {
 
     fn take(&mut self) -> std::io::Result<Option<Vec<u8>>> {
         let rest = &self.bytes[self.start..];
-        let Some((prefix, rest)) = rest.split_first_chunk::<4>() else { return Ok(None) };
-        let length = u32::from_be_bytes(*prefix);
-        if length > FRAME_BYTES_MAX {
-            return Err(std::io::Error::other("it does not speak ZooKeeper's protocol"));
-        }
-        let Some(body) = rest.get(..length as usize) else { return Ok(None) };
+        let Some((body, _)) = frame::split(rest)? else { return Ok(None) };
         let body = body.to_vec();
-        self.start += 4 + body.len();
+        self.start += frame::LENGTH_BYTES + body.len();
         if self.start == self.bytes.len() {
             self.bytes.clear();
             self.start = 0;

@@ -27,10 +27,6 @@ pub const PROBE_PAUSE_MAX: Duration = Duration::from_secs(60);
 /// How long such a server may take to accept a connection, and to answer, as in `ClientCnxn`.
 pub const PROBE_LIMIT: Duration = Duration::from_secs(1);
 
-/// Bytes of a frame from a server. ZooKeeper has no limit for replies; this is a guard against
-/// something that is no ZooKeeper server.
-pub const FRAME_BYTES_MAX: u32 = 256 * 1024 * 1024;
-
 /// Bytes of paths in one request that sets watches again, so that it stays below `jute.maxbuffer`
 /// of any server (`ClientCnxn.SET_WATCHES_MAX_LENGTH`, 3.9.5).
 pub const SET_WATCHES_BYTES_MAX: usize = 128 * 1024;

@@ -7,11 +7,10 @@
 use std::collections::VecDeque;
 
 use thiserror::Error;
+use zk::frame::{self, FrameTooLarge};
 use zk::request::{ConnectRequest, Request, XID_EVENT, XID_PING};
 use zk::response::{ConnectResponse, ReplyHeader};
 use zk::{JuteError, JuteReader};
-
-use crate::limits::FRAME_BYTES_MAX;
 
 /// Why a session is over.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
@@ -31,11 +30,8 @@ pub enum SessionError {
         wanted: i32,
     },
     /// A frame that no server sends.
-    #[error("a frame of {bytes} bytes")]
-    FrameTooLarge {
-        /// The length in the frame's prefix.
-        bytes: i64,
-    },
+    #[error(transparent)]
+    FrameTooLarge(#[from] FrameTooLarge),
     /// The connection ended.
     #[error("the connection ended: {0}")]
     Lost(String),
@@ -196,13 +192,8 @@ impl Session {
     /// The session is over.
     pub fn take(&mut self) -> Result<Option<Incoming<'_>>, SessionError> {
         let rest = &self.input[self.input_start..];
-        let Some((prefix, rest)) = rest.split_first_chunk::<4>() else { return Ok(None) };
-        let bytes = i32::from_be_bytes(*prefix);
-        if !(0..=FRAME_BYTES_MAX).contains(&bytes) {
-            return Err(SessionError::FrameTooLarge { bytes: i64::from(bytes) });
-        }
-        let Some(frame) = rest.get(..bytes as usize) else { return Ok(None) };
-        self.input_start += 4 + bytes as usize;
+        let Some((frame, _)) = frame::split(rest)? else { return Ok(None) };
+        self.input_start += frame::LENGTH_BYTES + frame.len();
         if !self.is_open {
             let response = ConnectResponse::decode(frame)?;
             if response.timeout_ms <= 0 {

@@ -13,6 +13,7 @@ use sim::client::{decode_answer, encode};
 use workload::generate::Random;
 use workload::history::{History, Received};
 use workload::op::{Answer, CreateRequest, EventKind, Op, error, flag, perms};
+use zk::frame;
 use zk::jute::JuteReader;
 use zk::request::{ConnectRequest, XID_EVENT, XID_PING, XID_SET_WATCHES};
 use zk::response::{ConnectResponse, ReplyHeader};
@@ -114,13 +115,10 @@ impl Wire {
     fn frame(&mut self, wait: Duration) -> Result<Option<Vec<u8>>, Gone> {
         let deadline = Instant::now() + wait;
         loop {
-            if let Some(length) = self.input.first_chunk::<4>() {
-                let end = 4 + u32::from_be_bytes(*length) as usize;
-                if self.input.len() >= end {
-                    let frame = self.input[4..end].to_vec();
-                    self.input.drain(..end);
-                    return Ok(Some(frame));
-                }
+            if let Some((body, _)) = frame::split(&self.input).map_err(|_| Gone)? {
+                let frame = body.to_vec();
+                self.input.drain(..frame::LENGTH_BYTES + frame.len());
+                return Ok(Some(frame));
             }
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {

@@ -11,7 +11,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use zk::request::ConnectRequest;
 
-use crate::client::{Client, Greeted, TIMEOUT_MS, Wire, read_frame};
+use crate::client::{Client, Greeted, TIMEOUT_MS, Wire};
 
 /// How long a server may be silent when an answer is due. Reaching it is a failure.
 const SILENCE: Duration = Duration::from_secs(20);
@@ -122,7 +122,7 @@ impl Wire for TlsConnection {
     }
 
     fn receive(&mut self) -> Received {
-        match read_frame(&mut self.stream) {
+        match zk::frame::read(&mut self.stream) {
             Ok(body) => Received::Frame(body),
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
                 Received::Silence

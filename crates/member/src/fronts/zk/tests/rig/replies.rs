@@ -1,6 +1,7 @@
 //! Turns a client's replies and events into text, one line each.
 
 use zk::ErrorCode;
+use zk::frame;
 use zk::jute::JuteReader;
 use zk::request::opcode;
 use zk::response::{ConnectResponse, ReplyHeader, decode_stat};
@@ -19,17 +20,13 @@ impl Rig {
                 self.log.push(format!("c{number}: says {}", text.trim_end()));
                 return;
             }
-            let Some(first) = client.incoming.first_chunk::<4>() else { return };
-            let end = 4 + u32::from_be_bytes(*first) as usize;
-            if client.incoming.len() < end {
-                return;
-            }
-            let rest = client.incoming.split_off(end);
-            let frame = core::mem::replace(&mut client.incoming, rest);
+            let Some((body, rest)) = frame::split(&client.incoming).unwrap() else { return };
+            let (body, rest) = (body.to_vec(), rest.to_vec());
+            client.incoming = rest;
             let text = if core::mem::take(&mut client.greeting) {
-                self.connected_text(number, &frame[4..])
+                self.connected_text(number, &body)
             } else {
-                client.reply_text(&frame[4..])
+                client.reply_text(&body)
             };
             self.log.push(format!("c{number}: {text}"));
         }
