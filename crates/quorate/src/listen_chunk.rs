@@ -50,7 +50,7 @@ use limits::{
 };
 use log_disk::LogDisk;
 use metrics::Counts;
-use service::{Client, METHODS, Service};
+use service::{ChunkConnection, METHODS, Service};
 
 pub use metrics::ChunkMetrics;
 pub use opening::Chunks;
@@ -409,7 +409,7 @@ async fn serve_connection(accepted: Accepted, service: Arc<Service>) -> anyhow::
         of_address.answers.clone(),
         service.answers.clone(),
     ]);
-    let client = Arc::new(Client { service: service.clone(), answers });
+    let client = Arc::new(ChunkConnection { service: service.clone(), answers });
     let handle = |call: Box<Call<()>>| {
         let client = client.clone();
         tokio::spawn(async move { stream::serve(&client, call).await });

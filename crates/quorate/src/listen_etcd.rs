@@ -57,7 +57,7 @@ use tls::common_name;
 use config::etcd::{EtcdConfig, EtcdConnections, EtcdPort, EtcdService, EtcdWire};
 
 use crate::client_tls::Tls;
-use client::{Client, Site};
+use client::{CallingClient, Site};
 use limits::{
     ACCEPT_PAUSE, ACCEPTED_MAX, CONNECTION_WINDOW_BYTES, FINISH_TIME_MAX, FRAME_BYTES_MAX,
     FRAMES_OVERHEAD_BYTES_MAX, HANDSHAKE_TIME_MAX, HEADER_BYTES_MAX, HTTP_HEAD_BYTES_MAX,
@@ -248,7 +248,7 @@ where
         };
     }
     let handle = |call: Box<grpc::Call<_>>| {
-        let client = Client::from_call(&runtime, &call.metadata, &site);
+        let client = CallingClient::from_call(&runtime, &call.metadata, &site);
         let served = calls::serve(client, call, shares.answers.clone());
         tokio::task::spawn_local(served);
     };

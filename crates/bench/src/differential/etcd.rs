@@ -25,7 +25,7 @@ use tokio::time::timeout;
 
 use super::{Compared, Mismatch};
 use crate::limits::{DIFFERENTIAL_ETCD_REQUESTS, DIFFERENTIAL_SHOWN, DIFFERENTIAL_SILENCE};
-use crate::workloads::etcd::client::{Call, Client, runtime};
+use crate::workloads::etcd::client::{Call, EtcdClient, runtime};
 use crate::workloads::etcd::grpc::Answer;
 use fragments::Fragments;
 use generate::Generator;
@@ -39,11 +39,11 @@ use watches::{Difference, Watches};
 pub struct Pair {
     runtime: Runtime,
     /// The server that is right.
-    expected: Client,
+    expected: EtcdClient,
     /// The server in question.
-    got: Client,
+    got: EtcdClient,
     /// A connection to each for streams of watches.
-    watching: (Client, Client),
+    watching: (EtcdClient, EtcdClient),
     /// The addresses of both.
     addresses: (SocketAddr, SocketAddr),
 }
@@ -57,7 +57,7 @@ impl Pair {
         let runtime = runtime()?;
         let connect = || {
             runtime.block_on(async {
-                anyhow::Ok((Client::connect(expected).await?, Client::connect(got).await?))
+                anyhow::Ok((EtcdClient::connect(expected).await?, EtcdClient::connect(got).await?))
             })
         };
         let ((expected_client, got_client), watching) = (connect()?, connect()?);

@@ -43,7 +43,7 @@ pub(super) struct Service {
 }
 
 /// The state that the streams of a connection share.
-pub(super) struct Client {
+pub(super) struct ChunkConnection {
     pub(super) service: Arc<Service>,
     /// The shares that room for answers comes from.
     pub(super) answers: Shares,

@@ -11,20 +11,20 @@ use grpc_code::Code;
 use storage::disk::RealDisk;
 
 use super::log_disk::Turn;
-use super::service::{Client, Service, log_failure};
+use super::service::{ChunkConnection, Service, log_failure};
 
 /// Bytes of a request up to which it is done on the thread that read it: copying so few bytes takes
 /// less time than handing them to another thread.
 const QUICK_BYTES_MAX: usize = 64 * 1024;
 
 /// Serves a stream until it ends.
-pub(super) async fn serve(client: &Client, mut call: Box<Call<()>>) {
+pub(super) async fn serve(client: &ChunkConnection, mut call: Box<Call<()>>) {
     let outcome = answer_all(client, &mut call).await;
     call.finish(outcome);
 }
 
 /// Answers requests until the client sends no more.
-async fn answer_all(client: &Client, call: &mut Call<()>) -> Result<(), End> {
+async fn answer_all(client: &ChunkConnection, call: &mut Call<()>) -> Result<(), End> {
     while let Some(message) = call.requests.next().await? {
         answer(client, message, call).await?;
     }
@@ -45,7 +45,11 @@ fn refused(error: RequestError) -> End {
 /// Executes the request in a message and sends its answers. A pool thread does each step that waits
 /// for the disk, for one answer and no longer: a client that is slow to take an answer occupies no
 /// thread.
-async fn answer(client: &Client, message: Message, call: &mut Call<()>) -> Result<(), End> {
+async fn answer(
+    client: &ChunkConnection,
+    message: Message,
+    call: &mut Call<()>,
+) -> Result<(), End> {
     let service = &client.service;
     let Message { bytes, mut room, .. } = message;
     let measured = Measured::of(bytes).map_err(refused)?;

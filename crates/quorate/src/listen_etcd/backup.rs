@@ -13,7 +13,7 @@ use member::fronts::etcd::{CallRefused, Need};
 use sha2::{Digest, Sha256};
 
 use super::backup_file::BackupFile;
-use super::client::Client;
+use super::client::CallingClient;
 use super::limits::BACKUP_READ_BYTES;
 use super::methods::FaceMethod;
 use super::runtime::status_of;
@@ -26,7 +26,7 @@ const BLOB_BYTES: usize = 32 * 1024;
 /// # Errors
 /// The call ends with a status, or its client is gone.
 pub(super) async fn answer(
-    client: &Client,
+    client: &CallingClient,
     call: &mut Call<FaceMethod>,
     shares: &SharesBySize,
 ) -> Result<(), End> {
@@ -118,7 +118,7 @@ impl Download {
     ///
     /// # Errors
     /// The client may not have one, or it cannot be made.
-    pub async fn begin(client: &Client, request: Bytes) -> Result<Download, NoBackup> {
+    pub async fn begin(client: &CallingClient, request: Bytes) -> Result<Download, NoBackup> {
         let mut line = client.begin_line(|| Some(Operation::backup()));
         let made = Download::make(client, request).await;
         if let Some(audited) = &mut line {
@@ -127,7 +127,7 @@ impl Download {
         made
     }
 
-    async fn make(client: &Client, request: Bytes) -> Result<Download, NoBackup> {
+    async fn make(client: &CallingClient, request: Bytes) -> Result<Download, NoBackup> {
         let decoded = pb::SnapshotRequest::decode(request).map_err(|_| CallRefused::Malformed);
         decoded.map_err(NoBackup::Refused)?;
         client.require(Need::Root).await.map_err(NoBackup::Refused)?;

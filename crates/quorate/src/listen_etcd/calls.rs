@@ -6,7 +6,7 @@ use etcd::Error;
 use grpc::{Call, End, Outgoing, Room, SharesBySize, framed_of};
 use member::fronts::etcd::{EtcdMethod, Reply};
 
-use super::client::Client;
+use super::client::CallingClient;
 use super::large::{bytes_if_short, measured};
 use super::limits::WHOLE_BYTES_MAX;
 use super::methods::FaceMethod;
@@ -14,7 +14,11 @@ use super::runtime::{FromFront, FrontCall, status_of};
 use super::{backup, concurrency, health, watch};
 
 /// Serves a call until it ends.
-pub(super) async fn serve(client: Client, mut call: Box<Call<FaceMethod>>, answers: SharesBySize) {
+pub(super) async fn serve(
+    client: CallingClient,
+    mut call: Box<Call<FaceMethod>>,
+    answers: SharesBySize,
+) {
     let outcome = answer(&client, &mut call, &answers).await;
     call.finish(outcome);
 }
@@ -22,7 +26,7 @@ pub(super) async fn serve(client: Client, mut call: Box<Call<FaceMethod>>, answe
 /// A call whose client requires a leader is refused if there is none. A stream also ends when the
 /// leader is lost for long; a call with one answer does not (`v3rpc.newStreamInterceptor`).
 async fn answer(
-    client: &Client,
+    client: &CallingClient,
     call: &mut Call<FaceMethod>,
     answers: &SharesBySize,
 ) -> Result<(), End> {
@@ -43,7 +47,7 @@ async fn answer(
 }
 
 async fn answer_by_method(
-    client: &Client,
+    client: &CallingClient,
     call: &mut Call<FaceMethod>,
     answers: &SharesBySize,
 ) -> Result<(), End> {
@@ -74,7 +78,7 @@ async fn answer_by_method(
 
 /// Answers a streamed read: each piece is asked for when the socket has taken the one before.
 async fn answer_in_pieces(
-    client: &Client,
+    client: &CallingClient,
     call: &mut Call<FaceMethod>,
     answers: &SharesBySize,
 ) -> Result<(), End> {
@@ -98,7 +102,7 @@ async fn answer_in_pieces(
 /// Answers a stream of keep-alives: each message is read when the answer to the one before is
 /// taken, so a stream costs one message each way.
 async fn keep_alive(
-    client: &Client,
+    client: &CallingClient,
     call: &mut Call<FaceMethod>,
     answers: &SharesBySize,
 ) -> Result<(), End> {

@@ -65,7 +65,7 @@ pub(super) struct Site {
 
 /// A client, for one call.
 #[derive(Clone)]
-pub(super) struct Client {
+pub(super) struct CallingClient {
     pub runtime: Rc<Runtime>,
     /// Whether it wants an error when there is no leader.
     pub requires_leader: bool,
@@ -89,9 +89,9 @@ enum Said {
     Member,
 }
 
-impl Client {
+impl CallingClient {
     /// The client of a call of gRPC.
-    pub fn from_call(runtime: &Rc<Runtime>, metadata: &Metadata, site: &Site) -> Client {
+    pub fn from_call(runtime: &Rc<Runtime>, metadata: &Metadata, site: &Site) -> CallingClient {
         let token = TOKEN_KEYS.iter().find_map(|key| metadata.value(key));
         let is_direct = || metadata.text(FROM_GATEWAY).is_none();
         let said = match (token, &site.certificate) {
@@ -100,7 +100,7 @@ impl Client {
             _ => Said::Nothing,
         };
         let requires_leader = metadata.text(REQUIRES_LEADER) == Some("true");
-        Client { requires_leader, ..Client::at(runtime, said, Some(site)) }
+        CallingClient { requires_leader, ..CallingClient::at(runtime, said, Some(site)) }
     }
 
     /// The client of a call of the gateway.
@@ -112,7 +112,7 @@ impl Client {
         runtime: &Rc<Runtime>,
         headers: &HeaderMap,
         site: &Site,
-    ) -> Result<Client, String> {
+    ) -> Result<CallingClient, String> {
         let timeout = headers.get(TIMEOUT).map(|value| String::from_utf8_lossy(value.as_bytes()));
         let deadline = match timeout.as_deref() {
             // grpc-gateway takes these for no limit.
@@ -126,7 +126,11 @@ impl Client {
         let token = value.and_then(|value| value.to_str().ok());
         let said = Said::from_token(token, site)?;
         let requires_leader = of_key(&REQUIRES_LEADER).is_some_and(|value| value == "true");
-        Ok(Client { requires_leader, deadline, ..Client::at(runtime, said, Some(site)) })
+        Ok(CallingClient {
+            requires_leader,
+            deadline,
+            ..CallingClient::at(runtime, said, Some(site))
+        })
     }
 
     /// The client of a stream over WebSocket. Its headers are no metadata; its token is beside the
@@ -138,25 +142,25 @@ impl Client {
         runtime: &Rc<Runtime>,
         headers: &HeaderMap,
         site: &Site,
-    ) -> Result<Client, String> {
+    ) -> Result<CallingClient, String> {
         let protocol = headers.get(SEC_WEBSOCKET_PROTOCOL).and_then(|value| value.to_str().ok());
         let token = protocol.and_then(|text| text.split_once("Bearer,")).map(|(_, token)| token);
         let said = Said::from_token(token.map(|token| token.trim_matches(' ')), site)?;
-        Ok(Client::at(runtime, said, Some(site)))
+        Ok(CallingClient::at(runtime, said, Some(site)))
     }
 
     /// The member itself, as a client.
-    pub fn of_member(runtime: &Rc<Runtime>) -> Client {
-        Client::at(runtime, Said::Member, None)
+    pub fn of_member(runtime: &Rc<Runtime>) -> CallingClient {
+        CallingClient::at(runtime, Said::Member, None)
     }
 
     /// A client that sets no conditions; the member itself has no connection.
-    fn at(runtime: &Rc<Runtime>, said: Said, site: Option<&Site>) -> Client {
+    fn at(runtime: &Rc<Runtime>, said: Said, site: Option<&Site>) -> CallingClient {
         let address = site.map(|site| site.peer.ip().to_canonical());
         let site = site.filter(|_| runtime.member.has_audit_log);
         let audited = site.map(|site| AuditedClient::new(site.peer.ip()));
         let (runtime, deadline) = (runtime.clone(), Deadline::default());
-        Client { runtime, requires_leader: false, deadline, said, address, audited }
+        CallingClient { runtime, requires_leader: false, deadline, said, address, audited }
     }
 
     /// Its address; `None` if it is the member itself.

@@ -13,7 +13,7 @@ use etcd::recipe;
 use grpc::{Call, End, Room, SharesBySize, Status, framed};
 use member::fronts::etcd::EtcdMethod;
 
-use super::client::Client;
+use super::client::CallingClient;
 use super::methods::{ConcurrencyMethod, FaceMethod};
 use super::runtime::malformed;
 use local::{Local, unknown};
@@ -23,7 +23,7 @@ use local::{Local, unknown};
 /// # Errors
 /// The call ends with a status, or its client is gone.
 pub(super) async fn answer(
-    client: &Client,
+    client: &CallingClient,
     call: &mut Call<FaceMethod>,
     shares: &SharesBySize,
     method: ConcurrencyMethod,
@@ -59,7 +59,7 @@ async fn send(
 /// # Errors
 /// The status that the call ends with.
 pub(super) async fn run(
-    client: &Client,
+    client: &CallingClient,
     method: ConcurrencyMethod,
     request: Bytes,
 ) -> Result<Vec<u8>, Status> {
@@ -133,7 +133,7 @@ pub(super) struct Observer {
 impl Observer {
     /// # Errors
     /// The request is malformed.
-    pub fn new(client: &Client, request: Bytes) -> Result<Observer, Status> {
+    pub fn new(client: &CallingClient, request: Bytes) -> Result<Observer, Status> {
         let request: election::LeaderRequest = decode(request)?;
         let (local, prefix) = (Local(client.clone()), recipe::prefix_of(&request.name));
         Ok(Observer { local, prefix, leader: None, responses: Vec::new(), is_gone: false })

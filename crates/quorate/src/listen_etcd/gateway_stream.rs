@@ -24,7 +24,7 @@ use super::answer::{LATE, Lines, Roomy};
 use super::backup::{self, Download};
 use super::backup_file::Backups;
 use super::body::{RequestBody, next_frame};
-use super::client::Client;
+use super::client::CallingClient;
 use super::concurrency::Observer;
 use super::large::LargeJson;
 use super::limits::{BODY_TIMES, JSON_TIMES, STALL_TIME_MAX};
@@ -35,7 +35,7 @@ const UNREAD: &str = "the client takes its backup too slowly";
 
 /// Begins a stream of watches. The task ends when the client has gone away, which drops the body.
 pub(super) fn watch(
-    client: &Client,
+    client: &CallingClient,
     shares: &ConnectionShares,
     method: &'static gateway::GatewayMethod,
     body: RequestBody,
@@ -57,7 +57,7 @@ pub(super) fn watch(
 
 /// Begins a stream of keep-alives. Each is answered before the next one is read.
 pub(super) fn keep_alive(
-    client: &Client,
+    client: &CallingClient,
     shares: &ConnectionShares,
     method: &'static gateway::GatewayMethod,
     body: RequestBody,
@@ -71,7 +71,7 @@ pub(super) fn keep_alive(
 
 /// Begins a stream that follows an election.
 pub(super) fn observe(
-    client: &Client,
+    client: &CallingClient,
     shares: &ConnectionShares,
     method: &'static gateway::GatewayMethod,
     observer: Observer,
@@ -82,7 +82,7 @@ pub(super) fn observe(
 
 /// Begins the stream of a backup.
 pub(super) fn download(
-    client: &Client,
+    client: &CallingClient,
     shares: &ConnectionShares,
     method: &'static gateway::GatewayMethod,
     backup: Download,
@@ -96,7 +96,7 @@ pub(super) fn download(
 
 /// Begins a stream. It ends with its client, at its deadline, or for want of a leader that its
 /// client requires.
-fn begin(client: &Client, serve: impl AsyncFnOnce(&mpsc::Sender<Bytes>) + 'static) -> Lines {
+fn begin(client: &CallingClient, serve: impl AsyncFnOnce(&mpsc::Sender<Bytes>) + 'static) -> Lines {
     let (lines, body_of_response) = mpsc::channel(1);
     let client = client.clone();
     tokio::task::spawn_local(async move {
@@ -166,7 +166,7 @@ async fn serve_observer(
 
 /// Waits until this member has been without a leader for long, and says so to a client that
 /// requires one; waits for ever for other clients.
-async fn end_without_leader(client: &Client, lines: &mpsc::Sender<Bytes>) {
+async fn end_without_leader(client: &CallingClient, lines: &mpsc::Sender<Bytes>) {
     if !client.requires_leader {
         return pending().await;
     }
@@ -201,7 +201,7 @@ async fn line_of(
 }
 
 async fn serve_keep_alive(
-    client: &Client,
+    client: &CallingClient,
     method: &gateway::GatewayMethod,
     requests: &mut Requests,
     shares: &ConnectionShares,

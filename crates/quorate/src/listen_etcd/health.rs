@@ -13,7 +13,7 @@ use member::fronts::etcd::health::{
 };
 
 use super::answer::{Answer, of};
-use super::client::Client;
+use super::client::CallingClient;
 use super::methods::FaceMethod;
 use super::routes::{PLAIN_TEXT, sniffed};
 use super::runtime::{Runtime, status_of};
@@ -26,7 +26,7 @@ pub(super) async fn answer(runtime: &Rc<Runtime>, call: HealthCall) -> Answer {
         step = match step {
             HealthStep::Look(call) => call.on_member(&runtime.member.health(), counts),
             HealthStep::Read(call, request) => {
-                let member = Client::of_member(runtime);
+                let member = CallingClient::of_member(runtime);
                 let result = member.run(EtcdMethod::Range, request).await;
                 call.on_read(result.map(drop), counts)
             }

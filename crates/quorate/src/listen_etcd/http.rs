@@ -24,7 +24,7 @@ use super::answer::{Answer, LATE, of_large, refused, refused_stream, streaming};
 use super::backup::Download;
 use super::begun::Begun;
 use super::body::{RequestBody, WebBody, read_body};
-use super::client::{Client, Site};
+use super::client::{CallingClient, Site};
 use super::concurrency::{self, Observer};
 use super::gateway_stream;
 use super::large;
@@ -174,8 +174,8 @@ async fn call(
     // A client of WebSocket sends GET, and means POST.
     let http_method = if upgrade.is_some() { "POST" } else { parts.method.as_str() };
     let client = match upgrade {
-        None => Client::from_request(runtime, &parts.headers, site),
-        Some(_) => Client::from_upgrade(runtime, &parts.headers, site),
+        None => CallingClient::from_request(runtime, &parts.headers, site),
+        Some(_) => CallingClient::from_upgrade(runtime, &parts.headers, site),
     };
     let client = match client {
         Ok(client) => client,
@@ -235,7 +235,7 @@ fn code_of(status: StatusCode) -> Code {
 
 /// Runs a call with one response, an observer, or a backup.
 async fn call_unary(
-    client: &Client,
+    client: &CallingClient,
     shares: &ConnectionShares,
     method: &'static gateway::GatewayMethod,
     body: WebBody,
@@ -301,7 +301,7 @@ async fn answered(
 
 /// Runs a call of the services of locks and elections.
 async fn concurrent(
-    client: &Client,
+    client: &CallingClient,
     shares: &ConnectionShares,
     (method, of_concurrency): (&'static gateway::GatewayMethod, ConcurrencyMethod),
     message: Bytes,

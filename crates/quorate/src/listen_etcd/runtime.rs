@@ -23,7 +23,7 @@ use token::VerifiedTokens;
 use tokio::sync::{Notify, oneshot};
 
 use super::audit::AuditedClient;
-use super::client::Client;
+use super::client::CallingClient;
 use super::http_head::Date;
 use super::limits::{
     CONNECTION_SHARE, REQUESTS_BYTES_MAX, RESPONSES_BYTES_MAX, SMALL_BYTES_MAX, SMALL_ROOM_BYTES,
@@ -123,7 +123,7 @@ pub(super) struct FrontCall {
 
 impl FrontCall {
     /// Hands a call of a client to the Front of its runtime.
-    pub fn begin(client: &Client, method: EtcdMethod, request: Bytes) -> FrontCall {
+    pub fn begin(client: &CallingClient, method: EtcdMethod, request: Bytes) -> FrontCall {
         let runtime = client.runtime.clone();
         let credentials = client.credentials();
         let audited = client.audited();
@@ -496,14 +496,14 @@ impl From<CallRefused> for FromWatch {
 
 /// A watch stream that the Front has. Dropping it ends the stream.
 pub(super) struct WatchCall {
-    client: Client,
+    client: CallingClient,
     ticket: Ticket,
     slot: Rc<Slot<FromWatch>>,
 }
 
 impl WatchCall {
     /// Opens a stream.
-    pub fn open(client: Client, requires_leader: bool) -> WatchCall {
+    pub fn open(client: CallingClient, requires_leader: bool) -> WatchCall {
         let runtime = &client.runtime;
         let mut front = runtime.front.borrow_mut();
         front.set_now(runtime.now());

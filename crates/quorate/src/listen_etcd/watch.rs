@@ -6,7 +6,7 @@ use bytes::Bytes;
 use grpc::{Call, End, Message, Outgoing, PREFIX_BYTES, Room, SharesBySize, Status, frame};
 use member::fronts::etcd::WatchMessages;
 
-use super::client::Client;
+use super::client::CallingClient;
 use super::methods::FaceMethod;
 use super::runtime::{FromWatch, status_of};
 
@@ -23,7 +23,7 @@ enum Step {
 /// # Errors
 /// The call ends with a status, or its client is gone.
 pub(super) async fn answer(
-    client: &Client,
+    client: &CallingClient,
     call: &mut Call<FaceMethod>,
     shares: &SharesBySize,
 ) -> Result<(), End> {

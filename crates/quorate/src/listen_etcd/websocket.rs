@@ -57,7 +57,7 @@ pub(super) fn key_of(headers: &HeaderMap) -> Option<&HeaderValue> {
 }
 
 /// The answer that agrees. A protocol beside a token is agreed on as well; see
-/// [`super::client::Client::from_upgrade`].
+/// [`super::client::CallingClient::from_upgrade`].
 pub(super) fn agree(key: &HeaderValue, asked: &HeaderMap) -> Answer {
     let digest = Sha1::new().chain_update(key.as_bytes()).chain_update(MAGIC).finalize();
     let accept = STANDARD.encode(digest);

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use bench::workloads::chunk::cmdw::client::{Client, Refused};
+use bench::workloads::chunk::cmdw::client::{ChunkClient, Refused};
 use bench::workloads::chunk::cmdw::load::block_of;
 use bench::workloads::chunk::cmdw::table::value_of;
 use bytes::Bytes;
@@ -83,14 +83,14 @@ impl Block {
     }
 
     /// Writes and commits the block; none if that was not acknowledged.
-    fn write(&self, client: &Client) -> Option<()> {
+    fn write(&self, client: &ChunkClient) -> Option<()> {
         for (chunk, data) in self.chunks() {
             answered(client.write_chunk(self.id, &chunk, &data))?;
         }
         answered(client.put_block(&self.data()))
     }
 
-    fn check(&self, client: &Client) {
+    fn check(&self, client: &ChunkClient) {
         let found = client.get_block(self.id).expect("it is there");
         assert_eq!(found.chunks.len() as u64, self.chunk_count, "{self:?}");
         for (chunk, data) in self.chunks() {
@@ -105,7 +105,7 @@ impl Block {
 fn write_until_gone(address: SocketAddr, life: u64, worker: u64, some: &AtomicBool) -> Vec<Block> {
     let mut random = Random::new(life * 100 + worker);
     let mut acknowledged = Vec::new();
-    let Ok(client) = Client::connect(address) else { return acknowledged };
+    let Ok(client) = ChunkClient::connect(address) else { return acknowledged };
     for number in 0.. {
         // Two workers share a container.
         let local_id = (life * 1_000_000) + worker * 10_000 + number;
@@ -148,7 +148,7 @@ fn a_block_whose_commit_was_answered_outlives_kills_in_every_layout() {
             }
             server.restart();
         }
-        let client = Client::connect(server.face("chunk")).expect("it is served");
+        let client = ChunkClient::connect(server.face("chunk")).expect("it is served");
         assert!(acknowledged.len() > 20, "{layout}: {}", acknowledged.len());
         for block in &acknowledged {
             block.check(&client);
@@ -160,7 +160,7 @@ fn a_block_whose_commit_was_answered_outlives_kills_in_every_layout() {
 
 /// Writes chunks of 1,000,000 bytes, one to a block, until one is refused. Returns how many were
 /// taken, and the refusal.
-fn write_until_full(client: &Client, container_id: u64) -> (u64, anyhow::Error) {
+fn write_until_full(client: &ChunkClient, container_id: u64) -> (u64, anyhow::Error) {
     let data = Bytes::from(vec![7; 1_000_000]);
     let mut taken = 0;
     loop {
@@ -188,7 +188,7 @@ fn a_full_disk_refuses_chunks_until_there_is_room_and_loses_none() {
             &format!("quorate.chunkLayout={layout}"),
         ];
         let mut server = Server::start(&format!("chunks-full-{layout}"), &lines);
-        let client = Client::connect(server.face("chunk")).expect("it is served");
+        let client = ChunkClient::connect(server.face("chunk")).expect("it is served");
         let mut random = Random::new(3);
         let blocks: Vec<Block> =
             (0..20).map(|local_id| Block::draw(&mut random, 1, local_id)).collect();
@@ -201,7 +201,7 @@ fn a_full_disk_refuses_chunks_until_there_is_room_and_loses_none() {
         let workers: Vec<_> = (100..100 + MANY_WRITERS)
             .map(|container_id| {
                 std::thread::spawn(move || {
-                    let client = Client::connect(address).expect("it is served");
+                    let client = ChunkClient::connect(address).expect("it is served");
                     (container_id, write_until_full(&client, container_id))
                 })
             })
@@ -234,7 +234,7 @@ fn a_full_disk_refuses_chunks_until_there_is_room_and_loses_none() {
         more.write(&client).expect("it is answered");
         server.kill_nine();
         server.restart();
-        let client = Client::connect(server.face("chunk")).expect("it is served");
+        let client = ChunkClient::connect(server.face("chunk")).expect("it is served");
         blocks.iter().chain([&more]).for_each(|block| block.check(&client));
         for id in &taken {
             assert_eq!(client.get_block(*id).expect("it was committed").chunks.len(), 1);
@@ -247,7 +247,7 @@ fn a_full_disk_refuses_chunks_until_there_is_room_and_loses_none() {
 #[test]
 fn what_a_server_left_is_inspected_and_exported() {
     let mut server = Server::start("chunks-export", &["quorate.chunkAddr=127.0.0.1:0"]);
-    let client = Client::connect(server.face("chunk")).expect("it is served");
+    let client = ChunkClient::connect(server.face("chunk")).expect("it is served");
     let mut random = Random::new(7);
     let blocks: Vec<Block> =
         (0..6).map(|local_id| Block::draw(&mut random, 1 + local_id % 2, local_id)).collect();
@@ -313,7 +313,7 @@ fn what_a_server_left_is_inspected_and_exported() {
 fn a_server_without_descriptors_closes_files_of_blocks_and_goes_on() {
     let lines = ["quorate.chunkAddr=127.0.0.1:0", "quorate.chunkLayout=per-block"];
     let mut server = Server::start("chunks-descriptors", &lines);
-    let client = Client::connect(server.face("chunk")).expect("it is served");
+    let client = ChunkClient::connect(server.face("chunk")).expect("it is served");
     // An answer shows that all its threads run.
     client.create_container(9).expect("it is served");
     let open = || Path::new(&format!("/proc/{}/fd", server.pid().as_raw_pid())).read_dir();
@@ -360,7 +360,7 @@ fn zookeeper_is_served_while_the_chunk_store_is_opened() {
     let lines =
         ["quorate.chunkAddr=127.0.0.1:0", "admin.serverPort=0", "admin.serverAddress=127.0.0.1"];
     let mut server = Server::start("chunks-opening", &lines);
-    let client = Client::connect(server.face("chunk")).expect("it is served");
+    let client = ChunkClient::connect(server.face("chunk")).expect("it is served");
     let id = BlockId { container_id: 1, local_id: 1 };
     let block = Block { id, chunk_bytes: 9_000, chunk_count: 3 };
     block.write(&client).expect("it is written");
@@ -379,7 +379,7 @@ fn zookeeper_is_served_while_the_chunk_store_is_opened() {
     server.stop();
     std::fs::rename(&aside, &identity).expect("is renamed");
     server.restart();
-    let client = Client::connect(server.face("chunk")).expect("it is served");
+    let client = ChunkClient::connect(server.face("chunk")).expect("it is served");
     block.check(&client);
     let mut session = ZkClient::open(server.address(), 10_000);
     assert_eq!(session.get("/a").as_deref(), Ok(&b"one"[..]));
@@ -398,7 +398,7 @@ fn a_leader_hands_over_before_its_chunk_store_ends() {
     let client = || {
         let mut client = None;
         wait_until("the chunk store is served", || {
-            client = Client::connect(address).ok();
+            client = ChunkClient::connect(address).ok();
             client.is_some()
         });
         client.expect("it is served")
@@ -488,7 +488,7 @@ fn a_chunk_store_that_cannot_be_opened_is_told_and_the_rest_is_served() {
     // A fresh file system has this folder.
     std::fs::create_dir_all(dir.join("lost+found")).expect("is made");
     let mut server = Server::start("chunks-not-opened", &lines);
-    let client = Client::connect(server.face("chunk")).expect("it is served");
+    let client = ChunkClient::connect(server.face("chunk")).expect("it is served");
     let block =
         Block { id: BlockId { container_id: 1, local_id: 1 }, chunk_bytes: 9_000, chunk_count: 3 };
     block.write(&client).expect("it is written");
@@ -507,13 +507,13 @@ fn a_chunk_store_that_cannot_be_opened_is_told_and_the_rest_is_served() {
     let (status, text) = chunk_health(&server);
     assert!(status == 503 && text.contains("checksum does not match"), "{text}");
     assert_eq!(http(server.face("admin"), "GET /health/ready").0, 200);
-    wait_until("the port is closed", || Client::connect(server.face("chunk")).is_err());
+    wait_until("the port is closed", || ChunkClient::connect(server.face("chunk")).is_err());
     server.stop();
     // The file in the folder is unchanged.
     assert_eq!(std::fs::read(dir.join("store")).expect("is there"), bad);
     std::fs::write(dir.join("store"), &identity).expect("is written");
     server.restart();
-    let client = Client::connect(server.face("chunk")).expect("it is served");
+    let client = ChunkClient::connect(server.face("chunk")).expect("it is served");
     block.check(&client);
     drop(client);
     server.stop();

@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::process::{Command, Stdio};
 
-use bench::workloads::chunk::cmdw::client::Client as ChunkClient;
+use bench::workloads::chunk::cmdw::client::ChunkClient;
 use bench::workloads::chunk::cmdw::load::block_of;
 use bytes::Bytes;
 use chunk::block::{BlockId, ChunkInfo};

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 
 use bench::workloads::etcd::client::{
-    COMPACT, Call, Client, DELETE_RANGE, LEASE_GRANT, LEASE_KEEP_ALIVE, LEASE_REVOKE,
+    COMPACT, Call, DELETE_RANGE, EtcdClient, LEASE_GRANT, LEASE_KEEP_ALIVE, LEASE_REVOKE,
     LEASE_TIME_TO_LIVE, PUT, RANGE, TXN, runtime,
 };
 use bench::workloads::etcd::grpc;
@@ -22,17 +22,17 @@ use crate::server::PATIENCE;
 
 /// A connection. Clones of it send on the same connection.
 #[derive(Clone)]
-pub struct EtcdClient {
-    client: Client,
+pub struct OpsClient {
+    client: EtcdClient,
     /// The cluster and the member that the first response named.
     served: Arc<OnceLock<Served>>,
 }
 
-impl EtcdClient {
+impl OpsClient {
     /// Opens a connection. None if no server listens.
-    pub async fn connect(address: SocketAddr) -> Option<EtcdClient> {
-        let client = Client::connect(address).await.ok()?;
-        Some(EtcdClient { client, served: Arc::default() })
+    pub async fn connect(address: SocketAddr) -> Option<OpsClient> {
+        let client = EtcdClient::connect(address).await.ok()?;
+        Some(OpsClient { client, served: Arc::default() })
     }
 
     /// The cluster and the member that the responses of this connection name, once there is one.
@@ -60,7 +60,7 @@ impl EtcdClient {
         Some(self.understand(op, answer))
     }
 
-    /// Like [`EtcdClient::try_ask`], of a server that answers in time or is gone.
+    /// Like [`OpsClient::try_ask`], of a server that answers in time or is gone.
     pub async fn ask(&mut self, op: &Op) -> Option<Answer> {
         timeout(PATIENCE, self.try_ask(op)).await.expect("a server answers in time")
     }
@@ -95,14 +95,14 @@ pub fn error_of(code: u32, text: &str) -> Error {
 /// A connection whose calls wait for their answers, with a runtime of its own.
 pub struct Caller {
     runtime: Runtime,
-    client: EtcdClient,
+    client: OpsClient,
 }
 
 impl Caller {
     /// Connects to a server, which must listen and answer all calls.
     pub fn open(address: SocketAddr) -> Caller {
         let runtime = runtime().unwrap();
-        let client = runtime.block_on(EtcdClient::connect(address)).expect("the server listens");
+        let client = runtime.block_on(OpsClient::connect(address)).expect("the server listens");
         Caller { runtime, client }
     }
 

@@ -4,7 +4,7 @@ use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-use bench::workloads::chunk::cmdw::client::Client as ChunkClient;
+use bench::workloads::chunk::cmdw::client::ChunkClient;
 use bench::workloads::chunk::cmdw::load::block_of;
 use bytes::Bytes;
 use chunk::block::{BlockId, ChunkInfo};

@@ -20,7 +20,7 @@ use super::request::{Request, everything};
 use super::watches::Difference;
 use crate::limits::DIFFERENTIAL_SILENCE;
 use crate::random::Random;
-use crate::workloads::etcd::client::Client;
+use crate::workloads::etcd::client::EtcdClient;
 use crate::workloads::etcd::grpc::{Received, Stream};
 
 /// The unit of the sizes of values. All other bytes of a response are fewer than one unit.
@@ -85,7 +85,7 @@ struct Side {
 }
 
 impl Side {
-    async fn open(server: &mut Client) -> anyhow::Result<Side> {
+    async fn open(server: &mut EtcdClient) -> anyhow::Result<Side> {
         let mut stream = server.open_watches(false).await?;
         let all = Bytes::from_static(b"\0");
         for (fragment, prev_kv) in WATCHES {
@@ -142,7 +142,7 @@ impl Fragments {
     ///
     /// # Errors
     /// A server does not answer, or not in etcd's protocol.
-    pub async fn open(servers: &mut (Client, Client)) -> anyhow::Result<Fragments> {
+    pub async fn open(servers: &mut (EtcdClient, EtcdClient)) -> anyhow::Result<Fragments> {
         let sides = [Side::open(&mut servers.0).await?, Side::open(&mut servers.1).await?];
         Ok(Fragments { sides, count: 0 })
     }

@@ -26,7 +26,7 @@ use tokio::time::{Instant, sleep_until};
 use super::generate::Generator;
 use crate::limits::DIFFERENTIAL_SILENCE;
 use crate::random::Random;
-use crate::workloads::etcd::client::Client;
+use crate::workloads::etcd::client::EtcdClient;
 use crate::workloads::etcd::grpc::{Received, Stream};
 
 /// The time between two requests for progress. etcd drops those that come too early.
@@ -176,7 +176,7 @@ impl Sent {
 
 impl Both {
     /// Opens a stream to each server, with a watch of everything.
-    async fn open(servers: &mut (Client, Client), is_late: bool) -> anyhow::Result<Both> {
+    async fn open(servers: &mut (EtcdClient, EtcdClient), is_late: bool) -> anyhow::Result<Both> {
         let side = |stream| Side { stream, sent: Sent::default() };
         let sides = [
             side(servers.0.open_watches(false).await?),
@@ -341,7 +341,7 @@ impl Watches {
     /// A server does not answer, or not in etcd's protocol.
     pub async fn act(
         &mut self,
-        servers: &mut (Client, Client),
+        servers: &mut (EtcdClient, EtcdClient),
         (newest, compacted): (i64, i64),
     ) -> anyhow::Result<Option<Difference>> {
         if !self.random.chance(20) {

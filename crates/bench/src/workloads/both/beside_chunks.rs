@@ -22,7 +22,7 @@ use zk::{AclEntry, ErrorCode};
 use crate::measure::machine_info::MachineInfo;
 use crate::measure::stats::{Latencies, median};
 use crate::servers::target::{Scheme, Target, TargetAddress};
-use crate::workloads::chunk::cmdw::client::{ChunkAddress, Client};
+use crate::workloads::chunk::cmdw::client::{ChunkAddress, ChunkClient};
 use crate::workloads::chunk::cmdw::load::{ChunkBytes, block_of};
 use crate::workloads::zk::client::{Incoming, Session};
 
@@ -210,7 +210,7 @@ fn write_chunks(
     // The measuring thread goes first: its latency must be the server's wait, not a wait for a CPU
     // of the generator.
     let _ = rustix::process::nice(WRITERS_NICE);
-    let client = Client::connect(address)?;
+    let client = ChunkClient::connect(address)?;
     let container_id = (u64::from(std::process::id()) << 16) + number;
     client.create_container(container_id)?;
     for local_id in 0.. {

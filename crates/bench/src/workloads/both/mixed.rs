@@ -32,7 +32,9 @@ use crate::measure::stats::Phase;
 use crate::random::Random;
 use crate::servers::process::Processes;
 use crate::servers::target::{Scheme, Target, TargetAddress};
-use crate::workloads::etcd::client::{COMPACT, Call, Client, DELETE_RANGE, PUT, RANGE, runtime};
+use crate::workloads::etcd::client::{
+    COMPACT, Call, DELETE_RANGE, EtcdClient, PUT, RANGE, runtime,
+};
 use crate::workloads::etcd::performance::load::{Load, Loop};
 use crate::workloads::zk::tree::traffic::{self, Plan};
 use crate::workloads::zk::tree::{Tree, TreeArgs};
@@ -319,7 +321,7 @@ impl<'a> Test<'a> {
     fn compact(&self) -> anyhow::Result<()> {
         let Test { etcd, prefix, .. } = self;
         runtime()?.block_on(async {
-            let mut client = Client::connect(etcd.addresses[0]).await?;
+            let mut client = EtcdClient::connect(etcd.addresses[0]).await?;
             let range = pb::RangeRequest { key: key(prefix, 0), ..Default::default() };
             let read: pb::RangeResponse = client.demand(RANGE, &range).await?;
             let revision = read.header.map_or(0, |header| header.revision);
@@ -334,7 +336,7 @@ impl<'a> Test<'a> {
         self.tree.remove(&mut driver, &self.zk)?;
         driver.close();
         runtime()?.block_on(async {
-            let mut client = Client::connect(self.etcd.addresses[0]).await?;
+            let mut client = EtcdClient::connect(self.etcd.addresses[0]).await?;
             let (key, range_end) = (self.prefix.clone().into(), end_of(&self.prefix));
             let delete = pb::DeleteRangeRequest { key, range_end, ..Default::default() };
             client.demand::<pb::DeleteRangeResponse>(DELETE_RANGE, &delete).await.map(drop)

@@ -33,7 +33,7 @@ pub const LEASE_KEEP_ALIVE: &str = "/etcdserverpb.Lease/LeaseKeepAlive";
 pub const LEASE_TIME_TO_LIVE: &str = "/etcdserverpb.Lease/LeaseTimeToLive";
 /// See [`RANGE`].
 pub const LEASES: &str = "/etcdserverpb.Lease/LeaseLeases";
-/// A stream of requests for watches, and of their events; see [`Client::open_watches`].
+/// A stream of requests for watches, and of their events; see [`EtcdClient::open_watches`].
 const WATCH: &str = "/etcdserverpb.Watch/Watch";
 /// The metadata of a client that asks for an end when there is no leader.
 const REQUIRES_LEADER: (&str, &str) = ("hasleader", "true");
@@ -81,29 +81,32 @@ impl Call {
 
 /// A connection, or one of several clients that share it.
 #[derive(Clone, Debug)]
-pub struct Client(Sender);
+pub struct EtcdClient(Sender);
 
-impl Client {
+impl EtcdClient {
     /// Opens a connection of its own. A task of the runtime serves it.
     ///
     /// # Errors
     /// No server answers, or it does not speak HTTP/2.
-    pub async fn connect(address: SocketAddr) -> anyhow::Result<Client> {
-        Client::connect_with_window(address, ETCD_WINDOW_BYTES).await
+    pub async fn connect(address: SocketAddr) -> anyhow::Result<EtcdClient> {
+        EtcdClient::connect_with_window(address, ETCD_WINDOW_BYTES).await
     }
 
-    /// Like [`Client::connect`], with a window of so many bytes.
+    /// Like [`EtcdClient::connect`], with a window of so many bytes.
     ///
     /// # Errors
-    /// The errors are those of [`Client::connect`].
-    pub async fn connect_with_window(address: SocketAddr, bytes: u32) -> anyhow::Result<Client> {
+    /// The errors are those of [`EtcdClient::connect`].
+    pub async fn connect_with_window(
+        address: SocketAddr,
+        bytes: u32,
+    ) -> anyhow::Result<EtcdClient> {
         let connecting = async {
             let stream = TcpStream::connect(address).await?;
             stream.set_nodelay(true)?;
             grpc::open(stream, bytes).await
         };
         let connected = async { timeout(CONNECT_LIMIT, connecting).await? };
-        Ok(Client(connected.await.with_context(|| address.to_string())?))
+        Ok(EtcdClient(connected.await.with_context(|| address.to_string())?))
     }
 
     /// Sends a call and waits for its answer, which may be an error of etcd's.
@@ -158,7 +161,7 @@ pub fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
 pub fn version_at(address: SocketAddr) -> Option<String> {
     let asking = async {
         let call = Call::new(STATUS, &pb::StatusRequest {})?;
-        Client::connect(address).await?.ask(&call).await
+        EtcdClient::connect(address).await?.ask(&call).await
     };
     let answer = runtime().ok()?.block_on(async { timeout(CONNECT_LIMIT, asking).await });
     let answer = answer.ok()?.ok().filter(|answer| answer.code == 0)?;

@@ -38,7 +38,7 @@ use crate::measure::samples::Sampler;
 use crate::random::Random;
 use crate::servers::process::thread_cpu_ns;
 use crate::servers::target::Scheme;
-use crate::workloads::etcd::client::{Client, DELETE_RANGE, PUT, runtime};
+use crate::workloads::etcd::client::{DELETE_RANGE, EtcdClient, PUT, runtime};
 use crate::workloads::etcd::performance::load::OpenLoop;
 use cluster::{Kind, Mix, Registry};
 use outcome::{Account, Cost};
@@ -175,12 +175,12 @@ async fn live(
 ) -> anyhow::Result<Block> {
     let (target, mut clients) = (turn.target, Vec::new());
     for address in target.addresses.iter().cycle().take(args.connections) {
-        clients.push(Client::connect(*address).await?);
+        clients.push(EtcdClient::connect(*address).await?);
     }
     turn.say("setting watches");
     let mut watches = JoinSet::new();
     for address in target.addresses.iter().cycle().take(args.apiservers) {
-        watch_all(run, Client::connect(*address).await?, &mut watches).await?;
+        watch_all(run, EtcdClient::connect(*address).await?, &mut watches).await?;
     }
     turn.say("making the objects");
     fill(run, &clients, args.objects).await?;
@@ -222,7 +222,7 @@ async fn live(
 /// Sets the watches of an apiserver, each with a task that reads it.
 async fn watch_all(
     run: &Run,
-    mut client: Client,
+    mut client: EtcdClient,
     watches: &mut JoinSet<(Kind, Seen)>,
 ) -> anyhow::Result<()> {
     for kind in Kind::ALL {
@@ -235,7 +235,7 @@ async fn watch_all(
 }
 
 /// Makes the objects that are there at the start.
-async fn fill(run: &Arc<Run>, clients: &[Client], objects: u64) -> anyhow::Result<()> {
+async fn fill(run: &Arc<Run>, clients: &[EtcdClient], objects: u64) -> anyhow::Result<()> {
     let kinds = Kind::ALL.into_iter();
     let all = kinds.flat_map(|kind| core::iter::repeat_n(kind, kind.count(objects) as usize));
     let all: Arc<[Kind]> = all.collect();
@@ -263,7 +263,7 @@ async fn fill(run: &Arc<Run>, clients: &[Client], objects: u64) -> anyhow::Resul
 /// that took, in ns.
 async fn open_loop(
     run: &Arc<Run>,
-    clients: &[Client],
+    clients: &[EtcdClient],
     clients_max: usize,
     time: Time,
 ) -> anyhow::Result<u64> {
@@ -285,7 +285,7 @@ async fn open_loop(
 }
 
 /// Every five minutes compacts what was old five minutes ago, as an apiserver does.
-async fn compact_often(run: Arc<Run>, mut client: Client, pace: Pace) {
+async fn compact_often(run: Arc<Run>, mut client: EtcdClient, pace: Pace) {
     let interval_ns = COMPACTION_S / run.compress * 1e9;
     let mut old = run.revision.load(Ordering::Relaxed);
     for number in 1.. {
@@ -302,7 +302,7 @@ async fn compact_often(run: Arc<Run>, mut client: Client, pace: Pace) {
 /// Puts one key more in each kind, and waits until each watch has seen it.
 async fn last_events(
     run: &Run,
-    client: &mut Client,
+    client: &mut EtcdClient,
     watches: JoinSet<(Kind, Seen)>,
 ) -> anyhow::Result<Watched> {
     let mut revisions = [0; Kind::ALL.len()];

@@ -26,7 +26,7 @@ use machine::etcd::reply::Refusal;
 use machine::etcd::token::{Token, TokenPrefix};
 
 use super::calls::{Call, PendingChange, Read, Then};
-use super::credentials::{Asker, Client, NotFound};
+use super::credentials::{Asker, ClientIdentity, NotFound};
 use super::method::{CallRefused, EtcdMethod, Need};
 use super::passwords::{PasswordCall, PasswordDone, PasswordTask, PasswordWork};
 use super::reply::Reply;
@@ -91,7 +91,7 @@ impl EtcdFront {
         &mut self,
         ticket: Ticket,
         (method, request): (EtcdMethod, Bytes),
-        client: Box<Client>,
+        client: Box<ClientIdentity>,
     ) {
         self.calls.insert(ticket, Call::Finding { method, request, client });
         self.turns.runnable.push_back(ticket);

@@ -15,7 +15,7 @@ use machine::etcd::lease_read::{LeaseLook, LeaseRead};
 
 use super::cluster::{ClusterCall, Moving};
 use super::cost::Cost;
-use super::credentials::{self, Asker, Client};
+use super::credentials::{self, Asker, ClientIdentity};
 use super::hash_call::HashCall;
 use super::lease_call::{self, AskedLease, LeaseCall};
 use super::method::{CallRefused, EtcdMethod, Need};
@@ -49,7 +49,7 @@ pub(super) enum Call {
         /// The bytes of the request.
         request: Bytes,
         /// The client.
-        client: Box<Client>,
+        client: Box<ClientIdentity>,
     },
     /// A transaction with writes whose cost is being counted under the lock.
     Counting {

@@ -52,11 +52,11 @@ pub(super) struct Who {
 
 /// The client of a call that sent credentials.
 #[derive(Clone, Debug)]
-pub(super) struct Client {
+pub(super) struct ClientIdentity {
     credentials: Credentials,
     /// Whether this member has applied all that the client can know of, users and tokens included.
     is_synced: bool,
-    /// Whether [`Client::find`] has succeeded.
+    /// Whether [`ClientIdentity::find`] has succeeded.
     is_found: bool,
     /// The user, once it was found while permissions were enforced. It is kept during the call, so
     /// a long read fails if users or roles change meanwhile (`EtcdServer.doSerialize`).
@@ -64,7 +64,7 @@ pub(super) struct Client {
 }
 
 /// The client of a call; `None` if it sent no credentials.
-pub(super) type Asker = Option<Box<Client>>;
+pub(super) type Asker = Option<Box<ClientIdentity>>;
 
 /// The client with these credentials. `is_synced` is true if this member has applied everything
 /// that the client can know of.
@@ -72,19 +72,19 @@ pub(super) fn asker(credentials: Credentials, is_synced: bool) -> Asker {
     match credentials {
         Credentials::Nobody => None,
         credentials => {
-            Some(Box::new(Client { credentials, is_synced, is_found: false, who: None }))
+            Some(Box::new(ClientIdentity { credentials, is_synced, is_found: false, who: None }))
         }
     }
 }
 
 /// The user of a call, to check its rights. `None` if there are no credentials, permissions are not
-/// enforced, or [`Client::find`] was not called.
+/// enforced, or [`ClientIdentity::find`] was not called.
 pub(super) fn info(asker: &Asker) -> Option<AuthInfo<'_>> {
     let Who { user, revision } = asker.as_deref()?.who.as_ref()?;
     Some(AuthInfo { user, revision: *revision })
 }
 
-impl Client {
+impl ClientIdentity {
     /// Finds the user, if permissions are enforced. `is_used` says whether a token was used lately.
     ///
     /// # Errors `NotYet` if a sync may help, `Never` if not.

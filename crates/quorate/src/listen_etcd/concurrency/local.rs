@@ -8,12 +8,12 @@ use grpc::Status;
 use grpc_code::Code;
 use member::fronts::etcd::{CallRefused, EtcdMethod};
 
-use super::super::client::Client;
+use super::super::client::CallingClient;
 use super::super::runtime::{FromWatch, WatchCall, malformed, status_of};
 
 /// A client within the process.
 #[derive(Clone)]
-pub(super) struct Local(pub Client);
+pub(super) struct Local(pub CallingClient);
 
 /// The status for a failure of these services: etcd's have no codes of their own.
 pub(super) fn unknown(text: impl Into<String>) -> Status {

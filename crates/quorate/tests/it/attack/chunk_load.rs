@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use bench::workloads::chunk::cmdw::client::Client;
+use bench::workloads::chunk::cmdw::client::ChunkClient;
 use bench::workloads::chunk::cmdw::load::block_of;
 use bytes::Bytes;
 use chunk::block::{BlockId, ChunkInfo};
@@ -19,7 +19,7 @@ const LOAD_TIME: Duration = Duration::from_secs(3);
 
 /// Writes blocks of four chunks until the time is over. Returns the number of chunks.
 fn write(attack: &Attack, writer: u64) -> u64 {
-    let client = Client::connect(attack.server.face("chunk")).expect("it is served");
+    let client = ChunkClient::connect(attack.server.face("chunk")).expect("it is served");
     let data = Bytes::from(vec![writer as u8; CHUNK_BYTES]);
     let begun_at = Instant::now();
     let mut count = 0;

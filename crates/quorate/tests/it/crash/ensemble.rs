@@ -19,7 +19,7 @@ use super::number_from_env;
 use crate::client::{self, Client, Greeted, TIMEOUT_MS};
 use crate::ensemble::Members;
 use crate::etcd::request;
-use crate::etcd_client::{Caller, EtcdClient, range_of};
+use crate::etcd_client::{Caller, OpsClient, range_of};
 use crate::server::wait_until;
 
 /// Clients of each protocol. Each begins at another member.
@@ -104,7 +104,7 @@ impl Putter<'_> {
 
     /// Works at one member. None when the connection ended.
     async fn work(&mut self, address: SocketAddr) -> Option<()> {
-        let mut client = EtcdClient::connect(address).await?;
+        let mut client = OpsClient::connect(address).await?;
         self.compare(&mut client).await?;
         let mut calls = JoinSet::new();
         while !self.shared.is_over() {
@@ -131,7 +131,7 @@ impl Putter<'_> {
     }
 
     /// Compares the keys since the last comparison with the acknowledged puts.
-    async fn compare(&mut self, client: &mut EtcdClient) -> Option<()> {
+    async fn compare(&mut self, client: &mut OpsClient) -> Option<()> {
         let (key, range_end) = (self.key(self.compared), self.key(self.next));
         let range = Range { key, range_end, ..Range::default() };
         if self.compared < self.next {

@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 use workload::etcd::op::{KeyValue, Op, Put, Range, Response};
 
 use super::load::World;
-use crate::etcd_client::{Caller, EtcdClient, everything, range_of};
+use crate::etcd_client::{Caller, OpsClient, everything, range_of};
 
 /// Puts that one client has sent and that are not answered.
 const AHEAD: usize = 8;
@@ -62,7 +62,7 @@ impl Worker<'_> {
 
     /// Works through one life of the server. None when the connection ended.
     async fn live(&mut self, life: u64, address: SocketAddr, floor: i64) -> Option<()> {
-        let mut client = EtcdClient::connect(address).await?;
+        let mut client = OpsClient::connect(address).await?;
         let is_all = life.is_multiple_of(ALL_ONE_IN);
         let from = if is_all { 0 } else { self.read_before };
         self.verify(&mut client, from, floor).await?;
@@ -71,7 +71,7 @@ impl Worker<'_> {
     }
 
     /// Compares the keys from a number on, and the number of all, with the puts.
-    async fn verify(&mut self, client: &mut EtcdClient, from: u64, floor: i64) -> Option<()> {
+    async fn verify(&mut self, client: &mut OpsClient, from: u64, floor: i64) -> Option<()> {
         let range_end = format!("{}0", self.id).into_bytes();
         let range = Range { key: self.key(from), range_end, ..Range::default() };
         let shown = range_of(client.ask(&Op::Range(range.clone())).await?);
@@ -101,7 +101,7 @@ impl Worker<'_> {
     }
 
     /// Puts until the connection ends.
-    async fn put(&mut self, client: &EtcdClient) -> Option<()> {
+    async fn put(&mut self, client: &OpsClient) -> Option<()> {
         let mut calls = JoinSet::new();
         let mut is_over = false;
         while !self.world.has_ended() {

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use anyhow::Context;
-use bench::workloads::chunk::cmdw::client::Client;
+use bench::workloads::chunk::cmdw::client::ChunkClient;
 use bench::workloads::chunk::cmdw::load::block_of;
 use bytes::Bytes;
 use chunk::block::{BlockId, ChunkInfo};
@@ -37,7 +37,7 @@ fn write_and_read(
     let mut config = shape.config();
     config.alpn_protocols = vec![b"h2".to_vec()];
     let mut shown = None;
-    let client = Client::over(async || {
+    let client = ChunkClient::over(async || {
         let stream = TcpStream::connect(address).await?;
         let name = ServerName::try_from("localhost")?;
         let stream = TlsConnector::from(Arc::new(config)).connect(name, stream).await?;
@@ -73,8 +73,8 @@ fn clients_of_the_chunk_store_are_believed_by_their_certificates() {
         wait_until(cause, || server.log().contains(cause));
     }
     // Plain text works only on the other port.
-    assert!(Client::connect(secure).and_then(|client| client.get_block(of_first())).is_err());
-    let plain = Client::connect(server.face("chunk")).unwrap();
+    assert!(ChunkClient::connect(secure).and_then(|client| client.get_block(of_first())).is_err());
+    let plain = ChunkClient::connect(server.face("chunk")).unwrap();
     assert_eq!(plain.get_block(of_first()).unwrap().chunks.len(), 1);
     server.stop();
 }

@@ -77,38 +77,38 @@ pub struct Refused {
 
 /// A connection.
 #[derive(Debug)]
-pub struct Client {
+pub struct ChunkClient {
     /// Also runs the task that reads from the socket.
     runtime: Runtime,
     requests: Sender,
 }
 
-impl Client {
+impl ChunkClient {
     /// Opens a connection of its own.
     ///
     /// # Errors
     /// No server answers, or it does not speak HTTP/2.
-    pub fn connect(address: SocketAddr) -> anyhow::Result<Client> {
+    pub fn connect(address: SocketAddr) -> anyhow::Result<ChunkClient> {
         let plain = async || {
             let stream = TcpStream::connect(address).await?;
             stream.set_nodelay(true)?;
             anyhow::Ok(stream)
         };
-        Client::over(plain).with_context(|| address.to_string())
+        ChunkClient::over(plain).with_context(|| address.to_string())
     }
 
     /// Opens a connection over the stream that `open` returns, which may be TLS.
     ///
     /// # Errors
     /// The stream cannot be opened, or the server does not speak HTTP/2.
-    pub fn over<S>(open: impl AsyncFnOnce() -> anyhow::Result<S>) -> anyhow::Result<Client>
+    pub fn over<S>(open: impl AsyncFnOnce() -> anyhow::Result<S>) -> anyhow::Result<ChunkClient>
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let connecting = async { grpc::open(open().await?, CHUNK_WINDOW_BYTES).await };
         let requests = runtime.block_on(async { timeout(CONNECT_LIMIT, connecting).await? })?;
-        Ok(Client { runtime, requests })
+        Ok(ChunkClient { runtime, requests })
     }
 
     /// The answer, even if it is a refusal.

@@ -21,7 +21,7 @@ use crate::measure::stats::Latencies;
 use crate::random::order_by_chance;
 use crate::servers::interrupt::Interrupt;
 use crate::servers::process::Processes;
-use crate::workloads::chunk::cmdw::client::{ChunkAddress, Client};
+use crate::workloads::chunk::cmdw::client::{ChunkAddress, ChunkClient};
 use crate::workloads::chunk::cmdw::load::{
     Description, Shape, Took, block_of, chunk_data, together,
 };
@@ -185,8 +185,8 @@ impl Test<'_> {
 
     /// Makes a run for each variant, in containers of its own.
     fn run(&self, datanode: &Datanode) -> anyhow::Result<Vec<Run>> {
-        let clients = (0..self.shape.threads).map(|_| Client::connect(datanode.address));
-        let clients: Vec<Client> = clients.collect::<Result<_, _>>()?;
+        let clients = (0..self.shape.threads).map(|_| ChunkClient::connect(datanode.address));
+        let clients: Vec<ChunkClient> = clients.collect::<Result<_, _>>()?;
         // No other run has these container ids. Java's `long` ends at 2^63.
         let since = SystemTime::now().duration_since(UNIX_EPOCH)?;
         let first = since.as_micros() as u64;
@@ -209,7 +209,7 @@ impl Test<'_> {
     fn run_in(
         &self,
         datanode: &Datanode,
-        clients: &[Client],
+        clients: &[ChunkClient],
         first: u64,
     ) -> anyhow::Result<Vec<Run>> {
         let of_server = |took: Took, cpu_ns: Option<u64>, all: &Took, all_cpu_ns: Option<u64>| {
@@ -235,7 +235,7 @@ impl Test<'_> {
     }
 
     /// Writes all chunks, each by its own thread.
-    fn write(&self, clients: &[Client], first: u64) -> anyhow::Result<Took> {
+    fn write(&self, clients: &[ChunkClient], first: u64) -> anyhow::Result<Took> {
         self.by_blocks(clients, |client, description, numbers, latencies| {
             for number in numbers {
                 let (id, offset) = self.place(first, *number);
@@ -251,7 +251,7 @@ impl Test<'_> {
     }
 
     /// Commits all blocks, each by the thread that wrote it.
-    fn commit(&self, clients: &[Client], first: u64) -> anyhow::Result<Took> {
+    fn commit(&self, clients: &[ChunkClient], first: u64) -> anyhow::Result<Took> {
         self.by_blocks(clients, |client, description, numbers, _| {
             let (id, _) = self.place(first, numbers[0]);
             let chunk =
@@ -264,8 +264,9 @@ impl Test<'_> {
 
     fn by_blocks(
         &self,
-        clients: &[Client],
-        each: impl Fn(&Client, &mut Description, &[u64], &mut Latencies) -> anyhow::Result<()> + Sync,
+        clients: &[ChunkClient],
+        each: impl Fn(&ChunkClient, &mut Description, &[u64], &mut Latencies) -> anyhow::Result<()>
+        + Sync,
     ) -> anyhow::Result<Took> {
         let make_ready = |thread| (thread, self.description());
         together(self.shape.threads, make_ready, |(thread, mut description)| {
@@ -278,7 +279,12 @@ impl Test<'_> {
     }
 
     /// Reads all chunks, in the order of the writes or in the given one.
-    fn read(&self, clients: &[Client], first: u64, order: Option<&[u32]>) -> anyhow::Result<Took> {
+    fn read(
+        &self,
+        clients: &[ChunkClient],
+        first: u64,
+        order: Option<&[u32]>,
+    ) -> anyhow::Result<Took> {
         let make_ready = |thread| (thread, self.description());
         together(self.shape.threads, make_ready, |(thread, mut description)| {
             let mut latencies = Latencies::default();

@@ -12,7 +12,7 @@ use super::run::{CallKind, EventLease, Outcome, Run};
 use super::value::Head;
 use crate::limits::{ETCD_PAGE_KEYS, GUARDED_ATTEMPTS};
 use crate::random::Random;
-use crate::workloads::etcd::client::{COMPACT, Client, LEASE_GRANT, RANGE, TXN};
+use crate::workloads::etcd::client::{COMPACT, EtcdClient, LEASE_GRANT, RANGE, TXN};
 
 /// The time to live of events, in seconds of the cluster's time.
 const EVENT_TTL_S: f64 = 3_600.0;
@@ -22,7 +22,7 @@ const EVENT_TTL_S: f64 = 3_600.0;
 const LEASE_SHARED_S: f64 = 60.0;
 
 /// Does what is due as call `number`.
-pub async fn act(run: &Run, mut client: Client, number: u64, due_ns: u64) {
+pub async fn act(run: &Run, mut client: EtcdClient, number: u64, due_ns: u64) {
     let mut random = Random::new(number);
     let act = run.mix.pick(&mut random);
     let client = &mut client;
@@ -89,7 +89,7 @@ fn has_one_response(response: &pb::TxnResponse) -> bool {
 }
 
 /// Counts one more update in an object, from the state that the writer knows on.
-async fn update(run: &Run, client: &mut Client, object: &Object, state: State, due_ns: u64) {
+async fn update(run: &Run, client: &mut EtcdClient, object: &Object, state: State, due_ns: u64) {
     let (mut state, mut since_ns) = (state, due_ns);
     for _ in 0..GUARDED_ATTEMPTS {
         let head = Head { sent_ns: run.now_ns(), updates: state.updates + 1 };
@@ -121,7 +121,7 @@ async fn update(run: &Run, client: &mut Client, object: &Object, state: State, d
 /// Makes an object; the fill has no time at which that was due.
 pub async fn create(
     run: &Run,
-    client: &mut Client,
+    client: &mut EtcdClient,
     kind: Kind,
     random: &mut Random,
     due_ns: Option<u64>,
@@ -145,7 +145,7 @@ pub async fn create(
 }
 
 /// Deletes a pod, which others may still change meanwhile.
-async fn delete(run: &Run, client: &mut Client, random: &mut Random, due_ns: u64) {
+async fn delete(run: &Run, client: &mut EtcdClient, random: &mut Random, due_ns: u64) {
     let Some(pod) = run.objects.take(Kind::Pods, random) else { return };
     let (mut state, mut since_ns) = (pod.state(), due_ns);
     for _ in 0..GUARDED_ATTEMPTS {
@@ -169,7 +169,7 @@ async fn delete(run: &Run, client: &mut Client, random: &mut Random, due_ns: u64
     run.objects.on_doubt();
 }
 
-async fn put_event(run: &Run, client: &mut Client, random: &mut Random, due_ns: u64) {
+async fn put_event(run: &Run, client: &mut EtcdClient, random: &mut Random, due_ns: u64) {
     let Some(lease) = event_lease(run, client).await else { return };
     let key = run.objects.new_key(Kind::Events);
     let head = Head { sent_ns: run.now_ns(), updates: 0 };
@@ -191,7 +191,7 @@ async fn put_event(run: &Run, client: &mut Client, random: &mut Random, due_ns: 
 
 /// The lease for an event. The first event after the time of the lease before gets a new one, and
 /// the others wait for that.
-async fn event_lease(run: &Run, client: &mut Client) -> Option<i64> {
+async fn event_lease(run: &Run, client: &mut EtcdClient) -> Option<i64> {
     let mut lease = run.event_lease.lock().await;
     let now_ns = run.now_ns();
     if let Some(EventLease { id, .. }) = lease.filter(|it| now_ns < it.until_ns) {
@@ -212,7 +212,7 @@ async fn event_lease(run: &Run, client: &mut Client) -> Option<i64> {
 }
 
 /// Counts the keys of a kind.
-async fn count(run: &Run, client: &mut Client, kind: Kind, due_ns: u64) {
+async fn count(run: &Run, client: &mut EtcdClient, kind: Kind, due_ns: u64) {
     let (key, range_end) = run.registry.kind(kind);
     let range = pb::RangeRequest { key, range_end, count_only: true, ..Default::default() };
     let is_right = |it: &pb::RangeResponse| it.kvs.is_empty();
@@ -226,7 +226,7 @@ async fn count(run: &Run, client: &mut Client, kind: Kind, due_ns: u64) {
 /// Returns whether all pages came.
 pub async fn list(
     run: &Run,
-    client: &mut Client,
+    client: &mut EtcdClient,
     (kind, revision): (Kind, i64),
     due_ns: u64,
     mut show: impl FnMut(&KeyValue),
@@ -259,7 +259,7 @@ pub async fn list(
 }
 
 /// Compacts everything before a revision.
-pub async fn compact(run: &Run, client: &mut Client, revision: i64, due_ns: u64) {
+pub async fn compact(run: &Run, client: &mut EtcdClient, revision: i64, due_ns: u64) {
     let compaction = pb::CompactionRequest { revision, ..Default::default() };
     let call = (CallKind::Compaction, due_ns);
     run.ask::<pb::CompactionResponse>(client, call, COMPACT, &compaction, |_| true).await;

@@ -12,7 +12,7 @@ use super::value::Head;
 use super::watcher::{Seen, Watched};
 use crate::measure::figures::{Figure, Good, of_latencies, of_phase};
 use crate::measure::stats::{Latencies, Phase};
-use crate::workloads::etcd::client::Client;
+use crate::workloads::etcd::client::EtcdClient;
 
 /// The names of the figures of each kind of call: how many, and their latencies.
 const NAMES: [(CallKind, [&str; 4]); CallKind::COUNT] = [
@@ -106,7 +106,7 @@ impl Account {
     /// A kind cannot be listed.
     pub async fn of(
         run: &Run,
-        client: &mut Client,
+        client: &mut EtcdClient,
         watched: &Watched,
         counts: &[Counted],
     ) -> anyhow::Result<Account> {
@@ -136,7 +136,7 @@ impl Account {
     async fn read(
         &mut self,
         run: &Run,
-        client: &mut Client,
+        client: &mut EtcdClient,
         (kind, revision): (Kind, i64),
         seen: &[&Seen],
     ) -> anyhow::Result<()> {

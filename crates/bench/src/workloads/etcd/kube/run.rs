@@ -12,7 +12,7 @@ use super::objects::Objects;
 use super::value::Values;
 use crate::limits::{KUBE_SIZES_MAX, SILENCE_LIMIT};
 use crate::measure::meter::Tally;
-use crate::workloads::etcd::client::{Call, Client};
+use crate::workloads::etcd::client::{Call, EtcdClient};
 
 /// The kinds of calls, which have figures of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -167,7 +167,7 @@ impl Run {
     /// the response.
     pub async fn ask<R: Message + Default>(
         &self,
-        client: &mut Client,
+        client: &mut EtcdClient,
         (kind, since_ns): (CallKind, u64),
         path: &str,
         request: &impl Message,

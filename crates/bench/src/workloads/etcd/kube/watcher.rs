@@ -14,7 +14,7 @@ use super::cluster::Kind;
 use super::value::Head;
 use crate::limits::KUBE_SIZES_MAX;
 use crate::measure::stats::Latencies;
-use crate::workloads::etcd::client::Client;
+use crate::workloads::etcd::client::EtcdClient;
 use crate::workloads::etcd::grpc::{Received, Stream};
 
 /// What a watch has seen.
@@ -114,7 +114,7 @@ impl Watcher {
     /// # Errors
     /// The server refuses the watch.
     pub async fn open(
-        client: &mut Client,
+        client: &mut EtcdClient,
         (key, range_end): (Bytes, Bytes),
         last_key: Bytes,
         started: Instant,

@@ -31,7 +31,7 @@ use crate::measure::pace::{End, Pace};
 use crate::random::Random;
 use crate::servers::data_folder::{data_folders, disk_bytes};
 use crate::servers::target::{Scheme, Target};
-use crate::workloads::etcd::client::{COMPACT, Call, Client, PUT, RANGE, runtime};
+use crate::workloads::etcd::client::{COMPACT, Call, EtcdClient, PUT, RANGE, runtime};
 
 /// The stages of a run.
 const STAGES: usize = 3;
@@ -290,7 +290,7 @@ impl Run {
     ) -> anyhow::Result<(Compacted, [Spent; STAGES])> {
         let mut clients = Vec::new();
         for address in turn.target.addresses.iter().cycle().take(args.connections) {
-            clients.push(Client::connect(*address).await?);
+            clients.push(EtcdClient::connect(*address).await?);
         }
         let end = Arc::new(OnceLock::new());
         let open = OpenLoop {
@@ -317,7 +317,7 @@ impl Run {
         Ok((compacted, [before, during, after]))
     }
 
-    async fn one(&self, mut client: Client, number: u64, due_ns: u64) {
+    async fn one(&self, mut client: EtcdClient, number: u64, due_ns: u64) {
         let (kind, index) = ((number % 2) as usize, number / 2);
         let calls = &self.calls[kind];
         let call = &calls[(index % calls.len() as u64) as usize];
@@ -345,7 +345,7 @@ impl Run {
         args: &EtcdCompactionArgs,
     ) -> anyhow::Result<Compacted> {
         let target = turn.target;
-        let mut client = Client::connect(target.addresses[0]).await?;
+        let mut client = EtcdClient::connect(target.addresses[0]).await?;
         let begin = Moment::now(target);
         tokio::time::sleep(Duration::from_secs(args.seconds)).await;
         turn.say("compacting");
@@ -401,7 +401,7 @@ fn stage_of(due_ns: u64, answered_ns: u64, [sent_ns, done_ns]: [u64; 2]) -> usiz
 }
 
 /// Whether a key can be read at a revision.
-async fn is_there(client: &mut Client, revision: i64) -> anyhow::Result<bool> {
+async fn is_there(client: &mut EtcdClient, revision: i64) -> anyhow::Result<bool> {
     let range = pb::RangeRequest { key: key(0), revision, ..Default::default() };
     let answer = timeout(SILENCE_LIMIT, client.ask(&Call::new(RANGE, &range)?)).await??;
     let is_compacted = answer.code != 0 && answer.message.contains("compacted");

@@ -27,7 +27,7 @@ use crate::measure::stats::Latencies;
 use crate::random::Random;
 use crate::servers::ensemble::{Ensemble, Member};
 use crate::servers::target::Scheme;
-use crate::workloads::etcd::client::{Call, Client, PUT, RANGE, STATUS, runtime};
+use crate::workloads::etcd::client::{Call, EtcdClient, PUT, RANGE, STATUS, runtime};
 
 /// Bytes of the number at the beginning of each value.
 const NUMBER_BYTES: usize = 8;
@@ -194,7 +194,7 @@ fn answers(address: SocketAddr) -> bool {
 
 fn ask<R: Message + Default>(address: SocketAddr, path: &str, request: &impl Message) -> Option<R> {
     let call = Call::new(path, request).ok()?;
-    let asking = async { Client::connect(address).await?.ask(&call).await };
+    let asking = async { EtcdClient::connect(address).await?.ask(&call).await };
     let answer = runtime().ok()?.block_on(async { timeout(CONNECT_LIMIT, asking).await });
     let answer = answer.ok()?.ok().filter(|answer| answer.code == 0)?;
     R::decode(answer.body).ok()
@@ -240,7 +240,7 @@ async fn put_on(
     while !shared.is_over.load(Ordering::Relaxed) {
         let connected = match client.take() {
             Some(connected) => Ok(connected),
-            None => Client::connect(addresses[place % addresses.len()]).await,
+            None => EtcdClient::connect(addresses[place % addresses.len()]).await,
         };
         let answer = match connected {
             Ok(mut connected) => {
@@ -296,7 +296,7 @@ struct Account {
 
 async fn account(addresses: &[SocketAddr], done: &[Done], prefix: &str) -> anyhow::Result<Account> {
     let mut account = Account::default();
-    let mut client = Client::connect(addresses[0]).await?;
+    let mut client = EtcdClient::connect(addresses[0]).await?;
     for (number, done) in done.iter().enumerate() {
         let key = format!("{prefix}{number}").into();
         let range = Call::new(RANGE, &pb::RangeRequest { key, ..Default::default() })?;

@@ -20,7 +20,7 @@ use crate::measure::pace::{End, Pace};
 use crate::measure::stats::Phase;
 use crate::servers::process::thread_cpu_ns;
 use crate::servers::target::Target;
-use crate::workloads::etcd::client::{Call, Client, runtime};
+use crate::workloads::etcd::client::{Call, EtcdClient, runtime};
 
 /// How requests are sent.
 #[derive(Clone, Debug)]
@@ -43,7 +43,7 @@ impl Loop {
 /// The connections to a server.
 pub struct Load {
     runtime: Runtime,
-    connections: Vec<Client>,
+    connections: Vec<EtcdClient>,
 }
 
 /// A run under way, which its tasks share.
@@ -64,7 +64,7 @@ impl Load {
         let connections = runtime.block_on(async {
             let mut connections = Vec::new();
             for address in addresses.iter().cycle().take(count) {
-                connections.push(Client::connect(*address).await?);
+                connections.push(EtcdClient::connect(*address).await?);
             }
             anyhow::Ok(connections)
         })?;
@@ -126,7 +126,7 @@ impl Load {
             Some(rate) => {
                 let pace = Pace::at_rate(run.now_ns() + PACED_START_NS, rate);
                 let open = OpenLoop { started: run.started, pace, end, clients };
-                let send = |mut client: Client, number, due_ns| {
+                let send = |mut client: EtcdClient, number, due_ns| {
                     let run = Arc::clone(&run);
                     async move { run.one(&mut client, number, due_ns).await }
                 };
@@ -158,7 +158,7 @@ impl<F: Fn(u64, Bytes) -> bool> Run<F> {
     }
 
     /// Sends a request and counts its answer, whose latency counts from `since_ns`.
-    async fn one(&self, client: &mut Client, number: u64, since_ns: u64) {
+    async fn one(&self, client: &mut EtcdClient, number: u64, since_ns: u64) {
         let call = &self.calls[(number % self.calls.len() as u64) as usize];
         let answer = timeout(SILENCE_LIMIT, client.ask(call)).await;
         let took_ns = self.now_ns().saturating_sub(since_ns);
@@ -171,7 +171,7 @@ impl<F: Fn(u64, Bytes) -> bool> Run<F> {
     }
 }
 
-async fn closed_loop<F>(run: &Arc<Run<F>>, connections: &[Client], clients: usize, end: &End)
+async fn closed_loop<F>(run: &Arc<Run<F>>, connections: &[EtcdClient], clients: usize, end: &End)
 where
     F: Fn(u64, Bytes) -> bool + Send + Sync + 'static,
 {
@@ -213,8 +213,8 @@ impl OpenLoop {
     /// There is no connection, or no thread.
     pub async fn run<T>(
         self,
-        connections: &[Client],
-        send: impl Fn(Client, u64, u64) -> T,
+        connections: &[EtcdClient],
+        send: impl Fn(EtcdClient, u64, u64) -> T,
     ) -> anyhow::Result<()>
     where
         T: Future<Output = ()> + Send + 'static,

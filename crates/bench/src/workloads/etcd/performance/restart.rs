@@ -24,7 +24,7 @@ use crate::random::Random;
 use crate::servers::launch::Launch;
 use crate::servers::process::Processes;
 use crate::servers::target::Scheme;
-use crate::workloads::etcd::client::{Call, Client, DELETE_RANGE, PUT, RANGE, runtime};
+use crate::workloads::etcd::client::{Call, DELETE_RANGE, EtcdClient, PUT, RANGE, runtime};
 use crate::workloads::zk::restart::{check_children, kill_and_start, launches_of};
 
 /// Options of `quorate bench etcd-restart`.
@@ -185,7 +185,7 @@ fn first_answer(
     let range = pb::RangeRequest { key, ..Default::default() };
     for address in addresses.iter().cycle() {
         let asking = async {
-            let mut client = Client::connect(*address).await?;
+            let mut client = EtcdClient::connect(*address).await?;
             client.demand::<pb::RangeResponse>(RANGE, &range).await
         };
         if let Ok(response) = runtime.block_on(asking) {
@@ -201,7 +201,7 @@ fn first_answer(
 
 /// How many keys are there with their values.
 async fn count(address: SocketAddr, keys: &Keys<'_>, count: u64) -> anyhow::Result<u64> {
-    let mut client = Client::connect(address).await?;
+    let mut client = EtcdClient::connect(address).await?;
     let (mut found, mut from, mut revision) = (0, 0, 0);
     while from < count {
         let to = count.min(from + ETCD_READ_KEYS);
@@ -224,7 +224,7 @@ async fn count(address: SocketAddr, keys: &Keys<'_>, count: u64) -> anyhow::Resu
 
 /// Removes the keys, few at once: etcd gives up a request that it does not finish in seconds.
 async fn remove(address: SocketAddr, keys: &Keys<'_>, count: u64) -> anyhow::Result<()> {
-    let (mut client, mut from) = (Client::connect(address).await?, 0);
+    let (mut client, mut from) = (EtcdClient::connect(address).await?, 0);
     while from < count {
         let to = count.min(from + ETCD_READ_KEYS);
         let (key, range_end) = (keys.key(from), keys.bound(to, count));

@@ -30,7 +30,7 @@ use crate::measure::pace::End;
 use crate::measure::stats::Latencies;
 use crate::random::Random;
 use crate::servers::target::{Scheme, Target};
-use crate::workloads::etcd::client::{Call, Client, PUT, runtime};
+use crate::workloads::etcd::client::{Call, EtcdClient, PUT, runtime};
 use crate::workloads::etcd::grpc::{Received, Stream};
 
 /// The keys that are watched: all with this prefix.
@@ -189,7 +189,7 @@ async fn watch(turn: &Turn<'_>, args: &EtcdWatchArgs, block: &mut Block) -> anyh
     });
     let mut connections = Vec::new();
     for address in target.addresses.iter().cycle().take(args.connections) {
-        connections.push(Client::connect(*address).await?);
+        connections.push(EtcdClient::connect(*address).await?);
     }
     let before = target.memory();
     turn.say("setting watches");
@@ -211,7 +211,7 @@ async fn watch(turn: &Turn<'_>, args: &EtcdWatchArgs, block: &mut Block) -> anyh
     block.figures.push(resident.of_first_round());
 
     turn.say("seeing puts");
-    let mut writer = Client::connect(target.addresses[0]).await?;
+    let mut writer = EtcdClient::connect(target.addresses[0]).await?;
     let key = Bytes::from([PREFIX, b"key"].concat());
     let value = Bytes::from(Random::new(0).bytes(args.value_size));
     let put = Call::new(PUT, &pb::PutRequest { key, value, ..Default::default() })?;
@@ -242,7 +242,11 @@ fn cpu_since(target: &Target, before_ns: Option<u64>) -> Option<f64> {
 }
 
 /// Opens a stream of so many watches; a task reads it until the server ends it.
-async fn open(mut client: Client, watches: usize, watching: &Arc<Watching>) -> anyhow::Result<()> {
+async fn open(
+    mut client: EtcdClient,
+    watches: usize,
+    watching: &Arc<Watching>,
+) -> anyhow::Result<()> {
     let mut stream = begin(&mut client, watches).await?;
     let watching = Arc::clone(watching);
     tokio::spawn(async move {
@@ -258,7 +262,7 @@ async fn open(mut client: Client, watches: usize, watching: &Arc<Watching>) -> a
 }
 
 /// Sends the requests of so many watches on a stream of their own.
-async fn begin(client: &mut Client, watches: usize) -> anyhow::Result<Stream> {
+async fn begin(client: &mut EtcdClient, watches: usize) -> anyhow::Result<Stream> {
     let create = pb::WatchCreateRequest {
         key: PREFIX.into(),
         range_end: PREFIX_END.into(),
@@ -316,7 +320,8 @@ impl SlowWatches {
         let watches = runtime.block_on(async {
             let mut watches = Vec::new();
             for address in addresses.iter().cycle().take(count) {
-                let mut client = Client::connect_with_window(*address, SLOW_WINDOW_BYTES).await?;
+                let mut client =
+                    EtcdClient::connect_with_window(*address, SLOW_WINDOW_BYTES).await?;
                 let mut stream = begin(&mut client, 1).await?;
                 // The watch is there, and nothing is read from now on.
                 timeout(SILENCE_LIMIT, stream.next()).await??;

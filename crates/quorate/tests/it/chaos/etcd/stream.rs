@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use bench::workloads::etcd::client::Client;
+use bench::workloads::etcd::client::EtcdClient;
 use bench::workloads::etcd::grpc::Received;
 use bytes::Bytes;
 use member::fronts::etcd::CallRefused;
@@ -26,13 +26,13 @@ pub struct Stream {
     stream: bench::workloads::etcd::grpc::Stream,
     served: Option<Served>,
     /// Keeps the connection open.
-    _connection: Client,
+    _connection: EtcdClient,
 }
 
 impl Stream {
     /// Opens a stream. None if no server listens.
     pub async fn open(address: SocketAddr, requires_leader: bool) -> Option<Stream> {
-        let mut connection = Client::connect_with_window(address, WINDOW_BYTES).await.ok()?;
+        let mut connection = EtcdClient::connect_with_window(address, WINDOW_BYTES).await.ok()?;
         let stream = connection.open_watches(requires_leader).await.ok()?;
         Some(Stream { stream, served: None, _connection: connection })
     }

@@ -12,7 +12,7 @@ use workload::etcd::history::History;
 use workload::etcd::op::{Answer, Error, Op};
 use workload::etcd::watch::Step;
 
-use crate::etcd_client::EtcdClient;
+use crate::etcd_client::OpsClient;
 
 /// How long a client waits for most answers. A member gives up a call after 7 s.
 pub const CALL_WAIT: Duration = Duration::from_secs(10);
@@ -66,7 +66,7 @@ impl EtcdWorld {
 
     /// Connects a client to a member. None if it does not listen.
     pub async fn connect(self: &Arc<Self>, client: u32, member: usize) -> Option<Connection> {
-        let wire = EtcdClient::connect(self.addresses[member]).await?;
+        let wire = OpsClient::connect(self.addresses[member]).await?;
         let number = lock(&self.history).connect(client, member as u32);
         Some(Connection { world: self.clone(), wire, number })
     }
@@ -96,7 +96,7 @@ impl EtcdWorld {
 #[derive(Clone)]
 pub struct Connection {
     pub world: Arc<EtcdWorld>,
-    wire: EtcdClient,
+    wire: OpsClient,
     /// Its number in the history.
     number: usize,
 }
