@@ -1,17 +1,17 @@
-//! Little-endian reading of our own formats on disk.
+//! Little-endian reading of the on-disk formats of this crate.
 //!
 //! The reader never indexes past its slice and never panics: malformed input is a [`DecodeError`]
-//! that says where. (`machine` has its own: no crate may depend on another only for this.)
+//! with an offset. (`machine` has its own reader: no crate may depend on another only for this.)
 
 use thiserror::Error;
 
-/// The reason why bytes could not be read, and the offset in the given slice.
+/// Why bytes could not be decoded.
 #[derive(Debug, Error, PartialEq, Eq, Clone)]
 #[error("{what} at byte {offset} of the record")]
 pub struct DecodeError {
-    /// The finding, for people.
+    /// What is wrong with the bytes, for people.
     pub what: &'static str,
-    /// The offset where the bad value ends.
+    /// The offset in the given slice where the bad value ends.
     pub offset: usize,
 }
 
@@ -28,12 +28,12 @@ impl<'a> Reader<'a> {
         Reader { bytes, offset: 0 }
     }
 
-    /// Bytes that are left.
+    /// Number of bytes that are still unread.
     pub fn remaining(&self) -> usize {
         self.bytes.len() - self.offset
     }
 
-    /// The next `count` bytes.
+    /// The next `count` bytes, or an error if fewer are left.
     pub fn take(&mut self, count: usize) -> Result<&'a [u8], DecodeError> {
         let end = self.offset.checked_add(count);
         let slice = end.and_then(|end| self.bytes.get(self.offset..end));
@@ -83,7 +83,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// `count` bytes that must be zero, kept for later versions.
+    /// Skips `count` bytes, which later versions may use; an error if one is not zero.
     pub fn zeros(&mut self, count: usize) -> Result<(), DecodeError> {
         match self.take(count)?.iter().all(|byte| *byte == 0) {
             true => Ok(()),
@@ -91,7 +91,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A 32-bit count of at most `count_max`, and that many 64-bit numbers.
+    /// Reads a 32-bit count of at most `count_max`, and then that many 64-bit numbers.
     pub fn u64_list(&mut self, count_max: usize) -> Result<Vec<u64>, DecodeError> {
         let count = self.u32()? as usize;
         if count > count_max {
@@ -100,12 +100,12 @@ impl<'a> Reader<'a> {
         (0..count).map(|_| self.u64()).collect()
     }
 
-    /// An error about the value just read.
+    /// An error about the value that was just read.
     pub fn bad(&self, what: &'static str) -> DecodeError {
         DecodeError { what, offset: self.offset }
     }
 
-    /// Succeeds only when everything was read.
+    /// An error if bytes are left over.
     pub fn finish(&self) -> Result<(), DecodeError> {
         match self.offset == self.bytes.len() {
             true => Ok(()),
@@ -114,7 +114,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Appends a 32-bit count and the numbers, as [`Reader::u64_list`] reads them.
+/// Appends a 32-bit count and then the numbers. [`Reader::u64_list`] reads them.
 pub fn put_u64_list(out: &mut Vec<u8>, values: &[u64]) {
     let count = u32::try_from(values.len()).expect("lists are bounded far below 2^32");
     out.extend_from_slice(&count.to_le_bytes());

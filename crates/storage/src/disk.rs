@@ -1,9 +1,10 @@
-//! The one seam to the operating system: [`Disk`], and [`RealDisk`] which is the real one.
+//! The one interface to the operating system: the trait [`Disk`], and [`RealDisk`], its real
+//! implementation.
 //!
 //! Methods take `&self`, so that the log's thread and the snapshot's thread each use a clone. Paths
-//! are relative to a root, with `/` between names. A write is durable when a later `sync_data` of
-//! the same file succeeded; a name is durable when a later `sync_dir` of its directory did. Nothing
-//! else is assumed.
+//! are relative to a root, with `/` between names. A write is durable once a later `sync_data` of
+//! that file succeeds; a file's name is durable once a later `sync_dir` of its directory succeeds.
+//! Callers assume nothing else.
 #![expect(
     clippy::disallowed_methods,
     clippy::disallowed_types,
@@ -26,10 +27,11 @@ use crate::disk::direct::{DirectBlocks, DirectWriter, is_refusal};
 pub use direct::AlignedBuffer;
 pub use privacy::{DIR_MODE, Exposure, FILE_MODE};
 
-/// The directory of the log. A [`RealDisk`] may have it below a root of its own.
+/// The directory of the log. A [`RealDisk`] may keep it below a second root.
 pub const WAL_DIR: &str = "wal";
 
-/// The prefix of the names of directories that were set aside. A number follows.
+/// Prefix of the names of directories that were set aside; a number follows. Such a directory holds
+/// data that this server no longer uses and did not delete.
 pub const SET_ASIDE_PREFIX: &str = "set-aside-";
 
 /// The operations on a file system that storage needs. [`RealDisk`] and
@@ -38,8 +40,8 @@ pub trait Disk {
     /// An open file. Closing it is dropping it.
     type File: core::fmt::Debug;
 
-    /// Opens an existing file for reading and for writing in place. While it is open, nothing else
-    /// writes to the file.
+    /// Opens an existing file for reading and for writing in place. The caller makes sure that
+    /// nothing else writes to the file while it is open.
     fn open(&self, path: &str) -> io::Result<Self::File>;
     /// Opens an existing file for reading only.
     fn open_read_only(&self, path: &str) -> io::Result<Self::File>;
@@ -55,25 +57,25 @@ pub trait Disk {
     fn read_at(&self, file: &Self::File, offset: u64, buffer: &mut [u8]) -> io::Result<usize>;
     /// Writes all of `bytes` at `offset`.
     fn write_at(&self, file: &Self::File, offset: u64, bytes: &[u8]) -> io::Result<()>;
-    /// Like [`Disk::write_at`], for whole blocks, and around the page cache where the file system
-    /// can: the offset, the length and the place of the bytes in memory ([`AlignedBuffer`]) are
-    /// multiples of [`crate::limits::DIRECT_BLOCK_BYTES`]. For a file that was created or opened
-    /// with [`Disk::open_or_create`].
+    /// Like [`Disk::write_at`], but for whole blocks, and around the page cache if the file system
+    /// supports that. The offset, the length and the address of the bytes in memory
+    /// ([`AlignedBuffer`]) must be multiples of [`crate::limits::DIRECT_BLOCK_BYTES`]. The file
+    /// must have been created, or opened with [`Disk::open_or_create`].
     fn write_blocks_at(&self, file: &Self::File, offset: u64, blocks: &[u8]) -> io::Result<()>;
-    /// Reserves blocks for `bytes` bytes and makes the file at least that long. Fails with
-    /// [`io::ErrorKind::StorageFull`] when there is no room.
+    /// Reserves disk blocks for `bytes` bytes and makes the file at least that long. Fails with
+    /// [`io::ErrorKind::StorageFull`] if there is no space.
     fn preallocate(&self, file: &Self::File, bytes: u64) -> io::Result<()>;
-    /// Cuts the file, which is at least `bytes` long, off at `bytes` bytes, and gives back the
-    /// blocks reserved beyond.
+    /// Cuts the file off at `bytes` bytes and frees the blocks behind. The file must be at least
+    /// that long.
     fn truncate(&self, file: &Self::File, bytes: u64) -> io::Result<()>;
-    /// Gives back the room of a range of the file, which keeps its length and reads as zeros there.
-    /// Where the file system cannot, nothing happens.
+    /// Frees the disk blocks of a range of the file. The file keeps its length and reads as zeros
+    /// there. Does nothing if the file system cannot do this.
     fn punch(&self, file: &Self::File, offset: u64, bytes: u64) -> io::Result<()>;
     /// Makes every write to the file so far durable (fdatasync).
     fn sync_data(&self, file: &Self::File) -> io::Result<()>;
-    /// Gives a file another name in the same directory, and replaces the file that had that name.
-    /// Or moves a file or a directory of the root to an unused name in another directory; that is
-    /// durable when both directories are synced.
+    /// Renames a file within its directory, and replaces a file that already has the new name. Or
+    /// moves a file or a directory of the root to an unused name in another directory; the move is
+    /// durable once both directories are synced.
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
     /// Removes a file.
     fn remove(&self, path: &str) -> io::Result<()>;
@@ -87,16 +89,16 @@ pub trait Disk {
     fn sync_dir(&self, dir: &str) -> io::Result<()>;
     /// Whether a file or directory of that name exists.
     fn exists(&self, path: &str) -> io::Result<bool>;
-    /// Bytes that files in the root may still take, as the file system says.
+    /// Bytes that files below the root may still take, as reported by the file system.
     fn free_bytes(&self) -> io::Result<u64>;
-    /// Opens or creates a file and takes an exclusive lock that lasts as long as the result.
-    /// [`io::ErrorKind::WouldBlock`] when another process or handle has it.
+    /// Opens or creates a file and takes an exclusive lock on it. Dropping the result releases the
+    /// lock. Fails with [`io::ErrorKind::WouldBlock`] if another process or handle has the lock.
     fn lock(&self, path: &str) -> io::Result<Self::File>;
 }
 
-/// A directory of the real file system; or two, and the second holds the log. What it makes is for
-/// the owner alone ([`DIR_MODE`], [`FILE_MODE`]). The files in it are no symbolic links; the
-/// directories may be.
+/// A [`Disk`] on the real file system: one root directory, or two, the second for the log. It makes
+/// files and directories that only their owner may use ([`DIR_MODE`], [`FILE_MODE`]). It refuses
+/// files that are symbolic links; directories may be links.
 #[derive(Clone, Debug)]
 pub struct RealDisk {
     root: Arc<PathBuf>,
@@ -104,26 +106,26 @@ pub struct RealDisk {
 }
 
 impl RealDisk {
-    /// A disk of paths relative to `root`, which is created, durably, when missing.
+    /// A disk with paths relative to `root`. Creates `root` durably if it is missing.
     pub fn new(root: impl Into<PathBuf>) -> io::Result<RealDisk> {
         let root = root.into();
         create_private_directories(&root)?;
         Ok(RealDisk::existing(root))
     }
 
-    /// A disk of paths relative to `root`, which is not touched: for inspection.
+    /// A disk with paths relative to `root`, which is neither created nor changed: for inspection.
     pub fn existing(root: impl Into<PathBuf>) -> RealDisk {
         RealDisk { root: Arc::new(root.into()), log_root: None }
     }
 
-    /// Puts the log in another directory, which is created, durably, when missing.
+    /// Puts the log below a second root, `log_root`. Creates it durably if it is missing.
     pub fn with_log(self, log_root: impl Into<PathBuf>) -> io::Result<RealDisk> {
         let log_root = log_root.into();
         create_private_directories(&log_root)?;
         Ok(self.with_existing_log(log_root))
     }
 
-    /// Puts the log in another directory, which is not touched: for inspection.
+    /// Puts the log below a second root that is neither created nor changed: for inspection.
     pub fn with_existing_log(self, log_root: impl Into<PathBuf>) -> RealDisk {
         RealDisk { log_root: Some(Arc::new(log_root.into())), ..self }
     }
@@ -135,15 +137,16 @@ impl RealDisk {
         self.log_root.as_ref().filter(|_| is_log).unwrap_or(&self.root).join(path)
     }
 
-    /// The path of a directory below the log's own root; `None` if the log has no root of its own,
-    /// or `dir` is not kept there, too.
+    /// The path of directory `dir` below the log's root, for a directory that exists below both
+    /// roots (the root itself, or one that was set aside). `None` for any other, or without a log
+    /// root.
     fn beside(&self, dir: &str) -> Option<PathBuf> {
         let is_both = dir.is_empty() || is_set_aside(dir) && !dir.contains('/');
         self.log_root.as_ref().filter(|_| is_both).map(|log_root| log_root.join(dir))
     }
 }
 
-/// Whether this names a directory that was set aside, or something in it.
+/// Whether `path` is a directory that was set aside, or something in it.
 fn is_set_aside(path: &str) -> bool {
     path.starts_with(SET_ASIDE_PREFIX)
 }
@@ -161,8 +164,8 @@ pub fn create_private_directories(path: &Path) -> io::Result<()> {
     create_directories(path, &mut sync_directory)
 }
 
-/// Creates the missing directories of a path, and syncs the parent of each: a directory whose name
-/// is lost takes everything durable below it along.
+/// Creates the missing directories of a path and syncs the parent of each one: if a crash loses a
+/// directory's name, everything durable below is lost, too.
 fn create_directories(
     path: &Path,
     sync: &mut impl FnMut(&Path) -> io::Result<()>,
@@ -170,7 +173,7 @@ fn create_directories(
     if path.is_dir() {
         return Ok(());
     }
-    // A relative path of one name lies in the working directory, whose path has no bytes here.
+    // The parent of a relative path of one name is "", which means the working directory.
     let parent = match path.parent() {
         Some(parent) if parent.as_os_str().is_empty() => Path::new("."),
         Some(parent) => parent,
@@ -185,8 +188,8 @@ fn create_directories(
     sync(parent)
 }
 
-/// Opens a file of this server's, or makes it for its owner alone. A symbolic link there would lead
-/// anywhere.
+/// Opens one of this server's files, or creates it for its owner alone. Refuses a symbolic link,
+/// which could point to any file.
 fn open_file(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
     options.mode(FILE_MODE).custom_flags(OFlags::NOFOLLOW.bits() as i32);
     options.open(path).map_err(|error| match error.raw_os_error() {
@@ -215,14 +218,15 @@ pub struct RealFile {
     writes: Writes,
 }
 
-/// The way a file is written.
+/// How a file's writes reach the disk.
 #[derive(Debug)]
 enum Writes {
-    /// Through the page cache. Whole blocks go around it, where the caller asks for that, with
-    /// another handle, which is opened at the first of them, if the file system can.
+    /// Through the page cache. Writes of whole blocks ([`Disk::write_blocks_at`]) go around it,
+    /// through a second handle. The first such write opens that handle; `None` inside if the file
+    /// system has no direct writes.
     Buffered(OnceLock<Option<DirectBlocks>>),
-    /// Around the page cache, for a file opened to be written in place: where the file system can,
-    /// and until it refuses.
+    /// Around the page cache, for a file opened with [`Disk::open`]. `None` inside once the file
+    /// system has refused a direct write.
     InPlace(Mutex<Option<DirectWriter>>),
 }
 
@@ -244,7 +248,7 @@ impl RealFile {
             return Ok(opened.as_ref());
         }
         match DirectBlocks::open(&self.file) {
-            // There may be a descriptor for it another time.
+            // A descriptor may be free at the next write.
             Err(error) if is_out_of_descriptors(&error) => Ok(None),
             opened => {
                 let opened = opened?;
@@ -303,12 +307,13 @@ impl Disk for RealDisk {
 
     fn write_at(&self, file: &RealFile, offset: u64, bytes: &[u8]) -> io::Result<()> {
         if let Writes::InPlace(direct) = &file.writes {
-            // A writer that panicked left a piece that says itself whether it is known.
+            // A poisoned lock is safe to take: a write that panicked left `piece_start` at `None`,
+            // so the piece will be read again.
             let mut direct = direct.lock().unwrap_or_else(PoisonError::into_inner);
             if let Some(writer) = direct.as_mut() {
                 match writer.write_at(&file.file, offset, bytes) {
-                    // From here on only through the page cache, which a mixture would have to
-                    // flush.
+                    // From here on this file is written only through the page cache: mixed with
+                    // direct writes, each of those would flush the cache.
                     Err(error) if is_refusal(&error) => *direct = None,
                     other => return other,
                 }
@@ -330,8 +335,8 @@ impl Disk for RealDisk {
         let file = &file.file;
         match rustix::fs::fallocate(file, FallocateFlags::empty(), 0, bytes) {
             Ok(()) => Ok(()),
-            // Some file systems have no fallocate. The zeros that are written next then find out
-            // whether there is room.
+            // Some file systems have no fallocate. The caller writes zeros next, and that fails if
+            // there is no space.
             Err(rustix::io::Errno::OPNOTSUPP) => {
                 let bytes = bytes.max(file.metadata()?.len());
                 file.set_len(bytes)

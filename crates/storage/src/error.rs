@@ -1,4 +1,4 @@
-//! The crate's one error type.
+//! [`StorageError`]: every error that this crate returns.
 
 use std::io;
 
@@ -6,20 +6,20 @@ use thiserror::Error;
 
 use crate::disk::is_out_of_descriptors;
 
-/// The reason why storage refused or failed. All but [`StorageError::DiskFull`],
-/// [`StorageError::NoDescriptor`], [`StorageError::RecordTooLarge`] and
-/// [`StorageError::ReceivedTooLarge`] mean that the process must end or must not start.
+/// Why storage refused or failed. The process must end, or must not start, after any of these but
+/// [`StorageError::DiskFull`], [`StorageError::NoDescriptor`], [`StorageError::RecordTooLarge`] and
+/// [`StorageError::ReceivedTooLarge`].
 #[derive(Debug, Error)]
 pub enum StorageError {
-    /// The operating system refused an operation. After a write or sync this is final.
+    /// The operating system refused an operation. After a write or a sync this is final.
     #[error("cannot {op} {file}: {error}")]
     Io {
         /// Path below the data directory.
         file: String,
         /// The attempt, as a verb.
         op: &'static str,
-        /// The system's error. The text includes it, so it is not the `source`: printing the whole
-        /// chain would repeat it.
+        /// The system's error. The text above includes it, so it is not the `source`: printing the
+        /// whole chain would repeat it.
         error: io::Error,
     },
     /// Bytes that were durable are not what was written.
@@ -32,24 +32,24 @@ pub enum StorageError {
         /// The finding, for people.
         what: String,
     },
-    /// The other members of the ensemble have found that this directory is not what it should be.
+    /// The other members of the ensemble condemned this directory: another directory has its vote.
     #[error("it is not to be used any more: {reason}")]
     Condemned {
-        /// The members' finding.
+        /// Why the members condemned it, for people.
         reason: String,
     },
     /// An earlier write or sync of this log failed; nothing more is written.
     #[error("the log stopped after a failed write or sync")]
     Poisoned,
-    /// There is no room for another segment, or for a snapshot. Nothing was written or queued;
-    /// reads go on.
+    /// There is no disk space for another segment or for a snapshot. Nothing was written or queued;
+    /// reads still work.
     #[error("the disk is full: no room for {bytes_wanted} bytes more")]
     DiskFull {
-        /// Bytes that were wanted.
+        /// Bytes of the file that did not fit.
         bytes_wanted: u64,
     },
     /// This process, or the machine, has as many files open as it may, and a segment or a snapshot
-    /// needs one more. Nothing was written or queued; it is tried again.
+    /// needs one more. Nothing was written or queued; the caller tries again later.
     #[error("no file descriptor is left to {op} {file}")]
     NoDescriptor {
         /// Path below the data directory.
@@ -65,10 +65,10 @@ pub enum StorageError {
         /// The limit, from [`crate::limits`].
         bytes_max: usize,
     },
-    /// A snapshot sent to be installed is larger than any snapshot may be.
+    /// A snapshot that was sent to be installed is larger than any snapshot may be.
     #[error("a snapshot of {bytes} bytes or more is over the limit of {bytes_max}")]
     ReceivedTooLarge {
-        /// Bytes that came so far.
+        /// Bytes received so far.
         bytes: u64,
         /// The limit, from [`crate::limits`].
         bytes_max: u64,
@@ -86,10 +86,10 @@ pub enum StorageError {
          empty directory; `quorate import` is not built yet"
     )]
     ForeignZooKeeper {
-        /// One file that shows it.
+        /// One of ZooKeeper's files that was found.
         file: String,
     },
-    /// The limit of set-aside directories is reached.
+    /// The data directory already holds as many set-aside directories as it may.
     #[error(
         "{count_max} directories named set-aside-N exist already: find out why, then remove them"
     )]
@@ -120,14 +120,14 @@ impl StorageError {
         StorageError::Corrupt { file: file.to_owned(), offset, what: what.into() }
     }
 
-    /// Whether another try may succeed later: the disk has no room now, or the process no
-    /// descriptor.
+    /// Whether the operation may succeed later: the disk is full now, or no file descriptor is
+    /// free.
     pub fn is_retryable(&self) -> bool {
         matches!(self, StorageError::DiskFull { .. } | StorageError::NoDescriptor { .. })
     }
 
-    /// Turns an error of making something of `bytes_wanted` bytes into [`StorageError::DiskFull`]
-    /// or [`StorageError::NoDescriptor`], if the system had no room or no descriptor for it.
+    /// Turns an error from making a file of `bytes_wanted` bytes into [`StorageError::DiskFull`] or
+    /// [`StorageError::NoDescriptor`], if the system had no space or no descriptor for it.
     pub(crate) fn or_retryable(self, bytes_wanted: u64) -> StorageError {
         match self.is_no_space() {
             true => StorageError::DiskFull { bytes_wanted },
@@ -146,7 +146,7 @@ impl StorageError {
         }
     }
 
-    /// Whether the system said that no space is left.
+    /// Whether the system reported that no space is left, or that a quota is used up.
     pub(crate) fn is_no_space(&self) -> bool {
         matches!(self, StorageError::Io { error, .. }
             if error.kind() == io::ErrorKind::StorageFull

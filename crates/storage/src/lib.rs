@@ -1,13 +1,13 @@
 //! Bytes on disk: the write-ahead log, snapshots, and the data directory that holds them.
 //!
-//! The crate promises two things. Everything that a completed [`wal::Wal::commit`] covered survives
-//! any crash; and data that are read back are either exactly what was written or an error that
-//! names file and offset. It must never guess: only a torn tail of the last segment, beyond
-//! everything known to be durable, is repaired.
+//! The crate promises two things. Every record that [`wal::Wal::commit`] reported as committed
+//! survives any crash. And data read back are either exactly the bytes that were written, or an
+//! error that names the file and the offset. The crate never guesses: it repairs only a torn tail
+//! of the last segment, behind everything known to be durable.
 //!
-//! It must never name a clock, a source of chance, a thread or a file except in [`disk`], whose
-//! [`disk::Disk`] trait is the one seam where the simulator puts a fake. Every failed write or sync
-//! is final: the caller ends the process and another start recovers.
+//! It must never use a clock, randomness or a thread, and only [`disk`] touches files: its trait
+//! [`disk::Disk`] is the one place where the simulator puts a fake. Every failed write or sync is
+//! final: the caller ends the process, and the next start recovers.
 //!
 //! Byte layouts: `docs/formats.md`.
 

@@ -1,16 +1,16 @@
-//! The frames of the log: how each is laid out, checked and read. No disk here.
+//! The frames of the log: encodes, decodes and checks them. No disk here.
 //!
-//! A frame is a header of 64 bytes and a body padded with zeros to a multiple of 8. Every bit of it
-//! is covered: the header's checksum covers the header, the header holds the checksum of the padded
-//! body. `chain` holds the header checksum of the frame before, so frames form one chain through
-//! all segments. `generation` is the number of the segment and `offset` the frame's own place in
-//! it: a frame left over in a recycled segment, or written to the wrong place, is not taken for
-//! one that belongs there.
+//! A frame is a header of 64 bytes and a body padded with zeros to a multiple of 8. Checksums cover
+//! every bit: one covers the header, and the header holds that of the padded body. `chain` holds
+//! the header checksum of the frame before, so frames form one chain through all segments.
+//! `generation` is the number of the segment, and `offset` is the frame's own offset in it. So a
+//! frame left over from an earlier use of a recycled segment, or written to the wrong place, is
+//! recognised as wrong.
 //!
-//! Header checksums of all frames but a segment's head start from the **salt**, which is the header
-//! checksum of that head. Recovery looks for frames behind a damaged one, at any offset, and so
-//! also inside what clients wrote: without knowing the salt a client cannot write bytes that look
-//! like a frame.
+//! Header checksums of all frames but the head start from the **salt**: the header checksum of the
+//! segment's head. Recovery looks for frames behind a damaged one at every offset, and so also
+//! inside data that clients wrote. A client does not know the salt, so it cannot write bytes that
+//! look like a frame.
 //!
 //! Byte layouts: `docs/formats.md`, "The log".
 
@@ -22,31 +22,31 @@ use crate::limits::{
     BODY_BYTES_MAX, MEMBERS_MAX, PAYLOAD_BYTES_MAX, POSITION_MAX, SHARED_PAYLOAD_BYTES_MIN,
 };
 
-/// Version of the log's format, in each segment's head.
+/// Version of the log's format. Each segment's head holds it.
 pub const LOG_FORMAT_VERSION: u32 = 1;
 
 /// Bytes of a frame's header.
 pub const HEADER_BYTES: usize = 64;
 
-/// Frames start at multiples of this.
+/// Every frame starts at a multiple of this, in bytes.
 pub const FRAME_ALIGN_BYTES: u64 = 8;
 
-/// Where each of the two mark slots starts. They are 4 KiB apart, and so are the frames, so that no
-/// sector of any size holds two of them.
+/// Offsets of the two mark slots. They are 4 KiB apart from each other and from the frames, so that
+/// no disk sector holds two of these.
 pub const SLOT_OFFSETS: [u64; 2] = [0, 4096];
 
 /// Bytes of a mark slot.
 pub const SLOT_BYTES: usize = 40;
 
-/// Where the head of a segment starts.
+/// Offset of a segment's head frame.
 pub const FRAMES_START: u64 = 8192;
 
 const SLOT_MAGIC: u32 = 0x4b52_4d51; // "QMRK"
 
-/// The kind of an entry, as far as replication tells storage.
+/// The kind of an entry, as replication passes it to storage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum EntryKind {
-    /// Commands for the state machine, or nothing.
+    /// Commands for the state machine, or an empty entry.
     Normal,
     /// A change of the membership.
     MembershipChange,
@@ -74,24 +74,24 @@ impl EntryKind {
 /// One entry of the replicated log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogEntry {
-    /// Its place in the log, from 1.
+    /// The entry's index in the log, from 1.
     pub index: u64,
-    /// The term of the leader that made it.
+    /// The term of the leader that appended it.
     pub term: u64,
     /// The kind of the entry.
     pub kind: EntryKind,
-    /// Its bytes, opaque here; at most [`PAYLOAD_BYTES_MAX`].
+    /// The payload, opaque here; at most [`PAYLOAD_BYTES_MAX`].
     pub payload: Bytes,
 }
 
-/// State that Raft must not forget: the term, the vote in it (0 for nobody), and the commit index.
+/// State that Raft must not forget: the term, the vote in that term, and the commit index.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HardState {
     /// The current term.
     pub term: u64,
     /// The member voted for in that term; 0 is nobody.
     pub vote: u64,
-    /// The highest index known to be committed. May be older than the truth.
+    /// The highest index known to be committed. The true one may be higher.
     pub commit: u64,
 }
 
@@ -106,16 +106,16 @@ pub struct Membership {
     pub learners: Vec<u64>,
     /// Voters that become learners when the joint change ends.
     pub learners_next: Vec<u64>,
-    /// Whether the joint change ends by itself.
+    /// Whether Raft leaves the joint state on its own.
     pub auto_leave: bool,
 }
 
-/// The last entry that a snapshot covers.
+/// Index and term of the last entry that a snapshot covers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SnapshotPoint {
-    /// Its index.
+    /// The entry's index.
     pub index: u64,
-    /// Its term.
+    /// The entry's term.
     pub term: u64,
 }
 
@@ -166,7 +166,7 @@ pub struct FrameHeader {
     pub kind: FrameKind,
     /// [`EntryKind::as_u8`] of an entry, else 0.
     pub entry_kind: u8,
-    /// The log's group: one process may hold more than one log some day.
+    /// The group of the log. One process may hold several logs some day.
     pub group: u32,
     /// The entry's index; for a head, the last index of the log before this segment; else 0.
     pub index: u64,
@@ -174,15 +174,15 @@ pub struct FrameHeader {
     pub term: u64,
     /// The number of the segment this frame was written for.
     pub generation: u64,
-    /// The byte of the segment where the frame starts.
+    /// The offset in the segment where the frame starts.
     pub offset: u64,
     /// Everything in this segment below this offset, and everything in all earlier segments, was
-    /// durable before this frame was written. In a head: the end of the carried frames, which were
-    /// made durable behind the head's place before the head was written, so that they count as soon
-    /// as it does; the head's own bytes are the exception then.
+    /// durable before this frame was written. In a head, the mark may lie behind the head: at the
+    /// end of the carried frames, which were written and synced before the head. It then covers
+    /// everything below but the head itself.
     pub mark: u64,
-    /// Checksum of the header of the frame before; for a head, of the last frame of the segment it
-    /// links to.
+    /// Header checksum of the frame before; in a head, that of the last frame of the linked
+    /// segment, or 0 without a link.
     pub chain: u32,
     /// Checksum of the padded body.
     pub body_crc: u32,
@@ -194,22 +194,22 @@ impl FrameHeader {
         frame_bytes(self.body_bytes as usize)
     }
 
-    /// Only a head is written after frames that are behind it.
+    /// Whether the mark lies before the frame. Only a head may be written after frames behind it.
     fn is_mark_possible(&self) -> bool {
         self.mark <= self.offset || self.kind == FrameKind::Head
     }
 }
 
-/// Bytes of a frame with a body of that many bytes.
+/// Bytes of a frame with a body of `body_bytes` bytes.
 pub fn frame_bytes(body_bytes: usize) -> u64 {
     let padded = (body_bytes as u64).next_multiple_of(FRAME_ALIGN_BYTES);
     HEADER_BYTES as u64 + padded
 }
 
-/// Appends a frame to `out` and returns its header checksum, which is the `chain` of the next.
-/// `body_bytes` and `body_crc` of `header` are filled in here.
+/// Appends a frame to `out` and returns its header checksum, which is the `chain` of the next
+/// frame. Fills in `body_bytes` and `body_crc` of `header`.
 ///
-/// Panics when the body is over [`BODY_BYTES_MAX`]: [`crate::wal::Wal::append`] has checked.
+/// Panics if the body is over [`BODY_BYTES_MAX`]: [`crate::wal::Wal::append`] has checked that.
 pub fn encode_frame(out: &mut Vec<u8>, salt: u32, header: &FrameHeader, body: &[u8]) -> u32 {
     assert!(body.len() <= BODY_BYTES_MAX);
     assert!(header.offset.is_multiple_of(FRAME_ALIGN_BYTES));
@@ -238,8 +238,8 @@ pub fn encode_frame(out: &mut Vec<u8>, salt: u32, header: &FrameHeader, body: &[
     header_crc
 }
 
-/// Reads a header whose checksum starts from `salt`; also returns that checksum. `bytes` holds
-/// [`HEADER_BYTES`] bytes or more.
+/// Decodes and checks a header, with a checksum that starts from `salt`. Also returns that
+/// checksum. `bytes` may be longer than [`HEADER_BYTES`].
 pub fn decode_header(bytes: &[u8], salt: u32) -> Result<(FrameHeader, u32), DecodeError> {
     let mut reader = Reader::new(bytes);
     let header_crc = reader.u32()?;
@@ -285,8 +285,8 @@ pub fn decode_body<'a>(header: &FrameHeader, padded: &'a [u8]) -> Result<&'a [u8
     Ok(body)
 }
 
-/// The entry in a frame of kind [`FrameKind::Entry`]. A large payload shares the bytes that `body`
-/// is a part of; a small one is copied, so that it does not keep them in memory.
+/// The entry in a frame of kind [`FrameKind::Entry`]. A large payload is a slice of `body`; a small
+/// one is copied, so that it does not keep the whole read window in memory.
 pub fn decode_entry(header: &FrameHeader, body: &Bytes) -> Result<LogEntry, DecodeError> {
     let reader = Reader::new(body);
     let kind = EntryKind::from_u8(header.entry_kind);
@@ -311,23 +311,23 @@ pub fn decode_entry(header: &FrameHeader, body: &Bytes) -> Result<LogEntry, Deco
     })
 }
 
-/// The end of the segment before, as a head records it: nothing behind `end` counts, and everything
-/// before it was durable when the head was written.
+/// Where the segment before ended, as a head records it. Nothing in that segment behind `end`
+/// counts, and everything before `end` was durable when the head was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Link {
     /// Number of the segment before.
     pub sequence: u64,
-    /// The byte where its last frame ends.
+    /// The offset where that segment's last frame ends.
     pub end: u64,
-    /// Header checksum of its last frame.
+    /// Header checksum of that segment's last frame.
     pub chain: u32,
 }
 
-/// The body of a segment's first frame: the whole state of the log at that place, except its
+/// The body of a segment's first frame: the whole state of the log at that point, except its
 /// entries.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Head {
-    /// The segment before; `None` where a log starts (birth, installed snapshot).
+    /// The segment before; `None` where a log starts (a new log, an installed snapshot).
     pub link: Option<Link>,
     /// The hard state when the segment was started.
     pub hard_state: HardState,
@@ -335,24 +335,24 @@ pub struct Head {
     pub snapshot: SnapshotPoint,
     /// The membership when the segment was started.
     pub membership: Membership,
-    /// The least number of blocks of [`HEAD_BLOCK_BYTES`] in the segment's file. A file gets its
-    /// length before its name, so a shorter file has lost data. 0 if the head does not say.
+    /// The least size of the segment's file, in blocks of [`HEAD_BLOCK_BYTES`]. A file gets its
+    /// length before its name, so a shorter file has lost data. 0 if unknown.
     pub blocks: u32,
 }
 
-/// Bytes of a block of [`Head::blocks`].
+/// Bytes of one block that [`Head::blocks`] counts.
 pub const HEAD_BLOCK_BYTES: u64 = 4096;
 
-/// The largest number of blocks that a head can say.
+/// The largest number of blocks that a head can record (24 bits).
 const HEAD_BLOCKS_MAX: u64 = (1 << 24) - 1;
 
 impl Head {
-    /// [`Head::blocks`] of a file with so many bytes.
+    /// The value of [`Head::blocks`] for a file of `file_bytes` bytes.
     pub fn blocks_of(file_bytes: u64) -> u32 {
         (file_bytes / HEAD_BLOCK_BYTES).min(HEAD_BLOCKS_MAX) as u32
     }
 
-    /// Bytes that the file has at least.
+    /// The least size of the segment's file, in bytes.
     pub fn file_bytes_min(&self) -> u64 {
         u64::from(self.blocks) * HEAD_BLOCK_BYTES
     }
@@ -373,12 +373,12 @@ pub fn encode_head(head: &Head) -> Vec<u8> {
     out
 }
 
-/// The format version of a head, read before the rest.
+/// The format version of a head; checked before the rest is decoded.
 pub fn decode_head_version(body: &[u8]) -> Result<u32, DecodeError> {
     Reader::new(body).u32()
 }
 
-/// Reads what [`encode_head`] wrote.
+/// Decodes what [`encode_head`] wrote.
 pub fn decode_head(body: &[u8]) -> Result<Head, DecodeError> {
     let mut reader = Reader::new(body);
     if reader.u32()? != LOG_FORMAT_VERSION {
@@ -423,7 +423,7 @@ pub(crate) fn read_position(reader: &mut Reader) -> Result<u64, DecodeError> {
     }
 }
 
-/// Reads what [`encode_hard_state`] wrote.
+/// Decodes what [`encode_hard_state`] wrote.
 pub fn decode_hard_state(body: &[u8]) -> Result<HardState, DecodeError> {
     let mut reader = Reader::new(body);
     let state = read_hard_state(&mut reader)?;
@@ -443,7 +443,7 @@ fn read_snapshot_point(reader: &mut Reader) -> Result<SnapshotPoint, DecodeError
     Ok(SnapshotPoint { index: read_position(reader)?, term: read_position(reader)? })
 }
 
-/// Reads what [`encode_snapshot_point`] wrote.
+/// Decodes what [`encode_snapshot_point`] wrote.
 pub fn decode_snapshot_point(body: &[u8]) -> Result<SnapshotPoint, DecodeError> {
     let mut reader = Reader::new(body);
     let point = read_snapshot_point(&mut reader)?;
@@ -451,7 +451,7 @@ pub fn decode_snapshot_point(body: &[u8]) -> Result<SnapshotPoint, DecodeError> 
     Ok(point)
 }
 
-/// Refuses a membership with a list over [`MEMBERS_MAX`].
+/// Refuses a membership if one of its lists has more than [`MEMBERS_MAX`] ids.
 pub fn check_membership(membership: &Membership) -> Result<(), StorageError> {
     let lists = [
         &membership.voters,
@@ -474,7 +474,7 @@ pub fn encode_membership(membership: &Membership) -> Vec<u8> {
     out
 }
 
-/// As [`encode_membership`], appending.
+/// Like [`encode_membership`], but appends to `out`.
 pub(crate) fn put_membership(out: &mut Vec<u8>, membership: &Membership) {
     out.push(u8::from(membership.auto_leave));
     out.extend_from_slice(&[0; 3]);
@@ -497,7 +497,7 @@ pub(crate) fn read_membership(reader: &mut Reader) -> Result<Membership, DecodeE
     })
 }
 
-/// Reads what [`encode_membership`] wrote.
+/// Decodes what [`encode_membership`] wrote.
 pub fn decode_membership(body: &[u8]) -> Result<Membership, DecodeError> {
     let mut reader = Reader::new(body);
     let membership = read_membership(&mut reader)?;
@@ -505,16 +505,18 @@ pub fn decode_membership(body: &[u8]) -> Result<Membership, DecodeError> {
     Ok(membership)
 }
 
-/// A mark by itself at the start of a segment, for when no later frame can carry it.
+/// A mark on its own, at the start of a segment. It is written when no later frame carries the
+/// mark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slot {
-    /// The number of the segment that it was written for.
+    /// The number of the segment that the slot was written for.
     pub generation: u64,
     /// Everything in the segment below this offset is durable.
     pub mark: u64,
-    /// Whether a later segment was durably started: this one is not the log's last.
+    /// Whether the slot is a seal: a later segment was durably started, so this one is not the
+    /// last.
     pub is_sealed: bool,
-    /// Number of the segment that was started then; 0 when not sealed.
+    /// Number of that later segment; 0 if not sealed.
     pub successor: u64,
 }
 
@@ -533,7 +535,7 @@ pub fn encode_slot(slot: &Slot) -> Vec<u8> {
     out
 }
 
-/// Reads what [`encode_slot`] wrote. `bytes` holds [`SLOT_BYTES`] bytes or more.
+/// Decodes what [`encode_slot`] wrote. `bytes` may be longer than [`SLOT_BYTES`].
 pub fn decode_slot(bytes: &[u8]) -> Result<Slot, DecodeError> {
     let mut reader = Reader::new(bytes);
     let crc = reader.u32()?;

@@ -1,27 +1,31 @@
-//! The write-ahead log: entries, hard state and membership, durable before they are acted on.
+//! The write-ahead log: entries, hard states, memberships and snapshot points, made durable before
+//! a member acts on them.
 //!
-//! The log is a chain of segments, files of fixed size that were filled before they are used
-//! ([`spare`]). Each starts with two slots for a mark, then a head frame, then frames. The log goes
-//! on in the next segment when a frame does not fit; the head of that one says where this one ends,
-//! so nothing behind that point counts. Old segments are recycled when a snapshot covers them.
+//! The log is a chain of segments: files of fixed size, filled with zeros or recycled before use
+//! ([`spare`]). A segment holds two slots for a *mark*, then a *head* frame, then other frames. A
+//! mark is an offset below which everything was durable when the mark was written. When a frame
+//! does not fit, the log continues in a new segment. The new segment's head names the offset where
+//! the old one ends, and bytes behind that offset do not count. A segment is recycled once a
+//! snapshot covers it.
 //!
-//! What holds at every moment, and what recovery relies on:
+//! These rules hold at every moment, and recovery relies on them:
 //!
 //! 1. A segment's name is durable before anything is written to it, and its number was never used
-//!    before. So bytes with a segment's generation are only ever in that file.
-//! 2. A segment is wholly durable up to its end before the head of the next one is written. So a
-//!    bad frame in any but the last segment is corruption, not a torn write.
-//! 3. A segment gets its seal (a slot that names the successor) after the successor's head is
-//!    durable, and before anything is acknowledged by what a successor holds: where a crash came
-//!    between the two, the next start seals. So a sealed segment whose successor is missing or has
-//!    no head is corruption.
-//! 4. The end that a head names is final: recovery makes everything it read durable, then starts a
-//!    fresh segment, and only then hands out what it read. A crash in between repeats it all.
-//! 5. A mark is written only when it is true. See [`scan`] on torn and corrupt.
-//! 6. Nothing in a segment counts before its head is whole. So a start may write entries of the
-//!    segment before behind the head's place, sync them, and then let the head take effect.
+//!    before. So bytes with a segment's generation (its number) are only ever in that file.
+//! 2. A segment is durable up to its end before the head of the next one is written. So a bad frame
+//!    in any but the last segment is corruption, not a torn write.
+//! 3. A segment gets its *seal* (a slot that names the next segment) after the next segment's head
+//!    is durable, and before anything in that segment is acknowledged. After a crash between the
+//!    two, the next start writes the seal. So if a sealed segment's successor is missing or has no
+//!    head, that is corruption.
+//! 4. The end that a head names is final. Recovery makes everything it read durable, then starts a
+//!    fresh segment, and only then returns what it read. After a crash in between, the next start
+//!    repeats all of it.
+//! 5. A mark is written only when it is true. [`scan`] explains how marks tell torn from corrupt.
+//! 6. Nothing in a segment counts before its head is whole. So a start may first write copied
+//!    entries behind the place of the head, sync them, and then write the head.
 //!
-//! One thread owns the [`Wal`]. After any failed write or sync it is poisoned for good.
+//! One thread owns the [`Wal`]. After a failed write or sync it is poisoned: it refuses everything.
 
 mod recover;
 mod replay;
@@ -55,16 +59,16 @@ use crate::record::{
 };
 use spare::{Spare, make_now};
 
-/// Sizes of the log's files.
+/// Sizes of the log's files, and the log's group.
 #[derive(Clone, Copy, Debug)]
 pub struct WalOptions {
     /// Bytes of a segment made in the background.
     pub segment_bytes: u64,
     /// Bytes of a segment that a writer waits for.
     pub first_segment_bytes: u64,
-    /// The group that the log belongs to; a log of another group is refused.
+    /// Id of the group of this log; a log of another group is refused.
     pub group: u32,
-    /// Spares to keep ready, beside the reserve.
+    /// Number of spares to keep ready, besides the reserve ([`RESERVE_COUNT`]).
     pub spare_count: usize,
 }
 
@@ -79,25 +83,25 @@ impl Default for WalOptions {
     }
 }
 
-/// The result of a commit.
+/// What [`Wal::commit`] did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Committed {
-    /// Bytes written.
+    /// Bytes that this commit wrote.
     pub bytes: u64,
-    /// The last durable entry; entries up to it may be acknowledged.
+    /// Index of the last durable entry; entries up to it may be acknowledged.
     pub durable_index: u64,
 }
 
-/// Room left, for admission and metrics.
+/// Space left in the log, for admission and metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Room {
     /// Bytes of frames that entries can still fill before a new segment is needed.
     pub bytes_before_new_segment: u64,
-    /// Whether that segment is ready, so that no write waits for it.
+    /// Whether the next segment is ready as a spare, so that no write waits for one to be made.
     pub spare_ready: bool,
 }
 
-/// A live segment, with the fields that releasing it needs.
+/// What must be known about a live segment in order to recycle it later.
 #[derive(Clone, Copy, Debug)]
 struct SegmentInfo {
     sequence: u64,
@@ -106,30 +110,32 @@ struct SegmentInfo {
     bytes: u64,
 }
 
-/// A segment that frames are queued for. The first one is open; others become files at commit.
+/// The frames queued for one segment. The first stage belongs to the open segment; the segments of
+/// the others become files at the next commit.
 #[derive(Debug)]
 struct Stage {
     sequence: u64,
     /// Bytes of the file.
     capacity: u64,
-    /// The file that the segment will use; `None` for the open segment.
+    /// The spare file that becomes the segment; `None` for the open segment.
     spare: Option<Spare>,
-    /// The byte of the file where `buffer` goes.
+    /// The offset in the file where `buffer` will be written.
     start: u64,
     buffer: Vec<u8>,
-    /// Header checksum of the last frame.
+    /// Header checksum of the last frame; the next frame stores it as its `chain`.
     chain: u32,
-    /// Header checksum of the head.
+    /// Header checksum of the head; the checksums of all other frames start from it.
     salt: u32,
 }
 
 impl Stage {
-    /// The byte of the file where the next frame goes.
+    /// The offset in the file where the next frame goes.
     fn end(&self) -> u64 {
         self.start + self.buffer.len() as u64
     }
 
-    /// Appends a frame that is written when everything below `mark` is durable.
+    /// Appends a frame. Everything below offset `mark` of the segment is durable before it is
+    /// written.
     fn push_frame(
         &mut self,
         group: u32,
@@ -156,13 +162,13 @@ impl Stage {
     }
 }
 
-/// The purpose of a new segment, which decides whether the reserve may be used.
+/// What a new segment is needed for; decides whether the reserve may be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Claim {
-    /// Entries: refused if only the reserve is left.
+    /// For entries: refused if only the reserve is left.
     Entries,
-    /// A hard state, a membership or an installed snapshot. These keep the ensemble alive on a full
-    /// disk, so they may use the reserve.
+    /// For a hard state, a membership or an installed snapshot. These keep the ensemble alive on a
+    /// full disk, so they may use the reserve.
     Essential,
 }
 
@@ -171,35 +177,36 @@ enum Claim {
 pub struct Wal<D: Disk> {
     disk: D,
     options: WalOptions,
-    /// The segment of `stages[0]`.
+    /// The file of the open segment, to which `stages[0]` is written.
     file: D::File,
-    /// The live segments, oldest first; the last is the last stage's.
+    /// The segments that hold the log, oldest first. The last one is that of the last stage.
     segments: VecDeque<SegmentInfo>,
-    /// Never empty.
+    /// Queued frames by segment. The front is the open segment; never empty.
     stages: VecDeque<Stage>,
-    /// State after everything queued.
+    /// The newest hard state, membership, snapshot point and last index, with queued records
+    /// included.
     hard_state: HardState,
     membership: Membership,
     snapshot: SnapshotPoint,
     last_index: u64,
     durable_index: u64,
-    /// Everything in the open segment below this is durable.
+    /// Everything in the open segment below this offset is durable.
     durable_end: u64,
-    /// The mark in the open segment's slots, and which slot is written next.
+    /// The mark that the open segment's slots hold.
     slot_mark: u64,
     slot_next: usize,
-    /// Smallest first. The first [`RESERVE_COUNT`] are the reserve, which entries never use.
+    /// Spare files, smallest first. The first [`RESERVE_COUNT`] are the reserve.
     spares: Vec<Spare>,
     number_next: u64,
     is_spare_asked: bool,
-    /// Whether the disk had no room for an ordinary spare; the next spare is small then.
+    /// Whether the disk had no space for an ordinary spare; if so, the next spare is a small one.
     is_room_scarce: bool,
-    /// Whether a snapshot needs the room more: see [`Wal::yield_room`].
+    /// Whether the log leaves its disk space to a snapshot: see [`Wal::yield_room`].
     is_yielding: bool,
     is_poisoned: bool,
 }
 
-/// One record to be queued.
+/// One record to queue.
 enum Record<'a> {
     HardState(HardState),
     Membership(Membership),
@@ -222,17 +229,17 @@ impl Record<'_> {
     }
 }
 
-/// The places of the records of one append.
+/// Which segment each record of one append goes to.
 struct Plan {
     /// For each record: whether a new segment starts before it.
     switches: Vec<bool>,
-    /// The files for the new segments, in order.
+    /// The spare files for the new segments, in order.
     spares: VecDeque<Spare>,
 }
 
 impl<D: Disk> Wal<D> {
-    /// Writes the first segment of a new log, durably. Files that a crashed birth left in the
-    /// directory are removed. [`Wal::open`] comes next.
+    /// Writes the first segment of a new log, durably, and removes files that an earlier, crashed
+    /// creation left. The caller then calls [`Wal::open`].
     pub fn create(
         disk: &D,
         options: &WalOptions,
@@ -244,8 +251,8 @@ impl<D: Disk> Wal<D> {
         recover::create(disk, options, hard_state, membership, snapshot)
     }
 
-    /// Recovers the log and starts a fresh segment. Everything that it returns is durable. The
-    /// caller holds the data directory's lock.
+    /// Recovers the log and starts a fresh segment. Everything in the returned value is durable.
+    /// The caller must hold the data directory's lock.
     pub fn open(disk: D, options: WalOptions) -> Result<(Wal<D>, Recovered), StorageError> {
         assert!(options.segment_bytes >= SEGMENT_BYTES_MIN);
         assert!(options.first_segment_bytes >= SEGMENT_BYTES_MIN);
@@ -254,11 +261,12 @@ impl<D: Disk> Wal<D> {
         recover::open(disk, options)
     }
 
-    /// Queues records; [`Wal::commit`] writes them. The entries are consecutive and start at most
-    /// one behind the last index; one at or below the last index truncates the log there first.
+    /// Queues records for the next [`Wal::commit`]. The entries must have consecutive indexes and
+    /// start at most one behind the last index. If they start at or below it, the log is truncated
+    /// there first.
     ///
-    /// [`StorageError::DiskFull`] and [`StorageError::RecordTooLarge`] leave everything as it was.
-    /// Panics when entries leave a gap or rewrite entries that a snapshot covers: a bug of the
+    /// [`StorageError::DiskFull`] and [`StorageError::RecordTooLarge`] leave the log as it was.
+    /// Panics if entries leave a gap or rewrite entries that a snapshot covers: a bug of the
     /// caller.
     pub fn append(
         &mut self,
@@ -271,9 +279,9 @@ impl<D: Disk> Wal<D> {
         if let Some(membership) = &membership {
             check_membership(membership)?;
         }
-        // The hard state goes first: no entry may be durable without the term it was made in. A
-        // commit index that means these entries goes behind them: if the batch is cut between, an
-        // entry that one of them replaces must not count as committed.
+        // The hard state goes first: no entry may be durable without its term. A commit index that
+        // covers these entries is written again behind them. If the batch is torn, it must not
+        // commit an old entry that the batch replaces.
         let before = entries.first().map_or(u64::MAX, |entry| entry.index.saturating_sub(1));
         let first = hard_state.map(|it| HardState { commit: it.commit.min(before), ..it });
         let last = hard_state.filter(|it| first != Some(*it)).map(Record::HardState);
@@ -288,9 +296,10 @@ impl<D: Disk> Wal<D> {
         self.queue(records, claim)
     }
 
-    /// Writes the queued records and makes them durable: one write and one sync; for each segment
-    /// that was filled, those and the sync of its seal. After an error that
-    /// [`StorageError::is_retryable`] the records stay queued, and another commit goes on.
+    /// Writes the queued records and makes them durable, with one write and one sync. For each
+    /// segment that became full, there are one more write and sync, and those of its seal. After a
+    /// [retryable](StorageError::is_retryable) error the records stay queued; the next commit
+    /// continues.
     pub fn commit(&mut self) -> Result<Committed, StorageError> {
         self.check_alive()?;
         let written = self.write_queued();
@@ -300,9 +309,9 @@ impl<D: Disk> Wal<D> {
         Ok(Committed { bytes, durable_index: self.durable_index })
     }
 
-    /// Makes everything durable and records that in a slot, so that damage to the newest batch is
-    /// not taken for a torn write. The disk's thread calls it when nothing came for a while.
-    /// Returns whether anything had to be written.
+    /// Makes everything durable and records that in a slot. From then on, damage to the newest
+    /// batch is recognised as corruption, not taken for a torn write. The disk's thread calls this
+    /// after a while without writes. Returns whether anything was written.
     pub fn idle_mark(&mut self) -> Result<bool, StorageError> {
         let bytes = self.commit()?.bytes;
         if self.slot_mark == self.durable_end {
@@ -312,12 +321,12 @@ impl<D: Disk> Wal<D> {
         Ok(true)
     }
 
-    /// Releases the log up to `point`, which a durable snapshot covers: whole segments at or below
-    /// it are recycled or removed, and on a full disk the log moves from the open segment to one of
-    /// the reserve. A point behind an earlier one is ignored. After [`StorageError::DiskFull`] the
-    /// caller tries again when there is room.
+    /// Releases the log up to `point`, which a durable snapshot covers: recycles or removes whole
+    /// segments at or below it. On a full disk, it also moves the log from the open segment to one
+    /// of the reserve. Adds no record if `point` is not newer than the last point. After
+    /// [`StorageError::DiskFull`] the caller tries again when there is space.
     ///
-    /// Panics when the log does not reach `point`: that calls for [`Wal::install_snapshot`].
+    /// Panics if the log ends before `point`: then [`Wal::install_snapshot`] is the right call.
     pub fn release(&mut self, point: SnapshotPoint) -> Result<(), StorageError> {
         self.check_alive()?;
         assert!(point.index <= self.last_index, "the log ends before the snapshot");
@@ -335,8 +344,8 @@ impl<D: Disk> Wal<D> {
         Ok(())
     }
 
-    /// Whether the open segment holds no entries that count, is more than half full, and only the
-    /// reserve is left for the next one.
+    /// Whether to move the log to a spare of the reserve: the open segment holds no entry behind
+    /// the snapshot, is more than half full, and no other spare is left.
     fn is_worth_leaving(&self) -> bool {
         let is_covered = self.last_index <= self.snapshot.index;
         let is_half_full = self.room_for(true) < self.tail().capacity / 2;
@@ -344,10 +353,11 @@ impl<D: Disk> Wal<D> {
         is_covered && is_half_full && has_reserve_only
     }
 
-    /// Replaces the whole log by a durable snapshot; the log goes on behind `point`. Durable when
-    /// it returns. The commit index becomes at least the snapshot's.
+    /// Replaces the whole log by a snapshot that is already durable; the next entry follows
+    /// `point`. The change is durable when this returns. Raises the commit index to the snapshot's
+    /// if lower.
     ///
-    /// Panics when the log's own snapshot is newer.
+    /// Panics if the log's own snapshot is newer.
     pub fn install_snapshot(
         &mut self,
         point: SnapshotPoint,
@@ -371,8 +381,9 @@ impl<D: Disk> Wal<D> {
         })
     }
 
-    /// Returns a job that makes a spare, if one is missing and none is being made. The caller runs
-    /// its steps off this thread and hands it to [`Wal::adopt_spare`] or [`Wal::abandon_spare`].
+    /// Returns a job that makes a spare, if one is missing and no other job is running. The caller
+    /// runs its steps on another thread, and then calls [`Wal::adopt_spare`] or
+    /// [`Wal::abandon_spare`].
     pub fn spare_wanted(&mut self) -> Option<SpareJob<D>> {
         let has_all = self.spares.len() >= spares_max(&self.options);
         if self.is_spare_asked || self.is_poisoned || self.is_yielding || has_all {
@@ -388,7 +399,7 @@ impl<D: Disk> Wal<D> {
         Some(SpareJob::new(self.take_number(), bytes))
     }
 
-    /// Takes a finished job's segment. An unfinished one is abandoned.
+    /// Takes the spare of a finished job. Gives up a job that is unfinished.
     pub fn adopt_spare(&mut self, job: SpareJob<D>) {
         self.is_spare_asked = false;
         match job.finished() {
@@ -400,10 +411,10 @@ impl<D: Disk> Wal<D> {
         }
     }
 
-    /// Starts or ends yielding room to a snapshot, without which the log can never be released.
-    /// While it yields, the log keeps its segments and a reserve of small ones: other spares are
-    /// removed, none are made, and entries that need another segment are refused with
-    /// [`StorageError::DiskFull`].
+    /// Starts or ends leaving disk space to a snapshot; without a snapshot the log can never be
+    /// released. While `is_yielding`, the log keeps its segments and a reserve of small spares.
+    /// Other spares are removed and none are made, and entries that need another segment are
+    /// refused with [`StorageError::DiskFull`].
     pub fn yield_room(&mut self, is_yielding: bool) -> Result<(), StorageError> {
         self.check_alive()?;
         self.is_yielding = is_yielding;
@@ -413,13 +424,13 @@ impl<D: Disk> Wal<D> {
         Ok(())
     }
 
-    /// Whether the log yields its room to a snapshot.
+    /// Whether the log leaves its disk space to a snapshot: see [`Wal::yield_room`].
     pub fn is_yielding(&self) -> bool {
         self.is_yielding
     }
 
-    /// Gives up a failed job: its file is removed, and another job may be wanted. Returns whether
-    /// that one is smaller, and so worth trying at once.
+    /// Gives up a failed job and removes its file; a later [`Wal::spare_wanted`] may return
+    /// another. Returns whether that one makes a smaller spare, and so is worth trying at once.
     pub fn abandon_spare(&mut self, job: SpareJob<D>) -> bool {
         self.is_spare_asked = false;
         self.is_room_scarce = true;
@@ -428,7 +439,7 @@ impl<D: Disk> Wal<D> {
         was_ordinary
     }
 
-    /// Room left in the current segment, and whether the next is ready.
+    /// Space left in the current segment, and whether the next segment is ready.
     pub fn room(&self) -> Room {
         Room {
             bytes_before_new_segment: self.room_for(true),
@@ -442,12 +453,12 @@ impl<D: Disk> Wal<D> {
         self.last_index
     }
 
-    /// The last index that is durable.
+    /// The index of the last durable entry.
     pub fn durable_index(&self) -> u64 {
         self.durable_index
     }
 
-    /// The newest snapshot point, released up to or installed.
+    /// The newest snapshot point that the log was released up to, or that was installed.
     pub fn snapshot(&self) -> SnapshotPoint {
         self.snapshot
     }
@@ -457,13 +468,13 @@ impl<D: Disk> Wal<D> {
         self.hard_state
     }
 
-    /// Segments that hold the log, for metrics.
+    /// Number of segments that hold the log, for metrics.
     pub fn segment_count(&self) -> usize {
         self.segments.len()
     }
 }
 
-/// Queueing.
+/// Queueing records.
 impl<D: Disk> Wal<D> {
     fn check_alive(&self) -> Result<(), StorageError> {
         match self.is_poisoned {
@@ -501,7 +512,8 @@ impl<D: Disk> Wal<D> {
         Ok(())
     }
 
-    /// Decides where each record goes and gets the segments for it, before anything is queued.
+    /// Decides which segment each record goes to, and gets the new segments, before anything is
+    /// queued.
     fn plan(&mut self, records: &[Record], claim: Claim) -> Result<Plan, StorageError> {
         let mut plan =
             Plan { switches: Vec::with_capacity(records.len()), spares: VecDeque::new() };
@@ -533,7 +545,7 @@ impl<D: Disk> Wal<D> {
         Ok(plan)
     }
 
-    /// Bytes of the largest head that a segment started among these records may have.
+    /// Upper bound on the size, in bytes, of the head of any segment started among these records.
     fn head_bytes_max(&self, records: &[Record]) -> u64 {
         let of = |membership: &Membership| {
             let head = Head {
@@ -552,7 +564,7 @@ impl<D: Disk> Wal<D> {
         later.max().unwrap_or(0).max(of(&self.membership))
     }
 
-    /// A spare of at least `needed` bytes, or one made on the spot.
+    /// Takes a spare of at least `needed` bytes, or makes one on the spot.
     fn acquire(&mut self, needed: u64, claim: Claim) -> Result<Spare, StorageError> {
         let reserved = match claim {
             Claim::Entries => RESERVE_COUNT,
@@ -597,7 +609,7 @@ impl<D: Disk> Wal<D> {
         tail.capacity.saturating_sub(headroom).saturating_sub(tail.end())
     }
 
-    /// Queues the head of a new segment, which repeats the state so far.
+    /// Starts a new segment in the queue. Its head repeats the state so far.
     fn begin_stage(&mut self, spare: Spare, is_linked: bool) {
         let tail = self.tail();
         let link = is_linked.then_some(Link {
@@ -645,7 +657,7 @@ impl<D: Disk> Wal<D> {
     }
 
     fn push_frame(&mut self, kind: FrameKind, entry: Option<&LogEntry>, body: &[u8]) {
-        // Only the open segment has anything durable in it.
+        // A segment that is not open yet has nothing durable in it.
         let mark = match self.stages.len() {
             1 => self.durable_end,
             _ => FRAMES_START,
@@ -656,14 +668,15 @@ impl<D: Disk> Wal<D> {
     }
 }
 
-/// Whether a frame fits. Entries leave headroom: on a full disk a full segment must still take
-/// votes, and the snapshot point that frees older segments.
+/// Whether a frame of `bytes` bytes fits at offset `end`. Entries must leave headroom: when the
+/// disk is full, a full segment must still take votes and the snapshot point that frees older
+/// segments.
 fn fits(end: u64, bytes: u64, capacity: u64, is_entry: bool) -> bool {
     let headroom = if is_entry { SEGMENT_HEADROOM_BYTES } else { 0 };
     end + bytes + headroom <= capacity
 }
 
-/// A stage with nothing but its head, which says that the `carried_bytes` behind it are durable.
+/// A stage that holds only its head. The head's mark covers the `carried_bytes` behind it.
 fn new_stage(
     options: &WalOptions,
     sequence: u64,
@@ -704,9 +717,9 @@ fn new_stage(
     }
 }
 
-/// Writing.
+/// Writing what was queued.
 impl<D: Disk> Wal<D> {
-    /// Runs a write; any failure poisons the log.
+    /// Runs a write; any error poisons the log.
     fn or_poison<T>(
         &mut self,
         run: impl FnOnce(&mut Wal<D>) -> Result<T, StorageError>,
@@ -717,11 +730,11 @@ impl<D: Disk> Wal<D> {
     }
 
     fn write_queued(&mut self) -> Result<u64, StorageError> {
-        // Rule 2: all of a segment before the head of the next.
+        // Rule 2: a whole segment is durable before the head of the next one is written.
         let mut bytes = self.flush_front()?;
         while let Some(next) = self.stages.get_mut(1) {
             let spare = next.spare.expect("only the open stage has no spare");
-            // Only this step may find no room; nothing has changed then.
+            // Of the steps here, only this one may find no space; nothing has changed then.
             let file = open_spare(&self.disk, spare, next.sequence)?;
             next.spare = None;
             let before = self.stages.pop_front().expect("there are two");
@@ -732,7 +745,7 @@ impl<D: Disk> Wal<D> {
             self.durable_end = FRAMES_START;
             let successor = self.stages.front().map_or(0, |stage| stage.sequence);
             bytes += self.flush_front()?;
-            // Rule 3: the seal after the head.
+            // Rule 3: the seal is written after the head.
             let seal =
                 Slot { generation: before.sequence, mark: old_end, is_sealed: true, successor };
             write_slot(&self.disk, &old, &seal, old_slot)?;
@@ -740,7 +753,7 @@ impl<D: Disk> Wal<D> {
         Ok(bytes)
     }
 
-    /// Writes and syncs what is queued for the open segment.
+    /// Writes and syncs what is queued for the open segment. Returns the bytes written.
     fn flush_front(&mut self) -> Result<u64, StorageError> {
         let stage = self.stages.front_mut().expect("there is always a stage");
         if stage.buffer.is_empty() {
@@ -789,7 +802,7 @@ impl<D: Disk> Wal<D> {
         Ok(())
     }
 
-    /// Whether a file of that size is worth keeping beside the spares that there are.
+    /// Whether to keep a file of `bytes` bytes as one more spare.
     fn is_worth_keeping(&self, bytes: u64) -> bool {
         match self.is_yielding {
             true => self.spares.len() < RESERVE_COUNT && bytes <= self.options.first_segment_bytes,
@@ -797,7 +810,7 @@ impl<D: Disk> Wal<D> {
         }
     }
 
-    /// Removes all spares but a reserve of small ones. Not synced, as a recycled file is not.
+    /// Removes all spares but a reserve of small ones. The removal is not synced, and need not be.
     fn remove_spares(&mut self) -> Result<(), StorageError> {
         for spare in core::mem::take(&mut self.spares) {
             if self.is_worth_keeping(spare.bytes) {
@@ -812,8 +825,8 @@ impl<D: Disk> Wal<D> {
     }
 }
 
-/// Turns a log file that nothing needs into a spare, or removes it. Not synced: a file that comes
-/// back after a crash is recognised as unneeded.
+/// Turns a log file that is no longer needed into a spare, or removes it. Not synced: if a crash
+/// brings the file back, the next start sees that it is not needed.
 fn recycle<D: Disk>(disk: &D, spare: Spare, is_kept: bool) -> Result<bool, StorageError> {
     let from = log_path(spare.number);
     if !is_kept {
@@ -834,7 +847,7 @@ fn spares_max(options: &WalOptions) -> usize {
     options.spare_count.saturating_add(RESERVE_COUNT)
 }
 
-/// Whether a file of that size is worth keeping beside these spares.
+/// Whether to keep a file of `bytes` bytes as a spare, next to these `spares`.
 fn is_kept(options: &WalOptions, spares: &[Spare], bytes: u64) -> bool {
     let is_wanted = spares.len() < spares_max(options);
     let is_ordinary = bytes >= options.segment_bytes && bytes <= 2 * options.segment_bytes;
@@ -842,9 +855,9 @@ fn is_kept(options: &WalOptions, spares: &[Spare], bytes: u64) -> bool {
     is_wanted && (is_ordinary || is_reserve)
 }
 
-/// Gives a spare its place in the log. Rule 1: the name is durable before anything is written. A
-/// directory may need a block for it, and the file a descriptor: an error that
-/// [`StorageError::is_retryable`] leaves the spare as it is.
+/// Turns a spare into the log's segment `sequence`. Rule 1: the name is durable before anything is
+/// written. The directory may need a disk block for the name, and the file needs a descriptor:
+/// after a [retryable](StorageError::is_retryable) error the spare is as it was.
 fn open_spare<D: Disk>(disk: &D, spare: Spare, sequence: u64) -> Result<D::File, StorageError> {
     let from = scan::spare_path(spare.number);
     let to = log_path(sequence);

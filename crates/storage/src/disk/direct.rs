@@ -1,19 +1,20 @@
-//! Writes that go around the page cache, to files that are overwritten in place.
+//! Direct writes (O_DIRECT, around the page cache) to files that are overwritten in place.
 //!
-//! The log is synced after every write. Through the page cache such a write is a copy, a page that
-//! is marked dirty and found again, and a write to the device; here it is only the last.
+//! The log is synced after every write. Through the page cache, such a write costs a copy, marking
+//! and finding a dirty page, and a write to the device. A direct write costs only the last.
 //!
-//! The device takes whole blocks at aligned places. So a piece of the file is kept in memory as it
-//! is on the disk; a write changes it there, and the blocks that it touched are written. The first
-//! and the last of them are written again with some bytes that may be durable already and do not
-//! change. A write that a power loss tears may leave a sector old or new; bytes that are equal in
-//! both are whole either way. The page cache writes whole pages, and relies on this, too.
+//! The device takes whole blocks at aligned offsets. So [`DirectWriter`] keeps a piece of the file
+//! in memory. A write changes the piece, and then the blocks that it touched are written. The first
+//! and the last of these blocks also hold bytes outside the write, which may be durable already;
+//! they are written again, unchanged. If a power loss tears a write, a sector may be old or new,
+//! and bytes that are equal in both are intact either way. The page cache writes whole pages and
+//! relies on this, too.
 //!
-//! A writer that has whole blocks at aligned places in memory uses [`DirectBlocks`]; nothing is
-//! kept or copied then.
+//! A caller whose data are already whole, aligned blocks in memory uses [`DirectBlocks`], which
+//! keeps and copies nothing.
 //!
-//! Readers use other handles, through the page cache: a direct write first writes back what is
-//! dirty there, and then drops what it replaced.
+//! Readers use other handles, through the page cache. A direct write first writes back dirty pages
+//! of its range, and then drops the pages that it replaced.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -25,20 +26,21 @@ use rustix::fs::OFlags;
 
 use crate::limits::{DIRECT_BLOCK_BYTES, DIRECT_PIECE_BYTES};
 
-/// A handle for direct writes below the length that the file had when it was opened. Nobody else
-/// writes to the file meanwhile.
+/// A handle for direct writes to the file's length at the time of opening. Nobody else may write to
+/// the file meanwhile.
 #[derive(Debug)]
 pub(super) struct DirectWriter {
     file: File,
-    /// Bytes of the file, whole blocks.
+    /// Length of the file in bytes, a multiple of the block size.
     length: u64,
     piece: AlignedBuffer,
-    /// Where the piece in the buffer starts in the file.
+    /// The offset in the file of the piece in the buffer; `None` if the buffer holds no valid
+    /// piece.
     piece_start: Option<u64>,
 }
 
 impl DirectWriter {
-    /// `None` when the file system refuses, or when the file does not end with a whole block.
+    /// `None` if the file system refuses, or if the file does not end with a whole block.
     pub fn open(path: &Path, length: u64) -> io::Result<Option<DirectWriter>> {
         if !length.is_multiple_of(DIRECT_BLOCK_BYTES) {
             return Ok(None);
@@ -48,9 +50,10 @@ impl DirectWriter {
         Ok(Some(DirectWriter { file, length, piece, piece_start: None }))
     }
 
-    /// Writes all of `bytes` at `offset`; a sync is still due, for the device has a cache too. What
-    /// surrounds them is read with `reader`, an ordinary handle of the same file. After a refusal
-    /// ([`is_refusal`]) the caller writes all of it in another way: a part may have been written.
+    /// Writes all of `bytes` at `offset`. The caller must still sync, for the device has a cache,
+    /// too. Reads the surrounding bytes through `reader`, an ordinary handle of the file. After a
+    /// refusal ([`is_refusal`]) the caller writes everything again in another way, since a part may
+    /// have been written.
     pub fn write_at(&mut self, reader: &File, offset: u64, bytes: &[u8]) -> io::Result<()> {
         let end = offset.checked_add(bytes.len() as u64);
         if end.is_none_or(|end| end > self.length) {
@@ -72,7 +75,7 @@ impl DirectWriter {
     fn write_in_piece(&mut self, reader: &File, offset: u64, bytes: &[u8]) -> io::Result<()> {
         let skip = offset % DIRECT_PIECE_BYTES;
         let start = offset - skip;
-        // Nothing is known of a piece that could not be read or written.
+        // `take`: after a failed read or write the content of the piece is unknown.
         let is_held = self.piece_start.take() == Some(start);
         let length = DIRECT_PIECE_BYTES.min(self.length - start);
         let piece = &mut self.piece.bytes_mut()[..length as usize];
@@ -98,15 +101,15 @@ fn open_direct(path: &Path, flags: OFlags) -> io::Result<Option<File>> {
     }
 }
 
-/// A handle for direct writes of whole blocks, which may be many at the same time.
+/// A handle for direct writes of whole blocks. Several threads may write at the same time.
 #[derive(Debug)]
 pub(super) struct DirectBlocks {
     file: File,
 }
 
 impl DirectBlocks {
-    /// Another handle of an open file, whatever it is called by now. `None` when the file system
-    /// refuses, or when the system does not show open files as files.
+    /// Opens another handle of an open file, even if the file was renamed. `None` if the file
+    /// system refuses, or if `/proc/self/fd` is missing.
     pub fn open(file: &File) -> io::Result<Option<DirectBlocks>> {
         let path = format!("/proc/self/fd/{}", file.as_raw_fd());
         match open_direct(Path::new(&path), OFlags::empty()) {
@@ -115,8 +118,9 @@ impl DirectBlocks {
         }
     }
 
-    /// Writes all of `bytes` at `offset`; a sync is still due, for the device has a cache too. What
-    /// is not whole blocks is refused ([`is_refusal`]), and is for the page cache.
+    /// Writes all of `bytes` at `offset`. The caller must still sync, for the device has a cache,
+    /// too. Refuses ([`is_refusal`]) bytes that are not whole, aligned blocks: these must go
+    /// through the page cache.
     pub fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
         let place = bytes.as_ptr() as u64;
         let is_aligned = [offset, bytes.len() as u64, place].map(|it| it % DIRECT_BLOCK_BYTES);
@@ -127,8 +131,8 @@ impl DirectBlocks {
     }
 }
 
-/// Whether the file system has no direct writes, or none of this kind: it says so at the open or at
-/// a write.
+/// Whether the file system does not support direct writes, or not this one. It may say so when the
+/// file is opened or at a write.
 pub(super) fn is_refusal(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported)
 }
@@ -142,7 +146,7 @@ pub struct AlignedBuffer {
 }
 
 impl AlignedBuffer {
-    /// That many bytes, all zero.
+    /// A buffer of `length` bytes, all zero.
     pub fn new(length: usize) -> AlignedBuffer {
         let block_bytes = DIRECT_BLOCK_BYTES as usize;
         let memory = vec![0; length + block_bytes].into_boxed_slice();
@@ -150,12 +154,12 @@ impl AlignedBuffer {
         AlignedBuffer { memory, skip, length }
     }
 
-    /// The bytes.
+    /// The bytes of the buffer.
     pub fn bytes(&self) -> &[u8] {
         &self.memory[self.skip..self.skip + self.length]
     }
 
-    /// The bytes, to be changed.
+    /// The bytes of the buffer, to change.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         &mut self.memory[self.skip..self.skip + self.length]
     }

@@ -1,6 +1,7 @@
-//! Who may read what lies in a directory of data: values, passwords of sessions, tokens and hashes
-//! of passwords, so nobody but the owner. A directory of an earlier version, or one that somebody
-//! else made, may be open to its group or to all.
+//! Keeps a data directory private to its owner: it holds values, session passwords, tokens and
+//! password hashes. A directory that an earlier version or somebody else made may be open to its
+//! group or to all users. [`RealDisk::close_to_others`] takes the access of all others away and
+//! reports what stays open.
 
 use std::fs::{Metadata, OpenOptions};
 use std::io;
@@ -18,16 +19,16 @@ pub const DIR_MODE: u32 = 0o700;
 /// The mode of a new file.
 pub const FILE_MODE: u32 = 0o600;
 
-/// What its group may do with a file.
+/// Mode bits: what the file's group may do with it.
 const GROUP: u32 = 0o070;
 
-/// What those may do with a file who are neither its owner nor of its group.
+/// Mode bits: what users may do who are neither the file's owner nor in its group.
 const OTHERS: u32 = 0o007;
 
-/// The mark of a directory that many users share, as `/tmp` has it.
+/// Mode bit (sticky) of a directory that many users share, such as `/tmp`.
 const STICKY: u32 = 0o1000;
 
-/// Something that others may read, for the operator to know.
+/// Something that other users may still read, to be reported to the operator.
 #[derive(Debug, Error)]
 pub enum Exposure {
     /// The access of others could not be taken away.
@@ -38,7 +39,8 @@ pub enum Exposure {
         /// The system's error.
         cause: io::Error,
     },
-    /// Other files lie there, too, or the directory is one that many users share.
+    /// The directory stays open: it also holds files that are not this server's, or many users
+    /// share it.
     #[error(
         "{} has other files than this server's in it, so it stays open to others; what this server \
          has there does not", path.display()
@@ -47,7 +49,7 @@ pub enum Exposure {
         /// The directory.
         path: PathBuf,
     },
-    /// The group has access, which may be meant so.
+    /// The group has access, which may be intended.
     #[error("its group has access to the data in {0}; if it is not to: chmod -R g-rwx {0}", path.display())]
     Group {
         /// The directory.
@@ -56,10 +58,10 @@ pub enum Exposure {
 }
 
 impl RealDisk {
-    /// Takes away what others may do with the directories of this disk, and with what lies up to
-    /// `depth` levels below: what is deeper lies behind these. `is_own` tells the names in a
-    /// directory that are this server's. What the group may do stays. Symbolic links are left
-    /// alone.
+    /// Takes away the access of others to this disk's root directories and to this server's files
+    /// up to `depth` levels below; deeper files cannot be reached then. `is_own` tells which names
+    /// in a root are this server's. Keeps the access of the group, and leaves symbolic links alone.
+    /// Returns what is still exposed.
     pub fn close_to_others(&self, is_own: fn(&str) -> bool, depth: u32) -> Vec<Exposure> {
         let mut exposed = Vec::new();
         let roots = [Some(&self.root), self.log_root.as_ref()];
@@ -79,7 +81,7 @@ fn close_root(root: &Path, is_own: fn(&str) -> bool, depth: u32, exposed: &mut V
     let is_shared = found.mode() & STICKY != 0 || names.iter().any(|name| !is_own(name));
     match is_shared && found.mode() & OTHERS != 0 {
         true => exposed.push(Exposure::Shared { path: root.to_owned() }),
-        // The directory itself may be a symbolic link: the operator named it.
+        // The root itself may be a symbolic link: the operator named it.
         false => close(root, OFlags::DIRECTORY, exposed),
     }
     for name in names.iter().filter(|name| is_own(name)) {
@@ -104,11 +106,11 @@ fn close_below(path: &Path, depth: u32, exposed: &mut Vec<Exposure>) {
     }
 }
 
-/// Takes away what others may do with a file or a directory.
+/// Takes away the access of others to one file or directory.
 fn close(path: &Path, flags: OFlags, exposed: &mut Vec<Exposure>) {
     let closed = try_close(path, flags | OFlags::NONBLOCK);
     match closed {
-        // Another thread or process has removed it.
+        // Another thread or process removed it.
         Err(cause) if cause.kind() == io::ErrorKind::NotFound => {}
         Err(cause) => exposed.push(Exposure::Others { path: path.to_owned(), cause }),
         Ok(()) => {}
@@ -124,7 +126,7 @@ fn try_close(path: &Path, flags: OFlags) -> io::Result<()> {
     Ok(())
 }
 
-/// The names in a directory. A name that is no text is not this server's.
+/// The names in a directory. A name that is not UTF-8 never equals one of this server's.
 fn names(dir: &Path) -> io::Result<Vec<String>> {
     let mut names = Vec::new();
     for entry in std::fs::read_dir(dir)? {

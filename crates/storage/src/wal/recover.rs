@@ -1,33 +1,33 @@
-//! Opening the log: read, make durable what was read, go on in a fresh segment.
+//! Opening the log: reads it, makes what was read durable, and continues in a fresh segment.
 //!
-//! The order of the writes makes sure that a log recovers to one state after a crash at any of
-//! them:
+//! The order of the writes ensures that the log recovers to the same state after a crash at any of
+//! these steps:
 //!
-//! 1. Write back and sync the frames read beyond the mark. After `kill -9`, or after a start whose
-//!    sync failed, the page cache may show frames that are not on the disk and that the kernel no
-//!    longer knows to be dirty; writing them again makes them dirty. The bytes are equal and go to
-//!    the old place, so sectors that were durable stay as they are.
+//! 1. Write back and sync the frames that were read behind the mark. After `kill -9`, or after a
+//!    start whose sync failed, the page cache may show frames that are not on the disk and that the
+//!    kernel believes to be clean; writing them again makes them dirty. The bytes are equal and go
+//!    to the same place, so sectors that were durable do not change.
 //! 2. Seal every segment that has a successor and no seal. A crash between a head and the seal of
-//!    the segment before leaves such a segment; if that head is damaged later, only the seal tells
+//!    the segment before leaves such a segment. If that head is damaged later, only the seal shows
 //!    that anything followed. Step 1 made the newest head durable.
-//! 3. Turn files that are not part of the log into spares, or remove them: a start that crashed may
-//!    have left its fresh segment, and on a full disk that file may be all there is for the next
-//!    one. Files that the chain does not reach can be given up only now: a replaced file stays
-//!    until the head that replaces it is durable, which step 1 ensures, and until its loss would be
-//!    noticed, which the seals ensure.
-//! 4. Start the fresh segment: name, sync the directory, head, sync. Its head names where the old
-//!    segment ends; from here on nothing behind that point counts.
+//! 3. Turn files that are not part of the log into spares, or remove them. A start that crashed may
+//!    have left its fresh segment, and on a full disk the next start may need that very file. Files
+//!    that the chain does not reach can be given up only now: a replaced segment must stay until
+//!    the head that replaces it is durable (step 1) and until a loss of that head would be noticed
+//!    (the seals of step 2).
+//! 4. Start the fresh segment: name it, sync the directory, write the head, sync. Its head names
+//!    the offset where the old segment ends; from here on nothing behind that offset counts.
 //! 5. Seal the old segment.
-//! 6. Recycle or remove the segments that the fresh one replaces, and sync the directory: files
-//!    that come back after a crash are never mixed with entries acknowledged from here on.
+//! 6. Recycle or remove the segments that the fresh one replaces, and sync the directory, so that
+//!    these files cannot come back among entries that are acknowledged from here on.
 //!
-//! When the old segment holds no entries, or few, the fresh one carries them, links to the segment
-//! before the old one, and replaces it: a server that restarts again and again, and appends an
-//! entry as leader each time, does not collect segments. Carried entries were acknowledged, so
-//! their loss must never pass for a torn write. They are written behind the head's place and synced
-//! before the head is written; the head's bytes are known in advance. So a head on disk always has
-//! its carried entries behind it, which its mark says; and until that head exists, the old segment
-//! is the log's last.
+//! If the old segment holds few entries or none, the fresh one carries them (holds copies), links
+//! to the segment before the old one, and replaces the old one. So a server that restarts again and
+//! again, and appends one entry as leader each time, does not collect segments. Carried entries
+//! were acknowledged, so their loss must never pass for a torn write. The head's bytes are known in
+//! advance, so the entries are written behind the head's place and synced before the head is
+//! written. A head on disk thus always has its carried entries behind it, and its mark covers them.
+//! Until that head exists, the old segment is the log's last.
 
 use crate::disk::{Disk, WAL_DIR};
 use crate::error::StorageError;
@@ -49,7 +49,7 @@ use crate::wal::{
     SegmentInfo, Stage, Wal, WalOptions, is_kept, new_stage, open_spare, recycle, write_slot,
 };
 
-/// The content of the log at its start.
+/// The content of the log when it was opened.
 #[derive(Clone, Debug)]
 pub struct Recovered {
     /// The newest hard state; its commit index lies between the snapshot's index and the last
@@ -57,15 +57,15 @@ pub struct Recovered {
     pub hard_state: HardState,
     /// The newest membership.
     pub membership: Membership,
-    /// The snapshot point; a snapshot covers all entries up to it.
+    /// The snapshot point; a snapshot covers every entry up to it.
     pub snapshot: SnapshotPoint,
-    /// All entries behind the snapshot, without gaps.
+    /// All entries behind the snapshot point, without gaps.
     pub entries: Vec<LogEntry>,
-    /// A torn write that was cut off.
+    /// The torn write that was cut off, if any.
     pub cut: Option<TornTail>,
 }
 
-/// See [`Wal::create`].
+/// Implements [`Wal::create`].
 pub(crate) fn create<D: Disk>(
     disk: &D,
     options: &WalOptions,
@@ -97,8 +97,9 @@ pub(crate) fn create<D: Disk>(
     Ok(())
 }
 
-/// Whether the log holds more than [`create`] leaves, whole or crashed; creating another log would
-/// destroy it. The arguments are those of [`create`]. Changes nothing.
+/// Whether the log holds more than a run of [`create`] leaves, completed or crashed; if so,
+/// creating another log would destroy data. Takes the arguments that [`create`] would get. Changes
+/// nothing.
 pub(crate) fn was_used<D: Disk>(
     disk: &D,
     hard_state: HardState,
@@ -114,7 +115,7 @@ pub(crate) fn was_used<D: Disk>(
                     && segment.base_index == snapshot.index;
                 !is_as_born || has_frames(disk, &segment)?
             }
-            // A creation that crashed has written no slot before its head was durable.
+            // A slot is written only after the head was durable, so a crashed creation has none.
             HeadFound::Bad { was_durable, .. } => was_durable,
         };
         if is_used {
@@ -124,7 +125,7 @@ pub(crate) fn was_used<D: Disk>(
     Ok(false)
 }
 
-/// Whether anything was written behind the head, good or damaged.
+/// Whether anything, good or damaged, was written behind the head.
 fn has_frames<D: Disk>(disk: &D, segment: &Segment) -> Result<bool, StorageError> {
     match scan(disk, segment, None, &mut |_, _| Ok(())) {
         Ok(scanned) => Ok(scanned.frame_count > 1 || scanned.tail.is_some()),
@@ -133,7 +134,7 @@ fn has_frames<D: Disk>(disk: &D, segment: &Segment) -> Result<bool, StorageError
     }
 }
 
-/// The log as read; nothing has been written yet.
+/// The log as it was read, before anything is written.
 struct Found {
     listing: Listing,
     segments: Vec<Segment>,
@@ -167,7 +168,7 @@ fn read<D: Disk>(disk: &D, options: &WalOptions) -> Result<Found, StorageError> 
     Ok(Found { listing, segments, replay, last })
 }
 
-/// See [`Wal::open`].
+/// Implements [`Wal::open`].
 pub(crate) fn open<D: Disk>(
     disk: D,
     options: WalOptions,
@@ -223,7 +224,7 @@ pub(crate) fn open<D: Disk>(
     Ok((wal, recovered))
 }
 
-/// Step 1. Returns the file, for the seal.
+/// Step 1. Returns the open file, which the seal is written to later.
 fn write_back<D: Disk>(
     disk: &D,
     old: &Segment,
@@ -232,7 +233,7 @@ fn write_back<D: Disk>(
     let path = log_path(old.sequence);
     let file = open_log(disk, old.sequence)?;
     let mut window = Window::open(disk, path.clone())?;
-    // The head's own mark says nothing about the head itself.
+    // A head's mark covers the carried frames, but not the head itself.
     let mut offset = match scanned.mark > old.mark {
         true => scanned.mark,
         false => FRAMES_START,
@@ -270,8 +271,8 @@ fn open_log<D: Disk>(disk: &D, sequence: u64) -> Result<D::File, StorageError> {
     disk.open(&path).map_err(|error| StorageError::io(&path, "open", error))
 }
 
-/// Step 3. Returns the spares. Not synced: each name is synced when its file is used again, and a
-/// name that comes back is not part of the log either.
+/// Step 3. Returns the spares. Not synced: each spare's name is synced when the file is used again,
+/// and a removed name that comes back is not part of the log.
 fn clean_up<D: Disk>(
     disk: &D,
     options: &WalOptions,
@@ -324,8 +325,8 @@ fn measure_spares<D: Disk>(disk: &D, listing: &Listing) -> Result<Vec<Spare>, St
     Ok(spares)
 }
 
-/// The file for the fresh segment: a spare beside the reserve, else a small one made now, else the
-/// reserve.
+/// Picks the file for the fresh segment: a spare that is not of the reserve; else a small one made
+/// now; else one of the reserve.
 fn choose_spare<D: Disk>(
     disk: &D,
     options: &WalOptions,
@@ -348,17 +349,17 @@ fn choose_spare<D: Disk>(
     }
 }
 
-/// How the log goes on in the fresh segment.
+/// How the log continues in the fresh segment.
 struct Continuation<'f> {
-    /// The segment before it.
+    /// Link to the segment before the fresh one; `None` if no earlier segment is needed.
     link: Option<Link>,
-    /// The last index of the log before it.
+    /// The last index of the log before the fresh segment.
     base_index: u64,
-    /// The entries that it starts with.
+    /// The entries copied into the fresh segment.
     carried: &'f [LogEntry],
 }
 
-/// Decides between a segment behind the old one, and one in its place that carries its entries.
+/// Decides whether the fresh segment follows the old one, or replaces it and carries its entries.
 fn go_on(found: &Found, capacity: u64) -> Continuation<'_> {
     let old = found.segments.last().expect("a chain has a segment");
     let Some(carried) = carried(found, capacity) else {
@@ -367,15 +368,15 @@ fn go_on(found: &Found, capacity: u64) -> Continuation<'_> {
     };
     let covered = found.replay.snapshot.index;
     match covered >= old.base_index {
-        // Nothing before the old segment is of use.
+        // The snapshot covers everything before the old segment.
         true => Continuation { link: None, base_index: covered, carried },
         false => Continuation { link: old.head.link, base_index: old.base_index, carried },
     }
 }
 
-/// The entries of the old segment that no snapshot covers, or `None` when they are too many. A
-/// segment that rewrites entries of an earlier one is not replaced: where the log before the fresh
-/// segment ends would no longer say which of them count.
+/// The entries of the old segment that no snapshot covers, or `None` if they are too many to carry.
+/// Also `None` if the old segment rewrites entries of an earlier segment: without the old one,
+/// nothing would show which of those entries were replaced.
 fn carried(found: &Found, capacity: u64) -> Option<&[LogEntry]> {
     let replay = &found.replay;
     let base = found.segments.last().map_or(0, |old| old.base_index);
@@ -394,7 +395,7 @@ fn entries_bytes(entries: &[LogEntry]) -> u64 {
     entries.iter().map(|entry| frame_bytes(entry.payload.len())).sum()
 }
 
-/// Step 4: the open file, and the stage as it is when everything queued was written.
+/// Step 4. Returns the open file, and its stage with everything queued already written.
 fn start_fresh<D: Disk>(
     disk: &D,
     options: &WalOptions,
@@ -424,8 +425,8 @@ fn start_fresh<D: Disk>(
     Ok((file, stage))
 }
 
-/// The second half of step 4. The frames behind the head, if any, are durable before the head is
-/// written. In one write the head might survive a crash, and they might not.
+/// The second half of step 4. Syncs the carried frames before it writes the head. With a single
+/// write, a crash might keep the head and lose the frames.
 fn write_head<D: Disk>(
     disk: &D,
     file: &D::File,
@@ -446,8 +447,8 @@ fn write_head<D: Disk>(
     write(stage.start, head)
 }
 
-/// Step 5, and each seal of step 2. The slot with the best mark is left alone, in case this write
-/// is torn.
+/// Step 5, and each seal of step 2. Writes to the slot that does not have the best mark, so that a
+/// torn write does not lose that mark.
 fn seal<D: Disk>(
     disk: &D,
     segment: &Segment,
@@ -460,7 +461,7 @@ fn seal<D: Disk>(
     write_slot(disk, file, &seal, position)
 }
 
-/// The old segments that the new head's links reach.
+/// The old segments that stay live: those that the fresh segment's links reach.
 fn live_segments(found: &Found, link: Option<Link>) -> Vec<SegmentInfo> {
     let last = link.map_or(0, |link| link.sequence);
     let live = found.segments.iter().filter(|it| it.sequence <= last);

@@ -1,4 +1,4 @@
-//! Turns frames into the state that they describe. Pure: it is given each frame in order.
+//! Rebuilds the log's state from its frames, given in order. Pure: no disk.
 
 use bytes::Bytes;
 
@@ -9,7 +9,7 @@ use crate::record::{
 };
 use crate::wal::scan::{Segment, log_path};
 
-/// The log as far as it was read.
+/// The state of the log after the frames read so far.
 #[derive(Clone, Debug)]
 pub(crate) struct Replay {
     /// The newest hard state.
@@ -20,12 +20,13 @@ pub(crate) struct Replay {
     pub snapshot: SnapshotPoint,
     /// Entries from `first` on, without gaps.
     pub entries: Vec<LogEntry>,
-    /// The index of the first entry, or the index that a first entry would have.
+    /// The index of the first entry in `entries`, or the one that it would have if `entries` is
+    /// empty.
     pub first: u64,
 }
 
 impl Replay {
-    /// Starts at the first segment of the chain.
+    /// Starts with the head of the first segment of the chain.
     pub fn new(segment: &Segment) -> Replay {
         Replay {
             hard_state: segment.head.hard_state,
@@ -36,13 +37,13 @@ impl Replay {
         }
     }
 
-    /// Index of the last entry, or the index before the first if there are none.
+    /// Index of the last entry, or `first - 1` if there are none.
     pub fn last(&self) -> u64 {
         let end = self.first.saturating_add(self.entries.len() as u64);
         end.saturating_sub(1)
     }
 
-    /// Goes on to the next segment, whose head must agree with what was read so far.
+    /// Continues with the next segment, whose head must agree with what was read so far.
     pub fn on_head(&mut self, segment: &Segment) -> Result<(), StorageError> {
         if segment.base_index != self.last() {
             let (base, last) = (segment.base_index, self.last());
@@ -57,7 +58,7 @@ impl Replay {
         Ok(())
     }
 
-    /// Takes a frame that follows the head. An error is what is wrong with it.
+    /// Takes a frame that follows the head. The error says what is wrong with the frame.
     pub fn on_frame(&mut self, header: &FrameHeader, body: &Bytes) -> Result<(), String> {
         let text = |error: crate::codec::DecodeError| error.to_string();
         match header.kind {
@@ -72,7 +73,8 @@ impl Replay {
         Ok(())
     }
 
-    /// An entry at or below the last index replaces the tail: a follower had a conflict.
+    /// Adds an entry. If its index is not above the last one, it replaces the log from there on, as
+    /// a follower does when its entries conflict with the leader's.
     fn on_entry(&mut self, entry: LogEntry) -> Result<(), String> {
         let (index, last, covered) = (entry.index, self.last(), self.snapshot.index);
         if index > last.saturating_add(1) {
@@ -103,7 +105,7 @@ impl Replay {
         Ok(())
     }
 
-    /// Forgets entries that the snapshot covers.
+    /// Drops entries that the snapshot covers.
     fn trim(&mut self) {
         let covered = self.snapshot.index.saturating_add(1);
         let count = covered.saturating_sub(self.first);
@@ -119,9 +121,9 @@ impl Replay {
         self.first <= covered.saturating_add(1) && self.last() >= covered
     }
 
-    /// The hard state with a commit index that the log can honour: at least the snapshot's (which
-    /// is committed by definition, while commit indexes are written lazily), at most the last
-    /// entry's (the batch that was cut may have told a higher one).
+    /// The hard state, with a commit index raised at least to the snapshot's (which is committed,
+    /// even if the commit index was not written since), and lowered at most to the last entry's
+    /// (the torn batch may have held entries that a written commit index covers).
     pub fn usable_hard_state(&self) -> HardState {
         let commit = self.hard_state.commit.max(self.snapshot.index);
         HardState { commit: commit.min(self.last()), ..self.hard_state }

@@ -1,23 +1,24 @@
-//! Reading segments: heads, frames, and what lies behind the last good frame. Never writes.
+//! Reads segments: their heads, their frames, and what lies behind the last good frame. Never
+//! writes.
 //!
-//! **Torn or corrupt.** A segment's good frames end at the first one that does not check, at offset
-//! X. If everything below some mark M is known to have been durable and M > X, then X was durable
-//! too and was damaged since: corruption. Otherwise X belongs to a write that no sync covered, and
-//! it is cut. Marks are offsets within the segment, and not frame numbers, because all that is
-//! known about a bad frame is where it is. They come from
+//! **Torn or corrupt.** A segment's good frames end at the first bad one, at offset X. A *mark* is
+//! an offset in the segment below which everything was durable when the mark was written. If any
+//! mark is greater than X, the bytes at X were durable and were damaged since: corruption.
+//! Otherwise X belongs to a write that no sync covered, and it is cut off. Marks are offsets, not
+//! frame numbers, because only the offset of a bad frame is known. Marks are in
 //!
-//! - every good frame: its writer knew what was durable when it wrote;
-//! - the head of the segment: what stands behind it and was durable before it was written, because
-//!   a start carried it over from the segment before;
-//! - the two slots at the start of the segment, written after idleness and when the next segment
-//!   was started;
-//! - good headers *behind* X. Frames of one batch carry the mark of before the batch, so a torn
-//!   batch cannot raise it above its own start; only a frame of a later batch can, and the batch
-//!   with X was durable before that was written. This finds damage in all but the last batch even
-//!   when no slot was written.
+//! - every good frame: its writer knew what was durable then;
+//! - the head of the segment: it covers frames behind the head that a start carried over from the
+//!   segment before, and that were durable before the head was written;
+//! - the two slots at the start of the segment, written when the log was idle, and when the next
+//!   segment was started;
+//! - good headers *behind* X. All frames of one batch carry the mark from before the batch, so a
+//!   torn batch never has a mark above its own start. Only a frame of a later batch has a higher
+//!   one, and the batch with X was durable before that frame was written. This finds damage in all
+//!   but the last batch even if no slot was written.
 //!
-//! A mark is believed wherever it is found: it was true when it was written, whether or not the
-//! mark itself is durable.
+//! A mark is believed wherever it is found: it was true when it was written, even if the mark
+//! itself is not durable.
 
 use bytes::Bytes;
 
@@ -30,7 +31,7 @@ use crate::record::{
     decode_head_version, decode_header, decode_slot,
 };
 
-/// Path of the segment of that number.
+/// Path of the segment with number `sequence`.
 pub fn log_path(sequence: u64) -> String {
     format!("{WAL_DIR}/{sequence:016x}.log")
 }
@@ -40,7 +41,7 @@ pub fn is_log_name(name: &str) -> bool {
     name.strip_suffix(".log").is_some_and(|digits| parse_number(digits).is_some())
 }
 
-/// Path of a spare: allocated, filled, not part of the log.
+/// Path of a spare: a file that is allocated and filled, and not part of the log.
 pub(crate) fn spare_path(number: u64) -> String {
     format!("{WAL_DIR}/{number:016x}.spare")
 }
@@ -62,7 +63,7 @@ pub(crate) struct Listing {
 }
 
 impl Listing {
-    /// Lists the directory. Names that are not ours are left alone.
+    /// Lists the directory. Ignores names that this crate did not make.
     pub fn read<D: Disk>(disk: &D) -> Result<Listing, StorageError> {
         let names = disk.list(WAL_DIR);
         let names = names.map_err(|error| StorageError::io(WAL_DIR, "list", error))?;
@@ -88,8 +89,8 @@ impl Listing {
         }
     }
 
-    /// A number that no file here has or had: frames of any segment that ever existed under a
-    /// higher number would have to be in a file of at least that number.
+    /// The number for the next file: greater than that of every file here. A file holds no frames
+    /// of a generation above its own number, so no file holds frames of the returned number.
     pub fn number_next(&self) -> Result<u64, StorageError> {
         let lists = [&self.logs, &self.spares, &self.temporaries];
         let last = lists.iter().filter_map(|list| list.last()).max();
@@ -101,7 +102,7 @@ impl Listing {
     }
 }
 
-/// Sixteen lower-case hexadecimal digits.
+/// Parses sixteen lower-case hexadecimal digits.
 pub(crate) fn parse_number(digits: &str) -> Option<u64> {
     let is_ours =
         digits.len() == 16 && digits.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
@@ -111,14 +112,14 @@ pub(crate) fn parse_number(digits: &str) -> Option<u64> {
     }
 }
 
-/// A file read through a window, so that a large segment is never in memory whole.
+/// A file that is read through a window, so that a large segment is never in memory as a whole.
 pub(crate) struct Window<'d, D: Disk> {
     disk: &'d D,
     file: D::File,
     path: String,
     length: u64,
     start: u64,
-    /// Read at once. Entries share it as long as they are kept.
+    /// The bytes of the window. Entries that are slices of it keep it in memory.
     bytes: Bytes,
 }
 
@@ -144,7 +145,7 @@ impl<'d, D: Disk> Window<'d, D> {
         self.length
     }
 
-    /// `count` bytes at `offset`, or `None` when the file ends before.
+    /// `count` bytes at `offset`, or `None` if the file ends before.
     pub fn get(&mut self, offset: u64, count: usize) -> Result<Option<Bytes>, StorageError> {
         let Some(end) = offset.checked_add(count as u64) else {
             return Ok(None);
@@ -186,7 +187,7 @@ impl<'d, D: Disk> Window<'d, D> {
 /// A segment whose head was read and is good.
 #[derive(Clone, Debug)]
 pub(crate) struct Segment {
-    /// Its number, which is also its generation.
+    /// The segment's number, which is also the generation of its frames.
     pub sequence: u64,
     /// The log's group.
     pub group: u32,
@@ -196,27 +197,28 @@ pub(crate) struct Segment {
     pub base_index: u64,
     /// Bytes of the file.
     pub bytes: u64,
-    /// Header checksum of the head: the salt of all other frames.
+    /// Header checksum of the head: the salt of all other frames' checksums.
     pub salt: u32,
-    /// The byte where the head ends.
+    /// The offset where the head ends.
     pub head_end: u64,
-    /// Frames below this were durable before the head was written.
+    /// The head's mark: everything below this offset, but the head, was durable before the head was
+    /// written.
     pub mark: u64,
-    /// The slot with the highest mark, and which of the two it is.
+    /// The slot with the highest mark, a seal first; with its position, 0 or 1.
     pub slot: Option<(usize, Slot)>,
 }
 
-/// The result of looking for a head.
+/// What was found in the place of a segment's head.
 #[derive(Debug)]
 pub(crate) enum HeadFound {
     /// A good head.
     Good(Box<Segment>),
-    /// No good head of this segment. `was_durable` when a slot says that the head was durable once.
+    /// No good head of this segment. `was_durable` if a slot shows that the head was durable once.
     Bad { what: String, was_durable: bool },
 }
 
-/// Reads the head of a segment. Errors are about the disk, or a head that checks and cannot be
-/// ours: another group (unless `None`: any), a newer version.
+/// Reads the head of a segment. An error means that the disk failed, or that the head is intact and
+/// cannot be used: its group is not `group` (if given), or its version is newer.
 pub(crate) fn read_head<D: Disk>(
     disk: &D,
     sequence: u64,
@@ -273,7 +275,7 @@ fn read_slots<D: Disk>(
     let mut best: Option<(usize, Slot)> = None;
     for (position, offset) in SLOT_OFFSETS.into_iter().enumerate() {
         let bytes = window.get(offset, SLOT_BYTES)?;
-        // A slot that does not check was torn, never written, or is damaged: it says nothing.
+        // A bad slot was torn, never written, or damaged: it is ignored.
         let Some(slot) = bytes.and_then(|bytes| decode_slot(&bytes).ok()) else {
             continue;
         };
@@ -286,7 +288,7 @@ fn read_slots<D: Disk>(
     Ok(best)
 }
 
-/// Where a frame is expected, and what it must be chained to (`None`: anything).
+/// Where a frame is expected, and the `chain` that it must have (`None` accepts any).
 struct Place {
     generation: u64,
     salt: u32,
@@ -296,7 +298,7 @@ struct Place {
 
 type Frame = (FrameHeader, u32, Bytes);
 
-/// The frame at a place, or what is wrong with it.
+/// The frame at a place, or what is wrong there.
 fn read_frame<D: Disk>(
     window: &mut Window<D>,
     place: &Place,
@@ -338,39 +340,40 @@ fn read_header<D: Disk>(window: &mut Window<D>, place: &Place) -> Result<HeaderR
     })
 }
 
-/// The bytes behind the last good frame of the log's last segment, which are no part of the log.
+/// The torn bytes behind the last good frame of the log's last segment. They do not count as log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TornTail {
-    /// Number of the segment.
+    /// Number of the last segment.
     pub segment: u64,
-    /// The byte where the tail starts.
+    /// The offset where the torn bytes start.
     pub offset: u64,
-    /// Bytes from there to the end of the last frame of which anything was found.
+    /// Bytes from `offset` to the end of the last frame header or frame that was recognised.
     pub bytes: u64,
 }
 
-/// The good frames of one segment.
+/// What [`scan`] found out about the good frames of one segment.
 #[derive(Clone, Debug)]
 pub(crate) struct Scanned {
-    /// The byte where the last frame ends.
+    /// The offset where the last good frame ends.
     pub end: u64,
-    /// Header checksum of the last frame.
+    /// Header checksum of the last good frame.
     pub chain: u32,
-    /// The highest mark found, in the head, the slots and the frames; at most `end`.
+    /// The highest mark found in the head, the slots and the frames; at most `end`.
     pub mark: u64,
-    /// Number of frames, the head included.
+    /// Number of good frames, with the head.
     pub frame_count: u64,
-    /// The lowest index of an entry among them.
+    /// The lowest entry index among the frames, if they hold an entry.
     pub entry_index_min: Option<u64>,
     /// The torn bytes behind the end, if any.
     pub tail: Option<TornTail>,
 }
 
-/// A callback for each good frame behind the head; its error says what is wrong with the frame.
+/// Called for each good frame behind the head. An error says why the frame cannot be right.
 pub(crate) type Visit<'v> = dyn FnMut(&FrameHeader, &Bytes) -> Result<(), String> + 'v;
 
-/// Reads a segment's frames up to `link` (from the head of the next one), or as far as they are
-/// good in the last one. Corruption, in the sense of the module's comment, is an error.
+/// Reads a segment's frames up to `link`, which the next segment's head holds. Without `link` this
+/// is the last segment, and reading stops at the first bad frame. Corruption (see the module's
+/// head) is an error.
 pub(crate) fn scan<D: Disk>(
     disk: &D,
     segment: &Segment,
@@ -442,7 +445,7 @@ pub(crate) fn scan<D: Disk>(
     }
 }
 
-/// Looks for headers of this segment at and behind the end of the good frames.
+/// Looks for headers of this segment's frames from the end of the good frames on.
 fn scan_after_end<D: Disk>(
     window: &mut Window<D>,
     segment: &Segment,
@@ -464,7 +467,7 @@ fn scan_after_end<D: Disk>(
         for skip in (0..=last).step_by(FRAME_ALIGN_BYTES as usize) {
             let at = offset.saturating_add(skip as u64);
             let header = bytes.get(skip..).unwrap_or(&[]);
-            // The two cheap comparisons leave almost nothing for the checksum.
+            // These two cheap comparisons rule out nearly every offset without a checksum.
             if header.get(32..40) != Some(&generation) {
                 continue;
             }
@@ -478,7 +481,7 @@ fn scan_after_end<D: Disk>(
                 found_end = found_end.max(at.saturating_add(header.frame_bytes()));
             }
         }
-        // The next window starts at the first offset that was not looked at.
+        // The next window starts at the first offset that was not examined.
         let looked = (last as u64 / FRAME_ALIGN_BYTES + 1).saturating_mul(FRAME_ALIGN_BYTES);
         offset = offset.saturating_add(looked);
     }
@@ -492,18 +495,18 @@ fn scan_after_end<D: Disk>(
     Ok(())
 }
 
-/// The segments that make up the log, first to last.
+/// The segments that make up the log, oldest first.
 #[derive(Debug)]
 pub(crate) struct Chain {
-    /// Each links to the one before it.
+    /// Each links to its predecessor in the list.
     pub segments: Vec<Segment>,
 }
 
-/// Finds the last segment with a good head, and from it the ones before.
+/// Finds the last segment with a good head, and follows the links back from there.
 ///
-/// Segments that no link names are not part of the log: a start that crashed before its head was
-/// durable, an empty segment that a later start stepped over, a log from before an installed
-/// snapshot, or released ones whose removal was not durable.
+/// A segment that no link names is not part of the log. It was left by a start that crashed before
+/// its head was durable, was replaced by a later start, is older than an installed snapshot, or was
+/// released and its removal was not durable.
 pub(crate) fn find_chain<D: Disk>(
     disk: &D,
     listing: &Listing,
@@ -533,7 +536,7 @@ pub(crate) fn find_chain<D: Disk>(
         return Err(StorageError::corrupt(&file, 0, what));
     };
     if let Some((_, slot)) = last.slot.filter(|(_, slot)| slot.is_sealed) {
-        // The successor itself may have been replaced since: a later bad head is then the culprit.
+        // The successor itself may have been replaced since: then a later bad head is to blame.
         return Err(match bad_heads.first() {
             Some((sequence, what)) => corrupt_head(*sequence, what),
             None => corrupt_head(slot.successor, "the segment is missing"),

@@ -1,24 +1,24 @@
-//! Segments made ahead of their use: filled with zeros, or recycled.
+//! Spares: segment files made ahead of their use, filled with zeros or recycled from old segments.
 //!
-//! Overwriting blocks that were written before makes a sync many times cheaper than the first write
-//! to them, which changes the file's metadata. So a segment is filled once, in the background, and
-//! used again and again. Bytes left by an earlier use do no harm: see [`crate::record`].
+//! The first write to a disk block changes the file's metadata, which makes its sync many times
+//! slower than overwriting. So a segment is filled once, in the background, and used again and
+//! again. Bytes that an earlier use left in it do no harm: see [`crate::record`].
 
 use crate::disk::Disk;
 use crate::error::StorageError;
 use crate::limits::FILL_STEP_BYTES;
 use crate::wal::scan::{spare_path, temporary_path};
 
-/// A `.spare` file.
+/// A spare file in the log's directory. It becomes a segment when one is needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Spare {
-    /// Its number.
+    /// The file number in its name.
     pub number: u64,
-    /// Its bytes.
+    /// Size of the file in bytes.
     pub bytes: u64,
 }
 
-/// The making of one spare segment, in short steps, on any thread that has a clone of the disk.
+/// Makes one spare in short steps, on any thread that has a clone of the disk.
 #[derive(Debug)]
 pub struct SpareJob<D: Disk> {
     number: u64,
@@ -38,10 +38,10 @@ impl<D: Disk> SpareJob<D> {
         self.bytes
     }
 
-    /// Writes at most [`FILL_STEP_BYTES`] and syncs them; `true` when the segment is ready for
-    /// [`crate::wal::Wal::adopt_spare`]. After an error the job goes to
-    /// [`crate::wal::Wal::abandon_spare`]: a [retryable](StorageError::is_retryable) one harms
-    /// nothing, any other means that the disk fails.
+    /// Writes and syncs at most [`FILL_STEP_BYTES`]. Returns `true` once the spare is ready for
+    /// [`crate::wal::Wal::adopt_spare`]. After an error the caller passes the job to
+    /// [`crate::wal::Wal::abandon_spare`]. A [retryable](StorageError::is_retryable) error harms
+    /// nothing; any other means that the disk fails.
     pub fn step(&mut self, disk: &D) -> Result<bool, StorageError> {
         if self.is_done {
             return Ok(true);
@@ -49,8 +49,8 @@ impl<D: Disk> SpareJob<D> {
         self.step_any(disk).map_err(|error| error.or_retryable(self.bytes))
     }
 
-    /// Makes a step. The last step renames, which may need a block of the directory for a longer
-    /// name.
+    /// Runs one step. The last step renames the file, which may need a disk block for the
+    /// directory.
     fn step_any(&mut self, disk: &D) -> Result<bool, StorageError> {
         let path = temporary_path(self.number);
         self.step_file(disk, &path)?;
@@ -86,7 +86,7 @@ impl<D: Disk> SpareJob<D> {
         Ok(())
     }
 
-    /// Removes the unfinished file. A failure is harmless: the next start removes it.
+    /// Removes the job's file. If that fails, the next start removes it.
     pub(crate) fn clean_up(self, disk: &D) {
         drop(self.file);
         let path = match self.is_done {
@@ -96,13 +96,13 @@ impl<D: Disk> SpareJob<D> {
         drop(disk.remove(&path));
     }
 
-    /// The finished spare, or `None` when there are steps left.
+    /// The finished spare, or `None` while steps are left.
     pub(crate) fn finished(&self) -> Option<Spare> {
         self.is_done.then_some(Spare { number: self.number, bytes: self.bytes })
     }
 }
 
-/// Makes a spare at once, for a caller that cannot wait.
+/// Makes a spare at once, for a caller that has none ready.
 pub(crate) fn make_now<D: Disk>(disk: &D, number: u64, bytes: u64) -> Result<Spare, StorageError> {
     let mut job = SpareJob::new(number, bytes);
     loop {
