@@ -1,25 +1,28 @@
-//! The data directory: whose it is, and that only one process uses it.
+//! The data directory: its identity, and a lock so that only one process uses it.
 //!
 //! ```text
 //! LOCK          held while a server runs
-//! draft         the member id that an unborn directory of an ensemble will be born with
-//! birth         cluster id and first voters, for members that join
-//! identity      cluster id and member id; written last at birth, so it says that the birth ended
+//! draft         the member id that an unborn directory of an ensemble will get at its birth
+//! birth         cluster id and first voters of the ensemble, for members that join
+//! identity      cluster id and member id; written last, so it shows that the birth is complete
 //! boot          how many times a server has started here
+//! servers       the list of servers, as text
+//! condemned     why this directory must not be used again
 //! snapshots/    see snapshot
 //! wal/          see wal
-//! set-aside-N/  all of this but the lock, as it was when it was given up
+//! set-aside-N/  an earlier content of this directory, which this server gave up
 //! ```
 //!
-//! A directory is born with a snapshot at index 1, term 1, which holds the cluster id and the first
-//! voters, and a log that goes on behind it. A birth that crashed leaves no identity and is done
-//! again from the start, for which small files are written whole: temporary name, sync, rename,
-//! sync the directory. The count in `boot` is kept in place, in two slots written in turn, so that
-//! a start needs no room on the disk.
+//! A directory is *born* with a snapshot at index 1, term 1, which holds the cluster id and the
+//! first voters, and with a log that continues behind it. If a birth crashes, there is no identity,
+//! and the birth starts over. Small files are written as a whole: temporary name, sync, rename,
+//! sync of the directory. Only the count in `boot` is changed in place, in two slots that are
+//! written in turn, so that a start needs no new disk space.
 //!
-//! In an ensemble other members learn the member id before the birth. It is drawn once, and kept in
-//! `draft` until then: a server that comes with another id has lost its directory. Where servers
-//! agree on the birth, `draft` also holds what this one has promised and accepted.
+//! In an ensemble, other members learn a directory's member id before its birth. The id is drawn
+//! once and kept in `draft` until the birth: a server that shows up with another id has lost its
+//! directory. If the servers must agree on the birth, `draft` also holds what this server promised
+//! and accepted.
 //!
 //! Byte layouts: `docs/formats.md`, "The data directory".
 
@@ -44,39 +47,40 @@ pub use servers_file::{SERVERS_FILE, text_of_servers};
 /// The lock file.
 pub const LOCK_FILE: &str = "LOCK";
 
-/// The file with the directory's identity.
+/// The file with the cluster id and the member id.
 pub const IDENTITY_FILE: &str = "identity";
 
-/// The file that counts starts.
+/// The file that counts how often a server started in this directory.
 pub const BOOT_FILE: &str = "boot";
 
-/// The file with the member id that an unborn directory will get.
+/// The file with the member id that an unborn directory will get at its birth.
 pub const DRAFT_FILE: &str = "draft";
 
-/// The file that says how the ensemble began.
+/// The file with the cluster id and the first voters of the ensemble.
 pub const BIRTH_FILE: &str = "birth";
 
-/// The file that says, as text, why the directory is not to be used any more. See [`condemn`].
+/// The file with the reason, as text, why the directory must not be used again. See [`condemn`].
 pub const CONDEMNED_FILE: &str = "condemned";
 
-/// Names that are not this crate's, in a data directory or in the log's own one: the chunk store,
-/// the certificates that a server signs itself, the configuration of a server of a local ensemble,
-/// ZooKeeper's number of the server, and what file systems make in their roots.
+/// Other names that belong in a data directory or in the log's own directory, though this crate
+/// does not make them: the chunk store, the certificates that a server signs itself, the
+/// configuration of a server of a local ensemble, ZooKeeper's number of the server, and what file
+/// systems make in their roots.
 const OTHER_NAMES: [&str; 5] = ["chunks", "fixtures", "quorate.toml", "myid", "lost+found"];
 
-/// Version of the formats of the small files, and of the directory as a whole. A `draft` may be of
+/// Version of the formats of the small files, and of the directory as a whole. A `draft` may have
 /// the next version.
 pub const DATADIR_FORMAT_VERSION: u32 = 1;
 
-/// Where a new directory's log begins: its snapshot covers this one entry, which never existed.
+/// Where a new directory's log begins. Its first snapshot covers this one entry, which never
+/// existed.
 pub const BIRTH_POINT: SnapshotPoint = SnapshotPoint { index: 1, term: 1 };
 
-/// The hard state that a new directory's log begins with.
+/// The hard state at the start of a new directory's log.
 const BIRTH_STATE: HardState =
     HardState { term: BIRTH_POINT.term, vote: 0, commit: BIRTH_POINT.index };
 
-/// Where each of the two slots of `boot` starts. They are 4 KiB apart, so that no sector of any
-/// size holds both.
+/// Offsets of the two slots in `boot`. They are 4 KiB apart, so that no disk sector holds both.
 pub const BOOT_SLOT_OFFSETS: [usize; 2] = [0, 4096];
 
 /// Bytes of a slot of `boot`.
@@ -84,18 +88,18 @@ pub const BOOT_SLOT_BYTES: usize = 28;
 
 const BOOT_FILE_BYTES: usize = SMALL_FILE_BYTES_MAX as usize;
 
-/// The end of the name of a small file that is being written.
+/// The suffix of a small file's name while the file is written.
 const TEMPORARY_SUFFIX: &str = ".tmp";
 
 const IDENTITY_MAGIC: &[u8; 8] = b"QUORIDNT";
 const BOOT_MAGIC: &[u8; 8] = b"QUORBOOT";
 const BIRTH_MAGIC: &[u8; 8] = b"QUORBRTH";
 
-/// Bytes of a small file around its body.
+/// Bytes that a small file has besides its body: magic, version and checksum.
 const SEAL_BYTES: usize = 20;
 
-/// Whether a name in a data directory, or in the log's own one, is one that a server has there. See
-/// [`crate::disk::RealDisk::close_to_others`].
+/// Whether a name in a data directory, or in the log's own directory, is one that this server uses.
+/// See [`crate::disk::RealDisk::close_to_others`].
 pub fn is_own_name(name: &str) -> bool {
     let files = [LOCK_FILE, IDENTITY_FILE, BOOT_FILE, DRAFT_FILE, BIRTH_FILE, CONDEMNED_FILE];
     let stem = name.strip_suffix(TEMPORARY_SUFFIX).unwrap_or(name);
@@ -105,34 +109,34 @@ pub fn is_own_name(name: &str) -> bool {
         || name.starts_with(SET_ASIDE_PREFIX)
 }
 
-/// The owner of a data directory. The caller draws it once; it never changes.
+/// The ids of a data directory. The caller draws the member id once; neither id ever changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Identity {
-    /// The cluster's id, equal for all members of an ensemble. No secret.
+    /// The cluster's id, equal for all members of an ensemble. Not secret.
     pub cluster_id: u128,
-    /// This directory's raft id; never used by another directory, and not 0.
+    /// This directory's Raft id. No other directory ever uses it; not 0.
     pub member_id: u64,
 }
 
-/// The beginning of an ensemble. Equal in the directories of all its members, whenever they joined.
+/// How an ensemble began. Equal in the directories of all its members, however late they joined.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Birth {
     /// The cluster's id, as in [`Identity`].
     pub cluster_id: u128,
-    /// The member ids that could vote at first, ascending.
+    /// The ids of the members that could vote at first, ascending.
     pub voters: Vec<u64>,
 }
 
-/// The result of [`open`]. Either way the directory is locked.
+/// The result of [`open`]. The directory is locked in both cases.
 #[derive(Debug)]
 pub enum Opened<D: Disk> {
     /// A directory that was born.
     Existing(DataDir<D>),
-    /// A directory that was not born, or whose birth did not end.
+    /// A directory that was not born, or whose birth was not completed.
     Empty(EmptyDir<D>),
 }
 
-/// A directory that was born, locked as long as this lives.
+/// A directory that was born. Dropping this releases the lock.
 #[derive(Debug)]
 pub struct DataDir<D: Disk> {
     disk: D,
@@ -141,15 +145,15 @@ pub struct DataDir<D: Disk> {
     birth: Birth,
 }
 
-/// A directory to be born, locked as long as this lives.
+/// A directory that is not born yet. Dropping this releases the lock.
 #[derive(Debug)]
 pub struct EmptyDir<D: Disk> {
     disk: D,
     lock: D::File,
 }
 
-/// Locks the directory that is `disk`'s root, and tells whether it was born. Called at the start,
-/// before anything else. Leaves a foreign directory as it is.
+/// Locks the directory that is the root of `disk`, and finds out whether it was born. Every start
+/// calls this first. Does not change a directory that is not ours.
 pub fn open<D: Disk>(disk: D) -> Result<Opened<D>, StorageError> {
     if !exists(&disk, IDENTITY_FILE)? {
         refuse_zookeeper(&disk)?;
@@ -167,29 +171,30 @@ pub fn open<D: Disk>(disk: D) -> Result<Opened<D>, StorageError> {
     let birth = read_birth(&disk, identity)?;
     remove_draft(&disk)?;
     snapshot::remove_temporaries(&disk)?;
-    // A process that was killed before it synced these left names that a loss of power takes back.
+    // A process that was killed before it synced these directories may have left names that a power
+    // loss would undo.
     sync_root(&disk)?;
     let synced = disk.sync_dir(SNAPSHOT_DIR);
     synced.map_err(|error| StorageError::io(SNAPSHOT_DIR, "sync", error))?;
     Ok(Opened::Existing(DataDir { disk, lock, identity, birth }))
 }
 
-/// Moves all our files but the lock to a new directory `set-aside-N`, and returns its name and the
-/// empty directory. For a member of an ensemble whose directory [`open`] or recovery found corrupt:
-/// the other members have its data. Foreign files stay where they are.
+/// Moves this directory's data to a new subdirectory `set-aside-N`; returns the empty directory and
+/// the subdirectory's name. For a member of an ensemble, if [`open`] or recovery found its
+/// directory corrupt: the other members still have the data. The lock, the file `servers` and
+/// foreign files stay.
 ///
-/// A crash before this returns leaves the directory as it was, or corrupt, or empty; a second call
-/// sets the rest aside by itself.
+/// After a crash in the middle, [`open`] finds the directory unchanged, corrupt or empty. A second
+/// call moves what is left to another subdirectory.
 pub fn set_aside<D: Disk>(disk: D) -> Result<(EmptyDir<D>, String), StorageError> {
     let lock = take_lock(&disk)?;
     let name = move_aside(&disk)?;
     Ok((EmptyDir { disk, lock }, name))
 }
 
-/// Marks a directory in use as not to be used any more, durably, with the reason in a line for
-/// people: the other members of the ensemble have found that it lacks, or differs from, what it
-/// should hold. The process is to end; at the next start [`open`] refuses the directory, and it can
-/// be set aside.
+/// Marks a directory in use as condemned, durably: the other members of the ensemble found that it
+/// lacks, or differs from, what it should hold. `reason` is one line for people. The process should
+/// end then. At the next start [`open`] refuses the directory, and the caller can set it aside.
 pub fn condemn<D: Disk>(disk: &D, reason: &str) -> Result<(), StorageError> {
     assert!(reason.len() as u64 <= SMALL_FILE_BYTES_MAX);
     write_small(disk, CONDEMNED_FILE, reason.as_bytes())
@@ -202,9 +207,9 @@ fn take_lock<D: Disk>(disk: &D) -> Result<D::File, StorageError> {
     })
 }
 
-/// Moves the files. Without its identity a directory is no member's, and as long as it has
-/// something to lose it is refused as corrupt. So the identity goes first, and the count of starts,
-/// which says that there was one, last.
+/// Moves the files. A directory without its identity belongs to no member, and [`open`] refuses it
+/// as corrupt while it still holds data. So the identity is moved first, and the count of starts,
+/// which proves that there was data, last.
 fn move_aside<D: Disk>(disk: &D) -> Result<String, StorageError> {
     let io = |file: &str, op| {
         let file = file.to_owned();
@@ -247,31 +252,29 @@ impl<D: Disk> DataDir<D> {
         &self.birth
     }
 
-    /// Like [`set_aside`], for a directory that is locked already. Nothing in it may be open any
-    /// more.
+    /// Like [`set_aside`], for a directory that is locked already. No file in it may be open.
     pub fn set_aside(self) -> Result<(EmptyDir<D>, String), StorageError> {
         let name = move_aside(&self.disk)?;
         Ok((EmptyDir { disk: self.disk, lock: self.lock }, name))
     }
 
-    /// Keeps the list of servers, durably, as whole lines of text.
+    /// Writes the list of servers, durably. `text` consists of whole lines.
     ///
     /// # Errors
-    /// It cannot be written, or is too long.
+    /// The list cannot be written, or is too long.
     pub fn keep_servers(&self, text: &str) -> Result<(), StorageError> {
         servers_file::keep(&self.disk, text)
     }
 
-    /// Counts this start, durably, and returns its number: larger than at any start before. Called
-    /// once, before anything is sent to other members.
+    /// Counts this start durably and returns its number, which is greater than that of every
+    /// earlier start. Called once, before anything is sent to other members.
     ///
     /// # Errors
-    /// The count cannot be read or written, or is one that no server comes to
-    /// ([`BOOT_COUNT_MAX`]).
+    /// The count cannot be read or written, or is over [`BOOT_COUNT_MAX`].
     pub fn next_boot(&self) -> Result<u64, StorageError> {
         let found = read_boot(&self.disk)?;
-        // A slot that does not check, because it was torn or is damaged, may have held the start
-        // behind the one that the other holds: that number is left out.
+        // A bad slot was torn or damaged, and may have held the number after the good slot's
+        // number: so that number is skipped.
         let step = if found.is_whole { 1 } else { 2 };
         let boot = found.count.saturating_add(step);
         if boot > BOOT_COUNT_MAX {
@@ -288,8 +291,8 @@ impl<D: Disk> DataDir<D> {
         };
         write(1 - found.position)?;
         if !found.is_whole {
-            // Without this the other slot would be two behind: damage of the slot just written
-            // would give its number again.
+            // Otherwise the other slot would be two behind. If the slot just written were damaged,
+            // its number would be used again.
             write(found.position)?;
         }
         Ok(boot)
@@ -297,16 +300,16 @@ impl<D: Disk> DataDir<D> {
 }
 
 impl<D: Disk + Clone> EmptyDir<D> {
-    /// Returns the draft of this directory: the kept one, else one with the member id `drawn`, not
-    /// 0, which is kept from now on, durably. Called before other members learn the id.
+    /// Returns this directory's draft. If it has none, makes one with the member id `drawn` (not
+    /// 0), durably. Called before other members learn the id.
     ///
     /// # Errors
     /// The draft cannot be read or written, or is damaged.
     pub fn draft(&self, drawn: u64) -> Result<Draft, StorageError> {
         if exists(&self.disk, DRAFT_FILE)? {
             let kept = read_draft(&self.disk)?;
-            // A process killed before this sync may have told no member the id; we are about to
-            // tell it.
+            // A process killed before this sync may have told no other member the id, but this one
+            // will.
             sync_root(&self.disk)?;
             return Ok(kept);
         }
@@ -315,18 +318,18 @@ impl<D: Disk + Clone> EmptyDir<D> {
         Ok(drafted)
     }
 
-    /// Keeps a draft, durably. Called before other members learn its content.
+    /// Writes a draft, durably. Called before other members learn its content.
     ///
     /// # Errors
-    /// It cannot be written. Another start finds this draft or the one before.
+    /// The draft cannot be written. The next start finds this draft or the previous one.
     pub fn keep_draft(&self, drafted: &Draft) -> Result<(), StorageError> {
         assert!(drafted.member_id != 0, "0 means nobody");
         write_small(&self.disk, DRAFT_FILE, &encode_draft(drafted))
     }
 
-    /// Gives birth: snapshot, log, how the ensemble began, and at last the identity. `image_pieces`
-    /// is the state machine's first image. A crash before this returns leaves a directory that is
-    /// still unborn, and keeps its draft, or one that is born.
+    /// Completes the birth of this directory: writes the snapshot, the log, the birth file, and at
+    /// last the identity. `image_pieces` is the state machine's first state. After a crash in the
+    /// middle, the directory is either born, or still unborn with its draft.
     pub fn birth(
         self,
         identity: Identity,
@@ -361,8 +364,8 @@ impl<D: Disk + Clone> EmptyDir<D> {
     }
 }
 
-/// Refuses a directory of ZooKeeper, which keeps its files in `version-2` (`FileTxnSnapLog`,
-/// ZooKeeper 3.9). A `myid` file or anything else beside them does not tell whose directory it is.
+/// Refuses ZooKeeper's own directory, which has files in `version-2` (`FileTxnSnapLog`, ZooKeeper
+/// 3.9). A `myid` file or anything else does not show whose directory it is.
 fn refuse_zookeeper<D: Disk>(disk: &D) -> Result<(), StorageError> {
     let names = match disk.list("version-2") {
         Ok(names) => names,
@@ -380,10 +383,10 @@ fn is_no_directory(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
-/// Refuses to give birth where a directory has lost its identity. A birth destroys the content, so
-/// there must be nothing but the beginnings of a birth: no counted start, no snapshot but the
-/// first, and an empty log. Each is checked by itself, because a directory that lost one file may
-/// have lost others: a backup of the log alone must not be wiped.
+/// Refuses to give birth in a directory that lost its identity. A birth destroys the content, so
+/// there may be nothing but the beginnings of a birth: no counted start, no snapshot but the first,
+/// and an empty log. Each is checked on its own, because a directory that lost one file may have
+/// lost others: a backup of the log alone must not be wiped.
 pub(crate) fn refuse_lost_identity<D: Disk>(disk: &D) -> Result<(), StorageError> {
     let lost = |why: &str| StorageError::corrupt(IDENTITY_FILE, 0, format!("it is missing, {why}"));
     if exists(disk, BOOT_FILE)? && read_boot(disk)?.count > 0 {
@@ -407,7 +410,7 @@ pub(crate) fn read_identity<D: Disk>(disk: &D) -> Result<Identity, StorageError>
     decode_identity(&bytes).map_err(|error| at(IDENTITY_FILE, error))
 }
 
-/// Reads the `birth` file. Directories older than that file began an ensemble alone.
+/// Reads the `birth` file. A directory older than that file began its ensemble alone.
 pub(crate) fn read_birth<D: Disk>(disk: &D, identity: Identity) -> Result<Birth, StorageError> {
     let Identity { cluster_id, member_id } = identity;
     if !exists(disk, BIRTH_FILE)? {
@@ -422,7 +425,7 @@ pub(crate) fn read_birth<D: Disk>(disk: &D, identity: Identity) -> Result<Birth,
     }
 }
 
-/// Removes the draft, which a born directory does not need. Its removal need not be durable.
+/// Removes the draft, which a born directory does not need. The removal need not be durable.
 fn remove_draft<D: Disk>(disk: &D) -> Result<(), StorageError> {
     if !exists(disk, DRAFT_FILE)? {
         return Ok(());
@@ -444,14 +447,14 @@ fn at(file: &str, error: DecodeError) -> StorageError {
     StorageError::corrupt(file, error.offset as u64, error.what)
 }
 
-/// The content of the `boot` file.
+/// The content of the file `boot`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BootCount {
-    /// Starts counted so far.
+    /// Number of starts so far.
     pub count: u64,
-    /// The slot that holds the count; the other is written next.
+    /// The slot that holds `count`; the other slot is written next.
     pub position: usize,
-    /// Whether the other slot is good, too.
+    /// Whether the other slot is intact, too.
     pub is_whole: bool,
 }
 
@@ -474,9 +477,9 @@ pub(crate) fn read_boot<D: Disk>(disk: &D) -> Result<BootCount, StorageError> {
     Ok(BootCount { count, position, is_whole: slots.iter().all(Result::is_ok) })
 }
 
-/// Refuses a file, or a slot of one, of a version above `version_max`. Every version has its number
-/// behind the magic, and a checksum of everything at the end. If that does not match, the version
-/// is as likely to be damaged as the rest, and the decoder reports that.
+/// Refuses a file, or a slot of one, whose version is above `version_max`. In every version, the
+/// number follows the magic, and the last 4 bytes are a checksum of the rest. If that does not
+/// match, the version may be damaged like the rest, and the decoder reports damage.
 pub(crate) fn check_version(
     file: &str,
     bytes: &[u8],
@@ -514,7 +517,7 @@ pub(crate) fn read_small<D: Disk>(disk: &D, path: &str) -> Result<Vec<u8>, Stora
     Ok(bytes)
 }
 
-/// Writes a small file, durably and whole, and replaces the file of that name.
+/// Writes a small file durably, as a whole. Replaces a file of that name.
 fn write_small<D: Disk>(disk: &D, path: &str, bytes: &[u8]) -> Result<(), StorageError> {
     let temporary = format!("{path}{TEMPORARY_SUFFIX}");
     let io = |op: &'static str| {
@@ -543,7 +546,7 @@ fn seal_version(magic: &[u8; 8], version: u32, body: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Checks magic, checksum and version, and returns a reader of the body of `body_bytes` bytes.
+/// Checks magic, checksum and version. Returns a reader of the body, which has `body_bytes` bytes.
 fn unseal_small<'a>(
     bytes: &'a [u8],
     magic: &[u8; 8],
@@ -583,7 +586,7 @@ pub fn encode_identity(identity: &Identity) -> Vec<u8> {
     seal_small(IDENTITY_MAGIC, &body)
 }
 
-/// Reads the `identity` file.
+/// Decodes the `identity` file.
 pub fn decode_identity(bytes: &[u8]) -> Result<Identity, DecodeError> {
     let mut reader = unseal_small(bytes, IDENTITY_MAGIC, 24)?;
     let identity = Identity { cluster_id: reader.u128()?, member_id: reader.u64()? };
@@ -600,7 +603,7 @@ pub fn encode_birth(birth: &Birth) -> Vec<u8> {
     seal_small(BIRTH_MAGIC, &body)
 }
 
-/// Reads the `birth` file.
+/// Decodes the `birth` file.
 pub fn decode_birth(bytes: &[u8]) -> Result<Birth, DecodeError> {
     let mut reader = unseal_small(bytes, BIRTH_MAGIC, bytes.len().saturating_sub(SEAL_BYTES))?;
     let birth = Birth { cluster_id: reader.u128()?, voters: reader.u64_list(MEMBERS_MAX)? };
@@ -611,7 +614,8 @@ pub fn decode_birth(bytes: &[u8]) -> Result<Birth, DecodeError> {
     }
 }
 
-/// The `boot` file of a new directory, at its full size: no later write needs room.
+/// The `boot` file of a new directory. It has its full size, so that no later write needs disk
+/// space.
 fn encode_boot_file() -> Vec<u8> {
     let mut out = vec![0; BOOT_FILE_BYTES];
     for offset in BOOT_SLOT_OFFSETS {
@@ -620,12 +624,12 @@ fn encode_boot_file() -> Vec<u8> {
     out
 }
 
-/// Encodes a slot of the `boot` file.
+/// Encodes one slot of the `boot` file.
 pub fn encode_boot(boot: u64) -> Vec<u8> {
     seal_small(BOOT_MAGIC, &boot.to_le_bytes())
 }
 
-/// Reads a slot of the `boot` file, of [`BOOT_SLOT_BYTES`] bytes.
+/// Decodes one slot of the `boot` file, [`BOOT_SLOT_BYTES`] bytes long.
 pub fn decode_boot(bytes: &[u8]) -> Result<u64, DecodeError> {
     unseal_small(bytes, BOOT_MAGIC, 8)?.u64()
 }

@@ -1,12 +1,14 @@
-//! A disk in memory that forgets what was not synced, and fails when told to.
+//! A disk in memory that loses what was not synced, and fails on demand.
 //!
-//! For storage's own tests and for the simulator. Each file has its bytes as programs see them
-//! (`visible`) and as they survive a power cut (`durable`), with the changes between the two; names
-//! of files likewise. All chance comes from one seed, so a failure can be repeated.
+//! Used by storage's own tests and by the simulator. Each file has its bytes as programs see them
+//! (`visible`), its bytes as they would survive a power cut (`durable`), and the list of changes
+//! between the two; file names likewise. One seed drives all randomness, so a failure can be
+//! repeated.
 //!
-//! [`FaultDisk::crash`] keeps, loses or tears each unsynced change of a file independently (a torn
-//! change keeps a random set of its 512-byte sectors); of the unsynced changes to the names of a
-//! directory it keeps a random prefix. That is the weakest promise a journaling file system makes.
+//! [`FaultDisk::crash`] cuts the power. Of the unsynced changes to a file, it keeps, loses or tears
+//! each one independently (a torn change keeps a random set of its 512-byte sectors). Of the
+//! unsynced changes to the names in a directory, it keeps a random prefix. That is the weakest
+//! promise of any journaling file system.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,17 +18,17 @@ use std::rc::Rc;
 use crate::disk::Disk;
 use crate::limits::DIRECT_BLOCK_BYTES;
 
-/// Bytes that a disk writes whole or not at all.
+/// Bytes that a disk writes either completely or not at all.
 pub const SECTOR_BYTES: u64 = 512;
 
-/// A small generator (splitmix64) for tests and faults: same seed, same numbers.
+/// A small random generator (splitmix64) for tests and faults: equal seeds give equal numbers.
 #[derive(Clone, Debug)]
 pub struct Chance {
     state: u64,
 }
 
 impl Chance {
-    /// Starts from `seed`.
+    /// A generator that starts from `seed`.
     pub fn new(seed: u64) -> Chance {
         Chance { state: seed }
     }
@@ -46,7 +48,7 @@ impl Chance {
     }
 }
 
-/// Kinds of operations, for counting and for failing the n-th of one.
+/// Kinds of operations, to count them and to fail the n-th of a kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Operation {
     /// `open`, `open_read_only`, and `open_or_create` of an existing file.
@@ -78,33 +80,36 @@ pub enum Operation {
 }
 
 impl Operation {
-    /// Whether it can change the disk, or its durable part. Only such operations are counted by
-    /// [`FaultDisk::ops`], since a crash between two others is a crash before the first.
+    /// Whether the operation can change the disk or make something durable. [`FaultDisk::ops`]
+    /// counts only such operations: a crash between two others is like a crash before both.
     fn is_change(self) -> bool {
         !matches!(self, Operation::Open | Operation::Read)
     }
 }
 
-/// The faults to come. The default is none.
+/// Faults that will happen. The default has none.
 #[derive(Clone, Debug, Default)]
 pub struct FaultPlan {
-    /// The operation of that number ([`FaultDisk::ops`] counts from 0) and all later ones fail;
-    /// that one may have taken effect, and its unsynced effect is subject to the next crash.
+    /// The operation with this number (counted from 0, as in [`FaultDisk::ops`]) and all later ones
+    /// fail. That operation may still take effect; its effect is not synced, so a crash may undo
+    /// it.
     pub stop_at: Option<u64>,
     /// The n-th operation of a kind (from 0, counted since the plan was set) fails once.
     pub fail: Vec<(Operation, u64)>,
-    /// Like `fail`, with [`io::ErrorKind::StorageFull`] and no effect. A file system may answer so
-    /// to any operation that needs a block, a rename into a full directory included.
+    /// Like `fail`, but with [`io::ErrorKind::StorageFull`] and without effect. A file system may
+    /// return that for any operation that needs a disk block, even for a rename into a full
+    /// directory.
     pub full: Vec<(Operation, u64)>,
-    /// Like `fail`, with the error of a process that has as many files open as it may (EMFILE). Any
-    /// operation that opens a file or a directory may answer so.
+    /// Like `fail`, but with EMFILE, the error of a process that has as many files open as it may.
+    /// Any operation that opens a file or a directory may return that.
     pub no_descriptor: Vec<(Operation, u64)>,
-    /// Bytes that all files together may have; more is [`io::ErrorKind::StorageFull`].
+    /// Bytes that all files together may have; a write beyond fails with
+    /// [`io::ErrorKind::StorageFull`].
     pub bytes_max: Option<u64>,
-    /// Syncs report success and make nothing durable.
+    /// Whether syncs report success without making anything durable.
     pub syncs_lie: bool,
-    /// How long each sync takes, in microseconds of virtual time: added to
-    /// [`FaultDisk::sync_delay_us`] for the simulator to read.
+    /// Duration of each sync in microseconds of virtual time. [`FaultDisk::take_sync_delay_us`]
+    /// returns the sum, for the simulator.
     pub sync_delay_us: u64,
 }
 
@@ -119,12 +124,13 @@ struct Content {
     visible: Vec<u8>,
     durable: Vec<u8>,
     unsynced: Vec<Change>,
-    /// Blocks that were punched, by number, and take no room as long as they are zeros.
+    /// Numbers of blocks that were punched. A punched block takes no disk space while it is all
+    /// zeros.
     punched: BTreeSet<u64>,
 }
 
 impl Content {
-    /// Bytes of the disk that it takes.
+    /// Disk space that the file takes, in bytes.
     fn room(&self) -> u64 {
         let bytes = self.visible.len() as u64;
         let is_hole = |block: &&u64| {
@@ -145,7 +151,7 @@ enum NameChange {
     RemoveDirectory { name: String },
 }
 
-/// The names in one directory: full paths to inode numbers.
+/// The files and directories of the whole disk, by full path; a file has an inode number.
 #[derive(Clone, Debug, Default)]
 struct Names {
     files: BTreeMap<String, u64>,
@@ -186,7 +192,7 @@ impl Names {
 }
 
 impl NameChange {
-    /// The change as it is after a directory was moved.
+    /// The change with its paths adjusted to a moved directory.
     fn after_move(self, from: &str, to: &str) -> NameChange {
         let moved = |path: String| moved_path(&path, from, to).unwrap_or(path);
         match self {
@@ -203,7 +209,7 @@ impl NameChange {
     }
 }
 
-/// What a path is called when the directory `from` is called `to`, if it is that or lies below it.
+/// The new form of a path when directory `from` is renamed to `to`; `None` if the path is outside.
 fn moved_path(path: &str, from: &str, to: &str) -> Option<String> {
     let rest = path.strip_prefix(from)?;
     (rest.is_empty() || rest.starts_with('/')).then(|| format!("{to}{rest}"))
@@ -219,7 +225,7 @@ struct State {
     unsynced_names: Vec<(String, NameChange)>,
     locks: BTreeMap<String, u64>,
     lock_next: u64,
-    /// Grows when the process dies, so that handles of the dead one are refused.
+    /// Number of process lives so far: grows when the process dies, so that older handles fail.
     life: u64,
     plan: FaultPlan,
     counts: BTreeMap<Operation, u64>,
@@ -229,7 +235,7 @@ struct State {
     bytes_written: u64,
 }
 
-/// The disk. Clones share the same content.
+/// A disk in memory. Clones share the content.
 #[derive(Clone, Debug)]
 pub struct FaultDisk {
     state: Rc<RefCell<State>>,
@@ -260,16 +266,16 @@ impl Drop for LockGuard {
     }
 }
 
-/// What an operation finds when it begins.
+/// The decision on an operation that may go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Begin {
     Go,
-    /// Takes effect, but the caller hears an error: the machine is going down.
+    /// The operation takes effect, but the caller gets an error: the machine is going down.
     GoAndFail,
 }
 
 impl FaultDisk {
-    /// An empty disk whose faults come from `seed`.
+    /// An empty disk; `seed` drives its faults.
     pub fn new(seed: u64) -> FaultDisk {
         FaultDisk {
             state: Rc::new(RefCell::new(State {
@@ -292,52 +298,52 @@ impl FaultDisk {
         }
     }
 
-    /// Sets what goes wrong from now on, and counts operations of each kind from 0 again.
+    /// Sets the faults that will happen, and restarts the count of each kind at 0.
     pub fn set_plan(&self, plan: FaultPlan) {
         let mut state = self.state.borrow_mut();
         state.plan = plan;
         state.counts.clear();
     }
 
-    /// Operations so far that changed the disk or made something durable.
+    /// Number of operations so far that changed the disk or made something durable.
     pub fn ops(&self) -> u64 {
         self.state.borrow().ops
     }
 
-    /// Operations of that kind since the plan was set.
+    /// Number of operations of that kind since the plan was set.
     pub fn count(&self, operation: Operation) -> u64 {
         self.state.borrow().counts.get(&operation).copied().unwrap_or(0)
     }
 
-    /// Successful file syncs so far.
+    /// Number of successful `sync_data` calls so far.
     pub fn sync_count(&self) -> u64 {
         self.state.borrow().sync_count
     }
 
-    /// Bytes given to `write_at` so far.
+    /// Bytes passed to `write_at` so far.
     pub fn bytes_written(&self) -> u64 {
         self.state.borrow().bytes_written
     }
 
-    /// Virtual microseconds that syncs have taken since the last call.
+    /// Virtual microseconds that syncs took since the last call.
     pub fn take_sync_delay_us(&self) -> u64 {
         core::mem::take(&mut self.state.borrow_mut().sync_delay_us)
     }
 
-    /// Power is cut: what no completed sync covers is kept, lost or torn by chance. Open files and
-    /// locks of before are dead. The plan is cleared.
+    /// Cuts the power: each change that no completed sync covers is kept, lost or torn at random.
+    /// Open files and locks become invalid. The plan is cleared.
     pub fn crash(&self) {
         self.state.borrow_mut().crash();
     }
 
-    /// The process is killed: everything written stays visible and is still not durable. Open files
-    /// and locks of before are dead. The plan is cleared.
+    /// Kills the process: everything written stays visible, and what was not durable still is not.
+    /// Open files and locks become invalid. The plan is cleared.
     pub fn kill(&self) {
         self.state.borrow_mut().end_life();
     }
 
-    /// An independent copy of the disk in this moment, with its own chance from `seed`. Locks and
-    /// open files stay with the original.
+    /// An independent copy of the disk as it is now, whose faults `seed` drives. Locks and open
+    /// files stay with the original.
     pub fn fork(&self, seed: u64) -> FaultDisk {
         let copy = FaultDisk::new(seed);
         {
@@ -352,14 +358,14 @@ impl FaultDisk {
         copy
     }
 
-    /// All of a file's visible bytes, or `None` when there is no such file. Not counted.
+    /// All visible bytes of a file, or `None` if it does not exist. Not counted as an operation.
     pub fn content(&self, path: &str) -> Option<Vec<u8>> {
         let state = self.state.borrow();
         let inode = state.visible.files.get(path)?;
         state.contents.get(inode).map(|file| file.visible.clone())
     }
 
-    /// Replaces a file's bytes, durably, as damage from outside would. Not counted.
+    /// Replaces a file's bytes, durably, like damage from outside. Not counted as an operation.
     pub fn set_content(&self, path: &str, bytes: Vec<u8>) {
         let mut state = self.state.borrow_mut();
         let inode = match state.visible.files.get(path) {
@@ -375,8 +381,8 @@ impl FaultDisk {
         state.contents.insert(inode, content);
     }
 
-    /// Makes everything what it is on another disk, durably, as somebody outside would who has a
-    /// copy. Not counted, and not while a process uses it.
+    /// Replaces the whole content with that of another disk, durably, as a person would who
+    /// restores a copy. Not counted as an operation; no process may use the disk meanwhile.
     pub fn set_all(&self, copy: &FaultDisk) {
         let copy = copy.state.borrow();
         let mut state = self.state.borrow_mut();
@@ -392,15 +398,15 @@ impl FaultDisk {
         state.unsynced_names.clear();
     }
 
-    /// Removes a file, durably, as damage from outside would. Not counted.
+    /// Removes a file, durably, like damage from outside. Not counted as an operation.
     pub fn lose_file(&self, path: &str) {
         let mut state = self.state.borrow_mut();
         state.visible.files.remove(path);
         state.durable.files.remove(path);
     }
 
-    /// Removes a directory with all that is in it, durably, as somebody outside would; all there is
-    /// if the path is empty. Not counted, and not while a process uses it.
+    /// Removes a directory and everything in it, durably, as a person would; an empty path means
+    /// the whole disk. Not counted as an operation; no process may use the disk meanwhile.
     pub fn lose_tree(&self, path: &str) {
         let is_in = |name: &str| path.is_empty() || moved_path(name, path, "").is_some();
         let mut state = self.state.borrow_mut();
@@ -419,7 +425,7 @@ impl FaultDisk {
         });
     }
 
-    /// Every visible file's path, sorted. Not counted.
+    /// Paths of all visible files, sorted. Not counted as an operation.
     pub fn paths(&self) -> Vec<String> {
         self.state.borrow().visible.files.keys().cloned().collect()
     }
@@ -464,7 +470,7 @@ impl State {
                 self.durable.apply(change);
             }
         }
-        // A lost directory takes its content along.
+        // Without its directory, a file or directory is lost, too.
         let directories = self.durable.directories.clone();
         let has_parent =
             |path: &str| path.match_indices('/').all(|(end, _)| directories.contains(&path[..end]));
@@ -509,8 +515,8 @@ impl State {
         content.ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))
     }
 
-    /// As in the page cache of Linux: a failed sync marks the pages clean. They stay visible, and
-    /// no later sync writes them; some may have reached the disk.
+    /// Like Linux's page cache: a failed sync marks the pages clean. They stay visible, no later
+    /// sync writes them, and some of them may have reached the disk.
     fn fail_sync(&mut self, file: &FaultFile) {
         let mut chance = self.chance.clone();
         if let Ok(content) = self.content_of(file) {
@@ -546,7 +552,7 @@ impl State {
         }));
     }
 
-    /// Refuses to let `file` grow to `bytes` when the plan's budget does not allow it.
+    /// Fails if the plan's `bytes_max` does not allow `file` to grow to `bytes`.
     fn need_room(&mut self, file: &FaultFile, bytes: u64) -> io::Result<()> {
         let Some(bytes_max) = self.plan.bytes_max else {
             return Ok(());
@@ -595,7 +601,7 @@ fn apply_change(bytes: &mut Vec<u8>, change: &Change) {
                 bytes.resize(length, 0);
                 return;
             }
-            // Room that is set aside is hardly ever used: zeros that the system gives cost nothing.
+            // Reserved space is hardly ever written: fresh zeros from the system cost nothing.
             let mut longer = vec![0; length];
             longer[..bytes.len()].copy_from_slice(bytes);
             *bytes = longer;
@@ -611,7 +617,7 @@ fn keep_lose_or_tear(chance: &mut Chance, durable: &mut Vec<u8>, change: &Change
     }
 }
 
-/// Keeps a random set of the sectors that a write touches.
+/// Keeps a random set of the sectors of a write.
 fn tear(chance: &mut Chance, durable: &mut Vec<u8>, offset: u64, bytes: &[u8]) {
     let end = offset + bytes.len() as u64;
     let mut start = offset;
@@ -626,7 +632,7 @@ fn tear(chance: &mut Chance, durable: &mut Vec<u8>, offset: u64, bytes: &[u8]) {
     }
 }
 
-/// The error of an operation that took effect while the machine went down.
+/// The result of an operation that took effect: an error if the machine goes down.
 fn finish<T>(begin: Begin, value: T) -> io::Result<T> {
     match begin {
         Begin::Go => Ok(value),

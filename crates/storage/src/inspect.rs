@@ -1,7 +1,7 @@
 //! Checks a data directory without changing it: every frame, every snapshot piece, every hash.
 //!
-//! Takes no lock and only opens files for reading, so it may be run beside a server; what the
-//! server is writing at that moment may then look torn.
+//! Takes no lock and opens files only for reading, so it may run beside a server. What the server
+//! is writing at that moment may then look torn.
 
 use core::fmt;
 
@@ -20,38 +20,37 @@ use crate::wal::{
     scan_segment,
 };
 
-/// A callback for each entry, in the order of the log; its error says what is wrong with the
-/// payload.
+/// Called for each entry, in the order of the log. An error says what is wrong with the payload.
 pub type VisitEntry<'v> = dyn FnMut(SeenEntry<'_>) -> Result<(), String> + 'v;
 
-/// An entry as it is in the log. One that a later leader has replaced is there, too, before the one
-/// that counts.
+/// One entry in the log. An entry that a later leader replaced is visited, too, before the entry
+/// that replaced it.
 #[derive(Clone, Copy, Debug)]
 pub struct SeenEntry<'f> {
-    /// Its place in the sequence of entries.
+    /// The entry's index.
     pub index: u64,
-    /// The term of the leader that has made it. Index and term together name one entry.
+    /// The term of the leader that appended it. Index and term together identify an entry.
     pub term: u64,
-    /// [`EntryKind::as_u8`](crate::record::EntryKind::as_u8) of it.
+    /// The entry's kind, as [`EntryKind::as_u8`](crate::record::EntryKind::as_u8) encodes it.
     pub kind: u8,
-    /// Its bytes.
+    /// The entry's payload.
     pub payload: &'f [u8],
 }
 
-/// The content of a data directory, and its faults.
+/// What was found in a data directory, and what is wrong with it.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
-    /// The owner of the directory; `None` when the file is missing or bad.
+    /// The directory's cluster id and member id; `None` if the file is missing or bad.
     pub identity: Option<Identity>,
-    /// The member id of a directory of an ensemble that is not born yet.
+    /// The member id of an unborn directory; `None` if the directory was born or has no draft.
     pub draft: Option<u64>,
-    /// The beginning of the ensemble, where the directory has it.
+    /// How the ensemble began; `None` if the file `birth` is missing or bad.
     pub birth: Option<Birth>,
-    /// How many servers have started here.
+    /// Number of starts of a server in this directory.
     pub boot: Option<u64>,
-    /// The snapshots, oldest first, and behind them one that was received to be installed.
+    /// The snapshots, oldest first, and then the received one, if any.
     pub snapshots: Vec<SnapshotReport>,
-    /// The segments that make up the log, first to last.
+    /// The segments that make up the log, oldest first.
     pub segments: Vec<SegmentReport>,
     /// Numbers of segment files that are not part of the log.
     pub unused_segments: Vec<u64>,
@@ -63,55 +62,55 @@ pub struct Report {
     pub snapshot_point: Option<SnapshotPoint>,
     /// The last index of the log.
     pub last_index: Option<u64>,
-    /// Findings that are unusual and no fault.
+    /// Unusual findings that are no problem.
     pub notes: Vec<String>,
-    /// Faults, most important first. Empty when the directory is sound.
+    /// Problems, the most important first. Empty if the directory is sound.
     pub problems: Vec<String>,
 }
 
-/// One snapshot.
+/// What was found in one snapshot.
 #[derive(Clone, Debug)]
 pub struct SnapshotReport {
-    /// Its file name.
+    /// The snapshot's file name.
     pub name: String,
-    /// Pieces read.
+    /// Number of pieces read.
     pub piece_count: u64,
-    /// Bytes in them, decompressed.
+    /// Bytes in these pieces, decompressed.
     pub raw_bytes: u64,
-    /// The hash of the file, where everything in it agreed.
+    /// The hash of the file; `None` if something in it is wrong.
     pub hash: Option<u128>,
 }
 
-/// One segment of the log.
+/// What was found in one segment of the log.
 #[derive(Clone, Debug)]
 pub struct SegmentReport {
-    /// Its number, which is its generation.
+    /// The segment's number, which is also its generation.
     pub sequence: u64,
     /// Bytes of the file.
     pub bytes: u64,
-    /// The byte where its frames end.
+    /// The offset where the last good frame ends.
     pub end: u64,
-    /// Everything below is known to have been durable.
+    /// Everything below this offset is known to have been durable.
     pub mark: u64,
-    /// Good frames, the head included.
+    /// Number of good frames, with the head.
     pub frame_count: u64,
-    /// The indexes of the first and the last entry frame.
+    /// The indexes of the first and the last entry frame; `None` if there is none.
     pub entries: Option<(u64, u64)>,
-    /// The highest term of an entry in it.
+    /// The highest term of an entry; 0 if there is none.
     pub term_max: u64,
-    /// Whether a slot says that another segment follows.
+    /// Whether a slot shows that another segment follows.
     pub is_sealed: bool,
-    /// A torn write behind the end. No fault: the next start cuts it off.
+    /// A torn write behind `end`, if any. No problem: the next start cuts it off.
     pub tail: Option<TornTail>,
 }
 
 impl Report {
-    /// Whether a server would start here and lose nothing that was durable.
+    /// Whether a server would start here without losing anything that was durable.
     pub fn is_sound(&self) -> bool {
         self.problems.is_empty()
     }
 
-    /// The index of the newest sound snapshot.
+    /// The index of the newest sound snapshot, if any.
     pub fn newest_snapshot(&self) -> Option<u64> {
         let sound = self.snapshots.iter().filter(|it| it.hash.is_some());
         let index_of = |name: &str| name.split_once('-').map(|(index, _)| index.to_owned());
@@ -119,8 +118,8 @@ impl Report {
     }
 }
 
-/// Checks everything in the directory that is `disk`'s root. Damage goes into the report, whatever
-/// it is; there is no error.
+/// Checks everything in the directory that is the root of `disk`. Reports every damage as a problem
+/// in the report.
 pub fn inspect<D: Disk + Clone>(disk: &D, visit: &mut VisitEntry) -> Report {
     let mut report = Report::default();
     inspect_set_aside(disk, &mut report);
@@ -171,8 +170,8 @@ pub fn inspect<D: Disk + Clone>(disk: &D, visit: &mut VisitEntry) -> Report {
     report
 }
 
-/// Checks the log, and nothing else: the report has no snapshots. The identity is in it if it can
-/// be read. Damage goes into the report.
+/// Checks only the log: the report has no snapshots. It has the identity if that can be read.
+/// Reports every damage as a problem in the report.
 pub fn inspect_log<D: Disk>(disk: &D, visit: &mut VisitEntry) -> Report {
     let mut report = Report { identity: read_identity(disk).ok(), ..Report::default() };
     add_log(disk, &mut report, visit);
@@ -185,7 +184,7 @@ fn add_log<D: Disk>(disk: &D, report: &mut Report, visit: &mut VisitEntry) {
     }
 }
 
-/// Notes each directory that was set aside; it is inspected as a directory of its own.
+/// Notes each directory that was set aside. Such a directory is inspected separately.
 fn inspect_set_aside<D: Disk>(disk: &D, report: &mut Report) {
     let names = disk.list("").unwrap_or_default();
     for name in names.iter().filter(|name| name.starts_with(SET_ASIDE_PREFIX)) {
@@ -193,7 +192,7 @@ fn inspect_set_aside<D: Disk>(disk: &D, report: &mut Report) {
     }
 }
 
-/// The member id that a directory will have, if it has none and nothing to lose.
+/// The member id of an unborn directory, if the directory holds nothing that could be lost.
 fn inspect_draft<D: Disk>(disk: &D) -> Result<Option<u64>, StorageError> {
     if exists(disk, IDENTITY_FILE)? || !exists(disk, DRAFT_FILE)? {
         return Ok(None);
@@ -209,7 +208,7 @@ fn inspect_birth<D: Disk>(disk: &D, identity: Identity) -> Result<Option<Birth>,
     }
 }
 
-/// The group is whatever the last segment says: inspection has no configuration.
+/// The group that the last segment with a good head names: inspection has no configuration.
 fn find_group<D: Disk>(disk: &D, listing: &Listing) -> Result<u32, StorageError> {
     for sequence in listing.logs.iter().rev() {
         if let HeadFound::Good(segment) = read_head(disk, *sequence, None)? {
@@ -245,13 +244,13 @@ fn read_log<D: Disk>(
         let next = segments.get(position.saturating_add(1));
         if let Err(error) = inspect_segment(disk, segment, next, report, &mut replay, visit) {
             report.problems.push(error.to_string());
-            // Go on with what the next head says, to find all damage in one run.
+            // Continue with the next head, to find all damage in one run.
             if let Some(next) = next {
                 replay = Replay::new(next);
             }
         }
     }
-    // A damaged segment explains by itself why entries are missing.
+    // If a segment is damaged, that already explains the missing entries.
     if report.problems.len() == problem_count && !replay.is_complete() {
         let what = format!("{}: entries behind the snapshot are missing", log_path(first.sequence));
         report.problems.push(what);
@@ -285,7 +284,7 @@ fn inspect_segment<D: Disk>(
         if let Err(what) = visit(SeenEntry { index, term, kind, payload: body }) {
             bad_payloads.push(format!("entry {index} at {}: {what}", header.offset));
         }
-        // The payload is not kept: only the order is of interest.
+        // The payload is not kept: only the order of entries matters here.
         replay.on_frame(header, &Bytes::new())
     };
     let scanned = scan_segment(disk, segment, link.as_ref(), &mut on_frame);
@@ -320,7 +319,7 @@ fn read_snapshot<D: Disk + Clone>(
     found: &mut SnapshotReport,
     identity: Option<Identity>,
 ) -> Result<u128, StorageError> {
-    // One that was brought may be of another cluster.
+    // A received snapshot may belong to another cluster.
     let is_received = found.name == RECEIVED_NAME;
     let mut reader = match is_received {
         true => SnapshotReader::open_received(disk.clone(), &found.name)?,
@@ -338,7 +337,7 @@ fn read_snapshot<D: Disk + Clone>(
     Ok(reader.hash())
 }
 
-/// The log says that a snapshot covers its beginning: one that reaches as far must be sound.
+/// Checks that a sound snapshot covers the part of the log that was released.
 fn check_together(report: &mut Report) {
     let (Some(point), Some(last)) = (report.snapshot_point, report.last_index) else {
         return;
@@ -350,7 +349,7 @@ fn check_together(report: &mut Report) {
         report.problems.push(what);
     }
     if let Some(newest) = newest.filter(|newest| *newest > last) {
-        // A snapshot from the leader was made durable and the log was not yet restarted behind it.
+        // A snapshot from the leader was made durable, and the log does not yet start behind it.
         let note = format!("snapshot {newest} is ahead of the log's last index {last}");
         report.notes.push(note);
     }

@@ -1,11 +1,12 @@
-//! Snapshots: the state machine's image at one index, in checked and compressed pieces.
+//! Snapshots: files with the state of the state machine at one index, in checked, compressed
+//! pieces.
 //!
-//! A snapshot is a header, pieces, and a trailer with a hash of everything before it. It is written
-//! under a temporary name, synced, renamed, and the directory synced: a file with its final name is
-//! whole. Its room may be set aside before it is begun ([`room`]). It is synced every
-//! [`SNAPSHOT_SYNC_BYTES`] on the way, so that the log's own sync never waits behind a lot of dirty
-//! data. Everything read back is checked before it is handed out, and
-//! [`SnapshotReader::next_piece`] says `None` only after the whole hash agreed.
+//! A snapshot is a header, pieces, and a trailer with a hash of everything before. It is written
+//! under a temporary name, synced, renamed, and the directory synced; so a file with its final name
+//! is complete. Its disk space may be reserved in advance ([`room`]). The writer syncs every
+//! [`SNAPSHOT_SYNC_BYTES`], so that the log's own sync never waits behind a lot of dirty data. The
+//! reader checks everything before it returns it. [`SnapshotReader::next_piece`] returns `None`
+//! only after the hash of the whole file matched.
 //!
 //! Byte layouts: `docs/formats.md`, "Snapshots".
 
@@ -29,7 +30,7 @@ pub use received::{
     remove_received,
 };
 
-/// The directory of the snapshots.
+/// The directory of the snapshots, below the data directory.
 pub const SNAPSHOT_DIR: &str = "snapshots";
 
 /// Version of the snapshot's format.
@@ -37,10 +38,10 @@ pub const SNAPSHOT_FORMAT_VERSION: u32 = 1;
 
 const MAGIC: &[u8; 8] = b"QUORSNAP";
 
-/// Bytes of a snapshot's header before the metadata.
+/// Bytes of a snapshot's header before the metadata: magic, version, length.
 pub const PREFIX_BYTES: usize = 16;
 
-/// Bytes before the data of a piece.
+/// Bytes of the header in front of the data of a piece.
 pub const PIECE_HEADER_BYTES: usize = 16;
 
 /// Bytes of the trailer.
@@ -52,28 +53,28 @@ const TAG_TRAILER: u32 = 2;
 /// The metadata of a snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SnapshotMeta {
-    /// The last entry that it covers.
+    /// The index of the last entry that the snapshot covers.
     pub index: u64,
     /// The term of that entry.
     pub term: u64,
-    /// The cluster that it belongs to.
+    /// The id of the cluster that the snapshot belongs to.
     pub cluster_id: u128,
     /// The membership at that entry.
     pub membership: Membership,
 }
 
-/// A snapshot in the directory.
+/// A snapshot file in the directory, ordered by index, then term.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SnapshotName {
-    /// The last entry that it covers.
+    /// The index of the last entry that the snapshot covers.
     pub index: u64,
     /// The term of that entry.
     pub term: u64,
-    /// Its file name, without the directory.
+    /// The snapshot's file name, without the directory.
     pub name: String,
 }
 
-/// The name of the snapshot at that index and term.
+/// The file name of the snapshot at that index and term.
 pub fn snapshot_name(index: u64, term: u64) -> String {
     format!("{index:016x}-{term:016x}.snap")
 }
@@ -86,7 +87,7 @@ fn path_of(name: &str) -> String {
     format!("{SNAPSHOT_DIR}/{name}")
 }
 
-/// Encodes the header.
+/// Encodes a snapshot's header.
 pub fn encode_header(meta: &SnapshotMeta) -> Vec<u8> {
     let mut body = Vec::new();
     body.extend_from_slice(&meta.index.to_le_bytes());
@@ -103,7 +104,8 @@ pub fn encode_header(meta: &SnapshotMeta) -> Vec<u8> {
     out
 }
 
-/// The format version and the bytes of metadata, from the first [`PREFIX_BYTES`] of a file.
+/// The format version, and the size of the metadata in bytes, from the first [`PREFIX_BYTES`] of a
+/// file.
 pub fn decode_prefix(bytes: &[u8]) -> Result<(u32, usize), DecodeError> {
     let mut reader = Reader::new(bytes);
     if reader.take(MAGIC.len())? != MAGIC {
@@ -117,8 +119,8 @@ pub fn decode_prefix(bytes: &[u8]) -> Result<(u32, usize), DecodeError> {
     }
 }
 
-/// The format version of a whole header, and what its checksum covers, which is checked: in every
-/// version these are where they are in this one.
+/// Checks the checksum of a whole header; returns the format version and the bytes that the
+/// checksum covers. Every version of the format has these in the same places.
 fn decode_sealed(bytes: &[u8]) -> Result<(u32, &[u8]), DecodeError> {
     let mut reader = Reader::new(bytes);
     let (version, meta_bytes) = decode_prefix(bytes)?;
@@ -130,7 +132,7 @@ fn decode_sealed(bytes: &[u8]) -> Result<(u32, &[u8]), DecodeError> {
     Ok((version, covered))
 }
 
-/// Reads a whole header, as [`encode_header`] wrote it.
+/// Decodes a whole header, as [`encode_header`] wrote it.
 pub fn decode_header(bytes: &[u8]) -> Result<SnapshotMeta, DecodeError> {
     let (version, covered) = decode_sealed(bytes)?;
     if version != SNAPSHOT_FORMAT_VERSION {
@@ -148,35 +150,35 @@ pub fn decode_header(bytes: &[u8]) -> Result<SnapshotMeta, DecodeError> {
     Ok(meta)
 }
 
-/// The header of a piece, or the trailer.
+/// What follows in a snapshot file: the header of a piece, or the trailer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// A piece follows.
+    /// The header of a piece; the stored bytes follow.
     Piece {
-        /// Bytes when decompressed.
+        /// Bytes of the piece when decompressed.
         raw_bytes: usize,
-        /// Bytes that follow this header.
+        /// Compressed bytes that follow this header.
         stored_bytes: usize,
         /// Checksum of the header's first 12 bytes and the stored bytes.
         crc: u32,
     },
-    /// The end.
+    /// The trailer, which ends the file.
     Trailer {
-        /// How many pieces came before.
+        /// Number of pieces in the file.
         piece_count: u64,
         /// xxh3-128 of every byte before the trailer.
         hash: u128,
     },
 }
 
-/// The most that compression can make of `raw_bytes` bytes.
+/// Upper bound on the compressed size of `raw_bytes` bytes.
 fn stored_bytes_max(raw_bytes: usize) -> usize {
     // ZSTD_compressBound is raw + raw/256 + 64 bytes at most; more slack does not hurt.
     raw_bytes.saturating_add(raw_bytes / 128).saturating_add(1024)
 }
 
-/// Reads the header of the next part. `bytes` holds [`PIECE_HEADER_BYTES`] bytes, or
-/// [`TRAILER_BYTES`] when that is what the file has left.
+/// Decodes the header of the next part. `bytes` holds [`PIECE_HEADER_BYTES`] bytes, or
+/// [`TRAILER_BYTES`] if exactly that many are left in the file.
 pub fn decode_part(bytes: &[u8]) -> Result<Part, DecodeError> {
     let mut reader = Reader::new(bytes);
     match reader.u32()? {
@@ -206,7 +208,8 @@ pub fn decode_part(bytes: &[u8]) -> Result<Part, DecodeError> {
     }
 }
 
-/// Checks and decompresses a piece: `header` is its first [`PIECE_HEADER_BYTES`] bytes.
+/// Checks and decompresses a piece. `header` holds the piece's first [`PIECE_HEADER_BYTES`] bytes,
+/// `stored` the rest.
 pub fn decode_piece(header: &[u8], stored: &[u8]) -> Result<Vec<u8>, DecodeError> {
     let reader = Reader::new(stored);
     let Part::Piece { raw_bytes, stored_bytes, crc } = decode_part(header)? else {
@@ -219,7 +222,7 @@ pub fn decode_piece(header: &[u8], stored: &[u8]) -> Result<Vec<u8>, DecodeError
     if crc32c::crc32c_append(crc32c::crc32c(covered), stored) != crc {
         return Err(reader.bad("the checksum of a piece does not match"));
     }
-    // The capacity bounds what is decompressed, whatever the compressed bytes say.
+    // The capacity limits the decompressed size, whatever the compressed bytes claim.
     let raw = zstd::bulk::decompress(stored, raw_bytes);
     let raw = raw.map_err(|_| reader.bad("a piece does not decompress"))?;
     match raw.len() == raw_bytes {
@@ -228,7 +231,8 @@ pub fn decode_piece(header: &[u8], stored: &[u8]) -> Result<Vec<u8>, DecodeError
     }
 }
 
-/// Encodes a piece. At most [`PIECE_BYTES_MAX`] bytes: [`SnapshotWriter::write_piece`] checked.
+/// Encodes a piece of at most [`PIECE_BYTES_MAX`] bytes; [`SnapshotWriter::write_piece`] checked
+/// that.
 pub fn encode_piece(raw: &[u8]) -> Vec<u8> {
     assert!(raw.len() <= PIECE_BYTES_MAX);
     let stored = zstd::bulk::compress(raw, ZSTD_LEVEL).expect("compression has room for any input");
@@ -261,7 +265,7 @@ pub struct SnapshotWriter<D: Disk> {
     file: D::File,
     temporary: String,
     name: SnapshotName,
-    /// Bytes that the file had when it was begun: its room.
+    /// Bytes of the reserved file that the snapshot is written into; 0 if nothing was reserved.
     room_bytes: u64,
     offset: u64,
     unsynced_bytes: u64,
@@ -270,7 +274,7 @@ pub struct SnapshotWriter<D: Disk> {
 }
 
 impl<D: Disk> SnapshotWriter<D> {
-    /// Starts a snapshot under a temporary name, replacing what an earlier attempt left.
+    /// Starts a snapshot under a temporary name. Replaces what an earlier attempt left.
     pub fn create(disk: D, meta: &SnapshotMeta) -> Result<SnapshotWriter<D>, StorageError> {
         check_membership(&meta.membership)?;
         let temporary = path_of(&temporary_name(meta.index, meta.term));
@@ -279,8 +283,8 @@ impl<D: Disk> SnapshotWriter<D> {
         SnapshotWriter::begin(disk, temporary, file, 0, meta)
     }
 
-    /// Starts a snapshot in the room that was set aside for it, which is used up; without any, as
-    /// [`SnapshotWriter::create`].
+    /// Starts a snapshot in the file that `room` reserved, and takes that file out of `room`. If
+    /// nothing is reserved, this is [`SnapshotWriter::create`].
     pub fn create_in(
         room: &mut Room<D>,
         disk: D,
@@ -322,8 +326,8 @@ impl<D: Disk> SnapshotWriter<D> {
         Ok(writer)
     }
 
-    /// Adds a piece of at most [`PIECE_BYTES_MAX`] bytes. After an error the snapshot can only be
-    /// aborted.
+    /// Adds a piece of at most [`PIECE_BYTES_MAX`] bytes. After an error the caller can only call
+    /// [`SnapshotWriter::abort`].
     pub fn write_piece(&mut self, raw: &[u8]) -> Result<(), StorageError> {
         if raw.len() > PIECE_BYTES_MAX {
             return Err(StorageError::RecordTooLarge {
@@ -342,7 +346,8 @@ impl<D: Disk> SnapshotWriter<D> {
         self.offset
     }
 
-    /// Ends the snapshot: when this returns it is whole, durable and has its name.
+    /// Completes the snapshot. When this returns, the file is complete and durable, with its final
+    /// name.
     pub fn finish(mut self) -> Result<SnapshotName, StorageError> {
         let trailer = encode_trailer(self.piece_count, self.hash.digest128());
         self.write(&trailer)?;
@@ -360,7 +365,7 @@ impl<D: Disk> SnapshotWriter<D> {
         Ok(self.name)
     }
 
-    /// Gives up: removes what was written. Failing to is harmless, the next start removes it.
+    /// Gives up and removes the file. If that fails, the next start removes it.
     pub fn abort(self) {
         drop(self.file);
         drop(self.disk.remove(&self.temporary));
@@ -379,7 +384,7 @@ impl<D: Disk> SnapshotWriter<D> {
         Ok(())
     }
 
-    /// A full disk costs the snapshot, not the process.
+    /// A full disk is an error that only the snapshot suffers, not the process.
     fn write_error(&self, error: std::io::Error) -> StorageError {
         let error = StorageError::io(&self.temporary, "write", error);
         match error.is_no_space() {
@@ -396,9 +401,9 @@ impl<D: Disk> SnapshotWriter<D> {
     }
 }
 
-/// A piece of a snapshot as it is in the file, read and not checked.
+/// A piece of a snapshot as it is in the file: read, but not checked.
 pub struct StoredPiece {
-    /// The byte of the file where the piece starts.
+    /// The offset of the piece in the file.
     offset: u64,
     header: Vec<u8>,
     stored: Vec<u8>,
@@ -407,9 +412,9 @@ pub struct StoredPiece {
 /// A piece whose bytes are not what was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DamagedPiece {
-    /// The byte of the file where the piece starts.
+    /// The offset of the piece in the file.
     pub offset: u64,
-    /// The finding, for people.
+    /// What is wrong, for people.
     pub what: &'static str,
 }
 
@@ -417,14 +422,15 @@ impl StoredPiece {
     /// Checks and decompresses the piece.
     ///
     /// # Errors
-    /// It is damaged: [`SnapshotReader::damaged`] names the file.
+    /// The piece is damaged. [`SnapshotReader::damaged`] turns this into an error with the file's
+    /// name.
     pub fn decode(&self) -> Result<Vec<u8>, DamagedPiece> {
         let damaged = |error: DecodeError| DamagedPiece { offset: self.offset, what: error.what };
         decode_piece(&self.header, &self.stored).map_err(damaged)
     }
 }
 
-/// Reads one snapshot, checking everything on the way.
+/// Reads one snapshot from start to end, and checks everything that it reads.
 pub struct SnapshotReader<D: Disk> {
     disk: D,
     file: D::File,
@@ -438,7 +444,7 @@ pub struct SnapshotReader<D: Disk> {
 }
 
 impl<D: Disk> SnapshotReader<D> {
-    /// Opens `name` (without the directory) and checks its header.
+    /// Opens `name`, a file name without the directory, and checks the header.
     pub fn open(disk: D, name: &str) -> Result<SnapshotReader<D>, StorageError> {
         let reader = SnapshotReader::open_received(disk, name)?;
         if snapshot_name(reader.meta.index, reader.meta.term) != name {
@@ -448,21 +454,21 @@ impl<D: Disk> SnapshotReader<D> {
         Ok(reader)
     }
 
-    /// Opens a received snapshot, whose name says neither index nor term, and checks its header.
+    /// Opens a received snapshot and checks its header. The file's name holds no index and no term.
     pub fn open_received(disk: D, name: &str) -> Result<SnapshotReader<D>, StorageError> {
         SnapshotReader::open_backup(disk, path_of(name))
     }
 
-    /// Opens a snapshot outside of any data directory, and checks its header: `path` is below the
-    /// root of `disk`.
+    /// Opens a snapshot outside of any data directory and checks its header. `path` is relative to
+    /// the root of `disk`.
     pub fn open_backup(disk: D, path: String) -> Result<SnapshotReader<D>, StorageError> {
         let file = disk.open_read_only(&path);
         let file = file.map_err(|error| StorageError::io(&path, "open", error))?;
         SnapshotReader::from_file(disk, file, path)
     }
 
-    /// Reads an open file of `disk` from its beginning, and checks its header. Errors call it
-    /// `path`; it need not have that name any more.
+    /// Reads an open file of `disk` from its start, and checks its header. `path` names the file in
+    /// errors; the file may have another name by now.
     pub fn from_file(
         disk: D,
         file: D::File,
@@ -475,7 +481,7 @@ impl<D: Disk> SnapshotReader<D> {
         let (_, meta_bytes) = decode_prefix(&prefix).map_err(at)?;
         let header_bytes = PREFIX_BYTES.saturating_add(meta_bytes).saturating_add(4);
         let header = read_exactly(&disk, &file, &path, 0, header_bytes)?;
-        // A version that the checksum does not confirm is damaged.
+        // Without a matching checksum, the version itself may be damaged.
         let (version, _) = decode_sealed(&header).map_err(at)?;
         if version > SNAPSHOT_FORMAT_VERSION {
             return Err(StorageError::UnknownFormat {
@@ -505,21 +511,22 @@ impl<D: Disk> SnapshotReader<D> {
         &self.meta
     }
 
-    /// The hash of the whole file, once [`SnapshotReader::next_piece`] said `None`.
+    /// The hash of the whole file. Panics unless [`SnapshotReader::next_piece`] returned `None`
+    /// before.
     pub fn hash(&self) -> u128 {
         assert!(self.is_finished, "the hash is known at the end");
         self.hash.digest128()
     }
 
-    /// The next piece, or `None` once the trailer and the hash of the whole file agreed. Only then
-    /// are the pieces before to be trusted.
+    /// Returns the next piece, or `None` after the trailer and the hash of the whole file matched.
+    /// Only then can the pieces returned before be trusted.
     pub fn next_piece(&mut self) -> Result<Option<Vec<u8>>, StorageError> {
         let Some(stored) = self.next_stored()? else { return Ok(None) };
         stored.decode().map_err(|damage| self.damaged(&damage)).map(Some)
     }
 
-    /// Like [`SnapshotReader::next_piece`], but the piece is as it is in the file: its checksum is
-    /// checked when it is decoded, which another thread may do.
+    /// Like [`SnapshotReader::next_piece`], but returns the piece unchecked and compressed.
+    /// [`StoredPiece::decode`] checks it, on any thread.
     pub fn next_stored(&mut self) -> Result<Option<StoredPiece>, StorageError> {
         if self.is_finished {
             return Ok(None);
@@ -601,8 +608,8 @@ fn read_exactly<D: Disk>(
     Ok(bytes)
 }
 
-/// Bytes of the whole file with that name, and up to `bytes_max` of them from `offset` on, to be
-/// sent to another member, which checks them.
+/// Reads up to `bytes_max` bytes from `offset` on of the file called `name`, to send them to
+/// another member; also returns the length of the file. Checks nothing: the receiver does.
 ///
 /// # Errors
 /// There is no such file, or it ends before `offset`.
@@ -625,7 +632,7 @@ pub fn read_at<D: Disk>(
     Ok((length, read_exactly(disk, &file, &path, offset, bytes)?))
 }
 
-/// The finished snapshots, oldest first. Only reading one tells whether it is good.
+/// Lists the finished snapshots, oldest first. Only reading one shows whether it is intact.
 pub fn list<D: Disk>(disk: &D) -> Result<Vec<SnapshotName>, StorageError> {
     let names = disk.list(SNAPSHOT_DIR);
     let names = names.map_err(|error| StorageError::io(SNAPSHOT_DIR, "list", error))?;
@@ -642,7 +649,7 @@ fn parse_name(name: String) -> Option<SnapshotName> {
     Some(SnapshotName { index, term, name })
 }
 
-/// Index and term, as the names of snapshots tell them.
+/// Parses the index and the term in a snapshot's file name.
 fn parse_point(stem: &str) -> Option<(u64, u64)> {
     let (index, term) = stem.split_once('-')?;
     Some((parse_number(index)?, parse_number(term)?))
@@ -652,8 +659,8 @@ fn is_temporary(name: &str) -> bool {
     name.strip_suffix(".tmp").and_then(parse_point).is_some()
 }
 
-/// Removes all but the newest `count_kept` (at least 1) snapshots, and never one at or above
-/// `index_kept`, or with the name `spared`. Returns how many went.
+/// Removes all snapshots but the newest `count_kept` (at least 1). Never removes one at or above
+/// index `index_kept`, or the one called `spared`. Returns how many were removed.
 pub fn remove_older<D: Disk>(
     disk: &D,
     count_kept: usize,
@@ -673,8 +680,8 @@ pub fn remove_older<D: Disk>(
     Ok(removed)
 }
 
-/// Removes what unfinished writers left, and nothing that has another name. Only when none is
-/// running: at the start.
+/// Removes files that unfinished writers left, and no others. Called at the start, when no writer
+/// runs.
 pub fn remove_temporaries<D: Disk>(disk: &D) -> Result<(), StorageError> {
     let names = disk.list(SNAPSHOT_DIR);
     let names = names.map_err(|error| StorageError::io(SNAPSHOT_DIR, "list", error))?;

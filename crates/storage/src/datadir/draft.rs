@@ -1,8 +1,8 @@
-//! The draft of an unborn directory of an ensemble: the member id that it will be born with, and
-//! what it has promised and accepted where servers agree on the birth.
+//! The file `draft` in an unborn directory: the member id that the directory will get at its birth,
+//! and this server's vote on that birth.
 //!
-//! The agreement is Paxos for one value, the birth; `member::membership::bootstrap` has its rules.
-//! A server makes an [`Acceptor`] durable here before it tells another server of it.
+//! Servers agree on the birth by Paxos for one value; `member::membership::bootstrap` has the
+//! rules. A server makes its [`Acceptor`] durable here before it tells another server about it.
 
 use super::{
     Birth, DATADIR_FORMAT_VERSION, DRAFT_FILE, SEAL_BYTES, at, check_version, read_small,
@@ -15,34 +15,33 @@ use crate::limits::{BALLOT_ROUND_MAX, MEMBERS_MAX};
 
 const DRAFT_MAGIC: &[u8; 8] = b"QUORDRFT";
 
-/// The version of a draft that holds more than the member id.
+/// The version of a draft that holds a vote as well as the member id.
 const AGREEING_VERSION: u32 = DATADIR_FORMAT_VERSION + 1;
 
-/// A directory's file before its ensemble's birth: its member id and its vote on the birth.
+/// The content of the file `draft`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Draft {
     /// The member id that the directory will be born with; not 0.
     pub member_id: u64,
-    /// The promise of this server, and the birth that it accepted.
+    /// What this server has promised and accepted.
     pub acceptor: Acceptor,
 }
 
-/// The number of an attempt to agree on a birth. The later of two has the higher round; of two with
-/// one round, the one of the higher member counts as later.
+/// Number of one attempt to agree on a birth. Ballots are ordered by round, then by member.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Ballot {
     /// From 1 to [`BALLOT_ROUND_MAX`]; 0 is before all attempts.
     pub round: u64,
-    /// The member that makes the attempt. No other member makes one with this ballot.
+    /// The id of the member that makes the attempt, so that no two members share a ballot.
     pub member: u64,
 }
 
-/// The promise of an acceptor of Paxos, and the birth that it accepted. The default: nothing.
+/// The state of a Paxos acceptor. The default has promised and accepted nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Acceptor {
-    /// It accepts no birth of an earlier ballot.
+    /// The acceptor accepts no birth with an earlier ballot than this.
     pub promised: Ballot,
-    /// The last birth that it has accepted, with the ballot, which is not above `promised`.
+    /// The last birth that it accepted, with its ballot, which is not above `promised`.
     pub accepted: Option<(Ballot, Birth)>,
 }
 
@@ -63,7 +62,7 @@ impl Ballot {
 }
 
 impl Acceptor {
-    /// Appends its bytes: the promised ballot, and what it has accepted, if it has.
+    /// Appends the promised ballot, and then the accepted ballot and birth, if any.
     pub fn encode(&self, out: &mut Vec<u8>) {
         self.promised.encode(out);
         if let Some((ballot, birth)) = &self.accepted {
@@ -73,10 +72,11 @@ impl Acceptor {
         }
     }
 
-    /// Reads to the end what [`Acceptor::encode`] wrote. A birth has at most `voters_max` voters.
+    /// Decodes what [`Acceptor::encode`] wrote, to the end of the reader's bytes. A birth has at
+    /// most `voters_max` voters.
     ///
     /// # Errors
-    /// It is no state of an acceptor.
+    /// The bytes are not a valid acceptor state.
     pub fn decode(reader: &mut Reader, voters_max: usize) -> Result<Acceptor, DecodeError> {
         let promised = Ballot::decode(reader)?;
         if reader.remaining() == 0 {
@@ -112,10 +112,10 @@ pub fn encode_draft(draft: &Draft) -> Vec<u8> {
     seal_version(DRAFT_MAGIC, AGREEING_VERSION, &body)
 }
 
-/// Reads the `draft` file.
+/// Decodes the `draft` file.
 ///
 /// # Errors
-/// It is damaged, or of another version.
+/// The file is damaged, or has an unknown version.
 pub fn decode_draft(bytes: &[u8]) -> Result<Draft, DecodeError> {
     let body_bytes = bytes.len().saturating_sub(SEAL_BYTES);
     let (version, mut reader) = unseal_version(bytes, DRAFT_MAGIC, body_bytes)?;

@@ -1,8 +1,8 @@
-//! The file `servers`: the list of servers that a born directory belongs to, as a text for the
-//! program that reads it, and under it a line with a checksum.
+//! The file `servers` in a data directory: the list of servers, as text, with a checksum in its
+//! last line. This crate does not interpret the text.
 //!
 //! ```text
-//! text of lines, each with its end
+//! the list, as whole lines
 //! checksum 8 hexadecimal digits: CRC-32C of all bytes before this line
 //! ```
 
@@ -17,10 +17,10 @@ pub const SERVERS_FILE: &str = "servers";
 
 const CHECKSUM: &str = "checksum ";
 
-/// The text of a file with this content.
+/// Checks the content of a `servers` file, and returns its text without the checksum.
 ///
 /// # Errors
-/// The file is not as it was written.
+/// The content is not what was written.
 pub fn text_of_servers(content: &str) -> Result<&str, StorageError> {
     let damaged = |why: &str| StorageError::corrupt(SERVERS_FILE, 0, why);
     let body = content.strip_suffix('\n').ok_or_else(|| damaged("its end is missing"))?;
@@ -36,7 +36,7 @@ fn checksum(text: &str) -> String {
     format!("{:08x}", crc32c::crc32c(text.as_bytes()))
 }
 
-/// Writes the file, durably and whole, unless it has this text already.
+/// Writes the file durably, as a whole, unless it has this text already.
 pub(super) fn keep<D: Disk>(disk: &D, text: &str) -> Result<(), StorageError> {
     assert!(text.ends_with('\n'), "it consists of whole lines");
     let content = format!("{text}{CHECKSUM}{}\n", checksum(text));

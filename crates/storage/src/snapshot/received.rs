@@ -1,18 +1,18 @@
-//! A snapshot that another member or a person sent, on its way to be installed.
+//! A snapshot received from another member or from a person, while it waits to be installed.
 //!
-//! It is written under a temporary name and checked, then kept under the one name that a received
-//! snapshot has: from then on an entry of the log may name it. It is removed when a snapshot of our
-//! own covers that entry. There is one at most.
+//! Its bytes are written to [`RECEIVING_NAME`] and checked, then renamed to [`RECEIVED_NAME`]. From
+//! then on an entry of the log may refer to it. It is removed once a snapshot of this member's own
+//! covers that entry. A data directory holds at most one.
 
 use super::{SNAPSHOT_DIR, path_of, remove, snapshot_name};
 use crate::disk::Disk;
 use crate::error::StorageError;
 use crate::limits::{RECEIVED_BYTES_MAX, SNAPSHOT_SYNC_BYTES};
 
-/// The name, below the directory of the snapshots, of one that is kept.
+/// File name, in the directory of snapshots, of a received snapshot that was checked.
 pub const RECEIVED_NAME: &str = "received.snap";
 
-/// The name while it is written and checked.
+/// File name of a received snapshot while it is written and checked.
 pub const RECEIVING_NAME: &str = "received.tmp";
 
 /// Writes the bytes of a snapshot as they arrive.
@@ -24,21 +24,21 @@ pub struct ReceivedWriter<D: Disk> {
 }
 
 impl<D: Disk> ReceivedWriter<D> {
-    /// Starts, replacing what an earlier attempt left.
+    /// Starts a file, and replaces what an earlier attempt left.
     ///
     /// # Errors
-    /// The file cannot be made.
+    /// The file cannot be created.
     pub fn create(disk: D) -> Result<ReceivedWriter<D>, StorageError> {
         let path = path_of(RECEIVING_NAME);
         let file = disk.create(&path).map_err(|error| failed("create", error))?;
         Ok(ReceivedWriter { disk, file, offset: 0, unsynced_bytes: 0 })
     }
 
-    /// Appends bytes as they come.
+    /// Appends bytes in the order in which they arrive.
     ///
     /// # Errors
-    /// There is no room, or more than [`RECEIVED_BYTES_MAX`] bytes came. The rest is of no use
-    /// then.
+    /// The disk has no space, or more than [`RECEIVED_BYTES_MAX`] bytes arrived. The caller then
+    /// stops receiving.
     pub fn write(&mut self, bytes: &[u8]) -> Result<(), StorageError> {
         let whole = self.offset.saturating_add(bytes.len() as u64);
         if whole > RECEIVED_BYTES_MAX {
@@ -55,7 +55,7 @@ impl<D: Disk> ReceivedWriter<D> {
         Ok(())
     }
 
-    /// Ends the file: its bytes are durable, under [`RECEIVING_NAME`].
+    /// Ends the file: makes its bytes durable, under [`RECEIVING_NAME`].
     ///
     /// # Errors
     /// The disk failed.
@@ -78,7 +78,7 @@ fn failed(op: &'static str, error: std::io::Error) -> StorageError {
     }
 }
 
-/// Gives the snapshot that was written and checked its name, durably.
+/// Renames the received snapshot, written and checked, to [`RECEIVED_NAME`], durably.
 ///
 /// # Errors
 /// The disk failed.
@@ -89,7 +89,8 @@ pub fn keep_received<D: Disk>(disk: &D) -> Result<(), StorageError> {
     synced.map_err(|error| StorageError::io(SNAPSHOT_DIR, "sync", error))
 }
 
-/// Gives the snapshot that was written and checked the name of a snapshot of our own, durably.
+/// Renames the received snapshot, written and checked, to the name of an ordinary snapshot,
+/// durably.
 ///
 /// # Errors
 /// The disk failed.
@@ -100,7 +101,7 @@ pub fn name_received<D: Disk>(disk: &D, index: u64, term: u64) -> Result<(), Sto
     synced.map_err(|error| StorageError::io(SNAPSHOT_DIR, "sync", error))
 }
 
-/// Whether a received snapshot is kept.
+/// Whether there is a file [`RECEIVED_NAME`].
 ///
 /// # Errors
 /// The disk failed.
@@ -109,7 +110,7 @@ pub fn has_received<D: Disk>(disk: &D) -> Result<bool, StorageError> {
     disk.exists(&path).map_err(|error| StorageError::io(&path, "look for", error))
 }
 
-/// Removes the kept snapshot and the one that is being written, if they exist.
+/// Removes the received snapshot, both the checked and the unfinished one, if they exist.
 ///
 /// # Errors
 /// The disk failed.

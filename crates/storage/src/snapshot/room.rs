@@ -1,26 +1,26 @@
-//! Room for the next snapshot: a file that keeps blocks from being used for anything else.
+//! Reserves disk space for the next snapshot: a file of allocated blocks that nothing else can use.
 //!
-//! On a full disk only a snapshot frees segments of the log, so the log must not have taken the
-//! room that the snapshot needs. The file becomes the snapshot's own, is written in place, and cut
-//! off at its end. Its earlier content does not matter; a start sets it aside anew.
+//! On a full disk only a new snapshot frees segments of the log, so the log must not take the space
+//! that the snapshot needs. The snapshot takes over the reserved file, overwrites it and cuts it
+//! off at its end. The file's old content does not matter; the next start replaces the file.
 
 use crate::disk::Disk;
 use crate::error::StorageError;
 
-/// The file. Nothing else has this name: it is neither a snapshot's nor a temporary one.
+/// The reserved file. No snapshot and no temporary file has this name.
 pub const ROOM_FILE: &str = "snapshots/room";
 
-/// The room set aside. The thread of the snapshots owns it.
+/// The disk space reserved for the next snapshot. The thread of the snapshots owns it.
 #[derive(Debug)]
 pub struct Room<D: Disk> {
     disk: D,
-    /// The open file and its bytes; `None` while no room is set aside.
+    /// The open file and its size in bytes; `None` if nothing is reserved.
     kept: Option<(D::File, u64)>,
 }
 
 impl<D: Disk> Room<D> {
-    /// Keeps the room that an earlier start had set aside. Called before the log's threads run,
-    /// because the blocks are free for a moment.
+    /// Reserves as much as an earlier start did. Must run before the log's threads do, because the
+    /// blocks are free for a moment.
     pub fn take_over(disk: D) -> Result<Room<D>, StorageError> {
         let io = |op| move |error| StorageError::io(ROOM_FILE, op, error);
         let mut room = Room { disk, kept: None };
@@ -28,7 +28,8 @@ impl<D: Disk> Room<D> {
             let file = room.disk.open_read_only(ROOM_FILE).map_err(io("open"))?;
             let bytes = room.disk.len(&file).map_err(io("measure"))?;
             drop(file);
-            // Without room the file is gone; the snapshots' thread asks for its room again.
+            // If the disk is full, the file is gone; the snapshots' thread will reserve space
+            // again.
             match room.keep(bytes) {
                 Ok(()) | Err(StorageError::DiskFull { .. }) => {}
                 Err(error) => return Err(error),
@@ -37,18 +38,18 @@ impl<D: Disk> Room<D> {
         Ok(room)
     }
 
-    /// A `Room` with nothing set aside.
+    /// A `Room` that reserves nothing.
     pub fn none(disk: D) -> Room<D> {
         Room { disk, kept: None }
     }
 
-    /// Bytes that are set aside.
+    /// Bytes reserved.
     pub fn bytes(&self) -> u64 {
         self.kept.as_ref().map_or(0, |(_, bytes)| *bytes)
     }
 
-    /// Sets aside `bytes` bytes, unless as many are set aside already. After
-    /// [`StorageError::DiskFull`] the earlier room is still set aside.
+    /// Reserves `bytes` bytes, unless at least as many are reserved already. After
+    /// [`StorageError::DiskFull`] the earlier reservation still holds.
     pub fn keep(&mut self, bytes: u64) -> Result<(), StorageError> {
         let found = self.bytes();
         if bytes <= found {
@@ -68,7 +69,7 @@ impl<D: Disk> Room<D> {
         Ok(())
     }
 
-    /// Gives back the blocks that a failed growth may have left.
+    /// Frees the blocks that a failed growth may have left.
     fn shrink(&mut self, file: D::File, bytes: u64) {
         if bytes > 0 && self.disk.truncate(&file, bytes).is_ok() {
             self.kept = Some((file, bytes));
@@ -78,7 +79,8 @@ impl<D: Disk> Room<D> {
         }
     }
 
-    /// Renames the file to `path` and returns it with its bytes; `None` if no room is set aside.
+    /// Renames the reserved file to `path`, and returns it with its size in bytes. `None` if
+    /// nothing is reserved.
     pub(crate) fn take(&mut self, path: &str) -> Result<Option<(D::File, u64)>, StorageError> {
         if self.kept.is_some() {
             let renamed = self.disk.rename(ROOM_FILE, path);
