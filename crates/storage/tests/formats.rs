@@ -1,6 +1,6 @@
-//! What version 1 of the formats wrote, read by this version: a small data directory with every
-//! kind of frame. `fixtures/README.md` says how the files were made. They are never written anew: a
-//! later version of a format gets files of its own.
+//! This version reads what version 1 of the formats wrote: a small data directory with every kind
+//! of frame. `fixtures/README.md` describes how the files were made. They are never rewritten: a
+//! later version of a format gets its own files.
 
 use bytes::Bytes;
 use storage::datadir::{
@@ -21,7 +21,7 @@ use storage::wal::{
     EntryKind, HardState, LogEntry, Membership, SnapshotPoint, WAL_DIR, Wal, WalOptions, log_path,
 };
 
-/// Every file of the fixture; those of the log without the zeros at their end.
+/// Every file of the fixture. Files of the log are stored without the zeros at their end.
 const FILES: [(&str, &[u8]); 8] = [
     ("boot", include_bytes!("fixtures/datadir-v1/boot")),
     ("identity", include_bytes!("fixtures/datadir-v1/identity")),
@@ -45,7 +45,7 @@ const FILES: [(&str, &[u8]); 8] = [
     ("wal/0000000000000007.log", include_bytes!("fixtures/datadir-v1/wal/0000000000000007.log")),
 ];
 
-/// The small files of members of an ensemble, which came later.
+/// Small files of members of an ensemble, from a later version of the program.
 const DRAFT: &[u8] = include_bytes!("fixtures/ensemble-v1/draft");
 const AGREEING_DRAFT: &[u8] = include_bytes!("fixtures/ensemble-v1/draft-v2");
 const BIRTH: &[u8] = include_bytes!("fixtures/ensemble-v1/birth");
@@ -81,8 +81,8 @@ fn joint_members() -> Membership {
     }
 }
 
-/// Entry 5 is too long for a start to carry it, entry 6 changes the membership, entry 7 is empty;
-/// others hold their index.
+/// Entry 5 is too long for a start to carry it over, entry 6 changes the membership, entry 7 is
+/// empty. The others hold their index.
 fn entry(index: u64) -> LogEntry {
     let (kind, payload) = match index {
         5 => (EntryKind::Normal, vec![b'5'; (SEGMENT_BYTES_MIN / CARRIED_SHARE) as usize]),
@@ -94,7 +94,7 @@ fn entry(index: u64) -> LogEntry {
     LogEntry { index, term, kind, payload: payload.into() }
 }
 
-/// The image of the newer snapshot: pieces that compress, that do not, and that are empty.
+/// Pieces of the newer snapshot: one that compresses, one that does not, and an empty one.
 fn pieces() -> Vec<Vec<u8>> {
     vec![vec![b'x'; 3_000], (0..=255).collect(), Vec::new()]
 }
@@ -106,7 +106,7 @@ fn existing(disk: &FaultDisk) -> DataDir<FaultDisk> {
     }
 }
 
-/// The life that the fixture's directory has had.
+/// Repeats the history of the fixture's directory.
 fn live(disk: &FaultDisk) {
     let Ok(Opened::Empty(empty)) = datadir::open(disk.clone()) else {
         panic!("the directory is empty");
@@ -143,7 +143,7 @@ fn live(disk: &FaultDisk) {
     append(&mut wal, &[entry(8)], 3);
     drop((wal, dir));
 
-    // The third start carries entries 7 and 8.
+    // The third start carries entries 7 and 8 over.
     let dir = existing(disk);
     dir.next_boot().expect("counts");
     let (mut wal, _) = Wal::open(disk.clone(), options()).expect("opens");
@@ -241,7 +241,7 @@ fn small_files_and_headers_of_version_1_are_written_with_the_same_bytes() {
     }
 }
 
-/// How the ensemble of the fixture began.
+/// The beginning of the fixture's ensemble.
 fn first_birth() -> Birth {
     let voters = vec![5, 6, IDENTITY.member_id];
     Birth { cluster_id: IDENTITY.cluster_id, voters }
@@ -263,7 +263,7 @@ fn small_files_of_an_ensemble_of_version_1_say_what_they_said() {
     assert_eq!(empty.draft(1).expect("is there"), draft);
 }
 
-/// A draft that has accepted a birth, and promised a later ballot.
+/// A draft that accepted a birth and promised a later ballot.
 fn agreeing_draft() -> Draft {
     let promised = Ballot { round: 3, member: 6 };
     let accepted = Some((Ballot { round: 2, member: 5 }, first_birth()));
@@ -282,7 +282,7 @@ fn a_directory_of_version_1_without_a_birth_file_began_alone() {
     assert_eq!(existing(&copy()).birth(), &alone);
 }
 
-/// Writes the body of a frame again from what it says.
+/// Decodes and encodes the body of a frame.
 fn encode_body_again(header: &FrameHeader, body: &[u8]) -> Vec<u8> {
     match header.kind {
         FrameKind::Head => record::encode_head(&record::decode_head(body).expect("decodes")),
@@ -378,7 +378,7 @@ fn fixtures_are_written_only_when_asked_for() {
     std::fs::write(format!("{of_ensemble}/{BIRTH_FILE}"), birth).expect("writes");
     for path in disk.paths() {
         let mut bytes = disk.content(&path).expect("the path was listed");
-        // Directories of that time had no such file.
+        // Directories of version 1 had no such file.
         if [LOCK_FILE, BIRTH_FILE].contains(&path.as_str()) {
             continue;
         }

@@ -1,4 +1,4 @@
-//! The whole of storage on the real file system: birth, life, restart, inspection.
+//! All of storage on the real file system: birth, writes, restart, inspection.
 #![expect(
     clippy::disallowed_methods,
     reason = "these tests are about the real file system, and threads"
@@ -64,7 +64,7 @@ fn a_server_is_born_lives_and_comes_back() {
     assert_eq!(reader.next_piece().expect("reads"), None);
 
     let report = inspect(&RealDisk::existing(&root), &mut |_| Ok(()));
-    // The log was released up to 300 and no snapshot was written: exactly that is found.
+    // The log was released up to 300 without a snapshot: that is the only problem.
     assert_eq!(report.problems.len(), 1, "{report}");
     std::fs::remove_dir_all(root).expect("removes");
 }

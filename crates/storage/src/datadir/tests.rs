@@ -22,7 +22,7 @@ fn birth(disk: &FaultDisk) -> Result<DataDir<FaultDisk>, StorageError> {
     }
 }
 
-/// Asserts that a born directory is whole.
+/// Asserts that a born directory is complete.
 fn check_whole(disk: &FaultDisk) -> Recovered {
     let mut reader = SnapshotReader::open(disk.clone(), &snapshot::snapshot_name(1, 1))
         .expect("the birth's snapshot is there");
@@ -58,7 +58,7 @@ fn a_crash_at_every_operation_of_a_birth_leaves_it_unborn_or_whole() {
         let mut seen = [false; 2];
         for stop in 0..count {
             let disk = FaultDisk::new(seed);
-            // Twice in a row, the second time over what the first left.
+            // Two births in a row; the second finds what the first left.
             for again in 0..2 {
                 disk.set_plan(FaultPlan {
                     stop_at: Some(disk.ops() + (stop + again * 7) % count),
@@ -87,7 +87,7 @@ fn a_crash_at_every_operation_of_a_birth_leaves_it_unborn_or_whole() {
     }
 }
 
-/// The names that a killed process had given are there, and not durable.
+/// A killed process left names that are visible and not durable.
 #[test]
 fn a_birth_that_was_killed_and_used_survives_a_loss_of_power() {
     let count = {
@@ -212,7 +212,7 @@ fn started(disk: FaultDisk) -> Result<(), StorageError> {
     }
 }
 
-/// Changes the version of what stands in some bytes, and with it the checksum at their end or not.
+/// Changes the version in some sealed bytes; fixes their checksum only if `is_sealed`.
 fn set_version(bytes: &mut [u8], version: u8, is_sealed: bool) {
     bytes[8] = version;
     if is_sealed {
@@ -222,7 +222,7 @@ fn set_version(bytes: &mut [u8], version: u8, is_sealed: bool) {
     }
 }
 
-/// A directory whose file says that it is of another version.
+/// A directory with another version in one file.
 fn with_version(file: &str, version: u8, is_sealed: bool) -> FaultDisk {
     let disk = FaultDisk::new(1);
     drop(birth(&disk).expect("is born"));
@@ -275,7 +275,7 @@ fn a_lost_identity_never_leads_to_a_new_birth_once_a_server_has_run() {
     assert!(matches!(open(disk), Err(StorageError::Corrupt { .. })));
 }
 
-/// Every file with its bytes, but for the lock.
+/// Every file with its bytes, except for the lock.
 fn everything(disk: &FaultDisk) -> Vec<(String, Option<Vec<u8>>)> {
     let paths = disk.paths().into_iter().filter(|path| path != LOCK_FILE);
     paths.map(|path| (path.clone(), disk.content(&path))).collect()
@@ -307,7 +307,7 @@ fn a_log_that_was_used_is_never_wiped_for_want_of_the_small_files() {
         }),
     ];
     for (about, run) in uses {
-        // With and without another start, after which the log begins with another segment.
+        // With one start or two; after the second, the log begins with another segment.
         for start_count in 1..3 {
             let disk = FaultDisk::new(1);
             drop(birth(&disk).expect("is born"));
@@ -349,8 +349,8 @@ fn a_log_whose_only_entry_is_damaged_is_not_wiped_either() {
     assert!(refused.to_string().contains("there is a log"), "{refused}");
 }
 
-/// A draft of a member that has promised nothing, or the ballot of that round, and accepted a birth
-/// in that of the round before.
+/// A draft. With round 0 the member has promised nothing. Otherwise it has promised a ballot of
+/// that round, and from round 2 on it has accepted a birth in the round before.
 fn drafted(member_id: u64, round: u64) -> Draft {
     let birth = || Birth { cluster_id: 99, voters: vec![7, 8, 9] };
     let ballot = |round| Ballot { round, member: if round == 0 { 0 } else { 8 } };
@@ -497,7 +497,7 @@ fn damage_after_damage_never_makes_a_boot_number_come_twice() {
 
 #[test]
 fn a_torn_count_leaves_the_other_slot() {
-    // Sectors of real disks are written whole; this is one that is not.
+    // The sectors of real disks are written as a whole; this one is not.
     let disk = FaultDisk::new(1);
     let dir = birth(&disk).expect("is born");
     for boot in 1..4 {
@@ -633,7 +633,7 @@ fn a_born_directory_says_how_the_ensemble_began() {
     disk.set_content(BIRTH_FILE, encode_birth(&Birth { cluster_id: 1, ..first }));
     let refused = open(disk.clone()).expect_err("is refused");
     assert!(refused.to_string().contains("of another cluster"), "{refused}");
-    // As before there was such a file.
+    // Like a directory from before this file existed.
     disk.lose_file(BIRTH_FILE);
     let Ok(Opened::Existing(dir)) = open(disk.clone()) else { panic!("it was born") };
     assert_eq!(dir.birth().voters, [IDENTITY.member_id]);
@@ -661,7 +661,7 @@ fn what_is_set_aside_is_whole_and_what_is_left_is_unborn() {
     assert_eq!(after, moved);
     drop(birth(&disk).expect("is born"));
     check_whole(&disk);
-    // And so on, until somebody has to look.
+    // And so on, up to the limit.
     for number in 2..=SET_ASIDE_MAX {
         let (_, name) = set_aside(disk.clone()).expect("moves");
         assert_eq!(name, format!("set-aside-{number}"));
@@ -680,7 +680,7 @@ fn a_directory_in_use_is_not_set_aside() {
     set_aside(disk).expect("moves");
 }
 
-/// Parts of a log could pass for a shorter log, and its member would then vote against entries that
+/// Parts of a log could pass for a shorter log, and the member would then vote against entries that
 /// it acknowledged.
 #[test]
 fn a_crash_at_every_operation_of_setting_aside_leaves_it_whole_corrupt_or_unborn() {
@@ -716,7 +716,7 @@ fn a_crash_at_every_operation_of_setting_aside_leaves_it_whole_corrupt_or_unborn
             }
             Err(StorageError::Corrupt { .. }) => seen[1] += 1,
             Ok(Opened::Empty(_)) => {
-                // Nothing that was worth a refusal was left.
+                // Nothing was left for which the directory would be refused.
                 assert!(disk.paths().iter().any(|path| path.starts_with("set-aside-1/wal/")));
                 seen[2] += 1;
             }

@@ -1,4 +1,4 @@
-//! The real file system, in a directory below the build's own temporary one.
+//! Tests on the real file system, below the build's own temporary directory.
 
 use super::*;
 
@@ -56,7 +56,7 @@ fn the_log_may_lie_in_another_directory() {
     assert_eq!(disk.list("").expect("lists"), ["mount", "snapshots", "walnuts"]);
     assert!(log_root.join("wal/a").is_file());
     assert_eq!(disk.list(WAL_DIR).expect("lists"), ["a"]);
-    // A directory that is set aside stays on its file system.
+    // Each root's directories are set aside within that root.
     let aside = format!("{SET_ASIDE_PREFIX}1");
     disk.create_dir(&aside).expect("makes both");
     for dir in [WAL_DIR, "snapshots"] {

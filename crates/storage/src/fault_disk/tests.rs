@@ -1,4 +1,4 @@
-//! The fake must lose what a real disk may lose, or the tests above it prove nothing.
+//! The disk in memory must lose what a real disk may lose: other tests rely on that.
 
 use std::collections::BTreeSet;
 
@@ -147,7 +147,7 @@ fn a_lock_is_held_as_long_as_its_handle_and_ends_with_the_process() {
     assert_eq!(refused.kind(), io::ErrorKind::WouldBlock);
     disk.kill();
     let other = disk.lock("LOCK").expect("locks");
-    // The dead handle must not free the lock of the living.
+    // The handle of the dead process must not release the lock of the living one.
     drop(lock);
     disk.lock("LOCK").expect_err("is taken");
     drop(other);
@@ -181,7 +181,7 @@ fn what_somebody_removes_is_gone_for_good() {
     disk.kill();
     disk.lose_tree("d");
     assert_eq!(disk.paths(), ["dd/a"]);
-    // Nothing that was not durable comes back.
+    // Changes that were not durable do not come back.
     disk.sync_dir("d").expect("syncs");
     disk.crash();
     assert!(!disk.exists("d").expect("looks"));

@@ -14,7 +14,7 @@ fn options() -> WalOptions {
     }
 }
 
-/// A directory with some segments and no snapshot but the first.
+/// A directory with several segments, and only the first snapshot.
 fn lived() -> FaultDisk {
     let disk = FaultDisk::new(1);
     let Ok(Opened::Empty(empty)) = datadir::open(disk.clone()) else {
@@ -111,7 +111,7 @@ fn damage_in_several_places_is_found_in_one_run() {
     disk.set_content(&snapshot, bytes);
     let report = report(&disk);
     assert!(!report.is_sound());
-    // The identity, two segments, the snapshot, and that no sound snapshot is left.
+    // The identity, two segments, the snapshot, and the fact that no sound snapshot is left.
     assert_eq!(report.problems.len(), 5, "{report}");
     assert!(report.to_string().contains("NOT SOUND"));
 }

@@ -183,7 +183,7 @@ fn random_and_mutated_bytes_never_panic() {
                 bytes[at] = chance.bits() as u8;
             }
         }
-        // Only that they return is of interest here.
+        // These calls must only return.
         drop(decode_head(&bytes));
         drop(decode_head_version(&bytes));
         drop(decode_membership(&bytes));

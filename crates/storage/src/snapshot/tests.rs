@@ -110,7 +110,7 @@ fn a_newer_format_is_refused_as_such() {
     let path = format!("{SNAPSHOT_DIR}/{name}");
     let mut bytes = disk.content(&path).expect("is there");
     bytes[8] = 2;
-    // Its checksum says that it is another version, and not damaged.
+    // With a matching checksum the file is of another version, not damaged.
     let covered = encode_header(&meta(9)).len() - 4;
     let crc = crc32c::crc32c(&bytes[..covered]);
     bytes[covered..covered + 4].copy_from_slice(&crc.to_le_bytes());

@@ -1,4 +1,4 @@
-//! The log in memory: what is recovered after ends of every kind.
+//! Tests of the log on the disk in memory: what is recovered after every kind of end.
 
 mod crashes;
 mod damage;
@@ -242,8 +242,8 @@ fn a_log_of_another_group_is_refused() {
     assert!(matches!(refused, StorageError::Corrupt { .. }), "{refused}");
 }
 
-/// A follower is told that an entry is committed together with the entry, which replaces one that
-/// is not. If the batch is cut, the old entry must not count as committed.
+/// A follower gets a commit index together with an entry that the index covers, and the entry
+/// replaces an uncommitted one. If the batch is torn, the old entry must not count as committed.
 #[test]
 fn a_torn_conflict_leaves_no_old_entry_committed() {
     let old = [entry(2, 1, 700), entry(3, 1, 700)];

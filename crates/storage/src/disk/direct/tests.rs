@@ -1,12 +1,12 @@
-//! Writes in place compared with a plain copy of the file. On a file system without direct writes
-//! the same must hold.
+//! Compares writes in place with a plain copy of the file. They must also pass on a file system
+//! without direct writes.
 
 use super::*;
 use crate::disk::{Disk, RealDisk, RealFile, Writes};
 
 const LENGTH: u64 = 2 * DIRECT_PIECE_BYTES + 3 * DIRECT_BLOCK_BYTES;
 
-/// A file opened for writing in place, and what must be in it.
+/// A file opened for writing in place, and its expected content.
 struct Pair {
     disk: RealDisk,
     root: std::path::PathBuf,
@@ -65,7 +65,7 @@ impl Drop for Pair {
     }
 }
 
-/// Numbers from a seed (xorshift).
+/// Random numbers from a seed (xorshift).
 struct Numbers(u64);
 
 impl Numbers {
@@ -125,7 +125,7 @@ fn bytes_written_anywhere_come_back() {
         pair.write(offset, &numbers.bytes(count));
     }
     pair.check();
-    // The edges of blocks, of pieces and of the file.
+    // At the borders of blocks, of pieces and of the file.
     for edge in [DIRECT_BLOCK_BYTES, DIRECT_PIECE_BYTES, 2 * DIRECT_PIECE_BYTES, LENGTH - 1] {
         for (offset, count) in [(edge - 1, 1), (edge - 1, 2), (edge, 1), (edge - 4096, 4096)] {
             pair.write(offset, &numbers.bytes(count));
@@ -142,7 +142,7 @@ fn a_refused_write_and_all_later_ones_go_through_the_page_cache() {
     pair.write(10, &[1; 5_000]);
     let Writes::InPlace(direct) = &pair.file.writes else { return };
     if let Some(writer) = direct.lock().expect("nobody panicked").as_mut() {
-        // Memory at an odd place: what refuses nothing else refuses this.
+        // Memory at an odd address: even a file system that refuses nothing else refuses this.
         writer.piece.skip += 1;
         writer.piece_start = None;
     }
@@ -161,7 +161,7 @@ fn a_write_behind_the_end_makes_the_file_longer_by_as_much() {
     pair.write(LENGTH - 5, &[2; 6]);
     assert!(!pair.is_direct());
     pair.check();
-    // What does not end with a whole block is not written directly.
+    // A file that does not end with a whole block is not written directly.
     pair.reopen();
     assert!(!pair.is_direct());
     pair.write(1, &[3; 6]);
@@ -193,7 +193,7 @@ fn whole_blocks_and_everything_else_of_a_file_of_blocks_come_back() {
 
 #[test]
 fn a_process_without_another_descriptor_writes_through_the_page_cache() {
-    // In a process of its own: the other tests need descriptors.
+    // In a process of its own, because the other tests need descriptors.
     const IS_OF_ITS_OWN: &str = "QUORATE_TEST_OF_FEW_DESCRIPTORS";
     if std::env::var_os(IS_OF_ITS_OWN).is_some() {
         return write_without_descriptors();

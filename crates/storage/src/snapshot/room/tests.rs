@@ -24,7 +24,7 @@ fn bytes(disk: &FaultDisk) -> u64 {
     disk.paths().iter().map(content).sum()
 }
 
-/// No byte more than there is now.
+/// Leaves no byte of free space on the disk.
 fn fill(disk: &FaultDisk) {
     disk.set_plan(FaultPlan { bytes_max: Some(bytes(disk)), ..FaultPlan::default() });
 }
@@ -33,7 +33,7 @@ fn meta() -> SnapshotMeta {
     SnapshotMeta { index: 7, term: 1, cluster_id: 3, membership: Membership::default() }
 }
 
-/// A piece that compression leaves as long as it is.
+/// Bytes that do not compress.
 fn noise(bytes: usize) -> Vec<u8> {
     let mut chance = crate::fault_disk::Chance::new(5);
     (0..bytes).map(|_| chance.bits() as u8).collect()
@@ -53,7 +53,7 @@ fn a_snapshot_is_written_into_its_room_on_a_disk_without_any_other() {
         if after_a_crash {
             disk.crash();
         }
-        // What it did not need is given back.
+        // The space that the snapshot did not need is free again.
         assert!(bytes(&disk) < 91_000);
         let mut reader = SnapshotReader::open(disk.clone(), &name.name).expect("opens");
         assert_eq!(reader.next_piece().expect("reads"), Some(noise(90_000)));

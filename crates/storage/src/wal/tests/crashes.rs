@@ -1,7 +1,7 @@
-//! Power cuts, kills and failing syncs at every operation of a random life of the log.
+//! Power cuts, kills and failing syncs at every operation of a random history of the log.
 //!
-//! The model is the list of states that the log passes through, one for each frame. What is
-//! recovered must be one of them, and not one from before the last completed sync.
+//! The model is the list of states that the log passed through, one for each frame. What is
+//! recovered must be one of these states, and none older than the last completed sync.
 
 use super::*;
 use crate::fault_disk::Chance;
@@ -19,7 +19,7 @@ impl State {
         self.entries.last().map_or(self.snapshot.index, |it| it.index)
     }
 
-    /// As recovery hands it out.
+    /// The state as recovery returns it, with a usable commit index.
     fn usable(mut self) -> State {
         let commit = self.hard_state.commit.max(self.snapshot.index);
         self.hard_state.commit = commit.min(self.last());
@@ -38,14 +38,14 @@ impl From<Recovered> for State {
     }
 }
 
-/// Lives through a log's operations and remembers what must be true.
+/// Runs random operations on a log, and remembers which states recovery may return.
 struct Player {
     disk: FaultDisk,
     chance: Chance,
-    /// Every other life has larger segments, and commits larger batches.
+    /// Whether segments and batches are larger; so in every second history.
     is_large: bool,
     states: Vec<State>,
-    /// The state of that position is durable.
+    /// Position in `states` of the last state known to be durable.
     synced: usize,
 }
 
@@ -71,7 +71,7 @@ impl Player {
         self.states.last().expect("there is always a state").clone()
     }
 
-    /// Opens the log and checks what it recovers.
+    /// Opens the log and checks what was recovered.
     fn open(&mut self) -> Result<Wal<FaultDisk>, StorageError> {
         let mut options = options();
         if self.is_large {
@@ -128,7 +128,7 @@ impl Player {
             let term = state.hard_state.term + self.chance.below(2);
             let told = hard(term, self.chance.below(4), state.last());
             hard_state = Some(told);
-            // A commit index that means entries of the batch comes behind them.
+            // A commit index that covers entries of the batch is written behind them.
             state.hard_state = match count {
                 0 => told,
                 _ => HardState { commit: told.commit.min(first - 1), ..told },
@@ -141,7 +141,7 @@ impl Player {
             membership = Some(state.membership.clone());
             self.states.push(state.clone());
         }
-        // The term tells attempts at the same index apart.
+        // The term makes two attempts at one index differ.
         let term = state.hard_state.term * 1000 + self.chance.below(1000);
         let mut entries = Vec::new();
         for index in first..first + count {
@@ -161,7 +161,7 @@ impl Player {
             self.states.push(state.clone());
         }
         wal.append(&entries, hard_state, membership)?;
-        // Records that are not committed now go with the next commit.
+        // Records that are not committed now are part of the next commit.
         let is_held = matches!((self.chance.below(6), self.is_large), (0 | 1, _) | (2..=4, true));
         if !is_held {
             let committed = wal.commit()?;
@@ -221,7 +221,7 @@ impl Player {
         Ok(())
     }
 
-    /// Opens the log and lives on for some steps, or until something fails.
+    /// Opens the log and runs `steps` operations, or until one fails.
     fn live(&mut self, steps: u64) -> Result<(), StorageError> {
         let mut wal = self.open()?;
         for _ in 0..steps {
@@ -238,7 +238,7 @@ impl Player {
         self.plan(FaultPlan { stop_at: Some(self.disk.ops() + ops), ..FaultPlan::default() });
     }
 
-    /// The log must open, and hold what it must.
+    /// The log must open, and must hold what was durable.
     fn must_open(&mut self, about: &str) {
         if let Err(error) = self.open() {
             panic!("{about}: {error}");
@@ -246,7 +246,7 @@ impl Player {
     }
 }
 
-/// How many operations the first `steps` of that seed's life take.
+/// Number of disk operations in the first `steps` steps of the history of `seed`.
 fn ops_of(seed: u64, steps: u64) -> u64 {
     let mut player = Player::new(seed);
     let before = player.disk.ops();
@@ -304,7 +304,7 @@ fn what_a_start_after_a_kill_hands_out_survives_the_next_power_cut() {
         let mut player = Player::new(seed);
         player.live(20).expect("nothing fails");
         player.disk.kill();
-        // Opening makes the model's only state the one that was handed out.
+        // Opening makes the recovered state the model's only one.
         player.must_open(&format!("seed {seed} after the kill"));
         player.disk.crash();
         player.must_open(&format!("seed {seed} after the power cut"));
@@ -330,7 +330,7 @@ fn a_start_after_a_failed_sync_hands_out_only_what_it_made_durable() {
 #[test]
 fn what_was_carried_survives_a_start_whose_sync_failed() {
     // After a failed sync the kernel shows a head that is not on the disk and that no later sync
-    // writes: the next start must not give up the segment before for it.
+    // writes. The next start must not give up the previous segment because of that head.
     let expected: Vec<LogEntry> = (2..6).map(|index| entry(index, 1, 600)).collect();
     for (nth, seed) in (0..6).flat_map(|nth| (0..20).map(move |seed| (nth, seed))) {
         let disk = FaultDisk::new(seed);
@@ -342,7 +342,7 @@ fn what_was_carried_survives_a_start_whose_sync_failed() {
         disk.set_plan(FaultPlan { fail: vec![(Operation::Sync, nth)], ..FaultPlan::default() });
         drop(open(&disk));
         disk.kill();
-        // Until its own fresh segment is durable, a start has nothing but what it found.
+        // Until a start's own fresh segment is durable, the log is only what the start found.
         for stop in 0..16 {
             let about = format!("sync {nth}, seed {seed}, stop {stop}");
             let disk = disk.fork(seed);

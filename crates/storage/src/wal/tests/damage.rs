@@ -1,24 +1,25 @@
-//! Logs that were cut or changed from outside: what is recovered is what was written or corruption.
+//! Logs that were cut or changed from outside: recovery returns what was written, or reports
+//! corruption.
 
 use super::*;
 use crate::limits::CARRIED_SHARE;
 use crate::record::{SLOT_BYTES, decode_slot};
 use crate::wal::recover::Recovered;
 
-/// Bytes of a payload that no start carries over, so that its segment stays.
+/// Size of a payload too large for a start to carry it over, so that its segment stays.
 const UNCARRIED_BYTES: usize = (SEGMENT_BYTES_MIN / CARRIED_SHARE) as usize;
 
-/// Everything that was appended, in order, for a small log of two segments and a birth.
+/// A small log of two segments, and what was synced to it.
 struct Written {
     disk: FaultDisk,
     /// The newest segment's path.
     last: String,
-    /// How often each thing was synced, with where the segment ended then and what was the state.
+    /// For each sync: where the last segment ended, the last index, and the hard state.
     synced: Vec<(u64, u64, HardState)>,
 }
 
-/// A log with `batches` synced batches in its last segment. Nothing says that the last is durable,
-/// unless it was idle.
+/// Writes a log with several synced batches in its last segment. Nothing shows that the last batch
+/// was durable, unless `is_idle`.
 fn written(is_idle: bool) -> Written {
     let disk = FaultDisk::new(9);
     born(&disk);
@@ -50,14 +51,14 @@ fn expected_entries(last: u64) -> Vec<LogEntry> {
     all.filter(|it| it.index <= last).collect()
 }
 
-/// What must become of a damaged log.
+/// What recovery must make of a damaged log.
 #[derive(Clone, Copy, Debug)]
 enum Expected {
-    /// It was durable, and something says so.
+    /// The damaged bytes were durable, and something in the log shows that.
     Corrupt,
-    /// Nothing says so: what follows this entry is cut, and nothing else.
+    /// Nothing shows that they were durable: everything behind this entry is cut, and no more.
     Exactly(u64),
-    /// Either, for damage of which a test does not know more.
+    /// Either of the two; the test cannot tell.
     Any,
 }
 
@@ -79,7 +80,7 @@ fn reopened(written: &Written, path: &str, bytes: Vec<u8>) -> Result<Recovered, 
     let disk = written.disk.fork(1);
     disk.set_content(path, bytes);
     let result = open(&disk).map(|(_, recovered)| recovered);
-    // Whatever was decided once stays decided.
+    // Another start must come to the same result.
     if let Ok(first) = &result {
         let (_, again) = open(&disk).expect("opens again");
         assert_eq!(again.entries, first.entries);
@@ -88,7 +89,7 @@ fn reopened(written: &Written, path: &str, bytes: Vec<u8>) -> Result<Recovered, 
     result
 }
 
-/// The bytes of a segment up to `cut`, and zeros: what no sync covered may be so.
+/// The bytes of a segment up to `cut`, then zeros: what a crash may leave of unsynced bytes.
 fn zeros_from(segment: &[u8], cut: u64) -> Vec<u8> {
     let mut bytes = segment[..cut as usize].to_vec();
     bytes.resize(segment.len(), 0);
@@ -102,9 +103,8 @@ fn a_log_of_zeros_from_any_byte_on_recovers_to_what_is_left() {
     let end = written.synced.last().expect("some").0;
     for cut in 0..=end {
         let bytes = zeros_from(&whole, cut);
-        // The bytes behind the cut are gone, so only marks before it are read, and none of them
-        // lies behind it. Without its head the segment is missing, which the seal of the one before
-        // tells.
+        // Only marks before the cut can be read, and none of them points behind it. If the head is
+        // gone, the seal of the segment before shows that a segment is missing.
         let is_there = |end: u64| bytes[..end as usize] == whole[..end as usize];
         let mut whole_batches = written.synced.iter().filter(|(end, ..)| is_there(*end));
         let expected = match whole_batches.next_back() {
@@ -129,7 +129,7 @@ fn a_log_of_zeros_from_any_byte_below_the_idle_mark_on_is_corrupt() {
     assert_eq!(result.expect("is whole").entries, expected_entries(6));
 }
 
-/// It had its length before it had its name.
+/// A file gets its length before its name, so a shorter file has lost data.
 #[test]
 fn a_log_that_is_cut_off_anywhere_is_corrupt() {
     for is_idle in [false, true] {
@@ -150,13 +150,13 @@ fn every_flipped_bit_of_the_last_segment_is_noticed_or_cuts_the_last_batch() {
     let count = written.synced.len();
     let last_start = written.synced[count - 2].0;
     let end = written.synced[count - 1].0;
-    // Nothing is read between the slots: one bit there in a while is enough.
+    // Nothing between the slots is read: there, every 61st byte is enough.
     let is_read = |at: &u64| at % 4096 < 40 || *at >= FRAMES_START || at.is_multiple_of(61);
     for at in (0..end).filter(is_read) {
         for bit in 0..8 {
             let mut bytes = whole.clone();
             bytes[at as usize] ^= 1 << bit;
-            // In all but the last batch a later frame shows that the damaged one was durable.
+            // In all but the last batch, a later frame shows that the damaged one was durable.
             let expected = match at {
                 0..FRAMES_START => Expected::Exactly(6),
                 _ if at < last_start => Expected::Corrupt,
@@ -185,7 +185,7 @@ fn every_changed_byte_below_an_idle_mark_is_corrupt() {
     }
 }
 
-/// Where the slots of a segment are that check.
+/// Offsets of the intact slots of a segment.
 fn good_slots(segment: &[u8]) -> Vec<usize> {
     let offsets = SLOT_OFFSETS.iter().map(|offset| *offset as usize);
     offsets.filter(|at| decode_slot(&segment[*at..*at + SLOT_BYTES]).is_ok()).collect()
@@ -230,7 +230,7 @@ fn every_changed_byte_of_an_earlier_segment_is_corrupt() {
     assert_ne!(*earlier, written.last);
     let whole = written.disk.content(earlier).expect("is there");
     let read = whole.len() - whole.iter().rev().take_while(|byte| **byte == 0).count();
-    // One byte in 61 is enough of the long payload.
+    // Within the long payload, every 61st byte is enough.
     let is_read = |at: &usize| *at < 9_000 || *at > read - 200 || at.is_multiple_of(61);
     for at in (FRAMES_START as usize..read.next_multiple_of(8)).filter(is_read) {
         let mut bytes = whole.clone();
@@ -263,14 +263,14 @@ fn a_missing_segment_is_corruption_wherever_it_was() {
     }
 }
 
-/// The newest log's path.
+/// Path of the newest segment.
 fn newest(disk: &FaultDisk) -> String {
     let paths = disk.paths();
     paths.into_iter().rfind(|path| path.ends_with(".log")).expect("there is a log")
 }
 
-/// Starts, acknowledges an entry, and asserts that the loss of the newest segment, or of its head,
-/// is noticed.
+/// Starts, acknowledges an entry, and asserts that a loss of the newest segment or of its head is
+/// noticed.
 fn lose_what_follows(disk: &FaultDisk, about: &str) {
     let (mut wal, _) = open(disk).unwrap_or_else(|error| panic!("{about}: {error}"));
     let next = entry(wal.last_index() + 1, 9, 100);
@@ -291,7 +291,7 @@ fn lose_what_follows(disk: &FaultDisk, about: &str) {
 
 #[test]
 fn a_lost_segment_is_noticed_whatever_start_crashed_before() {
-    // Two segments, and one that holds entries and is the last, as every start finds it.
+    // Two segments and a last one with entries: what every start below finds.
     let origin = FaultDisk::new(1);
     born(&origin);
     let (mut wal, _) = open(&origin).expect("opens");
@@ -340,8 +340,7 @@ fn a_lost_segment_is_noticed_whatever_switch_crashed_before() {
     }
 }
 
-/// A log whose newest segment was carried to by a start and not written to since, with what it
-/// holds.
+/// A log whose newest segment holds only carried entries; and these entries.
 fn carried_over(link: bool) -> (FaultDisk, Vec<LogEntry>) {
     let disk = FaultDisk::new(4);
     born(&disk);
@@ -434,8 +433,8 @@ fn swapped_segments_are_corruption() {
 
 #[test]
 fn a_client_cannot_write_bytes_that_pass_for_a_frame() {
-    // A payload that holds, at the right offset, a header with a mark that would make a torn write
-    // look like corruption, made by someone who knows everything but the salt.
+    // The payload holds, at the right offset, a header with a mark that would make a torn write
+    // look like corruption. Its author knows everything but the salt.
     let disk = FaultDisk::new(1);
     born(&disk);
     let (mut wal, _) = open(&disk).expect("opens");
@@ -493,8 +492,9 @@ fn random_bytes_in_place_of_a_segment_are_never_taken_for_entries() {
 
 #[test]
 fn frames_of_another_history_are_not_joined() {
-    // Two histories that share a segment's head, so that only the chain tells their frames apart:
-    // a file put together from two backups, or a write that went to the other disk of a mirror.
+    // Two histories that share a segment's head, so that only the chain tells their frames apart.
+    // That may be a file put together from two backups, or a write that went to only one disk of a
+    // mirror.
     let origin = FaultDisk::new(1);
     born(&origin);
     let live = |byte: u8| {
@@ -525,7 +525,7 @@ fn frames_of_another_history_are_not_joined() {
 
 #[test]
 fn frames_that_check_and_make_no_sense_are_corruption() {
-    // No writer of ours makes these: what is tested is that the reader does not rely on it.
+    // No writer of ours makes such frames: the reader must not rely on that.
     type Break = fn(&mut Wal<FaultDisk>);
     let breaks: [(&str, Break); 4] = [
         ("a gap", |wal| wal.push_record(&Record::Entry(&entry(9, 1, 1)))),

@@ -1,8 +1,8 @@
-//! A full disk.
+//! The log on a full disk.
 
 use super::*;
 
-/// A log whose disk has no byte left but for what is allocated.
+/// A log on a disk that has no byte left besides what is allocated already.
 fn full() -> (FaultDisk, Wal<FaultDisk>) {
     let disk = FaultDisk::new(1);
     born(&disk);
@@ -145,7 +145,7 @@ fn a_full_disk_allows_any_number_of_starts_that_append_little() {
 #[test]
 fn starts_that_append_and_crash_on_a_full_disk_lose_nothing_and_go_on() {
     let no_room = FaultPlan { bytes_max: Some(0), ..FaultPlan::default() };
-    // A start and the first entry of its term.
+    // One start, and the first entry of its term.
     let live = |disk: &FaultDisk, stop_in: Option<u64>| -> Result<u64, StorageError> {
         let stop_at = stop_in.map(|ops| disk.ops() + ops);
         disk.set_plan(FaultPlan { stop_at, ..no_room.clone() });
@@ -199,7 +199,7 @@ fn a_start_that_finds_no_room_at_any_operation_loses_nothing() {
         Operation::Rename,
         Operation::SyncDir,
     ];
-    // With a reserve, and without: then the segment is made, and every kind is needed.
+    // With a reserve, and without one: then the start makes a segment, which takes every kind.
     for (kind, has_spares) in kinds.iter().flat_map(|kind| [(*kind, true), (*kind, false)]) {
         for (nth, seed) in (0..8).flat_map(|nth| (0..4).map(move |seed| (nth, seed))) {
             let about = format!("{kind:?} {nth}, seed {seed}, with spares: {has_spares}");
@@ -227,7 +227,7 @@ fn a_start_that_finds_no_room_at_any_operation_loses_nothing() {
     }
 }
 
-/// A log on a disk without room, with one file in reserve: what all starts together have.
+/// A log on a full disk with one spare in reserve, which all starts together must share.
 fn full_with_one_spare() -> FaultDisk {
     let (disk, wal) = full();
     drop(wal);
@@ -277,7 +277,7 @@ fn a_spare_that_was_never_finished_makes_room_for_a_start() {
     open(&disk).expect("opens");
 }
 
-/// What a directory may need a block for.
+/// The directory may need a disk block for the name.
 #[test]
 fn a_segment_whose_name_finds_no_room_is_waited_for_and_loses_nothing() {
     let disk = FaultDisk::new(1);
@@ -347,7 +347,7 @@ fn a_log_that_yields_room_has_what_it_is_in_and_a_small_reserve() {
     wal.adopt_spare(under_way);
     assert_eq!(spare_sizes(&disk), [small, small]);
     assert!(wal.spare_wanted().is_none());
-    // There is room on the disk, and entries do not get it; votes have theirs.
+    // The disk has space, but entries do not get it; votes have the reserve.
     let last = fill_up(&mut wal);
     assert_eq!(wal.segment_count(), 1);
     for term in 2..1000 {
@@ -386,7 +386,7 @@ fn a_crash_while_the_log_yields_room_loses_nothing() {
     }
 }
 
-/// What takes all the room may be the segment that the log is in.
+/// The open segment itself may be what fills the disk.
 #[test]
 fn a_full_segment_that_a_snapshot_covers_is_left_for_one_of_the_reserve() {
     for seed in 0..20 {

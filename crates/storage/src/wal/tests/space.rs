@@ -1,4 +1,4 @@
-//! Segments: made, recycled, released.
+//! How segments are made, recycled and released.
 
 use super::*;
 use crate::limits::{CARRIED_BYTES_MAX, CARRIED_SHARE, FILE_NUMBER_MAX};
@@ -51,7 +51,7 @@ fn frames_of_an_older_life_in_a_recycled_segment_are_not_read() {
         let disk = FaultDisk::new(seed);
         born(&disk);
         let (mut wal, _) = open(&disk).expect("opens");
-        // Equal sizes, so that old frames stand exactly where new ones would.
+        // Equal sizes, so that old frames lie exactly where new ones would.
         fill(&mut wal, 100, 3000);
         wal.release(SnapshotPoint { index: 101, term: 1 }).expect("releases");
         fill(&mut wal, 5 + seed, 3000);
@@ -119,7 +119,7 @@ fn restarts_with_few_entries_do_not_collect_segments() {
     }
 }
 
-/// A log of one segment whose entries fill so many bytes.
+/// A log of one segment, with entries that fill `bytes` bytes.
 fn of_entries_bytes(bytes: u64) -> FaultDisk {
     let disk = FaultDisk::new(1);
     born(&disk);
@@ -153,7 +153,7 @@ fn of_a_large_segment_no_more_is_carried_than_the_limit() {
     }
 }
 
-/// A log whose last segment begins behind entry 2, of which no start carries anything over.
+/// A log whose last segment starts behind entry 2, so that a start carries nothing over.
 fn of_two_segments() -> (FaultDisk, Wal<FaultDisk>) {
     let disk = of_entries_bytes(SEGMENT_BYTES_MIN / 2);
     let (wal, _) = open(&disk).expect("opens");

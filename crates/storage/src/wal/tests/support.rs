@@ -1,4 +1,4 @@
-//! A small log and the values in it.
+//! Helpers for the log's tests: small options, entries and payloads.
 
 use bytes::Bytes;
 
@@ -9,7 +9,7 @@ use crate::wal::{
     EntryKind, HardState, LogEntry, Membership, Recovered, SnapshotPoint, Wal, WalOptions,
 };
 
-/// The smallest segments, so that tests cross their borders often.
+/// The smallest segments, so that tests cross segment borders often.
 pub(crate) fn options() -> WalOptions {
     WalOptions {
         segment_bytes: SEGMENT_BYTES_MIN,
@@ -27,7 +27,7 @@ pub(crate) fn hard(term: u64, vote: u64, commit: u64) -> HardState {
     HardState { term, vote, commit }
 }
 
-/// An entry whose payload tells its index and term.
+/// An entry whose payload depends on its index and term.
 pub(crate) fn entry(index: u64, term: u64, payload_bytes: usize) -> LogEntry {
     let seed = index.wrapping_mul(31).wrapping_add(term.wrapping_mul(17));
     let byte = |at: usize| (seed.wrapping_add(at as u64 * 7) % 251) as u8;
@@ -51,7 +51,7 @@ pub(crate) fn open(disk: &FaultDisk) -> Result<(Wal<FaultDisk>, Recovered), Stor
     Wal::open(disk.clone(), options())
 }
 
-/// Bytes that look like nothing in particular.
+/// Pseudo-random bytes.
 pub(crate) fn noise(seed: u64, count: usize) -> Bytes {
     let mut chance = crate::fault_disk::Chance::new(seed);
     (0..count).map(|_| chance.bits() as u8).collect::<Vec<u8>>().into()
