@@ -1,10 +1,10 @@
-//! Reads bytes that are not trusted; with the errors in them.
+//! A reader for bytes that are not trusted, and its errors.
 
 use crate::limits::MESSAGE_BYTES_MAX;
 
 /// Why bytes from a peer, or from this member's own disk, were not accepted. Offsets are in bytes
-/// from the start of what was decoded. The caller closes the connection they came from; for the
-/// last three, which mean that a member has lost what it once had on disk, it raises an alarm.
+/// from the start of the decoded bytes. The caller closes the connection. The last three errors
+/// mean that a member has lost what it had on disk; for these, the caller also raises an alarm.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MessageError {
     #[error("cut off: {bytes} bytes wanted at offset {offset}")]
@@ -37,7 +37,7 @@ pub enum MessageError {
     AckBeyondLog { index: u64, last_index: u64 },
 }
 
-/// A cursor over bytes that are not trusted. Every read is checked and knows its offset.
+/// A cursor over bytes that are not trusted. Every read is checked, and errors hold the offset.
 pub(crate) struct Reader<'a> {
     bytes: &'a [u8],
     offset: usize,

@@ -1,5 +1,5 @@
-//! The values that cross the border of this crate: the restored state, and the work for the caller.
-//! No type of raft-rs appears here.
+//! The values that cross the border of this crate: the restored state, and work for the caller. No
+//! type of raft-rs appears in them.
 
 use bytes::Bytes;
 use raft::eraftpb;
@@ -10,9 +10,10 @@ use crate::members::{Membership, MembershipChange};
 /// The kind of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EntryKind {
-    /// Bytes of the caller. Empty: the first entry of a leader's term, which changes nothing.
+    /// Bytes of the caller. An empty payload is the first entry of a leader's term and changes
+    /// nothing.
     Normal,
-    /// An encoded [`MembershipChange`]. The replica applies it itself when it hands it out.
+    /// An encoded [`MembershipChange`]. The replica applies the change when it hands the entry out.
     Membership,
 }
 
@@ -26,14 +27,15 @@ pub struct Entry {
     pub payload: Bytes,
 }
 
-/// The position of an entry: index and term together name one entry for ever.
+/// The position of an entry. Index and term together identify one entry for ever.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Position {
     pub term: u64,
     pub index: u64,
 }
 
-/// The state that Raft must not forget, besides the log. A vote of 0 means none.
+/// The state that Raft must not forget, besides the log. `vote` is the member voted for; 0 is
+/// nobody.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HardState {
     pub term: u64,
@@ -41,58 +43,59 @@ pub struct HardState {
     pub commit: u64,
 }
 
-/// A snapshot as Raft sees it. Its data is the caller's.
+/// What Raft knows about a snapshot. The caller has the data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SnapshotMeta {
-    /// The last entry the snapshot contains, and that entry's term.
+    /// The index and the term of the last entry that the snapshot covers.
     pub index: u64,
     pub term: u64,
     /// The membership that is active after that entry.
     pub membership: Membership,
 }
 
-/// The Raft state that a member finds on its disk, for `Replica::new`.
+/// The Raft state that a member finds on its disk, and passes to `Replica::new`.
 #[derive(Clone, Debug, Default)]
 pub struct Restored {
     pub hard_state: HardState,
-    /// The membership active after `applied_index` (not after the last entry: later membership
-    /// entries are handed out again and applied then).
+    /// The membership after the entry at `applied_index`. Not after the last entry: later
+    /// membership entries are handed out again and take effect then.
     pub membership: Membership,
     pub snapshot_index: u64,
     pub snapshot_term: u64,
-    /// All entries after the snapshot, or after the ones left out, without gaps.
+    /// All entries after the snapshot, or after the ones that were left out, without gaps.
     pub entries: Vec<Entry>,
-    /// The entries that are not in `entries`, since the state machine holds them.
+    /// The first entries after the snapshot, if they are not in `entries`: the state machine has
+    /// applied them.
     pub left_out: Option<LeftOut>,
-    /// The index up to which the state machine holds the log: that of the snapshot, or of a later
-    /// committed entry.
+    /// The index up to which the state machine has applied the log: that of the snapshot, or of a
+    /// later committed entry.
     pub applied_index: u64,
 }
 
-/// The first entries behind the snapshot, if they are only on disk. None changes the membership.
+/// Entries right after the snapshot that are only on disk. None of them changes the membership.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeftOut {
-    /// The position of the last entry left out.
+    /// The position of the last such entry.
     pub last: Position,
-    /// Bytes of their payloads.
+    /// Sum of the bytes of their payloads.
     pub bytes: u64,
 }
 
 impl Restored {
-    /// The position that `entries` follow.
+    /// The position before the first of `entries`.
     pub fn entries_after(&self) -> Position {
         let snapshot = Position { term: self.snapshot_term, index: self.snapshot_index };
         self.left_out.map_or(snapshot, |left_out| left_out.last)
     }
 
-    /// Bytes of the payloads of all entries behind the snapshot.
+    /// Sum of the bytes of the payloads of all entries after the snapshot.
     pub fn log_bytes(&self) -> u64 {
         let bytes: u64 = self.entries.iter().map(|entry| entry.payload.len() as u64).sum();
         self.left_out.map_or(0, |left_out| left_out.bytes) + bytes
     }
 
-    /// Leaves out applied entries, the oldest first, and keeps the newest ones with up to this many
-    /// bytes. None left out may change the membership.
+    /// Drops applied entries from memory, oldest first; keeps the newest, up to `bytes_kept_max`
+    /// bytes. Panics if a dropped entry changes the membership.
     pub fn leave_out(&mut self, bytes_kept_max: usize) {
         let applied = self.applied_entries();
         let mut bytes_kept = 0;
@@ -110,35 +113,35 @@ impl Restored {
         }
     }
 
-    /// The entries that the state machine holds already.
+    /// The entries that the state machine has applied already.
     pub fn applied_entries(&self) -> &[Entry] {
         let count = self.entries.partition_point(|entry| entry.index <= self.applied_index);
         &self.entries[..count]
     }
 
-    /// The term of the last entry that the state machine holds.
+    /// The term of the last entry that the state machine has applied.
     pub fn applied_term(&self) -> u64 {
         self.applied_entries().last().map_or(self.entries_after().term, |entry| entry.term)
     }
 }
 
-/// Names one persist job; later jobs have larger ids.
+/// Identifies one persist job; later jobs have greater ids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PersistId(pub(crate) u64);
 
-/// One job for the disk. Jobs are written in the order in which they were handed out, and within a
-/// job in the order of the fields: `install`, `entries`, `hard_state` (a hard state found on disk
-/// without the entries before it would promise a commit the log does not have).
+/// One job for the disk. Jobs are written in the order in which they were handed out. Within a job
+/// the order is `install`, `entries`, `hard_state`: a hard state on disk without the entries before
+/// it would promise a commit index that the log does not have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Persist {
     pub id: PersistId,
-    /// Replaces log and state by this snapshot, whose data the caller already holds.
+    /// Replaces the log and the state by this snapshot. The caller already has its data.
     pub install: Option<SnapshotMeta>,
-    /// Replaces everything on disk from the index of the first entry on; may be empty.
+    /// Replaces everything on disk from the index of the first entry on. May be empty.
     pub entries: Vec<Entry>,
     pub hard_state: Option<HardState>,
-    /// False if only the commit index moved: such a job never needs a sync of its own, and
-    /// nothing waits for it.
+    /// False if only the commit index moved: such a job needs no sync of its own, and nothing waits
+    /// for it.
     pub must_sync: bool,
 }
 
@@ -147,13 +150,13 @@ pub struct Persist {
 pub struct Outgoing {
     pub to: u64,
     pub bytes: Bytes,
-    /// Set if this message installs a snapshot. The caller streams the snapshot's data first and
-    /// delivers `bytes` at the end; the receiving caller calls `step` with them once it holds all
-    /// of the data. In any case the caller reports the result with `Replica::report_snapshot`.
+    /// Set if this message installs a snapshot. The caller first streams the snapshot's data, and
+    /// then sends `bytes`. The receiver calls `step` when it has all of the data. Whether that
+    /// succeeded or failed, the sender calls `Replica::report_snapshot`.
     pub snapshot: Option<SnapshotMeta>,
 }
 
-/// The role of a member. A learner is a follower for ever.
+/// The role of a member. A learner is always a follower.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     Follower,
@@ -162,69 +165,71 @@ pub enum Role {
     Leader,
 }
 
-/// A change of role, term or leader since the last `RoleChange`.
+/// Role, term and leader, when one of them has changed since the last `RoleChange`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RoleChange {
     pub role: Role,
     pub term: u64,
-    /// `None` while no leader is known.
+    /// `None` if no leader is known.
     pub leader: Option<u64>,
 }
 
-/// A membership and the entry it is active from.
+/// A membership, and the index of the entry from which on it is active.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MembershipAt {
     pub index: u64,
     pub membership: Membership,
 }
 
-/// A follower needs entries that are no longer in memory. The caller chooses a snapshot of any
-/// member for it, and calls `Replica::send_snapshot`. Repeated until then.
+/// Asks the caller for a snapshot for a follower that needs entries no longer in memory. The caller
+/// chooses a snapshot of any member and calls `Replica::send_snapshot`. Repeated until then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SnapshotWanted {
     pub to: u64,
     /// The snapshot's index must be at least this.
     pub index_min: u64,
-    /// The lowest index of a snapshot that the log will probably still reach back to when the
-    /// follower has it. A snapshot that is still to be taken or transferred should be this new.
+    /// A snapshot of at least this index will probably still be usable when the follower has it:
+    /// the log will still reach back to it. Use it for a snapshot that must first be taken or
+    /// transferred.
     pub index_fresh: u64,
 }
 
-/// Names one linearizable read within this boot.
+/// Identifies one linearizable read within this boot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ReadId(pub(crate) u64);
 
-/// All work for the caller, drained by `Replica::effects`. The parts are independent: the messages
-/// may go before, while or after the persist job runs.
+/// Work for the caller, from `Replica::effects`. Its parts are independent: the messages may be
+/// sent before, during or after the persist job.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Effects {
-    /// A job for the disk; answer with `Replica::on_persisted`.
+    /// A job for the disk. The caller reports it with `Replica::on_persisted`.
     pub persist: Option<Persist>,
-    /// Messages to send now. They may be lost, doubled and reordered.
+    /// Messages to send now. They may get lost, duplicated and reordered.
     pub messages: Vec<Outgoing>,
     /// Committed entries, in order, without gaps, each once per boot. They are on a quorum's disks,
-    /// perhaps not on this member's. Apply them and answer with `Replica::on_applied`.
+    /// but perhaps not on this member's. The caller applies them and calls `Replica::on_applied`.
     pub committed: Vec<Entry>,
-    /// The memberships that entries of `committed` made active.
+    /// The memberships that became active with entries of `committed`.
     pub memberships: Vec<MembershipAt>,
     pub role_change: Option<RoleChange>,
-    /// Reads that may be served once the state machine has applied the index.
+    /// Reads, each with an index: a read may be served once the state machine has applied that
+    /// index.
     pub reads: Vec<(ReadId, u64)>,
-    /// Reads whose deadline has passed. They may be asked again.
+    /// Reads whose deadline has passed. The caller may ask again.
     pub reads_failed: Vec<ReadId>,
     /// Snapshots that followers need, at most one for each follower.
     pub snapshots_wanted: Vec<SnapshotWanted>,
 }
 
 impl Effects {
-    /// True if there is nothing to do.
+    /// Whether there is nothing to do.
     pub fn is_empty(&self) -> bool {
         *self == Effects::default()
     }
 }
 
 impl Entry {
-    /// From raft-rs's own form. Only for entries made by `to_raft` or by raft-rs itself.
+    /// Converts from raft-rs's form. Only for entries that `to_raft` or raft-rs itself made.
     pub(crate) fn from_raft(entry: &eraftpb::Entry) -> Entry {
         let membership = entry.get_entry_type() == eraftpb::EntryType::EntryConfChangeV2;
         let (kind, payload) = if membership {
@@ -235,10 +240,10 @@ impl Entry {
         Entry { index: entry.index, term: entry.term, kind, payload }
     }
 
-    /// Into raft-rs's own form. Called for entries from disk and from peers.
+    /// Converts to raft-rs's form. Called for entries from disk and from peers.
     ///
     /// # Errors
-    /// A membership entry whose payload is not an encoded change.
+    /// The payload of a membership entry is not an encoded change.
     pub(crate) fn to_raft(&self) -> Result<eraftpb::Entry, MessageError> {
         let mut entry = match self.kind {
             EntryKind::Membership => MembershipChange::decode(&self.payload)?.to_raft_entry(),

@@ -1,11 +1,11 @@
-//! The election timeout: a pure function, so that equal seeds give equal elections.
+//! The random election timeout, as a pure function: equal seeds give equal elections.
 //!
-//! raft-rs draws it from the thread's random number generator whenever a role changes; the replica
-//! overwrites that draw after every call into raft-rs, before anything reads it.
+//! raft-rs draws a timeout from the thread's random number generator whenever the role changes. The
+//! replica replaces that timeout after every call into raft-rs, before anything reads it.
 
-/// The values that the timeout depends on. `attempt` counts the elections this member has started
-/// within `term`: without it two members whose timeouts tie would tie for ever (a pre-vote that
-/// fails leaves the term as it was).
+/// The values that determine the timeout. `attempt` counts the elections that this member has
+/// started within `term`. Without it, two members with equal timeouts would tie for ever, because a
+/// failed pre-vote does not change the term.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Draw {
     pub seed: u64,
@@ -14,9 +14,9 @@ pub(crate) struct Draw {
     pub attempt: u64,
 }
 
-/// A number of ticks in `election_ticks .. 2 * election_ticks` (raft-rs asserts this range).
+/// A timeout within `election_ticks .. 2 * election_ticks`, in ticks (raft-rs asserts this range).
 pub(crate) fn election_timeout_ticks(draw: Draw, election_ticks: u32) -> usize {
-    // Mixed, since a member may take its own id for the seed.
+    // Mixed first, since a member may use its own id as the seed.
     let mut hash = mix(draw.seed);
     for word in [draw.member_id, draw.term, draw.attempt] {
         hash = mix(hash ^ word);

@@ -1,20 +1,20 @@
-//! The Raft replica of one group, without any input or output: a facade over raft-rs.
+//! One member's replica of one Raft group, without any input or output: a facade over raft-rs.
 //!
-//! Values go in (ticks, proposals, bytes from peers, the news that a job is on disk) and values
-//! come out ([`Effects`]): entries to write, messages to send, entries to apply. Equal calls give
-//! equal effects, byte for byte, so one seed can replay a whole cluster.
+//! The caller puts values in (ticks, proposals, bytes from peers, reports that a job is on disk)
+//! and takes values out ([`Effects`]: entries to write, messages to send, entries to apply). Equal
+//! calls give equal effects, byte for byte, so one seed can replay a whole cluster.
 //!
-//! It must never name a clock, an unseeded random number generator, a thread, a file, a socket, an
-//! environment variable or a map of random order; and no type of raft-rs, nor a byte of protobuf,
-//! leaves it. Nothing is acknowledged before it is on disk at a quorum: see [`Persist`].
+//! It must never use a clock, an unseeded random number generator, a thread, a file, a socket, an
+//! environment variable or a map of random order. No type of raft-rs and no byte of protobuf leaves
+//! this crate. Nothing is acknowledged before it is on disk at a quorum: see [`Persist`].
 //!
-//! How a caller drives it, in every round of its loop:
+//! A caller drives it like this, each time its loop runs:
 //!
-//! 1. put in what has come: `tick`, `step`, `propose`, `on_persisted`, `on_applied`, ...;
-//! 2. while `has_effects`, take `effects` and do them.
+//! 1. pass in what has arrived: `tick`, `step`, `propose`, `on_persisted`, `on_applied`, ...;
+//! 2. while `has_effects` is true, take `effects` and carry them out.
 //!
-//! At start it first does the effects of the restored log, applies them, and calls `campaign`,
-//! which makes a lone voter the leader at once.
+//! At start, the caller first carries out the effects of the restored log, applies its committed
+//! entries, and then calls `campaign`, which makes a lone voter the leader at once.
 
 mod codec;
 mod effects;

@@ -1,8 +1,8 @@
-//! The log that raft-rs reads: in memory only, and bounded.
+//! The part of the log that is in memory, where raft-rs reads it; bounded in size.
 //!
-//! Invariant: `entries` follow `truncated` without a gap. All entries not yet applied are here;
-//! applied ones are kept within the limits. The log on disk is the caller's; a follower that needs
-//! an entry that is only there gets a snapshot instead.
+//! Invariant: `entries` follow `truncated` without a gap. Every entry that is not applied yet is
+//! here; applied entries are kept up to a limit. The caller has the log on disk. A follower that
+//! needs an entry that is only on disk gets a snapshot instead.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
@@ -15,31 +15,33 @@ use crate::limits::ENTRY_OVERHEAD_BYTES;
 use crate::replica::LogMemory;
 
 pub(crate) struct Log {
-    /// The state that raft-rs starts from; not kept up to date afterwards.
+    /// The state that raft-rs starts with; not updated afterwards.
     initial: (HardState, ConfState),
-    /// The entry before the first of `entries`; its term is needed to anchor an append.
+    /// Position of the entry before the first of `entries`. An append that starts there needs its
+    /// term.
     truncated: Position,
     entries: VecDeque<Entry>,
     applied_index: u64,
-    /// Memory of the entries up to `applied_index`.
+    /// Bytes of memory of the entries up to `applied_index`.
     applied_bytes: usize,
     /// The newest snapshot of this member.
     snapshot: Option<SnapshotMeta>,
-    /// The snapshot that the caller chose for a follower, to be sent now.
+    /// The follower, and the snapshot that the caller chose to send to it now.
     chosen: Option<(u64, SnapshotMeta)>,
-    /// The last membership entry that was handed out in this boot.
+    /// The index of the last membership entry that was handed out in this boot.
     membership_index: u64,
-    /// The least index that each follower needs, at most one for each member. A cell, since
-    /// raft-rs's reads fill it.
+    /// For each follower that needs a snapshot: the least index of that snapshot. In a cell,
+    /// because raft-rs fills it through a shared reference.
     wanted: RefCell<BTreeMap<u64, u64>>,
 }
 
-/// The indices after which applied entries are needed; the greatest number for none.
+/// The indexes after which applied entries are still needed; `u64::MAX` if none are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Needed {
-    /// By a snapshot that is made or streamed, or by a follower that is alive.
+    /// Entries after this are needed by a snapshot in the making or in transfer, or by a live
+    /// follower.
     pub pinned_index: u64,
-    /// By a follower that has been away for a short time.
+    /// Entries after this are needed by a follower that has been silent for a short time.
     pub away_index: u64,
 }
 
@@ -48,7 +50,7 @@ impl Needed {
 }
 
 impl Log {
-    /// A log of `entries`, which follow `truncated` without a gap.
+    /// A log with `entries` after `truncated`.
     pub(crate) fn new(
         initial: (HardState, ConfState),
         truncated: Position,
@@ -70,7 +72,7 @@ impl Log {
         log
     }
 
-    /// Appends; replaces everything from the index of the first entry on.
+    /// Appends entries. Replaces everything from the index of the first one on.
     pub(crate) fn append(&mut self, entries: &[Entry]) {
         let Some(first) = entries.first() else {
             return;
@@ -81,8 +83,8 @@ impl Log {
         self.entries.extend(entries.iter().cloned());
     }
 
-    /// Replaces everything by a snapshot from the leader. This member may send it on: it leads only
-    /// after it was installed.
+    /// Replaces everything by a snapshot from the leader. If this member leads later, it may send
+    /// that snapshot to others: it will be installed by then.
     pub(crate) fn install(&mut self, meta: &SnapshotMeta) {
         self.truncated = Position { term: meta.term, index: meta.index };
         self.entries.clear();
@@ -91,7 +93,7 @@ impl Log {
         self.wanted.borrow_mut().clear();
     }
 
-    /// Notes that the state machine has reached `index`.
+    /// Records that the state machine has applied everything up to `index`.
     pub(crate) fn on_applied(&mut self, index: u64) {
         let from = self.position(self.applied_index + 1);
         let to = self.position(index + 1);
@@ -100,7 +102,7 @@ impl Log {
         self.applied_index = index;
     }
 
-    /// Notes a snapshot that followers can be sent.
+    /// Records a snapshot that can be sent to followers.
     pub(crate) fn on_taken(&mut self, meta: SnapshotMeta) {
         assert!(meta.index <= self.applied_index, "a snapshot holds only what was applied");
         if self.snapshot.as_ref().is_none_or(|taken| taken.index < meta.index) {
@@ -113,18 +115,19 @@ impl Log {
         self.snapshot.as_ref()
     }
 
-    /// Chooses the snapshot for a follower. Until the next call it is sent only this one, and no
-    /// other follower is sent any.
+    /// Chooses the snapshot to send to one follower. Until the next call, that follower is sent
+    /// only this snapshot, and no other follower is sent any.
     pub(crate) fn choose(&mut self, chosen: Option<(u64, SnapshotMeta)>) {
         self.chosen = chosen;
     }
 
-    /// The entry at `index` has changed the membership.
+    /// Records that the entry at `index` changed the membership.
     pub(crate) fn on_membership(&mut self, index: u64) {
         self.membership_index = index;
     }
 
-    /// Drops the oldest applied entries: those that are needed only beyond the limit for them.
+    /// Drops the oldest applied entries as far as the limits demand. The limit is larger for
+    /// entries that someone still needs.
     pub(crate) fn compact(&mut self, needed: Needed, memory: LogMemory) {
         while let Some(first) = self.entries.front() {
             let limit = if first.index > needed.pinned_index {
@@ -143,8 +146,8 @@ impl Log {
         }
     }
 
-    /// Takes the needs of followers that were not sent a snapshot. Fresh is a snapshot behind which
-    /// the log has at most half of `pinned_bytes_max`.
+    /// Takes the followers that need a snapshot. A snapshot is fresh if the log after it has at
+    /// most half of `pinned_bytes_max` bytes.
     pub(crate) fn take_wanted(&self, pinned_bytes_max: usize) -> Vec<SnapshotWanted> {
         let index_fresh = self.index_before(pinned_bytes_max / 2);
         let wanted = self.wanted.take().into_iter();
@@ -161,8 +164,8 @@ impl Log {
         !self.wanted.borrow().is_empty()
     }
 
-    /// An index behind which the applied entries have about `bytes` bytes or less, as if all
-    /// entries had one size: an estimate is enough.
+    /// An index after which the applied entries have about `bytes` bytes or fewer. An estimate, as
+    /// if all entries had equal sizes, is enough.
     fn index_before(&self, bytes: usize) -> u64 {
         let count = self.position(self.applied_index + 1);
         let more = self.applied_bytes.saturating_sub(bytes);
@@ -182,7 +185,7 @@ impl Log {
         self.applied_bytes
     }
 
-    /// True if a membership entry is among those after the applied ones, up to `index`.
+    /// Whether a membership entry is among the entries that are not applied, up to `index`.
     pub(crate) fn has_membership_change_up_to(&self, index: u64) -> bool {
         let from = self.position(self.applied_index.max(self.truncated.index) + 1);
         let to = self.position(index + 1).max(from);
@@ -190,14 +193,15 @@ impl Log {
         entries.any(|entry| entry.get_entry_type() != EntryType::EntryNormal)
     }
 
-    /// The entries from one index to another, both included, as far as they are in memory.
+    /// The entries in memory from index `from` to index `to`, both included.
     pub(crate) fn range(&self, from: u64, to: u64) -> impl Iterator<Item = &Entry> {
         let (from, to) = (self.position(from), self.position(to + 1));
         self.entries.range(from..to.max(from))
     }
 
-    /// The last entry in the range before a membership entry and within `bytes_max` bytes, or at
-    /// least one entry if larger; the entry before `from` if there is none.
+    /// The index of the last entry from `from` to `to` that comes before any membership entry and
+    /// keeps the range within `bytes_max` bytes (the first entry may be larger). `from - 1` if
+    /// there is none.
     pub(crate) fn last_before_membership(&self, from: u64, to: u64, bytes_max: u64) -> u64 {
         let mut last = from - 1;
         let mut bytes = 0_u64;
@@ -213,7 +217,7 @@ impl Log {
         last
     }
 
-    /// The term of an entry still in memory, or of the one before the first.
+    /// The term of an entry in memory, or of the one before the first.
     pub(crate) fn term_of(&self, index: u64) -> Result<u64, StorageError> {
         if index == self.truncated.index {
             return Ok(self.truncated.term);
@@ -225,7 +229,7 @@ impl Log {
         entry.map(|entry| entry.term).ok_or(StorageError::Unavailable)
     }
 
-    /// The position of the entry of `index` in `entries`; clamped to its length.
+    /// The position in `entries` of the entry at `index`; clamped to the length of `entries`.
     fn position(&self, index: u64) -> usize {
         let distance = index.saturating_sub(self.truncated.index + 1);
         usize::try_from(distance).map_or(self.entries.len(), |at| at.min(self.entries.len()))
@@ -274,8 +278,8 @@ impl Storage for Log {
         Ok(self.last())
     }
 
-    /// Returns only the snapshot that the caller has chosen, if it serves; otherwise the caller is
-    /// told of the need.
+    /// Returns only the snapshot that the caller chose for `to`, if it is usable. Otherwise records
+    /// that `to` needs one, which the caller learns from `take_wanted`.
     fn snapshot(&self, request_index: u64, to: u64) -> raft::Result<Snapshot> {
         let mut index_min = request_index.max(self.truncated.index);
         if let Some((chosen_for, meta)) = &self.chosen
@@ -292,14 +296,14 @@ impl Storage for Log {
     }
 }
 
-/// Whether a snapshot serves: the log must go on from it (otherwise the follower would need another
-/// one right after it), and the follower must be a member in it. raft-rs ignores a snapshot that
-/// does not know its receiver, and would be sent it again for ever.
+/// Whether a snapshot is usable for follower `to`. The log must continue from it, or the follower
+/// would need another one right after. And the follower must be a member in it: raft-rs ignores a
+/// snapshot that does not know its receiver, and the leader would send it again for ever.
 fn serves(meta: &SnapshotMeta, to: u64, index_min: u64) -> bool {
     meta.index >= index_min && meta.membership.contains(to)
 }
 
-/// The memory that an entry takes, in bytes.
+/// Bytes of memory that an entry takes.
 fn entry_bytes(entry: &Entry) -> usize {
     entry.data.len() + ENTRY_OVERHEAD_BYTES
 }

@@ -1,8 +1,9 @@
-//! The membership and its changes: our own values and their bytes.
+//! The membership of a group and changes to it: types of our own, and their encoding.
 //!
-//! Inside raft-rs a membership entry is a protobuf `ConfChangeV2`. Protobuf never parses bytes from
-//! a disk or a peer (the version raft-rs uses has an open advisory), so outside such an entry
-//! carries the encoding of this module, and is translated at the border.
+//! Inside raft-rs, a membership entry is a protobuf `ConfChangeV2`. Protobuf must never parse bytes
+//! from a disk or a peer (the version that raft-rs uses has an open advisory). So outside of
+//! raft-rs such an entry has this module's encoding, which is translated when it enters or leaves
+//! raft-rs.
 
 use bytes::{BufMut, Bytes, BytesMut};
 use protobuf::Message as _;
@@ -14,10 +15,10 @@ use crate::limits::{MEMBERS_MAX, MEMBERSHIP_CHANGES_MAX, MEMBERSHIP_CONTEXT_BYTE
 const MEMBERSHIP_VERSION: u8 = 1;
 const CHANGE_VERSION: u8 = 1;
 
-/// The members of a group. Each list is sorted and without doubles.
+/// The members of a group. Each list is sorted, without duplicates.
 ///
-/// In joint consensus (Raft thesis, section 4.3) a quorum needs a majority of `voters` and one of
-/// `voters_outgoing`; the latter is empty otherwise.
+/// In a joint state (Raft thesis, section 4.3) a quorum needs a majority of `voters` and a majority
+/// of `voters_outgoing`. Outside of one, `voters_outgoing` is empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Membership {
     pub voters: Vec<u64>,
@@ -25,7 +26,7 @@ pub struct Membership {
     pub learners: Vec<u64>,
     /// Outgoing voters that become learners when the joint state is left.
     pub learners_next: Vec<u64>,
-    /// Whether the joint state is left without a proposal, once it is applied.
+    /// Whether raft-rs leaves the joint state without a proposal, once the change is applied.
     pub auto_leave: bool,
 }
 
@@ -42,11 +43,12 @@ pub enum MemberChange {
 /// How a membership change is carried out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transition {
-    /// One change of one voter goes directly; anything else by joint consensus, left on its own.
+    /// Changes one voter directly; makes any other change by joint consensus, which ends on its
+    /// own.
     Auto,
-    /// Joint consensus, left on its own.
+    /// Joint consensus that ends on its own.
     Joint,
-    /// Joint consensus, left when `Leave` is proposed.
+    /// Joint consensus that ends when `Leave` is proposed.
     JointExplicit,
     /// Leaves the joint state. Has no changes.
     Leave,
@@ -56,14 +58,15 @@ pub enum Transition {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MembershipChange {
     pub transition: Transition,
-    /// At most `limits::MEMBERSHIP_CHANGES_MAX`; none exactly if `Leave`.
+    /// At most `limits::MEMBERSHIP_CHANGES_MAX`; empty for `Leave`, and only then.
     pub changes: Vec<MemberChange>,
-    /// Bytes of the caller, for instance addresses; at most `limits::MEMBERSHIP_CONTEXT_BYTES_MAX`.
+    /// The caller's own bytes, for instance addresses; at most
+    /// `limits::MEMBERSHIP_CONTEXT_BYTES_MAX`.
     pub context: Bytes,
 }
 
 impl Membership {
-    /// A membership of voters only, for a new ensemble.
+    /// A membership with voters only, for a new ensemble.
     pub fn from_voters(voters: impl IntoIterator<Item = u64>) -> Membership {
         let mut voters: Vec<u64> = voters.into_iter().collect();
         voters.sort_unstable();
@@ -71,22 +74,22 @@ impl Membership {
         Membership { voters, ..Membership::default() }
     }
 
-    /// True while a joint state waits to be left.
+    /// Whether the group is in a joint state.
     pub fn is_joint(&self) -> bool {
         !self.voters_outgoing.is_empty()
     }
 
-    /// True if `member_id` votes, on either side of a joint state.
+    /// Whether `member_id` votes, on either side of a joint state.
     pub fn is_voter(&self, member_id: u64) -> bool {
         self.voters.contains(&member_id) || self.voters_outgoing.contains(&member_id)
     }
 
-    /// True if `member_id` is part of the group, in any role.
+    /// Whether `member_id` is in the group, in any role.
     pub fn contains(&self, member_id: u64) -> bool {
         self.is_voter(member_id) || self.learners.contains(&member_id)
     }
 
-    /// True if `member_id` decides alone.
+    /// Whether `member_id` alone is a quorum.
     pub fn is_lone_voter(&self, member_id: u64) -> bool {
         self.voters == [member_id] && self.voters_outgoing.iter().all(|id| *id == member_id)
     }
@@ -110,10 +113,10 @@ impl Membership {
         }
     }
 
-    /// Reads what `encode` wrote, all of it.
+    /// Decodes all of what `encode` wrote.
     ///
     /// # Errors
-    /// Bytes that are cut off, too many, of another version, or not a membership at all.
+    /// The bytes are cut off, too many, of another version, or no membership at all.
     pub fn decode(bytes: &[u8]) -> Result<Membership, MessageError> {
         let mut reader = Reader::new(bytes);
         let membership = Membership::decode_from(&mut reader)?;
@@ -142,9 +145,9 @@ impl Membership {
         }
     }
 
-    /// The fault in these lists, if any. The rules are those of raft-rs (`Changer`,
-    /// `check_invariants`), which ends the process where they do not hold. Voters may be empty: a
-    /// member that is to join knows no other yet.
+    /// What is wrong with these lists, if anything. The rules are those of raft-rs (`Changer`,
+    /// `check_invariants`), which ends the process if they are broken. `voters` may be empty: a
+    /// member that is about to join knows no other member yet.
     pub(crate) fn fault(&self) -> Option<&'static str> {
         let lists = [&self.voters, &self.voters_outgoing, &self.learners, &self.learners_next];
         let ascending = |list: &&Vec<u64>| list.is_sorted_by(|left, right| left < right);
@@ -171,7 +174,7 @@ impl Membership {
         }
     }
 
-    /// Converts raft-rs's lists, which are in hash order, and sorts them.
+    /// Converts raft-rs's lists, which are in random order, and sorts them.
     pub(crate) fn from_raft(state: &eraftpb::ConfState) -> Membership {
         let sorted = |ids: &[u64]| {
             let mut ids = ids.to_vec();
@@ -208,7 +211,7 @@ fn decode_ids(reader: &mut Reader<'_>) -> Result<Vec<u64>, MessageError> {
 }
 
 impl MembershipChange {
-    /// Leaves the joint state that a `JointExplicit` change entered.
+    /// A change that leaves the joint state of an earlier `JointExplicit` change.
     pub fn leave() -> MembershipChange {
         MembershipChange {
             transition: Transition::Leave,
@@ -245,10 +248,10 @@ impl MembershipChange {
         out.freeze()
     }
 
-    /// Reads what `encode` wrote, all of it. Callers use it to read committed membership entries.
+    /// Decodes all of what `encode` wrote. Callers use it for committed membership entries.
     ///
     /// # Errors
-    /// Bytes that are cut off, too many, of another version, or not a change at all.
+    /// The bytes are cut off, too many, of another version, or no change at all.
     pub fn decode(bytes: &[u8]) -> Result<MembershipChange, MessageError> {
         let mut reader = Reader::new(bytes);
         reader.version(CHANGE_VERSION)?;
@@ -277,8 +280,8 @@ impl MembershipChange {
         }
     }
 
-    /// The fault in the shape of this change, if any. Whether it fits the membership is checked
-    /// when it is proposed and when it is applied.
+    /// What is wrong with the shape of this change, if anything. Whether the change fits the
+    /// membership is checked when it is proposed and when it is applied.
     pub(crate) fn fault(&self) -> Option<&'static str> {
         let id_of = |change: &MemberChange| match *change {
             MemberChange::AddVoter(id)
@@ -298,7 +301,7 @@ impl MembershipChange {
         }
     }
 
-    /// Reads an entry of raft-rs: protobuf written by `to_raft_entry` in this process, or the empty
+    /// Reads an entry of raft-rs: protobuf that `to_raft_entry` wrote in this process, or the empty
     /// change that raft-rs makes to leave a joint state on its own.
     pub(crate) fn from_raft(entry: &eraftpb::Entry) -> MembershipChange {
         let proto = conf_change(entry);
@@ -350,7 +353,7 @@ impl MembershipChange {
     }
 }
 
-/// The protobuf inside an entry of raft-rs; never bytes from outside this process.
+/// Decodes the protobuf in an entry of raft-rs. This process wrote it; it is never from outside.
 pub(crate) fn conf_change(entry: &eraftpb::Entry) -> eraftpb::ConfChangeV2 {
     let mut proto = eraftpb::ConfChangeV2::default();
     proto.merge_from_bytes(&entry.data).expect("written by this process, in to_raft_entry");

@@ -1,8 +1,9 @@
-//! Messages between replicas, as bytes: our own encoding of the raft-rs messages that are used.
+//! Encodes and decodes the messages between replicas: our own encoding of the raft-rs messages in
+//! use.
 //!
 //! Bytes from a peer are checked here before raft-rs sees them: raft-rs ends the process, or does
-//! worse, on messages no honest peer sends (entries with gaps, a term of 0, an impossible
-//! membership). A message that passes has the shape that its kind has when raft-rs itself makes it.
+//! worse, on messages that no honest peer sends (entries with gaps, a term of 0, an impossible
+//! membership). A message that passes has the shape that raft-rs gives to messages of its kind.
 //!
 //! All numbers are little-endian.
 //!
@@ -48,22 +49,23 @@ const _: () = assert!(
         <= MESSAGE_BYTES_MAX
 );
 
-/// The fields of a message that a caller needs to route it without stepping it.
+/// The fields of a message that a caller needs before, or without, stepping it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peek {
     pub group_id: u32,
     pub to: u64,
     pub from: u64,
-    /// Set if the message installs a snapshot: `step` it only once the snapshot's data has arrived.
+    /// Set if the message installs a snapshot: `step` it only when the snapshot's data have
+    /// arrived.
     pub snapshot: Option<SnapshotMeta>,
-    /// Whether the message is an append, which may bring entries for the log.
+    /// Whether the message is an append, which may hold entries for the log.
     pub is_append: bool,
 }
 
 /// Decodes a message's header, and the whole message if it installs a snapshot.
 ///
 /// # Errors
-/// As `Replica::step`, for the decoded part.
+/// Like `Replica::step`, for the part that is decoded.
 pub fn peek(bytes: &[u8]) -> Result<Peek, MessageError> {
     let mut reader = Reader::from_message(bytes)?;
     let header = Header::decode(&mut reader)?;
@@ -76,11 +78,11 @@ pub fn peek(bytes: &[u8]) -> Result<Peek, MessageError> {
     Ok(Peek { group_id: header.group_id, to: header.to, from: header.from, snapshot, is_append })
 }
 
-/// Shows the index and the payload of each normal entry that a message appends, until `visit`
-/// fails. Memberships and empty entries are passed over. Nothing is copied.
+/// Calls `visit` with the index and the payload of each normal entry that a message appends, until
+/// `visit` fails. Skips membership entries and empty entries. Copies nothing.
 ///
 /// # Errors
-/// As `Replica::step`, for the decoded part; or the error of `visit`.
+/// Like `Replica::step`, for the part that is decoded; or the error of `visit`.
 pub fn each_payload<E: From<MessageError>>(
     bytes: &[u8],
     mut visit: impl FnMut(u64, &[u8]) -> Result<(), E>,
@@ -101,17 +103,18 @@ pub fn each_payload<E: From<MessageError>>(
     Ok(())
 }
 
-/// A message that a peer sent.
+/// A message from a peer, decoded.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Decoded {
     /// The message for raft-rs.
     pub message: eraftpb::Message,
-    /// Whether the message is an append without entries to a member that has said, or is about to
-    /// say, that it has everything up to its index: an answer that agrees would say nothing new.
+    /// Whether the message is a *quiet* append: it has no entries, and its receiver has said, or is
+    /// about to say, that it has everything up to the message's index. An answer that agrees would
+    /// say nothing new, so none is sent.
     pub is_quiet: bool,
 }
 
-/// The bytes of a message that raft-rs wants sent. Only an append without entries may be quiet.
+/// Encodes a message that raft-rs wants to send. Only an append without entries may be quiet.
 pub(crate) fn encode(group_id: u32, message: &eraftpb::Message, is_quiet: bool) -> Bytes {
     let entries: Vec<Entry> = message.get_entries().iter().map(Entry::from_raft).collect();
     let payload_bytes: usize =
@@ -150,8 +153,8 @@ pub(crate) fn encode(group_id: u32, message: &eraftpb::Message, is_quiet: bool) 
     out.freeze()
 }
 
-/// Reads a message for `group_id`; never panics, reads nothing past the end, and holds at most a
-/// small multiple of the bytes it is given.
+/// Decodes and checks a message for `group_id`. Never panics, reads nothing past the end, and takes
+/// memory of at most a small multiple of the given bytes.
 pub(crate) fn decode(group_id: u32, bytes: &[u8]) -> Result<Decoded, MessageError> {
     let mut reader = Reader::from_message(bytes)?;
     let header = Header::decode(&mut reader)?;
@@ -171,7 +174,7 @@ pub(crate) fn decode(group_id: u32, bytes: &[u8]) -> Result<Decoded, MessageErro
     Ok(Decoded { message, is_quiet: header.is_quiet })
 }
 
-/// The header of a message, which has a fixed length.
+/// The header of a message; has a fixed length.
 struct Header {
     kind: MessageType,
     reject: bool,
@@ -204,8 +207,8 @@ impl Header {
             let (bytes, bytes_max) = (context_bytes, CONTEXT_BYTES_MAX);
             return Err(MessageError::TooLarge { offset: 3, bytes, bytes_max });
         }
-        // Members ask for an index without a term, since the leader's does not matter; raft-rs
-        // takes term 0 of any other kind for a message of its own making.
+        // A member asks for a read index without a term, since the leader's term does not matter.
+        // For any other kind, raft-rs takes term 0 for a message of its own making.
         let (term_min, term_max) =
             if kind == MessageType::MsgReadIndex { (0, 0) } else { (1, TERM_MAX) };
         let header = Header {
@@ -229,16 +232,16 @@ impl Header {
         Ok(header)
     }
 
-    /// Checks that a kind carries entries only if it may, and a log term that it may have.
+    /// Checks that the message has entries, and a log term, only as its kind allows.
     fn check_shape(&self) -> Result<(), MessageError> {
         let offset = HEADER_BYTES - 4;
         match self.kind {
             MessageType::MsgAppend if self.log_term > self.term => {
                 Err(MessageError::Malformed { offset: 32, what: "log term above the term" })
             }
-            // raft-rs returns term 0 for any index that is not in its log: such an anchor would
-            // match there, and the entries would be appended behind a gap or committed beyond the
-            // end.
+            // raft-rs returns term 0 for any index that is not in its log. So this pair of index
+            // and term would match there, and the entries would be appended behind a gap, or
+            // committed beyond the end.
             MessageType::MsgAppend if (self.log_term == 0) != (self.index == 0) => {
                 Err(MessageError::Malformed { offset: 32, what: "log term" })
             }
@@ -274,9 +277,8 @@ impl Header {
     }
 }
 
-/// Checks the context. Heartbeats and their answers carry a ReadIndex context or nothing. A vote
-/// request carries raft-rs's mark of a transfer or nothing: the mark overrides the protection of a
-/// live leader.
+/// Checks the context. A heartbeat or its answer has a ReadIndex context or none. A vote request
+/// has raft-rs's mark of a transfer or none; that mark overrides the protection of a live leader.
 fn check_context(header: &Header, offset: usize, context: &[u8]) -> Result<(), MessageError> {
     let allowed = match header.kind {
         MessageType::MsgHeartbeat | MessageType::MsgHeartbeatResponse => {
@@ -303,7 +305,7 @@ fn decode_entries(
     header: &Header,
     reader: &mut Reader<'_>,
 ) -> Result<Vec<eraftpb::Entry>, MessageError> {
-    // The count is only a claim: memory is reserved by the bytes that are there.
+    // The count is only a claim: memory is reserved for what the bytes can hold.
     let count_possible = reader.remaining() / ENTRY_HEADER_BYTES;
     let mut entries = Vec::with_capacity(header.entry_count.min(count_possible));
     let mut before = (header.index, header.log_term);
@@ -321,7 +323,7 @@ fn decode_entries(
     Ok(entries)
 }
 
-/// An entry without its payload.
+/// The fields of an entry without the payload.
 struct EntryHeader {
     index: u64,
     term: u64,
@@ -351,7 +353,7 @@ fn decode_entry(reader: &mut Reader<'_>) -> Result<Entry, MessageError> {
     Ok(Entry { index, term, kind, payload: Bytes::copy_from_slice(reader.take(bytes)?) })
 }
 
-/// Checks that entries follow each other and the message's anchor, and that terms never fall.
+/// Checks that the entries follow each other, and the index before them, and that terms never fall.
 fn check_append_entry(
     header: &Header,
     (index_before, term_before): (u64, u64),
@@ -367,7 +369,7 @@ fn check_append_entry(
     }
 }
 
-/// raft-rs carries the context of a read in an entry that is not one of the log.
+/// Checks an entry in which raft-rs carries the context of a read; it is not an entry of the log.
 fn check_read_entry(entry: &Entry, offset: usize) -> Result<(), MessageError> {
     let is_context = entry.index == 0
         && entry.term == 0
@@ -389,8 +391,8 @@ fn decode_snapshot(header: &Header, reader: &mut Reader<'_>) -> Result<SnapshotM
     Ok(meta)
 }
 
-/// The number of a kind that travels between members. Proposals do not: raft-rs's own forwarding is
-/// off.
+/// The number of a kind of message that members send to each other. Proposals are not sent:
+/// raft-rs's own forwarding is off.
 fn kind_number(kind: MessageType) -> u8 {
     match kind {
         MessageType::MsgAppend => 3,
@@ -437,7 +439,7 @@ fn can_reject(kind: MessageType) -> bool {
     )
 }
 
-/// Checks that a decoded message came from the peer it names and is for this member.
+/// Checks that a decoded message came from the peer that it names, and is for this member.
 pub(crate) fn check_route(
     message: &eraftpb::Message,
     from: u64,

@@ -1,29 +1,29 @@
-//! Persist jobs on their way through the disk, and the messages that wait for them.
+//! Persist jobs on their way to disk, and the messages that wait for them.
 //!
-//! Invariant: a message that promises entries, as a follower's does, leaves only after everything
-//! the member knew when it was made is on disk. Other messages, as a leader's, leave at once (Raft
-//! thesis, section 10.2.1), except while the member's own term or vote is not on disk yet. Without
-//! that exception a lone voter could lose its term in a crash, take that term again and give its
-//! learners another entry at an index they have.
+//! Invariant: a message that promises entries (a follower's answer) leaves only after everything
+//! that the member knew when it made the message is on disk. Other messages (a leader's) leave at
+//! once (Raft thesis, section 10.2.1), unless the member's own term or vote is not on disk yet.
+//! Without that exception, a lone voter could lose its term in a crash, use the term again, and
+//! send its learners a different entry for an index that they have.
 
 use std::collections::VecDeque;
 
 use crate::effects::{Outgoing, PersistId};
 use crate::limits::MESSAGES_HELD_MAX;
 
-/// A job that was handed out and not yet reported.
+/// A job that was handed out and is not reported as done.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Job {
     pub id: PersistId,
     pub must_sync: bool,
-    /// Whether it changes term or vote.
+    /// Whether the job changes the term or the vote.
     pub election: bool,
 }
 
 #[derive(Debug, Default)]
 pub(crate) struct Pending {
     jobs: VecDeque<Job>,
-    /// Held messages, each with the job it waits for; those ids never fall.
+    /// Messages that wait, each with the id of the job that it waits for; these ids never fall.
     held: VecDeque<(PersistId, Outgoing)>,
     released: Vec<Outgoing>,
     dropped_count: u64,
@@ -35,7 +35,7 @@ impl Pending {
         self.jobs.push_back(job);
     }
 
-    /// Sends a message, or holds it until the jobs so far that it depends on are done.
+    /// Sends a message, or holds it until the jobs that it depends on are done.
     pub(crate) fn send(&mut self, promises_entries: bool, message: Outgoing) {
         let barrier = if promises_entries {
             self.jobs.iter().rfind(|job| job.must_sync)
@@ -46,15 +46,15 @@ impl Pending {
             None => self.released.push(message),
             Some(_) if self.held.len() >= MESSAGES_HELD_MAX => self.dropped_count += 1,
             Some(job) => {
-                // The barrier may be older than that of an earlier message: then the message waits
-                // a little longer than it must, and the order stays.
+                // This message may depend on an older job than the one before it. It still leaves
+                // after that one, a little later than it could, to keep the order.
                 let after = self.held.back().map_or(job.id, |(last, _)| (*last).max(job.id));
                 self.held.push_back((after, message));
             }
         }
     }
 
-    /// Releases messages: the job `id` and all before it are done.
+    /// Takes the report that job `id` and all before it are done, and releases messages.
     pub(crate) fn on_persisted(&mut self, id: PersistId) {
         let reported = self.jobs.iter().position(|job| job.id == id);
         let position = reported.expect("only jobs that were handed out and not reported are done");
@@ -64,7 +64,7 @@ impl Pending {
         }
     }
 
-    /// Takes the messages that may go now.
+    /// Takes the messages that may leave now.
     pub(crate) fn take_released(&mut self) -> Vec<Outgoing> {
         std::mem::take(&mut self.released)
     }
@@ -73,17 +73,17 @@ impl Pending {
         !self.released.is_empty()
     }
 
-    /// The oldest job that is not reported.
+    /// The oldest job that is not reported as done.
     pub(crate) fn first(&self) -> Option<PersistId> {
         self.jobs.front().map(|job| job.id)
     }
 
-    /// True if nothing that needs a sync is outstanding.
+    /// Whether every job that needs a sync is done.
     pub(crate) fn is_synced(&self) -> bool {
         !self.jobs.iter().any(|job| job.must_sync)
     }
 
-    /// True if no job that changes term or vote is outstanding.
+    /// Whether every job that changes the term or the vote is done.
     pub(crate) fn is_term_durable(&self) -> bool {
         !self.jobs.iter().any(|job| job.election)
     }

@@ -1,12 +1,14 @@
-//! Linearizable reads by ReadIndex (Raft thesis, section 6.4), batched into rounds.
+//! Linearizable reads by ReadIndex (Raft thesis, section 6.4). Reads that arrive together form one
+//! *round*, which asks the leader for one index.
 //!
-//! raft-rs silently drops a request for an index without a leader, before the leader's first commit
-//! of its term, or when the leader goes. So deadline and retry are here.
+//! raft-rs silently drops such a request if there is no leader, if the leader has not committed an
+//! entry of its term, or if the leader goes. So this module has a deadline and repeats requests.
 //!
-//! Invariant: a context is used once, ever. It holds member id, boot id and a counter, and a retry
-//! takes a new one: raft-rs 0.7 counts old acknowledgements for a context that comes again, and so
-//! confirms a deposed leader. Any context of a round may answer it, since all of them were made
-//! after its reads had been asked.
+//! Invariant: a context, which identifies a request to raft-rs, is used only once, ever. It holds
+//! member id, boot id and a counter, and each repetition takes a new one: for a context that is
+//! used again, raft-rs 0.7 would count old acknowledgements, and so confirm a deposed leader. An
+//! answer to any context of a round serves the round, since all of them were made after its reads
+//! arrived.
 
 use std::collections::VecDeque;
 
@@ -15,14 +17,14 @@ use bytes::{BufMut, Bytes, BytesMut};
 use crate::effects::ReadId;
 use crate::limits::{READ_ATTEMPTS_MAX, READ_CONTEXT_BYTES, READ_ROUNDS_MAX, READS_MAX};
 
-/// The configuration, fixed for one boot of a member.
+/// Settings, fixed for one boot of a member.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ReadConfig {
     pub member_id: u64,
     pub boot_id: u64,
     /// Ticks after which an unanswered read fails.
     pub deadline_ticks: u64,
-    /// Ticks until a round that has no answer is asked again.
+    /// Ticks after which a round without an answer is asked again.
     pub retry_ticks: u64,
 }
 
@@ -35,7 +37,7 @@ struct Read {
 #[derive(Debug)]
 struct Round {
     reads: Vec<Read>,
-    /// The counters of the contexts that it was asked with.
+    /// The counters of the contexts with which this round was asked.
     attempts: VecDeque<u64>,
     retry_tick: u64,
 }
@@ -62,7 +64,7 @@ impl Reads {
         }
     }
 
-    /// Adds a read; `None` if `limits::READS_MAX` are under way.
+    /// Adds a read to the next round. `None` if `limits::READS_MAX` reads are under way.
     pub(crate) fn submit(&mut self, now_tick: u64) -> Option<ReadId> {
         if self.read_count >= READS_MAX {
             return None;
@@ -75,7 +77,7 @@ impl Reads {
         Some(id)
     }
 
-    /// Removes and returns the reads that have run out of time.
+    /// Removes and returns the reads whose deadline has passed.
     pub(crate) fn expire(&mut self, now_tick: u64) -> Vec<ReadId> {
         let mut failed = Vec::new();
         let rounds = self.rounds.iter_mut().map(|round| &mut round.reads);
@@ -94,19 +96,19 @@ impl Reads {
         failed
     }
 
-    /// Has every round asked again: the leader has changed, so rounds under way cannot be relied
-    /// on.
+    /// Makes every round ask again: the leader has changed, so requests under way may be lost.
     pub(crate) fn retry_all(&mut self) {
         self.rounds.iter_mut().for_each(|round| round.retry_tick = 0);
     }
 
-    /// True if `next_contexts` would return something.
+    /// Whether `next_contexts` would return something.
     pub(crate) fn has_next(&self, now_tick: u64) -> bool {
         (!self.waiting.is_empty() && self.rounds.len() < READ_ROUNDS_MAX)
             || self.rounds.iter().any(|round| round.retry_tick <= now_tick)
     }
 
-    /// The contexts to ask with now: one for all waiting reads, one for each round to repeat.
+    /// The contexts to ask with now: one for all waiting reads, and one for each round to ask
+    /// again.
     pub(crate) fn next_contexts(&mut self, now_tick: u64) -> Vec<Bytes> {
         if !self.waiting.is_empty() && self.rounds.len() < READ_ROUNDS_MAX {
             let reads = std::mem::take(&mut self.waiting);
@@ -126,7 +128,8 @@ impl Reads {
         contexts
     }
 
-    /// The reads that a context's answer serves; empty if it is unknown, old or of another boot.
+    /// Takes an answer, and returns the reads that it serves. Empty if the context is unknown, old,
+    /// or of another boot.
     pub(crate) fn on_answer(&mut self, context: &[u8]) -> Vec<ReadId> {
         let Some(counter) = decode_context(self.config, context) else {
             return Vec::new();
@@ -146,7 +149,7 @@ fn encode_context(config: ReadConfig, counter: u64) -> Bytes {
     out.freeze()
 }
 
-/// The counter, if the context is one of this boot.
+/// The counter in a context; `None` if the context is not of this boot.
 fn decode_context(config: ReadConfig, context: &[u8]) -> Option<u64> {
     let (words, rest) = context.as_chunks::<8>();
     let mut words = words.iter().copied().map(u64::from_le_bytes);

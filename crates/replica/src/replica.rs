@@ -1,15 +1,15 @@
-//! The facade: it makes every call into raft-rs, and handles everything that raft-rs panics on,
-//! silently drops or leaves to its user.
+//! The facade over raft-rs. It makes every call into raft-rs, and handles every case in which
+//! raft-rs would panic, silently drop something, or leave the work to its user.
 //!
-//! Invariants: entries are handed out once each, in order, and only when committed; a membership
-//! entry only when it is on this member's disk as well; a membership is active from the moment its
-//! entry is handed out; nothing campaigns while raft-rs would refuse or panic (see
+//! Invariants: each entry is handed out to the caller once, in order, and only when committed. A
+//! membership entry is handed out only when it is also on this member's disk, and its membership is
+//! active from then on. This member never campaigns when raft-rs would refuse or panic (see
 //! [`CampaignObstacle`]).
 //!
 //! raft-rs hands out entries that are committed and on this member's own disk. But an entry on a
-//! quorum's disks is committed whether this disk has it or not, so it is handed out here ahead of
-//! raft-rs: a stalled disk costs no client anything. raft-rs is told that such an entry is applied
-//! once it has handed the entry out, too.
+//! quorum's disks is committed, whether this disk has it or not. So this module hands out such an
+//! entry ahead of raft-rs, and a stalled disk delays no client. It reports the entry to raft-rs as
+//! applied only after raft-rs has handed it out as well.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -34,29 +34,30 @@ use crate::message::{self, Decoded};
 use crate::pending::{Job, Pending};
 use crate::reads::{ReadConfig, Reads};
 
-/// The configuration of a replica, given once at start.
+/// The settings of a replica, fixed at start.
 #[derive(Clone, Debug)]
 pub struct Config {
     pub group_id: u32,
     /// This member's id. Not 0, and never used by another data directory.
     pub member_id: u64,
-    /// The seed of the election timeouts; may be equal on all members.
+    /// The seed of the random election timeouts; may be equal on all members.
     pub seed: u64,
-    /// The id of this boot. It differs in any two boots of one member, and so makes ReadIndex
+    /// The id of this boot. It differs between any two boots of one member, which makes ReadIndex
     /// contexts unique.
     pub boot_id: u64,
-    /// Ticks without a leader before an election, at least; the draw is below twice this.
+    /// The least number of ticks without a leader before an election. Each random timeout is at
+    /// least this and below twice this.
     pub election_ticks: u32,
     /// Ticks between two heartbeats of a leader; less than `election_ticks`.
     pub heartbeat_ticks: u32,
-    /// Ticks until a linearizable read that got no index fails.
+    /// Ticks after which a linearizable read without an index fails.
     pub read_deadline_ticks: u32,
     pub log_memory: LogMemory,
     /// See `limits::UNCOMMITTED_BYTES_MAX`; at least `limits::APPEND_BYTES_MAX`.
     pub uncommitted_bytes_max: u64,
 }
 
-/// How much memory is kept for applied entries.
+/// How many bytes of applied entries stay in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogMemory {
     /// See `limits::LOG_BYTES_MAX`.
@@ -104,7 +105,7 @@ impl Config {
             max_inflight_msgs: APPENDS_IN_FLIGHT_MAX,
             check_quorum: true,
             pre_vote: true,
-            // The draw must be able to cover [election_ticks, 2 * election_ticks).
+            // The random timeout must be able to cover [election_ticks, 2 * election_ticks).
             min_election_tick: ticks(self.election_ticks),
             max_election_tick: ticks(self.election_ticks) * 2,
             read_only_option: ReadOnlyOption::Safe,
@@ -117,8 +118,8 @@ impl Config {
     }
 }
 
-/// Why a replica cannot start. The process ends: either the settings are wrong, or the disk lacks
-/// what this member has promised.
+/// Why a replica cannot start. The process must end: either the settings are wrong, or the disk
+/// lacks something that this member has promised.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReplicaError {
     #[error("configuration: {reason}")]
@@ -141,7 +142,7 @@ pub enum ReplicaError {
     Entry { index: u64, error: MessageError },
 }
 
-/// Why a request was refused. Always definite: nothing was logged, it may be asked again.
+/// Why a request was refused. The request had no effect, and may be repeated.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
     #[error("not the leader")]
@@ -169,18 +170,18 @@ pub enum CampaignObstacle {
     Leader,
     #[error("it has no vote")]
     NotVoter,
-    /// raft-rs ends the process if a lone voter with entries in flight wins.
+    /// raft-rs ends the process if a lone voter wins while entries are on their way to disk.
     #[error("jobs are on their way to disk")]
     PersistPending,
-    /// raft-rs refuses in silence.
+    /// raft-rs silently refuses to campaign then.
     #[error("a committed membership entry is not applied")]
     MembershipUnapplied,
-    /// raft-rs ends the process: the entries it wants to look at are gone.
+    /// raft-rs would end the process: it would look at entries that are gone.
     #[error("a snapshot is being installed")]
     Installing,
 }
 
-/// Numbers for the caller's decisions, its metrics and its administrator.
+/// Numbers for the caller's decisions, for metrics and for administrators.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Status {
     pub role: Role,
@@ -192,25 +193,26 @@ pub struct Status {
     pub persisted_index: u64,
     pub first_index: u64,
     pub last_index: u64,
-    /// True once this leader has committed an entry of its term: only then may it serve reads.
+    /// Whether this leader has committed an entry of its own term. Only then may it serve reads.
     pub has_committed_in_term: bool,
-    /// Payload of entries accepted and not handed out; leader only.
+    /// Payload bytes of entries that this leader accepted and has not handed out yet; 0 on a
+    /// follower.
     pub uncommitted_bytes: usize,
-    /// Memory of the entries that are applied.
+    /// Bytes of applied entries that are still in memory.
     pub log_applied_bytes: usize,
     pub persist_job_count: usize,
     pub messages_dropped_count: u64,
 }
 
-/// The progress of a peer, as its leader sees it.
+/// A peer's progress, as its leader knows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeerStatus {
     pub member_id: u64,
-    /// The last entry that the peer is known to have on disk.
+    /// The index of the last entry that the peer is known to have on disk.
     pub matched_index: u64,
-    /// The index of the snapshot that it is being sent, if any.
+    /// The index of the snapshot that is being sent to the peer, if any.
     pub snapshot_index: Option<u64>,
-    /// Ticks since it was heard; `None` if it was not heard in this term.
+    /// Ticks since the peer last answered; `None` if it has not answered in this term.
     pub silent_ticks: Option<u64>,
 }
 
@@ -223,32 +225,33 @@ pub struct Replica {
     reads: Reads,
     reads_failed: Vec<ReadId>,
     tick: u64,
-    /// Elections started by the timeout within `attempt_term`.
+    /// Number of elections that the timeout has started within `attempt_term`.
     attempt: u64,
     attempt_term: u64,
-    /// The last committed entry handed out.
+    /// The index of the last committed entry that was handed out to the caller.
     handed_out_index: u64,
-    /// The last entry that raft-rs has handed out: committed and on this member's disk.
+    /// The index of the last entry that raft-rs handed out: committed, and on this member's disk.
     ready_index: u64,
-    /// The last entry that the state machine has applied.
+    /// The index of the last entry that the state machine has applied.
     applied_index: u64,
-    /// The last hard state handed out, or restored.
+    /// The newest hard state that was handed out to the disk, or restored.
     hard_state: HardState,
     last_role: RoleChange,
-    /// When each peer was last heard in this term; at most one per member.
+    /// The tick at which each peer last answered in this term, by member id.
     heard: BTreeMap<u64, u64>,
-    /// When this term began here.
+    /// The tick at which this member entered the current term.
     term_tick: u64,
-    /// The last entry of the log at the last tick.
+    /// The last index of the log at the last tick.
     tick_last_index: u64,
     pinned_index: Option<u64>,
 }
 
 impl Replica {
-    /// A replica as it was when its disk was last written; a follower without a leader.
+    /// A replica with the state that was last written to its disk. It starts as a follower without
+    /// a leader.
     ///
     /// # Errors
-    /// Settings or restored state that contradict themselves.
+    /// The settings or the restored state contradict themselves.
     pub fn new(config: Config, restored: Restored) -> Result<Replica, ReplicaError> {
         let restored = check_restored(restored)?;
         let applied_index = restored.applied_index;
@@ -291,7 +294,7 @@ impl Replica {
         Ok(replica)
     }
 
-    /// Lets one tick pass. The caller decides how long a tick is and calls this that often.
+    /// Lets one tick pass. The caller decides how long a tick is, and calls this once for each.
     pub fn tick(&mut self) {
         self.tick += 1;
         self.tick_last_index = self.node.raft.raft_log.last_index();
@@ -299,7 +302,7 @@ impl Replica {
         self.reads_failed.extend(failed);
         let is_leader = self.node.raft.state == StateRole::Leader;
         match self.campaign_obstacle() {
-            // No other member could lead, so there is no timeout to wait for.
+            // No other member could lead, so there is no need to wait for a timeout.
             None if self.is_lone_voter() => self.start_campaign(),
             Some(CampaignObstacle::PersistPending | CampaignObstacle::Installing) => {
                 self.node.raft.election_elapsed = 0;
@@ -316,8 +319,8 @@ impl Replica {
         self.settle();
     }
 
-    /// Ticks until this member starts an election if it hears from no leader; none where it leads,
-    /// or has no vote.
+    /// Ticks until this member starts an election if it hears from no leader. `None` if it leads or
+    /// has no vote.
     pub fn ticks_until_election(&self) -> Option<u64> {
         let raft = &self.node.raft;
         let may_campaign = raft.state != StateRole::Leader && raft.promotable();
@@ -325,11 +328,11 @@ impl Replica {
         may_campaign.then(|| u64::try_from(ticks).unwrap_or(u64::MAX))
     }
 
-    /// Starts an election now. Called once at start, after the restored entries that are committed
-    /// were handed out and applied: a lone voter leads when this returns. Others ask for votes.
+    /// Starts an election now. Called once at start, after the committed entries of the restored
+    /// log were handed out and applied. A lone voter leads when this returns; others ask for votes.
     ///
     /// # Errors
-    /// The reason for which it must wait; `tick` tries again on its own.
+    /// The reason why it must wait; `tick` tries again without another call.
     pub fn campaign(&mut self) -> Result<(), CampaignObstacle> {
         if let Some(obstacle) = self.campaign_obstacle() {
             return Err(obstacle);
@@ -339,8 +342,9 @@ impl Replica {
         Ok(())
     }
 
-    /// Appends one entry. It is in the next `effects`; whether it commits is known when an entry
-    /// with this position is handed out, or one with its index and another term.
+    /// Appends one entry and returns its position. The entry is in the next `effects`. It is
+    /// committed if an entry with this position is handed out, and lost if one with its index and
+    /// another term is.
     ///
     /// # Errors
     /// See [`Refused`].
@@ -356,13 +360,13 @@ impl Replica {
         self.append(eraftpb::Entry { data: payload, ..Default::default() })
     }
 
-    /// Whether the log may have a membership change that is not applied. For a leader.
+    /// Whether the log may hold a membership change that is not applied. Only a leader knows.
     pub fn is_changing_membership(&self) -> bool {
         self.node.raft.has_pending_conf()
     }
 
-    /// Appends a membership entry. One at a time: the next is accepted once this one is applied,
-    /// and a joint state it enters is left.
+    /// Appends a membership entry. The next one is accepted only when this one is applied, and the
+    /// joint state that it entered, if any, is left.
     ///
     /// # Errors
     /// See [`Refused`].
@@ -382,12 +386,12 @@ impl Replica {
         self.append(change.to_raft_entry())
     }
 
-    /// Takes a message from the peer `from`. The connection has proved the peer's identity. A
-    /// message that installs a snapshot is stepped only once the snapshot's data has arrived, see
-    /// `peek`.
+    /// Takes a message from the peer `from`; the connection has proved that peer's identity. If the
+    /// message installs a snapshot (see `peek`), the caller steps it only when the snapshot's data
+    /// have arrived.
     ///
     /// # Errors
-    /// The bytes are not a message of a correct member; nothing has changed.
+    /// No correct member sends such a message here; nothing has changed.
     pub fn step(&mut self, from: u64, bytes: &[u8]) -> Result<(), MessageError> {
         let Decoded { mut message, is_quiet } = message::decode(self.config.group_id, bytes)?;
         message::check_route(&message, from, self.config.member_id)?;
@@ -398,7 +402,7 @@ impl Replica {
             return Ok(());
         }
         let unsent = self.node.raft.msgs.len();
-        // Only answers of unknown members are refused here; a member that asks again will be heard.
+        // raft-rs refuses only answers of unknown members here; such a member will ask again.
         let _ = self.node.step(message);
         if is_quiet {
             self.drop_agreement(unsent);
@@ -414,16 +418,16 @@ impl Replica {
         self.settle();
     }
 
-    /// Asks for an index a linearizable read may be served at: the state machine must have applied
-    /// it. The answer comes in `Effects::reads`, or the id in `Effects::reads_failed`.
+    /// Asks for an index for a linearizable read: the read may be served once the state machine has
+    /// applied that index. `Effects::reads` brings it, or `Effects::reads_failed` brings the id.
     ///
     /// # Errors
-    /// `Overloaded` only; a missing leader is waited for.
+    /// `Overloaded` only. If there is no leader, the read waits for one.
     pub fn read_index(&mut self) -> Result<ReadId, Refused> {
         self.reads.submit(self.tick).ok_or(Refused::Overloaded)
     }
 
-    /// True if `effects` would return something.
+    /// Whether `effects` would return something.
     pub fn has_effects(&self) -> bool {
         self.node.has_ready()
             || self.pending.has_released()
@@ -434,15 +438,15 @@ impl Replica {
             || self.index_ahead() > self.handed_out_index
     }
 
-    /// Drains the work for the caller. More may follow: call it until `has_effects` is false.
-    /// Several persist jobs may be under way at once; how many is the caller's choice.
+    /// Takes out work for the caller. Call it until `has_effects` is false. Several persist jobs
+    /// may be under way at once; the caller decides how many.
     pub fn effects(&mut self) -> Effects {
         let mut effects = Effects::default();
         self.ask_indexes(&mut effects);
         if self.node.has_ready() {
             self.drain_ready(&mut effects);
         }
-        // Entries from raft-rs are already as many as one call may hand out.
+        // raft-rs has already handed out as many entries as one call may.
         if effects.committed.is_empty() {
             self.hand_out_ahead(&mut effects);
         }
@@ -459,25 +463,25 @@ impl Replica {
         effects
     }
 
-    /// Takes the news that the persist job `id` and all jobs before it are on disk, synced if they
-    /// must be. A job that need not be synced may be reported together with a later one.
+    /// Reports that persist job `id` and all jobs before it are on disk, and synced if they must
+    /// be. A job that need not be synced may be reported together with a later one.
     ///
     /// # Panics
-    /// If `id` was not handed out or was reported before: the caller's order is broken.
+    /// If `id` was not handed out, or was reported before: the caller broke the order.
     pub fn on_persisted(&mut self, id: PersistId) {
         self.pending.on_persisted(id);
-        // Rounds of raft-rs without a job are done together with the job before them.
+        // A `Ready` of raft-rs without a job counts as done together with the job before it.
         let done = self.pending.first().map_or(u64::MAX, |next| next.0 - 1);
         self.node.on_persist_ready(done);
         self.advance_applied();
         self.settle();
     }
 
-    /// Takes the news that the state machine has applied everything up to `index`. Calls may skip
-    /// indexes; one that goes back (it crossed the installation of a snapshot) is ignored.
+    /// Reports that the state machine has applied everything up to `index`. Calls may skip indexes.
+    /// A lower index than before is ignored: the report crossed the installation of a snapshot.
     ///
     /// # Panics
-    /// If `index` was not handed out.
+    /// If the entry at `index` was not handed out.
     pub fn on_applied(&mut self, index: u64) {
         if index <= self.applied_index {
             return;
@@ -487,9 +491,9 @@ impl Replica {
         self.advance_applied();
     }
 
-    /// Tells raft-rs how far the entries that it has handed out are applied.
+    /// Reports to raft-rs how many of the entries that it handed out are applied.
     fn advance_applied(&mut self) {
-        // A snapshot that is being installed is handed out before it is on the disk.
+        // A snapshot that is being installed is handed out before it is on disk.
         let raft_log = &self.node.raft.raft_log;
         let index = self.applied_index.min(self.ready_index).min(raft_log.persisted);
         if index <= raft_log.applied {
@@ -497,8 +501,8 @@ impl Replica {
         }
         let last_index = self.node.raft.raft_log.last_index();
         self.node.advance_apply_to(index);
-        // When raft-rs leaves a joint state on its own, it appends an entry here but sends it to no
-        // member.
+        // When raft-rs leaves a joint state on its own, it appends an entry here, but sends it to
+        // no member.
         if self.node.raft.raft_log.last_index() > last_index {
             self.node.raft.bcast_append();
         }
@@ -507,8 +511,8 @@ impl Replica {
         self.settle();
     }
 
-    /// Takes the news that the snapshot of a `Persist::install`, which is on disk, has replaced the
-    /// state machine.
+    /// Reports that the snapshot of a `Persist::install`, which is on disk, has replaced the
+    /// content of the state machine.
     ///
     /// # Panics
     /// If that job was not reported by `on_persisted`.
@@ -517,26 +521,27 @@ impl Replica {
         self.on_applied(index);
     }
 
-    /// Notes a snapshot that is on disk: from now on followers that need one can be sent it, and
-    /// the entries it holds may leave memory. If it holds entries that are not on this member's
-    /// disk, the caller must wait for them: the log on the disk would end before the snapshot.
+    /// Notes a snapshot that is on disk: from now on it can be sent to followers, and entries that
+    /// it covers may leave memory. If it covers entries that are not yet on this member's disk, the
+    /// caller must wait for those first: otherwise the log on disk would end before the snapshot.
     ///
     /// # Panics
-    /// If the snapshot holds entries that are not applied, or not on disk.
+    /// If the snapshot covers entries that are not applied, or not on this member's disk.
     pub fn on_snapshot_taken(&mut self, meta: SnapshotMeta) {
         self.node.mut_store().on_taken(meta);
         self.compact();
     }
 
-    /// The newest snapshot of this member: one taken or installed, or the one it was restored from.
+    /// The newest snapshot of this member: taken, installed, or found when it was restored.
     pub fn newest_snapshot(&self) -> Option<&SnapshotMeta> {
         self.node.store().snapshot()
     }
 
-    /// Sends a follower this snapshot, of any member, as the answer to a `SnapshotWanted`. The log
-    /// is kept from its index on. False: it was not sent, since the log does not go on from it, or
-    /// the follower is not in its membership, does not answer, or needs none any more. If one is
-    /// still needed, `SnapshotWanted` is repeated.
+    /// Sends a snapshot, of this or another member, to the follower `to`, in answer to a
+    /// `SnapshotWanted`. The log is kept from the snapshot's index on. Returns false if it was not
+    /// sent: the log does not continue from the snapshot, or the follower is not in the snapshot's
+    /// membership, does not answer, or needs none any more. `SnapshotWanted` is repeated while one
+    /// is needed.
     pub fn send_snapshot(&mut self, to: u64, meta: &SnapshotMeta) -> bool {
         let raft = &self.node.raft;
         let is_follower = raft.state == StateRole::Leader
@@ -557,33 +562,33 @@ impl Replica {
     }
 
     /// Keeps the entries after `index` in memory, up to `LogMemory::pinned_bytes_max`, while a
-    /// snapshot at `index` is being made for a follower; `None` ends it. A snapshot that is being
-    /// sent is pinned without this.
+    /// snapshot at `index` is made for a follower; `None` ends that. While a snapshot is being
+    /// sent, the entries after it are kept without this call.
     pub fn pin_log(&mut self, index: Option<u64>) {
         self.pinned_index = index;
         self.compact();
     }
 
-    /// Takes the news that messages to `peer` are being lost: the leader probes it instead of
-    /// streaming.
+    /// Reports that messages to `peer` are being lost. The leader then probes that peer with single
+    /// appends until it answers.
     pub fn report_unreachable(&mut self, peer: u64) {
         self.node.report_unreachable(peer);
         self.settle();
     }
 
-    /// Takes the result of a snapshot sent to `peer`: it has arrived with its message, or has
-    /// failed. Without this report the peer is sent nothing any more.
+    /// Reports the result of sending a snapshot to `peer`: it arrived together with its message, or
+    /// it failed. Until this report the leader sends the peer no entries.
     pub fn report_snapshot(&mut self, peer: u64, ok: bool) {
         let status = if ok { SnapshotStatus::Finish } else { SnapshotStatus::Failure };
         self.node.report_snapshot(peer, status);
         self.settle();
     }
 
-    /// Hands leadership to the voter `to` as soon as it has the whole log. Proposals are refused
-    /// meanwhile; after an election timeout without success they are accepted again.
+    /// Hands leadership to the voter `to` as soon as that voter has the whole log. Proposals are
+    /// refused until then. If that takes longer than an election timeout, they are accepted again.
     ///
     /// # Errors
-    /// `NotLeader`, or `NotVoter` (this member itself, too).
+    /// `NotLeader`; or `NotVoter`, also if `to` is this member.
     pub fn transfer_leader(&mut self, to: u64) -> Result<(), Refused> {
         self.check_is_leader()?;
         if to == self.config.member_id || !self.membership.voters.contains(&to) {
@@ -594,11 +599,11 @@ impl Replica {
         Ok(())
     }
 
-    /// Takes the news that the connection from the leader has ended: the leader is probably gone.
-    /// Does nothing if this member does not follow `leader`. Only the random part of the election
-    /// timeout is left, and other members may be granted a vote at once. A leader that is still
-    /// alive keeps its place: it is heard before the timeout, or the pre-vote fails, since that
-    /// needs a quorum that misses the leader (Raft thesis, section 9.6).
+    /// Reports that the connection from the leader ended, so the leader is probably gone. Does
+    /// nothing if this member does not follow `leader`. This member then waits only for the random
+    /// part of the election timeout, and may vote for others at once. A leader that is alive keeps
+    /// its place: either it is heard before the timeout, or the pre-vote fails, since that needs a
+    /// quorum that misses the leader (Raft thesis, section 9.6).
     pub fn miss_leader(&mut self, leader: u64) {
         let election_ticks = usize::try_from(self.config.election_ticks);
         let raft = &mut self.node.raft;
@@ -609,8 +614,9 @@ impl Replica {
         self.settle();
     }
 
-    /// Stops leading, without a successor: for a leader with a stalled disk that no other member
-    /// takes over from. Does nothing on other members; a lone voter leads again at its next tick.
+    /// Stops leading, without a successor: for a leader whose disk has stalled, and from which no
+    /// other member takes over. Does nothing on a follower. A lone voter leads again at its next
+    /// tick.
     pub fn resign(&mut self) {
         let raft = &mut self.node.raft;
         if raft.state == StateRole::Leader {
@@ -619,7 +625,7 @@ impl Replica {
         self.settle();
     }
 
-    /// The reason why an election would not start now, if there is one.
+    /// Why an election would not start now; `None` if it would.
     pub fn campaign_obstacle(&self) -> Option<CampaignObstacle> {
         let raft = &self.node.raft;
         if raft.state == StateRole::Leader {
@@ -639,29 +645,30 @@ impl Replica {
         }
     }
 
-    /// The membership active after the last entry handed out.
+    /// The membership after the last entry that was handed out.
     pub fn membership(&self) -> &Membership {
         &self.membership
     }
 
-    /// Entries of the log that are not committed, or not known to be.
+    /// Number of entries of the log that are not known to be committed.
     pub fn uncommitted_count(&self) -> u64 {
         let raft_log = &self.node.raft.raft_log;
         raft_log.last_index() - raft_log.committed
     }
 
-    /// Whether this member's term and vote are on its disk. A follower takes part in nothing before
-    /// that.
+    /// Whether this member's term and vote are on its disk. Until then, a follower sends no
+    /// answers.
     pub fn is_term_durable(&self) -> bool {
         self.pending.is_term_durable()
     }
 
-    /// The term of the entry at `index`, while it or its successor is in memory.
+    /// The term of the entry at `index`. `None` unless that entry, or the one after it, is in
+    /// memory.
     pub fn term_of(&self, index: u64) -> Option<u64> {
         self.node.store().term_of(index).ok()
     }
 
-    /// The term.
+    /// The current term.
     pub fn term(&self) -> u64 {
         self.node.raft.term
     }
@@ -671,7 +678,8 @@ impl Replica {
         self.node.raft.raft_log.committed
     }
 
-    /// The state of this replica in numbers. Cheap; may be called in every round.
+    /// The state of this replica in numbers. Cheap enough to call on every run of the caller's
+    /// loop.
     pub fn status(&self) -> Status {
         let raft = &self.node.raft;
         let role = self.role_now();
@@ -693,7 +701,7 @@ impl Replica {
         }
     }
 
-    /// The other members as the leader sees them, by id; empty on a follower.
+    /// The other members as the leader knows them, by id; empty unless this member leads.
     pub fn peers(&self) -> Vec<PeerStatus> {
         if self.node.raft.state != StateRole::Leader {
             return Vec::new();
@@ -714,11 +722,11 @@ impl Replica {
     }
 }
 
-/// Helpers of the calls above.
+/// Helpers of the methods above.
 impl Replica {
     fn start_campaign(&mut self) {
-        // A local MsgHup cannot fail; the cases that it silently refuses are in
-        // `campaign_obstacle`.
+        // A local MsgHup cannot fail. `campaign_obstacle` has the cases in which raft-rs silently
+        // refuses it.
         let _ = self.node.campaign();
     }
 
@@ -743,14 +751,14 @@ impl Replica {
         message.set_msg_type(MessageType::MsgPropose);
         message.from = self.config.member_id;
         message.set_entries(vec![entry].into());
-        // All other reasons to drop a proposal were checked: only its size is left.
+        // All other reasons to drop a proposal were checked: only the limit on bytes is left.
         self.node.raft.step(message).map_err(|_| Refused::Overloaded)?;
         self.settle();
         let raft = &self.node.raft;
         Ok(Position { term: raft.term, index: raft.raft_log.last_index() })
     }
 
-    /// The membership that `change` would lead to.
+    /// The membership after `change`.
     fn try_change(&self, change: &MembershipChange) -> raft::Result<Membership> {
         let change = change.to_raft();
         let mut changer = raft::Changer::new(self.node.raft.prs());
@@ -764,8 +772,8 @@ impl Replica {
         Ok(Membership::from_raft(&after.to_conf_state()))
     }
 
-    /// Drops the answer that agrees to an append, among the messages from this position on: it
-    /// would tell the leader nothing.
+    /// Drops the answer that agrees to a quiet append, if it is the message at position `from`: it
+    /// would tell the leader nothing new.
     fn drop_agreement(&mut self, from: usize) {
         let messages = &mut self.node.raft.msgs;
         let is_agreement = |message: &eraftpb::Message| {
@@ -776,11 +784,12 @@ impl Replica {
         }
     }
 
-    /// Whether an answer that agrees with this message would tell this leader nothing: the message
-    /// has no entries, and the member has said that it has the entries before, or will when its
-    /// disk does. If its answer is lost, the leader asks again when a heartbeat is answered, by
-    /// when the entry is no longer new. The member must be streaming, else the next append waits
-    /// for the answer; and its answers count for contact only with heartbeats.
+    /// Whether the append `message` is quiet: an answer that agrees with it would tell this leader
+    /// nothing new. Such a message has no entries, and the follower has said that it has the
+    /// entries before, or will say so when they are on its disk. If that answer is lost, the leader
+    /// asks again when the follower answers a heartbeat; by then the entry is no longer new
+    /// (`is_new`). The follower must be in raft-rs's state `Replicate`: in any other, the next
+    /// append waits for the answer. Heartbeats alone show that the follower is alive.
     fn is_quiet(&self, message: &eraftpb::Message) -> bool {
         let is_new = message.index > self.tick_last_index;
         let has_all = |progress: &raft::Progress| {
@@ -792,9 +801,9 @@ impl Replica {
             && self.node.raft.prs().get(message.to).is_some_and(has_all)
     }
 
-    /// Drops two kinds of messages that would make raft-rs do something it must not: campaign in
-    /// spite of an obstacle, or pass on a request for an index in the name of another member, which
-    /// asks again on its own.
+    /// Whether raft-rs may see a message of this kind. Not if it would campaign in spite of an
+    /// obstacle, or would forward a follower's request for a read index to the leader; the other
+    /// member asks again by itself.
     fn accepts(&self, kind: MessageType) -> bool {
         match kind {
             MessageType::MsgTimeoutNow => self.campaign_obstacle().is_none(),
@@ -803,8 +812,8 @@ impl Replica {
         }
     }
 
-    /// Catches messages on which raft-rs would end the process: a peer, or this member, has lost
-    /// entries it had on disk.
+    /// Finds messages on which raft-rs would end the process. They show that a peer, or this
+    /// member, has lost entries that were on its disk.
     fn check_against_log(&self, message: &eraftpb::Message) -> Result<(), MessageError> {
         let raft = &self.node.raft;
         let last_index = raft.raft_log.last_index();
@@ -837,17 +846,18 @@ impl Replica {
         }
     }
 
-    /// Lowers the commit index of a heartbeat whose sender no longer knows the term of that entry:
-    /// if this member has lost the end of its log, it may have another entry there. It learns what
-    /// is committed from a later message: an append, a heartbeat with a term, or a snapshot.
+    /// Lowers the commit index of a heartbeat without the term of the committed entry, which its
+    /// sender no longer knows: if this member lost the end of its log, it may have another entry at
+    /// that index. A later append, heartbeat with a term, or snapshot will tell it what is
+    /// committed.
     fn lower_unsure_commit(&self, message: &mut eraftpb::Message) {
         if message.get_msg_type() == MessageType::MsgHeartbeat && message.commit_term == 0 {
             message.commit = message.commit.min(self.node.raft.raft_log.committed);
         }
     }
 
-    /// Runs after every call into raft-rs: overwrites the election timeout it may have drawn, and
-    /// notices a change of term.
+    /// Runs after every call into raft-rs: replaces the election timeout that raft-rs may have
+    /// drawn, and notices a change of term.
     fn settle(&mut self) {
         let raft = &mut self.node.raft;
         if raft.term != self.attempt_term {
@@ -888,7 +898,7 @@ impl Replica {
         self.pending.is_synced() && log.persisted == log.last_index()
     }
 
-    /// Whether raft-rs would take a request for an index and not drop it.
+    /// Whether raft-rs would accept a request for a read index and not drop it.
     fn can_ask_index(&self) -> bool {
         let raft = &self.node.raft;
         match raft.state {
@@ -906,8 +916,8 @@ impl Replica {
             return;
         }
         let contexts = self.reads.next_contexts(self.tick);
-        // raft-rs waits for acknowledgements, which nobody would send, if a lone voter is in a
-        // joint state with itself.
+        // If a lone voter is in a joint state with itself, raft-rs waits for acknowledgements that
+        // nobody will send.
         let is_leader = self.node.raft.state == StateRole::Leader;
         let decides_alone = is_leader && self.is_lone_voter();
         for context in contexts {
@@ -921,8 +931,8 @@ impl Replica {
         }
     }
 
-    /// Takes one `Ready` of raft-rs: its entries must be readable from the log before raft-rs goes
-    /// on, and its number names the persist job.
+    /// Takes one `Ready` from raft-rs. Its entries must be readable from the log before raft-rs
+    /// goes on. Its number is the id of the persist job.
     fn drain_ready(&mut self, effects: &mut Effects) {
         let mut ready = self.node.ready();
         let is_leader = self.node.raft.state == StateRole::Leader;
@@ -974,9 +984,9 @@ impl Replica {
     fn outgoing(&self, message: &mut eraftpb::Message) -> Outgoing {
         let installs = message.get_msg_type() == MessageType::MsgSnapshot;
         if message.get_msg_type() == MessageType::MsgHeartbeat {
-            // The receiver has acknowledged the commit index of a heartbeat. The term tells a
-            // receiver on an old copy of its directory that it has another entry there. It is 0 if
-            // the entry is no longer in memory.
+            // The receiver has acknowledged the commit index of a heartbeat. With the term, a
+            // receiver that runs on an old copy of its directory notices that it has another entry
+            // there. The term is 0 if the entry is no longer in memory.
             message.commit_term = self.node.raft.raft_log.term(message.commit).unwrap_or(0);
         }
         Outgoing {
@@ -986,8 +996,8 @@ impl Replica {
         }
     }
 
-    /// Gives committed entries to the caller, except ones that it has, and makes their memberships
-    /// active.
+    /// Hands committed entries out to the caller, except those that it already has, and activates
+    /// the memberships in them.
     fn hand_out(&mut self, committed: &[eraftpb::Entry], effects: &mut Effects) {
         for entry in committed {
             assert_eq!(entry.index, self.ready_index + 1, "raft-rs hands out in order");
@@ -1004,8 +1014,9 @@ impl Replica {
         }
     }
 
-    /// The last entry that may be handed out now, whether it is on this member's disk or not. 0
-    /// while a snapshot that replaces the log is on its way, or raft-rs has unstable entries.
+    /// The index of the last entry that may be handed out now, even if it is not on this member's
+    /// disk. 0 while a snapshot that replaces the log is being installed, or raft-rs has unstable
+    /// entries.
     fn index_ahead(&self) -> u64 {
         let raft_log = &self.node.raft.raft_log;
         let store = self.node.store();
@@ -1018,7 +1029,7 @@ impl Replica {
         store.last_before_membership(from, to, COMMITTED_BYTES_PER_EFFECTS_MAX)
     }
 
-    /// Gives the caller committed entries that a quorum has and this member's disk does not.
+    /// Hands out committed entries that a quorum has on disk, and this member does not.
     fn hand_out_ahead(&mut self, effects: &mut Effects) {
         let to = self.index_ahead();
         if to > self.handed_out_index {
@@ -1028,8 +1039,8 @@ impl Replica {
         }
     }
 
-    /// Applies a membership change. One that does not fit the membership changes nothing, on every
-    /// member alike.
+    /// Applies a membership change. A change that does not fit the membership changes nothing, on
+    /// every member alike.
     fn change_membership(&mut self, entry: &eraftpb::Entry, effects: &mut Effects) {
         let change = members::conf_change(entry);
         let Ok(state) = self.node.apply_conf_change(&change) else {
@@ -1040,8 +1051,8 @@ impl Replica {
         self.heard.retain(|id, _| self.membership.contains(*id));
         let membership = self.membership.clone();
         effects.memberships.push(MembershipAt { index: entry.index, membership });
-        // raft-rs lets a leader that lost its vote go on, and then ends the process on the next
-        // thing it does for a member that it no longer tracks.
+        // raft-rs lets a leader that lost its vote continue, and then ends the process as soon as
+        // that leader acts for a member that it no longer tracks.
         let raft = &mut self.node.raft;
         if raft.state == StateRole::Leader && !raft.promotable() {
             raft.become_follower(raft.term, raft::INVALID_ID);
@@ -1053,8 +1064,8 @@ impl Replica {
         self.node.mut_store().compact(needed, memory);
     }
 
-    /// The indices after which entries are needed. A follower that was not heard in this term has
-    /// been silent since it began, and may need all that there is.
+    /// The indexes after which entries are needed by followers. A follower that has not answered in
+    /// this term counts as silent since the term began, and may need every entry.
     fn needed(&self) -> Needed {
         let alive_ticks = u64::from(self.config.election_ticks) * 2;
         let away_ticks = u64::from(self.config.election_ticks) * AWAY_TIMEOUTS;
@@ -1085,9 +1096,9 @@ impl Replica {
     }
 }
 
-/// Whether a message promises nothing about the log, so that it may go before the log is on disk.
-/// The term must be on disk: a member that forgets that it answered a leader could answer an
-/// earlier one.
+/// Whether a message of this kind promises nothing about the log, so that it may leave before the
+/// log is on disk. The term must be on disk: a member that forgets that it answered a leader could
+/// answer one of an earlier term.
 fn is_of_term_only(kind: MessageType) -> bool {
     matches!(kind, MessageType::MsgHeartbeatResponse | MessageType::MsgReadIndex)
 }
@@ -1096,7 +1107,7 @@ fn some_id(id: u64) -> Option<u64> {
     (id != raft::INVALID_ID).then_some(id)
 }
 
-/// Checks restored state, and mends the two inconsistencies that a crash may leave.
+/// Checks restored state, and repairs the two inconsistencies that a crash may leave.
 fn check_restored(mut restored: Restored) -> Result<Restored, ReplicaError> {
     if let Some(what) = restored.membership.fault() {
         return Err(ReplicaError::Membership { what });
@@ -1122,9 +1133,10 @@ fn check_restored(mut restored: Restored) -> Result<Restored, ReplicaError> {
         let (commit, last_index) = (state.commit, last.index);
         return Err(ReplicaError::CommitBeyondLog { commit, last_index });
     }
-    // A commit index that moved alone is not synced, and a snapshot holds only what is committed.
+    // A change of the commit index alone is not synced, and a snapshot covers only committed
+    // entries.
     state.commit = state.commit.max(restored.snapshot_index).max(restored.applied_index);
-    // The hard state is written after the entries of its job: a crash in between leaves an old
+    // The hard state is written after the entries of its job, so a crash in between leaves an old
     // term. No vote of the new term was sent, since messages wait for the whole job.
     if state.term < last.term {
         state.term = last.term;
@@ -1137,9 +1149,9 @@ fn check_restored(mut restored: Restored) -> Result<Restored, ReplicaError> {
     Ok(restored)
 }
 
-/// Checks that no term and no index is above those that a message may have: others would refuse
-/// this member's messages, and raft-rs counts on from them without a check. Terms and indexes of
-/// entries do not fall, so those of the last one are enough.
+/// Checks that no term and no index is above the limit for messages: other members would refuse
+/// this member's messages, and raft-rs counts on from such a number without a check. Terms and
+/// indexes of entries do not fall, so checking the last entry is enough.
 fn check_numbers(restored: &Restored) -> Result<(), ReplicaError> {
     let (after, state) = (restored.entries_after(), &restored.hard_state);
     let last = restored.entries.last();
@@ -1169,7 +1181,7 @@ fn restore_log(restored: Restored) -> Result<Log, ReplicaError> {
         })
         .collect();
     let initial = (restored.hard_state.to_raft(), restored.membership.to_raft());
-    // The snapshot's membership is known if no later applied entry changed it.
+    // The membership at the snapshot is known if no applied entry after it changed the membership.
     let changed = |entry: &Entry| entry.kind == EntryKind::Membership;
     let is_membership_known = !restored.applied_entries().iter().any(changed);
     let mut log = Log::new(initial, truncated, entries?, restored.applied_index);
