@@ -656,8 +656,7 @@ impl Replica {
         raft_log.last_index() - raft_log.committed
     }
 
-    /// Whether this member's term and vote are on its disk. Until then, a follower sends no
-    /// answers.
+    /// Whether this member's term and vote are on its disk. Until then none of its messages leave.
     pub fn is_term_durable(&self) -> bool {
         self.pending.is_term_durable()
     }
