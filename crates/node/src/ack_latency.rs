@@ -1,5 +1,5 @@
-//! The time that members take to have an entry on disk, as their leader hears it. One entry is
-//! watched at a time, and a new one only now and then, so that measuring costs little.
+//! Measures, on a leader, how long members take to have an entry on disk. It follows one entry at a
+//! time, and starts with a new one only now and then, so that measuring costs little.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,7 @@ use member::Loop;
 
 use crate::limits::{ACK_PATIENCE, ACK_SAMPLE_INTERVAL};
 
-/// The entry that is being watched, if any.
+/// The entry that is being followed, if any.
 #[derive(Default)]
 pub struct AckClock {
     sample: Option<Sample>,
@@ -19,22 +19,22 @@ struct Sample {
     index: u64,
     began: Instant,
     is_committed: bool,
-    /// Members whose disk was counted.
+    /// Ids of members whose disk was counted already.
     acked: Vec<u64>,
 }
 
 /// A stage that an entry has reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reached {
-    /// The disk of this member.
+    /// The entry is on the disk of this member.
     Disk(MemberId),
-    /// The disks of a quorum.
+    /// The entry is on the disks of a quorum.
     Quorum,
 }
 
 impl AckClock {
-    /// Looks at Loop after a step that gave the disk entries up to `given`, if any. Returns the
-    /// stages reached since the last step, with the time since the entry was proposed.
+    /// Looks at Loop after a step that gave the disk entries up to index `given`, if any. Returns
+    /// the stages reached since the last call, each with the time since the entry was proposed.
     pub fn look(&mut self, member: &Loop, given: Option<u64>) -> Vec<(Reached, Duration)> {
         let Some(sample) = &mut self.sample else {
             self.maybe_begin(member, given);

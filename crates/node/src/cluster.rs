@@ -1,5 +1,5 @@
-//! A member of an ensemble on real sockets: the links that it needs before it has a Loop, its
-//! birth, and the inputs that the links give from then on.
+//! Starts a member of an ensemble on real sockets: opens its links, waits for its birth if it is
+//! unborn, and then passes the links' inputs to Loop.
 
 use member::message::LoopInput;
 use std::fmt;
@@ -26,41 +26,41 @@ use crate::start::{NodeConfig, StartError, reading, recovery_error};
 use crate::start_board::StartBoard;
 use crate::threads::Shared;
 
-/// Settings that a member of an ensemble has beside those of every server.
+/// Settings of a member of an ensemble, besides those of every server.
 pub struct ClusterConfig {
-    /// Its own number.
+    /// This server's number.
     pub server: u64,
-    /// The numbers of the servers that vote; at most `member::membership::limits::VOTERS_MAX`. Its
-    /// own is not among them if it is to observe.
+    /// The numbers of the servers that vote; at most `member::membership::limits::VOTERS_MAX`. An
+    /// observer's own number is not among them.
     pub voters: Vec<u64>,
-    /// The voters that must be linked for the ensemble to begin.
+    /// Which voters must be linked before the ensemble may begin.
     pub attendance: Attendance,
-    /// All servers, with their addresses for other members.
+    /// All servers, with their addresses for links between members.
     pub servers: Vec<PeerServer>,
-    /// The sockets on which other members are accepted.
+    /// The sockets on which links from other members are accepted.
     pub listeners: Vec<TcpListener>,
-    /// How members prove themselves to each other.
+    /// How members prove to each other who they are.
     pub auth: PeerAuth,
-    /// How long a dial of another server may take, until it is connected.
+    /// How long it may take to connect to another server.
     pub connect_timeout: Duration,
-    /// Whether the system probes links that are silent, as it does by itself after two hours.
+    /// Whether the system probes silent links with TCP keep-alive.
     pub keep_alive: bool,
-    /// The board where monitoring reads which servers are missing.
+    /// Where monitoring reads which servers are missing.
     pub board: Arc<StartBoard>,
 }
 
-/// Passes the inputs of the links on: to the wait for a birth at first, then to Loop.
+/// Passes on what the links deliver: first to the wait for a birth, later to Loop.
 #[derive(Default)]
 pub(crate) struct PeerGate {
-    /// Loop, once it exists. Locked while inputs are passed on, so that they stay in order.
+    /// Loop, once it exists. Stays locked while inputs are passed on, so that they stay in order.
     target: Mutex<Option<Arc<Shared>>>,
-    /// Links that came up or ended before Loop existed. Frames are dropped then: nothing could take
-    /// them.
+    /// Reports, from before Loop existed, that a link came up or went down. Frames from that time
+    /// are dropped: nothing could process them.
     early: Inbox<PeerInput>,
 }
 
 impl PeerGate {
-    /// Passes inputs on. Returns whether there is room for more.
+    /// Passes inputs on. Returns whether the links may deliver more.
     fn give(&self, inputs: Vec<PeerInput>) -> bool {
         let target = self.target.lock();
         match &*target {
@@ -76,7 +76,7 @@ impl PeerGate {
         }
     }
 
-    /// Passes all inputs to Loop from now on, beginning with the earlier ones.
+    /// From now on passes all inputs to Loop, after the earlier ones.
     pub fn open(&self, shared: &Arc<Shared>) {
         let mut target = self.target.lock();
         let mut early = Vec::new();
@@ -86,7 +86,8 @@ impl PeerGate {
     }
 }
 
-/// Turns an input of the links into one for Loop: links on which we send, links to us, and frames.
+/// Converts an input of the links for Loop: a link to or from a member went up or down, or a frame.
+/// `None` for links of the bulk channel.
 fn to_loop(input: PeerInput) -> Option<LoopInput> {
     let (link, is_up) = match input {
         PeerInput::Frame { from, frame, .. } => return Some(LoopInput::Peer { from, frame }),
@@ -103,14 +104,14 @@ fn to_loop(input: PeerInput) -> Option<LoopInput> {
     })
 }
 
-/// The links of a member that was born.
+/// The links of a member that is born.
 pub(crate) struct Cluster {
     pub sockets: PeerSockets,
     pub gate: Arc<PeerGate>,
 }
 
-/// Opens the directory, starts the links, and, if the directory is unborn, waits for its birth, for
-/// as long as it takes.
+/// Opens the data directory and starts the links. If the directory is unborn, waits for its birth,
+/// for as long as that takes.
 pub(crate) fn join(
     config: &NodeConfig,
     cluster: &ClusterConfig,
@@ -121,7 +122,7 @@ pub(crate) fn join(
     let gate = Arc::new(PeerGate::default());
     let (drawn, options) = (&config.drawn, reading(config));
     let opened = match cluster.voters == [cluster.server] {
-        // No other member has its data: a corrupt directory is refused, not set aside.
+        // No other member has this data: a corrupt directory is refused, not set aside.
         true => recover(disk, drawn, options, skipped)
             .map(|recovered| OpenedMember::Born(Box::new(recovered))),
         false => open_member(disk, drawn, options, skipped),
@@ -183,7 +184,7 @@ fn born_hello(
         .with_client_urls(client_urls(config, cluster))
 }
 
-/// The URLs at which etcd's clients reach this server, by its own configuration.
+/// The URLs at which etcd clients reach this server, from its own configuration.
 fn client_urls(config: &NodeConfig, cluster: &ClusterConfig) -> Vec<String> {
     let own = config.member.order.servers.servers.get(&cluster.server);
     own.map(|own| own.client_urls.clone()).unwrap_or_default()
@@ -213,8 +214,8 @@ fn link(
     Ok(sockets)
 }
 
-/// The setting that lets an ensemble begin without some of its servers, where it does not yet and
-/// a majority is fewer than all.
+/// Names the setting that would let the ensemble begin without some servers. `None` if that is set
+/// already, or if a majority is all of them.
 fn bootstrap_hint(cluster: &ClusterConfig) -> Option<String> {
     let (all, majority) = (cluster.voters.len(), cluster.voters.len() / 2 + 1);
     let first = cluster.voters.iter().min()?;
@@ -300,7 +301,7 @@ fn wait_for_birth(
 
 impl fmt::Debug for ClusterConfig {
     fn fmt(&self, out: &mut fmt::Formatter) -> fmt::Result {
-        // The way members prove themselves is kept out of the log.
+        // How members prove who they are is kept out of the log.
         let ClusterConfig { server, voters, attendance, servers, listeners, .. } = self;
         let mut shown = out.debug_struct("ClusterConfig");
         shown.field("server", server).field("voters", voters).field("attendance", attendance);

@@ -1,4 +1,4 @@
-//! Snapshots that programs ask for, and snapshots that they bring to be installed.
+//! Snapshots that programs ask the node to take, and snapshots that they upload to be installed.
 
 use std::fs::File;
 use std::io;
@@ -17,67 +17,69 @@ use tokio::sync::oneshot;
 use crate::metrics::MonitorHandle;
 use crate::threads::Shared;
 
-/// A snapshot that was asked for, durable and open: it can be read even after it was removed.
+/// A snapshot that a caller asked for. It is durable and open, so it can be read even after it is
+/// removed.
 #[derive(Debug)]
 pub struct TakenSnapshot {
     /// The open file, at its beginning.
     pub file: File,
     /// The file's length in bytes.
     pub bytes: u64,
-    /// The mark of the last command in it.
+    /// The mark of the last command that the snapshot covers.
     pub mark: Mark,
     name: String,
     disk: RealDisk,
 }
 
 impl TakenSnapshot {
-    /// Reads it piece by piece.
+    /// Turns this into a reader of the snapshot's pieces.
     ///
     /// # Errors
-    /// Its header cannot be read.
+    /// The snapshot's header cannot be read.
     pub fn reader(self) -> Result<SnapshotReader<RealDisk>, StorageError> {
         let path = format!("{SNAPSHOT_DIR}/{}", self.name);
         SnapshotReader::from_file(self.disk, self.file.into(), path)
     }
 }
 
-/// The reason why a snapshot that was brought is not the state, and never will be.
+/// Why an uploaded snapshot was not installed, and will not be.
 #[derive(Debug, Error)]
 pub enum NotInstalled {
-    /// The member cannot install it at present.
+    /// The member cannot install a snapshot at present.
     #[error("{0}")]
     Refused(#[from] InstallRefused),
-    /// There is no room for it, or the disk failed.
+    /// The disk is full or failed.
     #[error("{0}")]
     Storage(#[from] StorageError),
-    /// It is not a whole snapshot of ours.
+    /// The upload is not a complete and valid snapshot.
     #[error("{0}")]
     Bad(RecoveryError),
 }
 
-/// A snapshot on its way to be installed. Each of its steps may block for as long as the disk
-/// takes, and [`Upload::finish`] for as long as a start reads a snapshot. An unfinished upload
-/// leaves nothing behind.
+/// An upload of a snapshot that is to be installed. Each call may block for as long as the disk
+/// takes, and [`Upload::finish`] for as long as it takes to read a snapshot. Dropping an unfinished
+/// upload removes its file.
 pub struct Upload {
     shared: Arc<Shared>,
     disk: RealDisk,
-    /// The receiver; `None` once the upload is finished.
+    /// Writes the file; `None` once the upload is finished.
     receiver: Option<ImageReceiver<RealDisk>>,
 }
 
 /// A caller that waits for a snapshot.
 pub(crate) struct SnapshotWaiter {
-    /// The number of that snapshot, as Loop counts them; a later one will do, too.
+    /// The number of the awaited snapshot, in Loop's count. A later snapshot will do, too.
     number: u64,
     sender: oneshot::Sender<io::Result<TakenSnapshot>>,
 }
 
 impl MonitorHandle {
-    /// Takes a snapshot of the state as it is now. It costs as much as a snapshot that is due
-    /// anyway.
+    /// Starts a snapshot of the present state. It costs as much as a snapshot that is taken
+    /// regularly.
     ///
     /// # Errors
-    /// It could not be written: the reason is in the log. Nothing is received if the process ends.
+    /// The snapshot could not be written; the log has the reason. If the process ends, the sender
+    /// is dropped without an answer.
     pub fn take_snapshot(&self) -> oneshot::Receiver<io::Result<TakenSnapshot>> {
         let (sender, receiver) = oneshot::channel();
         self.shared.ask_loop(|member| {
@@ -87,11 +89,11 @@ impl MonitorHandle {
         receiver
     }
 
-    /// Begins an upload of a snapshot to be installed. The caller makes sure that there is only
-    /// one.
+    /// Starts an upload of a snapshot to be installed. The caller makes sure that there is at most
+    /// one upload at a time.
     ///
     /// # Errors
-    /// It could not be installed, or the disk failed.
+    /// The member could not install a snapshot now, or the disk failed.
     pub fn receive_image(&self) -> Result<Upload, NotInstalled> {
         self.shared.look_at_loop(|member| member.check_install())?;
         let disk = self.shared.disk.clone();
@@ -101,21 +103,21 @@ impl MonitorHandle {
 }
 
 impl Upload {
-    /// Takes the next bytes of the file.
+    /// Writes the next bytes of the snapshot.
     ///
     /// # Errors
-    /// There is no room for them, or they are too many.
+    /// The disk is full, or the snapshot is too large.
     pub fn write(&mut self, bytes: &[u8]) -> Result<(), NotInstalled> {
         let receiver = self.receiver.as_mut().expect("it is not finished");
         Ok(receiver.write(bytes)?)
     }
 
-    /// Checks the whole snapshot and has it installed. The receiver gets its mark once it is the
-    /// state: by then every client is disconnected, and finds the new state when it returns.
-    /// Nothing is received if the process ends.
+    /// Checks the whole snapshot and makes the member install it. The returned receiver gets the
+    /// snapshot's mark once the snapshot is the state. Every client is disconnected by then, and
+    /// finds the new state when it reconnects. If the process ends, the receiver gets nothing.
     ///
     /// # Errors
-    /// The state is as it was.
+    /// The snapshot is not installed; the state has not changed.
     pub fn finish(mut self) -> Result<oneshot::Receiver<Mark>, NotInstalled> {
         let receiver = self.receiver.take().expect("it is finished once");
         let installed = receiver.finish().map_err(NotInstalled::of).and_then(|image| {
@@ -159,7 +161,7 @@ impl Drop for Upload {
 impl NotInstalled {
     fn of(error: RecoveryError) -> NotInstalled {
         match error {
-            // The bytes came from outside, so damage is the sender's, not our disk's.
+            // The bytes came from outside: the sender damaged them, not this disk.
             RecoveryError::Storage(
                 error @ (StorageError::Corrupt { .. } | StorageError::UnknownFormat { .. }),
             ) => NotInstalled::Bad(RecoveryError::Storage(error)),
@@ -170,8 +172,8 @@ impl NotInstalled {
 }
 
 impl Shared {
-    /// Tells the callers that wait for the snapshot with this number, or for an earlier one, that
-    /// it is durable at this log index and term.
+    /// Answers the callers that wait for the snapshot with this number, or for an earlier one: it
+    /// is durable, at this log index and term.
     pub(crate) fn on_snapshot_taken(&self, number: u64, (index, term): (u64, u64), mark: Mark) {
         let name = snapshot_name(index, term);
         let path = self.data_dir.join(SNAPSHOT_DIR).join(&name);
@@ -181,12 +183,13 @@ impl Shared {
                 let bytes = file.metadata()?.len();
                 Ok(TakenSnapshot { file, bytes, mark, name: name.clone(), disk: self.disk.clone() })
             };
-            // A waiter that gave up needs no answer.
+            // A caller that gave up needs no answer.
             let _ = waiter.sender.send(open());
         }
     }
 
-    /// Tells them that the snapshot could not be written.
+    /// Answers the callers that wait for the snapshot with this number, or for an earlier one: it
+    /// could not be written.
     pub(crate) fn on_snapshot_failed(&self, number: u64) {
         for waiter in self.take_waiters(number) {
             let failure = io::Error::other("the snapshot could not be written, see the log");

@@ -1,14 +1,14 @@
-//! The shell that runs a member for real: threads, timers, the data directory and the lock around
-//! the state.
+//! The shell that runs a member for real: it owns the threads, timers, the data directory and the
+//! lock around the state.
 //!
-//! It moves messages between the member's step functions and holds no condition on a term, a
-//! session, an ordinal or a zxid: every decision is in `member`, where the simulator runs it, too.
+//! It moves messages between the member's step functions and has no condition on a term, a session,
+//! an ordinal or a zxid. Every decision is made in `member`, which the simulator runs, too.
 //!
-//! Threads: *loop* (time), *disk* (the log), *apply* (the machine), *snapshot* (image files),
-//! *spare* (log segments made ahead), and in an ensemble *peers* (the links to the other members).
-//! Loop and Apply run on any thread that has something for them, so that a lone write wakes a
-//! connection runtime, the thread of the disk, and the runtime again. A panic anywhere must end the
-//! process: the program installs a hook that does.
+//! Threads: *loop* (time), *disk* (the log), *apply* (the state), *snapshot* (snapshot files),
+//! *spare* (log segments made ahead), and in an ensemble *peers* (the links to other members) and
+//! *beats* (their signs of life). Loop and Apply run on any thread that has input for them, so that
+//! a lone write wakes only a connection runtime, the disk thread, and the runtime again. A panic
+//! anywhere must end the process: the program installs a hook that does that.
 
 mod ack_latency;
 mod cluster;

@@ -1,129 +1,132 @@
-//! Named bounds and intervals of the shell.
+//! Bounds and intervals of the shell.
 
 use std::time::Duration;
 
-/// Length of a tick of the replica, in ms, in an ensemble of one. A lone voter needs neither
+/// Length of a tick of the replica, in ms, in a standalone server. A lone voter needs neither
 /// heartbeats nor elections, so this is how often an idle server wakes up.
 pub const RAFT_TICK_ALONE_MS: u64 = 100;
 
-/// Length of a tick in an ensemble of several, in ms: a leader is missed after 20 to 40 ticks.
+/// Length of a tick in an ensemble of several servers, in ms. A follower misses its leader after 20
+/// to 40 ticks.
 pub const RAFT_TICK_MS: u64 = 20;
 
-/// How long one hold of the state's lock by Apply may last, in whole steps of
-/// [`APPLY_STEP_COMMANDS`].
+/// How long Apply may hold the lock of the state at a time. Checked after every
+/// [`APPLY_STEP_COMMANDS`] commands.
 pub const APPLY_HOLD: Duration = Duration::from_micros(100);
 
-/// Commands between two looks at the clock within a hold.
+/// Commands that Apply runs between two looks at the clock within a hold.
 pub const APPLY_STEP_COMMANDS: usize = 32;
 
-/// Deliveries that wait for one connection runtime at which Apply waits, outside the lock, until
-/// it has taken them. A runtime that is that late is starved of CPU, not blocked by a client.
+/// Apply waits, without the lock, while any connection runtime has this many deliveries in its
+/// mail. A runtime that is so late gets too little CPU time; no client can block it.
 pub const MAIL_MAX: usize = 4_096;
 
-/// How long Apply waits before it looks again whether a runtime has caught up.
+/// How long Apply waits before it checks again whether a runtime has caught up.
 pub const MAIL_WAIT: Duration = Duration::from_millis(1);
 
-/// The rest after each step of filling a segment ahead, as a multiple of the time that the step
+/// After each step of filling a segment ahead, the thread rests this many times as long as the step
 /// took.
 pub const SEGMENT_RESTS: u32 = 1;
 
-/// The rest after a piece of a snapshot was written, sent, received or checked, as a multiple of
-/// the time that it took: the clients of all members wait for the log, and no client for a
-/// snapshot. With it, writers on one disk and two processors kept some four fifths of their rate
+/// After a piece of a snapshot was written, sent, received or checked, the thread rests this many
+/// times as long as that took: clients of all members wait for the log, and none for a snapshot.
+/// With this value, writers on one disk and two processors kept some four fifths of their rate
 /// while a member fetched a million znodes (`docs/benchmark-results.md`).
 pub const SNAPSHOT_RESTS: u32 = 2;
 
-/// The longest of these rests.
+/// The longest such rest.
 pub const REST_MAX: Duration = Duration::from_secs(1);
 
-/// Deliveries that lie in the mail of a connection runtime that is not curious before it is woken.
+/// A connection runtime that does not want to be woken for every delivery is woken when it has this
+/// many in its mail.
 pub const QUIET_MAIL_MAX: usize = 256;
 
 const _: () = assert!(QUIET_MAIL_MAX < MAIL_MAX);
 
-/// Turns of Loop that a thread takes at once for others. After these Loop's own thread goes on.
+/// Turns of Loop that a thread runs in a row for others. Then Loop's own thread continues.
 pub const LOOP_TURNS_MAX: usize = 4;
 
-/// Bytes of a frame of a handshake.
+/// Largest body of a frame of the handshake, in bytes.
 pub const HANDSHAKE_FRAME_BYTES_MAX: usize = 4 * 1024;
 
-/// Bytes of the reason that a refusal gives.
+/// Longest reason in a refusal, in bytes.
 pub const REFUSAL_BYTES_MAX: usize = 1024;
 
 /// Bytes that a link reads at once.
 pub const PEER_READ_BYTES: usize = 64 * 1024;
 
-/// Frames that wait to be sent on one link. One more is dropped, as a network may; its sender sends
-/// it again in time.
+/// Most frames that wait to be sent on one link. One more is dropped, as a network might do; its
+/// sender will send it again.
 pub const PEER_QUEUE_FRAMES_MAX: usize = 16 * 1024;
 
-/// Bytes of the frames that wait on one link, or one frame if larger.
+/// Most bytes of the frames that wait on one link; one larger frame may wait alone.
 pub const PEER_QUEUE_BYTES_MAX: usize = 64 << 20;
 
-/// Bytes of the frames of all links that Loop has not taken. Above it no link is read until Loop
-/// has taken some: a member that sends more than Loop takes waits, and fills no memory. Each link
-/// may be one read beyond, or one frame if larger.
+/// Bytes of frames from all links that Loop has not taken. Above this, no link is read until Loop
+/// has taken some: a member that sends faster than Loop takes has to wait, and fills no memory.
+/// Each link may exceed this by one read, or by one larger frame.
 pub const PEER_INPUT_BYTES_MAX: usize = 128 << 20;
 
-/// How long a link that is not read rests before it looks for room again.
+/// How long a link that is not read rests before it checks again.
 pub const PEER_INPUT_REST: Duration = Duration::from_millis(5);
 
-/// Frames written to a socket together.
+/// Most frames that are written to a socket together.
 pub const PEER_WRITE_FRAMES_MAX: usize = 256;
 
-/// Bytes of the frames written together, or one frame if larger.
+/// Most bytes of the frames that are written together; one larger frame is written alone.
 pub const PEER_WRITE_BYTES_MAX: usize = 1 << 20;
 
-/// The silence on a link for the log after which one end sends a beat.
+/// How often links are checked: an end of a log link that sent nothing for this long sends a beat.
 pub const PEER_BEAT: Duration = Duration::from_millis(1_000);
 
-/// A link for snapshots takes part in one of so many beats: no request waits for news of it.
+/// Links for snapshots take part only in every n-th beat: no request waits for news of them.
 pub const PEER_BEATS_BULK: u32 = 2;
 
-/// Silent beats in a row after which one more ends the link. Counted in beats, not in time, so that
-/// a process that was paused itself does not take the others for dead.
+/// Beats in a row without anything received after which the next one ends the link. Counted in
+/// beats, not in time, so that a process that was itself paused does not believe the others dead.
 pub const PEER_SILENT_BEATS_MAX: u32 = 2;
 
-/// How long a handshake may take, TLS included.
+/// How long a handshake may take, with TLS.
 pub const HANDSHAKE_LIMIT: Duration = Duration::from_secs(5);
 
-/// Accepted connections with a handshake under way. One more, and the oldest is closed: clients
-/// that connect and say nothing cannot keep members out.
+/// Most accepted connections in the handshake at a time. One more, and the oldest is closed:
+/// clients that connect and say nothing cannot keep members out.
 pub const HANDSHAKES_MAX: usize = 64;
 
-/// Accepted connections of one address that may begin to agree on a key in one second. Each costs
-/// the thread of the links 0.7 ms. Without a bound one stranger could keep that thread busy.
+/// Most accepted connections from one address that may start to agree on a key in one second. Each
+/// takes the links' thread 0.7 ms; without a bound, one stranger could keep that thread busy.
 pub const EXCHANGES_OF_ADDRESS_MAX: u32 = 100;
-/// Accepted connections of all addresses that may begin to agree on a key in one second.
+/// The same bound over all addresses.
 pub const EXCHANGES_MAX: u32 = 200;
 
-/// How often wrong secrets are logged, with their count.
+/// Wrong secrets are logged at most this often, with their number.
 pub const WRONG_SECRETS_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Addresses of a server that are tried in one dial. They share the time that it may take
+/// Most addresses of a server that are tried in one dial. They share the time that a dial may take
 /// ([`crate::ClusterConfig::connect_timeout`]).
 pub const ADDRESSES_TRIED_MAX: usize = 8;
 
-/// The shortest time between two dials of one server; it doubles up to the longest. Up to half of
-/// it is left out by chance, so that servers that start together do not go on in step.
+/// The shortest time between two dials of one server. It doubles up to [`REDIAL_MAX`]. A random
+/// part, up to half, is left out, so that servers that start together do not stay in step.
 pub const REDIAL_MIN: Duration = Duration::from_millis(50);
 
-/// The longest.
+/// The longest time between two dials of one server.
 pub const REDIAL_MAX: Duration = Duration::from_secs(1);
 
-/// A link that lasted so long makes the next dial begin with the shortest time.
+/// After a link that lasted this long, the time between dials starts again with [`REDIAL_MIN`].
 pub const LINK_LASTED: Duration = Duration::from_secs(1);
 
-/// How often the same trouble with a peer is logged.
+/// The same trouble with a peer is logged at most this often.
 pub const PEER_COMPLAINT_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Different troubles that are remembered for that. More are not logged before some are forgotten.
+/// Most different troubles remembered for that. Further ones are not logged until some are
+/// forgotten.
 pub const PEER_COMPLAINTS_MAX: usize = 256;
 
-/// How long accepting rests after it failed, for want of file descriptors for example.
+/// How long the accepting task rests after an error, for example without free file descriptors.
 pub const PEER_ACCEPT_REST: Duration = Duration::from_millis(100);
 
-/// How often a server that waits for others before it is born says so: an operator who looks at
+/// How often a server that waits for others before its birth logs that: an operator who looks at
 /// the log of a server that does not come up sees why within this time.
 pub const WAITING_INTERVAL: Duration = Duration::from_secs(10);
 
@@ -133,19 +136,19 @@ const _: () =
 const _: () = assert!(REFUSAL_BYTES_MAX < HANDSHAKE_FRAME_BYTES_MAX);
 const _: () = assert!(PEER_WRITE_BYTES_MAX <= PEER_QUEUE_BYTES_MAX);
 
-/// How long a leader that is told to stop waits for another member to lead. An election that nobody
-/// prepared takes as long.
+/// How long a leader that is stopped waits for another member to lead. An unprepared election takes
+/// as long.
 pub const HAND_OVER_LIMIT: Duration = Duration::from_millis(1_500);
 
-/// How often it looks whether one does.
+/// How often that leader checks whether another member leads.
 pub const HAND_OVER_LOOK: Duration = Duration::from_millis(5);
 
-/// A leader measures how long an entry takes to reach the others' disks no more often than this.
+/// Least time between two entries whose way to other members' disks a leader measures.
 pub const ACK_SAMPLE_INTERVAL: Duration = Duration::from_millis(10);
 
-/// And counts nobody who takes longer: it may be gone.
+/// How long a leader waits for the disks to have such an entry; a slower member is not counted.
 pub const ACK_PATIENCE: Duration = Duration::from_secs(5);
 
-/// How long an empty server that only joins an ensemble looks for a member of one, before its start
-/// fails. etcd asks each member once.
+/// How long an empty server that may only join an ensemble looks for one of its members before the
+/// start fails. etcd asks each member once.
 pub const JOIN_LIMIT: Duration = Duration::from_secs(10);

@@ -1,4 +1,4 @@
-//! Measurements of the threads, and the handle that reads them and the rest of a node's numbers.
+//! Measurements that the threads make, and the handle that reads these and other numbers of a node.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,36 +13,36 @@ use parking_lot::RwLock;
 use crate::peer_traffic::PeerTraffic;
 use crate::threads::Shared;
 
-/// Measured by the threads, by ZooKeeper's names (`ServerMetrics`).
+/// Measurements of the threads, under ZooKeeper's names (`ServerMetrics`).
 #[derive(Clone, Debug, Default)]
 pub struct NodeMetrics {
-    /// `fsynctime`, in us: writing a group of entries to the log until it is durable.
+    /// `fsynctime`, in us: the time to write a group of entries to the log and make them durable.
     pub fsync_time_us: Summary,
-    /// Counts of these times in buckets. A count never falls.
+    /// Counts of these times in buckets, since the start.
     pub fsync_buckets: TimeBuckets,
-    /// How often that took longer than the configured time.
+    /// Number of these times that were longer than the configured threshold.
     pub fsync_threshold_exceed_count: u64,
-    /// `quorum_ack_latency`, in us: an entry of this member as leader until a quorum has it on
-    /// disk.
+    /// `quorum_ack_latency`, in us: on the leader, the time until a quorum has an entry on disk.
     pub quorum_ack_latency_us: Summary,
-    /// `ack_latency`, in us: until each member has, this one included.
+    /// `ack_latency`, in us: on the leader, the time until each member has an entry on disk, itself
+    /// included.
     pub ack_latency_us: BTreeMap<MemberId, Summary>,
-    /// `propagation_latency`, in ms: from the leader's time in an entry until that is applied here,
-    /// by the clocks of both. One value for each hold of the state's lock.
+    /// `propagation_latency`, in ms: from the leader's time in an entry until the entry is applied
+    /// here. Compares two clocks. One value for each hold of the state's lock.
     pub propagation_latency_ms: Summary,
-    /// `proposal_latency`, in ms: from the leader's time in an entry until a follower hands it to
-    /// its disk, by the clocks of both. One value for each job of the disk.
+    /// `proposal_latency`, in ms: from the leader's time in an entry until a follower gives the
+    /// entry to its disk. Compares two clocks. One value for each job of the disk.
     pub proposal_latency_ms: Summary,
-    /// `snapshottime`, in ms: from a snapshot's beginning until it is durable.
+    /// `snapshottime`, in ms: from the start of a snapshot until it is durable.
     pub snapshot_time_ms: Summary,
-    /// The mark of the newest snapshot, and when it was finished, in s since 1970.
+    /// The mark of the newest snapshot, and when that was finished, in s since 1970.
     pub last_snapshot: Option<(Mark, i64)>,
-    /// The durations of the start's steps.
+    /// How long the steps of the start took.
     pub startup: Startup,
 }
 
-/// Upper bounds of the buckets of a write's time, in us: from 1 ms on each is twice the one before
-/// (etcd's `wal_fsync_duration_seconds`).
+/// Upper bounds of the buckets of [`TimeBuckets`], in us: 1 ms, and then always twice the one
+/// before (etcd's `wal_fsync_duration_seconds`).
 pub const WRITE_BOUNDS_US: [u64; 14] = {
     let mut bounds = [1_000; 14];
     let mut at = 1;
@@ -53,10 +53,10 @@ pub const WRITE_BOUNDS_US: [u64; 14] = {
     bounds
 };
 
-/// How many writes took how long.
+/// A histogram of the times that writes of the log took.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TimeBuckets {
-    /// One count for each of [`WRITE_BOUNDS_US`], and one for what took longer than all.
+    /// One count for each of [`WRITE_BOUNDS_US`], and one for longer times.
     pub counts: [u64; WRITE_BOUNDS_US.len() + 1],
     /// The sum of all times, in us.
     pub sum_us: u64,
@@ -70,16 +70,16 @@ impl TimeBuckets {
     }
 }
 
-/// The cost of the start.
+/// How long the start took, and how much it applied.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Startup {
-    /// `startup_snap_load_time`: loading the snapshot and reading the log behind it.
+    /// `startup_snap_load_time`: ms to load the snapshot and read the log behind it.
     pub snapshot_load_ms: u64,
-    /// `startup_txns_load_time`: applying that log.
+    /// `startup_txns_load_time`: ms to apply that log.
     pub log_apply_ms: u64,
-    /// `startup_txns_loaded`: commands in it.
+    /// `startup_txns_loaded`: number of commands in that log.
     pub commands_applied: u64,
-    /// Commands that were ever applied, when serving began.
+    /// Number of commands ever applied, at the time when serving began.
     pub ordinal: u64,
 }
 
@@ -97,7 +97,7 @@ pub struct ReplicaFacts {
     pub peers: Vec<PeerStatus>,
 }
 
-/// Reads a node's numbers, on a thread of its own: nothing here is on the path of a request.
+/// Reads a node's numbers. Used on threads of its own: nothing here is on the path of a request.
 #[derive(Clone)]
 pub struct MonitorHandle {
     pub(crate) shared: Arc<Shared>,
@@ -124,32 +124,32 @@ impl MonitorHandle {
         self.shared.metrics.lock().clone()
     }
 
-    /// Resets the measurements of the threads, except those of the start and the buckets.
+    /// Resets the measurements of the threads, except those of the start, the buckets and the
+    /// newest snapshot.
     pub fn reset(&self) {
         let mut metrics = self.shared.metrics.lock();
         let NodeMetrics { startup, last_snapshot, fsync_buckets, .. } = *metrics;
         *metrics = NodeMetrics { startup, last_snapshot, fsync_buckets, ..NodeMetrics::default() };
     }
 
-    /// Loop's counts since the start.
+    /// Loop's counters since the start.
     pub fn loop_counts(&self) -> LoopCounts {
         self.shared.look_at_loop(|member| member.counts())
     }
 
-    /// The time since this member was in touch with a leader, or with a quorum, in ms; `None` where
-    /// it needs no other member.
+    /// Ms since this member last had contact with a leader or a quorum; `None` if it needs no other
+    /// member.
     pub fn contact_silent_ms(&self) -> Option<u64> {
         let at_ms = self.shared.contact_at_ms.load(Ordering::Acquire);
         (at_ms != u64::MAX).then(|| self.shared.now_ms().saturating_sub(at_ms))
     }
 
-    /// The members that vote, by member id; during a change of the membership also the outgoing
-    /// ones.
+    /// The ids of the members that vote; during a membership change, the outgoing ones, too.
     pub fn voters(&self) -> Vec<u64> {
         self.shared.look_at_loop(|member| member.voters())
     }
 
-    /// The members that have the log and no vote, by member id.
+    /// The ids of the members that have the log and no vote.
     pub fn learners(&self) -> Vec<u64> {
         self.shared.look_at_loop(|member| member.learners())
     }
@@ -159,17 +159,17 @@ impl MonitorHandle {
         self.shared.look_at_loop(|member| member.id())
     }
 
-    /// Hands leadership to a member, or to the one that is least behind. False if this member does
-    /// not lead, or that one cannot. [`MonitorHandle::replica`] tells the new leader.
+    /// Starts to hand leadership to `to`, or to the member that is least behind. False if this
+    /// member does not lead or the other cannot. [`MonitorHandle::replica`] shows the new leader.
     pub fn hand_over(&self, to: Option<MemberId>) -> bool {
         self.shared.ask_loop(|member| member.hand_over(to))
     }
 
-    /// Raises the level of the ensemble to the highest that this build knows, and returns it. The
-    /// state shows when it is reached.
+    /// Starts to raise the level of the ensemble to the highest that this build knows, and returns
+    /// that level. The state shows when it is reached.
     ///
     /// # Errors
-    /// Nothing was changed.
+    /// The level was not raised, and why.
     pub fn upgrade(&self) -> Result<Level, RaiseRefused> {
         self.shared.ask_loop(Loop::upgrade)
     }
@@ -179,7 +179,7 @@ impl MonitorHandle {
         self.shared.look_at_loop(|member| member.known().clone())
     }
 
-    /// The members that link to this one, with their hellos.
+    /// The members that have a link to this one, with their hellos.
     pub fn linked(&self) -> BTreeMap<MemberId, LinkedServer> {
         self.shared.look_at_loop(|member| member.linked().clone())
     }
@@ -196,12 +196,12 @@ impl MonitorHandle {
         })
     }
 
-    /// What went between this member and each other one; nothing where it is alone.
+    /// Traffic between this member and each other one; empty in a standalone server.
     pub fn peer_traffic(&self) -> Vec<PeerTraffic> {
         self.shared.peers.as_ref().map(|peers| peers.traffic()).unwrap_or_default()
     }
 
-    /// Sessions with the time that they have left, at most `max` of them, and how many there are.
+    /// At most `max` sessions with the time that each has left, and the number of all sessions.
     pub fn session_deadlines(&self, max: usize) -> (Vec<(Owner, u64)>, usize) {
         self.shared.look_at_loop(|member| member.sessions(max))
     }

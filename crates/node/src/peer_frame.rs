@@ -1,8 +1,8 @@
-//! Frames on a connection between two members, to bytes and back.
+//! Encodes and decodes the frames on a connection between two members.
 //!
-//! Byte layout: `docs/formats.md`, "Frame between members". Length, checksum and version stand
-//! where every later version has them, so that one that is too old or too new is told apart from
-//! garbage.
+//! Byte layout: `docs/formats.md`, "Frame between members". Every later version has length,
+//! checksum and version in the same places, so that a program that is too old or too new can be
+//! told from garbage.
 
 use std::io::IoSlice;
 
@@ -12,45 +12,46 @@ use thiserror::Error;
 
 use crate::limits::PEER_READ_BYTES;
 
-/// Version of the frames and of the handshake. The version of the messages is agreed on by hellos.
+/// Version of the layout of frames. The handshake has its own versions, and hellos agree on the
+/// version of messages.
 pub const PEER_VERSION: u8 = 1;
 
-/// Bytes before the body.
+/// Bytes of a frame before its body.
 pub const FRAME_HEAD_BYTES: usize = 16;
 
-/// The byte where the checksum's coverage begins.
+/// Offset in the head of the first byte that the checksum covers.
 const COVERED_FROM: usize = 8;
 
-/// The group of the only log.
+/// The group of the log. There is only one.
 const GROUP: u32 = 0;
 
-/// The reason why bytes are no frame. The connection that they came on is closed.
+/// Why bytes are no frame. The connection is closed.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum FrameError {
     /// The length is over the limit. Before the handshake, other programs that connect look like
     /// this.
     #[error("a frame of {bytes} bytes, over the limit of {bytes_max}: no member sends that")]
     TooLong {
-        /// The length in the head.
+        /// The length stated in the head.
         bytes: u32,
-        /// The limit.
+        /// The limit in force.
         bytes_max: usize,
     },
-    /// The bytes were damaged on the way, or are not from our program.
+    /// The bytes were damaged on the way, or do not come from this program.
     #[error("the checksum of a frame does not match")]
     Checksum,
-    /// A version of this program too far from this one.
+    /// The other side runs a version of this program that is too different from this one.
     #[error("it speaks version {0} of the protocol between members, this one {PEER_VERSION}")]
     Version(u8),
-    /// A frame for a log that does not exist.
+    /// The frame is for a group that does not exist.
     #[error("a frame for group {0}")]
     Group(u32),
-    /// Bytes that have no meaning yet.
+    /// Bytes are set that have no meaning yet.
     #[error("reserved bytes of a frame are not zero")]
     Reserved,
 }
 
-/// The head of a frame.
+/// Encodes the head of a frame.
 fn encode_head(frame: &PeerFrame) -> [u8; FRAME_HEAD_BYTES] {
     let bytes = u32::try_from(frame.body.len()).expect("bodies are bounded far below 2^32");
     let mut head = [0; FRAME_HEAD_BYTES];
@@ -63,7 +64,7 @@ fn encode_head(frame: &PeerFrame) -> [u8; FRAME_HEAD_BYTES] {
     head
 }
 
-/// Frames that are written together; their bodies are not copied.
+/// Frames that are written together. Their bodies are not copied.
 pub struct FrameBatch {
     heads: Vec<[u8; FRAME_HEAD_BYTES]>,
     frames: Vec<PeerFrame>,
@@ -75,7 +76,7 @@ impl FrameBatch {
         FrameBatch { heads: frames.iter().map(encode_head).collect(), frames }
     }
 
-    /// The bytes behind the first `written`, in order, as slices that are not empty.
+    /// The bytes of the batch after the first `written`, in order, as slices that are not empty.
     pub fn slices(&self, mut written: usize) -> Vec<IoSlice<'_>> {
         let pairs = self.heads.iter().zip(&self.frames);
         let slices = pairs.flat_map(|(head, frame)| [&head[..], &frame.body[..]]);
@@ -94,7 +95,7 @@ impl FrameBatch {
     }
 }
 
-/// Cuts the bytes of a socket into frames. Memory grows with the bytes that came, not with the
+/// Cuts the bytes from a socket into frames. Memory grows with the bytes that arrived, not with the
 /// length that a head claims.
 pub struct FrameReader {
     buffer: BytesMut,
@@ -102,18 +103,18 @@ pub struct FrameReader {
 }
 
 impl FrameReader {
-    /// A reader of frames with bodies of at most so many bytes.
+    /// A reader of frames with bodies of at most `body_bytes_max` bytes.
     pub fn new(body_bytes_max: usize) -> FrameReader {
         FrameReader { buffer: BytesMut::new(), body_bytes_max }
     }
 
-    /// Changes the limit on the bytes of a body.
+    /// Changes the largest size of a body, in bytes.
     pub fn set_body_bytes_max(&mut self, body_bytes_max: usize) {
         self.body_bytes_max = body_bytes_max;
     }
 
-    /// The buffer for the next bytes: it has room for [`PEER_READ_BYTES`] at least, and for as many
-    /// again as it holds of an incomplete frame.
+    /// The buffer to read the next bytes into. It has space for about [`PEER_READ_BYTES`] at least;
+    /// it grows with the size of an incomplete frame in it.
     pub fn room(&mut self) -> &mut BytesMut {
         if self.buffer.capacity() - self.buffer.len() < PEER_READ_BYTES / 2 {
             self.buffer.reserve(self.buffer.len().max(PEER_READ_BYTES));
@@ -121,10 +122,10 @@ impl FrameReader {
         &mut self.buffer
     }
 
-    /// The next frame, if it is complete.
+    /// The next frame; `None` if it is not complete yet.
     ///
     /// # Errors
-    /// The bytes are no frame.
+    /// The bytes are no frame; the connection must be closed.
     pub fn next(&mut self) -> Result<Option<PeerFrame>, FrameError> {
         let Some(head) = self.buffer.first_chunk::<FRAME_HEAD_BYTES>() else { return Ok(None) };
         let [l0, l1, l2, l3, c0, c1, c2, c3, version, kind, z0, z1, g0, g1, g2, g3] = *head;

@@ -1,5 +1,5 @@
-//! The handshake of a link: its messages, the proofs that both sides know the shared secret, and
-//! the reasons to refuse the other side.
+//! The messages of a link's handshake, the proofs that both sides know the shared secret, and the
+//! reasons to refuse the other side.
 //!
 //! ```text
 //! dialler                         accepter
@@ -13,15 +13,16 @@
 //!           <-  Accepted
 //! ```
 //!
-//! Either side may say Refused, with a reason, where the other waits for a message, and close. The
-//! first four messages agree on a key (`peer_key`), so that neither side says who it is before the
-//! other has shown that it knows the secret. A proof is an HMAC-SHA256 over the offer and the
-//! answer, with that key and a label for the side that gives it. The nonces keep it from being used
-//! again, and the label from being returned to its sender. It proves the identity of both sides
-//! when the link begins, no more: against somebody who can write into the network only TLS helps.
+//! Instead of the message that the other side waits for, a side may send Refused with a reason, and
+//! close. The first four messages agree on a key (`peer_key`), so that neither side tells who it is
+//! before the other has shown that it knows the secret. A proof is an HMAC-SHA256 over the offer
+//! and the answer, with that key and a label for the proof's sender. The nonces prevent that a
+//! proof is used again, and the label prevents that it is sent back to its sender. A proof shows
+//! the identity of both sides when the link begins, and no more: only TLS helps against somebody
+//! who can write into the network.
 //!
-//! Version 1 has the last four messages only, and the secret is the key of the proofs. Which
-//! version is spoken: [`member::membership::hello::Handshakes`].
+//! Version 1 has only the last four messages, and the secret itself is the key of the proofs.
+//! [`member::membership::hello::Handshakes`] decides which version is used.
 //!
 //! Byte layouts: `docs/formats.md`, "Handshake".
 
@@ -41,7 +42,7 @@ use crate::limits::REFUSAL_BYTES_MAX;
 use crate::peer_frame::FrameError;
 use crate::peer_key::{Confirmation, Share};
 
-/// Kinds of the frames of a handshake.
+/// Kinds of the handshake's frames.
 const KIND_OFFER: u8 = 1;
 const KIND_ANSWER: u8 = 2;
 const KIND_PROOF: u8 = 3;
@@ -57,7 +58,7 @@ const PROOF_BYTES: usize = 32;
 const ACCEPTER_LABEL: &[u8] = b"quorate link v1, who accepts";
 const DIALLER_LABEL: &[u8] = b"quorate link v1, who dials";
 
-/// The purpose of a link. Each channel is a connection of its own, so that a heartbeat never waits
+/// What a link is for. Each channel is a connection of its own, so that a heartbeat never waits
 /// behind a snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Channel {
@@ -67,14 +68,14 @@ pub enum Channel {
     Bulk,
 }
 
-/// The way in which both sides of a link prove themselves.
+/// How both sides of a link prove who they are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AuthKind {
-    /// By nothing.
+    /// No proof.
     None,
-    /// By a secret that they share.
+    /// By a shared secret.
     Secret,
-    /// By certificates, before the handshake.
+    /// By TLS certificates, before the handshake.
     Tls,
 }
 
@@ -83,9 +84,9 @@ pub enum AuthKind {
 pub struct Offer {
     pub auth: AuthKind,
     pub channel: Channel,
-    /// The server that it means to reach.
+    /// The number of the server that the dialler wants to reach.
     pub wanted: u64,
-    /// A number that the process draws at its start; tells two processes with one directory apart.
+    /// A random number of the process: tells two processes with copies of one directory apart.
     pub process: u64,
     pub nonce: [u8; NONCE_BYTES],
     pub hello: Hello,
@@ -100,7 +101,7 @@ pub struct Answer {
     pub hello: Hello,
 }
 
-/// A proof; zeros where none is wanted.
+/// A proof; zeros if none is wanted.
 pub type Proof = [u8; PROOF_BYTES];
 
 /// A message of the handshake.
@@ -111,15 +112,15 @@ pub enum Handshake {
     Proof(Proof),
     Accepted,
     Refused(String),
-    /// The dialler's share of the key.
+    /// The dialler's share, for agreeing on a key.
     Begin(Share),
-    /// The accepter's share.
+    /// The accepter's share, for agreeing on a key.
     Reply(Share),
-    /// The sender has the key.
+    /// Shows that the sender has the key.
     Confirm(Confirmation),
 }
 
-/// The reason why there is no link. Sent to the other side, and logged on both.
+/// Why a link is refused. Sent to the other side, and logged on both.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum Refusal {
     #[error("{0}")]
@@ -214,10 +215,10 @@ impl Handshake {
         PeerFrame { kind, body: Bytes::from(out) }
     }
 
-    /// Reads what [`Handshake::encode`] wrote.
+    /// Decodes what [`Handshake::encode`] wrote.
     ///
     /// # Errors
-    /// The frame is no message of a handshake.
+    /// The frame is not a message of the handshake.
     pub fn decode(frame: &PeerFrame) -> Result<Handshake, Refusal> {
         let mut reader = Reader::new(&frame.body);
         let handshake = match frame.kind {
@@ -232,8 +233,8 @@ impl Handshake {
                 let reason = reader.take(frame.body.len())?;
                 let end = reason.len().min(REFUSAL_BYTES_MAX);
                 let reason = String::from_utf8_lossy(&reason[..end]);
-                // The reason goes to the log: as one line, without control characters for a
-                // terminal.
+                // The reason is logged: make it one line, without control characters that a
+                // terminal would obey.
                 let shown = |c: char| if c.is_control() { '?' } else { c };
                 Handshake::Refused(reason.chars().map(shown).collect())
             }
@@ -309,7 +310,7 @@ fn decode_answer(reader: &mut Reader) -> Result<Answer, DecodeError> {
     Ok(Answer { auth, process, nonce, hello: Hello::decode(reader)? })
 }
 
-/// The first messages of both sides, for the proofs.
+/// The first messages of both sides, which the proofs cover.
 #[derive(Clone, Debug)]
 pub struct Transcript {
     pub offer: Offer,
@@ -317,22 +318,22 @@ pub struct Transcript {
 }
 
 impl Transcript {
-    /// The accepter's proof. The key is what both sides agreed on; in version 1 the secret.
+    /// The accepter's proof. `key` is the key that both sides agreed on; in version 1, the secret.
     pub fn accepter_proof(&self, key: &[u8]) -> Proof {
         self.mac(key, ACCEPTER_LABEL).finalize().into_bytes().into()
     }
 
-    /// The dialler's proof.
+    /// The dialler's proof. `key` is as for the accepter's.
     pub fn dialler_proof(&self, key: &[u8]) -> Proof {
         self.mac(key, DIALLER_LABEL).finalize().into_bytes().into()
     }
 
-    /// Whether the accepter knows the key. A wrong proof takes as long to compare as a right one.
+    /// Whether the accepter has the key. Takes the same time for a wrong proof as for a right one.
     pub fn is_accepter(&self, key: &[u8], proof: &Proof) -> bool {
         self.mac(key, ACCEPTER_LABEL).verify_slice(proof).is_ok()
     }
 
-    /// Whether the dialler knows the key.
+    /// Whether the dialler has the key.
     pub fn is_dialler(&self, key: &[u8], proof: &Proof) -> bool {
         self.mac(key, DIALLER_LABEL).verify_slice(proof).is_ok()
     }
@@ -342,7 +343,7 @@ impl Transcript {
         let (mut offer, mut answer) = (Vec::new(), Vec::new());
         encode_offer(&self.offer, &mut offer);
         encode_answer(&self.answer, &mut answer);
-        // Each part with its length, so that no two transcripts have equal bytes.
+        // Each part is preceded by its length, so that no two transcripts have equal bytes.
         for part in [label, &offer, &answer] {
             mac.update(&(part.len() as u64).to_le_bytes());
             mac.update(part);
@@ -351,18 +352,18 @@ impl Transcript {
     }
 }
 
-/// The other side of a link, as its messages say and its proof confirms.
+/// The other side of a link, as stated in its messages and confirmed by its proof.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peer {
     pub hello: Arc<Hello>,
     pub process: u64,
 }
 
-/// Checks whether a link to the other side is allowed at all, whatever links exist. `numbers` are
-/// the servers of the configuration.
+/// Checks whether a link to the other side is allowed at all, without regard to existing links.
+/// `numbers` are the numbers of the configured servers.
 ///
 /// # Errors
-/// The reason to refuse it.
+/// Why the other side must be refused.
 pub fn check_peer(own: &Hello, numbers: &[u64], other: &Hello) -> Result<(), Refusal> {
     if other.server == own.server {
         return Err(Refusal::OwnNumber(own.server));

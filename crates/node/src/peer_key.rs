@@ -1,10 +1,10 @@
-//! The key that two servers agree on, and that only those find who know the shared secret: SPAKE2
-//! (RFC 9382) with P-256, SHA-256, HKDF and HMAC.
+//! Lets two servers that know the same shared secret agree on a key: SPAKE2 (RFC 9382) with P-256,
+//! SHA-256, HKDF and HMAC.
 //!
-//! A *share* is a point of the curve. It looks like any other point, whatever the secret is, so
-//! neither somebody who listens nor somebody who takes part learns from it what can be tried
-//! offline. One handshake is one attempt to guess the secret. `docs/design/peer-handshake.md` has
-//! the reasons for this protocol.
+//! Each side sends a *share*, a point of the curve. A share looks like any other point, whatever
+//! the secret is. So neither an eavesdropper nor a participant learns anything that lets it try
+//! secrets offline: one handshake is one guess. `docs/design/peer-handshake.md` has the reasons for
+//! this protocol.
 
 use hkdf::Hkdf;
 use hmac::{Hmac, KeyInit, Mac};
@@ -16,13 +16,13 @@ use sha2::{Digest, Sha256};
 /// Bytes of a share: a point of P-256, uncompressed (SEC 1).
 pub const SHARE_BYTES: usize = 65;
 
-/// A point that one side sends to the other.
+/// A share: the point that one side sends to the other.
 pub type Share = [u8; SHARE_BYTES];
 
-/// A proof that its sender has the key.
+/// A MAC that proves that its sender has the key.
 pub type Confirmation = [u8; 32];
 
-/// The points M and N of RFC 9382 for P-256, compressed. Nobody knows their logarithms.
+/// The points M and N of RFC 9382 for P-256, compressed. Nobody knows their discrete logarithms.
 const M: [u8; 33] = [
     0x02, 0x88, 0x6e, 0x2f, 0x97, 0xac, 0xe4, 0x6e, 0x55, 0xba, 0x9d, 0xd7, 0x24, 0x25, 0x79, 0xf2,
     0x99, 0x3b, 0x64, 0xe1, 0x6e, 0xf3, 0xdc, 0xab, 0x95, 0xaf, 0xd4, 0x97, 0x33, 0x3d, 0x8f, 0xa1,
@@ -34,25 +34,25 @@ const N: [u8; 33] = [
     0x49,
 ];
 
-/// The names of both sides within the protocol.
+/// The names of the two sides in the protocol.
 const DIALLER: &[u8] = b"quorate link v2, who dials";
 const ACCEPTER: &[u8] = b"quorate link v2, who accepts";
 
-/// The label under which a secret becomes a number.
+/// The label with which a secret is hashed to a number.
 const SECRET_LABEL: &[u8] = b"quorate link v2, secret";
 
 const CONFIRMATION_INFO: &[u8] = b"ConfirmationKeys";
 
-/// Which side of a link a server is.
+/// The side of a link that a server is on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
-    /// It dialled.
+    /// The server that dialled.
     Dialler,
-    /// It accepted the connection.
+    /// The server that accepted the connection.
     Accepter,
 }
 
-/// A secret as the protocol uses it: the number w, and w times M and N.
+/// A shared secret in the form that the protocol uses: the number w, and the points w*M and w*N.
 pub struct SharedNumber {
     number: NonZeroScalar,
     blinds_dialler: ProjectivePoint,
@@ -67,20 +67,20 @@ pub struct Exchange<'a> {
     share: Share,
 }
 
-/// What both sides find if they know the same secret.
+/// The result of an exchange. Both sides have equal keys only if they know the same secret.
 pub struct Agreed {
-    /// The key for what follows; no other exchange has the same.
+    /// The key for the rest of the handshake; every exchange has a different one.
     pub key: [u8; 16],
-    /// What this side sends.
+    /// The confirmation that this side sends.
     pub own: Confirmation,
-    /// The key of the MAC that the other side has to send, and the bytes that it covers.
+    /// The key of the other side's confirmation, and the bytes that it covers.
     of_other: (Vec<u8>, Vec<u8>),
 }
 
 impl SharedNumber {
-    /// The number of a secret, which may be any bytes.
+    /// Derives the number of a secret, which may be any bytes.
     pub fn of(secret: &[u8]) -> SharedNumber {
-        // The first number below the order of the group: nearly always the first of all.
+        // The first hash that is below the order of the group; nearly always the very first.
         let drawn = (0_u64..).find_map(|attempt| {
             let mut mac = Hmac::<Sha256>::new_from_slice(secret).expect("a key has any length");
             mac.update(SECRET_LABEL);
@@ -102,7 +102,7 @@ impl SharedNumber {
         }
     }
 
-    /// Begins an exchange. `draw` gives bytes that nobody can know or foresee.
+    /// Starts an exchange. `draw` must return bytes that nobody else can know or predict.
     pub fn begin(&self, side: Side, mut draw: impl FnMut() -> [u8; 32]) -> Exchange<'_> {
         let drawn = loop {
             if let Some(drawn) = number(draw()) {
@@ -115,12 +115,13 @@ impl SharedNumber {
 }
 
 impl Exchange<'_> {
-    /// What this side sends.
+    /// The share that this side sends.
     pub fn share(&self) -> &Share {
         &self.share
     }
 
-    /// Ends the exchange; `None` if the bytes of the other side are no share.
+    /// Completes the exchange with the other side's share; `None` if those bytes are no valid
+    /// share.
     pub fn finish(self, other: &Share) -> Option<Agreed> {
         self.finish_between(other, DIALLER, ACCEPTER)
     }
@@ -131,7 +132,7 @@ impl Exchange<'_> {
             Side::Accepter => (Side::Dialler, [other, &self.share]),
         };
         let common = (point(other)? - self.shared.blind_of(other_side)) * *self.drawn;
-        // Only somebody who knows the secret already can choose a share that gives this.
+        // Only somebody who knows the secret can choose a share with this result.
         if bool::from(common.is_identity()) {
             return None;
         }
@@ -161,8 +162,8 @@ impl Exchange<'_> {
 }
 
 impl Agreed {
-    /// Whether the other side has the same key. A wrong confirmation takes as long to compare as a
-    /// right one.
+    /// Whether the other side has the same key. Takes the same time for a wrong confirmation as for
+    /// a right one.
     pub fn is_confirmed_by(&self, confirmation: &Confirmation) -> bool {
         let (key, transcript) = &self.of_other;
         mac(key, transcript).verify_slice(confirmation).is_ok()
@@ -175,12 +176,12 @@ fn mac(key: &[u8], covered: &[u8]) -> Hmac<Sha256> {
     mac
 }
 
-/// The number that the bytes are, if it is one of the group.
+/// The scalar with these bytes, if it is within the order of the group and not 0.
 fn number(bytes: [u8; 32]) -> Option<NonZeroScalar> {
     NonZeroScalar::from_repr(bytes.into()).into()
 }
 
-/// The point that the bytes are, if it is on the curve and not at infinity.
+/// The point with these bytes, if it is on the curve and not at infinity.
 fn point(bytes: &[u8]) -> Option<ProjectivePoint> {
     let point = ProjectivePoint::from(AffinePoint::from_sec1_bytes(bytes).ok()?);
     (!bool::from(point.is_identity())).then_some(point)
@@ -188,7 +189,7 @@ fn point(bytes: &[u8]) -> Option<ProjectivePoint> {
 
 fn bytes_of(point: &ProjectivePoint) -> Share {
     let bytes = point.to_affine().to_sec1_point(false);
-    // Shorter only at infinity, which is as likely as a right guess of a number of 256 bits.
+    // Shorter only at infinity, which is as unlikely as guessing a number of 256 bits.
     bytes.as_bytes().try_into().unwrap_or([0; SHARE_BYTES])
 }
 

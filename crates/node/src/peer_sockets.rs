@@ -1,15 +1,16 @@
-//! The links between members: sockets, handshakes, beats, and the queues in front of them.
+//! The links between members: sockets, handshakes, beats, and the queues of frames to send.
 //!
-//! Each server dials every other one, on two channels, and again whenever a link ends. A link
-//! carries frames from the dialler; the other way there are only beats, so that each end notices a
-//! dead link. The receiver is told in order: that the link is up, its frames, that it is down. At
-//! most one link of a channel leads to a member, and one from it; a new one is made only after the
-//! old one was told to be down.
+//! Each server dials every other one, once for each of two channels, and dials again whenever a
+//! link ends. A link carries frames only from the dialler; the other way it carries only *beats*,
+//! empty frames that show that the sender is alive. So each end notices a dead link. The receiver
+//! of inputs gets them in order: the link is up, its frames, the link is down. At most one link of
+//! a channel goes to a member, and one comes from it; a new link is made only after the old one was
+//! reported down.
 //!
 //! All of this runs on one thread, with two exceptions. A sending thread writes to the socket
-//! itself where that has room, since a wake-up costs more; and the beats have a thread of their
-//! own. A sender never waits: a frame that has no link, or no room in the link's queue, is dropped
-//! and counted, as a network may do.
+//! itself if the socket has space, since a wake-up costs more. And the beats have their own thread.
+//! A sender never waits: a frame without a link, or without space in the link's queue, is dropped
+//! and counted, as a network might do.
 
 mod handshake;
 
@@ -52,36 +53,36 @@ use crate::peer_key::SharedNumber;
 use crate::peer_traffic::{PeerTraffic, Traffic};
 use handshake::{Dialler, Exchanges, HandshakeStream, WrongSecrets};
 
-/// A frame that only shows that its sender is alive. `member` has no kind 0.
+/// The kind of a beat, which only shows that its sender is alive. `member` has no kind 0.
 const KIND_BEAT: u8 = 0;
 
-/// Another server, as it is configured.
+/// Another server, from the configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeerServer {
-    /// Its number.
+    /// The server's number.
     pub number: u64,
-    /// Its addresses, tried in turn.
+    /// The server's addresses, tried in turn.
     pub addresses: Vec<PeerAddress>,
 }
 
-/// An address that is resolved at each dial, since a name may change its address.
+/// An address of a server. It is resolved at each dial, since the IP address of a name may change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeerAddress {
-    /// A name, or an address of IP.
+    /// A name, or an IP address.
     pub host: String,
-    /// The port for other members.
+    /// The port for links between members.
     pub port: u16,
 }
 
-/// The way members prove themselves to each other; equal at all of them.
+/// How members prove to each other who they are; equal on all of them.
 #[derive(Clone)]
 pub enum PeerAuth {
-    /// No proof: every program that reaches the port is believed.
+    /// No proof: any program that reaches the port is believed.
     None,
     /// By a shared secret.
     Secret(Arc<PeerSecret>),
-    /// By certificates, which both sides check. Read again for each link, so that new certificates
-    /// are used without a restart.
+    /// By certificates, which both sides check. They are read again for each link, so that new
+    /// certificates are used without a restart.
     Tls(Arc<dyn Fn() -> PeerTls + Send + Sync>),
 }
 
@@ -93,31 +94,32 @@ pub struct PeerSecret {
 }
 
 impl PeerSecret {
-    /// A secret, which may be any bytes. `may_be_old`: version 1 of the handshake is taken until
-    /// level 4 is raised. That version gives every dialler a proof for trying secrets offline.
+    /// A secret, which may be any bytes. With `may_be_old`, version 1 of the handshake is accepted
+    /// until level 4 is reached. Version 1 gives every dialler a proof with which it can try
+    /// secrets offline.
     pub fn new(bytes: Vec<u8>, may_be_old: bool) -> PeerSecret {
         let number = SharedNumber::of(&bytes);
         PeerSecret { bytes, number, may_be_old }
     }
 }
 
-/// TLS between members.
+/// The settings of TLS between members.
 #[derive(Clone)]
 pub struct PeerTls {
-    /// For links that are dialled.
+    /// For links that this server dials.
     pub client: Arc<rustls::ClientConfig>,
-    /// For links that are accepted.
+    /// For links that this server accepts.
     pub server: Arc<rustls::ServerConfig>,
-    /// Binds the certificate of a dialler to the server that it says it is: it must be for one of
-    /// the hosts configured for that server. `None` if the owner of any believed certificate may be
-    /// any server. (The dialler's own check, of the host that it dials, is part of `client`.)
+    /// Checks that a dialler's certificate is for one of the hosts that are configured for the
+    /// server that the dialler claims to be. `None`: the owner of any trusted certificate may be
+    /// any server. (`client` itself checks the host that this server dials.)
     pub names_host: Option<NamesHost>,
 }
 
-/// Whether a certificate is for this host, which is a name or an address of IP.
+/// Returns whether a certificate is for a host, given as a name or an IP address.
 pub type NamesHost = fn(&CertificateDer<'_>, &str) -> bool;
 
-/// The certificate that a dialler has shown, and the check of its host.
+/// The certificate that a dialler presented, and the function that checks its host.
 struct Shown {
     certificate: CertificateDer<'static>,
     names_host: NamesHost,
@@ -125,77 +127,77 @@ struct Shown {
 
 /// Settings of the links.
 pub struct PeerConfig {
-    /// The servers of the configuration. The own one may be among them and is not dialled.
+    /// The configured servers. This server may be among them and is not dialled.
     pub servers: Vec<PeerServer>,
-    /// The sockets on which other members are accepted.
+    /// The sockets on which links from other members are accepted.
     pub listeners: Vec<std::net::TcpListener>,
-    /// How members prove themselves.
+    /// How members prove who they are.
     pub auth: PeerAuth,
-    /// Unpredictable, and different at each start.
+    /// Random bytes that nobody can predict; different at each start.
     pub secret: [u8; 32],
-    /// How long a dial may take until it is connected; the addresses of a server share it.
+    /// How long it may take to connect; all addresses of a server share this time.
     pub connect_timeout: Duration,
-    /// Whether the system probes silent links that were dialled. For accepted links its listener
-    /// decides.
+    /// Whether the system probes silent dialled links with TCP keep-alive. For accepted links the
+    /// listener decides that.
     pub keep_alive: bool,
 }
 
 /// One end of a link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Link {
-    /// Whether it was dialled from here, so that frames go out on it.
+    /// Whether this side dialled. If so, this side sends frames on it.
     pub is_outgoing: bool,
-    /// The channel that the link is for.
+    /// What the link is for.
     pub channel: Channel,
-    /// The other side's hello.
+    /// The hello of the other side.
     pub hello: Arc<Hello>,
 }
 
-/// An input from the links; they come in order.
+/// An input from the links. Inputs are given in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PeerInput {
     /// A link is up.
     LinkUp(Link),
-    /// The link is down; frames that were sent may be lost.
+    /// A link is down. Frames that were sent on it may be lost.
     LinkDown(Link),
-    /// A frame came.
+    /// A frame arrived.
     Frame {
-        /// The sender.
+        /// The member that sent it.
         from: MemberId,
-        /// The channel that it came on.
+        /// The channel on which it arrived.
         channel: Channel,
-        /// The frame.
+        /// The frame itself.
         frame: PeerFrame,
     },
 }
 
-/// A link with the size of its queue, for people.
+/// A link that is up, and the size of its queue, for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LinkStatus {
     /// The link.
     pub link: Link,
-    /// Frames that wait to be sent.
+    /// Frames that wait to be sent on it.
     pub queued_frames: usize,
-    /// Bytes of their bodies.
+    /// Bytes of the bodies of those frames.
     pub queued_bytes: usize,
 }
 
-/// The links, as long as this lives.
+/// Owns the links and their threads. Dropping it ends the links.
 pub struct PeerSockets {
     links: Arc<Links>,
     threads: Vec<JoinHandle<()>>,
 }
 
-/// A handle that sends to other members.
+/// A handle to send frames to other members and to read the state of the links.
 #[derive(Clone)]
 pub struct PeerHandle {
     links: Arc<Links>,
 }
 
-/// The reason why there is no link.
+/// Why a link could not be made.
 #[derive(Debug, Error)]
 enum Trouble {
-    /// This side refuses the link. The other side is told.
+    /// This side refuses the link, and tells the other side why.
     #[error("it is refused: {0}")]
     Refused(#[from] Refusal),
     #[error("it refuses us: {0}")]
@@ -214,7 +216,7 @@ enum Trouble {
     Evicted,
     #[error("too many begin a handshake")]
     TooMany,
-    /// It refuses the first message of this version of the handshake as it refuses garbage.
+    /// The other side refused the first message of this version of the handshake like garbage.
     #[error("it does not understand the handshake")]
     NotUnderstood,
 }
@@ -230,7 +232,7 @@ impl Trouble {
     }
 }
 
-/// The state that all tasks share.
+/// The state that all tasks and threads of the links share.
 struct Links {
     servers: Vec<PeerServer>,
     numbers: Vec<u64>,
@@ -238,19 +240,20 @@ struct Links {
     secret: [u8; 32],
     connect_timeout: Duration,
     keep_alive: bool,
-    /// A number that tells this process from any other.
+    /// A random number of this process: tells it from any other process.
     process: u64,
     drawn: AtomicU64,
     hello: watch::Sender<Arc<Hello>>,
     stop: watch::Sender<bool>,
-    /// Whether the links were stopped, for the thread of the beats.
+    /// Whether the links were stopped; read by the thread of the beats.
     is_stopped: Mutex<bool>,
     stopped: Condvar,
     open: Mutex<Vec<OpenLink>>,
     next_id: AtomicU64,
     dropped: AtomicU64,
     traffic: Traffic,
-    /// Notified, by server number, when that server was just heard of, so that a dial may succeed.
+    /// By server number and channel: notified when that server has just linked to this one, so that
+    /// a dial is likely to succeed.
     seen: BTreeMap<u64, [Notify; 2]>,
     handshakes: Mutex<VecDeque<Arc<Notify>>>,
     complaints: Mutex<Complaints>,
@@ -259,7 +262,7 @@ struct Links {
     give: Box<dyn Fn(Vec<PeerInput>) -> bool + Send + Sync>,
 }
 
-/// A link from the end of its handshake.
+/// A link whose handshake is complete.
 struct OpenLink {
     id: u64,
     link: Link,
@@ -269,37 +272,37 @@ struct OpenLink {
     end: Arc<Notify>,
     outbox: Arc<Outbox>,
     life: Arc<Life>,
-    /// Beats in a row in which nothing came.
+    /// Beats in a row since anything was received.
     silent_beats: u32,
 }
 
-/// Flags between a link's task and the thread of the beats.
+/// Flags that a link's task and the thread of the beats share.
 #[derive(Default)]
 struct Life {
-    /// Whether anything came since the last beat.
+    /// Whether anything was received since the last beat.
     has_heard: AtomicBool,
-    /// Whether the link is dead, because nothing came for too long.
+    /// Whether the link counts as dead, because nothing was received for too long.
     is_silent: AtomicBool,
 }
 
-/// Frames that wait for a link.
+/// The frames that wait to be sent on a link.
 #[derive(Default)]
 struct Outbox {
     waiting: Mutex<Waiting>,
     /// Wakes the link's task to look at the queue.
     arrived: Notify,
-    /// Whether a frame was taken since the last beat; then no beat is needed.
+    /// Whether a frame was queued since the last beat; if so, no beat is needed.
     has_sent: AtomicBool,
-    /// The socket, for the thread that holds the lock to write on; `None` where only the link's
-    /// task may write.
+    /// The socket; the thread that holds this lock may write to it. `None` if only the link's task
+    /// may write.
     socket: Mutex<Option<DirectSocket>>,
 }
 
 /// A socket on which any thread may write.
 struct DirectSocket {
     socket: Arc<OwnedWriteHalf>,
-    /// Frames taken out of the queue and not wholly written, with the bytes of them that are
-    /// written.
+    /// Frames that were taken out of the queue and are not completely written, and how many of
+    /// their bytes are written.
     batch: Option<(FrameBatch, usize)>,
 }
 
@@ -310,9 +313,9 @@ struct Waiting {
 }
 
 impl PeerSockets {
-    /// Starts the thread. It calls `give` with the inputs, in order; `give` must not wait. It
-    /// returns whether there is room for more: if not, no link is read that gives something, until
-    /// `give`, called again without inputs, has room.
+    /// Starts the threads. They call `give` with inputs, in order; `give` must not wait. It returns
+    /// whether more may follow. If not, a link that has delivered something is not read again until
+    /// `give`, called without inputs, returns true.
     ///
     /// # Errors
     /// The system has no thread, or refuses what a listener needs.
@@ -365,7 +368,7 @@ impl PeerSockets {
         let of_thread = links.clone();
         let thread = std::thread::Builder::new().name("peers".to_string()).spawn(move || {
             runtime.block_on(run_links(of_thread, listeners));
-            // Shutting down does not wait for a name that is being resolved.
+            // Shutting down must not wait for a name that is being resolved.
             runtime.shutdown_background();
         })?;
         let of_beats = links.clone();
@@ -374,17 +377,17 @@ impl PeerSockets {
         Ok(PeerSockets { links, threads: vec![thread, beats] })
     }
 
-    /// A handle that sends to other members.
+    /// A handle to send frames to other members.
     pub fn handle(&self) -> PeerHandle {
         PeerHandle { links: self.links.clone() }
     }
 
-    /// Ends all links, and waits for the thread to end. No input is given any more, not even that
-    /// links are down.
+    /// Ends all links and waits for the threads to end. Gives no more inputs, not even that links
+    /// are down.
     pub fn stop(mut self) {
         self.links.stop();
         for thread in std::mem::take(&mut self.threads) {
-            // A panic there has ended the process already.
+            // A panic in that thread has ended the process already.
             let _ = thread.join();
         }
     }
@@ -397,8 +400,8 @@ impl Drop for PeerSockets {
 }
 
 impl PeerHandle {
-    /// Queues a frame for a member, if there is a link and room in its queue. [`PeerHandle::flush`]
-    /// sends the queued frames.
+    /// Queues a frame for a member; drops it if there is no link or no space in its queue.
+    /// [`PeerHandle::flush`] sends the queued frames.
     pub fn send(&self, to: MemberId, channel: Channel, frame: PeerFrame) {
         let outbox = {
             let open = self.links.open.lock();
@@ -420,13 +423,13 @@ impl PeerHandle {
         }
     }
 
-    /// What went between this member and each other one.
+    /// Traffic between this member and each other one.
     pub fn traffic(&self) -> Vec<PeerTraffic> {
         self.links.traffic.numbers()
     }
 
-    /// Sends the queued frames as far as the sockets have room, so that the thread of the links
-    /// need not be woken; it sends the rest.
+    /// Writes the queued frames as far as the sockets have space, so that the links' thread need
+    /// not be woken. That thread writes the rest.
     pub fn flush(&self) {
         let outboxes: Vec<_> = {
             let open = self.links.open.lock();
@@ -436,19 +439,19 @@ impl PeerHandle {
         outboxes.iter().for_each(|outbox| outbox.flush());
     }
 
-    /// Changes this server's hello. All links are made anew.
+    /// Changes this server's hello. Ends all links; they are made again with the new hello.
     pub fn set_hello(&self, hello: Hello) {
         self.links.hello.send_replace(Arc::new(hello));
     }
 
-    /// Tells other servers from now on that the ensemble is at that level. Links of servers that
-    /// do not know the level end; the others stay.
+    /// Tells other servers, in later handshakes, the level of the ensemble. Ends the links of
+    /// servers that do not know that level; the other links stay.
     pub fn set_level(&self, stated: StatedLevel) {
         let level = stated.level;
         self.links.hello.send_if_modified(|hello| {
             let changed = Hello { level: Some(stated), ..Hello::clone(hello) };
             *hello = Arc::new(changed);
-            // Returning `true` would wake the tasks that make all links anew.
+            // Returning `true` would wake the tasks, which would end and remake all links.
             false
         });
         let open = self.links.open.lock();
@@ -479,14 +482,14 @@ impl PeerHandle {
         open.iter().filter(|it| it.is_up).map(status).collect()
     }
 
-    /// Frames that were dropped for lack of a link or of room.
+    /// Number of frames dropped because there was no link or no space in its queue.
     pub fn dropped_count(&self) -> u64 {
         self.links.dropped.load(Ordering::Relaxed)
     }
 }
 
 impl Outbox {
-    /// Queues a frame. False if there was no room.
+    /// Queues a frame. False if there was no space.
     fn push(&self, frame: PeerFrame) -> bool {
         let mut waiting = self.waiting.lock();
         let bytes = waiting.bytes.saturating_add(frame.body.len());
@@ -500,7 +503,7 @@ impl Outbox {
         true
     }
 
-    /// Sends the queued frames, or lets the link's task send the rest.
+    /// Writes the queued frames; if some are left, wakes the link's task to write them.
     fn flush(&self) {
         if self.is_empty() {
             return;
@@ -532,7 +535,7 @@ impl Outbox {
         }
     }
 
-    /// Takes the next frames to write out of the queue.
+    /// Takes the frames to write next out of the queue.
     fn take(&self) -> Vec<PeerFrame> {
         let mut waiting = self.waiting.lock();
         let (mut frames, mut bytes) = (Vec::new(), 0_usize);
@@ -549,18 +552,18 @@ impl Outbox {
     }
 }
 
-/// What a thread has written of a link's queued frames.
+/// How much of a link's queue a call has written.
 enum Written {
-    /// All of them.
+    /// All frames.
     All,
-    /// Not all of them: the socket is full, or only the link's task may write.
+    /// Not all frames: the socket is full, or only the link's task may write.
     NotAll,
-    /// Nothing: another thread is writing, and looks at the queue again when it is done.
+    /// Nothing: another thread is writing, and will look at the queue again afterwards.
     ByAnother,
 }
 
 impl DirectSocket {
-    /// Writes the queued frames as far as the socket takes them, and returns whether that is all.
+    /// Writes queued frames as far as the socket takes them. Returns whether all were written.
     fn write_from(&mut self, outbox: &Outbox) -> io::Result<bool> {
         let DirectSocket { socket, batch } = self;
         loop {
@@ -589,8 +592,8 @@ impl DirectSocket {
     }
 }
 
-/// Sends the beats of all links, and ends those that are silent. One thread sleeps for all of them:
-/// a timer for each would wake an idle member ten times as often.
+/// The beats thread: sends the beats of all links, and ends silent links. One thread sleeps for all
+/// of them, because a timer for each link would wake an idle member ten times as often.
 fn run_beats(links: &Links) {
     let mut beat = 0_u32;
     let mut is_stopped = links.is_stopped.lock();
@@ -612,7 +615,7 @@ async fn run_links(links: Arc<Links>, listeners: Vec<TcpListener>) {
             tokio::spawn(dial_forever(links.clone(), server.clone(), channel));
         }
     }
-    // The sender is among the links, which live as long as this.
+    // The sender is part of `links`, which live as long as this task.
     let _ = stop.wait_for(|stop| *stop).await;
 }
 
@@ -620,7 +623,7 @@ async fn accept(links: Arc<Links>, listener: TcpListener) {
     loop {
         match listener.accept().await {
             Ok((stream, from)) => {
-                // Without it a link is only slower.
+                // If this fails, the link is only slower.
                 let _ = stream.set_nodelay(true);
                 tokio::spawn(serve(links.clone(), stream, from));
             }
@@ -632,10 +635,10 @@ async fn accept(links: Arc<Links>, listener: TcpListener) {
     }
 }
 
-/// Serves an accepted connection to its end.
+/// Serves an accepted connection until it ends.
 async fn serve(links: Arc<Links>, stream: TcpStream, from: SocketAddr) {
     let about = format!("a connection from {}", from.ip().to_canonical());
-    // Watches our hello from here on, so that a change of it ends the link.
+    // Watches our hello from now on, so that a change ends the link.
     let hello = links.hello.subscribe();
     let turn = Turn::begin(&links);
     let served = match &links.auth {
@@ -660,7 +663,7 @@ async fn serve(links: Arc<Links>, stream: TcpStream, from: SocketAddr) {
     match served {
         Err(trouble) if trouble.is_passing() => {}
         Err(Trouble::Refused(Refusal::Secret)) => links.on_wrong_secret(&about),
-        // A stranger chooses what he says, and must not fill the places of other troubles.
+        // A stranger chooses this text, which must not use up the places of other troubles.
         Err(Trouble::RefusesUs(reason)) => {
             let trouble = Trouble::RefusesUs(reason);
             links.log_trouble_of(&about, "it refuses us", &trouble);
@@ -673,13 +676,13 @@ async fn serve(links: Arc<Links>, stream: TcpStream, from: SocketAddr) {
 impl Shown {
     fn of<S>(stream: &tokio_rustls::server::TlsStream<S>, names_host: NamesHost) -> Shown {
         let certificates = stream.get_ref().1.peer_certificates().unwrap_or_default();
-        // Without one the handshake has failed already; an empty one is for no host.
+        // A client without a certificate has failed already; an empty one matches no host.
         let certificate = certificates.first().cloned().unwrap_or_else(|| Vec::new().into());
         Shown { certificate: certificate.into_owned(), names_host }
     }
 }
 
-/// The place of a handshake among those under way; dropping it makes room for another.
+/// The place of one handshake among those under way. Dropping it frees the place.
 struct Turn {
     links: Arc<Links>,
     evicted: Arc<Notify>,
@@ -687,7 +690,7 @@ struct Turn {
 }
 
 impl Turn {
-    /// Makes room for one more, at the cost of the oldest.
+    /// Takes a place; if none is free, the oldest handshake loses its own.
     fn begin(links: &Arc<Links>) -> Turn {
         let evicted = Arc::new(Notify::new());
         let mut handshakes = links.handshakes.lock();
@@ -701,7 +704,7 @@ impl Turn {
         Turn { links: links.clone(), evicted, deadline }
     }
 
-    /// Does a part of the handshake, while it has time left and its place.
+    /// Runs a part of the handshake, until its time is up or its place is lost.
     async fn limit<T>(&self, part: impl Future<Output = Result<T, Trouble>>) -> Result<T, Trouble> {
         tokio::select! {
             biased;
@@ -726,7 +729,7 @@ async fn dial_forever(links: Arc<Links>, server: PeerServer, channel: Channel) {
         let began = Instant::now();
         let dialled = tokio::select! {
             dialled = links.dial(&server, channel, hello.clone()) => dialled,
-            // Said too late for this handshake.
+            // The hello has changed during the handshake: start again with the new one.
             _ = hello.changed() => Ok(()),
         };
         if let Err(trouble) = dialled
@@ -745,8 +748,8 @@ fn about_server(number: u64) -> String {
     format!("server {number}")
 }
 
-/// Troubles logged lately, by peer and text without numbers; garbage would have other numbers each
-/// time.
+/// Troubles that were logged lately, by peer and by text without digits, since garbage would
+/// contain other numbers each time.
 #[derive(Default)]
 struct Complaints {
     seen: BTreeMap<(String, String), Complaint>,
@@ -759,7 +762,7 @@ struct Complaint {
 }
 
 impl Complaints {
-    /// Whether this trouble is to be logged now.
+    /// Whether this trouble should be logged now.
     fn is_due(&mut self, about: &str, trouble: &str, now: Instant) -> bool {
         self.seen.retain(|_, it| now < it.at + PEER_COMPLAINT_INTERVAL);
         let kind = trouble.chars().filter(|c| !c.is_ascii_digit()).collect();
@@ -771,7 +774,7 @@ impl Complaints {
         is_due
     }
 
-    /// Whether it is to be logged now that the peer's trouble is over.
+    /// Marks all troubles with the peer as over. Returns whether that should be logged.
     fn are_over(&mut self, about: &str) -> bool {
         let mut is_due = false;
         for (_, it) in self.seen.iter_mut().filter(|((of, _), _)| of == about) {
@@ -782,7 +785,7 @@ impl Complaints {
     }
 }
 
-/// Times between dials.
+/// The times between two dials.
 struct Redial {
     wait: Duration,
     chance: u64,
@@ -793,7 +796,7 @@ impl Redial {
         Redial { wait: REDIAL_MIN, chance: seed }
     }
 
-    /// The wait before the next dial, after a dial and its link have lasted so long.
+    /// How long to wait before the next dial, if the last dial and its link took `lasted`.
     fn next(&mut self, lasted: Duration) -> Duration {
         if lasted >= LINK_LASTED {
             self.wait = REDIAL_MIN;
@@ -817,8 +820,9 @@ impl Links {
         self.stopped.notify_all();
     }
 
-    /// Notes which links are silent, and queues a beat for links on which nothing was sent. Links
-    /// for snapshots take part in some of the beats only.
+    /// Marks silent links for their end, and queues a beat on links on which nothing was sent since
+    /// the last one. Links for snapshots take part only if `is_for_bulk`. Returns the queues with
+    /// beats.
     fn beat(&self, is_for_bulk: bool) -> Vec<Arc<Outbox>> {
         let mut outboxes = Vec::new();
         let mut open = self.open.lock();
@@ -840,7 +844,7 @@ impl Links {
         outboxes
     }
 
-    /// The next random bytes, which no other process can know before.
+    /// The next random bytes, which no other process can predict.
     fn draw(&self) -> [u8; 32] {
         let count = self.drawn.fetch_add(1, Ordering::Relaxed);
         let mut mac = Hmac::<Sha256>::new_from_slice(&self.secret).expect("a key has any length");
@@ -862,12 +866,12 @@ impl Links {
         }
     }
 
-    /// Logs trouble with a peer, unless it was logged lately.
+    /// Logs trouble with a peer, unless the same was logged lately.
     fn log_trouble(&self, about: &str, trouble: &dyn Display) {
         self.log_trouble_of(about, &trouble.to_string(), trouble);
     }
 
-    /// Logs trouble of a kind, unless trouble of that kind was logged lately.
+    /// Logs trouble, unless trouble of this `kind` was logged lately.
     fn log_trouble_of(&self, about: &str, kind: &str, trouble: &dyn Display) {
         if self.complaints.lock().is_due(about, kind, Instant::now()) {
             tracing::warn!("links: {about}: {trouble}");
@@ -881,7 +885,7 @@ impl Links {
         }
     }
 
-    /// The handshake of an accepted connection, and then its link to the end.
+    /// Runs the handshake of an accepted connection, and then its link until it ends.
     async fn serve_on<S: AsyncRead + AsyncWrite + Unpin, R: AsyncRead + Unpin>(
         self: &Arc<Self>,
         stream: S,
@@ -907,7 +911,7 @@ impl Links {
         }
     }
 
-    /// Dials a server once; if it answers, serves the link to its end.
+    /// Dials a server once. If it answers, serves the link until it ends.
     async fn dial(
         self: &Arc<Self>,
         server: &PeerServer,
@@ -975,7 +979,7 @@ impl Links {
         }
     }
 
-    /// Registers a link, unless a present link forbids it.
+    /// Registers a link, unless a link that exists forbids it.
     fn register(
         self: &Arc<Self>,
         peer: &Peer,
@@ -1000,7 +1004,7 @@ impl Links {
             }
             let is_place = it.link.is_outgoing == is_outgoing && it.link.channel == channel;
             if !is_same || is_place {
-                // The other side knows that the old link is dead, or died itself.
+                // The other side knows that the old link is dead, or was restarted itself.
                 it.end.notify_one();
                 replaces = true;
             }
@@ -1026,7 +1030,7 @@ impl Links {
         Ok(Registered { links: self.clone(), id, link, end, outbox, life, was_told })
     }
 
-    /// Runs a link from its handshake to its end.
+    /// Runs a link from the end of its handshake until it ends.
     async fn run<S: AsyncWrite, R: AsyncRead + Unpin>(
         &self,
         (read, write): (R, Writer<S>),
@@ -1055,7 +1059,7 @@ impl Links {
         }
     }
 
-    /// Gives the frames that come, until the link ends.
+    /// Gives the frames that arrive, until the link ends.
     async fn read_frames<R: AsyncRead + Unpin>(
         &self,
         mut read: R,
@@ -1063,7 +1067,7 @@ impl Links {
         open: &Registered,
     ) -> Ended {
         loop {
-            // Frames that came with the handshake go first.
+            // Frames that arrived together with the handshake go first.
             match take_frames(&mut frames, &open.link) {
                 Ok(inputs) if inputs.is_empty() => {}
                 Ok(inputs) => self.give_frames(inputs, open).await,
@@ -1080,8 +1084,8 @@ impl Links {
         }
     }
 
-    /// Gives frames, and waits until there is room for more. A link that is not read meanwhile is
-    /// not silent.
+    /// Gives frames, and waits until more may follow. Meanwhile the link is not read, and must not
+    /// count as silent.
     async fn give_frames(&self, inputs: Vec<PeerInput>, open: &Registered) {
         let mut has_room = (self.give)(inputs);
         while !has_room {
@@ -1092,7 +1096,7 @@ impl Links {
     }
 }
 
-/// The reason why a link ended.
+/// Why a link ended.
 #[derive(Debug, Error)]
 enum Ended {
     #[error("its link is closed: {0}")]
@@ -1105,8 +1109,8 @@ enum Ended {
     Closed,
 }
 
-/// The place of a link among all. Dropping it, at whatever point its task was, reports the link as
-/// down, and only then makes room for another.
+/// The registration of a link. Dropping it, wherever the link's task is, reports the link as down,
+/// and only then allows another link in its place.
 struct Registered {
     links: Arc<Links>,
     id: u64,
@@ -1138,7 +1142,7 @@ impl Drop for Registered {
     }
 }
 
-/// Takes the complete frames out of the buffer, without the beats.
+/// Takes the complete frames out of the buffer; drops the beats.
 fn take_frames(frames: &mut FrameReader, link: &Link) -> Result<Vec<PeerInput>, Refusal> {
     let mut inputs = Vec::new();
     while let Some(frame) = frames.next()? {
@@ -1154,11 +1158,11 @@ fn take_frames(frames: &mut FrameReader, link: &Link) -> Result<Vec<PeerInput>, 
     Ok(inputs)
 }
 
-/// The writing half of a connection.
+/// The sending half of a connection.
 enum Writer<S> {
-    /// Written to by any thread.
+    /// A plain socket: any thread may write.
     Plain(OwnedWriteHalf),
-    /// Written to by the link's task only.
+    /// Only the link's task may write (TLS).
     Any(WriteHalf<S>),
 }
 
@@ -1221,9 +1225,9 @@ async fn write_frames<W: AsyncWrite + Unpin>(
     write.flush().await
 }
 
-/// Connects to the first address of a server that answers within the time; returns also the host
-/// that it was found under. Each address may take an equal part of the time that is left, so that a
-/// silent one leaves some to the next.
+/// Connects to the first address of a server that answers in time. Returns also the host of that
+/// address. Each address may take an equal share of the time that is left, so that a silent address
+/// leaves time for the next.
 async fn connect(
     server: &PeerServer,
     limit: Duration,

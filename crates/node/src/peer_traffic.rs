@@ -1,4 +1,4 @@
-//! How much went over the links to each other member, for monitoring.
+//! Counts the frames and bytes on the links to each other member, for monitoring.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use machine::MemberId;
 use parking_lot::Mutex;
 
-/// The counts of each server that a member may have links with.
+/// Counters for each server that this member may have links with.
 #[derive(Debug)]
 pub(crate) struct Traffic {
     by_server: BTreeMap<u64, Counts>,
-    /// The server of each member that a link came to or from, the latest last.
+    /// The server number of each member that had a link. A server has one member here, its newest.
     servers: Mutex<BTreeMap<MemberId, u64>>,
 }
 
@@ -23,32 +23,32 @@ struct Counts {
     failed: AtomicU64,
 }
 
-/// What went between this member and another one.
+/// Traffic between this member and one other, since the start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PeerTraffic {
     /// The other member.
     pub member: MemberId,
-    /// Bytes of frames that were handed to a link to it.
+    /// Bytes of the bodies of frames that were queued on a link to that member.
     pub sent_bytes: u64,
-    /// Those frames.
+    /// Number of those frames.
     pub sent_frames: u64,
-    /// Bytes that came from it.
+    /// Bytes read from links from that member, with the heads of frames and beats.
     pub received_bytes: u64,
-    /// Frames that came from it.
+    /// Number of reads from the sockets of these links; one read may bring several frames.
     pub received_frames: u64,
-    /// Frames for it that found no link, or no room in the link's queue.
+    /// Frames for that member that were dropped: there was no link, or the link's queue was full.
     pub sent_failures: u64,
 }
 
 impl Traffic {
-    /// Counts for these servers.
+    /// Counters for these servers, all 0.
     pub fn new(servers: impl IntoIterator<Item = u64>) -> Traffic {
         let by_server = servers.into_iter().map(|server| (server, Counts::default())).collect();
         Traffic { by_server, servers: Mutex::default() }
     }
 
-    /// Notes the server of a member whose link is up. A server that lost its directory comes back
-    /// as another member, in the place of the first.
+    /// Records which server a member with a link is. A server that lost its directory comes back as
+    /// another member, which replaces the former one.
     pub fn note(&self, member: MemberId, server: u64) {
         let mut servers = self.servers.lock();
         servers.retain(|_, of| *of != server);
@@ -65,7 +65,7 @@ impl Traffic {
         self.add(server, 1, |counts| &counts.received_frames);
     }
 
-    /// Counts a frame that was dropped.
+    /// Counts a frame to that member that was dropped.
     pub fn add_failure(&self, member: MemberId) {
         let server = self.servers.lock().get(&member).copied();
         if let Some(server) = server {
@@ -79,7 +79,7 @@ impl Traffic {
         }
     }
 
-    /// The counts up to now, of each member that ever had a link.
+    /// The counters now, for each member that is the newest of its server and ever had a link.
     pub fn numbers(&self) -> Vec<PeerTraffic> {
         let servers = self.servers.lock();
         let numbers = |(member, server): (&MemberId, &u64)| {

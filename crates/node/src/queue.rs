@@ -1,7 +1,7 @@
-//! The queues between threads. They have no bound of their own, because a bounded queue would make
-//! Loop wait. Their content is bounded by the credits of the Fronts (`member::limits`), by
-//! `ENTRIES_TO_DISK_MAX`, for frames of other members by `PEER_INPUT_BYTES_MAX`, and for deliveries
-//! by `MAIL_MAX`.
+//! The queues between threads. They have no bound of their own, because Loop would have to wait at
+//! a full queue. Other limits bound what is in them: the credits of the Fronts (`member::limits`),
+//! `ENTRIES_TO_DISK_MAX`, `PEER_INPUT_BYTES_MAX` for frames of other members, and `MAIL_MAX` for
+//! deliveries.
 //!
 //! A consumer takes everything at once, so a burst costs one wake-up.
 
@@ -13,7 +13,7 @@ use tokio::sync::Notify;
 
 use crate::limits::QUIET_MAIL_MAX;
 
-/// A queue whose consumer is a thread.
+/// A queue with a thread as its consumer.
 pub struct Inbox<T> {
     state: Mutex<InboxState<T>>,
     arrived: Condvar,
@@ -21,9 +21,9 @@ pub struct Inbox<T> {
 
 struct InboxState<T> {
     items: Vec<T>,
-    /// Whether the consumer sleeps; a producer wakes it only then.
+    /// Whether the consumer sleeps. A producer wakes it only then.
     waiting: bool,
-    /// Whether the consumer is to look once, even if the queue is empty.
+    /// Whether the consumer must return from its wait once, even if the queue is empty.
     nudged: bool,
     closed: bool,
 }
@@ -49,12 +49,12 @@ impl<T> Inbox<T> {
         }
     }
 
-    /// Appends items, in order, and wakes no thread: the caller runs the consumer itself.
+    /// Appends items, in order, without waking a thread: the caller runs the consumer itself.
     pub fn push_quietly(&self, items: impl IntoIterator<Item = T>) {
         self.state.lock().items.extend(items);
     }
 
-    /// Makes the consumer look, now or when it would wait next.
+    /// Makes the consumer return from its present or next wait.
     pub fn wake_consumer(&self) {
         let mut state = self.state.lock();
         state.nudged = true;
@@ -64,7 +64,7 @@ impl<T> Inbox<T> {
         }
     }
 
-    /// Closes the queue: no more items will come, and the consumer ends after the last.
+    /// Closes the queue: no more items will be pushed, and the consumer ends after the last one.
     pub fn close(&self) {
         let mut state = self.state.lock();
         state.closed = true;
@@ -76,13 +76,13 @@ impl<T> Inbox<T> {
         self.state.lock().items.is_empty()
     }
 
-    /// Moves all present items to the end of `items`, without waiting.
+    /// Moves all items of the queue to the end of `items`, without waiting.
     pub fn take_now(&self, items: &mut Vec<T>) {
         items.append(&mut self.state.lock().items);
     }
 
-    /// Waits until there are items, the consumer is nudged, or `deadline`. False once the queue is
-    /// closed and empty.
+    /// Waits until there are items, until [`Inbox::wake_consumer`] is called, or until `deadline`.
+    /// False once the queue is closed and empty.
     pub fn wait(&self, deadline: Option<Instant>) -> bool {
         let mut state = self.state.lock();
         while state.items.is_empty() && !state.nudged && !state.closed {
@@ -101,7 +101,7 @@ impl<T> Inbox<T> {
         !(state.items.is_empty() && state.closed)
     }
 
-    /// Moves everything to `items` (which is empty), waiting for something until `deadline`.
+    /// Waits as [`Inbox::wait`] does, and then moves all items to `items`, which must be empty.
     /// False once the queue is closed and empty.
     pub fn take(&self, items: &mut Vec<T>, deadline: Option<Instant>) -> bool {
         let is_open = self.wait(deadline);
@@ -110,7 +110,7 @@ impl<T> Inbox<T> {
     }
 }
 
-/// A queue whose consumer is a task of a connection runtime.
+/// A queue with a task of a connection runtime as its consumer.
 pub struct Mail<T> {
     items: Mutex<Vec<T>>,
     arrived: Notify,
@@ -126,22 +126,23 @@ impl<T> Default for Mail<T> {
 }
 
 impl<T> Mail<T> {
-    /// Appends an item. Wakes the consumer if the item is urgent or the consumer is curious. Other
-    /// items wait until it looks by itself, at its next tick at the latest.
+    /// Appends an item. Wakes the consumer if the item is urgent, if the consumer wants to be woken
+    /// for every item, or if many items wait. Otherwise the consumer finds the item at its next
+    /// tick at the latest.
     pub fn push(&self, item: T, is_urgent: bool) {
         let count = {
             let mut items = self.items.lock();
             items.push(item);
             items.len()
         };
-        // A consumer sets `wakes_always` before it checks for mail; this thread checks it after the
-        // push. So at least one of the two notices the other.
+        // The consumer sets `wakes_always` before it checks for mail. This thread checks
+        // `wakes_always` after the push. So at least one of the two notices the other.
         if is_urgent || count >= QUIET_MAIL_MAX || self.wakes_always.load(Ordering::SeqCst) {
             self.arrived.notify_one();
         }
     }
 
-    /// Sets whether the consumer is woken for every item from now on, present ones included.
+    /// Sets whether the consumer is woken for every item, including those in the queue now.
     pub fn set_wakes_always(&self, wakes_always: bool) {
         let did_wake_always = self.wakes_always.swap(wakes_always, Ordering::SeqCst);
         if wakes_always && !did_wake_always && !self.is_empty() {
@@ -149,22 +150,22 @@ impl<T> Mail<T> {
         }
     }
 
-    /// Moves everything out, without waiting.
+    /// Takes all items, without waiting.
     pub fn take(&self) -> Vec<T> {
         std::mem::take(&mut self.items.lock())
     }
 
-    /// Number of items waiting.
+    /// Number of items in the queue.
     pub fn len(&self) -> usize {
         self.items.lock().len()
     }
 
-    /// Whether none is waiting.
+    /// Whether the queue is empty.
     pub fn is_empty(&self) -> bool {
         self.items.lock().is_empty()
     }
 
-    /// Waits until something may have arrived.
+    /// Waits until an item may have arrived.
     pub async fn arrived(&self) {
         self.arrived.notified().await;
     }

@@ -1,4 +1,4 @@
-//! Opening a data directory, recovering what it holds, and starting the threads.
+//! Starts a node: opens its data directory, recovers the content, and starts the threads.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -35,25 +35,25 @@ use crate::threads::{
 pub struct NodeConfig {
     /// The data directory.
     pub data_dir: PathBuf,
-    /// The directory of the log, if it is kept elsewhere. It must not change between starts.
+    /// The directory of the log, if it is not in `data_dir`. Must not change between starts.
     pub log_dir: Option<PathBuf>,
-    /// Connection runtimes.
+    /// Number of connection runtimes.
     pub fronts: FrontCounts,
-    /// Random and new at each start: the id of the start and those of a new data directory are
-    /// drawn from it. Other members learn these ids.
+    /// Random bytes, new at each start. The id of the start, and the ids of a new data directory,
+    /// are derived from them. Other members learn these ids.
     pub drawn: [u8; 32],
-    /// Random and new at each start, and kept secret.
+    /// Random bytes, new at each start, and kept secret.
     pub secret: [u8; 32],
     /// Options of the member.
     pub member: Options,
-    /// How long the log may take to make something durable before that is worth a warning
+    /// A warning is logged if the log takes longer than this to make something durable
     /// (`fsync.warningthresholdms`).
     pub fsync_warning: Duration,
-    /// The other members, if there are to be any.
+    /// Settings for an ensemble; `None` for a standalone server.
     pub cluster: Option<ClusterConfig>,
 }
 
-/// The reason why a node cannot start. Each text includes its cause: there is no chain to print.
+/// Why a node cannot start. Each text includes its cause, so there is no chain to print.
 #[derive(Debug, Error)]
 pub enum StartError {
     /// The data directory cannot be used.
@@ -66,7 +66,7 @@ pub enum StartError {
         /// The cause.
         cause: StorageError,
     },
-    /// A snapshot passed its checksums but is not a state.
+    /// A snapshot's checksums match, but its content is not a state.
     #[error("data directory {dir}: snapshot {name}: {cause}{}", advice_on_image(cause, inspect))]
     Snapshot {
         /// The data directory.
@@ -78,7 +78,7 @@ pub enum StartError {
         /// The cause.
         cause: RestoreError,
     },
-    /// There is no snapshot that the log goes on from.
+    /// No snapshot is left from which the log continues.
     #[error(
         "data directory {dir}: no usable snapshot: the log starts after entry {index}; {}",
         look(inspect)
@@ -91,7 +91,7 @@ pub enum StartError {
         /// The index where the log starts.
         index: u64,
     },
-    /// A later version wrote the log.
+    /// A later version of this program wrote the log.
     #[error("data directory {dir}: {cause}")]
     Unknown {
         /// The data directory.
@@ -99,7 +99,7 @@ pub enum StartError {
         /// The unknown entry, and the version to install.
         cause: UnknownEntry,
     },
-    /// The data on disk contradict themselves.
+    /// The data on disk contradict each other.
     #[error("data directory {dir}: {cause}")]
     Replica {
         /// The data directory.
@@ -112,36 +112,37 @@ pub enum StartError {
     LogPlace {
         /// The data directory.
         dir: String,
-        /// The place of the log, and advice.
+        /// Where the log is, and advice.
         cause: String,
     },
-    /// The directory is a standalone server's and the configuration is a member's, or the other way
-    /// round.
+    /// The directory is a standalone server's and the configuration is for an ensemble, or the
+    /// other way round.
     #[error("data directory {dir}: {cause}")]
     Ensemble {
         /// The data directory.
         dir: String,
-        /// The kind of the directory, and advice.
+        /// What kind of directory it is, and advice.
         cause: String,
     },
-    /// A server that only joins an ensemble has found none (etcd: `bootstrapExistingClusterNoWAL`).
+    /// A server that may only join an ensemble found none (etcd: `bootstrapExistingClusterNoWAL`).
     #[error(
         "cannot fetch cluster info from peer urls: could not retrieve cluster information from the \
          given URLs: none of the servers there has begun, and one that joins an existing cluster \
          begins none"
     )]
     NothingToJoin,
-    /// The system refuses a thread or the directory.
+    /// The system refused a thread or the directory.
     #[error("{what}: {cause}")]
     System {
-        /// The attempt.
+        /// What was attempted.
         what: String,
         /// The system's error.
         cause: std::io::Error,
     },
 }
 
-/// The log and the snapshots are two levels below the data directory.
+/// Depth below the data directory down to which files are closed to other users: the files of the
+/// log and of the snapshots.
 const DATA_DIR_DEPTH: u32 = 2;
 
 /// A running member.
@@ -152,7 +153,7 @@ pub struct Node {
     origin: Origin,
     /// What Apply shares with the Fronts.
     of_apply: OfApply,
-    /// Held as long as the node lives.
+    /// Its lock is held as long as the node lives.
     dir: DataDir<RealDisk>,
 }
 
@@ -173,12 +174,12 @@ impl OfApply {
     }
 }
 
-/// Opens or makes the data directory and starts the threads. Clients may be served once
+/// Opens or creates the data directory and starts the threads. Clients may be served once
 /// [`Node::wait_ready`] returns. An unborn member of an ensemble waits here for the other servers,
-/// for as long as it takes. `listener` is told what is applied.
+/// for as long as it takes. `listener` is called with the changes of every hold.
 ///
 /// # Errors
-/// Nothing was started.
+/// The node cannot start; nothing was started.
 pub fn start(config: &NodeConfig, listener: ChangeListener) -> Result<Node, StartError> {
     let began = Instant::now();
     let dir_name = config.data_dir.display().to_string();
@@ -250,7 +251,7 @@ pub fn start(config: &NodeConfig, listener: ChangeListener) -> Result<Node, Star
     Ok(Node { shared, threads, links, origin, of_apply, dir: recovered.dir })
 }
 
-/// Applies the log of a standalone server. Returns how long it took, in ms.
+/// Applies the committed log, if this is a standalone server. Returns how long it took, in ms.
 fn replay(recovered: &mut Recovered<RealDisk>) -> u64 {
     let began = Instant::now();
     recovered.replay(together);
@@ -275,7 +276,7 @@ fn open_disk(config: &NodeConfig) -> Result<RealDisk, StartError> {
     Ok(disk)
 }
 
-/// Logs the content of the data directory, and how long it took to read.
+/// Logs what was found in the data directory, and how long it took to read.
 fn tell_recovered(config: &NodeConfig, recovered: &Recovered<RealDisk>, took: Duration) {
     if recovered.is_new {
         let what = if config.cluster.is_none() { ": a new state begins" } else { "" };
@@ -300,14 +301,14 @@ fn tell_recovered(config: &NodeConfig, recovered: &Recovered<RealDisk>, took: Du
     );
 }
 
-/// A start reads its snapshot on two threads.
+/// How a start reads its data: the snapshot on two threads.
 pub(crate) fn reading(config: &NodeConfig) -> Reading {
     let level_max = config.member.order.known.level_max;
     Reading { log: WalOptions::default(), together, level_max }
 }
 
-/// Runs two jobs at once, the second on a thread of its own. Where the system has none to give,
-/// they run one after the other.
+/// Runs two jobs at the same time, the second on its own thread. If the system has no thread to
+/// give, runs one after the other.
 fn together(first: &mut (dyn FnMut() + Send), second: &mut (dyn FnMut() + Send)) {
     let second = Mutex::new(second);
     std::thread::scope(|scope| {
@@ -326,10 +327,10 @@ fn together(first: &mut (dyn FnMut() + Send), second: &mut (dyn FnMut() + Send))
     });
 }
 
-/// When the newest snapshot was written, in s since 1970: for people only.
+/// When the newest snapshot was written, in s since 1970. Only shown to people.
 fn newest_snapshot_s(data_dir: &Path) -> Option<i64> {
     let snapshots = std::fs::read_dir(data_dir.join(storage::snapshot::SNAPSHOT_DIR)).ok()?;
-    // Skips the room for a snapshot, and a received one.
+    // Skips the reserved space and a received snapshot.
     let is_snapshot = |name: &OsString| {
         let name = name.to_string_lossy();
         name.ends_with(".snap") && name != storage::snapshot::RECEIVED_NAME
@@ -360,7 +361,7 @@ fn start_threads(
 }
 
 impl Node {
-    /// The member, and this start of it.
+    /// This member's id, and the number of this boot.
     pub fn origin(&self) -> Origin {
         self.origin
     }
@@ -370,35 +371,35 @@ impl Node {
         self.dir.identity().cluster_id
     }
 
-    /// Keeps the list of servers in the data directory, durably, as whole lines of text.
+    /// Writes the list of servers to the data directory, durably. `text` consists of whole lines.
     ///
     /// # Errors
-    /// It cannot be written.
+    /// The list cannot be written.
     pub fn keep_servers(&self, text: &str) -> Result<(), StorageError> {
         self.dir.keep_servers(text)
     }
 
-    /// Where the Fronts of etcd's clients tell Apply that they have watchers.
+    /// Where the Fronts of etcd clients tell Apply that they watch keys.
     pub fn watch_interest(&self) -> Arc<WatchInterest> {
         self.of_apply.watch_interest.clone()
     }
 
-    /// The counts of etcd v2, which Apply shares with the Fronts of etcd's clients.
+    /// Counts of commands of etcd v2, which Apply shares with the Fronts of etcd clients.
     pub fn command_counts(&self) -> Arc<CommandCounts> {
         self.of_apply.command_counts.clone()
     }
 
-    /// The room for replies that Apply shares with the Fronts.
+    /// The count of the bytes of replies in memory, which Apply shares with the Fronts.
     pub fn replies(&self) -> Arc<ReplyRoom> {
         self.of_apply.replies.clone()
     }
 
-    /// The handles for the connection runtimes of ZooKeeper's clients.
+    /// A handle for each connection runtime of ZooKeeper clients.
     pub fn zk_fronts(&self) -> Vec<FrontHandle> {
         self.shared.front_counts.zk_fronts().map(|id| self.front(id)).collect()
     }
 
-    /// The handles for the connection runtimes of etcd's clients.
+    /// A handle for each connection runtime of etcd clients.
     pub fn etcd_fronts(&self) -> Vec<FrontHandle> {
         self.shared.front_counts.etcd_fronts().map(|id| self.front(id)).collect()
     }
@@ -407,12 +408,12 @@ impl Node {
         FrontHandle { shared: self.shared.clone(), id }
     }
 
-    /// The links to the other members, if there are to be any.
+    /// The links to the other members; `None` in a standalone server.
     pub fn peers(&self) -> Option<&PeerHandle> {
         self.shared.peers.as_ref()
     }
 
-    /// A handle that reads the numbers of this node.
+    /// A handle that reads this node's numbers.
     pub fn monitor_handle(&self) -> MonitorHandle {
         MonitorHandle { shared: self.shared.clone() }
     }
@@ -434,9 +435,9 @@ impl Node {
         !ready.is_empty()
     }
 
-    /// Ends the threads after their queued work: everything acknowledged is on disk already, and
-    /// the log says so. A leader first hands leadership to another member, if one is linked, so
-    /// that the others need not find out that it is gone.
+    /// Ends the threads after they have done their queued work. Everything acknowledged is on disk
+    /// already, and the log records that. A leader first hands leadership to another member, if one
+    /// is linked, so that the others need no election timeout.
     pub fn stop(self) {
         self.leave();
         if let Some(links) = self.links {
@@ -448,14 +449,14 @@ impl Node {
         self.shared.to_spare.close();
         self.shared.to_disk.close();
         for thread in self.threads {
-            // A panic there has ended the process already.
+            // A panic in that thread has ended the process already.
             let _ = thread.join();
         }
     }
 }
 
 impl Node {
-    /// Waits until another member leads, if this one does and there is one.
+    /// If this member leads and another can, waits until another member leads.
     fn leave(&self) {
         let deadline = Instant::now() + HAND_OVER_LIMIT;
         let mut is_asked = false;
@@ -473,8 +474,9 @@ impl Node {
     }
 }
 
-/// Refuses a directory of the other kind. A standalone server's directory would go on alone in an
-/// ensemble, and clients with it; a member's would wait for ever for servers that nobody names.
+/// Refuses a directory of the other kind. In an ensemble, a standalone server's directory would go
+/// on serving clients alone. A member's directory in a standalone server would wait for ever for
+/// servers that the configuration does not name.
 fn check_ensemble(
     membership: &Membership,
     origin: Origin,
@@ -497,9 +499,9 @@ fn check_ensemble(
     }
 }
 
-/// Checks that the log of a used directory is where the configuration says. A log elsewhere would
-/// look lost. A place is judged by its segments: the log directory may be `wal` in the data
-/// directory, and its own log is in `wal/wal` then.
+/// Checks that the log of a used directory is where the configuration says; a log elsewhere would
+/// look lost. A directory counts as the log's if it has segments: the configured log directory may
+/// be `wal` in the data directory, and then its log is in `wal/wal`.
 fn check_log_place(data_dir: &Path, log_dir: Option<&Path>) -> Result<(), String> {
     let beside = data_dir.join(WAL_DIR);
     if let Some(log_dir) = log_dir {
@@ -527,7 +529,7 @@ fn check_log_place(data_dir: &Path, log_dir: Option<&Path>) -> Result<(), String
     Ok(())
 }
 
-/// Whether a directory has a segment of a log.
+/// Whether a directory holds a segment of a log.
 fn holds_log(dir: &Path) -> bool {
     let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
     entries.into_iter().any(|entry| entry.file_name().to_str().is_some_and(is_log_name))
@@ -549,7 +551,7 @@ pub(crate) fn recovery_error(config: &NodeConfig, error: RecoveryError) -> Start
     }
 }
 
-/// The command to run next, if one helps.
+/// Advice to run `inspect`, if that helps with this error.
 fn advice(cause: &StorageError, inspect: &str) -> String {
     match cause {
         StorageError::Corrupt { .. } => format!("; {}", look(inspect)),
@@ -557,7 +559,7 @@ fn advice(cause: &StorageError, inspect: &str) -> String {
     }
 }
 
-/// The command to run next after an error in a snapshot's content, if one helps.
+/// Advice to run `inspect` after an error in a snapshot's content, if that helps.
 fn advice_on_image(cause: &RestoreError, inspect: &str) -> String {
     if cause.is_of_another_version() { String::new() } else { format!("; {}", look(inspect)) }
 }

@@ -1,5 +1,5 @@
-//! The reasons why a member of an ensemble does not serve while other servers are missing: for
-//! people and for orchestrators that ask before there is a member to ask.
+//! Records why a member of an ensemble does not serve while other servers are missing, for people
+//! and orchestrators that ask during the start.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -10,51 +10,51 @@ use parking_lot::Mutex;
 
 use crate::peer_sockets::PeerHandle;
 
-/// Shared by the start of a member, which writes it, and by monitoring, which reads it.
+/// Written by the start of a member, and read by monitoring.
 #[derive(Default)]
 pub struct StartBoard {
-    /// The servers that the member waits for; `None` until it dials them, and in a standalone
-    /// server.
+    /// The servers that the member waits for. `None` until it dials them, and always in a
+    /// standalone server.
     others: Mutex<Option<Others>>,
 }
 
-/// The servers that a member waits for, as the start knows them.
+/// What the start knows about the other servers.
 struct Others {
-    /// The servers of the ensemble, this one included.
+    /// Number of servers in the ensemble, with this one.
     count: usize,
-    /// The other servers, each with the time when it was last seen linked, or when the wait began.
+    /// The other servers, each with the last time that it was seen linked, or when the wait began.
     seen: BTreeMap<u64, Instant>,
     began: Instant,
-    /// The reason why the member is not born; `None` once it is.
+    /// Why the member is not born yet; `None` once it is.
     birth: Option<Birth>,
     links: PeerHandle,
 }
 
-/// The reason why an ensemble has not begun.
+/// Why an ensemble has not begun.
 struct Birth {
     reason: String,
     hint: Option<String>,
-    /// Whether more servers would end the wait.
+    /// Whether the wait would end if more servers came.
     is_for_servers: bool,
 }
 
-/// The reason why a member waits, with its details.
+/// Why a member waits, in detail.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StartWait {
-    /// The reason as the log gives it.
+    /// The reason, as the log shows it.
     pub reason: String,
-    /// How long the member has waited.
+    /// How long the member has waited so far.
     pub waited: Duration,
-    /// Servers that are not linked, each with for how long.
+    /// The servers that are not linked, each with how long it has been absent.
     pub absent: Vec<(u64, Duration)>,
-    /// The setting that would begin without them, where there is one.
+    /// The setting with which the ensemble would begin without them, if there is one.
     pub hint: Option<String>,
-    /// True if the member can only go on once another server is started.
+    /// Whether the member can only continue when another server is started.
     pub is_for_servers: bool,
 }
 
 impl StartBoard {
-    /// Notes that the member dials its `others` from now on.
+    /// Records that the member dials its `others` from now on.
     pub(crate) fn begin(&self, others: &[u64], links: PeerHandle) {
         let began = Instant::now();
         let seen = others.iter().map(|number| (*number, began)).collect();
@@ -62,8 +62,8 @@ impl StartBoard {
         *self.others.lock() = Some(others);
     }
 
-    /// Notes that the member is unborn, and why. `hint` names the setting that would begin without
-    /// the absent servers.
+    /// Records that the member is unborn, and why. `hint` names the setting that would begin
+    /// without the absent servers.
     pub(crate) fn wait_for_birth(&self, waiting: &Waiting, hint: Option<String>) {
         if let Some(others) = &mut *self.others.lock() {
             let (reason, is_for_servers) = (waiting.to_string(), waiting.is_for_servers());
@@ -71,15 +71,15 @@ impl StartBoard {
         }
     }
 
-    /// Notes that the member is born.
+    /// Records that the member is born.
     pub(crate) fn end_wait_for_birth(&self) {
         if let Some(others) = &mut *self.others.lock() {
             others.birth = None;
         }
     }
 
-    /// Why the member waits, if other servers are missing. A member that serves may lack some
-    /// servers, too: ask only about one that does not serve.
+    /// Why the member waits, if servers are missing. Even a member that serves may lack some
+    /// servers, so ask only about one that does not serve.
     pub fn look(&self) -> Option<StartWait> {
         let mut others = self.others.lock();
         let others = others.as_mut()?;
@@ -112,8 +112,8 @@ impl StartBoard {
     }
 }
 
-/// One line: the reason, the absent servers and for how long they are absent, and the setting that
-/// would begin without them.
+/// One line with the reason, each absent server with how long it has been absent, and the setting
+/// that would begin without them.
 impl fmt::Display for StartWait {
     fn fmt(&self, out: &mut fmt::Formatter) -> fmt::Result {
         write!(out, "{}, for {} s so far", self.reason, self.waited.as_secs())?;

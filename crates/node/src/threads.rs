@@ -1,23 +1,24 @@
-//! The core threads, with one function each.
+//! The core threads of a node: the state that they share, and one function for each thread.
 //!
-//! Loop and Apply are behind a mutex each, and run on any thread that has input for them. A step
-//! takes microseconds; waking another thread costs more. A thread that finds the mutex taken goes
-//! on: the holder looks for more input after it has let go.
+//! Loop and Apply are each behind a mutex and run on any thread that has input for them: a step
+//! takes microseconds, and waking another thread costs more. A thread that finds the mutex taken
+//! does not wait: the holder looks for more input after it has released the mutex.
 //!
-//! The threads, and what each runs:
+//! The threads, what each runs, and when:
 //!
 //! | thread | runs | when |
 //! | --- | --- | --- |
-//! | *loop* | Loop | time has gone by; others left it work after a few turns |
-//! | *apply* | Apply | it was woken for something committed, or others left it work |
-//! | *disk* | the log, then Loop, then Apply while nothing waits for the disk | Loop gave it a job |
-//! | *peers* | Loop, then one hold of Apply | a link brought something |
+//! | *loop* | Loop | time has passed; or others left it work after a few turns |
+//! | *apply* | Apply | it was woken for committed commands; or others left it work |
+//! | *disk* | the log, then Loop, then Apply while the disk has no job | Loop gave it a job |
+//! | *peers* | Loop, then one hold of Apply | a link delivered something |
 //! | *snapshot* | the snapshot files, then Loop | Loop gave it a job |
 //! | *spare* | log segments made ahead | the log asked for one |
-//! | a connection runtime | its Front, then Loop | a client sent something; Apply gave it mail |
+//! | a connection runtime | its Front, then Loop | a client sent something; or Apply gave it mail |
 //!
 //! A lone write on a standalone server: the runtime runs Front and Loop; *disk* writes, runs Loop,
-//! which finds it committed, and Apply, which mails the answer; the runtime sends it. Two wake-ups.
+//! which finds the write committed, and Apply, which mails the answer; the runtime sends the
+//! answer. That is two wake-ups.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -57,21 +58,21 @@ pub(crate) struct Shared {
     pub main_loop: Mutex<LoopRunner>,
     pub apply: Mutex<ApplyRunner>,
     pub to_loop: Inbox<LoopInput>,
-    /// Bytes of the frames of other members in `to_loop`.
+    /// Bytes of the frames of other members that wait in `to_loop`.
     pub peer_input_bytes: AtomicUsize,
     pub to_apply: Inbox<ToApply>,
     pub to_disk: Inbox<LogInput<RealDisk>>,
     pub to_snapshot: Inbox<SnapshotJob>,
     pub to_spare: Inbox<SpareJob<RealDisk>>,
     pub front_counts: FrontCounts,
-    /// The mail of each Front, by its id.
+    /// The mail of each connection runtime, indexed by its `FrontId`.
     pub fronts: Vec<Mail<Delivery>>,
     pub ready: Inbox<()>,
     /// Whether connection runtimes take their mail. Before that no client waits or watches, and a
-    /// long replay would fill their queues.
+    /// long replay would fill the queues.
     pub serving: AtomicBool,
     pub started: Instant,
-    /// `Now::contact_at_ms`; the greatest number for none.
+    /// `Now::contact_at_ms`; `u64::MAX` means `None`.
     pub contact_at_ms: AtomicU64,
     /// The Raft term that Loop has reached.
     pub raft_term: AtomicU64,
@@ -82,17 +83,17 @@ pub(crate) struct Shared {
     pub metrics: Mutex<NodeMetrics>,
     /// Callers that wait for a snapshot; at most one for each connection of the admin server.
     pub snapshot_waiters: Mutex<Vec<SnapshotWaiter>>,
-    /// The uploader of the snapshot that is being installed, which is told when it is the state.
+    /// Gets the mark of the uploaded snapshot that is being installed, once it is the state.
     pub install_waiter: Mutex<Option<oneshot::Sender<Mark>>>,
     pub disk: RealDisk,
     pub data_dir: PathBuf,
-    /// The time of a sync of the log above which a warning is logged.
+    /// A warning is logged when a sync of the log takes longer than this.
     pub fsync_warning: Duration,
     /// The links to the other members; `None` in a standalone server.
     pub peers: Option<PeerHandle>,
 }
 
-/// The part of the node that a connection runtime uses.
+/// What a connection runtime uses of the node.
 #[derive(Clone)]
 pub struct FrontHandle {
     pub(crate) shared: Arc<Shared>,
@@ -115,7 +116,7 @@ impl FrontHandle {
         &self.shared.fronts[self.id.0 as usize]
     }
 
-    /// Hands messages to Loop. Must not be called while the lock around the state is held.
+    /// Passes messages to Loop. Must not be called while the lock around the state is held.
     pub fn send(&self, messages: Vec<ToLoop>) {
         self.shared.tell_loop(messages.into_iter().map(LoopInput::Front));
     }
@@ -135,7 +136,8 @@ impl FrontHandle {
         self.shared.commit_index.load(Ordering::Acquire)
     }
 
-    /// See [`Now::contact_at_ms`](member::fronts::zk::Now::contact_at_ms).
+    /// When this member last had contact with a leader or a quorum, in ms since the node started;
+    /// see [`Now::contact_at_ms`](member::fronts::zk::Now::contact_at_ms).
     pub fn contact_at_ms(&self) -> Option<u64> {
         Some(self.shared.contact_at_ms.load(Ordering::Acquire)).filter(|at_ms| *at_ms != u64::MAX)
     }
@@ -155,20 +157,20 @@ pub(crate) fn spawn(
     std::thread::Builder::new().name(name.to_string()).spawn(body)
 }
 
-/// Ends the process because the disk failed: nothing more can be promised. Another start recovers.
+/// Ends the process because the disk failed: nothing more can be promised. The next start recovers.
 fn fail(what: &str, error: &StorageError) -> ! {
     tracing::error!("{what}: {error}; ending the process");
     eprintln!("quorate: {what}: {error}");
     std::process::exit(70);
 }
 
-/// The age of an entry by its leader's stamp. `None` if the clocks disagree so that the stamp lies
-/// in the future.
+/// The age in ms of an entry with the leader's time `stamped_ms`. `None` if that lies in the
+/// future, because the clocks disagree.
 fn age_ms(stamped_ms: i64) -> Option<u64> {
     u64::try_from(wall_ms().saturating_sub(stamped_ms)).ok()
 }
 
-/// Bytes of the frames of other members among inputs of Loop.
+/// Bytes of the frames of other members in `inputs`.
 fn peer_bytes(inputs: &[LoopInput]) -> usize {
     let bytes = |input: &LoopInput| match input {
         LoopInput::Peer { frame, .. } => frame.body.len(),
@@ -183,7 +185,7 @@ impl Shared {
         self.started.elapsed().as_millis() as u64
     }
 
-    /// Measures an entry with this stamp of its leader that was applied.
+    /// Records how old an entry was when it was applied here, by the leader's time in it.
     fn note_propagation(&self, stamped_ms: i64) {
         if let Some(took_ms) = age_ms(stamped_ms) {
             let now_ms = self.now_ms();
@@ -191,7 +193,8 @@ impl Shared {
         }
     }
 
-    /// Measures an entry with this stamp of its leader that goes to the disk of a follower.
+    /// Records how old an entry was when a follower gave it to its disk, by the leader's time in
+    /// it.
     fn note_proposal(&self, stamped_ms: i64) {
         if let Some(took_ms) = age_ms(stamped_ms) {
             let now_ms = self.now_ms();
@@ -199,7 +202,7 @@ impl Shared {
         }
     }
 
-    /// Looks at Loop for a moment; input that arrives meanwhile is handled right after that.
+    /// Reads something from Loop. Input that arrives meanwhile is handled right after.
     pub fn look_at_loop<T>(&self, look: impl FnOnce(&Loop) -> T) -> T {
         let seen = look(&self.main_loop.lock().member);
         if !self.to_loop.is_empty() {
@@ -208,14 +211,15 @@ impl Shared {
         seen
     }
 
-    /// Makes Loop do something, and handles all other input that has arrived in the next turn.
+    /// Calls something on Loop, and then lets Loop handle that and all other input that has
+    /// arrived.
     pub fn ask_loop<T>(&self, ask: impl FnOnce(&mut Loop) -> T) -> T {
         let asked = ask(&mut self.main_loop.lock().member);
         self.turn_loop(true);
         asked
     }
 
-    /// Counts how long entries took.
+    /// Records how long entries took to reach members' disks or a quorum.
     fn count_acks(&self, reached: &[(Reached, Duration)]) {
         if reached.is_empty() {
             return;
@@ -231,7 +235,7 @@ impl Shared {
         }
     }
 
-    /// Counts a write of the log that made something durable.
+    /// Records how long a write of the log took that made something durable.
     fn count_fsync(&self, took: Duration) {
         let us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
         let is_slow = took > self.fsync_warning;
@@ -252,12 +256,12 @@ impl Shared {
         self.turn_loop(true);
     }
 
-    /// Gives Loop inputs of the links, which often commit something. So Apply gets one hold on this
-    /// thread; only one, as other links wait for the thread.
+    /// Gives Loop inputs of the links. They often commit something, so this thread then runs one
+    /// hold of Apply; only one, since other links wait for the thread.
     pub fn tell_loop_of_peers(&self, inputs: Vec<LoopInput>) {
         self.peer_input_bytes.fetch_add(peer_bytes(&inputs), Ordering::Relaxed);
         self.to_loop.push_quietly(inputs);
-        // A client that waits for Apply comes before the members that are told the commit index.
+        // A client that waits for Apply comes before the members that wait for the commit index.
         let mut is_sending = false;
         self.turns_of_loop(false, || is_sending = true);
         if !self.to_apply.is_empty() {
@@ -269,13 +273,13 @@ impl Shared {
         }
     }
 
-    /// Lets Loop take its input, unless another thread is running it: that one looks again. After a
-    /// few turns the rest is left to Loop's own thread, even if others keep sending.
+    /// Lets Loop take its input, unless another thread is running Loop: that thread looks for input
+    /// again. After a few turns the rest is left to Loop's own thread, even if others keep sending.
     fn turn_loop(&self, wakes_apply: bool) {
         self.turns_of_loop(wakes_apply, || self.flush_peers());
     }
 
-    /// Like `turn_loop`, but the caller flushes the links to other members, in `send`.
+    /// Like `turn_loop`, but the caller sends the queued frames to other members, in `send`.
     fn turns_of_loop(&self, wakes_apply: bool, mut send: impl FnMut()) {
         for _ in 0..LOOP_TURNS_MAX {
             let Some(mut runner) = self.main_loop.try_lock() else { return };
@@ -303,8 +307,8 @@ impl Shared {
         serving && self.fronts.iter().any(|mail| mail.len() >= MAIL_MAX)
     }
 
-    /// Runs Apply on this thread while that has time for another hold, and leaves the rest to
-    /// Apply's own thread.
+    /// Runs holds of Apply on this thread while `has_time` is true, and leaves the rest to Apply's
+    /// own thread.
     fn help_apply(&self, mut has_time: impl FnMut() -> bool) {
         while let Some(mut runner) = self.apply.try_lock() {
             if self.must_wait() || !has_time() {
@@ -323,7 +327,7 @@ impl Shared {
     }
 }
 
-/// Loop's own thread, which tells it the time.
+/// Loop's own thread, which tells Loop the time.
 pub(crate) fn run_loop(shared: &Shared) {
     loop {
         shared.turn_loop(true);
@@ -351,7 +355,7 @@ pub(crate) fn run_apply(shared: &Shared) {
     }
 }
 
-/// The disk thread: all queued jobs go in one write and one sync.
+/// The disk thread: writes all queued jobs with one write and one sync.
 pub(crate) fn run_disk(shared: &Shared, mut log: LogWriter<RealDisk>) {
     let failed = |error| -> ! { fail("the log", &error) };
     let mut inputs = Vec::new();
@@ -388,8 +392,8 @@ pub(crate) fn run_disk(shared: &Shared, mut log: LogWriter<RealDisk>) {
     }
 }
 
-/// Makes log segments ahead, so that the log never waits for zeros to be written. Rests as the
-/// snapshot thread does.
+/// The spare thread: makes log segments ahead, so that the log never waits for zeros to be written.
+/// Rests between steps, as the snapshot thread does.
 pub(crate) fn run_spare(shared: &Shared, disk: &RealDisk) {
     let mut jobs = Vec::new();
     loop {
@@ -411,13 +415,13 @@ pub(crate) fn run_spare(shared: &Shared, disk: &RealDisk) {
     }
 }
 
-/// Leaves most of the disk's and the processor's time to others: rests `times` times as long as the
-/// work that began then took, so that syncs of the log, and of other processes, come in between.
+/// Leaves disk and processor to others for a while: sleeps `times` times as long as the work took
+/// that began at `began`, so that syncs of the log and of other processes come in between.
 fn rest_from(began: Instant, times: u32) {
     std::thread::sleep(began.elapsed().saturating_mul(times).min(REST_MAX));
 }
 
-/// Reads and writes snapshot files, and rests after each piece.
+/// The snapshot thread: reads and writes snapshot files, and rests after each piece.
 pub(crate) fn run_snapshot(shared: &Shared, mut image: SnapshotWriter<RealDisk>) {
     let mut jobs = Vec::new();
     let (mut snapshot_began, mut snapshot_number, mut snapshot_mark) =

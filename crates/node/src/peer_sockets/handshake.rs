@@ -1,5 +1,5 @@
-//! The handshake of a link, from both sides. [`crate::peer_hello`] has its messages and says what
-//! they are for.
+//! Runs the handshake of a link, on either side. [`crate::peer_hello`] has the messages and
+//! explains them.
 
 use std::collections::HashMap;
 use std::io;
@@ -24,7 +24,7 @@ use crate::peer_hello::{
 };
 use crate::peer_key::{Agreed, Exchange, Share, Side};
 
-/// A connection within its handshake.
+/// A connection during its handshake.
 pub(super) struct HandshakeStream<S> {
     pub stream: S,
     pub frames: FrameReader,
@@ -39,7 +39,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> HandshakeStream<S> {
         write_frames(&mut self.stream, vec![what.encode()]).await
     }
 
-    /// The next message of the other side. A refusal is an error.
+    /// Receives the next message of the other side. A refusal is an error.
     async fn receive(&mut self) -> Result<Handshake, Trouble> {
         loop {
             if let Some(frame) = self.frames.next().map_err(Refusal::Frame)? {
@@ -55,7 +55,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> HandshakeStream<S> {
     }
 
     /// Sends the reason for a refusal, and waits a moment for the other side to read it: closing
-    /// with unread bytes would discard it.
+    /// the socket with unread bytes would discard the reason.
     pub async fn refuse(mut self, reason: &Refusal) {
         let said = async {
             self.send(&Handshake::Refused(reason.to_string())).await?;
@@ -68,20 +68,21 @@ impl<S: AsyncRead + AsyncWrite + Unpin> HandshakeStream<S> {
             }
             Ok::<(), io::Error>(())
         };
-        // A peer that does not read it loses only the reason.
+        // A peer that does not read loses only the reason.
         let _ = timeout(REDIAL_MAX, said).await;
     }
 }
 
 /// The other side of an accepted connection.
 pub(super) struct Dialler {
-    /// Where it is.
+    /// The dialler's IP address.
     pub from: IpAddr,
-    /// What it has shown in the handshake of TLS.
+    /// The certificate that the dialler presented; `None` if certificates are not checked for
+    /// hosts.
     pub shown: Option<Shown>,
 }
 
-/// How many connections have begun to agree on a key in the present second.
+/// Number of connections that have started to agree on a key in the present second.
 #[derive(Default)]
 pub(super) struct Exchanges {
     since: Option<Instant>,
@@ -90,7 +91,7 @@ pub(super) struct Exchanges {
 }
 
 impl Exchanges {
-    /// Counts one more. False if there were too many.
+    /// Counts one more connection. False if there are too many in this second.
     fn begin(&mut self, from: IpAddr, now: Instant) -> bool {
         if self.since.is_none_or(|since| now >= since + Duration::from_secs(1)) {
             *self = Exchanges { since: Some(now), ..Exchanges::default() };
@@ -108,7 +109,7 @@ impl Exchanges {
     }
 }
 
-/// Wrong secrets that the log has not told of.
+/// Counts wrong secrets between two log lines about them.
 #[derive(Default)]
 pub(super) struct WrongSecrets {
     untold: u64,
@@ -116,7 +117,7 @@ pub(super) struct WrongSecrets {
 }
 
 impl WrongSecrets {
-    /// Counts a wrong secret. Returns the number of those that the log is to tell of now.
+    /// Counts a wrong secret. Returns how many to log now, if that is due.
     fn add(&mut self, now: Instant) -> Option<u64> {
         self.untold += 1;
         let is_due = self.told_at.is_none_or(|told_at| now >= told_at + WRONG_SECRETS_INTERVAL);
@@ -134,8 +135,8 @@ impl PeerSecret {
 }
 
 impl Links {
-    /// The versions of the handshake for dialling a server. They differ only where a secret is
-    /// proved.
+    /// The versions of the handshake to try when dialling a server. Only a shared secret has more
+    /// than one.
     pub(super) fn dialled_versions(&self, level: Option<Level>) -> Vec<HandshakeVersion> {
         match &self.auth {
             PeerAuth::Secret(secret) => secret.handshakes(level).dialled().collect(),
@@ -173,14 +174,14 @@ impl Links {
         }
         let Offer { hello, process, channel, .. } = transcript.offer;
         let peer = Peer { hello: Arc::new(hello), process };
-        // The peer has proved from here on that it is the server it claims to be.
+        // From here on the peer has proved that it is the server that it claims to be.
         let registered = self.register(&peer, channel, false)?;
         talk.send(&Handshake::Accepted).await?;
         Ok(registered)
     }
 
-    /// Logs that this server gives somebody what lets him try secrets offline: a server of an older
-    /// build, or a stranger in its name.
+    /// Logs that this server is about to give a dialler a proof with which it can try secrets
+    /// offline. The dialler is a server of an older version, or a stranger that claims to be one.
     fn warn_of_old_handshake(&self, server: u64, from: IpAddr) {
         let trouble = format!(
             "it can try secrets offline; once every server has version {} or later, forbid that \
@@ -191,14 +192,14 @@ impl Links {
         self.log_trouble(&format!("{from}, as server {server}, begins with version 1"), &trouble);
     }
 
-    /// Notes that the other side did not know the secret.
+    /// Records that the other side did not know the secret.
     pub(super) fn on_wrong_secret(&self, about: &str) {
         if let Some(count) = self.wrong_secrets.lock().add(Instant::now()) {
             tracing::warn!("links: {about} does not know the secret; {count} such attempts");
         }
     }
 
-    /// The dialler's offer, and the key of the proofs; none where none are wanted.
+    /// The dialler's offer, and the key of the proofs; `None` if no proofs are wanted.
     async fn offer_and_key<S: AsyncRead + AsyncWrite + Unpin>(
         &self,
         talk: &mut HandshakeStream<S>,
@@ -236,8 +237,8 @@ impl Links {
         }
     }
 
-    /// Agrees on a key with a server that has dialled and sent its share. It shows first that it
-    /// knows the secret: so each attempt to guess one is logged.
+    /// Agrees on a key with a server that has dialled and sent its share. The dialler must show
+    /// first that it knows the secret, so that each attempt to guess it is logged.
     async fn agree_with_dialler<S: AsyncRead + AsyncWrite + Unpin>(
         &self,
         talk: &mut HandshakeStream<S>,
@@ -252,7 +253,7 @@ impl Links {
         Ok(agreed.key.to_vec())
     }
 
-    /// Agrees on a key with a server that was dialled.
+    /// Agrees on a key with a server that this one has dialled.
     async fn agree_with_accepter<S: AsyncRead + AsyncWrite + Unpin>(
         &self,
         talk: &mut HandshakeStream<S>,
@@ -263,7 +264,7 @@ impl Links {
         let share = match talk.receive().await {
             Ok(Handshake::Reply(share)) => share,
             Ok(_) => return Err(Refusal::OutOfTurn.into()),
-            // A server that knows only version 1 says so.
+            // A server that knows only version 1 refuses `Begin` like this.
             Err(Trouble::RefusesUs(reason)) if reason == Refusal::OutOfTurn.to_string() => {
                 return Err(Trouble::NotUnderstood);
             }
@@ -324,7 +325,7 @@ impl Links {
         if own == other { Ok(()) } else { Err(Refusal::AuthKinds { own, other }) }
     }
 
-    /// Whether the certificate of a dialler is for a host of the server that it says it is.
+    /// Whether a dialler's certificate is for a host of the server that it claims to be.
     fn check_certificate(&self, shown: &Shown, server: u64) -> Result<(), Refusal> {
         let configured = self.servers.iter().filter(|it| it.number == server);
         let mut addresses = configured.flat_map(|it| &it.addresses);

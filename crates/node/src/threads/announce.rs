@@ -1,8 +1,8 @@
-//! The lines in the program's log about Loop's steps.
+//! Writes the lines of the program's log about what Loop did.
 
 use member::{Difference, Leadership, LoopOutput};
 
-/// Logs leadership, fetched snapshots, states that differ, and lack of room, for people.
+/// Logs leadership, fetched snapshots, states that differ, the level, compaction and a full disk.
 pub fn announce(output: &LoopOutput) {
     for leadership in &output.leadership {
         match leadership {

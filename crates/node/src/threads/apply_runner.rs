@@ -1,4 +1,4 @@
-//! Apply on a thread of the node: one hold of the state's lock.
+//! Runs Apply on a thread of the node, one hold of the state's lock at a time.
 
 use std::sync::atomic::Ordering;
 use std::time::Instant;
@@ -11,16 +11,15 @@ use member::message::{LoopInput, ToApply};
 use super::Shared;
 use crate::limits::{APPLY_HOLD, APPLY_STEP_COMMANDS};
 
-/// Apply, and its next input.
+/// Apply, and the input that it has not taken yet.
 pub(crate) struct ApplyRunner {
     apply: Apply,
     inputs: Vec<ToApply>,
     listener: ChangeListener,
 }
 
-/// A listener for the changes of each hold of the state's lock, called after the lock is released;
-/// the flag says whether clients are served already. For the program's log: it must take a short
-/// time.
+/// Called with the changes of each hold of the state's lock, after the lock is released. The flag
+/// tells whether clients are served already. Used for the program's log; must return quickly.
 pub type ChangeListener = Box<dyn FnMut(&Changes, bool) + Send>;
 
 impl ApplyRunner {

@@ -1,5 +1,5 @@
-//! Loop on a thread of the node: one turn takes the input that has arrived, and passes on the
-//! output.
+//! Runs Loop on a thread of the node. One turn gives Loop the input that has arrived and passes on
+//! its output.
 
 use std::mem;
 use std::sync::atomic::Ordering;
@@ -14,16 +14,16 @@ use super::{Shared, fail, peer_bytes, wall_ms};
 use crate::ack_latency::AckClock;
 use crate::peer_hello::Channel;
 
-/// Loop, and the time that it was last told.
+/// Loop, and when it was last told the time.
 pub(crate) struct LoopRunner {
     pub member: Loop,
     inputs: Vec<LoopInput>,
     last: Instant,
-    /// The latest moment at which Loop is to be told the time again.
+    /// When Loop must be told the time again at the latest.
     due: Instant,
-    /// The interval at which Loop is told the time when it runs anyway.
+    /// How often Loop is told the time when it runs anyway.
     tick: Duration,
-    /// The moment until which Loop's own thread sleeps; `None` while it is awake.
+    /// When Loop's own thread will wake up; `None` while it is awake.
     sleeps_until: Option<Instant>,
     acks: AckClock,
 }
@@ -37,8 +37,9 @@ impl LoopRunner {
         LoopRunner { member, inputs, last, due: last, tick, sleeps_until, acks }
     }
 
-    /// Takes the input that has arrived and passes on the output. Wakes Apply if `wakes_apply`,
-    /// else the caller runs it. Returns whether messages wait to be sent to other members.
+    /// Gives Loop the input that has arrived and passes on its output. Wakes Apply's thread if
+    /// `wakes_apply`; otherwise the caller runs Apply. Returns whether frames are queued for other
+    /// members.
     pub fn turn(&mut self, shared: &Shared, wakes_apply: bool) -> bool {
         let mut inputs = mem::take(&mut self.inputs);
         shared.to_loop.take_now(&mut inputs);
@@ -70,7 +71,7 @@ impl LoopRunner {
         hand_out(shared, output, wakes_apply)
     }
 
-    /// Tells Loop the elapsed time, if it is due. Returns whether it was.
+    /// Tells Loop the time that has passed, if that is due. Returns whether it was.
     fn advance(&mut self) -> bool {
         let now = Instant::now();
         let elapsed = now - self.last;
@@ -83,8 +84,9 @@ impl LoopRunner {
         is_time
     }
 
-    /// Tells the connection runtimes the term, the commit index, and when Loop last had contact.
-    /// Runs after each turn: contact may be news in a turn in which Loop is not told the time.
+    /// Publishes the term, the commit index and the time of the last contact for the connection
+    /// runtimes. Runs after each turn, since there may be new contact in a turn in which Loop is
+    /// not told the time.
     fn tell_contact(&self, shared: &Shared) {
         let contact_at_ms = match self.member.contact_ms() {
             Some(u64::MAX) => 0,
@@ -100,15 +102,14 @@ impl LoopRunner {
         shared.commit_index.store(self.member.commit_index(), Ordering::Release);
     }
 
-    /// Notes that Loop's own thread goes to sleep, and returns until when.
+    /// Records that Loop's own thread goes to sleep; returns when it must wake up.
     pub fn sleep(&mut self) -> Instant {
         self.sleeps_until = Some(self.due);
         self.due
     }
 }
 
-/// Passes Loop's output on to its receivers. Returns whether messages wait to be sent to other
-/// members.
+/// Passes Loop's output to its receivers. Returns whether frames are queued for other members.
 fn hand_out(shared: &Shared, mut output: LoopOutput, wakes_apply: bool) -> bool {
     if !output.disk.is_empty() {
         shared.to_disk.push(mem::take(&mut output.disk).into_iter().map(LogInput::Job));
@@ -148,7 +149,7 @@ fn hand_out(shared: &Shared, mut output: LoopOutput, wakes_apply: bool) -> bool 
     if let Some(mark) = output.installed
         && let Some(waiter) = shared.install_waiter.lock().take()
     {
-        // A waiter that gave up needs no answer.
+        // A caller that gave up needs no answer.
         let _ = waiter.send(mark);
     }
     if let Some(is_yielding) = output.yield_room {
@@ -163,19 +164,20 @@ fn hand_out(shared: &Shared, mut output: LoopOutput, wakes_apply: bool) -> bool 
     is_sending
 }
 
-/// A later version wrote the log: this build cannot go on, and changes nothing.
+/// Ends the process, because a later version wrote the log. Changes nothing on disk.
 fn end_at_unknown(entry: &UnknownEntry) -> ! {
     tracing::error!("{entry}; this server stops, and its data directory stays as it is");
     std::process::exit(70);
 }
 
-/// The log has an entry that cannot be read: this member cannot go on, and changes nothing.
+/// Ends the process, because an entry of the log cannot be read. Changes nothing on disk.
 fn end_at_unreadable(entry: &UnreadableEntry) -> ! {
     tracing::error!("{entry}; this server stops, and its data directory stays as it is");
     std::process::exit(70);
 }
 
-/// Marks the directory as condemned, because it does not hold what it should, and ends the process.
+/// Marks the data directory as condemned, because it does not hold what it should, and ends the
+/// process.
 fn condemn(shared: &Shared, why: Condemned) -> ! {
     let reason = why.to_string();
     if let Err(error) = storage::datadir::condemn(&shared.disk, &reason) {

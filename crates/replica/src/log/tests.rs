@@ -7,7 +7,7 @@ fn entry(index: u64, term: u64) -> Entry {
     Entry { index, term, data: Bytes::from_static(&[0; 40]), ..Default::default() }
 }
 
-/// Each entry costs 200 bytes; those up to 5 are applied.
+/// A log of entries 2 to 9 that take 200 bytes of memory each. Entries up to 5 are applied.
 fn log() -> Log {
     let entries = (2..=9).map(|index| entry(index, index / 2)).collect();
     let initial = (HardState::default(), ConfState::default());
@@ -54,7 +54,7 @@ fn append_replaces_from_its_first_entry_on() {
     assert_eq!(log.last(), 8);
 }
 
-/// Limits that keep nothing but these bytes.
+/// Limits on the bytes of applied entries.
 fn memory(bytes_max: usize, away_bytes_max: usize, pinned_bytes_max: usize) -> LogMemory {
     LogMemory { bytes_max, away_bytes_max, pinned_bytes_max }
 }
@@ -86,18 +86,18 @@ fn entries_for_a_follower_that_is_away_have_a_limit_of_their_own() {
     assert_eq!(log.first_index(), Ok(4));
     log.compact(away, memory(0, 399, 0));
     assert_eq!(log.first_index(), Ok(5));
-    // The limit for entries that nobody needs is larger here.
+    // The limit for entries that nobody needs is the larger one here.
     log.compact(away, memory(200, 0, 0));
     assert_eq!(log.first_index(), Ok(5));
-    // The entries behind 4 are needed by others, too.
+    // Live followers need the entries after 4, too.
     log.compact(Needed { pinned_index: 4, away_index: 3 }, memory(0, 0, 200));
     assert_eq!(log.first_index(), Ok(5));
     log.compact(away, memory(0, 0, 0));
     assert_eq!(log.first_index(), Ok(6));
 }
 
-/// The needs of followers: the follower, the least index, and the index of this member's snapshot
-/// if it serves.
+/// The followers that need a snapshot, each with the least index, and the index of this member's
+/// own snapshot if that is usable.
 fn wanted(log: &Log) -> Vec<(u64, u64, Option<u64>)> {
     let wanted = log.take_wanted(usize::MAX).into_iter();
     let own = |to, index_min| log.snapshot().filter(|own| serves(own, to, index_min));
@@ -112,23 +112,23 @@ fn a_snapshot_is_wanted_until_one_is_chosen_that_serves() {
     assert_eq!(of(&log, 2), unavailable);
     assert_eq!(wanted(&log), [(2, 1, None)]);
     assert_eq!(wanted(&log), []);
-    // A snapshot of this member is not sent before it is chosen.
+    // This member's own snapshot is not sent before it is chosen.
     log.on_taken(meta(4, &[1, 2]));
     assert_eq!(of(&log, 2), unavailable);
     assert_eq!(wanted(&log), [(2, 1, Some(4))]);
     log.choose(Some((2, meta(4, &[1, 2]))));
     assert_eq!(of(&log, 2), Ok(4));
-    // It is for that follower only; the others are sent nothing.
+    // The choice is for that follower only; others are sent nothing.
     assert_eq!(of(&log, 1), unavailable);
     assert_eq!(wanted(&log), [(1, 1, Some(4))]);
-    // The log no longer goes on from it.
+    // The log no longer continues from that snapshot.
     log.compact(Needed::NOTHING, memory(0, 0, usize::MAX));
     assert_eq!(of(&log, 2), unavailable);
     assert_eq!(wanted(&log), [(2, 5, None)]);
-    // Another member's snapshot serves as well.
+    // Another member's snapshot is usable, too.
     log.choose(Some((2, meta(5, &[1, 2]))));
     assert_eq!(of(&log, 2), Ok(5));
-    // The receiver is not a member in it.
+    // The receiver is not a member in the snapshot.
     log.on_taken(meta(5, &[1, 2]));
     log.choose(Some((3, meta(5, &[1, 2]))));
     log.on_membership(7);
@@ -136,7 +136,7 @@ fn a_snapshot_is_wanted_until_one_is_chosen_that_serves() {
     assert_eq!(wanted(&log), [(3, 7, None)]);
 }
 
-/// Four applied entries of 200 bytes each.
+/// The log has four applied entries of 200 bytes each.
 #[test]
 fn fresh_is_a_snapshot_behind_which_half_of_the_log_may_come_yet() {
     let log = log();

@@ -40,7 +40,7 @@ fn change_survives_bytes_and_raft() {
         assert_eq!(MembershipChange::decode(&change.encode()).unwrap(), change);
         assert_eq!(MembershipChange::from_raft(&change.to_raft_entry()), change);
     }
-    // The entry that raft-rs appends on its own to leave a joint state.
+    // An empty entry: raft-rs appends one to leave a joint state on its own.
     assert_eq!(MembershipChange::from_raft(&eraftpb::Entry::default()), MembershipChange::leave());
 }
 

@@ -41,7 +41,7 @@ fn read(kind: MessageType, context_bytes: usize) -> Message {
     read
 }
 
-/// One of each kind, with every field set that the kind uses.
+/// One message of each kind, with every field set that the kind uses.
 fn all() -> Vec<Message> {
     let context = Bytes::from(vec![1; READ_CONTEXT_BYTES]);
     let transfer = Bytes::from_static(raft::CAMPAIGN_TRANSFER);
@@ -235,7 +235,7 @@ fn terms_and_indexes_at_their_limits_pass_and_beyond_are_refused() {
         |message: &Message| matches!(refused(message), MessageError::OutOfRange { .. });
     assert!(out_of_range(&with(TERM_MAX + 1, 0)));
     assert!(out_of_range(&with(1, INDEX_MAX + 1)));
-    // raft-rs would take term 0 for a message of its own.
+    // raft-rs would take term 0 for a message of its own making.
     assert!(out_of_range(&with(0, 1)));
     assert!(out_of_range(&Message { to: 0, ..with(1, 1) }));
     assert!(out_of_range(&Message { from: 0, ..with(1, 1) }));

@@ -1,7 +1,7 @@
 use super::*;
 use bytes::Bytes;
 
-/// Whether their messages promise entries.
+/// Whether messages of that role promise entries.
 const FOLLOWER: bool = true;
 const LEADER: bool = false;
 

@@ -1,4 +1,4 @@
-//! Behaviour of one replica and of several, by what they hand out.
+//! Tests of one replica and of several together, by the effects that they hand out.
 
 mod chaos;
 mod cluster;

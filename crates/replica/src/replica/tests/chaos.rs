@@ -1,4 +1,4 @@
-//! Random faults from a seed; then they stop, and the members must agree.
+//! Random faults from a seed. Then the faults stop, and the members must agree.
 
 use bytes::Bytes;
 
@@ -9,11 +9,11 @@ use crate::{MemberChange, MembershipChange, Transition};
 struct Plan {
     member_count: u64,
     changes_members: bool,
-    /// Whether snapshots of all members are sent, and not only the leader's.
+    /// Whether other members' snapshots are sent, too, and not only the leader's.
     lends: bool,
 }
 
-/// Runs one seed and returns the cluster for further checks.
+/// Runs one seed and returns the cluster for more checks.
 fn run(seed: u64, plan: Plan) -> Cluster {
     let mut cluster = Cluster::new(seed, plan.member_count, &[1, 2, 3]);
     cluster.log_memory.bytes_max = 2000;
@@ -64,7 +64,7 @@ fn one_step(cluster: &mut Cluster, step: u64, plan: Plan) {
     }
 }
 
-/// Acts as the clients and the administrator of one member.
+/// Does what clients and an administrator of one member would do.
 fn act(cluster: &mut Cluster, id: u64, step: u64, plan: Plan) {
     let payload = Bytes::from(format!("{id}:{step}:{}", "x".repeat(step as usize % 90)));
     match cluster.rng.below(40) {

@@ -1,7 +1,7 @@
-//! A network, disks and state machines in memory, driven by one seed.
+//! A cluster in memory: network, disks and state machines, driven by one seed.
 //!
-//! It also judges: one leader per term, one entry at an index everywhere and for ever, no read
-//! below an index that was acknowledged when it was asked.
+//! It also checks that each term has one leader, that each index has one entry everywhere and for
+//! ever, and that no read gets an index below one that was acknowledged when the read was asked.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -12,7 +12,7 @@ use crate::{
     Persist, PersistId, ReadId, Replica, Restored, Role, SnapshotMeta, SnapshotWanted, peek,
 };
 
-/// splitmix64.
+/// A random generator (splitmix64).
 #[derive(Clone)]
 pub struct Rng(pub u64);
 
@@ -28,13 +28,13 @@ impl Rng {
         self.next() % bound
     }
 
-    /// True in `percent` of a hundred.
+    /// True with a probability of `percent` in a hundred.
     pub fn chance(&mut self, percent: u64) -> bool {
         self.below(100) < percent
     }
 }
 
-/// The state of a state machine: every entry it applied, and the membership then.
+/// A state machine: every entry that it applied, and the membership after the last one.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Machine {
     pub index: u64,
@@ -49,7 +49,7 @@ impl Machine {
     }
 }
 
-/// The state that survives a crash.
+/// What survives a crash of a member.
 #[derive(Clone, Debug)]
 pub struct Disk {
     pub hard_state: HardState,
@@ -86,7 +86,7 @@ pub struct Member {
     pub machine: Machine,
     pub to_apply: VecDeque<Entry>,
     pub memberships: VecDeque<MembershipAt>,
-    /// Data of snapshots that arrived, by index.
+    /// Data of snapshots that have arrived, by index.
     incoming: BTreeMap<u64, Machine>,
     pub boot_id: u64,
     pub reads: BTreeMap<ReadId, u64>,
@@ -101,7 +101,7 @@ struct Flight {
     data: Option<Machine>,
 }
 
-/// Faults in percent, except the delay, which is in steps.
+/// Probabilities of faults in percent; the delay is in steps.
 #[derive(Clone, Copy, Default)]
 pub struct Faults {
     pub drop: u64,
@@ -122,21 +122,21 @@ pub struct Cluster {
     pub snapshots_installed: u64,
     pub reads_served: u64,
     pub log_memory: LogMemory,
-    /// Members that lend snapshots while one of them is alive; else the leader's are sent.
+    /// Members that supply snapshots while they are alive. If none is, the leader's own are sent.
     pub lenders: Vec<u64>,
-    /// The member that supplied the last snapshot sent to a member, by receiver and index.
+    /// The member that supplied the last snapshot sent, by receiver and index.
     pub holders: BTreeMap<(u64, u64), u64>,
-    /// Collects the wanted snapshots, instead of having them served.
+    /// If set, wanted snapshots are collected here and not served.
     pub wanted: Option<Vec<SnapshotWanted>>,
-    /// How many steps longer snapshots take than messages.
+    /// Number of steps that snapshots take longer than messages.
     pub snapshot_delay: u64,
     contexts: BTreeSet<Bytes>,
     seed: u64,
 }
 
 impl Cluster {
-    /// Members 1 to `member_count`, of which `voters` know each other; all were born with the same
-    /// snapshot at index 1.
+    /// Members 1 to `member_count`, of which only `voters` are in the membership. All were born
+    /// with the same snapshot at index 1.
     pub fn new(seed: u64, member_count: u64, voters: &[u64]) -> Cluster {
         let mut cluster = Cluster {
             members: BTreeMap::new(),
@@ -181,8 +181,8 @@ impl Cluster {
         self.work(id);
     }
 
-    /// Crashes a member: everything that was not on disk is gone; the first of the jobs under way
-    /// may have been written in part.
+    /// Crashes a member. Everything that was not on disk is lost; the first job under way may have
+    /// been written in part.
     pub fn crash(&mut self, id: u64) {
         let written = self.rng.below(3);
         let torn = self.rng.chance(50);
@@ -217,7 +217,7 @@ impl Cluster {
         alive.map(|member| member.id).collect()
     }
 
-    /// Drains effects: messages fly, jobs and committed entries queue up.
+    /// Takes a member's effects: sends its messages, and queues its jobs and committed entries.
     pub fn drain(&mut self, id: u64) {
         while self.members[&id].replica.as_ref().is_some_and(Replica::has_effects) {
             let effects = self.replica(id).effects();
@@ -250,7 +250,7 @@ impl Cluster {
         }
     }
 
-    /// Sends a snapshot of this member, or of a lender, or has one taken.
+    /// Sends a snapshot of this member or of a lender, or makes one of them take a snapshot.
     fn serve(&mut self, id: u64, wanted: &SnapshotWanted) {
         let alive = self.alive();
         let lenders = self.lenders.iter().filter(|lender| alive.contains(lender));
@@ -306,7 +306,7 @@ impl Cluster {
         let data = message.snapshot.as_ref().map(|meta| {
             let holder = self.holders.get(&(message.to, meta.index)).copied().unwrap_or(from);
             let data = self.members[&holder].disk.snapshot.clone();
-            // The holder may have taken a newer snapshot since: then the transfer fails.
+            // The holder may have taken a newer snapshot since; then the transfer fails.
             (data.index == meta.index).then_some(data)
         });
         let lost = self.cut.contains(&(from, message.to))
@@ -327,7 +327,7 @@ impl Cluster {
         }
     }
 
-    /// Checks that each request for an index carries a context of its own.
+    /// Checks that no two requests for a read index have the same context.
     fn note_context(&mut self, message: &Outgoing) {
         const KIND_READ_INDEX: u8 = 15;
         if message.bytes[1] == KIND_READ_INDEX {
@@ -335,13 +335,13 @@ impl Cluster {
         }
     }
 
-    /// How many messages are on their way from one member to another.
+    /// Number of messages on their way from one member to another.
     pub fn in_flight(&self, from: u64, to: u64) -> usize {
         let is_between = |flight: &&Flight| (flight.from, flight.message.to) == (from, to);
         self.flights.iter().filter(is_between).count()
     }
 
-    /// Delivers the messages that are due.
+    /// Delivers the messages that are due in this step.
     pub fn deliver(&mut self) {
         let step = self.step;
         let (due, later): (Vec<_>, Vec<_>) =
@@ -362,7 +362,7 @@ impl Cluster {
         }
     }
 
-    /// Writes up to `count` jobs and reports them.
+    /// Writes up to `count` jobs of the disk and reports them.
     pub fn run_disk(&mut self, id: u64, count: u64) {
         for _ in 0..count {
             let member = self.member(id);
@@ -388,7 +388,7 @@ impl Cluster {
         self.drain(id);
     }
 
-    /// Does all work of one member, to the end.
+    /// Does all the work of one member until nothing is left.
     pub fn work(&mut self, id: u64) {
         self.drain(id);
         while !self.members[&id].jobs.is_empty() || !self.members[&id].to_apply.is_empty() {
@@ -397,7 +397,7 @@ impl Cluster {
         }
     }
 
-    /// A step in which everything works: messages, disks, one tick.
+    /// One step without faults: messages, disks, one tick.
     pub fn round(&mut self) {
         self.step += 1;
         self.deliver();
@@ -442,7 +442,7 @@ impl Cluster {
         leaders.max().map(|(_, id)| id)
     }
 
-    /// Runs until a leader has committed in its term and everyone follows it.
+    /// Runs until a leader has committed in its term and every member follows it.
     pub fn elect(&mut self) -> u64 {
         for _ in 0..400 {
             self.round();
@@ -478,7 +478,7 @@ impl Cluster {
         position
     }
 
-    /// The payloads a member has applied, those of membership entries and empty ones left out.
+    /// Payloads that a member has applied, without those of membership entries and empty entries.
     pub fn applied(&self, id: u64) -> Vec<String> {
         let entries = self.members[&id].machine.entries.iter();
         entries
@@ -487,8 +487,8 @@ impl Cluster {
             .collect()
     }
 
-    /// Checks that all members of the current membership have applied equal entries: all that were
-    /// ever committed.
+    /// Checks that all members of the current membership have applied the same entries: all that
+    /// were ever committed.
     pub fn check_converged(&mut self) {
         let leader = self.leader().unwrap();
         let membership = self.replica(leader).membership().clone();

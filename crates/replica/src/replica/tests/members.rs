@@ -1,4 +1,4 @@
-//! Changes of the membership while it works.
+//! Changes of the membership of a running cluster.
 
 use bytes::Bytes;
 
@@ -14,7 +14,7 @@ fn change(transition: Transition, changes: &[MemberChange]) -> MembershipChange 
     MembershipChange { transition, changes: changes.to_vec(), context: Bytes::new() }
 }
 
-/// Proposes changes and runs until they, and the joint state they may enter, are over.
+/// Proposes changes and runs until they are applied and the joint state, if any, is left.
 fn apply(cluster: &mut Cluster, changes: &[MemberChange]) {
     let leader = cluster.elect();
     let change = change(Transition::Auto, changes);
@@ -154,7 +154,7 @@ fn survivor_of_a_shrink_to_one_drains_its_disk_queue_before_it_campaigns() {
     cluster.propose(leader, "x");
     cluster.propose(leader, "y");
     cluster.run_disk(leader, u64::MAX);
-    // The removal gets onto the survivor's disk and commits; later entries stay in flight.
+    // The removal gets on the survivor's disk and is committed; later entries are still in flight.
     for _ in 0..3 {
         cluster.step += 1;
         cluster.deliver();

@@ -1,10 +1,10 @@
-//! Shows why the context of a ReadIndex is used once, ever: raft-rs 0.7 misuses one that comes
-//! again, and ours never come again.
+//! Shows why a ReadIndex context must be used only once, ever: raft-rs 0.7 mishandles a context
+//! that is used again, and this crate never uses one again.
 //!
-//! Both are asked the same way: member 1 leads and serves a read, for which member 2's
-//! acknowledgement is enough; member 3's is under way for longer. Meanwhile member 1 is cut off,
-//! member 2 leads and commits an entry. Then member 1, which does not know, is asked again, and the
-//! late acknowledgement arrives.
+//! Both are tested in the same way. Member 1 leads and serves a read, for which member 2's
+//! acknowledgement is enough; member 3's acknowledgement is delayed. Then member 1 is cut off, and
+//! member 2 leads and commits an entry. Member 1 does not know that, is asked again, and gets the
+//! delayed acknowledgement.
 
 use std::collections::BTreeSet;
 
@@ -17,14 +17,14 @@ use crate::{Config, Membership, Replica, Restored, Role, message};
 
 const GROUP_ID: u32 = 0;
 
-/// Three members, and an index for each read that is served.
+/// Three members, and for each one the indexes of the reads that it served.
 struct Three<M> {
     members: [M; 3],
     served: [Vec<u64>; 3],
 }
 
 trait Member {
-    /// Takes the messages to send, and the indexes of served reads. The disk jobs are done at once.
+    /// Takes the messages to send and the indexes of served reads. Disk jobs are done at once.
     fn take(&mut self) -> (Vec<Message>, Vec<u64>);
     fn step(&mut self, message: &Message);
 }
@@ -78,7 +78,7 @@ impl<M: Member> Three<M> {
         &mut self.members[id as usize - 1]
     }
 
-    /// Delivers until no member sends anything more; returns the messages that did not arrive.
+    /// Delivers messages until no member sends any more; returns those that `arrives` held back.
     fn settle(&mut self, arrives: impl Fn(&Message) -> bool) -> Vec<Message> {
         let mut late = Vec::new();
         loop {
@@ -110,7 +110,7 @@ fn is_late_acknowledgement(message: &Message) -> bool {
     acknowledges && message.from == 3 && !message.context.is_empty()
 }
 
-/// Three raft-rs nodes, configured as our replicas are.
+/// Three raft-rs nodes with the settings that our replicas use.
 fn three_of_raft() -> Three<RawNode<MemStorage>> {
     let logger = slog::Logger::root(slog::Discard, slog::o!());
     let members = [1, 2, 3].map(|id| {
@@ -123,13 +123,13 @@ fn three_of_raft() -> Three<RawNode<MemStorage>> {
     three
 }
 
-/// The indexes that member 1 serves when its two reads have these contexts, and the commit index
-/// before the second one was asked.
+/// The indexes that member 1 serves if its two reads have these contexts, and the commit index
+/// before the second read was asked.
 fn reads_of_raft(contexts: [&str; 2]) -> (Vec<u64>, u64) {
     let mut three = three_of_raft();
     three.member(1).read_index(contexts[0].into());
     let late = three.settle(|message| !is_late_acknowledgement(message));
-    // Member 1 is cut off, and the others have not heard it for long.
+    // Member 1 is cut off, and the others have not heard from it for long.
     let raft = &mut three.member(3).raft;
     raft.election_elapsed = raft.election_timeout();
     three.member(2).campaign().unwrap();
@@ -192,7 +192,7 @@ fn ours_serves_no_stale_read_when_an_acknowledgement_is_late() {
     three.settle(|message| !is_from_or_to(message, 1));
     assert_eq!(three.member(2).status().role, Role::Leader);
     three.member(1).read_index().unwrap();
-    // The index is asked for again and again, until the election timeout is nearly over.
+    // The index is asked for repeatedly, until the election timeout is nearly over.
     for _ in 0..Config::new(1, 42, 1).election_ticks - 1 {
         three.member(1).tick();
         three.settle(|message| !is_from_or_to(message, 1));
@@ -203,13 +203,13 @@ fn ours_serves_no_stale_read_when_an_acknowledgement_is_late() {
     assert_eq!(three.served[0].len(), 1, "a read is served that a deposed leader was asked");
 }
 
-/// The contexts with which member 2 asks its leader, in one boot: for reads that are asked once,
-/// and for some that get no answer and are asked again.
+/// The contexts with which member 2 asks its leader in one boot: for reads that are answered, and
+/// for some that get no answer and are asked again.
 fn contexts_of_boot(boot_id: u64) -> Vec<Bytes> {
     let mut three = three_of_ours(boot_id);
     let mut contexts = Vec::new();
     for round in 0..60 {
-        // The leader is heard, so member 2 keeps asking it.
+        // Member 2 hears from the leader, so it keeps asking.
         three.member(1).tick();
         three.member(2).tick();
         if round % 3 == 0 {

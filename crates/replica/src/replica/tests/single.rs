@@ -1,4 +1,4 @@
-//! A voter alone.
+//! Tests of a lone voter.
 
 use std::collections::BTreeSet;
 
@@ -36,7 +36,7 @@ fn normal(index: u64, term: u64, payload: &'static str) -> Entry {
     Entry { index, term, kind: EntryKind::Normal, payload: Bytes::from(payload) }
 }
 
-/// Takes all effects up to the point where only the disk or Apply can go on.
+/// Takes all effects, until only the disk or Apply could cause more.
 fn drain(replica: &mut Replica) -> Vec<Effects> {
     let mut all = Vec::new();
     while replica.has_effects() {
@@ -45,7 +45,7 @@ fn drain(replica: &mut Replica) -> Vec<Effects> {
     all
 }
 
-/// Drains, persists and applies until nothing is left; returns what was committed.
+/// Takes effects, persists and applies until nothing is left; returns the committed entries.
 fn work(replica: &mut Replica) -> Vec<Entry> {
     let mut committed = Vec::new();
     while replica.has_effects() {
@@ -136,7 +136,7 @@ fn several_jobs_may_be_in_flight_and_commit_in_order() {
     assert!(jobs.is_sorted_by(|left, right| left.id < right.id));
     replica.on_persisted(jobs[0].id);
     assert_eq!(replica.effects().committed, [normal(3, 2, "a")]);
-    // A report of a job covers the jobs before it, too.
+    // The report of one job covers the jobs before it, too.
     replica.on_persisted(jobs[2].id);
     assert_eq!(replica.effects().committed, [normal(4, 2, "b"), normal(5, 2, "c")]);
     replica.on_persisted(jobs[3].id);
@@ -457,7 +457,7 @@ fn nothing_campaigns_while_a_snapshot_is_installed() {
     assert_eq!(replica.effects().messages.len(), 1);
     check(&mut replica);
     replica.on_snapshot_installed(50);
-    // A report of an older index crosses the installation.
+    // A report with an older index crossed the installation; it is ignored.
     replica.on_applied(1);
     assert_eq!(replica.status().applied_index, 50);
     replica.campaign().unwrap();

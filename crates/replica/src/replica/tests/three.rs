@@ -1,4 +1,4 @@
-//! Three voters: elections, conflicts, snapshots, reads.
+//! Tests of three voters: elections, conflicts, snapshots, reads.
 
 use bytes::Bytes;
 
@@ -54,7 +54,7 @@ fn isolated_leader_steps_down_and_another_takes_over() {
     let term = cluster.replica(new).status().term;
     cluster.heal();
     cluster.rounds(60);
-    // Pre-vote: the member that was away did not raise the term.
+    // Pre-vote: the member that was cut off did not raise the term.
     assert_eq!(cluster.replica(new).status().term, term);
     assert_eq!(cluster.leader(), Some(new));
 }
@@ -100,8 +100,8 @@ fn follower_acknowledges_only_what_is_on_its_disk() {
     assert_eq!(cluster.replica(leader).status().commit_index, position.index);
 }
 
-/// A proposal that one follower has, so the leader has committed it; another follower, `late`, is
-/// told so before it has written it.
+/// A proposal that one follower has on disk, so that the leader has committed it. The other
+/// follower, `late`, learns of the commit before it has the entry on disk.
 fn commit_without(cluster: &mut Cluster) -> (u64, u64, u64) {
     let leader = cluster.elect();
     cluster.rounds(5);
@@ -110,7 +110,7 @@ fn commit_without(cluster: &mut Cluster) -> (u64, u64, u64) {
         cluster.step += 1;
         cluster.deliver();
     };
-    // The heartbeats on their way are answered.
+    // Heartbeats that are on their way get answered first.
     next(cluster);
     next(cluster);
     let position = cluster.propose(leader, "a");
@@ -136,7 +136,7 @@ fn matched(cluster: &mut Cluster, leader: u64, member: u64) -> u64 {
 fn commit_index_alone_is_not_answered() {
     let mut cluster = three(27);
     let (leader, late, index) = commit_without(&mut cluster);
-    // The follower reports that it has written it.
+    // The follower reports that the entry is on its disk.
     cluster.work(late);
     assert_eq!(cluster.in_flight(late, leader), 1);
     cluster.step += 1;
@@ -187,7 +187,7 @@ fn what_a_quorum_has_is_applied_by_a_member_whose_disk_hangs() {
         }
         let status = cluster.replica(hanging).status();
         assert!(status.persisted_index < status.applied_index);
-        // The leader hears of the member, though nothing is on its disk.
+        // The leader hears from the member, though nothing reaches that member's disk.
         for peer in cluster.replica(leader).peers() {
             assert!(peer.silent_ticks.unwrap() < 10);
         }
@@ -268,7 +268,8 @@ fn lagging_follower_gets_a_snapshot() {
     assert!(cluster.replica(leader).peers().iter().all(|peer| peer.snapshot_index.is_none()));
 }
 
-/// Three members that keep few entries, but for a follower that is away.
+/// Three members that keep few entries in memory, except for a follower that was silent for a short
+/// time.
 fn three_with_a_log_for_those_away() -> Cluster {
     let mut cluster = three(7);
     cluster.log_memory.bytes_max = 500;
@@ -295,7 +296,7 @@ fn follower_that_was_away_for_a_short_time_comes_back_to_the_log() {
     assert_eq!(cluster.snapshots_installed, 0);
     assert_eq!(cluster.applied(lagging).len(), 30);
     cluster.check_converged();
-    // It has all, and so the entries are needed no more.
+    // The follower has every entry, so the entries are no longer needed.
     cluster.propose(leader, "last");
     cluster.rounds(5);
     assert!(cluster.replica(leader).status().log_applied_bytes <= 500);
@@ -337,7 +338,7 @@ fn log_is_not_kept_for_a_follower_that_is_gone() {
     assert!(cluster.replica(leader).status().log_applied_bytes <= 500);
 }
 
-/// The leader takes no snapshot itself, and keeps its log from there on.
+/// The leader takes no snapshot itself, and keeps its log from the other one's snapshot on.
 #[test]
 fn lagging_follower_gets_the_snapshot_of_another_one() {
     let mut cluster = three(7);
@@ -362,7 +363,8 @@ fn lagging_follower_gets_the_snapshot_of_another_one() {
     cluster.check_converged();
 }
 
-/// However much is written meanwhile, the log still reaches back to the snapshot being sent.
+/// However much is written meanwhile, the log still reaches back to the snapshot that is being
+/// sent.
 #[test]
 fn the_log_is_kept_from_the_snapshot_on_that_is_being_sent() {
     let mut cluster = three(7);
@@ -389,8 +391,8 @@ fn the_log_is_kept_from_the_snapshot_on_that_is_being_sent() {
     assert_eq!(wanted.to, lagging);
     let own = cluster.replica(leader).newest_snapshot();
     assert!(own.is_none_or(|own| own.index < wanted.index_min));
-    // Refuses a snapshot that the log does not go on from, that is not of this log, or whose
-    // receiver has no use for it.
+    // Refuses a snapshot that the log does not continue from, that is not of this log, or that the
+    // receiver cannot use.
     let other_term = SnapshotMeta { term: lent.term - 1, ..lent.clone() };
     let beyond = SnapshotMeta { index: lent.index + 1, ..lent.clone() };
     let before = SnapshotMeta { index: 1, term: 1, ..lent.clone() };
@@ -421,8 +423,8 @@ fn the_log_is_kept_from_the_snapshot_on_that_is_being_sent() {
     cluster.check_converged();
 }
 
-/// However fast entries come, each snapshot is newer than the one before, and the log goes on from
-/// the last one needed.
+/// However fast entries arrive, each snapshot is newer than the one before, and the log continues
+/// from the last one needed.
 #[test]
 fn a_snapshot_that_the_log_has_left_behind_is_followed_by_a_newer_one() {
     let mut cluster = three(7);
@@ -444,8 +446,8 @@ fn a_snapshot_that_the_log_has_left_behind_is_followed_by_a_newer_one() {
     };
     write(&mut cluster, 30);
     cluster.heal();
-    // The log has some 24 entries. As many are written in the time that a snapshot takes, and then
-    // a third.
+    // The log has some 24 entries. As many again are written while a snapshot is transferred, and
+    // then half as many.
     for _ in 0..100 {
         for payload in ["fast", "faster", "fastest"] {
             cluster.propose(leader, payload);
@@ -471,7 +473,7 @@ fn failed_snapshot_is_sent_again() {
     cluster.propose(leader, "a");
     cluster.rounds(10);
     cluster.take_snapshot(leader);
-    // A restarted leader has only what follows its snapshot.
+    // A restarted leader has in memory only the entries after its snapshot.
     for id in [leader, others(leader)[1]] {
         cluster.take_snapshot(id);
         cluster.crash(id);
@@ -618,14 +620,14 @@ fn message_on_a_wrong_path_changes_nothing() {
     assert_eq!(cluster.replica(to).status(), before);
 }
 
-/// The sum of ticks until each of twenty groups has a leader again.
+/// Sum of the ticks, over twenty groups, until each has a leader again.
 fn ticks_without_a_leader(are_told: bool) -> u64 {
     let ticks = |seed: u64| {
         let mut cluster = Cluster::new(seed, 3, &[1, 2, 3]);
         let leader = cluster.elect();
         cluster.rounds(5);
         cluster.crash(leader);
-        // Messages sent before arrive before the end of a connection.
+        // Messages that were sent before arrive before the end of a connection.
         cluster.rounds(4);
         for id in cluster.alive() {
             if are_told {
@@ -644,7 +646,7 @@ fn ticks_without_a_leader(are_told: bool) -> u64 {
 #[test]
 fn a_leader_whose_connections_ended_is_not_waited_for() {
     let (told, untold) = (ticks_without_a_leader(true), ticks_without_a_leader(false));
-    // An election timeout has 10 ticks at least; some were over by then.
+    // An election timeout has at least 10 ticks; part of each had passed by then.
     assert!(told + 20 * 5 < untold, "{told} and {untold}");
 }
 
