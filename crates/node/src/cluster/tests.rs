@@ -1,4 +1,4 @@
-//! Ensembles in one process: real directories, threads and sockets on loopback.
+//! Whole ensembles in one process: real directories, threads and sockets on loopback.
 
 use std::path::PathBuf;
 use std::thread::JoinHandle;
@@ -17,10 +17,10 @@ use crate::limits::RAFT_TICK_MS;
 use crate::peer_sockets::PeerAddress;
 use crate::start::{Node, start};
 
-/// How long what must happen may take on a busy machine.
+/// Longest wait for something that must happen, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Servers 1 to `count`, of which each may be started and stopped again.
+/// Servers 1 to `count`. Each may be started and stopped again.
 struct Ensemble {
     dir: PathBuf,
     listeners: Vec<TcpListener>,
@@ -89,7 +89,7 @@ impl Ensemble {
         }
     }
 
-    /// Starts servers at once: each waits for the others.
+    /// Starts several servers at once, since each waits for the others.
     fn start(&mut self, numbers: &[u64]) -> Vec<Node> {
         let begin = |number: &u64| -> JoinHandle<Node> {
             let config = self.config(*number);
@@ -126,7 +126,7 @@ fn wait_until(what: &str, is_so: impl Fn() -> bool) {
     }
 }
 
-/// Opens a session by way of this server.
+/// Opens a session through this server.
 fn open_session(node: &Node, session: i64) {
     let nobody = encode_identities([].into_iter());
     let mut builder = BatchBuilder::default();
@@ -140,7 +140,7 @@ fn open_session(node: &Node, session: i64) {
     handle.send(vec![ToLoop::Submit(Submission { front, batch, waiters })]);
 }
 
-/// Waits until each has this many sessions, and asserts that all are in the same state.
+/// Waits until every node has this many sessions, and asserts that all states are equal.
 fn wait_alike(nodes: &[Node], session_count: usize) {
     let state = |node: &Node| {
         let handle = &node.zk_fronts()[0];
@@ -166,7 +166,7 @@ fn three_servers_are_born_together_replicate_and_go_on_without_one() {
         open_session(node, session);
     }
     wait_alike(&nodes, 3);
-    // Two members are enough, whether the stopped one led or not.
+    // Two members are enough, whether the stopped one was the leader or not.
     nodes.remove(0).stop();
     open_session(&nodes[0], 4);
     open_session(&nodes[1], 5);
@@ -176,7 +176,7 @@ fn three_servers_are_born_together_replicate_and_go_on_without_one() {
     open_session(&nodes[2], 6);
     wait_alike(&nodes, 6);
     nodes.into_iter().for_each(Node::stop);
-    // All at once, from what is on disk.
+    // Start all at once, from what is on disk.
     let nodes = ensemble.start(&[1, 2, 3]);
     assert!(nodes.iter().all(|it| it.wait_ready(PATIENCE)));
     wait_alike(&nodes, 6);
@@ -190,7 +190,7 @@ fn a_server_that_lost_its_directory_is_born_into_the_ensemble_without_a_vote() {
     assert!(nodes.iter().all(|it| it.wait_ready(PATIENCE)));
     let before = ensemble.identity(1);
     nodes.remove(0).stop();
-    // One that is damaged: it is set aside.
+    // A damaged directory: the server sets it aside.
     let identity = ensemble.data_dir(1).join("identity");
     let mut bytes = std::fs::read(&identity).expect("is there");
     bytes[20] ^= 1;
@@ -202,7 +202,7 @@ fn a_server_that_lost_its_directory_is_born_into_the_ensemble_without_a_vote() {
     assert_eq!(ensemble.first_voters(1), ensemble.first_voters(2));
     assert!(!ensemble.first_voters(1).contains(&after.member_id));
     assert!(ensemble.data_dir(1).join("set-aside-1/boot").is_file());
-    // It is given what it lacks, and the vote of the one that it was.
+    // The server gets the state from the others, and the vote of its former member id.
     assert!(nodes[2].wait_ready(PATIENCE));
     let has_vote = |node: &Node| node.monitor_handle().voters().contains(&after.member_id);
     wait_until("it has a vote", || nodes.iter().all(has_vote));

@@ -10,7 +10,7 @@ fn bytes(frames: &[PeerFrame]) -> Vec<u8> {
     FrameBatch::new(frames.to_vec()).to_bytes()
 }
 
-/// Frames and what ended them, of bytes that come in pieces of one length.
+/// The frames read from bytes that arrive in pieces of one length, and the error that ended them.
 fn read(bytes: &[u8], piece_bytes: usize) -> (Vec<PeerFrame>, Option<FrameError>) {
     let mut reader = FrameReader::new(BODY_BYTES_MAX);
     let mut frames = Vec::new();
@@ -51,13 +51,13 @@ fn every_changed_bit_is_noticed() {
         let mut changed = bytes.clone();
         changed[bit / 8] ^= 1 << (bit % 8);
         let (frames, error) = read(&changed, bytes.len());
-        // A length that is larger but within the limit waits for more.
+        // After a larger length that is within the limit, the reader waits for more bytes.
         assert!(error.is_some() || frames.len() < 2, "bit {bit}");
         assert!(frames.iter().all(|it| *it == frame(3, 40)), "bit {bit}");
     }
 }
 
-/// A frame with a head that was changed, and a checksum that matches.
+/// A frame whose head was changed, with a checksum that matches.
 fn sealed(change: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
     let mut bytes = bytes(&[frame(3, 4)]);
     change(&mut bytes);

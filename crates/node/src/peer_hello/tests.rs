@@ -50,7 +50,7 @@ fn what_was_said_is_what_is_heard_and_nothing_cut_off_is() {
     assert_eq!(Handshake::decode(&unknown), Err(Refusal::OutOfTurn));
 }
 
-/// A whole handshake with a secret, of each version.
+/// All messages of a handshake with a secret, for each version.
 fn handshakes() -> [(&'static str, Vec<Handshake>); 2] {
     let mut transcript = transcript();
     transcript.offer.hello.known.program = "0.4.0".to_string();
@@ -77,8 +77,8 @@ fn handshakes() -> [(&'static str, Vec<Handshake>); 2] {
     [("handshake-v1.bin", rest(b"a secret of 16 b")), ("handshake-v2.bin", with_key)]
 }
 
-/// The files hold the bytes of a handshake as the version that introduced it wrote them: each
-/// frame's kind, its length in 4 bytes, its body.
+/// The files hold the bytes of a handshake from the version that introduced it: for each frame its
+/// kind, its length in 4 bytes, and its body.
 #[test]
 fn a_handshake_has_the_bytes_that_it_had() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures");
@@ -131,7 +131,7 @@ fn a_proof_is_good_for_one_side_of_one_handshake_with_one_secret() {
         (transcript.accepter_proof(b"secret"), transcript.dialler_proof(b"secret"));
     assert!(transcript.is_accepter(b"secret", &accepter));
     assert!(transcript.is_dialler(b"secret", &dialler));
-    // A proof returned to its sender proves nothing.
+    // A proof that is returned to its sender proves nothing.
     assert!(!transcript.is_accepter(b"secret", &dialler));
     assert!(!transcript.is_dialler(b"secret", &accepter));
     assert!(!transcript.is_accepter(b"other", &accepter));

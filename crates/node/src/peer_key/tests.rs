@@ -5,7 +5,7 @@ fn bytes<const N: usize>(hex: &str) -> [u8; N] {
     std::array::from_fn(|at| u8::from_str_radix(&hex[2 * at..][..2], 16).expect("is hex"))
 }
 
-/// Shares and keys of RFC 9382, appendix B: the first vector for P-256.
+/// The first test vector for P-256 in RFC 9382, appendix B.
 #[test]
 fn an_exchange_is_that_of_the_standard() {
     let w = "2ee57912099d31560b3a44b1184b9b4866e904c49d12ac5042c97dca461b1a5f";
@@ -74,14 +74,14 @@ fn bytes_that_are_no_point_are_no_share() {
     let good = *shared.begin(Side::Accepter, || [2; 32]).share();
     let finish = |share: &Share| shared.begin(Side::Dialler, || [1; 32]).finish(share).is_some();
     assert!(finish(&good));
-    // One bit more or less leaves the curve, or is another form of point.
+    // A changed bit gives a point off the curve, or another form of point.
     for bit in 0..8 * SHARE_BYTES {
         let mut changed = good;
         changed[bit / 8] ^= 1 << (bit % 8);
         assert!(!finish(&changed), "bit {bit}");
     }
     assert!(!finish(&[0; SHARE_BYTES]));
-    // The blind alone, for which both sides find the point at infinity.
+    // Only the blind: both sides would compute the point at infinity.
     assert!(!finish(&bytes_of(&shared.blinds_accepter)));
 }
 

@@ -1,4 +1,4 @@
-//! Real sockets on this machine's loopback: servers that link, and what harms none of them.
+//! Links over real sockets on loopback: which servers get linked, and what cannot disturb them.
 
 use std::io::{Read, Write};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -16,7 +16,7 @@ use crate::peer_frame::{FRAME_HEAD_BYTES, PEER_VERSION};
 use crate::peer_hello::{Answer, Handshake, Offer, Transcript};
 use crate::peer_key::{Agreed, Side};
 
-/// How long what must happen may take on a busy machine.
+/// Longest wait for something that must happen, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 const SECRET: &[u8] = b"a secret of the test";
@@ -46,12 +46,12 @@ fn secret() -> PeerAuth {
     PeerAuth::Secret(Arc::new(PeerSecret::new(SECRET.to_vec(), true)))
 }
 
-/// The secret where version 1 of the handshake is forbidden.
+/// The secret, with version 1 of the handshake forbidden.
 fn strict_secret() -> PeerAuth {
     PeerAuth::Secret(Arc::new(PeerSecret::new(SECRET.to_vec(), false)))
 }
 
-/// A server and what its links give.
+/// A server, and the inputs that its links give.
 struct Peers {
     sockets: PeerSockets,
     handle: PeerHandle,
@@ -60,7 +60,7 @@ struct Peers {
     port: u16,
 }
 
-/// Whether there is room for what the links give, and how often they have looked for some.
+/// Whether the receiver of inputs is full, and how often the links have asked it for space.
 #[derive(Default)]
 struct Room {
     is_full: AtomicBool,
@@ -76,7 +76,7 @@ impl Peers {
     ) -> Peers {
         let port = port(&listener);
         let (give, inputs) = channel();
-        // The tests have no chance of their own: the port tells the servers apart.
+        // The tests have no randomness of their own: the port makes the secrets of servers differ.
         let mut secret = [hello.server as u8; 32];
         secret[..2].copy_from_slice(&port.to_le_bytes());
         let config = PeerConfig {
@@ -101,13 +101,13 @@ impl Peers {
 
     /// A peer that only accepts links, from servers 1 to 3.
     fn alone(hello: Hello, auth: PeerAuth) -> Peers {
-        // These ports were closed, so every dial fails.
+        // These ports were closed again, so every dial fails.
         let gone: Vec<u16> = (0..3).map(|_| port(&listener())).collect();
         let servers: Vec<_> = (1..4).zip(gone).map(|(number, port)| server(number, port)).collect();
         Peers::start(hello, listener(), &servers, auth)
     }
 
-    /// Waits until no link of that server is registered; its end was told before.
+    /// Waits until no link with that server is registered; its end was reported before.
     fn wait_unlinked(&self, server: u64) {
         let deadline = Instant::now() + PATIENCE;
         while self.handle.links().iter().any(|it| it.link.hello.server == server) {
@@ -120,7 +120,8 @@ impl Peers {
         self.inputs.recv_timeout(PATIENCE).expect("something comes")
     }
 
-    /// The next that is looked for; what comes before is passed over.
+    /// Waits for the first input for which `look` returns something, and skips the inputs before
+    /// it.
     fn wait_for<T>(&self, mut look: impl FnMut(PeerInput) -> Option<T>) -> T {
         let deadline = Instant::now() + PATIENCE;
         loop {
@@ -132,7 +133,7 @@ impl Peers {
         }
     }
 
-    /// Waits for both channels, in both directions, with each of these servers.
+    /// Waits for links with each of these servers, on both channels, in both directions.
     fn wait_linked(&self, servers: &[u64]) {
         let mut missing: Vec<(u64, bool, Channel)> = Vec::new();
         for server in servers {
@@ -146,7 +147,7 @@ impl Peers {
                     let found = (link.hello.server, link.is_outgoing, link.channel);
                     missing.retain(|it| *it != found);
                 }
-                // The end of another server's link is no matter here.
+                // The end of a link with another server does not matter here.
                 PeerInput::LinkDown(link) if servers.contains(&link.hello.server) => {
                     missing.push((link.hello.server, link.is_outgoing, link.channel));
                 }
@@ -178,7 +179,7 @@ impl Peers {
     }
 }
 
-/// Servers 1 to 3, each of which knows the others.
+/// Servers 1 to 3, which know each other.
 fn three(auth: impl Fn(usize) -> PeerAuth) -> Vec<Peers> {
     of_three(3, auth)
 }
@@ -206,7 +207,7 @@ fn three_servers_link_and_frames_come_in_order_on_each_channel() {
     peers[1].wait_linked(&[1, 3]);
     peers[2].wait_linked(&[1, 2]);
     assert_eq!(peers[0].handle.links().len(), 8);
-    // A snapshot's pieces, among heartbeats.
+    // Pieces of a snapshot, between heartbeats.
     for count in 0..200 {
         peers[0].handle.send(MemberId(20), Channel::Log, frame(1, count));
     }
@@ -231,7 +232,7 @@ fn three_servers_link_and_frames_come_in_order_on_each_channel() {
         }
     }
     assert_eq!(peers[2].wait_frame(), (MemberId(10), Channel::Log, frame(2, 0)));
-    // Nobody has this id.
+    // No member has this id.
     assert_eq!(peers[0].handle.dropped_count(), 0);
     peers[0].handle.send(MemberId(21), Channel::Log, frame(2, 0));
     assert_eq!(peers[0].handle.dropped_count(), 1);
@@ -288,7 +289,7 @@ fn a_birth_makes_the_links_anew_and_says_so() {
     while !is_whole(&peers[1]) {
         assert_eq!(*peers[1].wait_up().hello, born(1, 7));
     }
-    // Born of different clusters they part.
+    // Servers that were born in different clusters end their links.
     peers[1].handle.set_hello(born(2, 8));
     peers[0].wait_unlinked(2);
     peers[1].handle.set_hello(born(2, 7));
@@ -296,7 +297,7 @@ fn a_birth_makes_the_links_anew_and_says_so() {
     peers.into_iter().for_each(|it| it.sockets.stop());
 }
 
-/// A connection that says what it likes.
+/// A client that may send anything.
 struct Stranger {
     stream: std::net::TcpStream,
     frames: FrameReader,
@@ -333,7 +334,7 @@ impl Stranger {
         }
     }
 
-    /// The reason for which it is refused.
+    /// The reason of the refusal that the server sends.
     fn refusal(&mut self) -> String {
         let frame = self.hear().expect("it is refused, not dropped");
         match Handshake::decode(&frame) {
@@ -345,7 +346,7 @@ impl Stranger {
         }
     }
 
-    /// Agrees on a key. `draw` is the number that it draws, so that equal ones may be drawn twice.
+    /// Agrees on a key. `draw` is used as the random number, so that a test can use one twice.
     fn agree(&mut self, draw: u8) -> Agreed {
         let shared = SharedNumber::of(SECRET);
         let exchange = shared.begin(Side::Dialler, || [draw; 32]);
@@ -362,7 +363,7 @@ impl Stranger {
         agreed
     }
 
-    /// A handshake up to where the other side has the last word.
+    /// Runs a handshake up to the last message, which the server sends.
     fn knock(&mut self, offer: Offer) {
         let key = match offer.auth {
             AuthKind::Secret => self.agree(4).key.to_vec(),
@@ -371,8 +372,8 @@ impl Stranger {
         self.knock_with(offer, &key, &key);
     }
 
-    /// What follows once there is a key; in version 1 that is the secret. The proof is made with
-    /// another one.
+    /// The part of a handshake after a key is agreed; in version 1 the key is the secret. The proof
+    /// is made with `proved`.
     fn knock_with(&mut self, offer: Offer, key: &[u8], proved: &[u8]) {
         self.say(&Handshake::Offer(offer.clone()));
         let frame = self.hear().expect("it answers");
@@ -390,12 +391,12 @@ impl Stranger {
         self.say(&Handshake::Proof(transcript.dialler_proof(proved)));
     }
 
-    /// A link that is kept up.
+    /// Makes a link and keeps it alive with beats.
     fn link(&mut self, offer: Offer) {
         self.link_silently(offer);
         let mut stream = self.stream.try_clone().expect("has a second handle");
         let beat = FrameBatch::new(vec![frame(KIND_BEAT, 0)]).to_bytes();
-        // Until one side closes.
+        // Until one side closes the connection.
         std::thread::spawn(move || {
             while stream.write_all(&beat).is_ok() {
                 std::thread::park_timeout(PEER_BEAT / 4);
@@ -403,7 +404,7 @@ impl Stranger {
         });
     }
 
-    /// A link on which nothing is said.
+    /// Makes a link and sends nothing on it.
     fn link_silently(&mut self, offer: Offer) {
         self.knock(offer);
         let frame = self.hear().expect("it accepts");
@@ -413,7 +414,7 @@ impl Stranger {
 
 impl Drop for Stranger {
     fn drop(&mut self) {
-        // It may be closed already.
+        // The connection may be closed already.
         drop(self.stream.shutdown(std::net::Shutdown::Both));
     }
 }
@@ -451,7 +452,7 @@ fn whoever_may_not_link_is_told_why_and_nothing_is_told_of_it() {
     let key = stranger.agree(4).key;
     stranger.knock_with(offer(hello(2)), &key, b"another key");
     assert_eq!(stranger.refusal(), "it does not know the shared secret");
-    // An answer where an offer is due, and an offer where a proof is.
+    // An answer instead of an offer, and an offer instead of a proof.
     let mut stranger = Stranger::connect(&peers);
     stranger.say(&Handshake::Accepted);
     assert_eq!(stranger.refusal(), "it broke the rules of the handshake");
@@ -465,7 +466,7 @@ fn whoever_may_not_link_is_told_why_and_nothing_is_told_of_it() {
     peers.sockets.stop();
 }
 
-/// The frames that come until the connection is closed.
+/// The messages received until the connection is closed.
 fn heard_until_closed(stranger: &mut Stranger) -> Vec<Handshake> {
     let frames = std::iter::from_fn(|| stranger.hear());
     frames.map(|frame| Handshake::decode(&frame).expect("our side speaks well")).collect()
@@ -477,11 +478,11 @@ fn a_stranger_learns_nothing_before_it_has_shown_the_secret() {
     let refused = |reason: &str| Handshake::Refused(reason.to_string());
     let old = "it speaks version 1 of the handshake only, which is not taken here: install version \
                0.4.0 or later there";
-    // An offer first: version 1.
+    // An offer first, as in version 1.
     let mut stranger = Stranger::connect(&peers);
     stranger.say(&Handshake::Offer(offer(hello(2))));
     assert_eq!(heard_until_closed(&mut stranger), [refused(old)]);
-    // A guess of the secret, and the other side's own bytes given back.
+    // A guess of the secret; and the server's own bytes, sent back.
     let guess = SharedNumber::of(b"a secret of a guesser");
     let exchange = guess.begin(Side::Dialler, || [4; 32]);
     let mut stranger = Stranger::connect(&peers);
@@ -492,12 +493,12 @@ fn a_stranger_learns_nothing_before_it_has_shown_the_secret() {
     stranger.say(&Handshake::Confirm(guessed.own));
     let wrong = [refused("it does not know the shared secret")];
     assert_eq!(heard_until_closed(&mut stranger), wrong);
-    // A point that is none.
+    // Bytes that are no point of the curve.
     let mut stranger = Stranger::connect(&peers);
     stranger.say(&Handshake::Begin([4; 65]));
     stranger.hear().expect("it replies");
     assert_eq!(heard_until_closed(&mut stranger), wrong);
-    // What another one has said with the secret is of no use.
+    // The confirmation that another client made with the secret is of no use.
     let mut first = Stranger::connect(&peers);
     let overheard = first.agree(4).own;
     let exchange = SharedNumber::of(SECRET);
@@ -507,7 +508,7 @@ fn a_stranger_learns_nothing_before_it_has_shown_the_secret() {
     second.hear().expect("it replies");
     second.say(&Handshake::Confirm(overheard));
     assert_eq!(heard_until_closed(&mut second), wrong);
-    // An offer where the confirmation is due.
+    // An offer instead of the confirmation.
     let mut stranger = Stranger::connect(&peers);
     stranger.say(&Handshake::Begin(*exchange.share()));
     stranger.hear().expect("it replies");
@@ -533,7 +534,7 @@ fn a_flood_of_handshakes_ends_no_link() {
         stranger.say(&Handshake::Begin(share));
         replies += usize::from(stranger.hear().is_some());
     }
-    // A slow machine needs several seconds.
+    // A slow machine may take several seconds.
     let seconds = began.elapsed().as_secs() as usize + 1;
     assert!(replies <= 100 * seconds, "{replies} replies");
     assert_eq!(peers.handle.links().len(), 1);
@@ -572,8 +573,8 @@ fn a_server_of_an_older_build_links_until_the_level_or_a_setting_forbids_it() {
     assert!(!dial(hello(1), strict_secret()));
 }
 
-/// Accepts connections as a server of an older build does, which knows version 1 only. Returns the
-/// first message of each, until one has linked or eight have come.
+/// Accepts connections like a server of an older version, which knows only version 1 of the
+/// handshake. Returns the first message on each connection, until one is linked or eight have come.
 fn dialled_by(own: Hello, auth: PeerAuth) -> Vec<Handshake> {
     let old = listener();
     let servers = [server(1, 1), server(2, port(&old))];
@@ -628,7 +629,7 @@ fn a_proof_that_was_heard_before_is_worth_nothing() {
     };
     let transcript = Transcript { offer: offer(hello(2)), answer };
     let good = transcript.dialler_proof(SECRET);
-    // In another handshake, and the accepter's own given back.
+    // A proof from another handshake, and the accepter's own proof sent back.
     for stolen in [good, proof] {
         let mut second = Stranger::connect(&peers);
         second.say(&Handshake::Offer(offer(hello(2))));
@@ -654,7 +655,7 @@ fn garbage_of_every_kind_is_refused_and_disturbs_no_link() {
     other_version[4..8].copy_from_slice(&crc.to_le_bytes());
     let mut flipped = good.clone();
     flipped[FRAME_HEAD_BYTES + 3] ^= 1;
-    // ZooKeeper's own: the first of an election, `QuorumCnxManager`, and an HTTP client.
+    // What ZooKeeper's election sends first (`QuorumCnxManager`), and an HTTP request.
     let zookeeper = [0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1];
     let too_long = vec![0xff; 100_000];
     let unknown = FrameBatch::new(vec![frame(9, 10)]).to_bytes();
@@ -679,7 +680,7 @@ fn garbage_of_every_kind_is_refused_and_disturbs_no_link() {
         assert_eq!(stranger.hear(), None, "cut at {cut}");
     }
     linked.send(&FrameBatch::new(vec![frame(1, 3)]).to_bytes());
-    // The first that comes: nothing was told in between.
+    // This is the first input: nothing was given in between.
     let (from, channel) = (MemberId(20), Channel::Log);
     assert_eq!(peers.next(), PeerInput::Frame { from, channel, frame: frame(1, 3) });
     peers.sockets.stop();
@@ -750,10 +751,10 @@ fn garbage_on_a_link_ends_it_and_no_other() {
 fn whoever_says_nothing_is_in_nobodys_way_and_closed_in_time() {
     let mut peers = Peers::alone(hello(1), secret());
     let mut silent: Vec<_> = (0..HANDSHAKES_MAX).map(|_| Stranger::connect(&peers)).collect();
-    // One byte at a time, never a whole frame.
+    // One byte each, never a whole frame.
     silent.iter_mut().for_each(|it| it.send(&[1]));
     let mut late: Vec<_> = (0..8).map(|_| Stranger::connect(&peers)).collect();
-    // The oldest had to go, long before its time.
+    // The oldest connections were closed long before their time was up.
     assert!(silent[..8].iter_mut().all(|it| it.hear().is_none()));
     let mut linked = Stranger::connect(&peers);
     linked.link(offer(hello(2)));
@@ -772,7 +773,7 @@ fn a_link_that_falls_silent_is_down_within_seconds() {
     linked.link_silently(offer(hello(2)));
     peers.wait_up();
     let began = Instant::now();
-    // It is open, takes what comes, and says nothing.
+    // The link is open and reads, but sends nothing.
     assert_eq!(peers.wait_down().hello.server, 2);
     assert!(began.elapsed() >= PEER_BEAT * (PEER_SILENT_BEATS_MAX - 1));
     let mut beats = 0;
@@ -797,7 +798,7 @@ fn a_second_server_of_one_number_waits_until_the_first_is_gone() {
     };
     let other = Hello { member: MemberId(21), ..hello(2) };
     assert_eq!(knock(offer(other.clone())), "another server 2 is connected already");
-    // A copy of its directory, run beside it, under its own and under another number.
+    // A copy of the directory, run at the same time under its own number and under another number.
     assert_eq!(
         knock(Offer { process: 6, ..offer(hello(2)) }),
         "another server 2 is connected already"
@@ -818,8 +819,8 @@ fn a_link_in_place_of_a_dead_one_comes_after_its_end_was_told() {
     let mut first = Stranger::connect(&peers);
     first.link(offer(hello(2)));
     peers.wait_up();
-    // The process dials again, because it knows that its first link is dead; then a later start of
-    // it.
+    // First the process dials again, because it knows that its first link is dead; then a later
+    // start of it dials.
     for again in [offer(hello(2)), Offer { process: 6, ..offer(born(2, 7)) }] {
         let mut second = Stranger::connect(&peers);
         second.knock(again.clone());
@@ -853,7 +854,7 @@ fn a_queue_has_its_bounds_and_takes_one_frame_of_any_size() {
     assert_eq!(outbox.waiting.lock().bytes, 0);
 }
 
-/// The runtime of a link's socket, the socket, and its other end.
+/// A socket of a link with the runtime that it needs, and its other end.
 fn direct_socket() -> (tokio::runtime::Runtime, Arc<OwnedWriteHalf>, std::net::TcpStream) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.expect("there is a runtime");
@@ -941,7 +942,7 @@ fn the_same_trouble_is_logged_once_a_minute_whatever_its_numbers() {
         assert!(complaints.is_due(&format!("server {count}"), "something", later));
     }
     assert!(!complaints.is_due("server 0", "something", later));
-    // That it is over is said once, and only of whom something was said.
+    // The end of trouble is logged once, and only for a peer whose trouble was logged.
     assert!(!complaints.are_over("server"));
     assert!(complaints.are_over("server 2"));
     assert!(!complaints.are_over("server 2"));
@@ -964,11 +965,11 @@ fn dials_come_slower_up_to_a_bound_and_fast_after_a_link_that_lasted() {
 
 const CA: &[u8] = include_bytes!("../../../quorate/tests/fixtures/tls/ca.pem");
 const MEMBER: &[u8] = include_bytes!("../../../quorate/tests/fixtures/tls/server.pem");
-/// A certificate of the believed authority that names no host.
+/// A certificate of the trusted authority that names no host.
 const CLIENT: &[u8] = include_bytes!("../../../quorate/tests/fixtures/tls/client.pem");
 const STRANGER: &[u8] = include_bytes!("../../../quorate/tests/fixtures/tls/stranger.pem");
 
-/// TLS with this certificate, and a key behind it, believing those of the authority.
+/// TLS with this certificate and its key, which trusts certificates of the authority.
 fn tls(own: &'static [u8]) -> PeerAuth {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let mut roots = rustls::RootCertStore::empty();
@@ -999,7 +1000,7 @@ fn tls(own: &'static [u8]) -> PeerAuth {
     PeerAuth::Tls(Arc::new(move || tls.clone()))
 }
 
-/// What a server says to one that shows this certificate and says that it is server 2.
+/// The answer of a server to a dialler that presents this certificate and claims to be server 2.
 fn said_by_tls(peers: &Peers, own: &'static [u8]) -> Handshake {
     let PeerAuth::Tls(tls) = tls(own) else { unreachable!("it is TLS") };
     let name = ServerName::try_from("localhost").expect("it is a name");
@@ -1027,7 +1028,7 @@ fn said_by_tls(peers: &Peers, own: &'static [u8]) -> Handshake {
 #[test]
 fn a_certificate_is_good_only_for_the_server_whose_host_it_names() {
     let peers = Peers::alone(hello(1), tls(MEMBER));
-    // This certificate is believed, and is for no host of server 2.
+    // This certificate is trusted, and is for no host of server 2.
     let Handshake::Refused(reason) = said_by_tls(&peers, CLIENT) else {
         panic!("it is taken for server 2");
     };
@@ -1036,7 +1037,7 @@ fn a_certificate_is_good_only_for_the_server_whose_host_it_names() {
     peers.sockets.stop();
 }
 
-/// An address at which nobody answers: its queue of connections is full.
+/// An address that does not answer: its queue of connections is full.
 fn silent_address() -> (std::net::SocketAddr, TcpListener, std::net::TcpStream) {
     let socket = TcpSocket::new_v4().expect("there is a socket");
     socket.bind("127.0.0.1:0".parse().expect("it is an address")).expect("there is a port");
@@ -1092,7 +1093,7 @@ fn servers_with_certificates_link_and_one_without_a_good_one_does_not() {
     peers[0].handle.send(MemberId(20), Channel::Bulk, frame(3, 5 << 20));
     peers[0].handle.flush();
     assert!(peers[1].wait_frame().2 == frame(3, 5 << 20));
-    // Plain bytes where TLS is wanted.
+    // Plain bytes where TLS is expected.
     let mut plain = Stranger::connect(&peers[0]);
     plain.say(&Handshake::Offer(offer(hello(3))));
     let mut rest = Vec::new();
@@ -1111,7 +1112,7 @@ fn a_stop_tells_nothing_more() {
     linked.link(offer(hello(2)));
     peers.wait_up();
     let Peers { sockets, handle, inputs, .. } = peers;
-    // It holds on to what gives.
+    // The handle keeps the function alive that gives inputs.
     drop(handle);
     sockets.stop();
     assert_eq!(inputs.recv_timeout(PATIENCE), Err(RecvTimeoutError::Disconnected));

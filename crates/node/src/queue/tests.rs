@@ -35,7 +35,7 @@ fn mail_wakes_for_what_is_urgent_and_a_curious_consumer_for_all() {
     assert!(!is_woken(&mail));
 }
 
-/// It was pushed before the consumer said so, and would lie there otherwise.
+/// The item was pushed before the consumer wanted to be woken, and would otherwise not be noticed.
 #[test]
 fn who_becomes_curious_is_woken_for_what_is_there() {
     let mail = Mail::default();
