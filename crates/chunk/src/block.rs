@@ -1,8 +1,8 @@
-//! Blocks and chunks as values that callers give the store; and how a block's metadata is kept in a
-//! record of the log.
+//! Blocks and chunks, as values that callers pass to the store; and the encoding of a block's
+//! metadata in a record of the log.
 //!
-//! The fields are those of Ozone's `DatanodeClientProtocol.proto` (2.2.0), which a client gets back
-//! as it gave them.
+//! The fields are those of Ozone's `DatanodeClientProtocol.proto` (2.2.0). A client gets them back
+//! as it sent them.
 
 use bytes::Bytes;
 
@@ -10,16 +10,16 @@ use storage::codec::{DecodeError, Reader};
 
 use crate::checksum::{ChecksumData, ChecksumType};
 
-/// A block: its container, and its own id there.
+/// The id of a block: its container, and its own id there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BlockId {
-    /// The container.
+    /// The id of the container.
     pub container_id: u64,
-    /// The block, unique in its container.
+    /// The id of the block, unique in its container.
     pub local_id: u64,
 }
 
-/// A key with an optional value, whose meaning is the client's.
+/// A key with an optional value. Only the client knows what they mean.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyValue {
     /// The key.
@@ -31,17 +31,17 @@ pub struct KeyValue {
 /// A chunk of a block, as its writer describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChunkInfo {
-    /// The chunk's name; in the layout of a file for each chunk, also the name of its file.
+    /// The chunk's name. If each chunk is a file, also the file's name.
     pub name: String,
     /// The byte of the block where the chunk starts.
     pub offset: u64,
-    /// Bytes of the chunk.
+    /// The chunk's length in bytes.
     pub length: u64,
     /// Key-value pairs that the client gave the chunk.
     pub metadata: Vec<KeyValue>,
     /// Checksums of the chunk's bytes, as the client sent them.
     pub checksum: ChecksumData,
-    /// Checksums of the erasure-coded stripe that the chunk belongs to; kept, not understood.
+    /// Checksums of the erasure-coded stripe that the chunk belongs to; stored, not interpreted.
     pub stripe_checksum: Option<Bytes>,
 }
 
@@ -52,52 +52,52 @@ impl ChunkInfo {
         ChunkInfo { name, offset, length, metadata, checksum, stripe_checksum: None }
     }
 
-    /// The byte after its last one.
+    /// The byte of the block where the chunk ends.
     pub fn end(&self) -> u64 {
         self.offset.saturating_add(self.length)
     }
 }
 
-/// A block's metadata: what PutBlock commits.
+/// A block's metadata, which a PutBlock commits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BlockData {
-    /// Which block.
+    /// The block's id.
     pub id: BlockId,
-    /// The index of the commit in the log that replicated it; 0 where nobody replicates.
+    /// The index of the commit in the log that replicated it; 0 without replication.
     pub commit_sequence_id: u64,
-    /// Which part of a stripe the container is (erasure coding), as the client said.
+    /// Which part of an erasure-coded stripe the container is, as the client said.
     pub replica_index: Option<u32>,
-    /// Flags of the client, kept.
+    /// The client's flags, stored as they are.
     pub flags: Option<u64>,
-    /// What the client says about the block.
+    /// Key-value pairs that the client gave the block.
     pub metadata: Vec<KeyValue>,
-    /// Its chunks, in the order of their offsets.
+    /// The block's chunks, in the order of their offsets.
     pub chunks: Vec<ChunkInfo>,
 }
 
 impl BlockData {
-    /// Bytes of all chunks together, as Ozone's `BlockData.getSize`.
+    /// Sum of the lengths of all chunks, like Ozone's `BlockData.getSize`.
     pub fn length(&self) -> u64 {
         self.chunks.iter().fold(0, |sum, chunk| sum.saturating_add(chunk.length))
     }
 
-    /// The byte after the last one of any chunk.
+    /// The byte of the block where the last of its chunks ends.
     pub fn end(&self) -> u64 {
         self.chunks.iter().map(ChunkInfo::end).max().unwrap_or(0)
     }
 
-    /// Whether there is metadata of that key.
+    /// Whether the metadata have that key.
     pub fn has_metadata(&self, key: &str) -> bool {
         has_key(&self.metadata, key)
     }
 }
 
-/// Whether one of them has that key.
+/// Whether one of the pairs has that key.
 pub(crate) fn has_key(metadata: &[KeyValue], key: &str) -> bool {
     metadata.iter().any(|pair| pair.key == key)
 }
 
-/// Puts a block's metadata into the body of a record.
+/// Encodes a block's metadata as the body of a record.
 pub fn encode_block(block: &BlockData) -> Vec<u8> {
     let mut out = Vec::with_capacity(64 + 96 * block.chunks.len());
     out.extend_from_slice(&block.commit_sequence_id.to_le_bytes());
@@ -124,7 +124,7 @@ pub fn encode_block(block: &BlockData) -> Vec<u8> {
     out
 }
 
-/// Reads a block's metadata, as [`encode_block`] wrote it.
+/// Decodes what [`encode_block`] wrote.
 pub fn decode_block(id: BlockId, body: &[u8]) -> Result<BlockData, DecodeError> {
     let mut reader = Reader::new(body);
     let commit_sequence_id = reader.u64()?;

@@ -1,9 +1,10 @@
-//! Which files the log consists of: what is in its folder, and what each segment follows.
+//! Finds out which files make up the log: surveys the folder, and links each segment to the one
+//! before.
 //!
-//! A segment follows the one before at a place that its head names. One that another says it does
-//! not follow lies behind a place where the log was cut off after a crash; it is kept until nothing
-//! begins in front of it any more, and its number is never given again. A segment whose head is
-//! lost is read all the same: its records say where they belong.
+//! The head of a segment names the position in an earlier segment that it *follows*. A segment that
+//! is skipped that way lies behind a place where the log was cut off after a crash. It is kept
+//! until no start begins before it, and its number is never used again. If a segment's head is
+//! lost, the segment is read all the same: its records name their own positions.
 
 use storage::disk::Disk;
 
@@ -18,59 +19,59 @@ use crate::segment::{
 };
 use crate::segment_reader::{SegmentReader, read_fully, says_durable};
 
-/// The files of the log.
+/// What was found in the folder of the log.
 #[derive(Debug, Default)]
 pub(crate) struct Segments {
-    /// Files of segments, by number.
+    /// The files of segments, by number.
     found: Vec<Found>,
-    /// Numbers of the files made ready to be segments, sorted. The segment before each of them was
-    /// begun, unless its own file is still among them.
+    /// Numbers of the `.next` files, sorted. For each number, the segment before was begun, unless
+    /// its own file is still a `.next` file.
     next: Vec<u32>,
 }
 
 #[derive(Debug)]
 struct Found {
     number: u32,
-    /// Bytes of the file, as many as a segment may have.
+    /// Size of the file in bytes, cut down to the largest that a segment may have.
     bytes: u32,
     head: Result<Head, String>,
-    /// Where the copy of the head is that is not whole, if the other is.
+    /// The offset of the damaged copy of the head, if the other copy is intact.
     bad_copy: Option<usize>,
 }
 
-/// A segment that is a part of the log.
+/// A segment that is part of the log.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Link {
     pub number: u32,
-    /// Bytes of its file.
+    /// Size of its file, in bytes.
     pub bytes: u32,
-    /// Bytes that it was made with; those of its file if the head is lost.
+    /// Size of its file when it was made; the present size if the head is lost.
     pub made_bytes: u32,
-    /// Where the log ended when it was made; unknown if the head is lost.
+    /// Where the log ended when the segment was begun; `None` if the head is lost.
     pub follows: Option<Position>,
-    /// Up to where the log was durable then.
+    /// The log was durable before this position when the segment was begun.
     pub durable: Position,
 }
 
-/// The segments of the log, in order.
+/// The segments that make up the log, in order.
 #[derive(Debug, Default)]
 pub(crate) struct Chain {
     pub links: Vec<Link>,
-    /// Segments behind the log without a head; nothing says that they were ever durable.
+    /// Segments behind the log without a head. Nothing shows that they were ever durable.
     pub torn: Vec<u32>,
 }
 
-/// How a segment relates to the log.
+/// What a segment is in relation to the log.
 enum Place {
-    /// A part of it.
+    /// Part of the log.
     Log(Link),
-    /// Nothing but zeros: it was in the making when the power failed.
+    /// Only zeros: it was being made when the power failed.
     Blank,
-    /// Without a head, which it had been given, but not durably.
+    /// Without a head: the head was written, but not durably.
     Torn,
 }
 
-/// The numbers of all segments, sorted.
+/// The numbers of all segment files, sorted.
 pub fn list_segments<D: Disk>(disk: &D) -> Result<Vec<u32>, ChunkError> {
     let names = list_log(disk)?;
     let numbers: Vec<u32> = names.iter().filter_map(|name| parse_segment_name(name)).collect();
@@ -117,19 +118,19 @@ pub(crate) fn survey<D: Disk>(disk: &D, identity: &Identity) -> Result<Segments,
 }
 
 impl Segments {
-    /// A number that no segment has, and none behind it.
+    /// A number above those of all segments.
     pub fn free_number(&self) -> u32 {
         let behind = self.found.last().map_or(1, |last| last.number.saturating_add(1));
         behind.max(self.next.first().copied().unwrap_or(1))
     }
 
-    /// Files that were to be segments whose number another has.
+    /// Numbers of `.next` files that are not needed: a segment has that number or a higher one.
     pub fn stale_next_files(&self) -> Vec<u32> {
         let last = self.found.last().map_or(0, |last| last.number);
         self.next.iter().copied().filter(|number| *number <= last).collect()
     }
 
-    /// The heads with one whole copy, and where the other copy is.
+    /// Heads with one intact copy, each with the offset of the damaged copy.
     pub fn half_damaged_heads(&self) -> Vec<(Head, usize)> {
         let halves = self.found.iter().filter_map(|found| {
             let head = found.head.as_ref().ok()?;
@@ -138,13 +139,13 @@ impl Segments {
         halves.collect()
     }
 
-    /// Bytes of the segment of that number, if there is one.
+    /// Size of the file of segment `number`, in bytes; `None` if there is no such segment.
     pub fn bytes(&self, number: u32) -> Option<u32> {
         let index = self.found.binary_search_by_key(&number, |found| found.number).ok()?;
         self.found.get(index).map(|found| found.bytes)
     }
 
-    /// The log from `start` on. What is missing or damaged is added to `damage`.
+    /// The log from `start` on. Adds what is missing or damaged to `damage`.
     pub fn chain<D: Disk>(
         &self,
         disk: &D,
@@ -156,10 +157,10 @@ impl Segments {
         let is_begun = start != Start::FIRST;
         let start = start.at.segment;
         self.check_last(start, damage);
-        // The segment that the one behind follows, if there is one behind that is a part of the
-        // log.
+        // The number of the segment that the next part of the log, which was visited before,
+        // follows; `None` until a part of the log was visited.
         let mut followed: Option<u32> = None;
-        // A file that is no part of the log, and behind it: the one before it was begun.
+        // The file visited before, if it is not part of the log: the segment before it was begun.
         let mut unlinked: Option<u32> = None;
         for found in self.found.iter().rev() {
             let number = found.number;
@@ -176,7 +177,7 @@ impl Segments {
                     continue;
                 }
             };
-            // Much of the log before the start was given back.
+            // Segments before the start may have been given back.
             let lost = followed.filter(|last| *last > number && *last >= start);
             damage.extend(lost.map(|last| missing(start.max(number + 1), last)));
             followed = Some(link.follows.map_or(number - 1, |follows| follows.segment));
@@ -185,7 +186,8 @@ impl Segments {
             }
         }
         let lost = match chain.links.last() {
-            // It begins there if it follows nothing: an earlier segment was never durable.
+            // The log may begin later if its first segment follows nothing: then no earlier segment
+            // was ever durable.
             Some(Link { number, follows, .. }) if *number > start => {
                 let is_first = follows.is_some_and(|follows| follows.segment < start);
                 (is_begun || !is_first).then(|| missing(start, number - 1))
@@ -201,17 +203,17 @@ impl Segments {
         Ok(chain)
     }
 
-    /// Whether segments are missing between two files that are there. Segments have their names in
-    /// their order, so that whatever the one behind is, the one before it was begun.
+    /// Finds segments that are missing between two files that exist. Segments get their names in
+    /// order, so whatever the file `behind` is, the segment before it was begun.
     fn between(&self, before: u32, behind: u32, start: u32) -> Option<Damage> {
         let (first, last) = (start.max(before + 1), behind.saturating_sub(1));
         (first <= last && !self.next.contains(&last)).then(|| missing(first, last))
     }
 
-    /// The last segment must be there if what comes behind it was made ready.
+    /// Checks that the last segment exists, if a `.next` file shows that it was begun.
     fn check_last(&self, start: u32, damage: &mut Vec<Damage>) {
         let last = self.found.last().map(|last| last.number);
-        // The last file that is to be a segment may be there before the one in front of it is one.
+        // The last `.next` file may exist before the segment before it has its name.
         let mut before = self.next.iter().rev().map(|next| next.saturating_sub(1));
         let begun = before.find(|number| !self.next.contains(number)).unwrap_or(0);
         if begun > last.unwrap_or(0) && begun >= start {
@@ -219,7 +221,7 @@ impl Segments {
         }
     }
 
-    /// A segment has its length before it has its name.
+    /// Checks the length: a segment gets its full length before its name.
     fn check_length(&self, found: &Found, damage: &mut Vec<Damage>) {
         let Found { number, bytes, head, .. } = found;
         let wanted = head.as_ref().ok().filter(|head| head.version > 1).map(|head| head.bytes);
@@ -229,7 +231,7 @@ impl Segments {
         }
     }
 
-    /// How a segment relates to the log. `is_behind`: nothing behind it is a part of the log.
+    /// What a segment is in relation to the log. `is_behind`: no later file is part of the log.
     fn link<D: Disk>(
         &self,
         disk: &D,
@@ -242,7 +244,7 @@ impl Segments {
         let (number, bytes) = (*number, *bytes);
         let what = match head {
             Ok(head) => {
-                // It may have been torn when the power failed, before it was durable.
+                // A power failure may have torn that copy before it was durable.
                 if bad_copy.is_some() && self.was_durable(disk, identity, number)? {
                     let what = "one of the two copies of its head is damaged";
                     damage.push(Damage::file(segment_path(number), what));
@@ -253,7 +255,7 @@ impl Segments {
             }
             Err(what) => what,
         };
-        // A file without its bytes was no segment yet; but version 1 made files in steps.
+        // A file without its full length was no segment yet; but version 1 made files in steps.
         let is_made = identity.salt.0 == 0 || bytes > FIRST_RECORD;
         let is_durable = !is_made || self.was_durable(disk, identity, number)?;
         if is_durable {
@@ -268,7 +270,7 @@ impl Segments {
         Ok(Place::Log(Link { number, bytes, made_bytes: bytes, follows, durable }))
     }
 
-    /// Whether the head of that segment was durable, as whatever was written later says.
+    /// Whether that segment's head was durable, as shown by something that was written later.
     fn was_durable<D: Disk>(
         &self,
         disk: &D,

@@ -1,12 +1,12 @@
-//! Checkpoints: the index as a file, so that a start reads the log only from there.
+//! Checkpoints: files with a copy of the index, so that a start reads the log only from there on.
 //!
-//! A checkpoint names a position. It holds what the log says up to there, and of what came while it
-//! was written some and some not: reading the log from that position on makes it whole, since a
-//! record that is taken twice, in order, changes nothing.
+//! A checkpoint belongs to a position in the log. It holds everything that the log says before that
+//! position, and some of what came while the checkpoint was written. Reading the log from that
+//! position on completes it: a record that is applied twice, in order, changes nothing.
 //!
-//! It is written under a temporary name, synced, renamed, and the folder synced; and the log is
-//! synced before the rename, as nothing in it may be ahead of the log. Two are kept, in case the
-//! newer one is damaged.
+//! A checkpoint is written under a temporary name, synced, renamed, and the folder synced. The log
+//! is synced before the rename, since nothing in a checkpoint may be ahead of the durable log. Two
+//! checkpoints are kept, in case the newer one is damaged.
 //!
 //! Byte layout: `docs/formats.md`, "Chunk store".
 
@@ -26,8 +26,8 @@ use crate::segment_reader::read_fully;
 /// The folder of the checkpoints.
 pub const INDEX_DIR: &str = "index";
 
-/// Version of the format. Version 1 did not say where the last record starts, nor which containers
-/// are being deleted, and had each extent by itself.
+/// Version of the format. Version 1 recorded neither where the last record starts nor which
+/// containers are being deleted, and stored each extent by itself.
 pub const CHECKPOINT_FORMAT_VERSION: u32 = 2;
 
 const MAGIC: &[u8; 8] = b"QUORCIDX";
@@ -40,20 +40,20 @@ const TAG_BLOCK: u8 = 2;
 const TAG_DELETED: u8 = 3;
 const TAG_BLOCK_RUNS: u8 = 4;
 
-/// The bit of a run's count that says that each of its records has a place of its own.
+/// The bit in a run's count that is set if each of its records has its position listed.
 const IS_LISTED: u32 = 1 << 31;
 
-/// Stands for a last record that is not known: none starts there.
+/// Value for an unknown start of the last record. No record starts at byte 1.
 const PREVIOUS_UNKNOWN: u32 = 1;
 
-/// Something of the index.
+/// One entry of a checkpoint.
 #[derive(Debug)]
 pub(crate) enum Entry {
-    /// A container; the blocks that follow are its own.
+    /// A container. The block entries after it are its blocks.
     Container(u64, Layout, Index),
-    /// A block.
+    /// A block: its local id, and what the index knows about it.
     Block(u64, Block),
-    /// A container was deleted, and its folder may still be there.
+    /// The id of a deleted container whose folder may still exist.
     Deleted(u64),
 }
 
@@ -81,15 +81,15 @@ pub fn remove_checkpoint<D: Disk>(disk: &D, at: Position) -> Result<(), ChunkErr
     disk.remove(&path).map_err(|error| ChunkError::io(&path, "remove", error))
 }
 
-/// Bytes of a checkpoint's file.
+/// Size of a checkpoint's file, in bytes.
 pub fn checkpoint_bytes<D: Disk>(disk: &D, at: Position) -> Result<u64, ChunkError> {
     let path = checkpoint_path(at);
     let length = disk.open_read_only(&path).and_then(|file| disk.len(&file));
     length.map_err(|error| ChunkError::io(&path, "open", error))
 }
 
-/// Removes what there is of one that could not be written. It would be written over by the next
-/// one; until then it takes room that may be what is missing.
+/// Removes the file of a checkpoint that could not be written. The next checkpoint would overwrite
+/// it, but until then it takes space that may be what is missing.
 pub(crate) fn discard_checkpoint<D: Disk>(disk: &D) {
     drop(disk.remove(&temporary_path()));
 }
@@ -101,7 +101,7 @@ pub(crate) struct CheckpointWriter<D: Disk> {
     file: D::File,
     at: Position,
     offset: u64,
-    /// Entries for the next piece, behind room for its head.
+    /// Entries of the next piece, after a gap for its head.
     piece: Vec<u8>,
 }
 
@@ -110,7 +110,7 @@ fn temporary_path() -> String {
 }
 
 impl<D: Disk> CheckpointWriter<D> {
-    /// Begins one. The log is read from `start` on behind it.
+    /// Starts a checkpoint. After it, a start reads the log from `start` on.
     pub fn create(disk: D, store_id: u128, start: Start) -> Result<Self, ChunkError> {
         let path = temporary_path();
         let file = disk.create(&path).map_err(|error| ChunkError::io(&path, "create", error))?;
@@ -128,13 +128,13 @@ impl<D: Disk> CheckpointWriter<D> {
         crate::block::put_bytes(&mut self.piece, &encode_container(layout, index));
     }
 
-    /// Adds a container that was deleted, and whose folder may still be there.
+    /// Adds the id of a deleted container whose folder may still exist.
     pub fn put_deleted(&mut self, id: u64) {
         self.piece.push(TAG_DELETED);
         self.piece.extend_from_slice(&id.to_le_bytes());
     }
 
-    /// Adds a block of the container that was added last.
+    /// Adds a block of the last added container.
     pub fn put_block(&mut self, local_id: u64, block: &Block) {
         let out = &mut self.piece;
         out.push(TAG_BLOCK_RUNS);
@@ -154,8 +154,8 @@ impl<D: Disk> CheckpointWriter<D> {
         runs.iter().for_each(|run| put_run(out, run));
     }
 
-    /// Writes what was added, if that is a piece's worth, and syncs it: the syncs of others never
-    /// wait for more.
+    /// Writes and syncs the added entries if they make up a piece. Other syncs thus never wait for
+    /// more than one piece.
     pub fn maybe_write(&mut self) -> Result<(), ChunkError> {
         if self.piece.len() < CHECKPOINT_PIECE_BYTES {
             return Ok(());
@@ -164,7 +164,7 @@ impl<D: Disk> CheckpointWriter<D> {
         self.sync()
     }
 
-    /// Bytes that were added so far, about.
+    /// Bytes added so far, roughly.
     pub fn bytes(&self) -> u64 {
         self.offset + self.piece.len() as u64
     }
@@ -186,7 +186,7 @@ impl<D: Disk> CheckpointWriter<D> {
         Ok(())
     }
 
-    /// Ends it, and makes it durable under its temporary name.
+    /// Completes the checkpoint and makes it durable under its temporary name.
     pub fn finish(mut self) -> Result<FinishedCheckpoint<D>, ChunkError> {
         if self.piece.len() > PIECE_HEAD_BYTES {
             self.write_piece()?;
@@ -197,7 +197,7 @@ impl<D: Disk> CheckpointWriter<D> {
     }
 }
 
-/// A whole checkpoint that does not count yet.
+/// A complete checkpoint that has its temporary name and is not used yet.
 #[derive(Debug)]
 pub(crate) struct FinishedCheckpoint<D: Disk> {
     disk: D,
@@ -206,12 +206,12 @@ pub(crate) struct FinishedCheckpoint<D: Disk> {
 }
 
 impl<D: Disk> FinishedCheckpoint<D> {
-    /// Bytes of its file.
+    /// Size of the file, in bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Makes it count. Everything that it holds is durable in the log.
+    /// Renames the checkpoint, so that starts use it. Everything in it must be durable in the log.
     pub fn publish(self) -> Result<Position, ChunkError> {
         let path = checkpoint_path(self.at);
         let renamed = self.disk.rename(&temporary_path(), &path);
@@ -222,8 +222,8 @@ impl<D: Disk> FinishedCheckpoint<D> {
     }
 }
 
-/// Reads a checkpoint, and hands out its entries: where the log is read from behind it; or what is
-/// wrong with it.
+/// Reads a checkpoint and passes its entries to `visit`. Returns where to read the log from after
+/// it; or what is wrong with the checkpoint.
 pub(crate) fn read_checkpoint<D: Disk>(
     disk: &D,
     store_id: u128,
@@ -265,7 +265,7 @@ pub(crate) fn read_checkpoint<D: Disk>(
     }
 }
 
-/// The head of a checkpoint.
+/// Encodes the head of a checkpoint.
 pub fn encode_head(store_id: u128, start: Start) -> Vec<u8> {
     let mut out = MAGIC.to_vec();
     out.extend_from_slice(&CHECKPOINT_FORMAT_VERSION.to_le_bytes());
@@ -277,7 +277,7 @@ pub fn encode_head(store_id: u128, start: Start) -> Vec<u8> {
     out
 }
 
-/// Reads a head, which must be that store's, of that position.
+/// Decodes a head. It must be of the store `store_id` and of the position `at`.
 pub fn decode_head(bytes: &[u8], store_id: u128, at: Position) -> Result<Start, DecodeError> {
     let mut reader = Reader::new(bytes);
     let covered = Reader::new(bytes).take(HEAD_BYTES - 4)?;
@@ -298,15 +298,15 @@ pub fn decode_head(bytes: &[u8], store_id: u128, at: Position) -> Result<Start, 
     }
 }
 
-/// Counts the entries of a piece, if it can be read; for programs that look at a store from
-/// outside.
+/// Counts the entries of a piece; an error if it cannot be decoded. For programs that inspect a
+/// store from outside.
 pub fn count_entries(piece: &[u8]) -> Result<usize, DecodeError> {
     let mut count = 0;
     decode_piece(piece, &mut |_| count += 1)?;
     Ok(count)
 }
 
-/// Reads the entries of a piece.
+/// Decodes the entries of a piece and passes them to `visit`.
 pub(crate) fn decode_piece(piece: &[u8], visit: &mut impl FnMut(Entry)) -> Result<(), DecodeError> {
     let mut reader = Reader::new(piece);
     while reader.finish().is_err() {
@@ -325,7 +325,7 @@ pub(crate) fn decode_piece(piece: &[u8], visit: &mut impl FnMut(Entry)) -> Resul
     Ok(())
 }
 
-/// A run: where it starts in the block, its segment, lengths, and the places of its records.
+/// Encodes a run: its offset in the block, segment, lengths, and the positions of its records.
 fn put_run(out: &mut Vec<u8>, run: &Run) {
     out.extend_from_slice(&run.offset.to_le_bytes());
     let mut put = |number: u32| out.extend_from_slice(&number.to_le_bytes());
@@ -394,7 +394,7 @@ fn decode_block(reader: &mut Reader<'_>, has_runs: bool) -> Result<Block, Decode
     Ok(Block { extents, length, commit, is_finalized })
 }
 
-/// An extent as version 1 wrote each.
+/// An extent in the encoding of version 1.
 fn read_extent(reader: &mut Reader<'_>) -> Result<Run, DecodeError> {
     let (offset, length) = (reader.u64()?, reader.u32()?);
     let at = Position::from_u64(reader.u64()?);

@@ -1,8 +1,8 @@
-//! The checksums that clients send with their chunks: computed, and compared with the data.
+//! Computes and verifies the checksums that clients send with their chunks.
 //!
-//! One checksum for every `bytes_per_checksum` bytes counted from the chunk's start, the last piece
-//! short. Ozone 2.2.0, `Checksum` and `ChecksumByteBufferFactory`: CRC32 is zlib's polynomial, both
-//! CRCs are four bytes, big-endian.
+//! A chunk has one checksum for every `bytes_per_checksum` bytes, counted from its start; the last
+//! piece may be shorter. As in Ozone 2.2.0 (`Checksum`, `ChecksumByteBufferFactory`), CRC32 has
+//! zlib's polynomial, and both CRCs are four bytes, big-endian.
 
 use crate::crc::{crc32, crc32c};
 use bytes::Bytes;
@@ -12,7 +12,7 @@ use sha2::Sha256;
 /// Ozone's checksum types.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ChecksumType {
-    /// None at all.
+    /// No checksums.
     None,
     /// CRC-32 of zlib.
     Crc32,
@@ -25,7 +25,7 @@ pub enum ChecksumType {
 }
 
 impl ChecksumType {
-    /// All of them, by number.
+    /// All types, by number.
     pub const ALL: [ChecksumType; 5] = [
         ChecksumType::None,
         ChecksumType::Crc32,
@@ -34,7 +34,7 @@ impl ChecksumType {
         ChecksumType::Md5,
     ];
 
-    /// Its number in Ozone's protocol, which is that in our records, too.
+    /// The type's number in Ozone's protocol, and in our records.
     pub fn number(self) -> u8 {
         match self {
             ChecksumType::None => 1,
@@ -45,12 +45,12 @@ impl ChecksumType {
         }
     }
 
-    /// The type of that number.
+    /// The type with that number.
     pub fn from_number(number: u8) -> Option<ChecksumType> {
         ChecksumType::ALL.into_iter().find(|kind| kind.number() == number)
     }
 
-    /// The checksum of one piece; nothing for [`ChecksumType::None`].
+    /// The checksum of one piece; empty for [`ChecksumType::None`].
     pub fn of(self, piece: &[u8]) -> Bytes {
         match self {
             ChecksumType::None => Bytes::new(),
@@ -61,7 +61,7 @@ impl ChecksumType {
         }
     }
 
-    /// Whether that is the checksum of a piece.
+    /// Whether `checksum` is the checksum of the piece.
     fn matches(self, piece: &[u8], checksum: &[u8]) -> bool {
         match self {
             ChecksumType::None => true,
@@ -75,27 +75,27 @@ impl ChecksumType {
 /// The checksums of one chunk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChecksumData {
-    /// The kind of all these checksums.
+    /// The type of all these checksums.
     pub kind: ChecksumType,
-    /// Bytes that each covers.
+    /// Bytes that each checksum covers.
     pub bytes_per_checksum: u32,
-    /// One for each piece, in order.
+    /// The checksums of the pieces, in order.
     pub checksums: Vec<Bytes>,
 }
 
-/// Where data are not what their checksums say.
+/// Where data do not match their checksums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mismatch {
-    /// The piece that starts at this byte of the chunk has another checksum.
+    /// The checksum of the piece that starts at byte `at` of the chunk does not match.
     Piece {
-        /// Byte of the chunk.
+        /// The byte of the chunk where that piece starts.
         at: u64,
     },
-    /// There are not as many checksums as pieces.
+    /// The number of checksums is not the number of pieces.
     Count {
-        /// Checksums that were given.
+        /// Number of checksums.
         count: usize,
-        /// Pieces that the data have.
+        /// Number of pieces.
         wanted: usize,
     },
 }
@@ -112,12 +112,12 @@ impl core::fmt::Display for Mismatch {
 }
 
 impl ChecksumData {
-    /// No checksums.
+    /// An empty list of checksums.
     pub fn none() -> ChecksumData {
         ChecksumData { kind: ChecksumType::None, bytes_per_checksum: 0, checksums: Vec::new() }
     }
 
-    /// The checksums of `data`, which starts where the chunk does. `bytes_per_checksum` is not 0.
+    /// The checksums of `data`, a whole chunk or its start. `bytes_per_checksum` must not be 0.
     pub fn of(kind: ChecksumType, bytes_per_checksum: u32, data: &[u8]) -> ChecksumData {
         let pieces = data.chunks(bytes_per_checksum.max(1) as usize);
         let checksums = match kind {
@@ -127,7 +127,7 @@ impl ChecksumData {
         ChecksumData { kind, bytes_per_checksum, checksums }
     }
 
-    /// Compares them with the data of the whole chunk.
+    /// Verifies the data of the whole chunk.
     pub fn verify(&self, data: &[u8]) -> Result<(), Mismatch> {
         if self.kind == ChecksumType::None {
             return Ok(());

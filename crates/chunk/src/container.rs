@@ -1,4 +1,4 @@
-//! A container: its state, and what it knows of its blocks.
+//! A container in memory: its state, and the index of its blocks.
 
 pub(crate) mod state;
 
@@ -17,100 +17,102 @@ use crate::segment::LOG_DIR;
 
 pub use state::State;
 
-/// Settings for a new container.
+/// What a client asks for in a new container.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ContainerSpec {
-    /// The layout of its chunks; `None`: the store's default.
+    /// The layout of its chunks; `None` for the store's default.
     pub layout: Option<Layout>,
-    /// Whether it starts as [`State::Recovering`].
+    /// Whether the container starts as [`State::Recovering`].
     pub is_recovering: bool,
     /// Key-value pairs that the client gave the container.
     pub metadata: Vec<KeyValue>,
-    /// Which part of a stripe it holds (erasure coding), as the client said.
+    /// Which part of an erasure-coded stripe it holds, as the client said.
     pub replica_index: Option<u32>,
 }
 
-/// A container's description, for clients.
+/// A description of a container, for clients.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ContainerInfo {
-    /// Its id.
+    /// The container's id.
     pub id: u64,
     /// The layout of its chunks.
     pub layout: Layout,
-    /// Its state.
+    /// The container's state.
     pub state: State,
     /// Key-value pairs that the client gave the container.
     pub metadata: Vec<KeyValue>,
-    /// Which part of a stripe it holds (erasure coding).
+    /// Which part of an erasure-coded stripe it holds.
     pub replica_index: Option<u32>,
-    /// Bytes of its chunks. After a restart, where chunks are files, only the bytes of committed
+    /// Bytes of its chunks. After a restart, in the layouts with files, only the bytes of committed
     /// blocks.
     pub bytes_used: u64,
-    /// Blocks that were committed.
+    /// Number of committed blocks.
     pub block_count: u64,
-    /// The highest sequence id of its blocks' commits.
+    /// The highest commit sequence id of its blocks.
     pub commit_sequence_id: u64,
-    /// The folder of its chunks below the store's directory; the log's folder if it has none.
+    /// The folder of its chunks, relative to the store's directory; the log's folder if it has
+    /// none.
     pub path: String,
 }
 
 /// A container in memory.
 #[derive(Debug)]
 pub(crate) struct Container {
-    /// Its id.
+    /// The container's id.
     pub id: u64,
     /// The layout of its chunks, which never changes.
     pub layout: Layout,
     /// The folder of its chunks; empty if it has none.
     pub path: String,
-    /// Whether the record that made it and the names of its folders are durable.
+    /// Whether the container's first record and the names of its folders are durable.
     pub is_durable: AtomicBool,
-    /// The part that changes.
+    /// What changes: state and blocks.
     pub index: Mutex<Index>,
 }
 
 /// The state of a container, and the index of its blocks.
 #[derive(Debug)]
 pub(crate) struct Index {
-    /// Its state.
+    /// The container's state.
     pub state: State,
     /// Key-value pairs that the client gave the container.
     pub metadata: Vec<KeyValue>,
-    /// Which part of a stripe it holds.
+    /// Which part of an erasure-coded stripe the container holds.
     pub replica_index: Option<u32>,
-    /// Its blocks.
+    /// The container's blocks, by local id.
     pub blocks: BTreeMap<u64, Block>,
-    /// Bytes of its blocks.
+    /// Bytes of all its blocks.
     pub bytes_used: u64,
-    /// Blocks that were committed.
+    /// Number of committed blocks.
     pub block_count: u64,
-    /// The highest sequence id of its blocks' commits.
+    /// The highest commit sequence id of its blocks.
     pub commit_sequence_id: u64,
-    /// Whether it was deleted; only threads that found it before still hold it.
+    /// Whether the container was deleted; only threads that found it before still have it.
     pub is_gone: bool,
-    /// Whether blocks may have files that the index does not know: files of blocks that were not
+    /// Whether there may be files of blocks that the index does not have: blocks that were not
     /// committed before a restart.
     pub has_unknown_files: bool,
-    /// Blocks whose files were looked for since the restart.
+    /// Local ids of blocks whose files were looked for since the restart.
     pub learned: BTreeSet<u64>,
-    /// Learned blocks whose file had fewer bytes than were committed. They take no more writes.
+    /// Of these, the blocks whose file had fewer bytes than were committed. They take no more
+    /// writes.
     pub short_files: BTreeSet<u64>,
-    /// Deleted blocks whose files are not removed yet.
+    /// Local ids of deleted blocks whose files still exist.
     pub deleting: BTreeSet<u64>,
     /// Small chunks of one block that are not in its file yet.
     pub gathered: Option<Gathered>,
-    /// Memory to gather the next block's chunks in, kept to be reused.
+    /// Memory in which the next block's chunks are gathered, kept for reuse.
     pub gather_buffer: Vec<u8>,
 }
 
-/// Bytes on their way to the end of a block's file.
+/// Small chunks that are not written to the end of their block's file yet.
 #[derive(Debug)]
 pub(crate) struct Gathered {
-    /// Which block.
+    /// The local id of the block.
     pub local_id: u64,
-    /// The byte of the block where they go.
+    /// The byte of the block where these bytes go.
     pub offset: u64,
-    /// The bytes.
+    /// The gathered bytes.
     pub bytes: Vec<u8>,
 }
 
@@ -124,31 +126,31 @@ impl Gathered {
 /// A block in memory.
 #[derive(Debug, Default)]
 pub(crate) struct Block {
-    /// The places of its bytes in the log; empty in the layouts with files.
+    /// Where the block's bytes are in the log; empty in the layouts with files.
     pub extents: Extents,
-    /// The byte after its last one.
+    /// The length of the block in bytes.
     pub length: u64,
-    /// Its last commit.
+    /// The last commit, if any.
     pub commit: Option<Commit>,
-    /// Whether it takes no more writes.
+    /// Whether the block takes no more writes.
     pub is_finalized: bool,
 }
 
-/// A commit of a block, in the log.
+/// A commit of a block: where its record is in the log, and what the record says in short.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Commit {
-    /// The record's place.
+    /// The position of the record.
     pub at: Position,
     /// Bytes of the record's body.
     pub body_bytes: u32,
-    /// Bytes of all chunks.
+    /// Sum of the lengths of all chunks, in bytes.
     pub length: u64,
     /// The index of the commit in the log that replicated it.
     pub commit_sequence_id: u64,
 }
 
 impl Container {
-    /// A container as it is made.
+    /// A container with this index.
     pub fn new(id: u64, layout: Layout, path: String, index: Index) -> Container {
         let is_durable = AtomicBool::new(path.is_empty());
         Container { id, layout, path, is_durable, index: Mutex::new(index) }
@@ -192,18 +194,19 @@ impl Index {
         }
     }
 
-    /// Records that a block has bytes up to `end`, or more.
+    /// Records that a block has bytes up to `end` at least.
     pub fn grow(&mut self, local_id: u64, end: u64) -> &mut Block {
         let block = self.blocks.entry(local_id).or_default();
         if end > block.length {
-            // What an earlier version committed may claim any length.
+            // A commit by an earlier version may claim any length.
             self.bytes_used = self.bytes_used.saturating_add(end - block.length);
             block.length = end;
         }
         block
     }
 
-    /// A write up to `end` failed: the block is as long as it was, if nobody wrote on since.
+    /// Records that a write up to `end` failed: the block gets its former length `before`, unless
+    /// it was written to since.
     pub fn shrink(&mut self, local_id: u64, end: u64, before: u64) {
         let Some(block) = self.blocks.get_mut(&local_id) else { return };
         if block.length == end && before < end {
@@ -215,13 +218,13 @@ impl Index {
         }
     }
 
-    /// A chunk is in the log.
+    /// Records that a chunk is in the log.
     pub fn put_extent(&mut self, local_id: u64, extent: Extent, live: &Live) {
         let block = self.grow(local_id, extent.end());
         block.extents.put(extent, &mut |extent, is_needed| live.change(extent, is_needed));
     }
 
-    /// A block was committed.
+    /// Records that a block was committed.
     pub fn put_commit(&mut self, local_id: u64, commit: Commit, live: &Live) {
         let block = self.blocks.entry(local_id).or_default();
         live.change_commit(&commit, true);
@@ -232,7 +235,7 @@ impl Index {
         self.commit_sequence_id = self.commit_sequence_id.max(commit.commit_sequence_id);
     }
 
-    /// A block as a checkpoint has it.
+    /// Adds a block from a checkpoint.
     pub fn put_block(&mut self, local_id: u64, block: Block, live: &Live) {
         self.remove_block(local_id, live);
         live.change_block(&block, true);
@@ -243,7 +246,7 @@ impl Index {
         self.blocks.insert(local_id, block);
     }
 
-    /// A block is gone.
+    /// Removes a block.
     pub fn remove_block(&mut self, local_id: u64, live: &Live) {
         let Some(block) = self.blocks.remove(&local_id) else { return };
         live.change_block(&block, false);
@@ -251,13 +254,13 @@ impl Index {
         self.block_count -= u64::from(block.commit.is_some());
     }
 
-    /// The container is gone: nothing of its blocks is needed.
+    /// Records that the container is gone: nothing of its blocks is needed.
     pub fn forget(&self, live: &Live) {
         self.blocks.values().for_each(|block| live.change_block(block, false));
     }
 }
 
-/// Puts what is known of a container, but its blocks, into the body of a record.
+/// Encodes everything about a container but its blocks, as the body of a record.
 pub(crate) fn encode_container(layout: Layout, index: &Index) -> Vec<u8> {
     let mut out = vec![layout.number(), index.state.number()];
     put_option(&mut out, index.replica_index.map(u64::from));
@@ -265,7 +268,7 @@ pub(crate) fn encode_container(layout: Layout, index: &Index) -> Vec<u8> {
     out
 }
 
-/// Reads what is known of a container, as [`encode_container`] wrote it.
+/// Decodes what [`encode_container`] wrote.
 pub(crate) fn decode_container(body: &[u8]) -> Result<(Layout, Index), DecodeError> {
     let mut reader = Reader::new(body);
     let layout = Layout::from_number(reader.u8()?);

@@ -1,11 +1,11 @@
-//! The damage that a start found, and the note about it that stays until a person has seen it.
+//! The damage that a start found, and a note about it that stays until a person accepts it.
 //!
-//! Unreadable data are not deleted: behind damage the index may lack records that the files still
-//! hold. So a store that was damaged once removes nothing on its own, no segment, no checkpoint, no
-//! folder and no file, at this start and at later ones, until [`accept`] is called. The note is the
-//! file `damaged`, with a line of text for each piece of damage; its existence is what counts.
-//! Accepted damage is kept in another file: if it is found again it is reported, but no longer
-//! keeps anything from being removed.
+//! Unreadable data are not deleted: behind damage, the index may lack records that the files still
+//! hold. So a store that was damaged once removes nothing on its own (no segment, checkpoint,
+//! folder or file), at this start and at later ones, until [`accept`] is called. The note is the
+//! file `damaged`, with one line of text for each piece of damage; what counts is that it exists.
+//! Accepted damage is kept in another file: if it is found again it is reported, but does not keep
+//! anything from being removed.
 
 use storage::disk::Disk;
 
@@ -14,36 +14,36 @@ use crate::limits::DAMAGE_LINES_MAX;
 use crate::record::Position;
 use crate::segment_reader::read_fully;
 
-/// The file with what was found.
+/// The file with the noted damage.
 pub const NOTE_NAME: &str = "damaged";
 
-/// The file with what was accepted.
+/// The file with the accepted damage.
 pub const ACCEPTED_NAME: &str = "damaged.accepted";
 
 const TEMPORARY: &str = "damaged.tmp";
 
-/// Something that was written and is lost, or is not what was written.
+/// Something that was written and is lost or changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Damage {
-    /// A part of the log that was durable.
+    /// A damaged part of the log that was durable.
     Log {
         /// The position where the damage starts.
         start: Position,
-        /// The position where the log is whole again.
+        /// The position where the log is intact again.
         end: Position,
-        /// The finding, for people.
+        /// What is wrong, for people.
         what: String,
     },
-    /// A file.
+    /// A damaged or missing file.
     File {
-        /// Its path below the store's directory.
+        /// The file's path, relative to the store's directory.
         file: String,
-        /// The finding, for people.
+        /// What is wrong, for people.
         what: String,
     },
-    /// A container that the log mentions, but whose creation the log lacks.
+    /// A container that the log mentions, but whose first record is lost.
     Container {
-        /// Its id.
+        /// The container's id.
         container_id: u64,
     },
 }
@@ -73,9 +73,9 @@ impl core::fmt::Display for Damage {
 /// Damage noted at earlier starts, and damage that a person has accepted.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Notes {
-    /// The lines of the note, if there is one.
+    /// The lines of the note; `None` if there is no note.
     pub noted: Option<Vec<String>>,
-    /// Lines that were accepted.
+    /// The lines that a person has accepted.
     pub accepted: Vec<String>,
 }
 
@@ -86,7 +86,7 @@ impl Notes {
         Ok(Notes { noted: read_lines(disk, NOTE_NAME)?, accepted })
     }
 
-    /// Whether anything is damaged that nobody has accepted.
+    /// Whether there is damage that nobody has accepted.
     pub fn is_damaged(&self, found: &[Damage]) -> bool {
         self.noted.is_some() || !self.is_accepted(found)
     }
@@ -95,7 +95,7 @@ impl Notes {
         found.iter().all(|damage| self.accepted.contains(&damage.to_string()))
     }
 
-    /// Adds what is in neither file to the note, durably.
+    /// Adds damage that is in neither file to the note, durably.
     pub fn note<D: Disk>(&self, disk: &D, found: &[Damage]) -> Result<(), ChunkError> {
         if self.is_accepted(found) {
             return Ok(());
@@ -109,8 +109,8 @@ impl Notes {
     }
 }
 
-/// Takes the damage that was noted as it is: from the next start on the store gives space back
-/// again. What was noted.
+/// Accepts the noted damage: from the next start on, the store gives space back again. Returns the
+/// lines of the note.
 pub(crate) fn accept<D: Disk>(disk: &D) -> Result<Vec<String>, ChunkError> {
     let Notes { noted, mut accepted } = Notes::read(disk)?;
     let Some(noted) = noted else { return Ok(Vec::new()) };
@@ -122,7 +122,7 @@ pub(crate) fn accept<D: Disk>(disk: &D) -> Result<Vec<String>, ChunkError> {
     Ok(noted)
 }
 
-/// Adds lines that are not there, as long as there is room.
+/// Adds lines that are not there yet, up to [`DAMAGE_LINES_MAX`] lines.
 fn add(lines: &mut Vec<String>, more: impl Iterator<Item = String>) {
     for line in more {
         if lines.len() < DAMAGE_LINES_MAX && !lines.contains(&line) {
@@ -131,7 +131,7 @@ fn add(lines: &mut Vec<String>, more: impl Iterator<Item = String>) {
     }
 }
 
-/// Bytes of a file of lines that are read.
+/// Most bytes that are read of such a file.
 const BYTES_MAX: usize = DAMAGE_LINES_MAX * 1024;
 
 fn read_lines<D: Disk>(disk: &D, name: &str) -> Result<Option<Vec<String>>, ChunkError> {

@@ -1,8 +1,8 @@
-//! Large writes to the files of blocks and chunks: around the page cache, through few buffers.
+//! Large writes to the files of blocks and chunks: around the page cache, through a few buffers.
 //!
-//! Copying 1000 KiB into the page cache takes twice the CPU of copying them to memory that is used
-//! over and over, for each page has to be found first; and what is dirty in the cache, of as many
-//! files as there are writers, is written back in an order that is nobody's.
+//! Copying 1000 KiB into the page cache takes twice the CPU time of copying them to memory that is
+//! reused, since each page must be found first. And the dirty pages, of as many files as there are
+//! writers, would be written back in no useful order.
 
 use std::io;
 
@@ -11,7 +11,7 @@ use storage::disk::{AlignedBuffer, Disk};
 
 use crate::limits::{BLOCK_BYTES, BUFFER_BYTES, BUFFERS_MAX, FILE_CACHED_BYTES_MAX};
 
-/// The buffers, which are made when they are needed first.
+/// The buffers. Each is made when it is first needed.
 #[derive(Debug, Default)]
 pub struct DirectWrites {
     state: Mutex<State>,
@@ -25,8 +25,9 @@ struct State {
 }
 
 impl DirectWrites {
-    /// Writes all of `data` at `offset` of a file: the whole blocks of large data around the page
-    /// cache if they start at one, everything else through it.
+    /// Writes all of `data` at `offset` of a file. If the data are large and `offset` is the start
+    /// of a disk block, their whole disk blocks go around the page cache; everything else goes
+    /// through it.
     pub fn write<D: Disk>(
         &self,
         disk: &D,

@@ -1,39 +1,40 @@
-//! Where the bytes of a block are in the log: ranges of the block, each in one record.
+//! Records where the bytes of a block are in the log: as *extents*, ranges of the block that are
+//! each in one record.
 //!
-//! Sorted by their place in the block, without overlap. What is written later lies over what was
-//! there. A block that is written in order, in chunks of one size, is one *run*: records of one
-//! segment that hold ranges of one length, one behind the other. A run takes 48 bytes if its
-//! records stand at even distances in the segment, and 4 bytes more for each if not.
+//! Extents are sorted by their offset in the block and do not overlap: a later write replaces what
+//! it covers. A block that is written in order, in chunks of one size, is one *run*: consecutive
+//! extents of one length, in records of one segment. A run takes 48 bytes of memory if its records
+//! are at equal distances in the segment, and otherwise 4 bytes more for each record.
 
 use crate::record::Position;
 
-/// A range of a block, in the body of a record.
+/// A range of a block that is in the body of one record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
-    /// Byte of the block where it starts.
+    /// The byte of the block where the extent starts.
     pub offset: u64,
-    /// Its bytes.
+    /// Length in bytes.
     pub length: u32,
-    /// The record's place.
+    /// The position of the record.
     pub at: Position,
-    /// Byte of the record's body where it starts.
+    /// The byte of the record's body where the extent starts.
     pub skip: u32,
-    /// Bytes of the record's body.
+    /// Length of the record's body in bytes.
     pub body_bytes: u32,
 }
 
 impl Extent {
-    /// A whole record.
+    /// The extent of a whole record.
     pub fn from_record(offset: u64, at: Position, body_bytes: u32) -> Extent {
         Extent { offset, length: body_bytes, at, skip: 0, body_bytes }
     }
 
-    /// The byte of the block after its last one.
+    /// The byte of the block where the extent ends.
     pub fn end(&self) -> u64 {
         self.offset + u64::from(self.length)
     }
 
-    /// The part of the extent from `start` up to `end`.
+    /// The part of the extent within bytes `start` to `end` of the block.
     pub fn within(&self, start: u64, end: u64) -> Option<Extent> {
         let (from, to) = (self.offset.max(start), self.end().min(end));
         let cut = from.checked_sub(self.offset)? as u32;
@@ -42,27 +43,27 @@ impl Extent {
     }
 }
 
-/// Extents of one length and one segment, one behind the other in the block.
+/// Consecutive extents of a block, with equal lengths, in records of one segment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Run {
-    /// Byte of the block where the first one starts.
+    /// The byte of the block where the first extent starts.
     pub offset: u64,
-    /// The segment that all records are in.
+    /// The segment of all records.
     pub segment: u32,
-    /// Bytes of each.
+    /// Length of each extent in bytes.
     pub length: u32,
-    /// Byte of each record's body where it starts; 0 if there are several.
+    /// The byte of the record's body where the extent starts; 0 if there are several extents.
     pub skip: u32,
-    /// Bytes of each record's body.
+    /// Length of each record's body in bytes.
     pub body_bytes: u32,
     /// Where the records start in the segment.
     pub starts: Starts,
 }
 
-/// Places of the records of a run.
+/// Where the records of a run start in their segment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Starts {
-    /// At even distances.
+    /// At equal distances.
     Even {
         /// Byte of the segment where the first record starts.
         first: u32,
@@ -71,12 +72,12 @@ pub enum Starts {
         /// Number of records.
         count: u32,
     },
-    /// Each by itself.
+    /// Each position listed.
     Listed(Vec<u32>),
 }
 
 impl Starts {
-    /// How many there are.
+    /// Number of records.
     pub fn count(&self) -> u32 {
         match self {
             Starts::Even { count, .. } => *count,
@@ -84,7 +85,7 @@ impl Starts {
         }
     }
 
-    /// The last one.
+    /// Where the last record starts.
     pub fn last(&self) -> u32 {
         self.get(self.count().saturating_sub(1))
     }
@@ -125,7 +126,7 @@ impl Run {
         Run { offset, segment: at.segment, length, skip, body_bytes, starts }
     }
 
-    /// The byte of the block after the last one.
+    /// The byte of the block where the last extent ends.
     pub fn end(&self) -> u64 {
         self.offset + u64::from(self.length) * u64::from(self.starts.count())
     }
@@ -141,7 +142,7 @@ impl Run {
         (0..self.starts.count()).map(|index| self.get(index))
     }
 
-    /// Whether the extent goes on where the run ends.
+    /// Whether the extent can be added to the end of the run.
     fn is_continued_by(&self, extent: &Extent) -> bool {
         let is_whole = extent.skip == 0 && extent.length == extent.body_bytes;
         is_whole
@@ -152,32 +153,32 @@ impl Run {
     }
 }
 
-/// The extents of a block.
+/// All extents of a block.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Extents {
     runs: Vec<Run>,
 }
 
 impl Extents {
-    /// The byte after the last one.
+    /// The byte of the block where the last extent ends.
     pub fn end(&self) -> u64 {
         self.runs.last().map_or(0, Run::end)
     }
 
-    /// All of them, in order.
+    /// All extents, in order.
     pub fn iter(&self) -> impl Iterator<Item = Extent> {
         self.runs.iter().flat_map(Run::extents)
     }
 
-    /// The runs that they are kept as, in order.
+    /// All runs, in order.
     pub fn runs(&self) -> &[Run] {
         &self.runs
     }
 
-    /// Adds a run behind the others, as it was kept before.
+    /// Adds a run after the others, when a stored index is read.
     pub fn push_run(&mut self, run: Run) {
         if self.runs.len() == self.runs.capacity() {
-            // Most blocks have one.
+            // Most blocks have one run.
             self.runs.reserve_exact(1 + self.runs.len() / 2);
         }
         self.runs.push(run);
@@ -190,7 +191,7 @@ impl Extents {
         }
     }
 
-    /// The first extent that ends behind `start`, and what follows.
+    /// The first extent that ends behind `start`, and all later ones.
     fn from(&self, start: u64) -> impl Iterator<Item = Extent> {
         let first = self.runs.partition_point(|run| run.end() <= start);
         let runs = self.runs.get(first..).unwrap_or_default();
@@ -201,23 +202,23 @@ impl Extents {
         })
     }
 
-    /// Those that lie in the record at `at`, which was written for the range from `start` up to
-    /// `end`.
+    /// The extents that are in the record at `at`, which was written for bytes `start` to `end` of
+    /// the block.
     pub fn in_record(&self, at: Position, start: u64, end: u64) -> impl Iterator<Item = Extent> {
         let near = self.from(start).take_while(move |extent| extent.offset < end);
         near.filter(move |extent| extent.at == at)
     }
 
-    /// Puts an extent over the present ones. Each extent that it touches is removed, and the parts
-    /// of it outside the new one are put back. `changed` is called for each, and for the new one;
-    /// its flag is `true` for an extent that is added.
+    /// Adds an extent over the present ones. Removes each extent that it touches, and adds back the
+    /// parts outside the new one. Calls `changed` for each of these and for the new one, with
+    /// `true` if it is added and `false` if it is removed.
     pub fn put(&mut self, extent: Extent, changed: &mut impl FnMut(&Extent, bool)) {
         changed(&extent, true);
         if extent.offset >= self.end() {
             self.push(&extent);
             return;
         }
-        // The runs that it touches are taken apart and made again.
+        // Takes the touched runs apart and builds them again.
         let first = self.runs.partition_point(|run| run.end() <= extent.offset);
         let last = self.runs.partition_point(|run| run.offset < extent.end()).max(first);
         let behind = self.runs.split_off(last);
@@ -242,8 +243,8 @@ impl Extents {
         behind.into_iter().for_each(|run| self.push_run(run));
     }
 
-    /// The extents from `start` up to `end`, in order; or the first byte of that range that no
-    /// extent covers.
+    /// The extents of bytes `start` to `end` of the block, in order. If some byte is in no extent,
+    /// the error is the first such byte.
     pub fn within(&self, start: u64, end: u64) -> Result<Vec<Extent>, u64> {
         let mut found = Vec::new();
         let mut at = start;

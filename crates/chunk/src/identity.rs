@@ -1,4 +1,4 @@
-//! The identity of a store: the file `store`, which makes a directory a store.
+//! The identity of a store: the file `store`, which marks a directory as a store.
 //!
 //! Byte layout: `docs/formats.md`, "The chunk store".
 
@@ -12,52 +12,52 @@ use crate::record::Salt;
 use crate::segment::LOG_DIR;
 use crate::segment_reader::read_fully;
 
-/// The file's name.
+/// The name of that file.
 pub const IDENTITY_NAME: &str = "store";
 
-/// The file that one process locks.
+/// The lock file of a store, so that only one process opens it.
 pub(crate) const LOCK_NAME: &str = "lock";
 
-/// A folder that file systems make in their root, and that is nobody's data.
+/// A folder that file systems make in their root. It holds nobody's data.
 const LOST_AND_FOUND: &str = "lost+found";
 
 const IDENTITY_TEMPORARY: &str = "store.tmp";
 const MAGIC: &[u8; 8] = b"QUORCHNK";
 
-/// Version 1 had no salt.
+/// Version of the file. Version 1 had no salt.
 const VERSION: u32 = 2;
 const BYTES_MAX: usize = 36;
 
-/// Which store this is.
+/// What makes a store unique.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Identity {
-    /// Names it to clients, as a uuid.
+    /// The id of the store; clients see it as a uuid.
     pub store_id: u128,
-    /// Known to the store alone.
+    /// The salt of the log's checksums; never leaves the store.
     pub salt: Salt,
 }
 
 impl Identity {
-    /// One that no other store has.
+    /// A random identity.
     fn draw() -> Identity {
         let store_id = (u128::from(random_u64()) << 64) | u128::from(random_u64());
-        // 0 is what stores without a salt have.
+        // 0 means that a store has no salt.
         Identity { store_id, salt: Salt((random_u64() as u32).max(1)) }
     }
 
-    /// The identity that belongs to an id which a test chose.
+    /// An identity for an id that a test chose.
     pub fn from_id(store_id: u128) -> Identity {
         Identity { store_id, salt: Salt(crc32c(&store_id.to_le_bytes()).max(1)) }
     }
 }
 
-/// Random bits. The standard library's hasher is seeded by the system.
+/// Random bits, from the standard library's hasher, which the system seeds.
 fn random_u64() -> u64 {
     use std::hash::{BuildHasher, Hasher};
     std::hash::RandomState::new().build_hasher().finish()
 }
 
-/// An identity as it is written.
+/// Encodes an identity.
 pub fn encode_identity(identity: &Identity) -> Vec<u8> {
     let mut out = MAGIC.to_vec();
     out.extend_from_slice(&VERSION.to_le_bytes());
@@ -68,7 +68,7 @@ pub fn encode_identity(identity: &Identity) -> Vec<u8> {
     out
 }
 
-/// Reads an identity, as [`encode_identity`] or version 1 wrote it.
+/// Decodes what [`encode_identity`], or version 1, wrote.
 pub fn decode_identity(bytes: &[u8]) -> Result<Identity, DecodeError> {
     let mut reader = Reader::new(bytes);
     if reader.take(MAGIC.len())? != MAGIC {
@@ -102,11 +102,11 @@ pub(crate) fn read_identity<D: Disk>(disk: &D) -> Result<Identity, ChunkError> {
     })
 }
 
-/// Reads the identity of the store, or makes a store if the directory is empty; a new store gets
+/// Reads the identity of the store. If the directory is empty, makes a store there, with the id
 /// `new_id` if that is given.
 ///
 /// # Errors
-/// The identity cannot be read; or there is none, and the directory has something in it.
+/// The identity cannot be read; or there is none, and the directory is not empty.
 pub(crate) fn identify<D: Disk>(disk: &D, new_id: Option<u128>) -> Result<Identity, ChunkError> {
     let io = |op| move |error| ChunkError::io(IDENTITY_NAME, op, error);
     if disk.exists(IDENTITY_NAME).map_err(io("find"))? {
@@ -124,7 +124,7 @@ pub(crate) fn identify<D: Disk>(disk: &D, new_id: Option<u128>) -> Result<Identi
         disk.create_dir(dir).map_err(|error| ChunkError::io(dir, "create", error))?;
         let names = disk.list(dir).map_err(|error| ChunkError::io(dir, "list", error))?;
         if let Some(name) = names.first() {
-            // With another identity all of it would be another store's.
+            // With a new identity, these files would be another store's.
             return Err(ChunkError::BadStore {
                 file: IDENTITY_NAME.to_owned(),
                 what: format!("it is missing, and {dir}/{name} is of a store"),

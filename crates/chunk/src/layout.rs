@@ -1,4 +1,4 @@
-//! The three layouts, and the names that files have in the two that are Apache Ozone's.
+//! The three layouts of a container's data, and the file names of the two that are Apache Ozone's.
 //!
 //! ```text
 //! <base> = hdds/<cluster id>/current/containerDir<(id >> 9) & 0xff>
@@ -13,23 +13,23 @@
 use crate::error::ChunkError;
 use crate::limits::CHUNK_NAME_BYTES_MAX;
 
-/// Where the bytes of a container's chunks are.
+/// Where the bytes of a container's chunks are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum Layout {
-    /// One file for each chunk, by the chunk's name (Ozone's layout 1).
+    /// In one file for each chunk, with the chunk's name (Ozone's layout 1).
     PerChunk,
-    /// One file for each block, a chunk at its own offset (Ozone's layout 2).
+    /// In one file for each block, each chunk at its offset (Ozone's layout 2).
     PerBlock,
-    /// In the log of the store, beside what the log says about them.
+    /// In the log of the store, next to the metadata.
     #[default]
     Log,
 }
 
 impl Layout {
-    /// All of them, in the order of their history.
+    /// All layouts, in the order in which they appeared.
     pub const ALL: [Layout; 3] = [Layout::PerChunk, Layout::PerBlock, Layout::Log];
 
-    /// What Ozone calls it; the third has no name there.
+    /// The layout's name in Ozone; the third layout does not exist there.
     pub fn name(self) -> &'static str {
         match self {
             Layout::PerChunk => "FILE_PER_CHUNK",
@@ -38,7 +38,7 @@ impl Layout {
         }
     }
 
-    /// Its number on disk. The first two are Ozone's `layOutVersion`.
+    /// The layout's number on disk. The first two are Ozone's `layOutVersion`.
     pub(crate) fn number(self) -> u8 {
         match self {
             Layout::PerChunk => 1,
@@ -51,13 +51,13 @@ impl Layout {
         Layout::ALL.into_iter().find(|layout| layout.number() == number)
     }
 
-    /// Whether chunks are files of their own or of their block.
+    /// Whether chunks are in files of their own, or of their block.
     pub(crate) fn has_files(self) -> bool {
         self != Layout::Log
     }
 }
 
-/// The directories of one container, from the outermost.
+/// The paths of the folders of one container, outermost first.
 pub(crate) fn container_dirs(cluster_id: &str, container_id: u64) -> [String; 6] {
     let hdds = "hdds".to_owned();
     let cluster = format!("{hdds}/{cluster_id}");
@@ -73,13 +73,14 @@ pub(crate) fn block_file_name(local_id: u64) -> String {
     format!("{local_id}.block")
 }
 
-/// The name of a chunk's file between its two stages.
+/// The name of a chunk's file after [`Stage::Write`](crate::store::Stage::Write), before its
+/// commit.
 pub(crate) fn temporary_chunk_name(name: &str, term: u64, index: u64) -> String {
     format!("{name}.tmp.{term}.{index}")
 }
 
-/// Refuses what cannot be the name of a file in a container's folder, or would lead out of it.
-/// (Ozone 2.2 does not look.)
+/// Refuses a name that cannot be a file name in a container's folder, or that would lead out of
+/// that folder. (Ozone 2.2 does not check.)
 pub(crate) fn check_chunk_name(name: &str) -> Result<(), ChunkError> {
     let is_bad = name.is_empty()
         || name.len() > CHUNK_NAME_BYTES_MAX

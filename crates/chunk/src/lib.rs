@@ -1,13 +1,13 @@
-//! The chunk store: containers of blocks of chunks, for bulk data.
+//! The chunk store: keeps bulk data as containers of blocks of chunks.
 //!
-//! A file system of objects spreads its blocks over many disks, and writes each in pieces of a few
-//! KiB to a few MiB. This store keeps the blocks of one disk. The questions are how many files that
-//! makes, what a write costs, and what is left after a crash. Two of the layouts are Apache
-//! Ozone's, name for name; the third keeps the data of all containers in one sequential log
-//! ([`log`]), which for the other two holds only the metadata.
+//! A file system of objects spreads its blocks over many disks, and writes each block in chunks of
+//! a few KiB to a few MiB. This store keeps the blocks of one disk. Its layouts differ in how many
+//! files that makes, what a write costs, and what is left after a crash. Two of the layouts are
+//! Apache Ozone's, name for name. The third keeps the data of all containers in one sequential log
+//! ([`log`]); for the other two, that log holds only metadata.
 //!
-//! The crate must never serve bytes that were not written as if they were, nor lose data that it
-//! called durable, nor name tokio: threads call it, and it blocks them.
+//! The crate must never serve bytes as data that nobody wrote, never lose data that it reported as
+//! durable, and never name tokio: it blocks the threads that call it.
 //!
 //! Byte layouts: `docs/formats.md`, "Chunk store". The reasons: `docs/design/chunk-store.md`.
 

@@ -1,194 +1,196 @@
-//! Bounds of the store: what each is, why, and what happens at it.
+//! Bounds of the store: their values, the reasons for them, and what happens at each.
 
-/// Bytes of one chunk, and of one read. Ozone's clients send 4 MiB at most by default, and 32 MiB
-/// is the largest message of its protocol. [`crate::ChunkError::ChunkTooLarge`] above it.
+/// Largest chunk, and largest read, in bytes. Ozone's clients send at most 4 MiB by default, and
+/// the largest message of its protocol has 32 MiB. Above: [`crate::ChunkError::ChunkTooLarge`].
 pub const CHUNK_BYTES_MAX: u64 = 32 * 1024 * 1024;
 
-/// Bytes of a chunk's name. 255 is the longest file name there is; what the stages append must fit.
-/// [`crate::ChunkError::BadChunkName`] above it.
+/// Longest name of a chunk, in bytes. The longest file name is 255, and the suffixes of unfinished
+/// writes must fit, too. Above: [`crate::ChunkError::BadChunkName`].
 pub const CHUNK_NAME_BYTES_MAX: usize = 200;
 
-/// Bytes of a block, unless the options say something else: Ozone's `ozone.scm.block.size`.
-/// [`crate::ChunkError::BlockTooLarge`] above it.
+/// Default for the largest block, in bytes: Ozone's `ozone.scm.block.size`. Above:
+/// [`crate::ChunkError::BlockTooLarge`].
 pub const BLOCK_BYTES_MAX_DEFAULT: u64 = 256 * 1024 * 1024;
 
-/// Bytes of a container, unless the options say something else: twice Ozone's
-/// `ozone.scm.container.size` of 5 GB. Its datanode asks for a close at 90 % of that size, and
-/// takes what comes until it is closed; here there is an end.
-/// [`crate::ChunkError::ContainerTooLarge`] above it.
+/// Default for the largest container, in bytes: twice Ozone's `ozone.scm.container.size` of 5 GB.
+/// Ozone's datanode asks to have a container closed at 90 % of that size, and takes any bytes until
+/// it is closed. Here there is a hard limit; above: [`crate::ChunkError::ContainerTooLarge`].
 pub const CONTAINER_BYTES_MAX_DEFAULT: u64 = 10 * 1024 * 1024 * 1024;
 
-/// Bytes of one request. A chunk of [`CHUNK_BYTES_MAX`] and what describes it; Ozone's datanode
-/// takes 32 MiB in all. The stream of a larger one ends with gRPC's `RESOURCE_EXHAUSTED`.
+/// Largest request, in bytes: a chunk of [`CHUNK_BYTES_MAX`] and its description. Ozone's datanode
+/// takes 32 MiB in all. A larger request ends its stream with gRPC's `RESOURCE_EXHAUSTED`.
 pub const REQUEST_BYTES_MAX: usize = CHUNK_BYTES_MAX as usize + 1024 * 1024;
 
-/// Chunks, checksums and pairs of metadata in one request together: each takes two bytes there and
-/// up to 200 here. A block of 256 MiB has 18,000 of them in chunks of 4 MiB with checksums of 16
-/// KiB each, and 800,000 in chunks of 1 KiB. [`crate::wire::RequestError::TooManyParts`] above it.
+/// Most *parts* of one request: chunks, checksums and pairs of metadata. A part may have two bytes
+/// in the message and takes up to 200 bytes of memory. A block of 256 MiB has 18,000 parts in
+/// chunks of 4 MiB with checksums of 16 KiB each, and 800,000 in chunks of 1 KiB. Above:
+/// [`crate::wire::RequestError::TooManyParts`].
 pub const REQUEST_PARTS_MAX: usize = 1024 * 1024;
 
-/// Bytes of memory that such a part takes once it is decoded, at most: a chunk as it is in the
-/// message, and as the store gets it. Room for it is taken before a request is decoded.
+/// Most bytes of memory that a part of a request takes once it is decoded: a chunk as it is in the
+/// message, and as the store gets it. That memory is reserved before a request is decoded.
 pub const REQUEST_PART_BYTES: usize = 320;
 
-/// Times the bytes of a block's commit that it takes in memory at most while it is answered: as the
-/// store has it, as a message, and encoded. A chunk takes 35 bytes of a record at the least.
+/// The memory for answering about a block's commit is at most this many times the bytes of the
+/// commit's record: as the store has it, as a message, and encoded. A chunk takes at least 35 bytes
+/// of a record.
 pub const COMMIT_MEMORY_TIMES: usize = 12;
 
-/// Bytes of an answer that lists blocks or checksums: what Ozone's clients take in one message. The
-/// request is refused with `UNSUPPORTED_REQUEST` above it; nothing is left out in silence.
+/// Largest answer that lists blocks or checksums, in bytes: Ozone's clients take no larger message.
+/// If the list is longer, the request is refused with `UNSUPPORTED_REQUEST`; nothing is silently
+/// left out.
 pub const ANSWER_BYTES_MAX: usize = 32 * 1024 * 1024;
 
-/// Blocks that are fetched from the store at once for such an answer.
+/// Blocks that are read from the store at a time for such an answer.
 pub const BLOCKS_PER_PAGE: usize = 1024;
 
-/// Bytes of an answer to ReadBlock that does not say how many it wants, as in Ozone 2.2.
+/// Bytes of an answer to a ReadBlock that asks for no size, as in Ozone 2.2.
 pub const READ_BLOCK_ANSWER_BYTES_DEFAULT: u64 = 1024 * 1024;
 
-/// Bytes of an answer to ReadBlock at most, unless one checksum covers more. A client that asks for
-/// more gets that many; the rest comes in the next answer.
+/// Most bytes of one answer to ReadBlock, unless one checksum covers more. A client that asks for
+/// larger answers gets answers of this size.
 pub const READ_BLOCK_ANSWER_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
-/// Pieces that the data of one ReadChunk are answered in. There is one for each checksum, or for
-/// each of several checksums where there would be more.
+/// Most pieces in the answer to one ReadChunk. Each piece has the bytes of one checksum, or of
+/// several if there would be more pieces than this.
 pub const READ_CHUNK_PIECES_MAX: u64 = 64 * 1024;
 
-/// Bytes of a piece where there are no checksums: `ozone.chunk.read.buffer.default.size`.
+/// Bytes of a piece if the chunk has no checksums: `ozone.chunk.read.buffer.default.size`.
 pub const READ_CHUNK_PIECE_BYTES_DEFAULT: u64 = 1024 * 1024;
 
-/// Bytes that an Echo may ask for. `MALFORMED_REQUEST` above it.
+/// Most bytes that an Echo may ask for. Above: `MALFORMED_REQUEST`.
 pub const ECHO_BYTES_MAX: usize = 16 * 1024 * 1024;
 
-/// Milliseconds that an Echo may ask to be kept waiting. `MALFORMED_REQUEST` above it.
+/// Longest pause that an Echo may ask for, in milliseconds. Above: `MALFORMED_REQUEST`.
 pub const ECHO_PAUSE_MS_MAX: u32 = 60_000;
 
 const _: () = assert!(READ_BLOCK_ANSWER_BYTES_DEFAULT <= READ_BLOCK_ANSWER_BYTES_MAX);
 const _: () = assert!(READ_BLOCK_ANSWER_BYTES_MAX < CHUNK_BYTES_MAX);
 const _: () = assert!(ECHO_BYTES_MAX < ANSWER_BYTES_MAX);
 
-/// Bytes of the body of a record: the largest chunk, and the metadata of a block likewise.
-/// [`crate::ChunkError::MetadataTooLarge`] above it.
+/// Largest body of a record, in bytes: the largest chunk, and as much for the metadata of a block.
+/// Above: [`crate::ChunkError::MetadataTooLarge`].
 pub const RECORD_BODY_BYTES_MAX: usize = CHUNK_BYTES_MAX as usize;
 
-/// Bytes of a segment of the log, unless the options say something else. Going from one to the next
-/// costs some milliseconds of the file system's; giving space back copies half of one at most.
+/// Default size of a segment of the log, in bytes. Starting a segment costs the file system some
+/// milliseconds. Emptying one copies at most half of its bytes.
 pub const SEGMENT_BYTES_DEFAULT: u32 = 256 * 1024 * 1024;
 
-/// The smallest segment, for tests. A chunk that does not fit into one is refused with
+/// Smallest segment, in bytes; for tests. A chunk that does not fit into a segment is refused with
 /// [`crate::ChunkError::ChunkTooLarge`].
 pub const SEGMENT_BYTES_MIN: u32 = 64 * 1024;
 
-/// The largest segment.
+/// Largest segment, in bytes.
 pub const SEGMENT_BYTES_MAX: u32 = 1024 * 1024 * 1024;
 
 /// Bytes at the end of a segment that chunks leave free, so that blocks can still be committed when
-/// the disk has no room for another segment; and commits leave half of it, so that blocks and
-/// containers can be deleted. A small segment leaves an eighth.
+/// the disk has no space for another segment. Commits leave half of this free, so that blocks and
+/// containers can be deleted. A small segment keeps an eighth of its size free.
 pub const SEGMENT_HEADROOM_BYTES: u32 = 1024 * 1024;
 
-/// Bytes of the file that is set aside for a full disk: a segment for deletions and nothing else.
-/// One that is synced by itself takes 4 KiB of it, and more have room once it was given back what
-/// they deleted. A small segment has a quarter.
+/// Bytes of the file that is reserved for a full disk: it becomes a segment for deletions only. A
+/// deletion that is synced alone takes 4 KiB of it; more deletions find space once the space of
+/// what was deleted is given back. With small segments the file has a quarter of a segment's size.
 pub const RESERVE_BYTES: u32 = 16 * 1024 * 1024;
 
-/// Calls of [`crate::store::Store::tick`] until it is tried again to set that file aside, after
-/// there was no room: some seconds.
+/// Calls of [`crate::store::Store::tick`] before the store tries again to reserve that file, after
+/// the disk had no space: some seconds.
 pub const RESERVE_PAUSE_CALLS: u32 = 50;
 
-/// Segments of a log. At the default size this is 16 TiB. [`crate::ChunkError::DiskFull`] beyond
-/// it.
+/// Most segments in a log. At the default size this is 16 TiB. Above:
+/// [`crate::ChunkError::DiskFull`].
 pub const SEGMENTS_MAX: usize = 65_536;
 
-/// The largest number of a segment. Numbers grow by one for each and are never used twice.
+/// Largest number of a segment. Numbers grow by one for each segment and are never used twice.
 pub const SEGMENT_NUMBER_MAX: u32 = u32::MAX - 1;
 
-/// Bytes of the buffers that records are gathered in, and that larger ones pass on their way to the
-/// disk. All of them together are about what a core keeps in its caches: with 24 of 1 MiB, copying
-/// and summing up 4 MB took a third more.
+/// Bytes of one buffer. Small records are gathered in such a buffer, and larger ones pass through
+/// it on their way to the disk. All buffers together are about what a core has in its caches: with
+/// 24 buffers of 1 MiB, copying 4 MB and computing its checksums took a third longer.
 pub const BUFFER_BYTES: usize = 256 * 1024;
 
-/// Such buffers in all. Who needs one more waits for one: this is what keeps a disk that is slower
-/// than its writers from filling the memory.
+/// Number of buffers. A thread that needs one more waits, so writers that are faster than the disk
+/// do not fill the memory.
 pub const BUFFERS_MAX: usize = 16;
 
-/// The largest body that is gathered with others; a larger one is written by itself. Copying it
-/// into the common buffer happens one at a time.
+/// Largest body that is gathered in the shared buffer, in bytes; a larger one is written alone.
+/// Only one thread at a time copies into the shared buffer.
 pub const GATHERED_BYTES_MAX: usize = 64 * 1024;
 
-/// The largest chunk that is gathered with others on its way to the file of its block. Copying more
-/// costs as much as writing it.
+/// Largest chunk that is gathered before it is written to its block's file, in bytes. Copying a
+/// larger one costs as much as writing it.
 pub const FILE_GATHERED_CHUNK_BYTES_MAX: usize = 8 * 1024;
 
-/// Bytes of one block that are gathered before they are written. There is one such block for each
-/// container that is written to.
+/// Most bytes of one block that are gathered before they are written. Each container that is
+/// written to gathers for one block at a time.
 pub const FILE_GATHERED_BYTES_MAX: usize = 64 * 1024;
 
-/// The most bytes that go to the file of a block, or of a chunk, through the page cache. The whole
-/// blocks of what is larger go around it, which takes less CPU from here on; but not if it starts
-/// inside of one.
+/// Most bytes of one write to the file of a block or chunk that go through the page cache. The
+/// whole disk blocks of a larger write go around it, which costs less CPU from this size on; but
+/// not if the write starts inside a disk block.
 pub const FILE_CACHED_BYTES_MAX: usize = 64 * 1024;
 
-/// Bytes of the blocks that the log is written in.
+/// Bytes of a disk block. The log is written in whole disk blocks.
 pub const BLOCK_BYTES: u32 = storage::limits::DIRECT_BLOCK_BYTES as u32;
 
-/// Files that are kept open, with two handles each at most, unless the options say something else.
-/// A quarter, those that were used longest ago, are closed when there are more.
+/// Default number of files that are kept open, with at most two handles each. When there are more,
+/// the least recently used quarter is closed.
 pub const OPEN_FILES_MAX_DEFAULT: usize = 512;
 
-/// Bytes of the log after which there is another checkpoint, if the last one is small: what a start
-/// reads at most, with as much again if the last checkpoint is damaged.
+/// Bytes by which the log grows between two checkpoints, if the last one is small. A start reads at
+/// most this much of the log, and as much again if the newest checkpoint is damaged.
 pub const CHECKPOINT_EVERY_BYTES: u64 = 512 * 1024 * 1024;
 
-/// Times the bytes of the last checkpoint that the log grows at least before there is another: a
-/// large index is not written more often than it is worth.
+/// The log also grows by at least this many times the size of the last checkpoint between two: a
+/// large index is not written more often than is worth it.
 pub const CHECKPOINT_EVERY_TIMES: u64 = 4;
 
-/// Bytes of a checkpoint for which one call of the background work is waited, so that those that
-/// are written to give space back take so much of the disk and no more. Removing an emptied segment
-/// may take two at once.
+/// A checkpoint that is written to give space back waits one call of the background work for each
+/// so many bytes of the last checkpoint. This bounds the share of the disk that such checkpoints
+/// take. Removing an emptied segment may take two checkpoints at once.
 pub const CHECKPOINT_BYTES_PER_CALL: u64 = 256 * 1024;
 
-/// Checkpoints that are kept.
+/// Number of checkpoints that are kept.
 pub const CHECKPOINTS_KEPT: usize = 2;
 
-/// Bytes of entries after which a piece of a checkpoint is written.
+/// A piece of a checkpoint is written once it has this many bytes of entries.
 pub const CHECKPOINT_PIECE_BYTES: usize = 1024 * 1024;
 
-/// Bytes of a piece of a checkpoint: the last entry of one is a block with an extent for every byte
-/// of a large container at most.
+/// Largest piece of a checkpoint, in bytes. The last entry of a piece may be a block with an extent
+/// for every byte of a large container.
 pub const CHECKPOINT_PIECE_BYTES_MAX: usize = 1024 * 1024 * 1024;
 
-/// Lines that are kept of what was found to be damaged. What is more is told when it is found, and
-/// not noted.
+/// Most lines in the note about damage. Further damage is reported when it is found, but not noted.
 pub const DAMAGE_LINES_MAX: usize = 1000;
 
-/// Blocks of a container that are put into a checkpoint while its lock is held.
+/// Blocks of a container that are added to a checkpoint while the container's lock is held.
 pub const CHECKPOINT_BLOCKS: usize = 1024;
 
-/// Bytes of a block that are read at once to write them to a file of their own.
+/// Bytes of a block that an export reads at a time.
 pub const EXPORT_READ_BYTES: u64 = 4 * 1024 * 1024;
 
-/// Calls of [`crate::store::Store::upkeep`] that give no space back, after there was no room for a
-/// checkpoint or for what is copied: a minute or so.
+/// Calls of [`crate::store::Store::upkeep`] that give no space back, after the disk had no space
+/// for a checkpoint or for copies: about a minute.
 pub const FULL_PAUSE_CALLS: u32 = 600;
 
-/// Calls of [`crate::store::Store::upkeep`] from a deletion until it is looked for segments whose
-/// space can be given back: some seconds, in which more may be deleted.
+/// Calls of [`crate::store::Store::upkeep`] from a deletion until the store looks for segments to
+/// give back: some seconds, in which more may be deleted.
 pub const GARBAGE_WAIT_CALLS: u32 = 30;
 
-/// Bytes that the scrubber reads at once of a chunk.
+/// Bytes of a chunk that the scrubber reads at a time.
 pub const SCRUB_READ_BYTES: u64 = 4 * 1024 * 1024;
 
-/// A segment with more live bytes than one part in so many is not compacted.
+/// A segment is emptied only if at most 1 / `LIVE_SHARE_MAX` of its bytes are still needed.
 pub const LIVE_SHARE_MAX: u64 = 2;
 
-/// On a full disk a segment gives back the room of what is dead in it from so many bytes on.
+/// On a full disk, the dead ranges of a segment are punched out if they have at least this many
+/// bytes.
 pub const PUNCHED_BYTES_MIN: u64 = 1024 * 1024;
 
-/// Bytes of a segment that one call of the background work looks through for that.
+/// Bytes of a segment that one call of the background work examines for dead ranges.
 pub const PUNCHED_BYTES_PER_CALL: u32 = 32 * 1024 * 1024;
 
-/// Bytes read at once when the log is read from end to end.
+/// Bytes that one read fetches when the log is read from end to end.
 pub const READ_WINDOW_BYTES: usize = 1024 * 1024;
 
 const _: () = assert!(BUFFER_BYTES >= 2 * GATHERED_BYTES_MAX);

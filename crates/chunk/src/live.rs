@@ -1,5 +1,5 @@
-//! How many bytes of each segment are needed: counted as the index changes, so that nobody walks
-//! the index to know which segments can be given back.
+//! Counts how many bytes of each segment are still needed, as the index changes. So nobody has to
+//! walk the index to find out which segments can be given back.
 
 use std::collections::BTreeMap;
 
@@ -9,8 +9,8 @@ use crate::container::{Block, Commit};
 use crate::extents::Extent;
 use crate::record::HEADER_BYTES;
 
-/// The needed bytes of the segments of a store. A record counts with its header, for each of its
-/// parts that is needed.
+/// The needed bytes of each segment of a store. Each needed part of a record counts with the bytes
+/// of the record's header.
 #[derive(Debug, Default)]
 pub(crate) struct Live {
     counts: Mutex<Counts>,
@@ -19,7 +19,7 @@ pub(crate) struct Live {
 #[derive(Debug, Default)]
 struct Counts {
     of_segment: BTreeMap<u32, u64>,
-    /// The segment that was changed last, and its bytes: mostly it is changed next, too.
+    /// The segment changed last, and its count: the next change is mostly to the same one.
     last: (u32, u64),
 }
 
@@ -51,19 +51,19 @@ fn bytes_of(body_bytes: u32) -> u64 {
 }
 
 impl Live {
-    /// An extent is needed, or is needed no more.
+    /// Records that an extent is needed, or no longer needed.
     pub fn change(&self, extent: &Extent, is_needed: bool) {
         let mut counts = self.counts.lock();
         counts.change(extent.at.segment, bytes_of(extent.length), is_needed);
     }
 
-    /// A commit is needed, or is needed no more.
+    /// Records that a commit is needed, or no longer needed.
     pub fn change_commit(&self, commit: &Commit, is_needed: bool) {
         let mut counts = self.counts.lock();
         counts.change(commit.at.segment, bytes_of(commit.body_bytes), is_needed);
     }
 
-    /// A block is needed, or is needed no more.
+    /// Records that a block's extents and commit are needed, or no longer needed.
     pub fn change_block(&self, block: &Block, is_needed: bool) {
         let mut counts = self.counts.lock();
         for run in block.extents.runs() {
@@ -75,7 +75,7 @@ impl Live {
         }
     }
 
-    /// Bytes that are needed of that segment.
+    /// Number of needed bytes in that segment.
     pub fn bytes(&self, segment: u32) -> u64 {
         *self.counts.lock().of(segment)
     }

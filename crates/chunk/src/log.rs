@@ -1,26 +1,27 @@
-//! The log of a store: one sequential stream of records from all threads, in segments.
+//! The log of a store: one sequential stream of records from all threads, in segment files.
 //!
-//! A record is written in two steps. *Reserve*, under the lock of the tail, decides its place, and
-//! copies a small record into the gathered buffer, which all threads share. *Finish*, without the
-//! lock, writes what is left to this thread: the gathered buffer that its record filled, or its own
-//! large record. A caller that keeps an index reserves under the index's lock, so that log and
-//! index have one order, and finishes outside of that lock.
+//! A record is written in two steps. *Reserve*, under the lock of the tail, gives the record its
+//! position; a small record is also copied into the *gathered* buffer, which all threads share.
+//! *Finish*, without the lock, makes the write that is left to this thread, if any: the gathered
+//! buffer that its record filled, or its own large record. A caller with an index reserves under
+//! the index's lock, so that log and index have the same order, and finishes without that lock.
 //!
-//! Every write to a file is whole blocks, written once: a record that must be durable at once is
-//! followed by zeros to the end of its block, and durable bytes are never written over.
+//! Every write to a file is of whole disk blocks, and each block is written once: a record that
+//! must be durable at once is followed by zeros to the end of its block, and durable bytes are
+//! never overwritten.
 //!
-//! A sync covers everything that is in the log when it starts. Threads that arrive while a sync is
-//! under way share the next one, which one of them leads.
+//! A sync covers everything in the log when it starts. Threads that arrive during a sync share the
+//! next one, and one of them runs it.
 //!
-//! The file of the next segment is made ready while the one before is written to
+//! The file of the next segment is prepared while the current segment is written
 //! ([`Log::prepare_next`]).
 //!
-//! On a full disk chunks and commits are refused. Deletions go on, in a file that was set aside for
-//! them ([`Log::prepare_reserve`]).
+//! On a full disk, chunks and commits are refused. Deletions still work, in a file that was
+//! reserved for them ([`Log::prepare_reserve`]).
 //!
-//! After a failed write or sync the log writes nothing more: the content of the disk is unknown by
-//! then. Only a disk without room for another segment, and a process without a descriptor for it,
-//! are not such failures.
+//! After a failed write or sync the log *stops*: it writes nothing more, since the content of the
+//! disk is unknown. A disk without space for another segment, or a process without a file
+//! descriptor, does not stop it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -47,52 +48,52 @@ use crate::segment_reader::read_fully;
 
 const _: () = assert!(GATHERED_BYTES_MAX <= PIECE_BYTES);
 
-/// A record to be written.
+/// A record to write.
 #[derive(Clone, Copy, Debug)]
 pub struct Record<'a> {
     /// The kind of the record.
     pub kind: Kind,
-    /// The container.
+    /// The id of the container that the record is about.
     pub container_id: u64,
-    /// The block, or 0.
+    /// The local id of the block that the record is about, or 0.
     pub local_id: u64,
-    /// Byte of the block where a chunk starts, or 0.
+    /// The byte of the block where the chunk starts, or 0.
     pub block_offset: u64,
     /// The body.
     pub body: &'a [u8],
 }
 
-/// The place where a log that was read goes on.
+/// Where to continue a log that was read.
 #[derive(Debug)]
 pub struct Resume<F> {
-    /// The log's end; everything before it is durable. With it, where the last record of that
-    /// segment starts, if that is known.
+    /// The log's end; everything before it is durable. Also where the last record of that segment
+    /// starts, if known.
     pub end: Start,
-    /// The segment that the end lies in, with its length in bytes, if records may follow there:
-    /// nothing but zeros lies behind the end.
+    /// The segment that the end is in, and its length in bytes, if more records may go there: only
+    /// zeros follow the end.
     pub segment: Option<(F, u32)>,
-    /// The number of the next segment, which no segment has yet.
+    /// The number for the next segment; no segment has it yet.
     pub next_number: u32,
 }
 
-/// The writing end of the log.
+/// The log, open for writing.
 #[derive(Debug)]
 pub struct Log<D: Disk> {
     disk: D,
     identity: Identity,
-    /// Bytes of a new segment.
+    /// Size of a new segment, in bytes.
     segment_bytes: u32,
     tail: Mutex<Tail<D::File>>,
-    /// Notified when a write ended, or the log stopped.
+    /// Notified when a write has ended, or the log has stopped.
     changed: Condvar,
     /// Notified when one more thread that waits for a buffer may find one.
     has_room: Condvar,
     sync_count: AtomicU64,
-    /// Whether the log has stopped; read for each chunk, without the lock.
+    /// Whether the log has stopped. Read for each chunk, so it needs no lock.
     is_stopped: AtomicBool,
-    /// Whether a file found no room since [`Log::is_short`] was last called.
+    /// Whether the disk had no space for a file since [`Log::is_short`] was last called.
     is_short: AtomicBool,
-    /// Everything before this position is in the files.
+    /// Everything before this position has been written to the files.
     written: AtomicU64,
     /// Everything before this position is durable.
     durable: AtomicU64,
@@ -101,36 +102,36 @@ pub struct Log<D: Disk> {
 
 #[derive(Debug)]
 struct Tail<F> {
-    /// The segment that is written to; none before the first record.
+    /// The segment that is written to; `None` before the first record.
     segment: Option<Arc<Segment<F>>>,
     /// The number of the next segment.
     next_number: u32,
-    /// The file of the next segment, if it was made ready.
+    /// The file for the next segment, if it is prepared.
     next_file: Option<F>,
-    /// Whether a thread is making that file ready.
+    /// Whether a thread is preparing that file.
     is_preparing: bool,
-    /// The file that is set aside for deletions on a full disk.
+    /// The file that is reserved for deletions on a full disk.
     reserve_file: Option<F>,
-    /// Where the next record goes, or would go if there were a segment.
+    /// The position of the next record; the end of the log if there is no segment.
     end: Position,
-    /// Where the last record of this segment starts, or 0; unknown where no record can follow.
+    /// Where the last record of this segment starts, or 0; `None` if no record may follow it.
     previous: Option<u32>,
     gathered: Option<Gathered>,
-    /// Starts of the writes that threads have under way.
+    /// Positions where writes start that threads have under way.
     writing: Vec<Position>,
     free: Vec<AlignedBuffer>,
     buffer_count: usize,
-    /// Segments with writes that no sync covers.
+    /// Segments with writes that no sync has covered.
     unsynced: Vec<Arc<Segment<F>>>,
     has_new_names: bool,
-    /// Everything before it is durable.
+    /// Everything before this position is durable.
     durable: Position,
-    /// Where the last record before that place starts in its segment, or 0, if that is known.
+    /// Where the last record before `durable` starts in its segment, or 0; `None` if unknown.
     durable_previous: Option<u32>,
-    /// The round of syncs that is under way, or the last one.
+    /// Number of the sync that is under way, or of the last one.
     round: u32,
     is_syncing: bool,
-    /// Whether a thread waits to lead the next round.
+    /// Whether a thread waits to run the next sync.
     next_has_leader: bool,
     stopped: Option<String>,
 }
@@ -139,12 +140,12 @@ struct Tail<F> {
 #[derive(Debug)]
 struct Segment<F> {
     number: u32,
-    /// Bytes of the segment's file.
+    /// Size of the segment's file, in bytes.
     bytes: u32,
     file: F,
 }
 
-/// Bytes that records of a kind leave free at the end of a segment of that size.
+/// Bytes that records of this kind leave free at the end of a segment of that size.
 fn headroom_bytes(segment_bytes: u32, kind: Kind) -> u32 {
     let headroom = SEGMENT_HEADROOM_BYTES.min(segment_bytes / 8);
     match kind {
@@ -154,14 +155,14 @@ fn headroom_bytes(segment_bytes: u32, kind: Kind) -> u32 {
     }
 }
 
-/// Records on their way to the file.
+/// Small records in the shared buffer, not written yet.
 #[derive(Debug)]
 struct Gathered {
     buffer: AlignedBuffer,
     start: u32,
 }
 
-/// The writes that [`Log::finish`] has to make for a reserved record.
+/// The writes that [`Log::finish`] must make for a reserved record.
 #[derive(Debug)]
 #[must_use]
 pub struct Unwritten<F> {
@@ -169,7 +170,7 @@ pub struct Unwritten<F> {
     own: Option<LargePlace<F>>,
 }
 
-/// A gathered buffer that takes no more records.
+/// A gathered buffer that takes no more records and must be written.
 #[derive(Debug)]
 struct Filled<F> {
     segment: Arc<Segment<F>>,
@@ -178,7 +179,7 @@ struct Filled<F> {
     buffer: AlignedBuffer,
 }
 
-/// A place for a large record.
+/// The reserved place of a large record.
 #[derive(Debug)]
 struct LargePlace<F> {
     segment: Arc<Segment<F>>,
@@ -192,7 +193,7 @@ fn next_block(offset: u32) -> u32 {
 }
 
 impl<D: Disk> Log<D> {
-    /// A log that goes on behind its end, in segments of that size.
+    /// A log that continues where `resume` says, with new segments of `segment_bytes` bytes.
     pub fn new(disk: D, identity: Identity, segment_bytes: u32, resume: Resume<D::File>) -> Log<D> {
         let Resume { end: Start { at: end, previous }, segment, next_number } = resume;
         let segment = segment.map(|(file, bytes)| Segment { number: end.segment, bytes, file });
@@ -234,8 +235,8 @@ impl<D: Disk> Log<D> {
         }
     }
 
-    /// Gives the record its place, and returns where it starts. The record is in the log once
-    /// [`Log::finish`] has made the writes that are left; syncs wait for that, other records do
+    /// Gives the record its position, which it returns. The record is in the log once
+    /// [`Log::finish`] has made the writes that are left. Syncs wait for that; other records do
     /// not.
     pub fn reserve(
         &self,
@@ -269,7 +270,7 @@ impl<D: Disk> Log<D> {
         let mut filled = None;
         if is_over {
             filled = self.next_segment(&mut tail, is_deletion).inspect_err(|_| {
-                // The buffer that this thread waited for goes to the next waiting thread.
+                // The buffer for which this thread waited goes to the next waiting thread.
                 self.has_room.notify_one();
             })?;
         } else if !fits {
@@ -294,13 +295,13 @@ impl<D: Disk> Log<D> {
             false => own = Some(tail.reserve_large(header_bytes, bytes)),
         }
         if has_waited && (tail.gathered.is_some() || tail.has_buffer()) {
-            // Room was announced to one thread, this one; if some is left, the next thread gets it.
+            // A free buffer was announced to this thread alone; if more is free, wake the next one.
             self.has_room.notify_one();
         }
         Ok((at, Unwritten { filled, own }))
     }
 
-    /// Makes the writes that reserving left. `record` is the one that was reserved.
+    /// Makes the writes that are left for `record`, which was reserved.
     pub fn finish(
         &self,
         unwritten: Unwritten<D::File>,
@@ -315,27 +316,27 @@ impl<D: Disk> Log<D> {
         }
     }
 
-    /// Reserves and finishes a record.
+    /// Reserves a record and finishes it.
     pub fn append(&self, record: &Record<'_>) -> Result<Position, ChunkError> {
         let (at, unwritten) = self.reserve(record)?;
         self.finish(unwritten, record)?;
         Ok(at)
     }
 
-    /// The position up to which the log is durable, where a start may begin to read.
+    /// Everything before this position is durable. A later start may begin to read here.
     pub fn durable(&self) -> Start {
         let tail = self.tail.lock();
         Start { at: tail.durable, previous: tail.durable_previous }
     }
 
-    /// Where the log ends.
+    /// The position where the log ends.
     pub fn end(&self) -> Position {
         self.tail.lock().end
     }
 
-    /// Writes out all records before `upto` that were gathered, and waits for the writes that other
-    /// threads have under way there. Then the records can be read from the file, and a crash of the
-    /// process does not lose them.
+    /// Writes out gathered records before `upto`, and waits for writes there that other threads
+    /// have under way. Then these records can be read from the file, and survive the death of the
+    /// process.
     pub fn flush(&self, upto: Position) -> Result<(), ChunkError> {
         let mut tail = self.tail.lock();
         tail.check()?;
@@ -350,7 +351,8 @@ impl<D: Disk> Log<D> {
         Ok(())
     }
 
-    /// Like [`Log::flush`], for the record at `at`; takes no lock if that was written long ago.
+    /// Like [`Log::flush`], for the record at `at`. Takes no lock if the record was written long
+    /// ago.
     pub fn flush_for_read(&self, at: Position) -> Result<(), ChunkError> {
         match at.to_u64() < self.written.load(Ordering::Acquire) {
             true => Ok(()),
@@ -358,8 +360,8 @@ impl<D: Disk> Log<D> {
         }
     }
 
-    /// Returns when everything before `upto` is durable: after a sync that threads share, or, if
-    /// `is_shared` is `false`, after one that this thread led.
+    /// Returns when everything before `upto` is durable: after a sync that threads share, or,
+    /// unless `is_shared`, after a sync that this thread ran.
     pub fn sync(&self, upto: Position, is_shared: bool) -> Result<(), ChunkError> {
         let mut has_synced = false;
         loop {
@@ -388,19 +390,18 @@ impl<D: Disk> Log<D> {
         }
     }
 
-    /// Makes durable what is in the log now.
+    /// Makes everything durable that is in the log now.
     pub fn sync_all(&self) -> Result<(), ChunkError> {
         let end = self.end();
         self.sync(end, true)
     }
 
-    /// Syncs so far.
+    /// Number of syncs of segments so far.
     pub fn sync_count(&self) -> u64 {
         self.sync_count.load(Ordering::Relaxed)
     }
 
-    /// Runs one round of syncing, and wakes the threads that wait for it, whether it succeeds or
-    /// fails.
+    /// Runs one sync, and wakes the threads that wait for it, whether it succeeds or fails.
     fn lead_sync(&self, tail: &mut MutexGuard<'_, Tail<D::File>>) -> Result<(), ChunkError> {
         tail.round = tail.round.wrapping_add(1);
         tail.is_syncing = true;
@@ -427,7 +428,7 @@ impl<D: Disk> Log<D> {
         }
         let result = MutexGuard::unlocked(tail, || self.sync_files(&unsynced, has_new_names));
         if result.as_ref().is_err_and(ChunkError::is_refusal) {
-            // Syncing a folder opens it; the process had no descriptor left, so no sync was begun.
+            // Syncing a folder opens it: the process had no file descriptor, so no sync was begun.
             tail.unsynced.splice(0..0, unsynced);
             tail.has_new_names |= has_new_names;
             return result.map(|()| Start { at: target, previous });
@@ -449,15 +450,15 @@ impl<D: Disk> Log<D> {
         if has_new_names {
             let file = LOG_DIR.to_owned();
             let synced = self.disk.sync_dir(LOG_DIR);
-            // A failed sync of the folder is final, too, even for lack of room.
+            // A failed sync of the folder is final, too, even one for lack of space.
             synced.map_err(|error| ChunkError::Io { file, op: "sync", error })?;
         }
         Ok(())
     }
 
-    /// Goes on in the next segment, and returns the buffer gathered in the one before. Without
-    /// room, a deletion goes on in the file that was set aside. On an error for lack of room or of
-    /// a descriptor nothing has changed.
+    /// Starts the next segment, and returns the buffer gathered for the one before. Without space
+    /// for a new file, a deletion goes to the reserved file. Nothing has changed after an error for
+    /// lack of space or of a file descriptor.
     fn next_segment(
         &self,
         tail: &mut Tail<D::File>,
@@ -487,7 +488,7 @@ impl<D: Disk> Log<D> {
         }
     }
 
-    /// Goes on in a file of so many bytes.
+    /// Makes `file`, of `bytes` bytes, the next segment.
     fn begin_segment(
         &self,
         tail: &mut Tail<D::File>,
@@ -523,12 +524,12 @@ impl<D: Disk> Log<D> {
         RESERVE_BYTES.min((self.segment_bytes / 4).next_multiple_of(BLOCK_BYTES))
     }
 
-    /// Sets aside the file that deletions go on in when the disk is full, unless one is set aside.
-    /// A file of an earlier run is taken, if nothing was written to it.
+    /// Reserves the file for deletions on a full disk, unless there is one. Takes a file of an
+    /// earlier run if nothing was written to it.
     ///
     /// # Errors
-    /// There is no room or no descriptor for it, which harms nothing; or the disk failed, and the
-    /// log has stopped.
+    /// There is no space or no file descriptor for it, which harms nothing; or the disk failed and
+    /// the log has stopped.
     pub fn prepare_reserve(&self) -> Result<(), ChunkError> {
         {
             let tail = self.tail.lock();
@@ -561,8 +562,8 @@ impl<D: Disk> Log<D> {
         Ok(file)
     }
 
-    /// Gives back the room that was set aside, to work that frees more. Returns whether there was
-    /// any.
+    /// Gives up the reserved file, for work that will free more space. Returns whether there was
+    /// one.
     pub fn release_reserve(&self) -> Result<bool, ChunkError> {
         let Some(file) = self.tail.lock().reserve_file.take() else { return Ok(false) };
         drop(file);
@@ -571,17 +572,17 @@ impl<D: Disk> Log<D> {
         Ok(true)
     }
 
-    /// Whether the disk had no room for one of the log's files since this was asked last.
+    /// Whether the disk had no space for one of the log's files since the last call.
     pub fn is_short(&self) -> bool {
         self.is_short.swap(false, Ordering::Relaxed)
     }
 
-    /// Prepares the next segment's file while the current segment still has room, so that a full
-    /// segment does not make its writer wait for the file system. Called from each tick.
+    /// Prepares the next segment's file while the current segment still has space, so that the
+    /// writer that fills a segment need not wait for the file system. Called from each tick.
     ///
     /// # Errors
-    /// There is no room or no descriptor for it, which harms nothing; or the disk failed, and the
-    /// log has stopped.
+    /// There is no space or no file descriptor for it, which harms nothing; or the disk failed and
+    /// the log has stopped.
     pub fn prepare_next(&self) -> Result<(), ChunkError> {
         let number = {
             let mut tail = self.tail.lock();
@@ -600,12 +601,12 @@ impl<D: Disk> Log<D> {
         Ok(())
     }
 
-    /// Makes the file of the next segment, at its full length and durably. So a file that is
-    /// shorter once it has a segment's name has lost data.
+    /// Makes the file of the next segment, durably and at its full length. So if a file with a
+    /// segment's name is shorter, it has lost data.
     fn make_next(&self, number: u32) -> Result<D::File, ChunkError> {
         let path = next_path(number);
         let io = |op| move |error| ChunkError::io(&next_path(number), op, error);
-        // Emptied: a crash may have taken a segment's name from a file that had records.
+        // `create` empties it: a crash may have undone the renaming of a file with records.
         let file = self.disk.create(&path).map_err(io("create"))?;
         let bytes = self.segment_bytes;
         let room = self.disk.preallocate(&file, bytes.into()).map_err(io("preallocate"));
@@ -613,7 +614,7 @@ impl<D: Disk> Log<D> {
         match made {
             Ok(()) => Ok(file),
             Err(ChunkError::DiskFull { .. }) => {
-                // The name stays: it says that the segment before was begun.
+                // The name stays: it shows that the segment before was begun.
                 drop(self.disk.truncate(&file, 0));
                 Err(ChunkError::DiskFull { bytes_wanted: bytes.into() })
             }
@@ -621,8 +622,8 @@ impl<D: Disk> Log<D> {
         }
     }
 
-    /// Writes a new segment's head, and gives its file the segment's name. The `.next` file of the
-    /// segment behind it is created first: while that exists, this segment is known to have been
+    /// Writes a new segment's head and renames its file to the segment's name. Creates the `.next`
+    /// file of the following segment first: while that exists, this segment is known to have been
     /// begun.
     fn name_segment(&self, file: &D::File, head: &Head, from: &str) -> Result<(), ChunkError> {
         let path = segment_path(head.number);
@@ -632,8 +633,8 @@ impl<D: Disk> Log<D> {
         written.map_err(|error| ChunkError::io(&path, "write", error))?;
         match self.disk.create(&next_path(head.number + 1)) {
             Ok(_) => {}
-            // Without that name the segment is not known to have been begun, which matters only if
-            // it is lost.
+            // Without that name nothing shows that this segment was begun, which matters only if
+            // the segment is lost.
             Err(error) if is_refusal(&error) => {}
             Err(error) => return Err(ChunkError::io(&path, "create", error)),
         }
@@ -641,7 +642,7 @@ impl<D: Disk> Log<D> {
         renamed.map_err(|error| ChunkError::io(&path, "rename", error))
     }
 
-    /// Stops the log unless the error is one that harms nothing.
+    /// Stops the log, unless the error harms nothing.
     fn stop_unless_refused(&self, tail: &mut Tail<D::File>, error: ChunkError) -> ChunkError {
         if matches!(error, ChunkError::DiskFull { .. }) {
             self.is_short.store(true, Ordering::Relaxed);
@@ -658,7 +659,7 @@ impl<D: Disk> Log<D> {
         self.stop(&mut self.tail.lock(), error)
     }
 
-    /// Whether anything may be written.
+    /// Checks that the log has not stopped.
     ///
     /// # Errors
     /// The log has stopped.
@@ -687,7 +688,7 @@ impl<D: Disk> Log<D> {
         self.written(&segment, start, buffer, written)
     }
 
-    /// Copies a large record through the buffer to the file, and sums its pieces up on the way.
+    /// Copies a large record through the buffer to the file, and computes its checksums on the way.
     fn write_large(&self, own: LargePlace<D::File>, body: &[u8]) -> Result<(), ChunkError> {
         let LargePlace { segment, start, header, mut buffer } = own;
         let mut stream = Stream {
@@ -701,7 +702,7 @@ impl<D: Disk> Log<D> {
         self.written(&segment, start, buffer, written)
     }
 
-    /// Takes note of a write that ended: gives the buffer back, and wakes the threads that wait.
+    /// Records that a write has ended: returns its buffer, and wakes threads that wait for it.
     fn written(
         &self,
         segment: &Segment<D::File>,
@@ -732,7 +733,7 @@ impl<D: Disk> Log<D> {
         result.map_err(|error| self.stop(tail, error))
     }
 
-    /// Stops the log: nothing more is written, and all waiting threads are woken.
+    /// Stops the log: nothing more is written, and all waiting threads wake up with an error.
     fn stop(&self, tail: &mut Tail<D::File>, error: ChunkError) -> ChunkError {
         if !matches!(error, ChunkError::Stopped(_)) {
             tail.stopped.get_or_insert(error.to_string());
@@ -744,7 +745,7 @@ impl<D: Disk> Log<D> {
     }
 }
 
-/// Whether a file has nothing but zeros.
+/// Whether a file holds only zeros.
 fn is_blank<D: Disk>(disk: &D, file: &D::File, bytes: u32) -> std::io::Result<bool> {
     let mut window = vec![0; BUFFER_BYTES];
     for offset in (0..u64::from(bytes)).step_by(BUFFER_BYTES) {
@@ -756,14 +757,14 @@ fn is_blank<D: Disk>(disk: &D, file: &D::File, bytes: u32) -> std::io::Result<bo
     Ok(true)
 }
 
-/// Whether the system had no room or no descriptor: it may have one at another time.
+/// Whether the system only lacked space or a file descriptor, and may have one later.
 fn is_refusal(error: &std::io::Error) -> bool {
     use std::io::ErrorKind::{QuotaExceeded, StorageFull};
     matches!(error.kind(), StorageFull | QuotaExceeded) || is_out_of_descriptors(error)
 }
 
 fn failed(number: u32, op: &'static str, error: std::io::Error) -> ChunkError {
-    // Room was set aside: a full disk is no excuse here.
+    // The space was allocated: a full disk is no excuse here.
     ChunkError::Io { file: segment_path(number), op, error }
 }
 
@@ -775,7 +776,7 @@ impl<F> Tail<F> {
         }
     }
 
-    /// Whether a record of so many bytes goes into the gathered ones.
+    /// Whether a record of `bytes` bytes still fits into the gathered buffer.
     fn gathers(&self, bytes: u32) -> bool {
         let end = self.end.offset;
         let gathered = self.gathered.as_ref();
@@ -787,7 +788,7 @@ impl<F> Tail<F> {
         Some(Position { offset: gathered.start, ..self.end })
     }
 
-    /// The position before which everything is in the files.
+    /// Everything before this position has been written to the files.
     fn written(&self) -> Position {
         let first = self.writing.iter().copied().min();
         first.into_iter().chain(self.gathered_start()).min().unwrap_or(self.end)
@@ -797,7 +798,7 @@ impl<F> Tail<F> {
         !self.free.is_empty() || self.buffer_count < BUFFERS_MAX
     }
 
-    /// Takes a buffer. [`Tail::has_buffer`] must hold.
+    /// Takes a buffer. [`Tail::has_buffer`] must be true.
     fn take_buffer(&mut self) -> AlignedBuffer {
         if let Some(buffer) = self.free.pop() {
             return buffer;
@@ -806,7 +807,7 @@ impl<F> Tail<F> {
         AlignedBuffer::new(BUFFER_BYTES)
     }
 
-    /// The segment that is written to, which a sync now has to cover.
+    /// Returns the current segment, and remembers that the next sync must cover it.
     fn dirty_segment(&mut self) -> Arc<Segment<F>> {
         let segment = self.segment.as_ref().expect("a segment was made before");
         let is_known = self.unsynced.last().is_some_and(|last| last.number == segment.number);
@@ -816,7 +817,7 @@ impl<F> Tail<F> {
         Arc::clone(segment)
     }
 
-    /// Copies a small record behind the others.
+    /// Copies a small record into the gathered buffer.
     fn gather(&mut self, header: &[u8; HEADER_BYTES], body: &[u8], crc: u32, bytes: u32) {
         if self.gathered.is_none() {
             let buffer = self.take_buffer();
@@ -830,7 +831,7 @@ impl<F> Tail<F> {
         self.end.offset += bytes;
     }
 
-    /// Takes the gathered buffer, to be written now; the next record starts in another block.
+    /// Takes the gathered buffer, which must be written now. The next record starts in a new block.
     fn take_gathered(&mut self) -> Option<Filled<F>> {
         let Gathered { mut buffer, start } = self.gathered.take()?;
         let fill = (self.end.offset - start) as usize;
@@ -842,7 +843,7 @@ impl<F> Tail<F> {
         Some(Filled { segment, start, bytes, buffer })
     }
 
-    /// A place of whole blocks for a large record.
+    /// Reserves whole blocks for a large record.
     fn reserve_large(&mut self, header: [u8; HEADER_BYTES], bytes: u32) -> LargePlace<F> {
         let buffer = self.take_buffer();
         let segment = self.dirty_segment();
@@ -853,7 +854,7 @@ impl<F> Tail<F> {
     }
 }
 
-/// Writes a record with a body of one piece at most, and the zeros behind it.
+/// Writes a record with a body of at most one piece, and the zeros that pad it.
 fn put_small_record(out: &mut [u8], header: &[u8; HEADER_BYTES], body: &[u8], crc: u32) {
     let (head, rest) = out.split_at_mut(HEADER_BYTES);
     head.copy_from_slice(header);
@@ -866,7 +867,7 @@ fn put_small_record(out: &mut [u8], header: &[u8; HEADER_BYTES], body: &[u8], cr
     rest[trailer.len()..].fill(0);
 }
 
-/// Bytes on their way through a buffer to a file, in whole blocks.
+/// Bytes on their way through a buffer to a file, written in whole blocks.
 struct Stream<'a, D: Disk> {
     disk: &'a D,
     file: &'a D::File,

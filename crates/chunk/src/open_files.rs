@@ -1,4 +1,4 @@
-//! The files that are kept open, up to a limit.
+//! Keeps files open for reuse, up to a limit.
 
 use std::io;
 use std::sync::Arc;
@@ -9,19 +9,18 @@ use storage::disk::is_out_of_descriptors;
 
 use crate::block::BlockId;
 
-/// The use of an open file: which file, and to read or to write.
+/// Names an open file: which file, and whether for reading or writing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FileKey {
-    /// A segment of the log, to be read.
+    /// A segment of the log, for reading.
     Segment(u32),
-    /// The file of a block, to be written.
+    /// The file of a block, for writing.
     Block(BlockId),
-    /// The file of a block, to be read.
+    /// The file of a block, for reading.
     BlockToRead(BlockId),
 }
 
-/// Open files by their keys. A file in use stays open until its last user drops it, even if it is
-/// closed here.
+/// Open files by key. A file that is closed here stays open until its last user drops it.
 #[derive(Debug)]
 pub struct OpenFiles<F> {
     count_max: usize,
@@ -31,10 +30,10 @@ pub struct OpenFiles<F> {
 #[derive(Debug)]
 struct Files<F> {
     open: HashMap<FileKey, Used<F>, foldhash::fast::FixedState>,
-    /// Files that are being opened now, with the number of the use that opens each; at most one
+    /// Files that are being opened now, each with the number of the use that opens it; at most one
     /// entry for each thread.
     opening: Vec<(FileKey, u64)>,
-    /// Counts uses, so that the oldest can be found.
+    /// Counts uses, so that the least recently used files can be found.
     now: u64,
 }
 
@@ -45,15 +44,15 @@ struct Used<F> {
 }
 
 impl<F> OpenFiles<F> {
-    /// No files yet, and never more than `count_max`; a smaller `count_max` than 4 counts as 4.
+    /// Starts without files. Keeps at most `count_max`; a `count_max` below 4 counts as 4.
     pub fn new(count_max: usize) -> OpenFiles<F> {
         let open = HashMap::with_hasher(foldhash::fast::FixedState::default());
         let files = Files { open, opening: Vec::new(), now: 0 };
         OpenFiles { count_max: count_max.max(4), files: Mutex::new(files) }
     }
 
-    /// Returns the file of that key, opened if it was not. If the process has no descriptor left,
-    /// others are closed first.
+    /// Returns the file for a key; opens it if needed. If the process has no file descriptor left,
+    /// closes other files first.
     pub fn get(&self, key: FileKey, open: impl Fn() -> io::Result<F>) -> io::Result<Arc<F>> {
         let mut files = self.files.lock();
         files.now += 1;
@@ -62,7 +61,7 @@ impl<F> OpenFiles<F> {
             used.last = now;
             return Ok(Arc::clone(&used.file));
         }
-        // The lock is not held while a file is opened, so two threads may open one file twice.
+        // The lock is not held while a file is opened, so two threads may open the same file.
         files.opening.push((key, now));
         drop(files);
         let opened = match open() {
@@ -79,8 +78,8 @@ impl<F> OpenFiles<F> {
         opened
     }
 
-    /// Keeps a file that was opened, unless it was forgotten meanwhile. Returns the files closed in
-    /// its place, for the caller to drop without the lock.
+    /// Keeps a file that was opened, unless it was forgotten meanwhile. Returns the files that it
+    /// displaced; the caller drops them without the lock.
     fn keep(&self, key: FileKey, file: Option<&Arc<F>>, now: u64) -> Vec<Used<F>> {
         let mut files = self.files.lock();
         let mut closed = Vec::new();
@@ -94,13 +93,14 @@ impl<F> OpenFiles<F> {
         closed
     }
 
-    /// Closes a file, if it is open. A thread that is opening it uses it once and does not keep it.
+    /// Closes a file, if it is open. A thread that is just opening it uses it once and does not
+    /// keep it.
     pub fn forget(&self, key: FileKey) {
         let closed = self.files.lock().forget(key);
         drop(closed);
     }
 
-    /// Closes the file of a block, as [`OpenFiles::forget`] does.
+    /// Closes both files of a block, like [`OpenFiles::forget`].
     pub fn forget_block(&self, id: BlockId) {
         let mut files = self.files.lock();
         let closed = [FileKey::Block(id), FileKey::BlockToRead(id)].map(|key| files.forget(key));
@@ -108,15 +108,14 @@ impl<F> OpenFiles<F> {
         drop(closed);
     }
 
-    /// Files that are open now.
+    /// Number of files that are kept open.
     pub fn count(&self) -> usize {
         self.files.lock().open.len()
     }
 }
 
 impl<F> Files<F> {
-    /// A quarter of the files, those that were used longest ago. They are closed when they are
-    /// dropped.
+    /// Removes the least recently used quarter of the files. Dropping the result closes them.
     fn close_oldest(&mut self) -> Vec<Used<F>> {
         let mut ages: Vec<u64> = self.open.values().map(|used| used.last).collect();
         if ages.is_empty() {

@@ -1,16 +1,17 @@
-//! A record of the log: a header, a body, and a trailer with checksums of the body.
+//! The records of the log: a header, a body, and a trailer with checksums of the body.
 //!
 //! ```text
-//! header   64 bytes, the last four of them its CRC32C, which starts from the store's salt
-//! body     what the kind says, up to 32 MiB
-//! trailer  a CRC32C for every 64 KiB of the body, then one of these that starts from the header's
+//! header   64 bytes; the last four are its CRC-32C, which starts from the store's salt
+//! body     depends on the kind; up to 32 MiB
+//! trailer  a CRC-32C for every 64 KiB of the body, then a CRC-32C of those, which starts from the
+//!          header's
 //! padding  zeros, to a multiple of 8 bytes
 //! ```
 //!
-//! The header says where the record itself is, and where the one before: one that a device wrote to
-//! another place, or that was left in a file from before, is none, and one that is missing is
-//! missed. The pieces of the body have checksums of their own, so that a part of a chunk is checked
-//! without reading the rest. Byte layout: `docs/formats.md`, "Chunk store".
+//! The header holds the positions of the record itself and of the record before. So a record that a
+//! device wrote to another place, or that was left in a file from earlier, is recognised as wrong,
+//! and a missing record is noticed. The pieces of the body have their own checksums, so that a part
+//! of a chunk is checked without reading the rest. Byte layout: `docs/formats.md`, "Chunk store".
 
 use storage::codec::{DecodeError, Reader};
 
@@ -20,37 +21,37 @@ use crate::limits::RECORD_BODY_BYTES_MAX;
 /// Bytes of a header.
 pub const HEADER_BYTES: usize = 64;
 
-/// Bytes of the body that one checksum covers.
+/// Bytes of the body that one checksum of the trailer covers (a *piece*).
 pub const PIECE_BYTES: usize = 64 * 1024;
 
 /// The first bytes of each header, as a little-endian number.
 pub(crate) const MAGIC: u32 = 0x4b48_4351;
 
-/// A record starts at a multiple of so many bytes of its segment.
+/// Every record starts at a multiple of this in its segment, in bytes.
 pub const RECORD_ALIGNMENT: u32 = 8;
 
-/// The start value of the checksums of a store's headers, so that nothing that a client wrote looks
-/// like a record: drawn when the store is made, and never shown to clients. 0 in stores of version
-/// 1, which had none.
+/// The start value of the checksums of a store's headers, so that nothing that a client writes
+/// looks like a record. Drawn at random when the store is made, and never shown to clients. 0 in
+/// stores of version 1, which had no salt.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Salt(pub u32);
 
-/// A place in the log: a segment, and a byte of its file. Later places are greater.
+/// A position in the log: a segment and an offset in its file. Later positions are greater.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Position {
     /// Number of the segment.
     pub segment: u32,
-    /// Byte of its file.
+    /// Offset in the segment's file, in bytes.
     pub offset: u32,
 }
 
 impl Position {
-    /// As one number that keeps the order.
+    /// The position as one number. Keeps the order.
     pub fn to_u64(self) -> u64 {
         (u64::from(self.segment) << 32) | u64::from(self.offset)
     }
 
-    /// From one number.
+    /// The position from such a number.
     pub fn from_u64(number: u64) -> Position {
         Position { segment: (number >> 32) as u32, offset: number as u32 }
     }
@@ -62,28 +63,28 @@ impl core::fmt::Display for Position {
     }
 }
 
-/// What a record is about.
+/// The kind of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Data of a block, from an offset on.
+    /// Data of a block, from an offset on; body: the data.
     Chunk,
-    /// A block's metadata: a commit.
+    /// A commit of a block; body: the block's metadata.
     Block,
-    /// A block takes no more writes. No body.
+    /// The block takes no more writes. No body.
     BlockFinalized,
-    /// A block is gone. No body.
+    /// The block is deleted. No body.
     BlockDeleted,
-    /// A container: all that is known of it but its blocks.
+    /// A container is made or changed; body: everything about it but its blocks.
     Container,
-    /// A container is gone, with its blocks. No body.
+    /// The container is deleted, with its blocks. No body.
     ContainerDeleted,
-    /// Nothing: the log went on, so that a checkpoint has another place than the one before. No
-    /// body.
+    /// Nothing: makes the log longer, so that a checkpoint has another position than the one
+    /// before. No body.
     Nothing,
 }
 
 impl Kind {
-    /// All of them, by number from 1.
+    /// All kinds, ordered by number from 1.
     pub const ALL: [Kind; 7] = [
         Kind::Chunk,
         Kind::Block,
@@ -103,38 +104,38 @@ impl Kind {
     }
 }
 
-/// What the header of a record says.
+/// The content of a record's header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// What the record is about.
+    /// The record's kind.
     pub kind: Kind,
     /// The record's position in the log.
     pub at: Position,
-    /// The container.
+    /// The id of the container that the record is about.
     pub container_id: u64,
-    /// The block, or 0.
+    /// The local id of the block that the record is about, or 0.
     pub local_id: u64,
-    /// Byte of the block where a chunk's data start, or 0.
+    /// The byte of the block where a chunk's data start, or 0.
     pub block_offset: u64,
     /// Bytes of the body.
     pub body_bytes: u32,
-    /// Byte of the segment where the record before starts; 0 if this is the first one.
+    /// Offset in the segment where the record before starts; 0 in the first record.
     pub previous: u32,
-    /// Up to where the log was durable when this was written.
+    /// The log was durable before this position when the record was written.
     pub durable: Position,
 }
 
-/// Bytes of a whole record with a body of so many.
+/// Size in bytes of a whole record with a body of `body_bytes` bytes.
 pub fn record_bytes(body_bytes: usize) -> usize {
     (HEADER_BYTES + body_bytes + trailer_bytes(body_bytes)).next_multiple_of(8)
 }
 
-/// Bytes of the trailer behind a body of so many.
+/// Size in bytes of the trailer of a body of `body_bytes` bytes.
 pub fn trailer_bytes(body_bytes: usize) -> usize {
     4 * body_bytes.div_ceil(PIECE_BYTES) + 4
 }
 
-/// A header's bytes.
+/// Encodes a header.
 pub fn encode_header(header: &Header, salt: Salt) -> [u8; HEADER_BYTES] {
     let mut out = [0; HEADER_BYTES];
     let mut put = |at: usize, bytes: &[u8]| out[at..at + bytes.len()].copy_from_slice(bytes);
@@ -152,7 +153,7 @@ pub fn encode_header(header: &Header, salt: Salt) -> [u8; HEADER_BYTES] {
     out
 }
 
-/// Reads a header that is said to be at `at`.
+/// Decodes a header that was read at position `at`, which it must name.
 pub fn decode_header(bytes: &[u8], at: Position, salt: Salt) -> Result<Header, DecodeError> {
     let mut reader = Reader::new(bytes);
     let covered = Reader::new(bytes).take(HEADER_BYTES - 4)?;
@@ -179,7 +180,7 @@ pub fn decode_header(bytes: &[u8], at: Position, salt: Salt) -> Result<Header, D
     Ok(Header { kind, at, container_id, local_id, block_offset, body_bytes, previous, durable })
 }
 
-/// The trailer behind a body whose pieces have these checksums.
+/// Appends the trailer for a body whose pieces have these checksums.
 pub fn encode_trailer(header: &[u8; HEADER_BYTES], crcs: &[u32], out: &mut Vec<u8>) {
     let start = out.len();
     for crc in crcs {
@@ -189,13 +190,13 @@ pub fn encode_trailer(header: &[u8; HEADER_BYTES], crcs: &[u32], out: &mut Vec<u
     out.extend_from_slice(&crc.to_le_bytes());
 }
 
-/// The checksum that ends a header's bytes.
+/// The checksum at the end of an encoded header.
 fn crc_of(header: &[u8; HEADER_BYTES]) -> u32 {
     let [.., a, b, c, d] = *header;
     u32::from_le_bytes([a, b, c, d])
 }
 
-/// The checksums of the pieces, from the trailer of a record whose header was read.
+/// Decodes and checks a trailer; returns the checksums of the pieces.
 pub fn decode_trailer(header: &Header, bytes: &[u8], salt: Salt) -> Result<Vec<u32>, DecodeError> {
     let count = (header.body_bytes as usize).div_ceil(PIECE_BYTES);
     let mut reader = Reader::new(bytes);
@@ -209,7 +210,7 @@ pub fn decode_trailer(header: &Header, bytes: &[u8], salt: Salt) -> Result<Vec<u
     Ok(crcs)
 }
 
-/// The index of the first piece that has another checksum, if any. `pieces` starts with the piece
+/// The index of the first piece whose checksum does not match, if any. `pieces` starts with piece
 /// `first` of the body.
 pub fn first_bad_piece(pieces: &[u8], first: usize, crcs: &[u32]) -> Option<usize> {
     let crcs = crcs.iter().skip(first).map(Some).chain(core::iter::repeat(None));

@@ -1,19 +1,19 @@
-//! Rounds of a sync, and the threads that wait for one.
+//! Lets threads wait for the numbered *rounds* of a sync. A round is one sync of the log.
 //!
-//! A thread that arrives while a round is under way waits for the next one, which covers what it
-//! wrote. The first such thread leads that next round, and is woken alone when the round before is
-//! over; the others are woken all at once, by one system call, when their round is over. So each
-//! thread sleeps once, is woken once, and takes no lock for it. (With a condition variable each
-//! thread was woken by the one before, and half of them too early.)
+//! A thread that arrives during a round waits for the next one, which covers what the thread wrote.
+//! The first such thread leads (runs) the next round, and is woken alone when the present round is
+//! over. The others are woken all at once, by one system call, when their own round is over. So
+//! each thread sleeps once, is woken once, and takes no lock for that. (With a condition variable,
+//! the threads woke one after the other, and half of them too early.)
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use rustix::thread::futex;
 
-/// Finished rounds, in words that threads wait on.
+/// The numbers of the finished rounds, in words that threads wait on.
 #[derive(Debug, Default)]
 pub(crate) struct Rounds {
-    /// The last finished round; the leader of the next one waits on it.
+    /// Number of the last finished round. The leader of the next round waits on this.
     turn: AtomicU32,
     /// The last finished even round and the last finished odd one. Two words, so that a finished
     /// round never wakes the threads that wait for the next.
@@ -21,7 +21,7 @@ pub(crate) struct Rounds {
 }
 
 impl Rounds {
-    /// Ends a round: wakes all threads that wait for it, and the leader of the next.
+    /// Ends a round: wakes all threads that wait for it, and the leader of the next one.
     pub fn end(&self, round: u32) {
         self.turn.store(round, Ordering::Release);
         let over = &self.over[round as usize % 2];
@@ -36,17 +36,17 @@ impl Rounds {
         wait_for(&self.over[round as usize % 2], round);
     }
 
-    /// Returns when the round before is over. One thread at a time.
+    /// Returns when the round before is over. Only one thread may wait at a time.
     pub fn wait_for_turn(&self, round: u32) {
         wait_for(&self.turn, round.wrapping_sub(1));
     }
 }
 
-/// Returns when the word has reached `round`, however it is woken in between.
+/// Returns when the word has reached `round`, however often the thread wakes up before.
 fn wait_for(word: &AtomicU32, round: u32) {
     loop {
         let seen = word.load(Ordering::Acquire);
-        // Rounds may wrap around; no thread is 2^31 rounds behind.
+        // The numbers may wrap around; no thread is 2^31 rounds behind.
         if seen.wrapping_sub(round) as i32 >= 0 {
             return;
         }

@@ -1,11 +1,11 @@
-//! Reading the log from a place to its end: at every start, and to check it.
+//! Reads the log from a position to its end: at every start, and to check it.
 //!
-//! A record that is not whole is either torn, the last thing that was being written when the
-//! machine stopped, or damage to what was durable. It is damage if the log says anywhere behind it
-//! that it was durable beyond that place: then reading goes on at the next record, and the damage
-//! is reported. Otherwise the log ends before it; what lies behind is kept, and is no part of the
-//! log. (What was durable by the very last sync, with nothing written after it, has no such proof:
-//! damage there counts as torn.)
+//! A bad record is either torn (the machine stopped while it was being written) or durable data
+//! that was damaged. It is damage if anything behind it shows that the log was durable beyond that
+//! position: then reading continues at the next record, and the damage is reported. Otherwise the
+//! log ends before the bad record; the bytes behind are kept, and are not part of the log. (What
+//! the very last sync made durable, with nothing written after it, has no such proof: damage there
+//! counts as torn.)
 
 use storage::disk::Disk;
 
@@ -19,29 +19,29 @@ use crate::segment::FIRST_RECORD;
 pub use crate::segment::Start;
 use crate::segment_reader::{SegmentReader, Step, says_durable};
 
-/// The result of reading the log.
+/// What was found by reading the log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Scanned {
     /// The position where the log ends.
     pub end: Position,
-    /// The byte where the last record of that segment starts; `None` if the log may not go on
-    /// there, because something other than zeros lies behind it or the segment is not whole.
+    /// Offset of the last record in that segment; `None` if the log must not continue there,
+    /// because something other than zeros follows or the segment is not intact.
     pub goes_on: Option<u32>,
-    /// Segments that were read.
+    /// Numbers of the segments that were read.
     pub segments: Vec<u32>,
-    /// The torn bytes behind the end: they were being written when the machine or the process
-    /// stopped, and were never said to be durable.
+    /// The torn end of the log, if any: bytes that were being written when the machine or the
+    /// process stopped, and were never reported as durable.
     pub cut: Option<Cut>,
 }
 
-/// The torn end of the log. Its bytes are kept on disk and not read.
+/// The torn end of the log. Its bytes stay on disk and are not read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cut {
     /// The position where the log ends.
     pub end: Position,
-    /// The finding at that position.
+    /// What was found at that position, for people.
     pub what: String,
-    /// Segments behind it that are no part of the log.
+    /// Numbers of segments behind it that are not part of the log.
     pub segments: Vec<u32>,
 }
 
@@ -56,8 +56,8 @@ impl core::fmt::Display for Cut {
     }
 }
 
-/// Reads from `start` to the end of the log, and hands out each record; one whose body is damaged
-/// without its body.
+/// Reads from `start` to the end of the log, and passes each record to `visit`; without its body if
+/// the body is damaged.
 pub(crate) fn scan<D: Disk>(
     disk: &D,
     identity: &Identity,
@@ -105,24 +105,24 @@ pub(crate) fn scan<D: Disk>(
     Ok(scanned)
 }
 
-/// How the reading of a segment ended.
+/// Why reading a segment ended.
 enum Ended {
-    /// At the place where the next segment follows.
+    /// The position was reached that the next segment follows.
     Whole,
-    /// Where the log was cut off, or nothing more was written.
+    /// The log was cut off here, or nothing more was written.
     Cut { what: String, is_blank: bool },
 }
 
-/// One segment that is read.
+/// The state of reading one segment.
 struct SegmentScan<'a, D: Disk> {
     disk: &'a D,
     reader: SegmentReader<'a, D>,
     number: u32,
     salt: Salt,
     at: u32,
-    /// Records end before that byte.
+    /// Records end before this offset.
     stop: u32,
-    /// Where the record before starts, if that is known.
+    /// Offset of the record before, if known.
     previous: Option<u32>,
 }
 
@@ -193,8 +193,8 @@ impl<'a, D: Disk> SegmentScan<'a, D> {
         Ok(Ended::Whole)
     }
 
-    /// Whether anything from `here` on says that the log was durable beyond that place; and
-    /// whether nothing but zeros lies there.
+    /// Whether anything from `here` on shows that the log was durable beyond `here`; and whether
+    /// only zeros follow.
     fn is_durable(&mut self, here: Position, later: &[Link]) -> Result<(bool, bool), ChunkError> {
         if later.iter().any(|link| link.durable > here) {
             return Ok((true, false));

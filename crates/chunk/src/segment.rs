@@ -1,9 +1,10 @@
-//! The files of the log: their names, and the block that each starts with.
+//! The segment files of the log: their names, and the head that each starts with.
 //!
 //! A segment's file is made at its full length under another name, `NNNNNNNN.next`, and renamed
-//! when the log goes on in it. Its length is durable by then, so a shorter segment has lost data. A
-//! head, written twice, precedes the records. The head says where the log ended when the segment
-//! was begun, so that a log that was cut off after a crash is read to that position and no further.
+//! when the log continues in it. Its length is durable by then, so a shorter segment has lost data.
+//! A segment starts with a head, written twice, before its records. The head says where the log
+//! ended when the segment was begun, so that a log that was cut off after a crash is read to that
+//! position and no further.
 //!
 //! Byte layout: `docs/formats.md`, "Chunk store".
 
@@ -16,45 +17,45 @@ use crate::record::Position;
 /// The folder of the segments.
 pub const LOG_DIR: &str = "log";
 
-/// Version of the format of the log and its records. In version 1 there was one copy of a head,
-/// and the last segment was cut off at each start.
+/// Version of the format of the log and its records. In version 1 a head had one copy, and the last
+/// segment was cut off at each start.
 pub const LOG_FORMAT_VERSION: u32 = 2;
 
-/// Byte of a segment where the second copy of its head starts.
+/// Offset in a segment of the second copy of its head.
 const SECOND_HEAD: usize = BLOCK_BYTES as usize / 2;
 
 /// Bytes of a head.
 const HEAD_BYTES: usize = 60;
 
-/// Byte of a segment where its first record starts.
+/// Offset in a segment of its first record.
 pub const FIRST_RECORD: u32 = BLOCK_BYTES;
 
 const MAGIC: &[u8; 8] = b"QUORCLOG";
 
-/// What the head of a segment says.
+/// The content of a segment's head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Head {
-    /// Version of the format that it was written in.
+    /// Version of the format of the segment.
     pub version: u32,
-    /// The store that it belongs to.
+    /// The id of the store that the segment belongs to.
     pub store_id: u128,
-    /// Its number, which is also in its name.
+    /// The segment's number, which is also in its file name.
     pub number: u32,
-    /// Bytes that it was made with.
+    /// Size of the file when it was made, in bytes.
     pub bytes: u32,
-    /// Where the log ended when it was made; nothing behind that place counts.
+    /// Where the log ended when the segment was begun; nothing behind that position counts.
     pub follows: Position,
-    /// Up to where the log was durable then.
+    /// The log was durable before this position at that time.
     pub durable: Position,
 }
 
-/// Where reading the log starts.
+/// Where to start reading the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Start {
-    /// The place; the start of the first segment if there is no checkpoint.
+    /// The position; that of the first segment if there is no checkpoint.
     pub at: Position,
-    /// Where the record before starts in that segment: 0 if there is none, unknown if a checkpoint
-    /// of version 1 was begun with.
+    /// Where the record before starts in that segment; 0 if there is none, and `None` if unknown,
+    /// after a checkpoint of version 1.
     pub previous: Option<u32>,
 }
 
@@ -64,25 +65,26 @@ impl Start {
         Start { at: Position { segment: 1, offset: FIRST_RECORD }, previous: Some(0) };
 }
 
-/// The path of a segment below the store's directory.
+/// The path of a segment, relative to the store's directory.
 pub fn segment_path(number: u32) -> String {
     format!("{LOG_DIR}/{number:08x}.log")
 }
 
-/// The path of the file prepared for a segment. While it exists, the segment before was begun.
+/// The path of the file prepared for segment `number`. While it exists, the segment before is known
+/// to have been begun.
 pub fn next_path(number: u32) -> String {
     format!("{LOG_DIR}/{number:08x}.next")
 }
 
-/// The file that is set aside for deletions on a full disk; it becomes a segment when it is used.
+/// The file reserved for deletions on a full disk. It becomes a segment when it is used.
 pub const RESERVE_PATH: &str = "log/reserve";
 
-/// The number in a segment's file name.
+/// The number in a segment's file name; `None` if it is no segment's.
 pub fn parse_segment_name(name: &str) -> Option<u32> {
     parse_number(name.strip_suffix(".log")?)
 }
 
-/// The number in the name of a file prepared for a segment.
+/// The number in the name of a file prepared for a segment; `None` if it is no such name.
 pub fn parse_next_name(name: &str) -> Option<u32> {
     parse_number(name.strip_suffix(".next")?)
 }
@@ -93,7 +95,7 @@ fn parse_number(digits: &str) -> Option<u32> {
     is_ours.then_some(number)
 }
 
-/// A head's bytes.
+/// Encodes a head.
 pub fn encode_head(head: &Head) -> Vec<u8> {
     let mut out = MAGIC.to_vec();
     out.extend_from_slice(&head.version.to_le_bytes());
@@ -108,7 +110,7 @@ pub fn encode_head(head: &Head) -> Vec<u8> {
     out
 }
 
-/// Fills the first block of a segment: the head, twice, and zeros.
+/// Fills the first block of a segment with the head, twice, and zeros.
 pub fn put_head(head: &Head, block: &mut [u8]) {
     let bytes = encode_head(head);
     block.fill(0);
@@ -116,11 +118,11 @@ pub fn put_head(head: &Head, block: &mut [u8]) {
     block[SECOND_HEAD..SECOND_HEAD + HEAD_BYTES].copy_from_slice(&bytes);
 }
 
-/// The head in the first block of a segment, from whichever copy is whole, and the place of the
-/// other copy if that is not.
+/// Decodes the head in the first block of a segment, from an intact copy. Also returns the offset
+/// of the other copy if that is damaged.
 ///
 /// # Errors
-/// Neither copy is whole.
+/// Both copies are damaged.
 pub fn read_block(block: &[u8]) -> Result<(Head, Option<usize>), DecodeError> {
     let second = block.get(SECOND_HEAD..).unwrap_or_default();
     match (decode_head(block), decode_head(second)) {
@@ -132,7 +134,7 @@ pub fn read_block(block: &[u8]) -> Result<(Head, Option<usize>), DecodeError> {
     }
 }
 
-/// Reads a head, as [`encode_head`] wrote it, from the start of `bytes`.
+/// Decodes a head at the start of `bytes`, as [`encode_head`] wrote it.
 pub fn decode_head(bytes: &[u8]) -> Result<Head, DecodeError> {
     let mut reader = Reader::new(bytes);
     let covered = Reader::new(bytes).take(HEAD_BYTES - 4)?;

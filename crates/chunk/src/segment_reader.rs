@@ -1,4 +1,4 @@
-//! Reading one segment of the log, record by record, and finding records behind damage.
+//! Reads one segment of the log, record by record, and finds records behind damage.
 
 use std::io;
 
@@ -14,32 +14,32 @@ use crate::segment::segment_path;
 
 const MAGIC_BYTES: [u8; 4] = MAGIC.to_le_bytes();
 
-/// Bytes that are looked through at once for a header.
+/// Bytes that are searched for a header at a time.
 const SEARCH_BYTES: u32 = 64 * 1024;
 
-/// The content of a segment at one place.
+/// What a segment has at one offset.
 #[derive(Debug)]
 pub enum Step<'a> {
-    /// A whole record, and where the next one is looked for.
+    /// An intact record, and the offset where to look for the next one.
     Record(Header, &'a [u8], u32),
-    /// A record whose body or trailer is not what was written.
+    /// A record with an intact header and a damaged body or trailer.
     Broken(Header, String, u32),
-    /// No record, though one could be here.
+    /// No record, though one could start here; with the reason.
     Nothing(String),
-    /// Zeros: nothing was written here. What was written before may go on at the next block.
+    /// Zeros: nothing was written here. More records may follow from the next disk block on.
     Zeros,
 }
 
 /// The result of a search for a header.
 #[derive(Debug)]
 pub struct Search {
-    /// The header that was found.
+    /// The header that was found, if any.
     pub found: Option<Header>,
-    /// Whether all that was looked at is zeros.
+    /// Whether everything that was searched is zeros.
     pub is_blank: bool,
 }
 
-/// Reads records of one segment.
+/// A reader of one segment's records.
 pub struct SegmentReader<'a, D: Disk> {
     disk: &'a D,
     file: D::File,
@@ -50,7 +50,7 @@ pub struct SegmentReader<'a, D: Disk> {
 }
 
 impl<'a, D: Disk> SegmentReader<'a, D> {
-    /// Opens the file of a segment of the store with that salt.
+    /// Opens segment `number` of a store with that salt.
     pub fn open(disk: &'a D, number: u32, salt: Salt) -> Result<SegmentReader<'a, D>, ChunkError> {
         let path = segment_path(number);
         let file = disk.open_read_only(&path);
@@ -58,7 +58,7 @@ impl<'a, D: Disk> SegmentReader<'a, D> {
         Ok(SegmentReader { disk, file, number, salt, window: Vec::new(), window_start: 0 })
     }
 
-    /// The content at byte `at`; records end before `stop`.
+    /// Reads what is at offset `at`. Records end before `stop`.
     pub fn step(&mut self, at: u32, stop: u32) -> Result<Step<'_>, ChunkError> {
         let here = Position { segment: self.number, offset: at };
         let rest_of_block = (at + 1).next_multiple_of(BLOCK_BYTES) - at;
@@ -95,7 +95,7 @@ impl<'a, D: Disk> SegmentReader<'a, D> {
         Ok(Step::Record(header, body, next))
     }
 
-    /// Bytes from `at` on, fewer at the end of the file.
+    /// Bytes from offset `at` on; fewer at the end of the file.
     fn bytes(&mut self, at: u32, count: usize) -> Result<&[u8], ChunkError> {
         let within = at.checked_sub(self.window_start).map(|skip| skip as usize);
         let is_there = within.is_some_and(|skip| skip + count <= self.window.len());
@@ -112,8 +112,8 @@ impl<'a, D: Disk> SegmentReader<'a, D> {
         Ok(self.window.get(skip..end).unwrap_or_default())
     }
 
-    /// The next place from `at` on where the header of a record is whole, with what lay before it;
-    /// none before `stop`. Records start at multiples of [`RECORD_ALIGNMENT`].
+    /// Finds the next intact header at offset `at` or later, before `stop`. Also tells whether only
+    /// zeros were passed. Records start at multiples of [`RECORD_ALIGNMENT`].
     pub fn find_header(&mut self, at: u32, stop: u32) -> Result<Search, ChunkError> {
         let salt = self.salt;
         let mut at = at.next_multiple_of(RECORD_ALIGNMENT);
@@ -146,8 +146,8 @@ impl<'a, D: Disk> SegmentReader<'a, D> {
     }
 }
 
-/// Whether a record from `at` on in this segment says that the log was durable beyond `place`; and
-/// whether nothing but zeros was found.
+/// Whether a record from offset `at` on in this segment shows that the log was durable beyond
+/// `place`; and whether only zeros were found.
 pub(crate) fn says_durable<D: Disk>(
     reader: &mut SegmentReader<'_, D>,
     at: u32,
@@ -166,7 +166,7 @@ pub(crate) fn says_durable<D: Disk>(
     }
 }
 
-/// Reads until the buffer is full or the file ends; how many bytes.
+/// Reads until the buffer is full or the file ends; returns the number of bytes read.
 pub fn read_fully<D: Disk>(
     disk: &D,
     file: &D::File,

@@ -1,17 +1,16 @@
-//! The store: what callers ask for, and in which order it happens.
+//! The store: its operations, and the order of their steps.
 //!
-//! The path of a write: the container is found and locked; the request is checked against its state
-//! and the block; the log gives the record its place ([`Log::reserve`]) and the index learns it;
-//! the lock is released; the rest is written, and synced if the caller asked for that. In the
-//! layouts with files the index learns the length first, and then the bytes go to the file at their
-//! offset.
+//! A write takes these steps. The container is found and locked. The request is checked against the
+//! states of the container and the block. The log gives the record its position ([`Log::reserve`]),
+//! and the index records that. The lock is released. The rest is written, and synced if the caller
+//! asked for that. In the layouts with files, the index first records the length, and then the
+//! bytes are written to the file at their offset.
 //!
-//! Everything about containers and blocks is in the log, whatever the layout: a start reads it and
-//! has the index again.
+//! Everything about containers and blocks is in the log, whatever the layout: a start rebuilds the
+//! index from it.
 //!
-//! Many threads call one store. A container's lock is held for no longer than it takes to copy a
-//! small chunk, or to write a few dozen KiB that were gathered for a block's file; never while
-//! anything is synced.
+//! Many threads call one store. A container's lock is held only while a small chunk is copied, or
+//! while a few dozen KiB that were gathered for a block's file are written; never during a sync.
 
 mod blocks;
 mod checkpoints;
@@ -55,39 +54,39 @@ pub use inspect::{Report, inspect};
 pub use open::repair;
 pub use upkeep::{Done, UpkeepBudget};
 
-/// The moment when a write is answered.
+/// When a write is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Durability {
-    /// Once the store has it. A killed process may lose chunks of the last moments whose block was
-    /// not committed after them; a power failure may lose everything that no sync covered.
+    /// Once the store has the write. A killed process may lose its last chunks, if their blocks
+    /// were not committed after them. A power failure may lose everything that no sync covered.
     #[default]
     Buffered,
-    /// Once a sync made it durable that this write started.
+    /// Once a sync made it durable that this write's thread ran.
     Synced,
     /// Once a sync made it durable that all waiting writes share. Syncs of the files of blocks and
     /// chunks are not shared.
     GroupSynced,
 }
 
-/// The stage of a write. A log that orders writes elsewhere (Ratis) brings the data first, and
-/// commits them later.
+/// The stage of a write. If another log orders the writes (Ratis), a write brings its data first
+/// and is committed later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Stage {
-    /// The data come, and are not committed yet.
+    /// The data arrive, and are not committed yet.
     Write {
-        /// The term of the entry.
+        /// The term of the entry in that log.
         term: u64,
-        /// Its index.
+        /// The index of the entry in that log.
         index: u64,
     },
-    /// The entry is committed; no data come.
+    /// The entry is committed; this call brings no data.
     Commit {
-        /// The term of the entry.
+        /// The term of the entry in that log.
         term: u64,
-        /// Its index.
+        /// The index of the entry in that log.
         index: u64,
     },
-    /// Both at once.
+    /// Data and commit at once.
     #[default]
     Combined,
 }
@@ -97,33 +96,33 @@ pub enum Stage {
 pub struct WriteMode {
     /// The stage of the write.
     pub stage: Stage,
-    /// The moment when it is answered.
+    /// When the write is answered.
     pub durability: Durability,
 }
 
 /// Settings of a store.
 #[derive(Clone, Debug)]
 pub struct StoreOptions {
-    /// The layout of containers that say nothing about it.
+    /// The layout of new containers that ask for none.
     pub layout: Layout,
-    /// Whether data are compared with their checksums before they are written, as with Ozone's
+    /// Whether data are compared with their checksums before they are written, like Ozone's
     /// `hdds.datanode.chunk.data.validation.check`.
     pub verify_writes: bool,
-    /// Bytes that a block may have.
+    /// Most bytes of a block.
     pub block_bytes_max: u64,
-    /// Bytes that a container may have.
+    /// Most bytes of a container.
     pub container_bytes_max: u64,
-    /// Bytes of a segment of the log, whole blocks; within [`crate::limits::SEGMENT_BYTES_MIN`] and
-    /// [`crate::limits::SEGMENT_BYTES_MAX`].
+    /// Size of a segment of the log in bytes: a multiple of the block size, within
+    /// [`crate::limits::SEGMENT_BYTES_MIN`] and [`crate::limits::SEGMENT_BYTES_MAX`].
     pub segment_bytes: u32,
-    /// Bytes that the store may take of its disk in all; 0 is no limit. Looked at now and then: a
+    /// Most bytes of disk space for the whole store; 0 is no limit. Checked now and then, so a
     /// little more may be written. At the limit chunks are refused as on a full disk.
     pub bytes_max: u64,
-    /// Bytes of its disk that chunks leave free, for others who write there.
+    /// Bytes of the disk that chunks leave free, for others that write there.
     pub free_bytes_min: u64,
-    /// Files that are kept open.
+    /// Number of files that are kept open.
     pub open_files_max: usize,
-    /// The id of a store that is made; drawn if nothing is said.
+    /// The id for a new store; a random one if `None`.
     pub new_store_id: Option<u128>,
 }
 
@@ -143,7 +142,7 @@ impl Default for StoreOptions {
     }
 }
 
-/// An open store, which is called by many threads.
+/// An open store. Many threads may call it.
 #[derive(Debug)]
 pub struct Store<D: Disk> {
     disk: D,
@@ -154,63 +153,63 @@ pub struct Store<D: Disk> {
     containers: RwLock<Containers>,
     /// The needed bytes of each segment of the log.
     live: Live,
-    /// Containers that were deleted, and whose folders are not gone yet.
+    /// Ids of deleted containers whose folders still exist.
     deleted: Mutex<BTreeSet<u64>>,
     files: OpenFiles<D::File>,
     direct: DirectWrites,
-    /// Whether chunks are refused for one of the two limits of room.
+    /// Whether chunks are refused because of `bytes_max` or `free_bytes_min`.
     is_over_limit: AtomicBool,
-    /// Ticks until files are set aside again, after there was no room for one.
+    /// Ticks until the store tries again to reserve files, after there was no space for one.
     reserve_pause: AtomicU32,
-    /// Files of chunks that were written over so far.
+    /// Number of chunk files that were overwritten so far.
     replaced: AtomicU64,
-    /// Containers with chunks that were gathered and are not in their files.
+    /// Ids of containers with gathered chunks that are not in their files yet.
     gathering: Mutex<BTreeSet<u64>>,
     damage: Vec<Damage>,
     notes: Notes,
     cut: Option<Cut>,
-    /// Whether something is damaged that nobody has accepted: nothing is removed then.
+    /// Whether there is damage that nobody has accepted; nothing is removed then.
     is_damaged: bool,
     upkeep: Mutex<Upkeep<D>>,
-    /// Whether something was deleted since the last look for space to be given back.
+    /// Whether something was deleted since the store last looked for space to give back.
     has_garbage: AtomicBool,
-    /// Held for as long as the store is open; `None` if it is only looked at.
+    /// The lock of the store; `None` if the store is only inspected.
     _lock: Option<D::File>,
 }
 
 impl<D: Disk + Clone> Store<D> {
-    /// The uuid that names this store to clients: Ozone's uuid of a datanode.
+    /// The uuid of this store: Ozone's uuid of a datanode.
     pub fn datanode_uuid(&self) -> String {
         uuid_text(self.identity.store_id)
     }
 
-    /// Damage and losses that were found when the store was opened.
+    /// Damage that was found when the store was opened.
     pub fn damage(&self) -> &[Damage] {
         &self.damage
     }
 
-    /// Damage that earlier starts found and nobody has accepted yet ([`repair`]).
+    /// Damage that earlier starts noted and that nobody has accepted yet ([`repair`]).
     pub fn noted_damage(&self) -> &[String] {
         self.notes.noted.as_deref().unwrap_or_default()
     }
 
-    /// Damage that was accepted. Where it is found again, it is among [`Store::damage`], too.
+    /// Damage that a person has accepted. If it is found again, [`Store::damage`] has it, too.
     pub fn accepted_damage(&self) -> &[String] {
         &self.notes.accepted
     }
 
-    /// Whether anything is damaged that nobody has accepted. The store serves what there is, and
+    /// Whether there is damage that nobody has accepted. The store then serves what it has, and
     /// gives no space back.
     pub fn is_damaged(&self) -> bool {
         self.is_damaged
     }
 
-    /// Where the log was cut off when the store was opened, if what lies behind is more than zeros.
+    /// Where the log was cut off when the store was opened, if anything but zeros follows.
     pub fn cut(&self) -> Option<&Cut> {
         self.cut.as_ref()
     }
 
-    /// Whether the store takes writes.
+    /// Checks that the store takes writes.
     ///
     /// # Errors
     /// A write or a sync has failed ([`ChunkError::Stopped`]).
@@ -218,34 +217,34 @@ impl<D: Disk + Clone> Store<D> {
         self.log.check()
     }
 
-    /// Makes everything durable that is in the log, and writes out what was gathered for files of
-    /// blocks, which only a sync of the file system makes durable.
+    /// Makes everything in the log durable, and writes what was gathered to the files of blocks.
+    /// Only a sync of the file system makes those files durable.
     pub fn sync(&self) -> Result<(), ChunkError> {
         self.write_all_gathered()?;
         self.log.sync_all()
     }
 
-    /// Syncs of the log's segments so far.
+    /// Number of syncs of the log's segments so far.
     pub fn sync_count(&self) -> u64 {
         self.log.sync_count()
     }
 
-    /// Files that are kept open now.
+    /// Number of files that are open now.
     pub fn open_file_count(&self) -> usize {
         self.files.count()
     }
 
-    /// To be called every 100 ms or so: writes out what was gathered, and makes the log's next file
-    /// ready. No chunk is in the process's memory alone for longer than from one call to the next.
+    /// Writes out what was gathered, and prepares the log's next file. Called every 100 ms or so,
+    /// so no chunk is only in the process's memory for longer than that.
     pub fn tick(&self) -> Result<(), ChunkError> {
-        // An error of a block is reported to the callers that ask for that block.
+        // An error about a block is returned to callers that use that block.
         let _ = self.write_all_gathered();
         self.log.flush(self.log.end())?;
         self.check_room()?;
         self.prepare_files()
     }
 
-    /// Looks whether chunks still have room within the limits that were set.
+    /// Checks whether chunks still have space within the configured limits.
     fn check_room(&self) -> Result<(), ChunkError> {
         let StoreOptions { bytes_max, free_bytes_min, .. } = self.options;
         let is_over = bytes_max > 0 && self.bytes()? >= bytes_max
@@ -254,8 +253,8 @@ impl<D: Disk + Clone> Store<D> {
         Ok(())
     }
 
-    /// Whether the disk has come by room since [`Store::tick`] looked. The store's own size is only
-    /// looked at there: that takes a look at all containers.
+    /// Whether the disk has space again since [`Store::tick`] checked. The store's own size is
+    /// checked only there, since that means a look at every container.
     fn has_room_again(&self) -> Result<bool, ChunkError> {
         let StoreOptions { bytes_max, free_bytes_min, .. } = self.options;
         let has_room = bytes_max == 0 && self.free_bytes()? >= free_bytes_min;
@@ -265,7 +264,7 @@ impl<D: Disk + Clone> Store<D> {
         Ok(has_room)
     }
 
-    /// Bytes that the store takes, about: its segments, and the files of blocks and chunks.
+    /// Bytes of disk space of the store, roughly: its segments, and the files of blocks and chunks.
     pub fn bytes(&self) -> Result<u64, ChunkError> {
         let containers = self.containers.read();
         let in_files = containers.values().filter(|it| it.layout.has_files());
@@ -278,8 +277,8 @@ impl<D: Disk + Clone> Store<D> {
         self.disk.free_bytes().map_err(|error| ChunkError::io("", "ask for the room of", error))
     }
 
-    /// Sets files aside for the log: what a full disk leaves for deletions first. What there is no
-    /// room for is tried again later.
+    /// Prepares files for the log, first the one that is reserved for deletions. If there is no
+    /// space, tries again later.
     fn prepare_files(&self) -> Result<(), ChunkError> {
         let pause = &self.reserve_pause;
         if pause.load(Ordering::Relaxed) > 0 {
@@ -302,7 +301,7 @@ impl<D: Disk + Clone> Store<D> {
         found.ok_or(ChunkError::NoSuchContainer { container_id })
     }
 
-    /// Waits until the record at `at` is as durable as asked.
+    /// Waits until the record at `at` is as durable as `durability` demands.
     fn settle(&self, at: Position, durability: Durability) -> Result<(), ChunkError> {
         let behind = Position { offset: at.offset + 1, ..at };
         match durability {
@@ -313,7 +312,7 @@ impl<D: Disk + Clone> Store<D> {
     }
 }
 
-/// An id as the text of a random uuid.
+/// Formats an id as a random uuid.
 fn uuid_text(id: u128) -> String {
     let id = id & !(0xf << 76) & !(0x3 << 62) | (0x4 << 76) | (0x2 << 62);
     let digits = format!("{id:032x}");

@@ -1,26 +1,26 @@
-//! The state of a container, as Ozone numbers it.
+//! The states of a container, with Ozone's numbers.
 
 /// What may be done with a container. Numbers and meaning are Ozone's (`ContainerDataProto.State`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum State {
-    /// Written and read.
+    /// May be written and read.
     Open,
-    /// Takes no new writes but those that were ordered before; becomes closed.
+    /// Takes only writes that were ordered before; will be closed.
     Closing,
-    /// Closed without the others' agreement; becomes closed by force.
+    /// Closed without agreement of the other replicas; closed by force later.
     QuasiClosed,
-    /// Read, and deleted from.
+    /// May be read, and its blocks may be deleted.
     Closed,
-    /// Something in it is damaged: read, and deleted.
+    /// Something in it is damaged. It may be read, and its blocks may be deleted.
     Unhealthy,
-    /// Not to be used at all.
+    /// Must not be used at all.
     Invalid,
-    /// Being rebuilt from others: written and read.
+    /// Is rebuilt from other replicas; may be written and read.
     Recovering,
 }
 
 impl State {
-    /// All of them.
+    /// All states.
     pub const ALL: [State; 7] = [
         State::Open,
         State::Closing,
@@ -31,7 +31,7 @@ impl State {
         State::Recovering,
     ];
 
-    /// Its number in Ozone's protocol, which is that in our records, too.
+    /// The state's number in Ozone's protocol, and in our records.
     pub fn number(self) -> u8 {
         match self {
             State::Open => 1,
@@ -44,7 +44,7 @@ impl State {
         }
     }
 
-    /// The state of that number. 7, deleted, is none that a container has.
+    /// The state with that number. No container has state 7, deleted.
     pub fn from_number(number: u8) -> Option<State> {
         State::ALL.into_iter().find(|state| state.number() == number)
     }

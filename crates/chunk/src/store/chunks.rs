@@ -1,4 +1,4 @@
-//! Chunks: written and read, in each of the layouts.
+//! Writes and reads chunks, in each of the layouts.
 
 use std::io;
 use std::sync::Arc;
@@ -23,11 +23,11 @@ use crate::segment_reader::read_fully;
 use crate::store::containers::wrong_state;
 use crate::store::{Durability, Stage, Store, WriteMode};
 
-/// How often a read looks again for a record that was moved while it looked.
+/// How often a read is repeated because its record was moved during the read.
 const READ_TRIES_MAX: u32 = 8;
 
 impl<D: Disk + Clone> Store<D> {
-    /// Writes a chunk at its offset of the block: behind the present bytes, or over them. A
+    /// Writes a chunk at its offset in the block: behind the block's bytes, or over them. A
     /// [`Stage::Commit`] brings no data.
     pub fn write_chunk(
         &self,
@@ -65,9 +65,9 @@ impl<D: Disk + Clone> Store<D> {
         Ok(())
     }
 
-    /// The length of the block so far, if it takes the chunk: by its state and its container's, and
-    /// by the limits. Where the chunks of a block are in one place, none may leave a hole in front
-    /// of it.
+    /// Returns the block's length so far if the block may take the chunk: its state, its
+    /// container's state and the limits allow it. If a block's chunks are in one place, a chunk may
+    /// not leave a hole before it.
     fn admit(
         &self,
         container: &Container,
@@ -170,13 +170,14 @@ impl<D: Disk + Clone> Store<D> {
             return Ok(());
         }
         self.sync_file(&path, &file)?;
-        // Its name may be as new as its bytes.
+        // The file's name may be as new as its bytes.
         self.sync_dir(&container.path)?;
         self.settle_container(container, durability)
     }
 
-    /// Puts a small chunk behind the ones before, to be written with them. One block of a container
-    /// at a time: who goes on with another has those of this one written.
+    /// Adds a small chunk to those gathered for its block, which are written together. A container
+    /// gathers for one block at a time: a chunk of another block makes this write the first
+    /// block's.
     fn gather(
         &self,
         container: &Container,
@@ -190,7 +191,7 @@ impl<D: Disk + Clone> Store<D> {
             .as_ref()
             .is_some_and(|gathered| gathered.local_id == id.local_id && gathered.end() == offset);
         if !is_behind {
-            // An error of another block is reported to the callers that ask for that one.
+            // An error about another block is returned to callers that use that block.
             let _ = self.write_gathered_any(container, index);
             let mut bytes = core::mem::take(&mut index.gather_buffer);
             bytes.clear();
@@ -205,7 +206,7 @@ impl<D: Disk + Clone> Store<D> {
         }
     }
 
-    /// Writes what was gathered of this block, if anything.
+    /// Writes what was gathered for this block, if anything.
     pub(super) fn write_gathered(
         &self,
         container: &Container,
@@ -220,8 +221,7 @@ impl<D: Disk + Clone> Store<D> {
         }
     }
 
-    /// Writes what was gathered in the container. If that fails, the block is as long as it was
-    /// before.
+    /// Writes what was gathered in the container. If that fails, the block gets its former length.
     pub(super) fn write_gathered_any(
         &self,
         container: &Container,
@@ -239,7 +239,7 @@ impl<D: Disk + Clone> Store<D> {
         written.map_err(|error| ChunkError::io(&block_path(container, local_id), "write", error))
     }
 
-    /// Writes what was gathered in any container.
+    /// Writes what was gathered in all containers.
     pub(super) fn write_all_gathered(&self) -> Result<(), ChunkError> {
         let container_ids = core::mem::take(&mut *self.gathering.lock());
         let mut result = Ok(());
@@ -253,7 +253,8 @@ impl<D: Disk + Clone> Store<D> {
         result
     }
 
-    /// What makes a file's container durable: the names of its folders, and its record.
+    /// Makes a container durable, if a file in it must be: its record, and the names of its
+    /// folders.
     pub(super) fn settle_container(
         &self,
         container: &Container,
@@ -299,8 +300,8 @@ impl<D: Disk + Clone> Store<D> {
         self.settle_name(container, mode)
     }
 
-    /// Writes a chunk's file. One that has bytes already is replaced by a whole one: a write that
-    /// is cut short leaves it as it was.
+    /// Writes a chunk's file. A file that has bytes already is replaced as a whole, so a write that
+    /// is cut short leaves the old file.
     fn write_new_file(
         &self,
         path: &str,
@@ -343,7 +344,8 @@ impl<D: Disk + Clone> Store<D> {
         }
     }
 
-    /// Gives a chunk's file its name. One that has it already was written over.
+    /// Renames a chunk's file to its final name. If the file has that name already, it was
+    /// committed before.
     fn commit_chunk(
         &self,
         container: &Container,
@@ -373,7 +375,7 @@ impl<D: Disk + Clone> Store<D> {
         self.settle_name(container, WriteMode { stage, durability })
     }
 
-    /// Makes the name of a chunk's file durable, if that was asked for.
+    /// Makes the name of a chunk's file durable, if `mode` demands that.
     fn settle_name(&self, container: &Container, mode: WriteMode) -> Result<(), ChunkError> {
         if mode.durability == Durability::Buffered {
             return Ok(());
@@ -382,7 +384,7 @@ impl<D: Disk + Clone> Store<D> {
         self.settle_container(container, mode.durability)
     }
 
-    /// The file of a block, to be written.
+    /// The open file of a block, for writing.
     pub(super) fn block_file(
         &self,
         container: &Container,
@@ -392,7 +394,7 @@ impl<D: Disk + Clone> Store<D> {
         self.files.get(key, || self.disk.open_or_create(&block_path(container, local_id)))
     }
 
-    /// Puts a block's file into the index that was written before a restart and not committed.
+    /// Adds a block to the index whose file was written before a restart and not committed.
     pub(super) fn index_found_file(
         &self,
         container: &Container,
@@ -420,9 +422,9 @@ impl<D: Disk + Clone> Store<D> {
         Ok(())
     }
 
-    /// Appends to `out` what the block has from `chunk.offset` on, `chunk.length` bytes. The name
-    /// matters where each chunk is a file. Data of the log are compared with the log's own
-    /// checksums. `commit_sequence_id` as for [`Store::block`].
+    /// Appends to `out` the `chunk.length` bytes of the block from `chunk.offset` on. The chunk's
+    /// name matters only if each chunk is a file. Data from the log are checked against the log's
+    /// own checksums. `commit_sequence_id` is as for [`Store::block`].
     pub fn read_chunk(
         &self,
         id: BlockId,
@@ -478,7 +480,7 @@ impl<D: Disk + Clone> Store<D> {
                 })?
             };
             match extents.iter().try_for_each(|extent| self.read_extent(id, extent, out)) {
-                // The record was moved, and the segment that it was in is gone.
+                // The record was moved, and its former segment is gone.
                 Err(ChunkError::Io { error, .. })
                     if error.kind() == io::ErrorKind::NotFound && tries < READ_TRIES_MAX => {}
                 other => return other,
@@ -486,7 +488,7 @@ impl<D: Disk + Clone> Store<D> {
         }
     }
 
-    /// Appends the bytes of an extent to `out`, checked.
+    /// Appends the bytes of an extent to `out`, after checking them.
     pub(crate) fn read_extent(
         &self,
         id: BlockId,
@@ -519,8 +521,8 @@ impl<D: Disk + Clone> Store<D> {
         Ok(())
     }
 
-    /// Appends a part of a record's body to `out`, unchecked; gives its header and the checksums of
-    /// its pieces, or what is wrong with these.
+    /// Appends a part of a record's body to `out`, unchecked. Returns the record's header and the
+    /// checksums of its pieces; or what is wrong with the header or the trailer.
     pub(super) fn read_record(
         &self,
         at: Position,
@@ -596,7 +598,7 @@ impl<D: Disk + Clone> Store<D> {
     ) -> Result<(), ChunkError> {
         check_chunk_name(&chunk.name)?;
         check_readable(&container.index.lock(), id)?;
-        // The request names a byte of the block; the chunk's file begins at the chunk's offset.
+        // The request names bytes of the block; the chunk's file begins at the chunk's offset.
         let committed = match self.committed(container, id) {
             Ok(block) => Some(block),
             Err(ChunkError::NoSuchBlock(_)) => None,
@@ -635,8 +637,8 @@ impl<D: Disk + Clone> Store<D> {
     }
 }
 
-/// Refuses to write to a block whose file lost bytes that were committed: behind its end they would
-/// be zeros, and look like what was written.
+/// Refuses to write to a block whose file lost committed bytes: the lost bytes would read as zeros,
+/// and look like written data.
 fn check_whole(index: &Index, id: BlockId, end: u64) -> Result<(), ChunkError> {
     match index.short_files.contains(&id.local_id) {
         true => {
@@ -647,7 +649,7 @@ fn check_whole(index: &Index, id: BlockId, end: u64) -> Result<(), ChunkError> {
     }
 }
 
-/// Why a file could not be written: because its container was deleted meanwhile, or as it says.
+/// The error of a failed write; `NoSuchContainer` if the container was deleted meanwhile.
 fn unless_gone(index: &Index, id: BlockId, error: ChunkError) -> ChunkError {
     match index.is_gone {
         true => ChunkError::NoSuchContainer { container_id: id.container_id },
@@ -664,7 +666,7 @@ pub(super) fn block_path(container: &Container, local_id: u64) -> String {
     format!("{}/{}", container.path, block_file_name(local_id))
 }
 
-/// Whether a block takes writes, and its container.
+/// Checks that a block and its container take writes.
 pub(super) fn check_writable(
     index: &Index,
     id: BlockId,
@@ -677,7 +679,7 @@ pub(super) fn check_writable(
     }
 }
 
-/// Whether a container takes writes of that block.
+/// Checks that a container takes writes of that block.
 fn check_state(index: &Index, id: BlockId, what: &'static str) -> Result<(), ChunkError> {
     match index.state {
         _ if index.is_gone => Err(ChunkError::NoSuchContainer { container_id: id.container_id }),
@@ -687,7 +689,7 @@ fn check_state(index: &Index, id: BlockId, what: &'static str) -> Result<(), Chu
     }
 }
 
-/// Whether a container may be read.
+/// Checks that a container may be read.
 pub(super) fn check_readable(index: &Index, id: BlockId) -> Result<(), ChunkError> {
     use crate::container::State;
     match index.state {

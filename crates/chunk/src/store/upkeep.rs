@@ -1,10 +1,10 @@
-//! The work in the background: it gives back the space of segments, and reads blocks to see whether
-//! they are still what was written. (Checkpoints: [`super::checkpoints`].)
+//! The background work: gives the space of segments back, and *scrubs* blocks, that is, reads them
+//! to check that they are still what was written. ([`super::checkpoints`] writes checkpoints.)
 //!
-//! A segment is emptied when half or less of it is needed: each needed record is written again
-//! at the end of the log, under the lock of its container, and the index then points there. The
-//! segment is removed when the copies are durable, and never before a checkpoint lies behind it: a
-//! start would look for it.
+//! A segment is *emptied* when half of it or less is needed. Each needed record is written again at
+//! the end of the log, under the lock of its container, and the index then points there. The
+//! segment is removed once the copies are durable and checkpoints exist behind it: a start from an
+//! older checkpoint would look for the segment.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
@@ -29,63 +29,65 @@ use crate::segment_reader::{SegmentReader, Step};
 use crate::store::Store;
 use crate::store::checkpoints::Writing;
 
-/// The state of the background work between calls.
+/// The state of the background work between two calls.
 #[derive(Debug)]
 pub(super) struct Upkeep<D: Disk> {
-    /// The store's checkpoints, sorted; without those that were found beside damage.
+    /// Positions of the store's checkpoints, sorted; without those that a damaged store already
+    /// had.
     pub checkpoints: Vec<Position>,
     /// Bytes of the last checkpoint.
     pub checkpoint_bytes: u64,
     /// The checkpoint that is being written.
     pub writing: Option<Writing<D>>,
-    /// The segment that is being emptied, and the byte reached in it.
+    /// The number of the segment that is being emptied, and the byte reached in it.
     emptying: Option<(u32, u32)>,
-    /// Segments that hold something unreadable that is still needed.
+    /// Segments with unreadable bytes that are still needed; they cannot be emptied.
     stuck: Vec<u32>,
-    /// Whether the disk had no room when it was last needed.
+    /// Whether the disk had no space when the store last needed some.
     pub is_short: bool,
-    /// The segment whose dead ranges are being punched out, and the byte reached in it.
+    /// The number of the segment whose dead ranges are being punched out, and the byte reached in
+    /// it.
     punching: Option<(u32, u32)>,
-    /// Segments whose dead ranges were punched out, with their needed bytes at that time.
+    /// Segments whose dead ranges were punched out, with the needed bytes that each had then.
     punched: BTreeMap<u32, u64>,
-    /// Whether a look for segments to be emptied may find any.
+    /// Whether a search for segments to empty may find any.
     pub is_look_due: bool,
     /// Calls since something was deleted.
     pub garbage_calls: u32,
-    /// Calls until space is given back again, after a try found no room to work in.
+    /// Calls before space is given back again, after an attempt found no space to work in.
     pause_calls: u32,
     /// The block that was scrubbed last.
     scrubbed: Option<BlockId>,
 }
 
-/// About how much one call of [`Store::upkeep`] does.
+/// Roughly how much one call of [`Store::upkeep`] may do.
 #[derive(Clone, Copy, Debug)]
 pub struct UpkeepBudget {
-    /// Bytes that are copied to give space back; a checkpoint may write as many again.
+    /// Bytes to copy in order to give space back; a checkpoint may write as many again.
     pub bytes_moved_max: u64,
-    /// Bytes that are read, to find damage; 0 for none.
+    /// Bytes to read in order to find damage; 0 for none.
     pub bytes_scrubbed_max: u64,
 }
 
-/// What one call of [`Store::upkeep`] did.
+/// What one call of [`Store::upkeep`] has done.
 #[derive(Debug, Default)]
 pub struct Done {
-    /// Bytes that were written again, from segments that are being emptied.
+    /// Bytes that were copied out of segments that are being emptied.
     pub bytes_moved: u64,
-    /// Segments that were removed.
+    /// Number of segments that were removed.
     pub segments_removed: u32,
-    /// Bytes that were read to be checked.
+    /// Bytes that were read in order to find damage.
     pub bytes_scrubbed: u64,
-    /// Whether the last block was reached: the next call starts with the first again.
+    /// Whether the last block was reached; the next call starts again with the first.
     pub is_scrubbed_whole: bool,
-    /// Blocks that are not what was written. Their containers are unhealthy from now on.
+    /// Blocks that are not what was written, and why. Their containers are unhealthy from now on.
     pub damaged: Vec<(BlockId, String)>,
 }
 
 impl<D: Disk> Upkeep<D> {
-    /// The state before the first call, with the checkpoints that were found, sorted, and the bytes
-    /// of the last. There may be space to give back. If the store is damaged, those checkpoints are
-    /// kept for good.
+    /// The state before the first call. `checkpoints` are those that were found, sorted, and
+    /// `checkpoint_bytes` is the size of the last. There may be space to give back. In a damaged
+    /// store these checkpoints are never removed.
     pub fn new(checkpoints: Vec<Position>, checkpoint_bytes: u64, is_damaged: bool) -> Upkeep<D> {
         Upkeep {
             checkpoints: if is_damaged { Vec::new() } else { checkpoints },
@@ -105,8 +107,8 @@ impl<D: Disk> Upkeep<D> {
 }
 
 impl<D: Disk + Clone> Store<D> {
-    /// Does one piece of the background work. One thread calls it every 100 ms or so; the budget
-    /// limits its share of the disk.
+    /// Does one step of the background work. One thread calls this every 100 ms or so; the budget
+    /// bounds its share of the disk.
     pub fn upkeep(&self, budget: UpkeepBudget) -> Result<Done, ChunkError> {
         let mut done = Done::default();
         let mut upkeep = self.upkeep.lock();
@@ -114,8 +116,8 @@ impl<D: Disk + Clone> Store<D> {
             upkeep.pause_calls -= 1;
         } else {
             match self.free_space(&mut upkeep, budget.bytes_moved_max, &mut done) {
-                // There is no room to copy a segment's records, nor for a checkpoint. The next
-                // start reads more of the log, and deletions wait.
+                // There is no space for a copy of a segment's records, nor for a checkpoint. The
+                // next start reads more of the log, and deleted data keep their space.
                 Err(ChunkError::DiskFull { .. }) => {
                     upkeep.emptying = None;
                     upkeep.pause_calls = FULL_PAUSE_CALLS;
@@ -128,8 +130,8 @@ impl<D: Disk + Clone> Store<D> {
         Ok(done)
     }
 
-    /// Does what a full disk may refuse; if it refuses, tries once more after giving back all the
-    /// space that can be given back without room.
+    /// Does something that a full disk may refuse. If it is refused, gives back all the space that
+    /// can be given back without new space, and tries once more.
     pub(super) fn with_room<T>(
         &self,
         act: impl Fn() -> Result<T, ChunkError>,
@@ -168,7 +170,7 @@ impl<D: Disk + Clone> Store<D> {
             return checkpoint;
         }
         self.finish_deletions()?;
-        // Dead records behind the present checkpoints can go without another checkpoint.
+        // Dead records behind the present checkpoints can go without a new checkpoint.
         if !matches!(checkpoint, Ok(()) | Err(ChunkError::DiskFull { .. })) {
             return checkpoint;
         }
@@ -200,7 +202,7 @@ impl<D: Disk + Clone> Store<D> {
         Ok(())
     }
 
-    /// Removes what is wholly dead, and says which segment is to be emptied next.
+    /// Removes segments that are entirely dead, and picks the segment to empty next.
     fn find_dead_space(&self, upkeep: &mut Upkeep<D>, done: &mut Done) -> Result<(), ChunkError> {
         let newest = upkeep.checkpoints.last().copied().unwrap_or_default();
         let mut best: Option<(u64, u32)> = None;
@@ -227,8 +229,8 @@ impl<D: Disk + Clone> Store<D> {
         length.map_err(|error| ChunkError::io(&path, "open", error))
     }
 
-    /// Writes again what is needed of a segment, from `at` on; how far it came, or nothing at the
-    /// end.
+    /// Copies what is needed of a segment, from byte `at` on. Returns the byte reached; `None` at
+    /// the end of the segment.
     fn empty_step(
         &self,
         number: u32,
@@ -259,13 +261,13 @@ impl<D: Disk + Clone> Store<D> {
         Ok(None)
     }
 
-    /// Writes a record again at the end of the log, if it is needed; how many bytes that took.
+    /// Copies a record to the end of the log, if it is needed. Returns the bytes copied.
     fn move_record(&self, header: &Header, body: &[u8]) -> Result<u64, ChunkError> {
         let Ok(container) = self.find(header.container_id) else { return Ok(0) };
         match header.kind {
             Kind::Chunk => self.move_chunk(&container, header, body),
             Kind::Block => self.move_commit(&container, header, body),
-            // What these say is in the checkpoint.
+            // The checkpoint has what these records say.
             _ => Ok(0),
         }
     }
@@ -278,8 +280,8 @@ impl<D: Disk + Clone> Store<D> {
     ) -> Result<u64, ChunkError> {
         let (start, end) = (header.block_offset, header.block_offset + body.len() as u64);
         let mut bytes = 0;
-        // One part after the other: a place that was reserved is always written, and no two buffers
-        // are held.
+        // One part after the other, so that every reserved place gets written and no thread holds
+        // two buffers.
         loop {
             let (rest, record) = {
                 let mut index = container.index.lock();
@@ -336,8 +338,8 @@ impl<D: Disk + Clone> Store<D> {
         Ok(body.len() as u64)
     }
 
-    /// On a full disk: gives back the room of what is dead in segments that are too much alive to
-    /// be emptied, for which there would have to be room first.
+    /// On a full disk, punches out the dead ranges of segments of which too much is needed:
+    /// emptying them would need space first.
     fn punch_segments(&self, upkeep: &mut Upkeep<D>) -> Result<(), ChunkError> {
         if self.log.is_short() {
             upkeep.is_short = true;
@@ -362,8 +364,8 @@ impl<D: Disk + Clone> Store<D> {
         Ok(())
     }
 
-    /// The segment with the most dead bytes since it was looked through last, if those are worth
-    /// it.
+    /// Picks the segment with the most dead bytes since it was last punched, if these are worth the
+    /// work.
     fn segment_to_punch(&self, upkeep: &Upkeep<D>) -> Result<Option<u32>, ChunkError> {
         let least = PUNCHED_BYTES_MIN.min(u64::from(self.options.segment_bytes) / 8);
         let mut best: Option<(u64, u32)> = None;
@@ -384,7 +386,8 @@ impl<D: Disk + Clone> Store<D> {
         Ok(best.map(|(_, number)| number))
     }
 
-    /// Looks through a part of a segment, from `at` on; how far it came, or nothing at the end.
+    /// Punches out dead ranges in a part of a segment, from byte `at` on. Returns the byte reached;
+    /// `None` at the end of the segment.
     fn punch_step(&self, number: u32, at: u32) -> Result<Option<u32>, ChunkError> {
         let path = segment_path(number);
         let file = self.disk.open_or_create(&path);
@@ -400,13 +403,13 @@ impl<D: Disk + Clone> Store<D> {
             let punched = self.disk.punch(&file, from.into(), u64::from(to - from));
             punched.map_err(|error| ChunkError::io(&path, "punch", error))
         };
-        // From the end of what is needed up to where more of that starts.
+        // `dead_from` is the end of the last needed record.
         let (mut at, mut dead_from) = (at, at);
         while at < until {
             let (is_dead, next) = match reader.step(at, stop)? {
                 Step::Record(header, _, next) => (!self.is_needed(&header), next),
                 Step::Zeros => (true, (at + 1).next_multiple_of(BLOCK_BYTES)),
-                // What cannot be read stays as it is.
+                // Unreadable bytes stay as they are.
                 Step::Broken(_, _, next) => (false, next),
                 Step::Nothing(_) => {
                     let found = reader.find_header(at + 1, stop)?.found;
@@ -423,7 +426,7 @@ impl<D: Disk + Clone> Store<D> {
         Ok((at < stop).then_some(at))
     }
 
-    /// Whether anything of a record is needed.
+    /// Whether any part of a record is needed.
     fn is_needed(&self, header: &Header) -> bool {
         let Ok(container) = self.find(header.container_id) else { return false };
         let index = container.index.lock();
@@ -435,13 +438,13 @@ impl<D: Disk + Clone> Store<D> {
         match header.kind {
             Kind::Chunk => block.extents.in_record(header.at, start, end).next().is_some(),
             Kind::Block => block.commit.is_some_and(|commit| commit.at == header.at),
-            // What these say is in the checkpoints.
+            // The checkpoints have what these records say.
             _ => false,
         }
     }
 
-    /// Removes a segment that holds nothing needed any more, once that is durable. If it holds
-    /// something needed, that cannot be read, and the segment stays.
+    /// Removes an emptied segment, once the copies are durable. If it still holds something needed,
+    /// that could not be read, and the segment stays.
     fn remove_if_dead(
         &self,
         upkeep: &mut Upkeep<D>,
@@ -461,7 +464,7 @@ impl<D: Disk + Clone> Store<D> {
         Ok(())
     }
 
-    /// Reads the blocks behind the one that was read last, and says which are damaged.
+    /// Scrubs the blocks after the last one that was scrubbed, and records which are damaged.
     fn scrub(
         &self,
         upkeep: &mut Upkeep<D>,
@@ -474,14 +477,16 @@ impl<D: Disk + Clone> Store<D> {
                 upkeep.scrubbed = None;
                 return Ok(());
             };
-            // Every block takes some of the budget, or many empty ones would take the whole call.
+            // Every block costs some of the budget: otherwise many empty blocks would take a whole
+            // call.
             done.bytes_scrubbed += u64::from(BLOCK_BYTES);
             let mut checked = self.check_block(id, &mut done.bytes_scrubbed);
             if checked.as_ref().is_err_and(is_damage) {
-                // It may have been deleted or written to in this moment.
+                // The block may have been deleted or written to at this moment.
                 checked = self.check_block(id, &mut done.bytes_scrubbed);
             }
-            // Without a descriptor nothing is known of it: it is the first of the next call.
+            // Without a file descriptor nothing is known of the block: the next call starts with
+            // it.
             if checked.as_ref().is_err_and(ChunkError::is_refusal) {
                 return Ok(());
             }
@@ -490,7 +495,8 @@ impl<D: Disk + Clone> Store<D> {
                 Err(error @ ChunkError::Stopped(_)) => return Err(error),
                 Err(error) if is_damage(&error) => {
                     done.damaged.push((id, error.to_string()));
-                    // Other than that: it was deleted meanwhile, or there is no room to say so.
+                    // Any other error: the container was deleted meanwhile, or there is no space
+                    // for the record.
                     if let Err(error @ ChunkError::Stopped(_)) =
                         self.mark_unhealthy(id.container_id)
                     {
@@ -524,8 +530,8 @@ impl<D: Disk + Clone> Store<D> {
         None
     }
 
-    /// Reads all that is known of a block: what the log has of it against the log's checksums; and
-    /// in a container that is not written to any more each chunk against its own.
+    /// Reads everything of a block: checks its data in the log against the log's checksums and, if
+    /// its container takes no more writes, each chunk against the chunk's own checksums.
     pub(super) fn check_block(&self, id: BlockId, bytes: &mut u64) -> Result<(), ChunkError> {
         let container = self.find(id.container_id)?;
         let (is_closed, extents) = {
@@ -542,7 +548,7 @@ impl<D: Disk + Clone> Store<D> {
             data.clear();
             *bytes += u64::from(extent.length);
             let read = self.read_extent(id, extent, &mut data);
-            // It may have been moved since.
+            // The extent may have been moved since.
             if read.is_err() && self.has_extent(&container, id, extent) {
                 read?;
             }
@@ -570,7 +576,7 @@ impl<D: Disk + Clone> Store<D> {
         let mut data = Vec::new();
         for chunk in &block.chunks {
             data.clear();
-            // A chunk may be longer than what one request reads.
+            // A chunk may be longer than the most that one read returns.
             let mut offset = chunk.offset;
             while offset < chunk.end() {
                 let length = (chunk.end() - offset).min(SCRUB_READ_BYTES);
@@ -589,8 +595,8 @@ impl<D: Disk + Clone> Store<D> {
     }
 }
 
-/// Whether a block that cannot be read is damaged. One that was deleted is not, nor one that there
-/// is no descriptor for.
+/// Whether an error means that a block is damaged. Not if the block was deleted, or if there was no
+/// file descriptor.
 fn is_damage(error: &ChunkError) -> bool {
     !error.is_refusal()
         && matches!(
