@@ -1,4 +1,4 @@
-//! Blocks: committed, looked up, deleted.
+//! Commits, looks up, finalizes and deletes blocks.
 
 use std::io;
 use std::sync::atomic::Ordering;
@@ -17,15 +17,15 @@ use crate::segment::segment_path;
 use crate::store::chunks::{block_path, check_readable, check_writable};
 use crate::store::{Durability, Store};
 
-/// The key of metadata that says that only chunks since the last commit are listed (Ozone 2.2.0,
-/// `OzoneConsts.INCREMENTAL_CHUNK_LIST`).
+/// If the metadata of a block have this key, its list has only the chunks since the last commit
+/// (Ozone 2.2.0, `OzoneConsts.INCREMENTAL_CHUNK_LIST`).
 const INCREMENTAL: &str = "incremental";
 
 impl<D: Disk + Clone> Store<D> {
-    /// Commits a block: its list of chunks replaces the one before, or adds to it where the
-    /// metadata have the key `incremental`. Gives the bytes of all chunks. A killed process loses
-    /// neither the commit nor what was written of the block before. After the end of the block its
-    /// file is closed.
+    /// Commits a block. Its list of chunks replaces the earlier one, or adds to it if the metadata
+    /// have the key `incremental`. Returns the sum of the lengths of all chunks. The death of the
+    /// process loses neither the commit nor what was written of the block before. After
+    /// `is_end_of_block` the block's file is closed.
     pub fn put_block(
         &self,
         block: &BlockData,
@@ -81,7 +81,8 @@ impl<D: Disk + Clone> Store<D> {
         Ok(block.length())
     }
 
-    /// Refuses chunks that end where no block has bytes, and more of them than a block has.
+    /// Refuses a block whose chunks end beyond the largest block, or have more bytes than that in
+    /// all.
     fn check_lengths(&self, block: &BlockData) -> Result<(), ChunkError> {
         let bytes = block.end().max(block.length());
         match bytes > self.options.block_bytes_max {
@@ -93,8 +94,8 @@ impl<D: Disk + Clone> Store<D> {
         }
     }
 
-    /// The block as it is to be, where its list adds to the one before: what is listed now replaces
-    /// what starts at or behind its first chunk (Ozone 2.2.0,
+    /// The block to commit if its list adds to the earlier one: the listed chunks replace those
+    /// that start at or behind the first of them (Ozone 2.2.0,
     /// `DatanodeStoreWithIncrementalChunkList`).
     fn merged(
         &self,
@@ -115,8 +116,8 @@ impl<D: Disk + Clone> Store<D> {
         Ok(Some(BlockData { chunks, ..block.clone() }))
     }
 
-    /// In the layouts with files: refuses what is listed and has no bytes in its file, and makes it
-    /// durable, if it is to be.
+    /// In the layouts with files: refuses chunks whose bytes are not in their file. Makes the files
+    /// durable if `is_durable`.
     pub(super) fn check_files(
         &self,
         container: &Container,
@@ -150,7 +151,7 @@ impl<D: Disk + Clone> Store<D> {
         Ok(())
     }
 
-    /// Refuses a chunk that ends behind its file, which starts at byte `start` of the block.
+    /// Refuses a chunk that ends behind its file; the file starts at byte `start` of the block.
     fn check_file(
         &self,
         id: BlockId,
@@ -176,8 +177,8 @@ impl<D: Disk + Clone> Store<D> {
         sync(path, &file)
     }
 
-    /// A committed block. With another commit than 0 in the question, the container and the block
-    /// must have seen that one.
+    /// A committed block. Unless `commit_sequence_id` is 0, the container and the block must have
+    /// seen that commit.
     pub fn block(&self, id: BlockId, commit_sequence_id: u64) -> Result<BlockData, ChunkError> {
         let container = self.find(id.container_id)?;
         self.check_commit(&container, id, commit_sequence_id)?;
@@ -206,7 +207,7 @@ impl<D: Disk + Clone> Store<D> {
         }
     }
 
-    /// A committed block, from the log.
+    /// Reads a committed block from the log.
     pub(super) fn committed(
         &self,
         container: &Container,
@@ -234,7 +235,7 @@ impl<D: Disk + Clone> Store<D> {
         }
     }
 
-    /// Committed blocks from `start_local_id` on, by local id, `count_max` at most.
+    /// At most `count_max` committed blocks, ordered by local id, from `start_local_id` on.
     pub fn blocks(
         &self,
         container_id: u64,
@@ -252,7 +253,7 @@ impl<D: Disk + Clone> Store<D> {
         blocks.map(|id| self.committed(&container, id)).collect()
     }
 
-    /// Bytes of all chunks of a committed block.
+    /// Sum of the lengths of all chunks of a committed block.
     pub fn committed_length(&self, id: BlockId) -> Result<u64, ChunkError> {
         let container = self.find(id.container_id)?;
         let index = container.index.lock();
@@ -261,7 +262,7 @@ impl<D: Disk + Clone> Store<D> {
         commit.map(|commit| commit.length).ok_or(ChunkError::NoSuchBlock(id))
     }
 
-    /// The block takes nothing more, durably; gives what was committed of it.
+    /// Finalizes a block durably: it takes no more writes. Returns what was committed.
     pub fn finalize_block(&self, id: BlockId) -> Result<BlockData, ChunkError> {
         let container = self.find(id.container_id)?;
         let block = self.committed(&container, id)?;
@@ -280,7 +281,7 @@ impl<D: Disk + Clone> Store<D> {
         Ok(block)
     }
 
-    /// Deletes a block with its chunks, durably; in whatever state its container is.
+    /// Deletes a block with its chunks, durably, whatever the state of its container.
     pub fn delete_block(&self, id: BlockId) -> Result<(), ChunkError> {
         self.with_room(|| self.try_delete_block(id))
     }
@@ -305,7 +306,7 @@ impl<D: Disk + Clone> Store<D> {
             let at = self.log.append(&block_record(Kind::BlockDeleted, id, &[]))?;
             index.remove_block(id.local_id, &self.live);
             if container.layout.has_files() {
-                // Until they are gone nobody writes to them what would go with them.
+                // Until the files are gone, nobody may write to them: the bytes would go with them.
                 index.deleting.insert(id.local_id);
             }
             at
@@ -339,8 +340,7 @@ fn block_record(kind: Kind, id: BlockId, body: &[u8]) -> Record<'_> {
     Record { kind, container_id, local_id, block_offset: 0, body }
 }
 
-/// Refuses a commit of chunks that were not written. (Ozone 2.2 looks only whether there is a
-/// file.)
+/// Refuses a commit of chunks that were not written. (Ozone 2.2 checks only whether a file exists.)
 fn check_written(
     container: &Container,
     index: &Index,

@@ -1,8 +1,8 @@
-//! Checkpoints of an open store: when one is due, and writing it in steps that leave the disk to
-//! others.
+//! Writes the checkpoints of an open store: decides when one is due, and writes it in steps that
+//! leave the disk to others.
 //!
-//! A step writes some MiB and syncs each, so that no sync of somebody else waits for much. The
-//! index changes meanwhile: a start reads the log from the place that the checkpoint was begun at.
+//! A step writes some MiB and syncs each, so that no other sync waits for much. The index changes
+//! between the steps: a start reads the log from the position at which the checkpoint was begun.
 
 use std::sync::atomic::Ordering;
 
@@ -24,18 +24,19 @@ use crate::store::upkeep::Upkeep;
 #[derive(Debug)]
 pub(super) struct Writing<D: Disk> {
     writer: CheckpointWriter<D>,
-    /// The containers that are left, the next one last; the first block that is left of that one,
-    /// if it was begun.
+    /// The ids of containers that are left; the next one is last, with its first block that is left
+    /// if the container was begun.
     containers: Vec<(u64, Option<u64>)>,
 }
 
 impl<D: Disk + Clone> Store<D> {
-    /// Writes a checkpoint now, as before an orderly end, so that the next start is quick.
+    /// Writes a checkpoint now, for instance before an orderly end, so that the next start is
+    /// quick.
     pub fn checkpoint(&self) -> Result<(), ChunkError> {
         self.checkpoint_now(&mut self.upkeep.lock())
     }
 
-    /// Begins a checkpoint if one is due, or goes on with one: some `bytes_max` bytes.
+    /// Starts a checkpoint if one is due, or continues one: writes about `bytes_max` bytes.
     pub(super) fn checkpoint_step(
         &self,
         upkeep: &mut Upkeep<D>,
@@ -46,7 +47,7 @@ impl<D: Disk + Clone> Store<D> {
             false => Ok(()),
         };
         match begun.and_then(|()| self.write_step(upkeep, bytes_max)) {
-            // Where something else can make room, that is done at once.
+            // Tries at once whatever else can free space.
             Err(ChunkError::DiskFull { .. }) => self.checkpoint_now(upkeep),
             other => other,
         }
@@ -71,8 +72,8 @@ impl<D: Disk + Clone> Store<D> {
         bytes >= every || is_waited && segments > 0
     }
 
-    /// Writes a whole checkpoint. On a full disk the files set aside make room for it, or else the
-    /// older checkpoint does.
+    /// Writes a whole checkpoint. On a full disk, gives up the reserved file for it, or else the
+    /// older checkpoint.
     pub(super) fn checkpoint_now(&self, upkeep: &mut Upkeep<D>) -> Result<(), ChunkError> {
         loop {
             let written = self.begin_checkpoint(upkeep).and_then(|writing| {
@@ -86,7 +87,7 @@ impl<D: Disk + Clone> Store<D> {
         }
     }
 
-    /// Gives up room that a checkpoint needs more. Returns whether there was any.
+    /// Frees space that a checkpoint needs more. Returns whether there was any to free.
     fn make_room(&self, upkeep: &mut Upkeep<D>) -> Result<bool, ChunkError> {
         if self.log.release_reserve()? {
             return Ok(true);
@@ -98,7 +99,7 @@ impl<D: Disk + Clone> Store<D> {
         Ok(true)
     }
 
-    /// Begins a checkpoint of the log as it is now, unless the last checkpoint is of that position.
+    /// Starts a checkpoint of the log as it is now, unless the last checkpoint has that position.
     fn begin_checkpoint(&self, upkeep: &Upkeep<D>) -> Result<Option<Writing<D>>, ChunkError> {
         self.log.sync_all()?;
         let start = self.log.durable();
@@ -114,7 +115,7 @@ impl<D: Disk + Clone> Store<D> {
         Ok(Some(Writing { writer, containers: ids.map(|id| (id, None)).collect() }))
     }
 
-    /// Goes on with the checkpoint that was begun, if one was, and publishes it at its end.
+    /// Continues the checkpoint that was started, if any, and publishes it when it is complete.
     fn write_step(&self, upkeep: &mut Upkeep<D>, bytes_max: u64) -> Result<(), ChunkError> {
         let Some(mut writing) = upkeep.writing.take() else { return Ok(()) };
         let stop = writing.writer.bytes().saturating_add(bytes_max);
@@ -131,7 +132,7 @@ impl<D: Disk + Clone> Store<D> {
             }
         }
         let finished = writing.writer.finish().map_err(|error| self.checkpoint_failed(error))?;
-        // Nothing in it may be ahead of the log.
+        // Nothing in a checkpoint may be ahead of the durable log.
         self.log.sync_all()?;
         upkeep.checkpoint_bytes = finished.bytes();
         let published = finished.publish().map_err(|error| self.checkpoint_failed(error));
@@ -143,8 +144,8 @@ impl<D: Disk + Clone> Store<D> {
         Ok(())
     }
 
-    /// Removes the files of a checkpoint that could not be written. A failed sync is not tried
-    /// again, whatever its file: it stops the store.
+    /// Removes the file of a checkpoint that could not be written. A failed sync of any file is
+    /// never repeated: it stops the store.
     fn checkpoint_failed(&self, error: ChunkError) -> ChunkError {
         discard_checkpoint(&self.disk);
         match error {
@@ -153,8 +154,9 @@ impl<D: Disk + Clone> Store<D> {
         }
     }
 
-    /// Sees to it that no checkpoint needs that segment, and that there are two all the same; one
-    /// on a full disk, where there may be no place in the log for another.
+    /// Makes sure that no checkpoint needs segment `number`, and that there still are two
+    /// checkpoints. (One on a full disk, where the log may have no space for the record that a
+    /// second one needs.)
     pub(super) fn release_from_checkpoints(
         &self,
         upkeep: &mut Upkeep<D>,
@@ -175,8 +177,8 @@ impl<D: Disk + Clone> Store<D> {
     }
 }
 
-/// Adds some blocks of a container, from `next` on, or itself and the first: who writes to it waits
-/// for a moment only. The first block that is left.
+/// Adds some blocks of a container, from `next` on; without `next`, first the container itself.
+/// Writers wait only for a moment. Returns the first block that is left.
 fn put_step<D: Disk>(
     writer: &mut CheckpointWriter<D>,
     container: &Container,

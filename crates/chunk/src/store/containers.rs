@@ -1,4 +1,4 @@
-//! Containers: made, closed, deleted.
+//! Makes, describes, closes and deletes containers.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -15,7 +15,7 @@ use crate::record::Kind;
 use crate::store::{Durability, Store};
 
 impl<D: Disk + Clone> Store<D> {
-    /// Makes a container. It is durable with the first thing in it that is.
+    /// Makes a container. It becomes durable together with the first durable thing in it.
     pub fn create_container(&self, id: u64, spec: &ContainerSpec) -> Result<(), ChunkError> {
         let layout = spec.layout.unwrap_or(self.options.layout);
         let state = if spec.is_recovering { State::Recovering } else { State::Open };
@@ -54,21 +54,21 @@ impl<D: Disk + Clone> Store<D> {
         ids
     }
 
-    /// How many containers there are.
+    /// Number of containers.
     pub fn container_count(&self) -> usize {
         self.containers.read().len()
     }
 
-    /// Takes no more writes: the container is closed, durably, with all its blocks. A closed
-    /// container stays closed; an unhealthy or invalid one is refused.
+    /// Closes a container durably, with all its blocks: it takes no more writes. A closed container
+    /// stays closed; an unhealthy or invalid one is refused.
     pub fn close_container(&self, id: u64) -> Result<(), ChunkError> {
         self.change_state(id, State::Closed, "close", |state| {
             !matches!(state, State::Unhealthy | State::Invalid)
         })
     }
 
-    /// Takes no more writes, without agreement of other replicas: for a container whose writers are
-    /// lost.
+    /// Quasi-closes a container: it takes no more writes, without agreement of the other replicas.
+    /// For a container whose writers are lost.
     pub fn quasi_close_container(&self, id: u64) -> Result<(), ChunkError> {
         self.change_state(id, State::QuasiClosed, "quasi-close", |state| {
             state.takes_writes() || state == State::QuasiClosed
@@ -80,7 +80,7 @@ impl<D: Disk + Clone> Store<D> {
         self.change_state(id, State::Unhealthy, "mark", |_| true)
     }
 
-    /// Adds key-value pairs to a container, whatever its state; an existing key gets the new value.
+    /// Adds key-value pairs to a container, in any state; a key that exists gets the new value.
     pub fn update_container_metadata(
         &self,
         id: u64,
@@ -105,7 +105,7 @@ impl<D: Disk + Clone> Store<D> {
     ) -> Result<(), ChunkError> {
         let container = self.find(id)?;
         if container.index.lock().state == state {
-            // It may have become so in this moment, by somebody who still waits.
+            // Another thread may have changed the state just now, and still wait for the sync.
             return self.log.sync_all();
         }
         self.sync_names(&container)?;
@@ -142,8 +142,8 @@ impl<D: Disk + Clone> Store<D> {
         self.settle(at, Durability::GroupSynced)
     }
 
-    /// Deletes a container, durably. One that is still written to is not deleted, and one with
-    /// blocks only by force.
+    /// Deletes a container durably. Unless forced, refuses one that is still written to, or that
+    /// has blocks.
     pub fn delete_container(&self, id: u64, is_forced: bool) -> Result<(), ChunkError> {
         self.with_room(|| self.try_delete_container(id, is_forced))
     }
@@ -163,7 +163,8 @@ impl<D: Disk + Clone> Store<D> {
                 return Err(ChunkError::DeleteOfNonEmpty { container_id: id, block_count });
             }
             if container.layout.has_files() {
-                // Before the log says so: no checkpoint behind the record may miss it.
+                // Before the record is in the log: no checkpoint behind the record may miss this
+                // id.
                 self.deleted.lock().insert(id);
             }
             let appended = self.log.append(&container_record(Kind::ContainerDeleted, id, &[]));
@@ -182,17 +183,18 @@ impl<D: Disk + Clone> Store<D> {
             for local_id in container.index.lock().blocks.keys() {
                 self.files.forget_block(BlockId { container_id: id, local_id: *local_id });
             }
-            // It is deleted. A writer that was under way may still add a file to its folder, which
-            // is tried again in the background.
+            // The container is deleted. A writer that was under way may still add a file to its
+            // folder; so removing the folder is tried again in the background.
             let _ = self.finish_deletion(id);
         }
         Ok(())
     }
 
-    /// Removes what is left of containers that were deleted; nothing of a store that is damaged.
+    /// Removes the folders of deleted containers that still exist; in a damaged store, removes
+    /// none.
     ///
     /// # Errors
-    /// The log has stopped, or it cannot be told what is left.
+    /// The log has stopped, or the disk does not tell which folders exist.
     pub(super) fn finish_deletions(&self) -> Result<(), ChunkError> {
         let deleted: Vec<u64> = self.deleted.lock().iter().copied().collect();
         for id in deleted {
@@ -208,7 +210,7 @@ impl<D: Disk + Clone> Store<D> {
         Ok(())
     }
 
-    /// Removes the folder of a container whose deletion is durable; then its id is free again.
+    /// Removes the folder of a container whose deletion is durable. Then its id may be used again.
     fn finish_deletion(&self, id: u64) -> Result<(), ChunkError> {
         let dirs = container_dirs(&self.cluster_id, id);
         let [.., many, _, chunks] = &dirs;
@@ -230,10 +232,10 @@ impl<D: Disk + Clone> Store<D> {
         parents.try_for_each(|dir| self.sync_dir(dir))
     }
 
-    /// Makes the names in a folder durable. What cannot be synced stops the store.
+    /// Makes the names in a folder durable. A failed sync stops the store.
     pub(super) fn sync_dir(&self, dir: &str) -> Result<(), ChunkError> {
         match self.disk.sync_dir(dir) {
-            // It was removed meanwhile, with the container that it is of.
+            // The folder was removed meanwhile, with its container.
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
                 Err(ChunkError::io(dir, "sync", error))
             }
@@ -242,8 +244,8 @@ impl<D: Disk + Clone> Store<D> {
         }
     }
 
-    /// Makes a file durable. What cannot be synced stops the store: the system has dropped what it
-    /// could not write, and a second sync would find nothing to complain of.
+    /// Makes a file durable. A failed sync stops the store: the system has dropped what it could
+    /// not write, and a second sync would report success.
     pub(super) fn sync_file(&self, path: &str, file: &D::File) -> Result<(), ChunkError> {
         self.disk.sync_data(file).map_err(|error| self.sync_failed(path, error))
     }
@@ -251,14 +253,14 @@ impl<D: Disk + Clone> Store<D> {
     fn sync_failed(&self, path: &str, error: std::io::Error) -> ChunkError {
         let path = path.to_owned();
         match is_out_of_descriptors(&error) {
-            // A folder is opened to be synced.
+            // Syncing a folder opens it.
             true => ChunkError::Io { file: path, op: "sync", error },
             false => self.log.fail(ChunkError::Io { file: path, op: "sync", error }),
         }
     }
 }
 
-/// Refuses what no record holds.
+/// Refuses metadata that do not fit into a record.
 fn check_metadata(body: &[u8]) -> Result<(), ChunkError> {
     let (bytes, bytes_max) = (body.len() as u64, RECORD_BODY_BYTES_MAX as u64);
     match bytes > bytes_max {
@@ -272,12 +274,12 @@ fn container_record(kind: Kind, container_id: u64, body: &[u8]) -> Record<'_> {
     Record { kind, container_id, local_id: 0, block_offset: 0, body }
 }
 
-/// Refuses what the state does not allow.
+/// The error for a container whose state does not allow the operation.
 pub(super) fn wrong_state(container_id: u64, state: State, what: &'static str) -> ChunkError {
     ChunkError::WrongState { container_id, state, what }
 }
 
-/// Removes a container's folder with its files, from inside out; what is gone already is fine.
+/// Removes a container's folder with its files. Whatever is gone already is fine.
 pub(super) fn remove_folder<D: Disk>(disk: &D, chunks: &str) -> Result<(), ChunkError> {
     let container = chunks.strip_suffix("/chunks").unwrap_or(chunks);
     let removed =
@@ -285,7 +287,7 @@ pub(super) fn remove_folder<D: Disk>(disk: &D, chunks: &str) -> Result<(), Chunk
     removed.map_err(|error| ChunkError::io(container, "remove", error))
 }
 
-/// Removes a folder of files; one that is gone already is fine.
+/// Removes a folder with its files. A folder that is gone already is fine.
 pub(super) fn remove_files<D: Disk>(disk: &D, dir: &str) -> std::io::Result<()> {
     let names = match disk.list(dir) {
         Err(error) => return is_gone(error),

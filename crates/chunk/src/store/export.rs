@@ -1,6 +1,7 @@
-//! Containers of the log, exported as files: each block in the format of Ozone's FILE_PER_BLOCK,
-//! under the same names, so that the bytes can be read without this program. Containers of the
-//! other layouts are files already: their blocks are checked and not copied.
+//! Exports containers of the layout [`Layout::Log`](crate::layout::Layout::Log) as files, each
+//! block as Ozone's FILE_PER_BLOCK has it and under the same name, so that the bytes can be read
+//! without this program. Containers of the other layouts consist of files already: their blocks are
+//! only checked.
 
 use storage::disk::Disk;
 
@@ -15,19 +16,19 @@ use crate::store::containers::remove_files;
 /// The result of an export.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Exported {
-    /// The folder of the files.
+    /// The folder with the exported files.
     pub dir: String,
-    /// Files that were written.
+    /// Number of files written, one for each block.
     pub blocks: u64,
-    /// Their bytes.
+    /// Bytes in these files.
     pub bytes: u64,
-    /// Blocks that cannot be read, or are not what was written. They have no file.
+    /// Blocks that cannot be read, or are not what was written, and why. They have no file.
     pub damaged: Vec<(BlockId, String)>,
 }
 
 impl<D: Disk + Clone> Store<D> {
-    /// Writes a container's blocks to files below the root of `to`, uncommitted blocks too. The
-    /// folder gets its name once all of them are written, and is durable when this returns.
+    /// Writes a container's blocks, even uncommitted ones, to files below the root of `to`. The
+    /// folder gets its name when all are written, and is durable when this returns.
     ///
     /// # Errors
     /// There is no such container, or its folder exists already; or something cannot be written,
@@ -50,7 +51,8 @@ impl<D: Disk + Clone> Store<D> {
         let written = self.export_blocks(&container, &temporary, to, &mut exported);
         let named = written.and_then(|()| to.rename(&temporary, dir).map_err(io("rename")));
         named.inspect_err(|_| {
-            // The first error says why; what cannot be removed is removed by the next export.
+            // The first error is the one to report; the next export removes what cannot be removed
+            // now.
             drop(remove_files(to, &temporary));
         })?;
         for dir in outer.iter().rev().map(String::as_str).chain([""]) {
@@ -59,7 +61,7 @@ impl<D: Disk + Clone> Store<D> {
         Ok(exported)
     }
 
-    /// Writes the blocks to files in `dir`, which is made.
+    /// Writes the blocks to files in `dir`, which it creates.
     fn export_blocks<E: Disk>(
         &self,
         container: &Container,
@@ -84,8 +86,8 @@ impl<D: Disk + Clone> Store<D> {
         to.sync_dir(dir).map_err(|error| ChunkError::io(dir, "sync", error))
     }
 
-    /// The blocks of a container that cannot be read, or are not what was written, and why. While
-    /// a container is open nobody can say of a block in files whether it is what was written.
+    /// Finds the blocks of a container that cannot be read, or are not what was written, and why.
+    /// While a container is open, nobody can tell whether a block in files is what was written.
     ///
     /// # Errors
     /// There is no such container.
@@ -99,8 +101,8 @@ impl<D: Disk + Clone> Store<D> {
         Ok(damaged)
     }
 
-    /// Writes a block to a file, or says why it cannot be read. What cannot be written is the outer
-    /// error.
+    /// Writes a block to a file. The inner error says why the block cannot be read, the outer one
+    /// why the file cannot be written.
     fn export_block<E: Disk>(
         &self,
         id: BlockId,
@@ -125,7 +127,7 @@ impl<D: Disk + Clone> Store<D> {
     }
 }
 
-/// The blocks of a container, with their lengths.
+/// The blocks of a container, with their lengths in bytes.
 fn blocks_of(container: &Container) -> Vec<(BlockId, u64)> {
     let index = container.index.lock();
     let id = |local_id| BlockId { container_id: container.id, local_id };

@@ -1,5 +1,6 @@
-//! Looks at a store without changing it: what its index names is read and compared with its
-//! checksums, as the scrubber does it. Files of containers that are still written to are not.
+//! Checks a store without changing it: reads everything that its index names and compares it with
+//! its checksums, as the scrubber does. Files of containers that are still written to are not
+//! checked.
 
 use core::fmt;
 
@@ -14,36 +15,36 @@ use crate::record::Position;
 use crate::segment::segment_path;
 use crate::store::Store;
 
-/// What a store holds, and what is wrong with it.
+/// What was found in a store, and what is wrong with it.
 #[derive(Clone, Debug)]
 pub struct Report {
-    /// The uuid that names the store to clients.
+    /// The uuid of the store.
     pub datanode_uuid: String,
-    /// The positions of its checkpoints, sorted, with the bytes of each.
+    /// The positions of its checkpoints, sorted, each with the size of its file in bytes.
     pub checkpoints: Vec<(Position, u64)>,
-    /// The number of its log's segments, and their bytes.
+    /// Number of the log's segments, and the sum of their sizes in bytes.
     pub segments: (usize, u64),
     /// The position where its log ends.
     pub end: Position,
-    /// Its containers, sorted.
+    /// The containers, sorted by id.
     pub containers: Vec<ContainerInfo>,
-    /// The number of its blocks.
+    /// Number of blocks.
     pub blocks: u64,
-    /// Bytes of blocks that were read. Bytes of the log, and of chunks that have checksums, were
+    /// Bytes of blocks that were read. Those in the log, and those of chunks with checksums, were
     /// compared with their checksums.
     pub bytes: u64,
-    /// The torn end of the log, if there is one. It was never acknowledged as durable.
+    /// The torn end of the log, if any. It was never acknowledged as durable.
     pub cut: Option<String>,
     /// Damage that a person has accepted.
     pub accepted: Vec<String>,
-    /// Damage found now, or found at an earlier start, that nobody has accepted. Empty when the
-    /// store is sound.
+    /// Damage that nobody has accepted, found now or at an earlier start. Empty if the store is
+    /// sound.
     pub problems: Vec<String>,
 }
 
-/// Reads a store, which another process may have open. Its writes meanwhile may look torn, and
-/// space that it gives back may look missing. So a store with problems is read twice, and only the
-/// problems found both times count.
+/// Inspects a store that another process may have open. What that process writes meanwhile may look
+/// torn, and space that it gives back may look missing. So a store with problems is read twice, and
+/// only problems found both times are reported.
 ///
 /// # Errors
 /// There is no store, or it cannot be read.
@@ -63,7 +64,7 @@ pub fn inspect<D: Disk + Clone>(disk: D) -> Result<Report, ChunkError> {
 fn look<D: Disk + Clone>(disk: D) -> Result<Report, ChunkError> {
     let store = Store::open_to_look(disk)?;
     let disk = &store.disk;
-    // That a folder is missing is among the damage.
+    // If the folder is missing, that is among the damage.
     let checkpoints = list_checkpoints(disk).or_else(unless_missing)?.into_iter();
     let checkpoints = checkpoints.map(|at| Ok((at, checkpoint_bytes(disk, at)?)));
     let segments = list_segments(disk).or_else(unless_missing)?;
@@ -107,7 +108,7 @@ fn look<D: Disk + Clone>(disk: D) -> Result<Report, ChunkError> {
     Ok(report)
 }
 
-/// Nothing, where there is nothing.
+/// The default value if the folder is missing.
 fn unless_missing<T: Default>(error: ChunkError) -> Result<T, ChunkError> {
     match error {
         ChunkError::Io { error, .. } if error.kind() == std::io::ErrorKind::NotFound => {
@@ -118,7 +119,7 @@ fn unless_missing<T: Default>(error: ChunkError) -> Result<T, ChunkError> {
 }
 
 impl Report {
-    /// Whether nothing is wrong.
+    /// Whether no problem was found.
     pub fn is_sound(&self) -> bool {
         self.problems.is_empty()
     }

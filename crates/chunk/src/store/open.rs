@@ -1,4 +1,4 @@
-//! Opening a store: what it is, what its checkpoint and its log say, and what is wrong with them.
+//! Opens a store: reads its identity, its checkpoint and its log, and finds out what is damaged.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 
@@ -25,9 +25,9 @@ use crate::store::{Store, StoreOptions, uuid_text};
 
 impl<D: Disk + Clone> Store<D> {
     /// Opens the store in the root of `disk`, or makes one there if the directory is empty. Only
-    /// one process may have it open. Damage is reported ([`Store::damage`]) and noted, and the
-    /// store opens all the same; from then on nothing is removed that was there, until the damage
-    /// is accepted ([`repair`]).
+    /// one process may have it open. Damage does not prevent opening: it is reported
+    /// ([`Store::damage`]) and noted, and from then on nothing is removed until the damage is
+    /// accepted ([`repair`]).
     pub fn open(disk: D, options: StoreOptions) -> Result<Store<D>, ChunkError> {
         check_options(&options)?;
         let lock = lock(&disk)?;
@@ -47,21 +47,21 @@ impl<D: Disk + Clone> Store<D> {
         }
         let store = Store::of(disk, options, identity, loaded, Some(lock))?;
         store.finish_deletions()?;
-        // Files are set aside before anything is written; on a full disk, a file of an earlier run
+        // Files are reserved before anything is written. On a full disk, a file of an earlier run
         // is taken.
         store.check_room()?;
         store.prepare_files()?;
         Ok(store)
     }
 
-    /// Like [`Store::open`], but fails if there is no store yet.
+    /// Like [`Store::open`], but fails if there is no store.
     pub fn open_existing(disk: D, options: StoreOptions) -> Result<Store<D>, ChunkError> {
         read_identity(&disk)?;
         Store::open(disk, options)
     }
 
-    /// The store in the root of `disk` as it is now, which another process may have open. Nothing
-    /// is changed by it, and nothing may be written to it.
+    /// Reads the store in the root of `disk` as it is now; another process may have it open.
+    /// Changes nothing, and the result must not be written to.
     pub(super) fn open_to_look(disk: D) -> Result<Store<D>, ChunkError> {
         let identity = read_identity(&disk)?;
         let loaded = Loaded::read(&disk, &identity)?;
@@ -79,7 +79,7 @@ impl<D: Disk + Clone> Store<D> {
         let last = checkpoints.last().map(|at| checkpoint_bytes(&disk, *at));
         let is_damaged = notes.is_damaged(&damage);
         let upkeep = Upkeep::new(checkpoints, last.transpose()?.unwrap_or_default(), is_damaged);
-        // A store opened only to be looked at needs no segment to write to.
+        // A store that is only inspected needs no segment to write to.
         let resume = resume(&disk, &scanned, next_number, lock.is_some())?;
         Ok(Store {
             log: Log::new(disk.clone(), identity, options.segment_bytes, resume),
@@ -107,8 +107,8 @@ impl<D: Disk + Clone> Store<D> {
     }
 }
 
-/// Accepts what was noted as damaged in the store in the root of `disk`, which no process has open:
-/// from its next start on it gives space back again. What was noted.
+/// Accepts the noted damage of the store in the root of `disk`, which no process may have open.
+/// From its next start on, the store gives space back again. Returns the lines of the note.
 pub fn repair<D: Disk>(disk: &D) -> Result<Vec<String>, ChunkError> {
     read_identity(disk)?;
     let _lock = lock(disk)?;
@@ -123,7 +123,7 @@ fn cluster_id(identity: &Identity) -> String {
     format!("CID-{}", uuid_text(identity.store_id))
 }
 
-/// Where the log goes on: in its last segment, if that is as it was left.
+/// Where the log continues: in its last segment, if that is intact.
 fn resume<D: Disk>(
     disk: &D,
     scanned: &Scanned,
@@ -144,21 +144,21 @@ fn resume<D: Disk>(
     Ok(Resume { end: Start { at: *end, previous: *goes_on }, segment, next_number })
 }
 
-/// Everything that was read at a start.
+/// Everything that a start has read.
 struct Loaded {
     replay: Replay,
-    /// The checkpoints that a start may begin with, sorted; this start began with the last.
+    /// Positions of the intact checkpoints, sorted; this start began with the last one.
     checkpoints: Vec<Position>,
     scanned: Scanned,
-    /// Heads of segments with only one whole copy, and where the other copy is.
+    /// Heads of segments with one intact copy, each with the offset of the damaged copy.
     half_damaged_heads: Vec<(Head, usize)>,
-    /// Files that were prepared as segments and are not needed: nothing was ever written to them.
+    /// Numbers of `.next` files that are not needed: nothing was ever written to them.
     stale_next_files: Vec<u32>,
     /// Damage that this start found.
     damage: Vec<Damage>,
-    /// Damage that earlier starts noted, and that a person accepted.
+    /// Damage that earlier starts noted, and damage that a person accepted.
     notes: Notes,
-    /// The number of the next segment.
+    /// The number for the next segment.
     next_number: u32,
 }
 
@@ -203,7 +203,7 @@ impl Loaded {
     }
 }
 
-/// What a folder has; nothing, and damage, if it is not there.
+/// What a folder holds; if the folder is missing, nothing, and damage is added.
 fn or_missing<T: Default>(
     found: Result<T, ChunkError>,
     dir: &str,
@@ -236,7 +236,7 @@ fn check_options(options: &StoreOptions) -> Result<(), ChunkError> {
     }
 }
 
-/// Writes the copy of a head again that is not whole.
+/// Writes the damaged copy of each head again.
 fn repair_heads<D: Disk>(disk: &D, half_damaged_heads: &[(Head, usize)]) -> Result<(), ChunkError> {
     for (head, copy) in half_damaged_heads {
         let path = segment_path(head.number);
@@ -248,7 +248,7 @@ fn repair_heads<D: Disk>(disk: &D, half_damaged_heads: &[(Head, usize)]) -> Resu
     Ok(())
 }
 
-/// Makes what was read durable, which a killed process may not have done.
+/// Syncs what was read, which a killed process may not have done.
 fn seal<D: Disk>(disk: &D, scanned: &Scanned) -> Result<(), ChunkError> {
     if scanned.segments.is_empty() {
         return Ok(());

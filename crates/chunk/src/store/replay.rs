@@ -1,7 +1,7 @@
-//! The index, as built from a checkpoint and the log.
+//! Rebuilds the index from a checkpoint and the log.
 //!
-//! Records of a container whose creation is missing are kept, too: the record that made it is lost,
-//! unless the container's deletion follows. Absence is not deletion.
+//! Records about a container without its first record are kept, too: that record is lost, unless
+//! the container's deletion follows. A missing record does not mean a deletion.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -23,20 +23,20 @@ use crate::live::Live;
 use crate::record::{Header, Kind, record_bytes};
 use crate::segment::segment_path;
 
-/// Containers by their ids.
+/// Containers by id.
 pub(super) type Containers = HashMap<u64, Arc<Container>, FixedState>;
 
-/// The index as built so far.
+/// The index as far as it is rebuilt.
 pub(super) struct Replay {
     cluster_id: String,
     pub containers: Containers,
     /// The needed bytes of each segment.
     pub live: Live,
-    /// Containers that were deleted, whose folders may still be there.
+    /// Ids of deleted containers whose folders may still exist.
     pub deleted: BTreeSet<u64>,
-    /// Containers with records, but without the record that made them.
+    /// Ids of containers that have records, but not the record that made them.
     unmade: BTreeSet<u64>,
-    /// The container of the blocks that follow in the checkpoint.
+    /// The container to which the next block entries of the checkpoint belong.
     last: Option<Arc<Container>>,
 }
 
@@ -54,13 +54,13 @@ impl Replay {
         }
     }
 
-    /// Takes an entry of a checkpoint.
+    /// Applies an entry of a checkpoint.
     pub fn put(&mut self, entry: Entry) {
         match entry {
             Entry::Container(id, layout, index) => {
                 let container = Arc::new(self.container(id, layout, index));
                 self.last = Some(Arc::clone(&container));
-                // It may have been made anew while the checkpoint was written.
+                // The container may have been made again while the checkpoint was written.
                 self.deleted.remove(&id);
                 self.containers.insert(id, container);
             }
@@ -84,7 +84,7 @@ impl Replay {
         Container::new(id, layout, path, index)
     }
 
-    /// Takes a record; without its body if that is damaged.
+    /// Applies a record; `body` is `None` if the body is damaged.
     pub fn take(&mut self, header: &Header, body: Option<&[u8]>) -> Result<(), ChunkError> {
         let id = header.container_id;
         match (header.kind, body) {
@@ -108,7 +108,7 @@ impl Replay {
         take_of_container(&container, header, body, &self.live)
     }
 
-    /// A container that nothing made. Its layout is found out when all was read.
+    /// Adds a container whose first record is missing. Its layout is found out at the end.
     fn unmade_container(&mut self, id: u64) -> Arc<Container> {
         let index = Index::new(State::Unhealthy, Vec::new(), None);
         let container = Arc::new(self.container(id, Layout::Log, index));
@@ -132,7 +132,7 @@ impl Replay {
                 let unmade = self.containers.remove(&id);
                 let container = Arc::new(self.container(id, layout, index));
                 if let Some(unmade) = unmade {
-                    // It was made before, and this is what became of it.
+                    // The container was made earlier, and this record changed it.
                     let blocks = core::mem::take(&mut unmade.index.lock().blocks);
                     let live = &self.live;
                     blocks.values().for_each(|block| live.change_block(block, false));
@@ -147,7 +147,7 @@ impl Replay {
         Ok(())
     }
 
-    /// When all was read: says which containers have lost the record that made them.
+    /// At the end, reports the containers whose first record is lost.
     pub fn check_lost<D: Disk>(
         &mut self,
         disk: &D,
@@ -173,7 +173,7 @@ impl Replay {
         Ok(())
     }
 
-    /// The layout that the files of a container tell.
+    /// The layout of a container, judged by its files.
     fn layout_on_disk<D: Disk>(&self, disk: &D, id: u64) -> Result<Layout, ChunkError> {
         let [.., dir] = container_dirs(&self.cluster_id, id);
         match disk.list(&dir) {
@@ -184,9 +184,10 @@ impl Replay {
         }
     }
 
-    /// Checks that every segment that a block needs exists, up to the last record needed of it.
+    /// Checks that every segment that a block needs exists, up to the end of its last needed
+    /// record.
     pub fn check_segments(&self, segments: &Segments, damage: &mut Vec<Damage>) {
-        // The end of the last needed record of each segment.
+        // Where the last needed record of each segment ends.
         let mut ends: BTreeMap<u32, u64> = BTreeMap::new();
         let mut need = |segment, start: u32, body_bytes: u32| {
             let end = u64::from(start) + record_bytes(body_bytes as usize) as u64;
@@ -219,7 +220,7 @@ impl Replay {
     }
 }
 
-/// Takes a record about a container, or a block of it.
+/// Applies a record about a container or one of its blocks.
 fn take_of_container(
     container: &Container,
     header: &Header,
@@ -246,7 +247,7 @@ fn take_of_container(
             }
         }
         Kind::BlockDeleted => index.remove_block(local_id, live),
-        // What the container was is damaged, or what it became.
+        // The record about the container, or about a change to it, is damaged.
         Kind::Container | Kind::ContainerDeleted | Kind::Nothing => {
             index.state = State::Unhealthy;
         }
@@ -254,8 +255,8 @@ fn take_of_container(
     Ok(())
 }
 
-/// A commit as its record says it, with the end of its last chunk. A damaged commit is still known
-/// to exist: callers that ask for the block get the error.
+/// The commit in a record, and the end of its last chunk. Even if the body is damaged, the commit
+/// is known to exist: callers that ask for the block get an error.
 fn commit_of(header: &Header, body: Option<&[u8]>) -> Result<(Commit, u64), ChunkError> {
     let (container_id, local_id) = (header.container_id, header.local_id);
     let id = BlockId { container_id, local_id };
@@ -270,7 +271,7 @@ fn commit_of(header: &Header, body: Option<&[u8]>) -> Result<(Commit, u64), Chun
     Ok((commit, block.map_or(0, |block| block.end())))
 }
 
-/// A record that is whole and makes no sense was written by another version.
+/// The error for an intact record that makes no sense: another version wrote it.
 fn unreadable(header: &Header, error: &DecodeError) -> ChunkError {
     let file = segment_path(header.at.segment);
     ChunkError::BadStore { file, what: format!("{} cannot be read: {error}", header.at) }

@@ -1,5 +1,5 @@
-//! The memory that an answer about a container or a block would take, computed from the index
-//! alone. Nothing is read, so a caller with little memory can make room before it asks.
+//! Computes, from the index alone, how much memory an answer about a container or a block takes.
+//! Reads nothing, so a caller with little memory can free some before it asks.
 
 use storage::disk::Disk;
 
@@ -8,7 +8,7 @@ use crate::error::ChunkError;
 use crate::store::Store;
 
 impl<D: Disk + Clone> Store<D> {
-    /// Bytes of the record of a block's last commit; 0 if there is none.
+    /// Size of the record of a block's last commit, in bytes; 0 if there is none.
     pub fn commit_bytes(&self, id: BlockId) -> u64 {
         let Ok(container) = self.find(id.container_id) else { return 0 };
         let index = container.index.lock();
@@ -16,8 +16,8 @@ impl<D: Disk + Clone> Store<D> {
         commit.map_or(0, |commit| u64::from(commit.body_bytes))
     }
 
-    /// How many committed blocks from `start_local_id` on have records of `bytes_max` bytes
-    /// together: `count_max` at most, and one at least if there is one.
+    /// How many committed blocks from `start_local_id` on have records of at most `bytes_max` bytes
+    /// in all. At most `count_max`, and at least one if there is one.
     ///
     /// # Errors
     /// There is no such container.
@@ -42,7 +42,7 @@ impl<D: Disk + Clone> Store<D> {
         Ok(count)
     }
 
-    /// Bytes of the keys and values that a client gave a container; 0 if there is no such one.
+    /// Bytes of the keys and values that a client gave a container; 0 if it does not exist.
     pub fn container_metadata_bytes(&self, container_id: u64) -> u64 {
         let Ok(container) = self.find(container_id) else { return 0 };
         let index = container.index.lock();

@@ -1,5 +1,6 @@
-//! The checksums of a container, for comparing and reconciling its replicas: a tree of CRC32C over
-//! the clients' checksums, whatever their type. Source: Ozone's `ContainerMerkleTreeWriter`.
+//! Computes the checksums of a container, with which its replicas are compared and reconciled: a
+//! tree of CRC-32C over the clients' checksums, of whatever type. Source: Ozone's
+//! `ContainerMerkleTreeWriter`.
 //!
 //! ```text
 //! chunk      over the bytes of its checksums, in their order
@@ -13,7 +14,7 @@ use super::pb;
 use crate::block::{BlockData, ChunkInfo};
 use crate::crc::crc32c_append;
 
-/// Takes the blocks in the order of their local ids.
+/// Builds the tree from blocks that are added in the order of their local ids.
 #[derive(Default)]
 pub(super) struct ChecksumTree {
     checksum: u32,
@@ -21,14 +22,14 @@ pub(super) struct ChecksumTree {
 }
 
 impl ChecksumTree {
-    /// The next block.
+    /// Adds the next block.
     pub(super) fn add(&mut self, block: &BlockData) {
         let tree = block_tree(block);
         self.checksum = append(self.checksum, tree.data_checksum.unwrap_or_default());
         self.blocks.push(tree);
     }
 
-    /// The whole.
+    /// Completes the tree.
     pub(super) fn finish(self, container_id: u64) -> pb::ContainerChecksumInfo {
         pb::ContainerChecksumInfo {
             container_id: Some(container_id.cast_signed()),
@@ -40,14 +41,14 @@ impl ChecksumTree {
     }
 }
 
-/// Goes on with a sum over one more number.
+/// Extends a checksum by one number.
 fn append(checksum: u32, number: i64) -> u32 {
     crc32c_append(checksum, &number.to_be_bytes())
 }
 
 fn block_tree(block: &BlockData) -> pb::BlockMerkleTree {
     let local_id = block.id.local_id.cast_signed();
-    // If two chunks have one offset, the later counts, as in Ozone.
+    // If two chunks have the same offset, the later one counts, as in Ozone.
     let by_offset: BTreeMap<u64, &ChunkInfo> =
         block.chunks.iter().map(|chunk| (chunk.offset, chunk)).collect();
     let mut checksum = append(0, local_id);
@@ -60,7 +61,7 @@ fn block_tree(block: &BlockData) -> pb::BlockMerkleTree {
             offset: Some(chunk.offset.cast_signed()),
             length: Some(chunk.length.cast_signed()),
             data_checksum: Some(i64::from(own)),
-            // As far as anybody knows: this is made of what was committed.
+            // As far as is known: only what was committed is used here.
             checksum_matches: Some(true),
         });
     }

@@ -1,4 +1,4 @@
-//! A request: a message whose shape was checked. The store finds out what it means.
+//! Decodes requests and checks their shape. Only the store checks what they refer to.
 
 use bytes::Bytes;
 use prost::Message as _;
@@ -15,48 +15,48 @@ use crate::limits::{
     READ_BLOCK_ANSWER_BYTES_MAX, REQUEST_BYTES_MAX, REQUEST_PART_BYTES,
 };
 
-/// A message that cannot be answered: the stream that brought it ends.
+/// Why a message cannot be answered; the stream that brought it ends.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum RequestError {
-    /// More bytes than a request may have.
+    /// The message is larger than a request may be.
     #[error("a request of {bytes} bytes is over the limit of {bytes_max}")]
     TooLarge {
-        /// Bytes that came.
+        /// Bytes of the message.
         bytes: usize,
         /// The limit, from [`crate::limits`].
         bytes_max: usize,
     },
-    /// More repeated fields than a request may have.
+    /// The message has more parts (repeated fields) than a request may have.
     #[error("a request has more than {parts_max} chunks, checksums and pairs")]
     TooManyParts {
         /// The limit, from [`crate::limits`].
         parts_max: usize,
     },
-    /// A field ends behind the message.
+    /// A field goes beyond the end of the message.
     #[error("the request is cut off")]
     CutOff,
-    /// The bytes are not in the protocol's format.
+    /// The bytes are not a message of the protocol.
     #[error("the request cannot be read: {0}")]
     Unreadable(#[from] prost::DecodeError),
-    /// The type is missing or unknown; the answer would have to repeat it.
+    /// The type is missing or unknown. An answer would have to repeat it.
     #[error("the type of the request is unknown")]
     NoType,
 }
 
-/// A request, with the fields that its answer repeats.
+/// A decoded request, with the fields that its answer repeats.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Request {
-    /// The type of the request; repeated.
+    /// The type of the request; the answer repeats it.
     pub kind: pb::Type,
-    /// The client's name for the request; repeated.
+    /// The client's name for the request; the answer repeats it.
     pub trace_id: Option<String>,
-    /// The client's id, and the number of its call; repeated where both are given.
+    /// The client's id and the number of its call; the answer repeats them if both are given.
     pub client_call: Option<(Bytes, u64)>,
-    /// The datanode that the client means to talk to.
+    /// The uuid of the datanode that the client wants to reach.
     pub datanode_uuid: String,
-    /// The container that the request is about.
+    /// The id of the container that the request is about.
     pub container_id: u64,
-    /// The command; or the refusal that answers the request without a look at the store.
+    /// The command; or the refusal to answer with, without asking the store.
     pub command: Result<Command, Refusal>,
 }
 
@@ -65,20 +65,20 @@ pub struct Request {
 pub struct BlockReference {
     /// The block's id.
     pub id: BlockId,
-    /// The least commit that the reader knows of.
+    /// The lowest commit that the block must have, as the reader knows.
     pub commit_sequence_id: Option<u64>,
-    /// The part of an erasure-coded stripe that the reader takes the container for.
+    /// The part of an erasure-coded stripe that the reader expects the container to be.
     pub replica_index: Option<u32>,
 }
 
 /// The commit of a block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PutBlock {
-    /// The block as committed.
+    /// The block to commit.
     pub block: BlockData,
-    /// Whether no more chunks will come.
+    /// Whether no more chunks will be written to the block.
     pub is_end_of_block: bool,
-    /// Whether a container that does not exist is made.
+    /// Whether to make the container if it does not exist.
     pub is_creating: bool,
 }
 
@@ -93,12 +93,12 @@ pub enum Command {
     UpdateContainer {
         /// Pairs to add.
         metadata: Vec<KeyValue>,
-        /// Whether a closed container may be changed.
+        /// Whether a closed container may be changed, too.
         is_forced: bool,
     },
     /// Delete the container.
     DeleteContainer {
-        /// Whether a container with blocks may be deleted.
+        /// Whether a container with blocks may be deleted, too.
         is_forced: bool,
     },
     /// Close the container to writes.
@@ -109,52 +109,52 @@ pub enum Command {
     GetBlock(BlockReference),
     /// Return the commits of several blocks.
     ListBlock {
-        /// The first block's local id.
+        /// The local id of the first block to return.
         start_local_id: u64,
-        /// The number of blocks at most.
+        /// Most blocks to return.
         count_max: u32,
     },
     /// Read a chunk, or a part of one.
     ReadChunk {
         /// The block of the chunk.
         block: BlockReference,
-        /// The chunk: its name and its range.
+        /// The name and the range of the chunk.
         chunk: ChunkInfo,
-        /// The format of the answer.
+        /// The version of the answer's format.
         version: pb::ReadChunkVersion,
     },
     /// Write a chunk.
     WriteChunk {
         /// The block of the chunk.
         block: BlockReference,
-        /// The chunk: its name and its range.
+        /// The description of the chunk.
         chunk: ChunkInfo,
-        /// The bytes; a slice of the message.
+        /// The data; a slice of the message.
         data: Bytes,
-        /// A commit of the block, sent along.
+        /// A commit of the block, in the same request.
         put: Option<PutBlock>,
-        /// Whether a container that does not exist is made.
+        /// Whether to make the container if it does not exist.
         is_creating: bool,
     },
-    /// Write the one chunk of a block and commit it; the commit names the chunk.
+    /// Write the one chunk of a block and commit the block.
     PutSmallFile {
-        /// The commit, which names the chunk.
+        /// The commit; it names the chunk.
         put: PutBlock,
-        /// The bytes; a slice of the message.
+        /// The data; a slice of the message.
         data: Bytes,
     },
     /// Read all chunks of a small block.
     GetSmallFile {
         /// The block.
         block: BlockReference,
-        /// The format of the answer.
+        /// The version of the answer's format.
         version: pb::ReadChunkVersion,
     },
     /// Return the length of a block.
     GetCommittedBlockLength(BlockReference),
     /// Close a block to writes.
     FinalizeBlock(BlockReference),
-    /// Answer with so many bytes, after a pause.
+    /// Answer with some bytes, after a pause.
     Echo {
         /// Bytes of the answer.
         bytes: usize,
@@ -163,27 +163,26 @@ pub enum Command {
     },
     /// Return the checksums of a closed container.
     GetContainerChecksumInfo,
-    /// Read a part of a block, in as many answers as it takes.
+    /// Read a range of a block, in several answers.
     ReadBlock {
         /// The block.
         block: BlockReference,
-        /// The first byte to read.
+        /// The first byte of the block to read.
         offset: u64,
-        /// Bytes to read; `None`: up to the end of the block.
+        /// Bytes to read; `None` reads to the end of the block.
         length: Option<u64>,
-        /// Bytes of an answer at most.
+        /// Most bytes of one answer.
         answer_bytes: u64,
     },
 }
 
-/// Decodes a message without checking whether it makes sense. Fields that we do not know are
-/// skipped.
+/// Decodes a message without checking whether it makes sense. Skips unknown fields.
 pub fn read(message: Bytes) -> Result<pb::ContainerCommandRequestProto, RequestError> {
     Ok(pb::ContainerCommandRequestProto::decode(Measured::of(message)?.message)?)
 }
 
-/// A message whose parts were counted and that is not decoded yet: a small message may become a
-/// large value, and a caller with little memory makes room for that first.
+/// A message whose parts are counted, and that is not decoded yet. A small message may become a
+/// large value, so a caller with little memory frees some first.
 #[derive(Clone, Debug)]
 pub struct Measured {
     message: Bytes,
@@ -194,7 +193,7 @@ impl Measured {
     /// Counts the parts of a message.
     ///
     /// # Errors
-    /// It is larger than a request may be, or has more parts.
+    /// The message is too large, or has too many parts.
     pub fn of(message: Bytes) -> Result<Measured, RequestError> {
         let bytes = message.len();
         if bytes > REQUEST_BYTES_MAX {
@@ -204,7 +203,7 @@ impl Measured {
         Ok(Measured { message, part_count })
     }
 
-    /// Bytes of memory that the message and the request together take at most.
+    /// Most bytes of memory that the message and the decoded request take together.
     pub fn memory_bytes(&self) -> usize {
         self.message.len().saturating_add(self.part_count.saturating_mul(REQUEST_PART_BYTES))
     }
@@ -212,7 +211,7 @@ impl Measured {
     /// Decodes and checks the message.
     ///
     /// # Errors
-    /// The message is no request.
+    /// The message is no valid request.
     pub fn decode(self) -> Result<Request, RequestError> {
         Request::from_message(pb::ContainerCommandRequestProto::decode(self.message)?)
     }
@@ -245,7 +244,7 @@ impl Request {
         })
     }
 
-    /// Bytes of chunks in the request.
+    /// Bytes of chunk data in the request.
     pub fn data_bytes(&self) -> usize {
         match &self.command {
             Ok(Command::WriteChunk { data, .. } | Command::PutSmallFile { data, .. }) => data.len(),
@@ -262,7 +261,7 @@ impl Request {
     }
 }
 
-/// The body that belongs to the type.
+/// Checks the body of the request's type and makes the command.
 fn command(
     kind: pb::Type,
     container_id: u64,
@@ -287,7 +286,8 @@ fn command(
         pb::Type::CloseContainer => {
             required(message.close_container.take(), body).map(|_| Command::CloseContainer)?
         }
-        // Alone, what says nothing is the end of the block; riding along, it is not. As there.
+        // Without `eof`, a PutBlock alone is the end of its block; one within a WriteChunk is not.
+        // As in Ozone.
         pb::Type::PutBlock => {
             Command::PutBlock(put_block(required(message.put_block.take(), body)?, container_id, true)?)
         }
@@ -321,7 +321,7 @@ fn command(
         pb::Type::ListContainer
         | pb::Type::ListChunk
         | pb::Type::CompactChunk
-        // Blocks are deleted by those who replicate them.
+        // The component that replicates blocks deletes them.
         | pb::Type::DeleteBlock
         | pb::Type::DeleteChunk
         // These belong to another transport.
@@ -333,7 +333,8 @@ fn command(
     })
 }
 
-/// A container starts open or, while it is rebuilt from others, recovering.
+/// Checks the settings of a new container. It starts open or, while it is rebuilt from other
+/// replicas, recovering.
 fn spec(create: pb::CreateContainerRequestProto) -> Result<ContainerSpec, Refusal> {
     use pb::container_data_proto::State;
     let kind = create.container_type.unwrap_or(pb::ContainerType::KeyValueContainer as i32);
@@ -401,7 +402,7 @@ fn put_small_file(
     container_id: u64,
 ) -> Result<Command, Refusal> {
     let mut put = put_block(required(small.block, "block")?, container_id, true)?;
-    // Whatever it says: a small file is one chunk, and complete.
+    // Whatever the request says: a small file has one chunk, and is complete.
     put.block.chunks = vec![chunk(small.chunk_info)?];
     put.is_end_of_block = true;
     Ok(Command::PutSmallFile { put, data: required(small.data, "data")? })
@@ -422,7 +423,7 @@ fn echo(echo: &pb::EchoRequestProto) -> Result<Command, Refusal> {
     let bytes = bytes.filter(|&bytes| bytes <= ECHO_BYTES_MAX).ok_or_else(|| {
         Refusal::malformed(format!("an echo has between 0 and {ECHO_BYTES_MAX} bytes"))
     })?;
-    // There, a negative pause is none.
+    // In Ozone, a negative pause means none.
     let pause_ms = u32::try_from(echo.sleep_time_ms.unwrap_or(0)).unwrap_or(0);
     if pause_ms > ECHO_PAUSE_MS_MAX {
         return Err(Refusal::malformed(format!("an echo waits {ECHO_PAUSE_MS_MAX} ms at most")));

@@ -1,7 +1,7 @@
-//! Messages to values and back. What goes in is checked; what comes out is what went in.
+//! Converts messages to the crate's values, with checks, and back.
 //!
-//! Checksums are copied out of the message: a slice of four bytes would otherwise keep the whole of
-//! it, with its data, in memory for as long as the store knows the block.
+//! Checksums are copied out of the message. Otherwise a slice of four bytes would keep the whole
+//! message, with its data, in memory for as long as the store knows the block.
 
 use std::collections::BTreeSet;
 
@@ -16,18 +16,18 @@ use crate::container::State;
 
 type Checked<T> = Result<T, Refusal>;
 
-/// An id of a container or block: Java's `long`, and never negative.
+/// An id of a container or block: a Java `long` that is not negative.
 pub(super) fn id(value: Option<i64>, what: &str) -> Checked<u64> {
     let value = value.ok_or_else(|| Refusal::malformed(format!("there is no {what}")))?;
     u64::try_from(value).map_err(|_| Refusal::malformed(format!("{what} {value} is negative")))
 }
 
-/// A part that has to be there.
+/// A field that must be present.
 pub(super) fn required<T>(value: Option<T>, what: &str) -> Checked<T> {
     value.ok_or_else(|| Refusal::malformed(format!("there is no {what}")))
 }
 
-/// A block, which has to be in the container that the request is about.
+/// A block, which must be in the container that the request is about.
 pub(super) fn block_reference(
     message: Option<pb::DatanodeBlockId>,
     container_id: u64,
@@ -46,7 +46,7 @@ pub(super) fn block_reference(
     })
 }
 
-/// Which part of a stripe; 0 is none.
+/// The part of an erasure-coded stripe; 0 means none.
 pub(super) fn replica_index(value: Option<i32>) -> Checked<Option<u32>> {
     let checked = value.map(u32::try_from).transpose();
     checked.map_err(|_| Refusal::malformed("replicaIndex is negative"))
@@ -61,7 +61,7 @@ pub(super) fn block_reference_to_pb(block: &BlockReference) -> pb::DatanodeBlock
     }
 }
 
-/// Checks that no two pairs have the same key: a map would keep either of them.
+/// Converts key-value pairs. Refuses two pairs with the same key: a map would keep only one.
 pub(super) fn metadata(pairs: Vec<pb::KeyValue>) -> Checked<Vec<KeyValue>> {
     let mut checked = Vec::with_capacity(pairs.len());
     for pair in pairs {
@@ -85,7 +85,7 @@ pub(super) fn chunk(message: Option<pb::ChunkInfo>) -> Checked<ChunkInfo> {
     let message = required(message, "chunk")?;
     let offset = required(message.offset, "offset of the chunk")?;
     let length = required(message.len, "length of the chunk")?;
-    // Java's `long` ends there, and so do files.
+    // A Java `long` ends there, and so do files.
     if offset.checked_add(length).is_none_or(|end| i64::try_from(end).is_err()) {
         return Err(Refusal::malformed(format!("no chunk of {length} bytes is at {offset}")));
     }
@@ -99,7 +99,7 @@ pub(super) fn chunk(message: Option<pb::ChunkInfo>) -> Checked<ChunkInfo> {
     })
 }
 
-/// A chunk as a client gave it.
+/// Converts a chunk to what its client sent.
 pub fn chunk_to_pb(chunk: &ChunkInfo) -> pb::ChunkInfo {
     pb::ChunkInfo {
         chunk_name: Some(chunk.name.clone()),
@@ -132,7 +132,7 @@ pub(super) fn checksum_to_pb(checksum: &ChecksumData) -> pb::ChecksumData {
     }
 }
 
-/// Copies the slices into one buffer of their own.
+/// Copies the slices into one new buffer.
 fn detached(slices: &[Bytes]) -> Vec<Bytes> {
     let mut buffer = BytesMut::with_capacity(slices.iter().map(Bytes::len).sum());
     for slice in slices {
@@ -142,8 +142,8 @@ fn detached(slices: &[Bytes]) -> Vec<Bytes> {
     slices.iter().map(|slice| buffer.split_to(slice.len())).collect()
 }
 
-/// The block that a PutBlock commits. The server decides its size and its sequence id, which is 0
-/// where nobody replicates.
+/// The block that a PutBlock commits. The server decides its size and its commit sequence id, which
+/// is 0 without replication.
 fn block_data(message: Option<pb::BlockData>, container_id: u64) -> Checked<BlockData> {
     let message = required(message, "blockData")?;
     let block = block_reference(message.block_id, container_id)?;
@@ -158,7 +158,7 @@ fn block_data(message: Option<pb::BlockData>, container_id: u64) -> Checked<Bloc
     })
 }
 
-/// A block as it was committed, with its size.
+/// Converts a committed block, with its size.
 pub fn block_data_to_pb(block: &BlockData) -> pb::BlockData {
     pb::BlockData {
         block_id: Some(pb::DatanodeBlockId {
@@ -174,7 +174,7 @@ pub fn block_data_to_pb(block: &BlockData) -> pb::BlockData {
     }
 }
 
-/// `eof_default`: whether nothing more is to come where nothing is said.
+/// `eof_default`: whether this ends the block if the message does not say.
 pub(super) fn put_block(
     message: pb::PutBlockRequestProto,
     container_id: u64,

@@ -1,4 +1,4 @@
-//! Runs requests on the store, and makes their answers.
+//! Runs requests on the store and makes their answers.
 
 use bytes::Bytes;
 use prost::Message as _;
@@ -23,21 +23,20 @@ use crate::limits::{
 };
 use crate::store::{Durability, Stage, Store, WriteMode};
 
-/// A response without what every response has.
+/// An answer with only the fields of its type.
 type Body = pb::ContainerCommandResponseProto;
 
-/// The durability that an answer promises. Ozone's datanode promises none.
+/// How durable data are when an answer is sent. Ozone's datanode promises nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HandlerOptions {
-    /// The durability of a WriteChunk without a commit.
+    /// For a WriteChunk without a commit.
     pub chunk_durability: Durability,
-    /// The durability of a PutBlock, alone, with a WriteChunk or in a PutSmallFile, and of the
-    /// chunks that it names.
+    /// For a PutBlock (alone, with a WriteChunk or in a PutSmallFile) and the chunks that it names.
     pub block_durability: Durability,
 }
 
 impl Default for HandlerOptions {
-    /// A committed block is on disk. A chunk is not yet: its writer keeps it until it commits it.
+    /// A committed block is on disk. A chunk is not yet: its writer keeps it until its commit.
     fn default() -> HandlerOptions {
         HandlerOptions {
             chunk_durability: Durability::Buffered,
@@ -46,25 +45,25 @@ impl Default for HandlerOptions {
     }
 }
 
-/// A store, as clients of Ozone see it. Many threads call one handler.
+/// Serves a store to Ozone's clients. Many threads call one handler.
 #[derive(Debug)]
 pub struct Handler<D: Disk> {
-    /// The store that is served.
+    /// The store.
     pub store: Store<D>,
     options: HandlerOptions,
     datanode_uuid: String,
 }
 
 impl<D: Disk + Clone> Handler<D> {
-    /// Serves a store.
+    /// A handler for this store.
     pub fn new(store: Store<D>, options: HandlerOptions) -> Handler<D> {
         let datanode_uuid = store.datanode_uuid();
         Handler { store, options, datanode_uuid }
     }
 
-    /// Whether the request takes no longer than copying so many bytes: it reads nothing from the
-    /// disk and waits for no sync. Occasional work of the store behind it, for a full segment or a
-    /// new container, happens once for many requests.
+    /// Whether the request takes no longer than copying `bytes_max` bytes: it reads nothing from
+    /// disk and waits for no sync. The store has occasional extra work, for a full segment or a new
+    /// container, only once in many requests.
     pub fn is_quick(&self, request: &Request, bytes_max: usize) -> bool {
         match &request.command {
             Err(_) => true,
@@ -84,8 +83,8 @@ impl<D: Disk + Clone> Handler<D> {
         }
     }
 
-    /// Bytes of memory that the first step of a request takes beside the request: its answer, and
-    /// the data read for it. Costs little more than a lookup.
+    /// Bytes of memory that the first step of a request takes besides the request itself: for its
+    /// answer and the data read for it. Costs little more than a lookup.
     pub fn answer_bytes(&self, request: &Request) -> usize {
         let data = |bytes: u64| bytes.min(CHUNK_BYTES_MAX) as usize * 2;
         let of_commit = |id: BlockId| {
@@ -103,7 +102,7 @@ impl<D: Disk + Clone> Handler<D> {
                 | Command::GetCommittedBlockLength(block)
                 | Command::ReadBlock { block, .. },
             ) => of_commit(block.id),
-            // Its list may be added to the one before.
+            // The new list of chunks may be added to the old one.
             Ok(
                 Command::PutBlock(put)
                 | Command::WriteChunk { put: Some(put), .. }
@@ -121,8 +120,8 @@ impl<D: Disk + Clone> Handler<D> {
         }
     }
 
-    /// Runs the request, and returns its answer. Of a ReadBlock the first step only finds the
-    /// block; the steps that follow read it, one answer each.
+    /// Starts a request, and returns its answer. For a ReadBlock, this first step only finds the
+    /// block; the steps that follow read it, with one answer each.
     pub fn begin(&self, request: Request) -> Step {
         let Request { kind, trace_id, client_call, datanode_uuid, container_id, command } = request;
         let head = Head { kind, trace_id, client_call };
@@ -149,7 +148,7 @@ impl<D: Disk + Clone> Handler<D> {
         }
     }
 
-    /// Reads the next part of a block, and gives it.
+    /// Reads the next part of a block, and returns an answer with it.
     pub fn go_on(&self, mut rest: Rest) -> Step {
         match self.read_part(&mut rest) {
             Ok(None) => Step { answer: None, rest: None },
@@ -158,8 +157,8 @@ impl<D: Disk + Clone> Handler<D> {
         }
     }
 
-    /// Does all that the request says, and gives its answers to `answer`: one, or of a ReadBlock as
-    /// many as it takes. `answer` says whether it wants more.
+    /// Runs a request to its end and passes its answers to `answer`: one, or for a ReadBlock
+    /// several. Stops early if `answer` returns false.
     pub fn handle(
         &self,
         request: Request,
@@ -175,9 +174,9 @@ impl<D: Disk + Clone> Handler<D> {
         }
     }
 
-    /// The parts of a stripe are told apart: a request for one must have come to the datanode that
-    /// it is for (`KeyValueHandler.validateRequestDatanodeId`), and a read to the part that it is
-    /// for (`BlockUtils.verifyReplicaIdx`). Where there are no stripes nobody looks.
+    /// Checks that a request for a part of an erasure-coded stripe came to the right datanode
+    /// (`KeyValueHandler.validateRequestDatanodeId`), and that a read came to the right part
+    /// (`BlockUtils.verifyReplicaIdx`). Without stripes nothing is checked.
     fn check_replica(
         &self,
         datanode_uuid: &str,
@@ -304,8 +303,8 @@ impl<D: Disk + Clone> Handler<D> {
         Ok(())
     }
 
-    /// `is_committed`: the sync of the commit that follows covers it. `creating` says as which
-    /// replica a container that does not exist is made, if it is.
+    /// Writes a chunk. `is_committed`: a commit follows, and its sync covers the chunk. `creating`
+    /// is `Some` if a missing container may be made, with the replica index for it.
     fn write_chunk(
         &self,
         id: BlockId,
@@ -318,7 +317,7 @@ impl<D: Disk + Clone> Handler<D> {
             if is_committed { Durability::Buffered } else { self.options.chunk_durability };
         let mode = WriteMode { stage: Stage::Combined, durability };
         self.in_container(id.container_id, creating, || {
-            // Nothing is written, and a file of nothing is not made; as there.
+            // Ozone, too, neither writes nothing nor makes an empty file.
             if chunk.length == 0 && data.is_empty() {
                 let container = self.store.container(id.container_id)?;
                 return match container.state.takes_writes() {
@@ -359,7 +358,7 @@ impl<D: Disk + Clone> Handler<D> {
         Ok(pb::PutSmallFileResponseProto { committed_block_length })
     }
 
-    /// Makes a container that does not exist, and tries again.
+    /// Runs `act`. If the container does not exist and `creating` is set, makes it and tries again.
     fn in_container<T>(
         &self,
         container_id: u64,
@@ -371,7 +370,7 @@ impl<D: Disk + Clone> Handler<D> {
                 let replica_index = replica_index.filter(|&index| index != 0);
                 let spec = ContainerSpec { replica_index, ..ContainerSpec::default() };
                 match self.store.create_container(container_id, &spec) {
-                    // Somebody was faster, with the same.
+                    // Another thread was faster and made the same container.
                     Ok(()) | Err(ChunkError::ContainerExists { .. }) => act(),
                     Err(error) => Err(error),
                 }
@@ -398,8 +397,8 @@ impl<D: Disk + Clone> Handler<D> {
         })
     }
 
-    /// Returns as many blocks as the client asks for, or refuses: a client that gets fewer takes
-    /// them for the whole list.
+    /// Returns as many blocks as the client asks for, or refuses: a client that gets fewer would
+    /// take them for the whole list.
     fn list_block(
         &self,
         container_id: u64,
@@ -417,7 +416,7 @@ impl<D: Disk + Clone> Handler<D> {
         Ok(list)
     }
 
-    /// Committed blocks by local id, `count_max` at most.
+    /// Passes at most `count_max` committed blocks to `take`, ordered by local id.
     fn each_block(
         &self,
         container_id: u64,
@@ -440,8 +439,8 @@ impl<D: Disk + Clone> Handler<D> {
         Ok(())
     }
 
-    /// Appends what the chunk holds to `data`. Of a block that was never written there is no chunk,
-    /// and whether there is a block is not looked at; as there, where only a file is looked for.
+    /// Appends the bytes of the chunk to `data`. If the block does not exist, the error is that the
+    /// chunk does not exist; Ozone, too, looks only for a file.
     fn read(
         &self,
         block: &BlockReference,
@@ -483,7 +482,7 @@ impl<D: Disk + Clone> Handler<D> {
         })
     }
 
-    /// The data of all chunks, with the description of the last one; as there.
+    /// Returns the data of all chunks, with the description of the last one, as Ozone does.
     fn get_small_file(
         &self,
         block: &BlockReference,
@@ -512,7 +511,7 @@ impl<D: Disk + Clone> Handler<D> {
         })
     }
 
-    /// The parts that a ReadBlock is answered in, if there are any.
+    /// The parts that a ReadBlock is answered in; `None` if the range is empty.
     fn find_parts(&self, block: &BlockReference, range: &Range) -> Result<Option<Parts>, Refusal> {
         let committed = self.block(block)?;
         let (id, length) = (block.id, committed.length());
@@ -543,7 +542,7 @@ impl<D: Disk + Clone> Handler<D> {
         Ok(pb::EchoResponseProto { payload: Some(vec![0; bytes].into()) })
     }
 
-    /// The checksums of what was committed, of a container that changes no more.
+    /// The checksums of all committed blocks of a container that takes no more writes.
     fn checksum_info(
         &self,
         container_id: u64,
@@ -557,7 +556,7 @@ impl<D: Disk + Clone> Handler<D> {
         let mut chunk_count = 0_usize;
         self.each_block(container_id, 0, usize::MAX, &mut |block| {
             tree.add(block);
-            // Each chunk takes ten bytes there at the least.
+            // Each chunk takes at least ten bytes of the answer.
             chunk_count = chunk_count.saturating_add(block.chunks.len());
             check_answer_bytes(chunk_count.saturating_mul(10))
         })?;
@@ -575,14 +574,14 @@ use pb::read_chunk_response_proto::ResponseData;
 /// The result of one step of a request.
 #[derive(Debug)]
 pub struct Step {
-    /// The answer to send; `None` for a step that only found the block, or found nothing left.
+    /// The answer to send; `None` if the step only found the block, or found nothing left.
     pub answer: Option<pb::ContainerCommandResponseProto>,
-    /// The rest of a ReadBlock; `None` when nothing is left.
+    /// What is left of a ReadBlock; `None` if nothing is.
     pub rest: Option<Rest>,
 }
 
-/// A ReadBlock whose block was found, and that is not read to its end. It is memory and nothing
-/// else: no thread waits in it, so its client may take its time with each answer.
+/// A ReadBlock that is not read to its end yet. It only takes memory, no thread waits in it, so the
+/// client may take its time with each answer.
 #[derive(Debug)]
 pub struct Rest {
     head: Head,
@@ -591,13 +590,13 @@ pub struct Rest {
 }
 
 impl Rest {
-    /// Bytes of memory that the next step takes: the data as they are read, and encoded.
+    /// Bytes of memory that the next step takes: for the data as read, and encoded.
     pub fn answer_bytes(&mut self) -> usize {
         self.parts.next_bytes().map_or(0, |bytes| bytes.min(CHUNK_BYTES_MAX) as usize * 2)
     }
 }
 
-/// A range of a block, in bytes.
+/// A range of a block in bytes, and the size of an answer.
 struct Range {
     offset: u64,
     length: Option<u64>,
@@ -676,7 +675,7 @@ fn container_to_pb(container: &ContainerInfo) -> pb::ContainerDataProto {
     }
 }
 
-/// An empty buffer for data of that length; refused if that is more than one read may return.
+/// An empty buffer for `length` bytes; an error if that is more than one read may return.
 fn room(length: u64) -> Result<Vec<u8>, ChunkError> {
     if length > CHUNK_BYTES_MAX {
         return Err(ChunkError::ChunkTooLarge { bytes: length, bytes_max: CHUNK_BYTES_MAX });
@@ -684,8 +683,8 @@ fn room(length: u64) -> Result<Vec<u8>, ChunkError> {
     Ok(Vec::with_capacity(length as usize))
 }
 
-/// The data of a chunk in pieces: one for each checksum, which readers of version 1 verify one by
-/// one (`ChunkManager.getBufferCapacityForChunkRead`).
+/// The data of a chunk in pieces, one for each checksum: readers of version 1 verify piece by piece
+/// (`ChunkManager.getBufferCapacityForChunkRead`).
 fn pieces(data: Vec<u8>, chunk: &ChunkInfo) -> Vec<Bytes> {
     let unit = match chunk.checksum.kind {
         ChecksumType::None => READ_CHUNK_PIECE_BYTES_DEFAULT,
@@ -702,7 +701,7 @@ fn pieces(data: Vec<u8>, chunk: &ChunkInfo) -> Vec<Bytes> {
     pieces
 }
 
-/// Refuses an answer that no client would take.
+/// Refuses an answer that is larger than clients accept.
 fn check_answer_bytes(bytes: usize) -> Result<(), Refusal> {
     if bytes <= ANSWER_BYTES_MAX {
         return Ok(());

@@ -1,19 +1,19 @@
-//! How many values a request would become, before it becomes them.
+//! Counts how many values a request would become, before it is decoded.
 //!
 //! An empty chunk takes two bytes of a message and two hundred of memory: a message within its
-//! limit could ask for gigabytes. So its repeated fields are counted first, which costs a walk over
-//! its tags.
+//! limit could demand gigabytes. So its repeated fields (*parts*) are counted first, which costs a
+//! walk over its tags.
 
 use prost::encoding::{DecodeContext, WireType, decode_key, decode_varint, skip_field};
 
 use super::command::RequestError;
 use crate::limits::REQUEST_PARTS_MAX;
 
-/// A message, as far as there are repeated fields in it or below it.
+/// The types of messages that have repeated fields, or hold such messages.
 #[derive(Clone, Copy)]
 enum Message {
     Request,
-    /// CreateContainer or UpdateContainer: only the metadata count.
+    /// CreateContainer or UpdateContainer: only their metadata count.
     Metadata,
     PutBlock,
     WriteChunk,
@@ -22,13 +22,13 @@ enum Message {
     BlockData,
     ChunkInfo,
     ChecksumData,
-    /// A pair of metadata or a checksum.
+    /// A pair of metadata, or a checksum.
     Leaf,
 }
 
 impl Message {
-    /// What a field of that number is, if it is to be looked into. The numbers are those of
-    /// `proto/datanode.proto`.
+    /// The type of the message in field `number`; `None` if it need not be searched. The numbers
+    /// are those of `proto/datanode.proto`.
     fn field(self, number: u32) -> Option<Message> {
         Some(match (self, number) {
             (Message::Request, 6 | 8) => Message::Metadata,
@@ -52,14 +52,14 @@ impl Message {
     }
 }
 
-/// How many parts a request has; refuses one of more than [`REQUEST_PARTS_MAX`].
+/// Number of parts in a request; an error above [`REQUEST_PARTS_MAX`].
 pub(super) fn count(request: &[u8]) -> Result<usize, RequestError> {
     let mut parts = 0;
     count_below(request, Message::Request, &mut parts)?;
     Ok(parts)
 }
 
-/// The depth of the recursion is that of the messages, five.
+/// Adds the parts of a message. The recursion is as deep as messages are nested: five levels.
 fn count_below(mut bytes: &[u8], message: Message, parts: &mut usize) -> Result<(), RequestError> {
     while !bytes.is_empty() {
         let (number, wire_type) = decode_key(&mut bytes)?;

@@ -1,8 +1,8 @@
-//! How a ReadBlock is cut into answers.
+//! Divides the range of a ReadBlock into answers.
 //!
-//! A reader verifies an answer with the checksums in it, so an answer holds whole pieces of one
-//! chunk: it begins where a checksum does and ends where one ends. (Ozone 2.2 takes every chunk for
-//! as long as the first one, and sends wrong checksums where that is not so.)
+//! A reader verifies each answer with the checksums in it. So an answer has whole checksum pieces
+//! of one chunk: it begins and ends at the borders of pieces. (Ozone 2.2 assumes that every chunk
+//! is as long as the first one, and sends wrong checksums if not.)
 
 use crate::block::{BlockData, ChunkInfo};
 use crate::checksum::{ChecksumData, ChecksumType};
@@ -18,33 +18,33 @@ pub(super) struct Part {
     pub(super) checksum: ChecksumData,
 }
 
-/// The answers that are left, one after the other: nothing of one is made before it is asked for.
+/// The answers that are left. Each is made only when it is asked for.
 #[derive(Debug)]
 pub(super) struct Parts {
     block: BlockData,
-    /// The first byte that was asked for, and the one after the last.
+    /// The first byte to read, and the one after the last.
     start: u64,
     end: u64,
-    /// Bytes of an answer at most, unless one checksum covers more.
+    /// Most bytes of one answer, unless one checksum covers more.
     answer_bytes: u64,
-    /// The chunk that is next or goes on, as an index into those of the block.
+    /// The chunk of the next answer, as an index into the block's chunks.
     chunk_index: usize,
-    /// Bytes of that chunk that were given; none of one that was not begun.
+    /// Bytes of that chunk that earlier answers had; `None` if the chunk was not begun.
     given: Option<u64>,
 }
 
 impl Parts {
-    /// Bytes `start` to `end` of the block.
+    /// The answers for bytes `start` to `end` of the block.
     pub(super) fn new(block: BlockData, start: u64, end: u64, answer_bytes: u64) -> Parts {
         Parts { block, start, end, answer_bytes, chunk_index: 0, given: None }
     }
 
-    /// Bytes of the data of the next answer; `None` if there will be no more.
+    /// Bytes of data in the next answer; `None` if there is none.
     pub(super) fn next_bytes(&mut self) -> Option<u64> {
         self.next_range().map(|(from, to)| to - from)
     }
 
-    /// Where the next answer begins and ends in its chunk, which becomes the one that is next.
+    /// Where the next answer begins and ends in its chunk. Moves on to that chunk.
     fn next_range(&mut self) -> Option<(u64, u64)> {
         let (start, end) = (self.start, self.end);
         while let Some(chunk) = self.block.chunks.get(self.chunk_index) {
@@ -78,7 +78,7 @@ impl Iterator for Parts {
     }
 }
 
-/// Bytes that cannot be parted.
+/// Bytes that one checksum covers, and that an answer must not divide.
 fn unit(checksum: &ChecksumData) -> u64 {
     match checksum.kind {
         ChecksumType::None => 1,
@@ -86,7 +86,7 @@ fn unit(checksum: &ChecksumData) -> u64 {
     }
 }
 
-/// Bytes `from` to `to` of a chunk; `from` is where a piece begins.
+/// The part with bytes `from` to `to` of a chunk; `from` is the start of a checksum piece.
 fn part(chunk: &ChunkInfo, from: u64, to: u64, unit: u64) -> Result<Part, Refusal> {
     let (kind, bytes_per_checksum) = (chunk.checksum.kind, chunk.checksum.bytes_per_checksum);
     let checksums = match kind {

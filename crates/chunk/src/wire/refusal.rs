@@ -1,10 +1,10 @@
-//! Why a request was refused, as Ozone's result codes say it.
+//! Why a request was refused, as one of Ozone's result codes.
 
 use super::pb;
 use crate::container::State;
 use crate::error::ChunkError;
 
-/// A result that is not success, and a sentence for people.
+/// A result code other than success, and a sentence for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
     /// The result code, for programs.
@@ -21,9 +21,9 @@ impl Refusal {
         Refusal { result, message: message.into(), is_unknown: false }
     }
 
-    /// Turns "unknown" into damage, for a reader of a damaged store, which cannot tell a lost block
-    /// from one that never was. The reader goes to another replica then, and nobody takes the block
-    /// for deleted.
+    /// In a damaged store, turns "unknown" into an I/O error: the store cannot tell a lost block
+    /// from one that never existed. The reader then asks another replica, and nobody takes the
+    /// block for deleted.
     pub(super) fn of_damaged_store(self) -> Refusal {
         if !self.is_unknown {
             return self;
@@ -37,7 +37,7 @@ impl Refusal {
         Refusal::new(pb::Result::MalformedRequest, message)
     }
 
-    /// Refuses a request that we do not support.
+    /// Refuses a request that this crate does not support.
     pub(super) fn unsupported(message: impl Into<String>) -> Refusal {
         Refusal::new(pb::Result::UnsupportedRequest, message)
     }
@@ -56,7 +56,7 @@ impl From<ChunkError> for Refusal {
     }
 }
 
-/// The one table. Where Ozone has the case, the code is the one that its datanode sends.
+/// The result code for each error. If Ozone has the case, the code is what its datanode sends.
 fn result_of(error: &ChunkError) -> pb::Result {
     match error {
         ChunkError::NoSuchContainer { .. } => pb::Result::ContainerNotFound,
@@ -69,26 +69,26 @@ fn result_of(error: &ChunkError) -> pb::Result {
         ChunkError::NoSuchBlock(_) | ChunkError::BeingDeleted(_) => pb::Result::NoSuchBlock,
         ChunkError::Finalized(_) => pb::Result::BlockAlreadyFinalized,
         ChunkError::NoSuchChunk { .. } => pb::Result::UnableToFindChunk,
-        // A short read of the file is an unexpected exception there.
+        // In Ozone, a short read of the file is an unexpected exception.
         ChunkError::PastTheEnd { .. } => pb::Result::ContainerInternalError,
         ChunkError::Gap { .. } => pb::Result::ChunkFileInconsistency,
         ChunkError::WrongLength { .. } => pb::Result::InvalidWriteSize,
-        // As an oversize read there; a larger write does not fit into a message.
+        // As in Ozone for a read that is too large; a larger write does not fit into a message.
         ChunkError::ChunkTooLarge { .. } => pb::Result::UnsupportedRequest,
-        // Ozone has no such limit; a writer that gets this result begins another block.
+        // Ozone has no such limit; a writer that gets this result starts another block.
         ChunkError::BlockTooLarge { .. } => pb::Result::InvalidWriteSize,
-        // Ozone never gets here, as it closes the container long before; a writer then gets this
-        // result, which makes it go to another container.
+        // Ozone never gets here, since it closes the container long before. A writer then gets this
+        // result, which makes it use another container.
         ChunkError::ContainerTooLarge { .. } => pb::Result::ClosedContainerIo,
         ChunkError::MetadataTooLarge { .. } | ChunkError::BadChunkName { .. } => {
             pb::Result::InvalidArgument
         }
-        // `OzoneChecksumException` is an `IOException`, and its own code is never sent.
+        // `OzoneChecksumException` is an `IOException`; its own code is never sent.
         ChunkError::ChecksumMismatch { .. } => pb::Result::IoException,
         ChunkError::UnknownCommit { .. } => pb::Result::UnknownBcsid,
         ChunkError::CommitMismatch { .. } => pb::Result::BcsidMismatch,
         ChunkError::DiskFull { .. } => pb::Result::DiskOutOfSpace,
-        // Damage, too: any of these sends a reader to another replica.
+        // For damage, too: each of these sends a reader to another replica.
         ChunkError::Damaged { .. } | ChunkError::Io { .. } | ChunkError::Stopped(_) => {
             pb::Result::IoException
         }
@@ -96,7 +96,7 @@ fn result_of(error: &ChunkError) -> pb::Result {
     }
 }
 
-/// `KeyValueHandler.checkContainerOpen`.
+/// As in `KeyValueHandler.checkContainerOpen`.
 fn result_of_state(state: State) -> pb::Result {
     match state {
         State::QuasiClosed | State::Closed => pb::Result::ClosedContainerIo,
