@@ -1,4 +1,4 @@
-//! A block's metadata in a record.
+//! Tests of the encoding of a block's metadata.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Checkpoints: whole, cut off, changed.
+//! Checkpoints that are intact, cut off or changed.
 
 use storage::fault_disk::FaultDisk;
 
@@ -17,7 +17,7 @@ fn block() -> Block {
         let extent = Extent::from_record(100 * u64::from(number), at, 100);
         extents.put(extent, &mut |_, _| {});
     }
-    // And some at uneven places, of which one is a part of its record.
+    // And some extents at unequal distances; one of them is only a part of its record.
     for (number, start) in [(5, 50_000), (6, 60_000), (7, 61_000), (8, 80_000)] {
         let at = Position { segment: 3, offset: start };
         let extent = Extent::from_record(100 * number, at, 100);
@@ -76,7 +76,7 @@ fn a_checkpoint_with_any_bit_changed_or_cut_off_anywhere_is_none() {
     }
     for count in 0..whole.len() {
         disk.set_content(&path, whole[..count].to_vec());
-        // The end is a piece of no bytes, whose head is that of zeros.
+        // The end of a checkpoint is a piece of no bytes, whose head is not all zeros.
         assert!(read(&disk).is_err(), "{count} bytes");
     }
 }

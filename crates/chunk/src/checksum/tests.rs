@@ -1,8 +1,8 @@
-//! Checksums of known data, and data that are not what they were.
+//! Checksums of known data, and of data that changed.
 
 use super::*;
 
-/// Published check values of "123456789" and "abc".
+/// Published check values for "123456789" and "abc".
 #[test]
 fn the_functions_are_the_ones_that_are_meant() {
     let of = |kind: ChecksumType, data: &[u8]| {

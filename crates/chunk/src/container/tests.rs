@@ -1,4 +1,4 @@
-//! A container's record, and what its index counts.
+//! The encoding of a container, and the counts of its index.
 
 use super::*;
 
@@ -65,7 +65,7 @@ fn a_write_that_failed_leaves_no_length() {
     index.grow(1, 150);
     index.shrink(1, 150, 100);
     assert_eq!(index.bytes_used, 100);
-    // Somebody wrote on.
+    // Another write came in between.
     index.grow(1, 150);
     index.grow(1, 200);
     index.shrink(1, 150, 100);

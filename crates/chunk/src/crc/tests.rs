@@ -3,7 +3,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// Bit by bit, with the polynomial reflected.
+/// Computes a CRC bit by bit, with a reflected polynomial.
 fn by_bits(polynomial: u32, bytes: &[u8]) -> u32 {
     let of_byte = |crc: u32, byte: &u8| {
         let step = |crc: u32, _| (crc >> 1) ^ if crc & 1 == 1 { polynomial } else { 0 };
@@ -14,13 +14,13 @@ fn by_bits(polynomial: u32, bytes: &[u8]) -> u32 {
 
 #[test]
 fn the_published_check_values() {
-    // "Catalogue of parametrised CRC algorithms": CRC-32/ISO-HDLC and CRC-32/ISCSI.
+    // From the "Catalogue of parametrised CRC algorithms": CRC-32/ISO-HDLC and CRC-32/ISCSI.
     assert_eq!(crc32(b"123456789"), 0xcbf4_3926);
     assert_eq!(crc32c(b"123456789"), 0xe306_9283);
     assert_eq!(crc32c(b""), 0);
 }
 
-/// The library has a way of its own for each range of lengths, and for each kind of CPU.
+/// The library has different code for different lengths and CPUs.
 #[test]
 fn every_length_up_to_two_thousand() {
     let bytes: Vec<u8> = (0..2000_u32).map(|it| (it * 7 + it / 251) as u8).collect();

@@ -6,7 +6,7 @@ use storage::fault_disk::{FaultDisk, FaultPlan, Operation};
 
 use super::*;
 
-/// A folder of the real file system, as long as the test goes.
+/// A folder of the real file system, removed at the end of the test.
 struct Folder(PathBuf);
 
 impl Folder {

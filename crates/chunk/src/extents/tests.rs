@@ -1,4 +1,4 @@
-//! Extents compared with the bytes that they stand for.
+//! Compares extents with a model that holds each byte of the block.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,8 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// Record `n` is `n` times as long as it is; its byte `i` is said to be `(n, i)`.
+/// An extent of the record at offset `number`. Byte `i` of that record is modelled as `(number,
+/// i)`.
 fn extent(offset: u64, number: u32, bytes: u32) -> Extent {
     Extent::from_record(offset, Position { segment: 1, offset: number }, bytes)
 }
@@ -55,7 +56,7 @@ proptest! {
             }
         }
         let sorted: Vec<Extent> = extents.iter().collect();
-        // The changes add up to the extents at the end.
+        // All the changes together give the extents at the end.
         for extent in &sorted {
             *counts.entry(extent.at.offset).or_insert(0) -= i64::from(extent.length);
         }

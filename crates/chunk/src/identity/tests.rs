@@ -1,4 +1,4 @@
-//! Identities: as they were, changed, cut off, of version 1.
+//! Identities that are intact, changed, cut off, or of version 1.
 
 use super::*;
 

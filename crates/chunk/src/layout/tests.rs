@@ -1,4 +1,4 @@
-//! Names of files, as Ozone's.
+//! The names of files and folders, compared with Ozone's.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! How many files are open, and which.
+//! How many files stay open, and which ones.
 
 use std::cell::Cell;
 
@@ -49,7 +49,7 @@ fn what_is_forgotten_is_opened_again_and_what_fails_is_not_kept() {
 fn what_is_forgotten_while_it_is_opened_is_not_kept() {
     let files = OpenFiles::new(8);
     let open = || {
-        // Another block of that name takes its place.
+        // Another block with this id takes its place.
         files.forget_block(BlockId { container_id: 1, local_id: 1 });
         Ok(1)
     };
@@ -67,7 +67,7 @@ fn what_is_forgotten_while_it_is_opened_is_not_kept() {
 #[test]
 fn who_finds_no_descriptor_closes_what_was_used_longest_ago() {
     let files = OpenFiles::new(8);
-    // EMFILE of Linux.
+    // Linux's EMFILE.
     let open = |of_process: usize| match files.count() < of_process {
         true => Ok(()),
         false => Err(io::Error::from_raw_os_error(24)),

@@ -1,4 +1,4 @@
-//! Threads that wait for rounds.
+//! Threads that wait for rounds of a sync.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use super::*;
 
 #[test]
 fn who_waits_for_a_round_goes_on_when_it_is_over_and_not_before() {
-    // Across the end of the numbers, too.
+    // Also when the round numbers wrap around.
     for first in [1u32, u32::MAX - 4] {
         let rounds = Arc::new(Rounds::default());
         rounds.end(first.wrapping_sub(2));

@@ -1,4 +1,4 @@
-//! Heads and names of segments.
+//! The heads and names of segments.
 
 use super::*;
 

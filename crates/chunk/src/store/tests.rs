@@ -1,4 +1,4 @@
-//! What a store does with each request, on a disk in memory.
+//! The answers of a store to each operation, on a disk in memory.
 
 use storage::fault_disk::{Chance, FaultDisk, FaultPlan, Operation};
 
@@ -24,7 +24,7 @@ fn open(disk: &FaultDisk, layout: Layout) -> Store<FaultDisk> {
     Store::open(disk.clone(), options(layout)).expect("opens")
 }
 
-/// A store with container 1 in it.
+/// A store that has container 1.
 fn with_container(layout: Layout) -> (FaultDisk, Store<FaultDisk>) {
     let disk = FaultDisk::new(1);
     let store = open(&disk, layout);
@@ -93,7 +93,7 @@ fn what_is_written_is_read_in_every_layout_and_after_a_restart() {
             for (chunk, part) in chunks.iter().zip(&parts) {
                 assert!(read(store, 9, chunk).expect("reads") == *part, "{layout:?} {chunk:?}");
             }
-            // A part of a chunk, by its place in the block.
+            // A part of a chunk, given by its range in the block.
             let part = ChunkInfo::plain("9_chunk_2".to_owned(), 1000 + 777, 1234);
             assert!(read(store, 9, &part).expect("reads") == parts[1][777..777 + 1234]);
             let info = store.container(1).expect("is there");
@@ -424,7 +424,7 @@ fn a_flipped_bit_is_reported_by_name_and_never_served() {
     }
     let path = "log/00000001.log";
     let whole = disk.content(path).expect("is there");
-    // Up to the last commit, behind which nothing was written.
+    // Only up to the last commit: nothing was written behind it.
     let count = whole.iter().rposition(|byte| *byte != 0).expect("is written") + 1;
     for at in (4096..count).step_by(61) {
         let mut bad = whole.clone();
@@ -464,7 +464,8 @@ fn damage_to_what_was_durable_is_found_at_the_start_and_the_rest_is_there() {
         bad[at] ^= 1;
         disk.set_content(path, bad);
         let opened = Store::open(disk, options(Layout::Log));
-        // The head of the only segment there is: nothing can be said of it.
+        // Damage to the head of the only segment: nothing in the log shows that it was ever
+        // durable.
         if at < 4096 {
             continue;
         }
@@ -548,10 +549,10 @@ fn what_was_gathered_and_found_no_room_cannot_be_committed() {
     let (disk, store) = with_container(Layout::PerBlock);
     write(&store, 1, 1, 0, &bytes(1, 1000)).expect("writes");
     store.tick().expect("writes out");
-    // Two segments, of which one was made ready, what is set aside, and a bit.
+    // Space for two segments, one of them prepared, the reserved file, and a bit more.
     disk.set_plan(FaultPlan { bytes_max: Some(148_900), ..FaultPlan::default() });
     write(&store, 1, 2, 1000, &bytes(2, 5000)).expect("gathers");
-    // Another block is not to blame.
+    // A write to another block gets no error from this.
     write(&store, 2, 1, 0, &bytes(3, 100)).expect("gathers");
     assert!(read(&store, 2, &chunk(2, 1, 0, 100)).expect("reads") == bytes(3, 100));
     let chunks = vec![chunk(1, 1, 0, 1000), chunk(1, 2, 1000, 5000)];
@@ -628,7 +629,7 @@ fn a_store_is_shared_by_threads() {
     is_shared::<Store<storage::disk::RealDisk>>();
 }
 
-/// Calls of the work in the background until nothing more comes of it.
+/// Calls `upkeep` until nothing more happens.
 fn work(store: &Store<FaultDisk>) -> (u32, Vec<BlockId>) {
     let (mut removed, mut damaged) = (0, Vec::new());
     for _ in 0..200 {
@@ -644,7 +645,7 @@ fn segment_count(disk: &FaultDisk) -> usize {
     disk.paths().iter().filter(|path| path.ends_with(".log")).count()
 }
 
-/// Blocks of 20,000 bytes, committed, with checksums.
+/// Writes and commits blocks of 20,000 bytes with checksums.
 fn fill(store: &Store<FaultDisk>, container_id: u64, local_ids: impl Iterator<Item = u64>) {
     for local_id in local_ids {
         let id = BlockId { container_id, local_id };
@@ -668,7 +669,7 @@ fn check_filled(store: &Store<FaultDisk>, container_id: u64, local_ids: impl Ite
     }
 }
 
-/// Flips a bit of block 1 of container 1 on the disk, wherever that is.
+/// Flips a bit of the data of block 1 of container 1, wherever on the disk they are.
 fn damage_block_one(disk: &FaultDisk) {
     let needle = bytes(1, 20_000);
     let place = |path: &String| {
@@ -696,7 +697,7 @@ fn space_of_what_was_deleted_is_given_back() {
     let full = segment_count(&disk);
     assert!(full >= 38);
     assert_eq!(work(&store).0, 0);
-    // Three of four blocks of the one go, and the other container as a whole.
+    // Deletes three of four blocks of one container, and the whole other container.
     for local_id in (0..60).filter(|local_id| local_id % 4 != 0) {
         store.delete_block(BlockId { container_id: 1, local_id }).expect("deletes");
     }
@@ -708,7 +709,7 @@ fn space_of_what_was_deleted_is_given_back() {
     check_filled(&store, 1, (0..60).step_by(4));
     drop(store);
     disk.crash();
-    // And from the older checkpoint, when the newer one is damaged.
+    // A start from the older checkpoint, when the newer one is damaged, works, too.
     let mut checkpoints = disk.paths();
     checkpoints.retain(|path| path.ends_with(".idx"));
     assert_eq!(checkpoints.len(), 2);
@@ -732,11 +733,12 @@ fn a_checkpoint_without_room_leaves_nothing_and_is_tried_again() {
         let disk = FaultDisk::new(1);
         let store = Store::open(disk.clone(), options(Layout::Log)).expect("opens");
         store.create_container(1, &ContainerSpec::default()).expect("creates");
-        // A segment and a bit.
+        // A segment and a bit more.
         fill(&store, 1, 0..5);
         store.delete_block(id(0)).expect("deletes");
         store.sync().expect("syncs");
-        // At once again, and again when what was set aside has made room.
+        // The first three attempts find no space: the first, the next, and the one after the
+        // reserved file was given up.
         let full = (0..3).map(|number| (operation, number)).collect();
         disk.set_plan(FaultPlan { full, ..FaultPlan::default() });
         work(&store);
@@ -757,7 +759,7 @@ fn a_start_reads_the_log_from_the_last_checkpoint() {
         fill(&store, 1, 5..7);
         drop(store);
         disk.crash();
-        // Nothing is looked for in the log before the checkpoint, but what is read.
+        // A start from the checkpoint finds every block.
         let store = open(&disk, layout);
         check_filled(&store, 1, 0..7);
         let info = store.container(1).expect("is there");
@@ -803,7 +805,7 @@ fn a_look_finds_what_is_wrong_and_changes_nothing() {
         store.checkpoint().expect("writes");
         fill(&store, 1, 3..4);
         store.close_container(1).expect("closes");
-        // Beside the store that is open, and when it is gone.
+        // Inspects while the store is open, and after it is closed.
         let before = (disk.paths(), disk.ops());
         let report = inspect(disk.clone()).expect("looks");
         assert_eq!((disk.paths(), disk.ops()), before);
@@ -869,7 +871,7 @@ fn a_container_of_the_log_is_exported_as_files() {
         let content = to.content(&format!("{}/{local_id}.block", exported.dir));
         assert!(content == Some(bytes(local_id, count)), "block {local_id}");
     }
-    // Damaged blocks are named, and not exported.
+    // Damaged blocks are reported and not exported.
     drop(store);
     damage_block_one(&disk);
     let store = open(&disk, Layout::Log);
@@ -926,14 +928,14 @@ fn an_export_that_fails_leaves_nothing_of_a_container_and_another_finishes_it() 
         to.crash();
         to.set_plan(FaultPlan::default());
         match store.export_container(1, &to) {
-            // All of it was there, but for the sync of the folders around.
+            // Everything was exported, except for the sync of the outer folders.
             Err(ChunkError::ContainerExists { .. }) => {}
             other => assert_eq!(other.expect("exports").blocks, 3),
         }
         assert_eq!(files(&to), files(&whole), "stopped at {stop_at}");
         assert!(to.content(&format!("{dir}/2.block")) == Some(bytes(2, 20_000)));
     }
-    // Where there is no room what was written is removed, and the rest fits.
+    // Without space, the files written so far are removed; after that a smaller export fits.
     let to = FaultDisk::new(4);
     to.set_plan(FaultPlan { bytes_max: Some(50_000), ..FaultPlan::default() });
     let refused = store.export_container(1, &to);
@@ -947,7 +949,7 @@ fn what_is_bad_at_one_look_only_is_no_problem() {
     fill(&store, 1, 0..3);
     store.close_container(1).expect("closes");
     drop(store);
-    // A look takes some twenty reads.
+    // One inspection takes some twenty reads.
     for number in 0..40 {
         let fail = vec![(Operation::Read, number)];
         disk.set_plan(FaultPlan { fail, ..FaultPlan::default() });
@@ -955,7 +957,7 @@ fn what_is_bad_at_one_look_only_is_no_problem() {
         assert!(report.is_sound(), "{:?}", report.problems);
         assert_eq!(report.blocks, 3);
     }
-    // A problem that both looks find is reported once.
+    // A problem that both passes find is reported once.
     disk.set_plan(FaultPlan::default());
     let path = disk.paths().into_iter().find(|path| path.ends_with("1.block")).expect("is there");
     disk.remove(&path).expect("removes");
@@ -1033,7 +1035,7 @@ fn metadata_that_no_record_holds_are_refused_and_harm_nothing() {
     assert!(matches!(made, Err(ChunkError::MetadataTooLarge { .. })), "{made:?}");
     let updated = store.update_container_metadata(1, &large);
     assert!(matches!(updated, Err(ChunkError::MetadataTooLarge { .. })), "{updated:?}");
-    // Nor do many small ones that are added one after the other.
+    // Many small pairs, added one after the other, are refused as well.
     let mut refused = None;
     for number in 1..40 {
         refused = store.update_container_metadata(1, &[pair(number, 1024 * 1024)]).err();
@@ -1054,7 +1056,7 @@ fn metadata_that_no_record_holds_are_refused_and_harm_nothing() {
 #[test]
 fn a_flipped_bit_costs_one_record_and_none_of_its_neighbours() {
     let (disk, store) = with_container(Layout::Log);
-    // All are gathered, and written at once.
+    // All records are gathered and written together.
     for local_id in 1..=100 {
         write(&store, local_id, 1, 0, &bytes(local_id, 50)).expect("writes");
         let block = block(local_id, vec![chunk(local_id, 1, 0, 50)]);
@@ -1089,8 +1091,8 @@ fn a_flipped_bit_costs_one_record_and_none_of_its_neighbours() {
 fn what_a_client_wrote_is_never_taken_for_a_record() {
     use crate::record::{Header, Kind, Position, Salt, encode_header, encode_trailer};
     let (disk, store) = with_container(Layout::Log);
-    // Where the second record starts, and what is in it. Who knows all but the salt writes what
-    // looks like the deletion of the container, behind every byte of its chunk.
+    // The second record starts at `chunk_at`. A client that knows all but the salt writes bytes
+    // into its chunk that look like the deletion of the container.
     let chunk_at = 4096 + crate::record::record_bytes(7) as u32;
     let at = Position { segment: 1, offset: chunk_at + 64 + 16 };
     let header = Header {
@@ -1130,13 +1132,13 @@ fn a_container_whose_folder_is_not_gone_yet_is_deleted_and_its_id_comes_back() {
     for layout in [Layout::PerBlock, Layout::PerChunk] {
         let (disk, store) = with_container(layout);
         fill(&store, 1, 0..2);
-        // A writer that was under way has left a file, say.
+        // As if a writer that was under way had left a file.
         disk.set_plan(FaultPlan { fail: vec![(Operation::Remove, 1)], ..FaultPlan::default() });
         store.delete_container(1, true).expect("it is deleted");
         assert_eq!(store.container_ids(), Vec::<u64>::new());
         let made = store.create_container(1, &ContainerSpec::default());
         assert!(matches!(made, Err(ChunkError::ContainerBeingDeleted { container_id: 1 })));
-        // Neither a checkpoint nor a start forgets it.
+        // Neither a checkpoint nor a start forgets the deletion.
         store.checkpoint().expect("writes");
         let crashed = disk.fork(1);
         let other = open(&crashed, layout);
@@ -1185,7 +1187,7 @@ fn a_file_that_lost_committed_bytes_is_not_written_on() {
     assert_eq!(damaged, [id(1)]);
 }
 
-/// A store on a disk of 12 MB that is full, with blocks of 50,000 bytes, as many in each container.
+/// A store on a full disk of 12 MB, with blocks of 50,000 bytes, equally many in each container.
 fn full_store(containers: u64) -> (FaultDisk, StoreOptions, Vec<BlockId>) {
     let disk = FaultDisk::new(1);
     let options = StoreOptions {
@@ -1230,7 +1232,7 @@ fn is_served(store: &Store<FaultDisk>, id: BlockId) -> bool {
 #[test]
 fn on_a_full_disk_deletions_work_and_give_their_space_back() {
     let (disk, options, written) = full_store(16);
-    // A start needs no room for a deletion, nor do many that each wait for a sync.
+    // A start needs no space for a deletion, and neither do many that each wait for a sync.
     let store = Store::open(disk.clone(), options.clone()).expect("opens");
     for container_id in 1..=12 {
         store.delete_container(container_id, true).expect("deletes");
@@ -1257,7 +1259,7 @@ fn on_a_full_disk_deletions_work_and_give_their_space_back() {
 fn on_a_full_disk_segments_that_are_mostly_needed_give_back_the_rest() {
     let (disk, options, written) = full_store(1);
     let store = Store::open(disk.clone(), options.clone()).expect("opens");
-    // A third of each segment goes: none is emptied for that.
+    // A third of each segment is deleted: too little for a segment to be emptied.
     for id in written.iter().filter(|id| id.local_id.is_multiple_of(3)) {
         store.delete_block(*id).expect("deletes");
     }
@@ -1266,7 +1268,7 @@ fn on_a_full_disk_segments_that_are_mostly_needed_give_back_the_rest() {
         work(&store);
         store.tick().expect("works");
     }
-    // Segments are there, of which a part has no room any more.
+    // The segments still exist, but their dead ranges take no disk space.
     assert!(segment_count(&disk) + 2 >= before);
     let large = chunk(0, 1, 0, 50_000);
     for part in 0..20 {
@@ -1323,7 +1325,7 @@ fn chunks_are_refused_at_the_limits_of_room_and_taken_when_there_is_some() {
             assert!(matches!(refused, Some(ChunkError::DiskFull { .. })), "{refused:?}");
             let free = disk.free_bytes().expect("says");
             assert!(is_own_limit || (180_000..300_000).contains(&free), "{layout:?}: {free}");
-            // Present containers can still be deleted.
+            // Containers that exist can still be deleted.
             store.delete_container(1, true).expect("deletes");
             store.delete_container(2, true).expect("deletes");
             work(&store);
@@ -1343,7 +1345,7 @@ fn a_damaged_store_lets_an_id_be_used_again_whose_folder_is_gone() {
     fill(&store, 2, 0..2);
     drop(store);
     disk.kill();
-    // Behind the record that made container 1, one is lost.
+    // Damages a record behind the one that made container 1.
     let path = "log/00000001.log";
     let mut bad = disk.content(path).expect("is there");
     bad[4096 + 200] ^= 1;

@@ -1,4 +1,4 @@
-//! Shapes of requests, and what is made of them.
+//! The shapes of requests, and the commands that they become.
 
 mod handler;
 
@@ -78,7 +78,7 @@ fn decode(message: &Message) -> Request {
     Request::decode(message.encode_to_vec().into()).unwrap()
 }
 
-/// What a request is refused with before anything is looked up.
+/// The refusal that a request gets before anything is looked up in the store.
 fn refused(message: &Message) -> (pb::Result, String) {
     let refusal = decode(message).command.unwrap_err();
     (refusal.result, refusal.message)
@@ -91,7 +91,7 @@ fn assert_malformed(message: &Message, why: &str) {
     assert!(message.contains(why), "{message:?} does not say {why:?}");
 }
 
-/// All types.
+/// All types of requests.
 fn kinds() -> impl Iterator<Item = pb::Type> {
     (1..=25).map(|number| pb::Type::try_from(number).unwrap())
 }
@@ -387,7 +387,7 @@ fn what_has_no_type_has_no_answer() {
 fn fields_that_are_not_ours_are_skipped() {
     let message = write(0, b"data");
     let mut bytes = message.encode_to_vec();
-    // Field 5, text, the pipeline; field 24, a number, the version; field 200, four bytes.
+    // Field 5 is the pipeline, a text; field 24 the version, a number; field 200 has four bytes.
     bytes.extend_from_slice(b"\x2a\x03abc\xc0\x01\x03\xc5\x0c\x01\x02\x03\x04");
     assert_eq!(Request::decode(bytes.into()), Ok(decode(&message)));
 }
@@ -408,7 +408,7 @@ fn requests_cut_off_anywhere_are_refused_or_lack_something() {
 fn requests_have_so_many_bytes_and_no_more() {
     let padded = |length: usize| {
         let mut bytes = write(0, b"data").encode_to_vec();
-        // Field 200, bytes: the length takes four bytes itself.
+        // Field 200 holds bytes; its tag takes two bytes, its length four.
         let rest = length - bytes.len() - 6;
         bytes.extend_from_slice(b"\xc2\x0c");
         prost::encode_length_delimiter(rest, &mut bytes).unwrap();
@@ -422,7 +422,7 @@ fn requests_have_so_many_bytes_and_no_more() {
 
 #[test]
 fn parts_are_counted_before_anything_is_made_of_them() {
-    // Bodies, block and chunk take three, and each empty checksum two bytes.
+    // Bodies, block and chunk make three parts; each empty checksum takes two bytes.
     let with = |checksums: usize| {
         let mut chunk = chunk_of(0, b"");
         chunk.checksum_data.as_mut().unwrap().checksums = vec![Bytes::new(); checksums];

@@ -1,8 +1,8 @@
-//! Crashes of the process and of the machine at every kind of moment, from a seed.
+//! Crashes of the process and of the machine at random moments, from a seed.
 //!
-//! In the layout of the log, a reopened store equals the store after some of the requests, in their
-//! order: it has all that were durable when they were answered, and none behind a missing one. In
-//! the layouts with files, durable data are there, byte for byte.
+//! In the layout `Log`, a reopened store equals the store after some prefix of the requests: it has
+//! all requests that were durable when they were answered, and none behind a missing one. In the
+//! layouts with files, durable data are there, byte for byte.
 
 use std::collections::BTreeMap;
 
@@ -33,8 +33,8 @@ enum Request {
     DeleteContainer(u64),
     Sync,
     Tick,
-    /// The work in the background, so many times. With a byte for each, a checkpoint takes a step
-    /// for each container, and other requests come in between.
+    /// Runs the background work `count` times. With a budget of one byte, each step of a checkpoint
+    /// writes one container, and other requests come in between.
     Upkeep {
         count: u64,
         bytes_moved_max: u64,
@@ -42,7 +42,7 @@ enum Request {
     Checkpoint,
 }
 
-/// A model of the store: the state that its answers must show.
+/// A model of the store: what its answers must show.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Model {
     containers: BTreeMap<u64, Container>,
@@ -61,7 +61,7 @@ struct Block {
 }
 
 impl Model {
-    /// Does what a store does; `false` if it refuses.
+    /// Does what the store should do; `false` if it should refuse.
     fn take(&mut self, request: &Request) -> bool {
         let open = |model: &mut Model, id: u64| {
             model.containers.get(&id).is_some_and(|container| container.is_open)
@@ -153,7 +153,7 @@ fn ask(store: &Store<FaultDisk>, request: &Request) -> Result<(), ChunkError> {
             let (bytes_moved_max, bytes_scrubbed_max) = (*bytes_moved_max, 10_000);
             let budget = UpkeepBudget { bytes_moved_max, bytes_scrubbed_max };
             let done = store.upkeep(budget)?;
-            // Where the machine stops, nothing can be read any more.
+            // Once the machine has stopped, nothing can be read.
             let is_down = done.damaged.iter().any(|(_, what)| what.contains("the machine"));
             assert!(is_down || done.damaged.is_empty(), "{:?}", done.damaged);
             Ok(())
@@ -162,7 +162,7 @@ fn ask(store: &Store<FaultDisk>, request: &Request) -> Result<(), ChunkError> {
     }
 }
 
-/// Whether what came before is durable once this was answered.
+/// Whether everything before this request is durable once the request was answered.
 fn is_durable(request: &Request) -> bool {
     match request {
         Request::Write { durability, .. } | Request::Put { durability, .. } => {
@@ -210,12 +210,12 @@ fn draw(chance: &mut Chance, model: &Model) -> Request {
     }
 }
 
-/// All that a store says, as a model.
+/// The content of a store, as a model.
 fn found(store: &Store<FaultDisk>) -> Model {
     look(store).expect("what is there is whole")
 }
 
-/// As [`found`], of a store that may be damaged.
+/// Like [`found`], for a store that may be damaged.
 fn look(store: &Store<FaultDisk>) -> Result<Model, ChunkError> {
     let mut model = Model::default();
     for id in store.container_ids() {
@@ -257,15 +257,15 @@ fn options(layout: Layout) -> StoreOptions {
     StoreOptions { layout, segment_bytes, new_store_id, ..StoreOptions::default() }
 }
 
-/// What a store may be when a life of it has ended.
+/// The states that a store may have after one life (from a start to a crash).
 struct Life {
-    /// A model for each request that was begun, behind the one that the life began with.
+    /// The model at the start of the life, and then one for each request that was begun.
     models: Vec<Model>,
-    /// The first of them that has all that was durable when it was answered.
+    /// Position of the first model that has everything that was durable when it was answered.
     durable: usize,
 }
 
-/// Asks a store for this and that until its disk stops, at a drawn moment.
+/// Sends random requests to a store until its disk stops, at a random moment.
 fn live(
     store: &Store<FaultDisk>,
     disk: &FaultDisk,
@@ -302,11 +302,11 @@ fn end(disk: &FaultDisk, chance: &mut Chance) {
     if chance.below(3) == 0 { disk.kill() } else { disk.crash() }
 }
 
-/// One life of a store after the other, each ended at a drawn moment.
+/// Several lives of a store in a row, each ended at a random moment.
 fn lives_in_the_log(seed: u64) {
     let mut chance = Chance::new(seed);
     let disk = FaultDisk::new(seed);
-    // What the store is known to be when a life starts.
+    // The known content of the store when a life starts.
     let mut base = Model::default();
     for life in 0..6 {
         let store = Store::open(disk.clone(), options(Layout::Log));
@@ -318,7 +318,7 @@ fn lives_in_the_log(seed: u64) {
         let Life { models, durable } = live(&store, &disk, &base, &mut chance, seed);
         drop(store);
         end(&disk, &mut chance);
-        // A start may be cut short, too, and changes nothing.
+        // A start may be cut short, too; that changes nothing.
         if chance.below(2) == 0 {
             let stop_at = Some(disk.ops() + chance.below(6));
             disk.set_plan(FaultPlan { stop_at, ..FaultPlan::default() });
@@ -339,7 +339,7 @@ fn lives_in_the_log(seed: u64) {
     }
 }
 
-/// Seeds of a test: so many, or as many as `CHUNK_CRASH_SEEDS` says.
+/// The seeds of a test: `count` of them, or as many as `CHUNK_CRASH_SEEDS` says.
 fn seeds(count: u64) -> core::ops::Range<u64> {
     let wanted = std::env::var("CHUNK_CRASH_SEEDS").ok().and_then(|text| text.parse().ok());
     0..wanted.unwrap_or(count)
@@ -352,14 +352,14 @@ fn a_store_is_after_a_crash_what_it_was_after_some_request() {
     }
 }
 
-/// Does one thing to one file of a store; what it was.
+/// Damages one file of a store in one way; returns what it did.
 fn harm(disk: &FaultDisk, chance: &mut Chance) -> String {
     let mut paths = disk.paths();
     paths.retain(|path| path != "lock");
     let path = &paths[chance.below(paths.len() as u64) as usize];
     let mut content = disk.content(path).expect("is there");
     let end = content.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1) as u64;
-    // The head and the first records of a file as often as all the rest.
+    // Damages the head and the first records of a file as often as all the rest.
     let near = if chance.below(2) == 0 { end.min(5_000) } else { end };
     let at = chance.below(near.max(1)) as usize;
     let what = match chance.below(8) {
@@ -381,15 +381,14 @@ fn harm(disk: &FaultDisk, chance: &mut Chance) -> String {
     what
 }
 
-/// Files that hold something: neither those that are to be segments nor those that were not
-/// finished.
+/// Files that hold data: not those prepared as segments, and not unfinished ones.
 fn files(disk: &FaultDisk) -> Vec<String> {
     let mut paths = disk.paths();
     paths.retain(|path| !path.ends_with(".next") && !path.ends_with(".tmp"));
     paths
 }
 
-/// Whether each byte of a model was once written to its place.
+/// Whether each byte of a model was once written at its place.
 fn is_written(model: &Model, past: &[Model]) -> bool {
     let mut blocks = model.containers.iter().flat_map(|(id, container)| {
         container.blocks.iter().map(|(local_id, block)| (*id, *local_id, &block.data))
@@ -408,8 +407,8 @@ fn is_written(model: &Model, past: &[Model]) -> bool {
     })
 }
 
-/// Some lives, each ended at a drawn moment, then damage to one file: what was durable is served,
-/// or its loss is named, and no file is removed.
+/// Several lives, each ended at a random moment, and then damage to one file. What was durable is
+/// served, or its loss is reported, and no file is removed.
 fn lives_that_end_in_damage(seed: u64) {
     let mut chance = Chance::new(seed);
     let disk = FaultDisk::new(seed);
@@ -441,7 +440,7 @@ fn lives_that_end_in_damage(seed: u64) {
     }
     if let Ok(now) = now {
         assert!(is_written(&now, &past), "{what}: something is served that was not written");
-        // What counts as torn is told, and may be what the last sync covered.
+        // A torn end of the log is reported; it may be what the last sync covered.
         let first = if store.cut().is_some() { 0 } else { durable };
         let is_one = past[first..].contains(&now);
         assert!(is_named || is_one, "{what}: of {} requests {durable} are durable", past.len());
@@ -453,8 +452,8 @@ fn lives_that_end_in_damage(seed: u64) {
 
 #[test]
 fn what_a_damaged_store_has_lost_in_crashes_or_damage_is_named() {
-    // These once lost their last segment without a word: two files were to be segments behind it,
-    // or one that had its name and not yet its head.
+    // These seeds once lost their last segment without a report: two files behind it were prepared
+    // as segments, or one behind it had a segment's name and no head yet.
     for seed in seeds(60).chain([7671, 15095]) {
         lives_that_end_in_damage(seed);
     }
@@ -466,12 +465,12 @@ fn a_life_in_files(layout: Layout, seed: u64) {
     let disk = FaultDisk::new(seed);
     let store = Store::open(disk.clone(), options(layout)).expect("opens");
     let mut model = Model::default();
-    // Blocks that were written to the end durably, and nothing since.
+    // Blocks that were written to their end durably, and not changed since.
     let mut durable: BTreeMap<BlockId, Block> = BTreeMap::new();
     disk.set_plan(FaultPlan { stop_at: Some(20 + chance.below(300)), ..FaultPlan::default() });
     for _ in 0..200 {
         let request = match draw(&mut chance, &model) {
-            // One file for each chunk, which are read one by one: only whole ones.
+            // Each chunk is a file and is read alone, so only whole chunks are written.
             Request::Write { id, durability, data, .. } if layout == Layout::PerChunk => {
                 let block = model.containers.get(&id.container_id);
                 let block = block.and_then(|it| it.blocks.get(&id.local_id));
@@ -497,7 +496,7 @@ fn a_life_in_files(layout: Layout, seed: u64) {
             _ => continue,
         };
         let block = &model.containers[&id.container_id].blocks[&id.local_id];
-        // A commit covers what the block has; a write, itself.
+        // A commit makes the block's bytes durable; a write, its own.
         let is_whole = matches!(&request, Request::Write { data, .. } if *data == block.data);
         if is_whole {
             durable.insert(id, Block { committed: None, ..block.clone() });

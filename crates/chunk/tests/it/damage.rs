@@ -1,8 +1,8 @@
-//! Every file of a store removed, emptied, cut off, and with each of its bits flipped.
+//! Removes, empties and cuts off every file of a store, and flips its bits.
 //!
-//! Acknowledged data are served as they were, or their loss is reported: by the start, by a look,
-//! or by the scrubber. Nothing is served that was not written, and no file is removed, however long
-//! the work in the background goes on. A later start still reports it.
+//! Acknowledged data are served unchanged, or their loss is reported: by the start, by an
+//! inspection or by the scrubber. Nothing is served that was not written, and no file is removed,
+//! however long the background work runs. A later start still reports the damage.
 
 use std::collections::BTreeMap;
 
@@ -26,11 +26,11 @@ const OPTIONS: StoreOptions = StoreOptions {
     new_store_id: Some(7),
 };
 
-/// Acknowledged data: the bytes of each block that was committed.
+/// Acknowledged data: the bytes of each committed block.
 type Acknowledged = BTreeMap<BlockId, Vec<u8>>;
 
-/// Bytes of the chunks of each block: small ones, so that most of the log is records' heads; and
-/// one that is written by itself.
+/// Sizes of the chunks of each block in bytes. They are small, so that most of the log is the heads
+/// of records; `LARGE` is written alone, not gathered.
 const CHUNKS: [usize; 3] = [90, 200, 70];
 const LARGE: usize = 70_000;
 
@@ -63,7 +63,7 @@ fn id(container_id: u64, local_id: u64) -> BlockId {
     BlockId { container_id, local_id }
 }
 
-/// A store with every kind of record and file in it.
+/// A store with every kind of record and file.
 fn write(layout: Layout, is_stopped: bool) -> (FaultDisk, Acknowledged) {
     let disk = FaultDisk::new(1);
     let mut known = Acknowledged::new();
@@ -104,8 +104,8 @@ fn options() -> StoreOptions {
     OPTIONS
 }
 
-/// Reads what was acknowledged, as a client does: it compares with its own checksums. What is not
-/// as it was written.
+/// Reads what was acknowledged, as a client does that verifies its own checksums. Returns what has
+/// changed or is missing.
 fn lost(store: &Store<FaultDisk>, known: &Acknowledged) -> Vec<String> {
     let mut lost = Vec::new();
     for (id, wanted) in known {
@@ -128,8 +128,8 @@ fn lost(store: &Store<FaultDisk>, known: &Acknowledged) -> Vec<String> {
     lost
 }
 
-/// Exports all containers. Each block that was acknowledged has a file with what was written, or it
-/// is named, or the store knows nothing of it and is damaged.
+/// Exports all containers. Each acknowledged block has a file with its data, or is reported; or the
+/// store does not know it, and is damaged.
 fn check_export(store: &Store<FaultDisk>, known: &Acknowledged, what: &str) {
     let to = FaultDisk::new(1);
     for container_id in store.container_ids() {
@@ -147,8 +147,8 @@ fn check_export(store: &Store<FaultDisk>, known: &Acknowledged, what: &str) {
             let content = file.as_ref().and_then(|file| to.content(file));
             let is_named = damaged.iter().any(|(named, _)| named == id) || store.is_damaged();
             match (file, content) {
-                // A block whose commit is lost still has its chunks, and is exported as any other
-                // block.
+                // A block whose commit is lost still has its chunks, and is exported like any
+                // other.
                 (_, Some(content)) if store.is_damaged() => {
                     assert!(wanted.starts_with(&content), "{what}: {id:?} is another");
                 }
@@ -163,15 +163,15 @@ fn check_export(store: &Store<FaultDisk>, known: &Acknowledged, what: &str) {
     }
 }
 
-/// Files that hold something. Those that are to be segments and those that were not finished do
-/// not.
+/// Files that hold data: not those prepared as segments, and not unfinished ones.
 fn files(disk: &FaultDisk) -> Vec<String> {
     let mut paths = disk.paths();
     paths.retain(|path| !path.ends_with(".next") && !path.ends_with(".tmp"));
     paths
 }
 
-/// Opens a damaged store, reads it, lets it work, and opens it again. `what` says what was done.
+/// Opens a damaged store, reads it, runs its background work, and opens it again. `what` describes
+/// the damage.
 fn check(disk: &FaultDisk, known: &Acknowledged, what: &str) {
     let before = files(disk);
     let report = inspect(disk.clone());
@@ -179,7 +179,7 @@ fn check(disk: &FaultDisk, known: &Acknowledged, what: &str) {
     let store = match opened {
         Ok(store) => store,
         Err(error) => {
-            // It is named, a look says so too, and nothing was touched.
+            // The error is reported by an inspection, too, and nothing was changed.
             assert!(report.is_err(), "{what}: {error}, and a look finds {report:?}");
             assert_eq!(files(disk), before, "{what}");
             return;
@@ -200,7 +200,7 @@ fn check(disk: &FaultDisk, known: &Acknowledged, what: &str) {
     assert!(found.is_empty() || is_told, "{what}: a look finds nothing of {found:?}");
     let after = files(disk);
     let removed: Vec<_> = before.iter().filter(|path| !after.contains(path)).collect();
-    // A store whose log and index are whole may remove dead files.
+    // A store whose log and index are intact may remove dead files.
     assert!(removed.is_empty() || !store.is_damaged(), "{what}: {removed:?} removed");
     let was_damaged = store.is_damaged();
     drop(store);
@@ -213,7 +213,7 @@ fn check(disk: &FaultDisk, known: &Acknowledged, what: &str) {
     assert!(more.is_empty(), "{what}: lost at the second start: {more:?}");
 }
 
-/// Each file that a store has, with its content.
+/// Every file of a store with its content.
 fn contents(disk: &FaultDisk) -> Vec<(String, Vec<u8>)> {
     let paths = disk.paths().into_iter().filter(|path| path != "lock");
     paths.map(|path| (path.clone(), disk.content(&path).expect("is there"))).collect()
@@ -255,7 +255,7 @@ fn a_file_that_is_removed_or_emptied_is_missed() {
     });
 }
 
-/// A crash may undo a new segment's name, and leave that of the file behind it.
+/// A crash may undo a new segment's name and keep the name of the file after it.
 #[test]
 fn the_last_segment_is_missed_where_two_files_are_to_be_segments() {
     let (disk, known) = write(Layout::Log, false);
@@ -301,8 +301,8 @@ fn a_bit_that_is_flipped_anywhere_is_found() {
         stores += 1;
         for (path, content) in contents(disk) {
             let end = content.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
-            // In the heads and the first record every byte, behind them now and then: each store
-            // begins at another byte.
+            // Every byte of the heads and the first record, and a sample of the others, which
+            // starts at another byte for each store.
             let step = if end > 40_000 { 211 } else { 17 };
             let some = (stores * 3 % step..end).step_by(step);
             for at in
@@ -339,7 +339,7 @@ fn what_cannot_be_exported_is_named() {
             }
         }
         for (disk, what) in damaged {
-            // One that cannot be opened is not exported.
+            // A store that cannot be opened is not exported.
             let Ok(store) = Store::open(disk.clone(), options()) else { continue };
             check_export(&store, known, &what);
         }
@@ -361,7 +361,7 @@ fn damage_that_a_person_has_accepted_lets_space_be_given_back() {
     let noted = repair(&disk).expect("accepts");
     assert_eq!(noted.len(), 1, "{noted:?}");
     assert_eq!(repair(&disk).expect("accepts"), [""; 0]);
-    // The next start finds it again, and goes on as if it were whole.
+    // The next start finds the damage again, and continues as if the store were intact.
     let report = inspect(disk.clone()).expect("looks");
     assert!(report.is_sound() && report.accepted == noted, "{report}");
     let store = Store::open(disk.clone(), options()).expect("opens");
@@ -389,7 +389,7 @@ fn a_container_whose_record_is_lost_is_served_unhealthy() {
         write_block(&store, id(2, 5), &CHUNKS, &mut known);
         drop(store);
         disk.kill();
-        // The first record is that of container 1.
+        // The first record is the one that made container 1.
         let mut bad = disk.content("log/00000001.log").expect("is there");
         bad[4096 + 17] ^= 1;
         disk.set_content("log/00000001.log", bad);

@@ -1,6 +1,6 @@
-//! Every system call fails in turn, in every layout. Requests that were answered as done are there
-//! after a crash; a failed sync is the last one; a request that finds a full disk, or a process
-//! without a descriptor, is refused, and the store goes on.
+//! Every system call fails in turn, in every layout. Requests that were answered with success are
+//! there after a crash. No sync follows a failed sync. A request that finds a full disk, or a
+//! process without a file descriptor, is refused, and the store continues.
 
 use std::collections::BTreeMap;
 
@@ -33,7 +33,7 @@ fn bytes_of(local_id: u64) -> usize {
     [300, 20_000, 9_000][local_id as usize % 3]
 }
 
-/// One block, written and committed; or only written, if it is of an odd kind.
+/// Writes one block. Commits it, unless the write itself was synced (every fourth block).
 fn write(store: &Store<FaultDisk>, local_id: u64) -> Result<(), ChunkError> {
     let (id, data) = (id(local_id), data(local_id, bytes_of(local_id)));
     let chunk = chunk_of(id, data.len() as u64);
@@ -56,10 +56,10 @@ fn read(store: &Store<FaultDisk>, local_id: u64) -> Result<Vec<u8>, ChunkError> 
     store.read_chunk(id(local_id), &chunk, 0, &mut out).map(|()| out)
 }
 
-/// What a life asked, in turn, with the answers.
+/// The answers of one life, by local id.
 type Answers = BTreeMap<u64, Result<(), ChunkError>>;
 
-/// Writes blocks, with ticks and work in the background in between.
+/// Writes blocks, with ticks and background work in between.
 fn live(store: &Store<FaultDisk>, local_ids: core::ops::Range<u64>) -> Answers {
     let mut answers = Answers::new();
     for local_id in local_ids {
@@ -85,7 +85,7 @@ fn with_containers(layout: Layout) -> (FaultDisk, Store<FaultDisk>) {
     (disk, store)
 }
 
-/// Runs a life with each call of that operation failed in turn, and hands over what came of it.
+/// Runs one life for each call of `operation`, in which that call fails, and checks the outcome.
 fn each_failure(
     operation: Operation,
     plan: impl Fn(Operation, u64) -> FaultPlan,
@@ -100,7 +100,7 @@ fn each_failure(
             disk.set_plan(FaultPlan::default());
             let what = format!("{layout:?}, {operation:?} {number}");
             check(&disk, store, &answers, &what);
-            // The calls of a life without a failure are the last.
+            // Stops after more calls than a life without a failure makes.
             number += 1;
             if number > 40 {
                 break;
@@ -109,7 +109,7 @@ fn each_failure(
     }
 }
 
-/// Checks that requests that were answered as done are there after a crash.
+/// Checks that requests answered with success are there after a crash.
 fn check_kept(disk: &FaultDisk, layout: Layout, answers: &Answers, what: &str) {
     disk.crash();
     let store = Store::open(disk.clone(), options(layout));
@@ -130,7 +130,7 @@ fn layout_of(store: &Store<FaultDisk>) -> Layout {
 fn a_failed_sync_is_the_last_in_every_layout() {
     let failed =
         |operation, number| FaultPlan { fail: vec![(operation, number)], ..FaultPlan::default() };
-    // Data that found no room are written by the next sync, at the latest.
+    // Data that found no space are written at the next sync at the latest.
     let full =
         |operation, number| FaultPlan { full: vec![(operation, number)], ..FaultPlan::default() };
     for operation in [Operation::Sync, Operation::SyncDir] {
@@ -139,7 +139,7 @@ fn a_failed_sync_is_the_last_in_every_layout() {
     }
 }
 
-/// The file of a segment to come may have no room: nothing is in it yet.
+/// The file of a future segment may find no space: nothing is in it yet.
 fn check_stopped_unless_full(
     disk: &FaultDisk,
     store: Store<FaultDisk>,

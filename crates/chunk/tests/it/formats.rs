@@ -1,5 +1,5 @@
-//! What each version of the chunk store's formats wrote, read by this version: a small store with
-//! every kind of record in it, and a checkpoint. `fixtures/README.md` says how the files were made.
+//! This version reads what each version of the chunk store's formats wrote: a small store with
+//! every kind of record, and a checkpoint. `fixtures/README.md` describes how the files were made.
 
 use bytes::Bytes;
 use chunk::block::{BlockData, BlockId, ChunkInfo, KeyValue};
@@ -11,10 +11,11 @@ use storage::fault_disk::FaultDisk;
 
 const SEGMENT_BYTES: u32 = 128 * 1024;
 
-/// Every file of a store that is ours to define; those of the log without the zeros at their end.
+/// The files of a store whose format is ours. Files of the log are stored without the zeros at
+/// their end.
 type Files = [(&'static str, &'static [u8]); 4];
 
-/// What version 1 wrote.
+/// Files that version 1 wrote.
 const V1: Files = [
     ("index/0000000100016000.idx", include_bytes!("../fixtures/store-v1/index.idx")),
     ("log/00000001.log", include_bytes!("../fixtures/store-v1/1.log")),
@@ -22,8 +23,8 @@ const V1: Files = [
     ("store", include_bytes!("../fixtures/store-v1/store")),
 ];
 
-/// What version 2 wrote: an identity with a salt, heads of segments twice, checkpoints that say
-/// where the last record starts.
+/// Files that version 2 wrote: the identity has a salt, segments have two heads, and checkpoints
+/// say where the last record starts.
 const V2: Files = [
     ("index/0000000100016000.idx", include_bytes!("../fixtures/store-v2/index.idx")),
     ("log/00000001.log", include_bytes!("../fixtures/store-v2/1.log")),
@@ -56,7 +57,7 @@ fn pair(key: &str, value: Option<&str>) -> KeyValue {
     KeyValue { key: key.to_owned(), value: value.map(str::to_owned) }
 }
 
-/// Block 1 of container 1: two chunks, the second larger than what is gathered.
+/// Block 1 of container 1: two chunks, the second too large to be gathered.
 fn first_block() -> (BlockData, Vec<u8>) {
     let (small, large) = (data(1, 1_000), data(2, 66_000));
     let first = ChunkInfo {
@@ -81,7 +82,7 @@ fn block(id: BlockId, chunks: Vec<ChunkInfo>) -> BlockData {
     BlockData { id, commit_sequence_id: 0, replica_index, flags, metadata, chunks }
 }
 
-/// Does what the fixture is of.
+/// Makes the store that the fixture holds.
 fn write(disk: &FaultDisk) {
     let store = Store::open(disk.clone(), options()).expect("opens");
     let mode = WriteMode::default();
@@ -103,13 +104,13 @@ fn write(disk: &FaultDisk) {
     let in_file = chunk("2_chunk_1", 0, &data(3, 300), ChecksumType::Md5);
     store.write_chunk(id(600, 2), &in_file, &data(3, 300), mode).expect("writes");
     store.put_block(&block(id(600, 2), vec![in_file]), false, Durability::Synced).expect("commits");
-    // One that is not committed, and one that is written over in the middle.
+    // A chunk that is not committed, and one that overwrites the middle of another.
     let lone = chunk("5_chunk_1", 0, &data(5, 40), ChecksumType::None);
     store.write_chunk(id(1, 5), &lone, &data(5, 40), mode).expect("writes");
     let middle = chunk("5_chunk_2", 10, &data(6, 20), ChecksumType::None);
     store.write_chunk(id(1, 5), &middle, &data(6, 20), mode).expect("writes");
     store.checkpoint().expect("writes");
-    // And what only the log says.
+    // What only the log has, not the checkpoint.
     store.delete_container(3, true).expect("deletes");
     for local_id in [7, 8] {
         let only = chunk("only", 0, &data(7, 90), ChecksumType::Crc32);
@@ -119,14 +120,14 @@ fn write(disk: &FaultDisk) {
     }
     store.delete_block(id(1, 7)).expect("deletes");
     store.finalize_block(id(1, 8)).expect("finalizes");
-    // Too much for the rest of the segment.
+    // Too large for the rest of the segment.
     let huge = chunk("9_chunk_1", 0, &data(9, 20_000), ChecksumType::Crc32c);
     store.write_chunk(id(1, 9), &huge, &data(9, 20_000), mode).expect("writes");
     store.close_container(600).expect("closes");
     store.sync().expect("syncs");
 }
 
-/// The files of a store; files of the log come without the zeros at their end.
+/// The files of a store; those of the log without the zeros at their end.
 fn files_of(disk: &FaultDisk) -> Vec<(String, Vec<u8>)> {
     let ours =
         |path: &String| path.ends_with(".log") || path.starts_with("index/") || path == "store";
@@ -162,7 +163,7 @@ fn a_store_of_any_version_is_opened_and_goes_on() {
 
 fn check_opened(files: Files) {
     let disk = FaultDisk::new(1);
-    // The block files are Ozone's format, and bare.
+    // The block files have Ozone's format and are not part of the fixture.
     write(&disk);
     for (path, content) in files {
         let mut content = content.to_vec();

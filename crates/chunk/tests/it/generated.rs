@@ -1,18 +1,18 @@
-//! The committed code is what the compiler makes of `proto/datanode.proto`.
+//! Checks that the committed code is what the compiler generates from `proto/datanode.proto`.
 
 use std::fs;
 use std::path::Path;
 
-/// How the committed file begins: as the module that it is.
+/// The first lines of the committed file: the head of its module.
 const HEADER: &str = "\
 //! The messages of `proto/datanode.proto`, generated. `QUORATE_REGENERATE=1 cargo test --package
 //! chunk --test generated` writes this file anew.
 ";
 
-/// Where the generated code is.
+/// The file with the generated code.
 const COMMITTED: &str = "src/wire/pb.rs";
 
-/// What the compiler makes of the text, with `bytes` as slices of what was received.
+/// Generates the code from the proto file, with `bytes` fields as slices of the received message.
 fn generate() -> String {
     let crate_dir = Path::new(env!("CARGO_MANIFEST_DIR"));
     let proto = crate_dir.join("proto");

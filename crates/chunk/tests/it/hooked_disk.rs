@@ -1,5 +1,6 @@
-//! A folder of the real file system that asks the test before each change, and before a file is
-//! opened to be read: it may fail it, or keep it waiting. Threads share it.
+//! A folder of the real file system that calls the test's hook before each change, and before a
+//! file is opened for reading. The hook may fail the operation or make it wait. Threads share the
+//! disk.
 
 use std::io;
 use std::path::PathBuf;
@@ -8,10 +9,10 @@ use std::sync::Arc;
 use storage::disk::{Disk, RealDisk, RealFile};
 use storage::fault_disk::Operation;
 
-/// The hook, called with the path before each operation.
+/// The hook, called with the operation and the path.
 type Hook = dyn Fn(Operation, &str) -> io::Result<()> + Send + Sync;
 
-/// The disk. Clones share the folder, which is removed with the last of them.
+/// The disk. Clones share the folder; the last clone removes it.
 #[derive(Clone)]
 pub struct HookedDisk {
     inner: RealDisk,
@@ -19,7 +20,7 @@ pub struct HookedDisk {
     _folder: Arc<Folder>,
 }
 
-/// A file, with its path.
+/// An open file and its path.
 #[derive(Debug)]
 pub struct HookedFile {
     path: String,

@@ -1,5 +1,5 @@
-//! Stores on real disks, and on disks in memory that fail. They share one program, so that it is
-//! linked once and they fill all cores.
+//! Tests of stores on real disks, and on disks in memory that fail. They are one program, so that
+//! it is linked once and its tests use all cores.
 
 mod crashes;
 mod damage;

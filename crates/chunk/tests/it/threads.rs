@@ -1,4 +1,4 @@
-//! Many threads on one store, on the real file system.
+//! Many threads use one store, on the real file system.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ fn bytes(seed: u64, count: usize) -> Vec<u8> {
 /// Sizes below, at and above what is gathered, and above a buffer.
 const SIZES: [usize; 7] = [1, 1000, 65_536, 65_537, 300_000, 1_200_000, 2];
 
-/// The chunks that a thread writes into its block, with their data.
+/// The chunks that a thread writes to its block, with their data.
 fn chunks_of(local_id: u64) -> Vec<(ChunkInfo, Vec<u8>)> {
     let mut offset = 0;
     let mut chunks = Vec::new();

@@ -1,4 +1,4 @@
-//! Threads that wait for each other, on a disk that waits or is full when the test says so.
+//! Threads that wait for each other, on a disk that waits or is full at the test's command.
 
 use std::io;
 use std::sync::Arc;
@@ -25,14 +25,14 @@ use rustix::thread::gettid;
 use storage::disk::Disk;
 use storage::fault_disk::Operation;
 
-/// The time after which a waiting thread counts as asleep for good.
+/// A thread that waits longer than this counts as stuck for ever.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 const SEGMENT_BYTES: u32 = 1024 * 1024;
 
 const SYNCED: WriteMode = WriteMode { stage: Stage::Combined, durability: Durability::GroupSynced };
 
-/// A place where threads stop until they are let through.
+/// A gate where threads stop until they are let through.
 #[derive(Default)]
 struct Gate {
     state: Mutex<State>,
@@ -42,9 +42,9 @@ struct Gate {
 #[derive(Default)]
 struct State {
     is_closed: bool,
-    /// Threads that came to it while it was closed.
+    /// Number of threads that have arrived while the gate was closed.
     came: usize,
-    /// Number of the waiting threads that may go on.
+    /// Number of the waiting threads that may pass.
     may_go: usize,
 }
 
@@ -76,7 +76,7 @@ impl Gate {
         self.changed.notify_all();
     }
 
-    /// Whether so many came, in time.
+    /// Whether `count` threads arrived in time.
     fn has_seen(&self, count: usize) -> bool {
         let end = Instant::now() + PATIENCE;
         let mut state = self.state.lock();
@@ -93,14 +93,14 @@ fn full() -> io::Result<()> {
     Err(io::Error::from(io::ErrorKind::StorageFull))
 }
 
-/// Does something in another thread, which is left behind if it does not end.
+/// Runs `what` in another thread; fails if it does not end in time.
 fn in_time<T: Send + 'static>(what: impl FnOnce() -> T + Send + 'static) -> T {
     let (sender, receiver): (Sender<T>, Receiver<T>) = channel();
     thread::spawn(move || sender.send(what()));
     receiver.recv_timeout(PATIENCE).expect("it waits for what never comes")
 }
 
-/// Waits until a thread sleeps, as Linux tells.
+/// Waits until a thread sleeps, according to Linux.
 fn wait_until_asleep(id: Pid) {
     let path = format!("/proc/self/task/{}/stat", id.as_raw_pid());
     let end = Instant::now() + PATIENCE;
@@ -134,8 +134,8 @@ fn open(disk: &HookedDisk, layout: Layout) -> Store<HookedDisk> {
     Store::open(disk.clone(), options).expect("opens")
 }
 
-/// The first of two that wait for a buffer needs another segment, too, and there is no room for
-/// one. The second gets the buffer that the first was woken for.
+/// Two threads wait for a buffer. The first one also needs another segment, for which there is no
+/// space. The second one must get the buffer for which the first was woken.
 #[test]
 fn who_is_refused_for_a_full_disk_wakes_the_next_that_waits_for_a_buffer() {
     let (gate, is_full) = (Arc::new(Gate::default()), Arc::new(AtomicBool::new(false)));
@@ -151,8 +151,8 @@ fn who_is_refused_for_a_full_disk_wakes_the_next_that_waits_for_a_buffer() {
         })
     };
     disk.create_dir(LOG_DIR).expect("makes it");
-    // Room for as many large records as there are buffers, and one more; not for one of twice the
-    // size.
+    // Space for as many large records as there are buffers, and one more; but not for one of twice
+    // the size.
     let bytes = GATHERED_BYTES_MAX + 1;
     let segment_bytes = (BUFFERS_MAX + 4) * bytes.next_multiple_of(4096);
     let segment_bytes = (segment_bytes as u32).next_multiple_of(4096);
@@ -192,8 +192,8 @@ fn who_is_refused_for_a_full_disk_wakes_the_next_that_waits_for_a_buffer() {
     }
 }
 
-/// A chunk that was written over in its middle has two parts. The first is moved, and for the
-/// second there is no room for another segment.
+/// A chunk that was overwritten in the middle has two parts. The first is moved; for the second,
+/// there is no space for another segment.
 #[test]
 fn of_a_chunk_that_is_moved_on_a_full_disk_no_part_is_left_unwritten() {
     let is_full = Arc::new(AtomicBool::new(false));
@@ -212,13 +212,13 @@ fn of_a_chunk_that_is_moved_on_a_full_disk_no_part_is_left_unwritten() {
     const KIB: usize = 1024;
     let (mut data, middle) = (pattern(1, 300 * KIB), pattern(2, KIB));
     write(0, 0, &data);
-    // The first segment is full with this, and dead for the most part when it is deleted.
+    // This fills the first segment; when it is deleted, most of that segment is dead.
     write(1, 0, &pattern(3, 500 * KIB));
     write(2, 0, &pattern(4, 500 * KIB));
     write(0, 150 * KIB as u64, &middle);
     data[150 * KIB..151 * KIB].copy_from_slice(&middle);
     store.delete_block(id(1)).expect("deletes");
-    // The rest of the second segment has room for one part.
+    // The rest of the second segment has space for one part.
     write(2, 500 * KIB as u64, &pattern(5, 150 * KIB));
     store.checkpoint().expect("there is room for it");
     is_full.store(true, Ordering::SeqCst);
@@ -240,7 +240,7 @@ fn of_a_chunk_that_is_moved_on_a_full_disk_no_part_is_left_unwritten() {
 }
 
 /// While the file of a deleted block is being removed, the block cannot be written again: the new
-/// one's bytes would go with the file.
+/// bytes would be removed with the file.
 #[test]
 fn a_block_that_is_written_again_while_it_is_deleted_is_refused_until_it_is_gone() {
     for layout in [Layout::PerBlock, Layout::PerChunk] {
@@ -294,8 +294,8 @@ fn a_block_that_is_written_again_while_it_is_deleted_is_refused_until_it_is_gone
     }
 }
 
-/// The names and the record of a container become durable with the first commit. Who writes to it
-/// meanwhile is not answered before.
+/// The names and the record of a container become durable with the first commit. A thread that
+/// writes to the container meanwhile gets no answer before that.
 #[test]
 fn a_synced_write_waits_for_the_record_that_made_its_container() {
     let gate = Arc::new(Gate::default());

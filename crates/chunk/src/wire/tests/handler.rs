@@ -1,4 +1,4 @@
-//! What requests do with a store, and how they are answered.
+//! The effects of requests on a store, and their answers.
 
 use bytes::Bytes;
 use prost::Message as _;
@@ -18,7 +18,7 @@ use crate::wire::pb::read_chunk_response_proto::ResponseData;
 
 type Response = pb::ContainerCommandResponseProto;
 
-/// A handler of an empty store, and what is asked of it.
+/// A handler with an empty store, and helpers for requests and answers.
 struct Rig {
     handler: Handler<FaultDisk>,
 }
@@ -29,7 +29,7 @@ impl Rig {
         Rig { handler: Handler::new(store, HandlerOptions::default()) }
     }
 
-    /// All answers.
+    /// All answers to a request.
     fn answers(&self, message: Message) -> Vec<Response> {
         let mut answers = Vec::new();
         self.handler.handle(decode(&message), &mut |answer| {
@@ -256,7 +256,7 @@ fn what_a_damaged_store_does_not_know_may_be_lost() {
     rig.refused(get_block(), pb::Result::IoException);
     rig.refused(get_length(), pb::Result::IoException);
     rig.refused(read(chunk_of(0, b"data"), None), pb::Result::IoException);
-    // Requests that write or delete are still told that the container is unknown.
+    // Requests that write or delete still get the answer that the container is unknown.
     rig.refused(close(), pb::Result::ContainerNotFound);
     rig.ok(write(0, b"data"));
     rig.ok(read(chunk_of(0, b"data"), None));
@@ -400,7 +400,8 @@ fn only_parts_of_stripes_look_at_whom_they_are_for() {
 #[test]
 fn parts_of_blocks_carry_their_own_checksums() {
     let rig = Rig::new();
-    // Checksums of four bytes: none of the chunks but the first is a multiple of it.
+    // Checksums of four bytes. The length of the first chunk is a multiple of four, the others' are
+    // not.
     let chunks: [&'static [u8]; 4] = [b"abcdefgh", b"ijklm", b"n", b"opqrstu"];
     let whole = chunks.concat();
     let (mut offset, mut infos) = (0, Vec::new());
@@ -426,7 +427,7 @@ fn parts_of_blocks_carry_their_own_checksums() {
     rig.refused(read_block(whole.len() as u64, None, 0), pb::Result::ContainerInternalError);
 }
 
-/// Where answers begin, and their data, each verified as a reader would.
+/// Where the answers begin, and their data. Verifies each answer as a reader would.
 fn joined(answers: Vec<Response>, answer_bytes: u32) -> (usize, Vec<u8>) {
     let (mut from, mut data) = (None, Vec::new());
     for answer in answers {
@@ -524,10 +525,10 @@ fn answers_about_blocks_of_many_chunks_are_known_to_be_large_before_they_are_mad
     let finalize = pb::FinalizeBlockRequestProto { block_id: Some(block_id()) };
     let finalize = Message { finalize_block: Some(finalize), ..head(pb::Type::FinalizeBlock) };
     for message in [get_block(), finalize, read_block(0, None, 4), put_block(Vec::new())] {
-        // Each takes about 200 bytes in each of the two forms.
+        // Each chunk takes about 200 bytes in each of the two forms.
         assert!(room(message.clone()) > 500 * 400, "{message:?}");
     }
-    // It is not too little, nor many times what it is.
+    // The estimate is not too low.
     let answer = rig.ok(get_block());
     assert!(answer.encoded_len() < room(get_block()));
 }
@@ -561,7 +562,7 @@ fn a_list_of_blocks_that_are_large_is_fetched_a_few_at_a_time() {
     let bytes = store.commit_bytes(BlockId { container_id: 7, local_id: 9 });
     let count = |count_max, bytes_max| store.block_count_within(7, 0, count_max, bytes_max);
     assert!(bytes > 0);
-    // One that is too large is fetched alone.
+    // A block with a large commit is read alone.
     assert_eq!(count(10, 0).unwrap(), 1);
     let other = pb::DatanodeBlockId { local_id: Some(10), ..block_id() };
     let mut message = write(0, b"abcdefgh");
