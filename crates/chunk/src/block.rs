@@ -65,7 +65,7 @@ pub struct BlockData {
     pub id: BlockId,
     /// The index of the commit in the log that replicated it; 0 without replication.
     pub commit_sequence_id: u64,
-    /// Which part of an erasure-coded stripe the container is, as the client said.
+    /// The part of an erasure-coded stripe that the container is, as the client said.
     pub replica_index: Option<u32>,
     /// The client's flags, stored as they are.
     pub flags: Option<u64>,

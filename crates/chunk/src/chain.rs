@@ -19,7 +19,7 @@ use crate::segment::{
 };
 use crate::segment_reader::{SegmentReader, read_fully, says_durable};
 
-/// What was found in the folder of the log.
+/// The content of the log's folder.
 #[derive(Debug, Default)]
 pub(crate) struct Segments {
     /// The files of segments, by number.
@@ -61,7 +61,7 @@ pub(crate) struct Chain {
     pub torn: Vec<u32>,
 }
 
-/// What a segment is in relation to the log.
+/// The relation of a segment to the log.
 enum Place {
     /// Part of the log.
     Log(Link),
@@ -231,7 +231,7 @@ impl Segments {
         }
     }
 
-    /// What a segment is in relation to the log. `is_behind`: no later file is part of the log.
+    /// The relation of a segment to the log. `is_behind`: no later file is part of the log.
     fn link<D: Disk>(
         &self,
         disk: &D,

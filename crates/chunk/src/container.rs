@@ -17,7 +17,7 @@ use crate::segment::LOG_DIR;
 
 pub use state::State;
 
-/// What a client asks for in a new container.
+/// The settings that a client asks for in a new container.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ContainerSpec {
     /// The layout of its chunks; `None` for the store's default.
@@ -26,7 +26,7 @@ pub struct ContainerSpec {
     pub is_recovering: bool,
     /// Key-value pairs that the client gave the container.
     pub metadata: Vec<KeyValue>,
-    /// Which part of an erasure-coded stripe it holds, as the client said.
+    /// The part of an erasure-coded stripe that it holds, as the client said.
     pub replica_index: Option<u32>,
 }
 
@@ -41,7 +41,7 @@ pub struct ContainerInfo {
     pub state: State,
     /// Key-value pairs that the client gave the container.
     pub metadata: Vec<KeyValue>,
-    /// Which part of an erasure-coded stripe it holds.
+    /// The part of an erasure-coded stripe that it holds.
     pub replica_index: Option<u32>,
     /// Bytes of its chunks. After a restart, in the layouts with files, only the bytes of committed
     /// blocks.
@@ -66,7 +66,7 @@ pub(crate) struct Container {
     pub path: String,
     /// Whether the container's first record and the names of its folders are durable.
     pub is_durable: AtomicBool,
-    /// What changes: state and blocks.
+    /// The part that changes: state and blocks.
     pub index: Mutex<Index>,
 }
 
@@ -77,7 +77,7 @@ pub(crate) struct Index {
     pub state: State,
     /// Key-value pairs that the client gave the container.
     pub metadata: Vec<KeyValue>,
-    /// Which part of an erasure-coded stripe the container holds.
+    /// The part of an erasure-coded stripe that the container holds.
     pub replica_index: Option<u32>,
     /// The container's blocks, by local id.
     pub blocks: BTreeMap<u64, Block>,
@@ -94,8 +94,8 @@ pub(crate) struct Index {
     pub has_unknown_files: bool,
     /// Local ids of blocks whose files were looked for since the restart.
     pub learned: BTreeSet<u64>,
-    /// Of these, the blocks whose file had fewer bytes than were committed. They take no more
-    /// writes.
+    /// Local ids in `learned` whose file had fewer bytes than were committed. These blocks take no
+    /// more writes.
     pub short_files: BTreeSet<u64>,
     /// Local ids of deleted blocks whose files still exist.
     pub deleting: BTreeSet<u64>,

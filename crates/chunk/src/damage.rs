@@ -31,14 +31,14 @@ pub enum Damage {
         start: Position,
         /// The position where the log is intact again.
         end: Position,
-        /// What is wrong, for people.
+        /// A description of the damage, for people.
         what: String,
     },
     /// A damaged or missing file.
     File {
         /// The file's path, relative to the store's directory.
         file: String,
-        /// What is wrong, for people.
+        /// A description of the damage, for people.
         what: String,
     },
     /// A container that the log mentions, but whose first record is lost.

@@ -36,7 +36,7 @@ pub enum ChunkError {
         container_id: u64,
         /// Its state.
         state: State,
-        /// What was attempted, as a noun.
+        /// The attempted operation, as a noun.
         what: &'static str,
     },
     /// A container that is still written to cannot be deleted.
@@ -173,7 +173,7 @@ pub enum ChunkError {
         start: u64,
         /// The byte after the last one.
         end: u64,
-        /// What is wrong, and in which file.
+        /// A description of the damage, with the file.
         what: String,
     },
     /// The reader asks for a commit that this container has not seen.
@@ -226,7 +226,7 @@ pub enum ChunkError {
     BadStore {
         /// Path below the store's directory.
         file: String,
-        /// What is wrong.
+        /// A description of the problem.
         what: String,
     },
 }

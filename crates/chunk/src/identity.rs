@@ -28,7 +28,7 @@ const MAGIC: &[u8; 8] = b"QUORCHNK";
 const VERSION: u32 = 2;
 const BYTES_MAX: usize = 36;
 
-/// What makes a store unique.
+/// The id and the salt of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Identity {
     /// The id of the store; clients see it as a uuid.

@@ -19,7 +19,7 @@ use crate::segment::FIRST_RECORD;
 pub use crate::segment::Start;
 use crate::segment_reader::{SegmentReader, Step, says_durable};
 
-/// What was found by reading the log.
+/// The result of reading the log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Scanned {
     /// The position where the log ends.
@@ -39,7 +39,7 @@ pub(crate) struct Scanned {
 pub struct Cut {
     /// The position where the log ends.
     pub end: Position,
-    /// What was found at that position, for people.
+    /// A description of the bytes at that position, for people.
     pub what: String,
     /// Numbers of segments behind it that are not part of the log.
     pub segments: Vec<u32>,

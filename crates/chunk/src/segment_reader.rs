@@ -17,7 +17,7 @@ const MAGIC_BYTES: [u8; 4] = MAGIC.to_le_bytes();
 /// Bytes that are searched for a header at a time.
 const SEARCH_BYTES: u32 = 64 * 1024;
 
-/// What a segment has at one offset.
+/// The content of a segment at one offset.
 #[derive(Debug)]
 pub enum Step<'a> {
     /// An intact record, and the offset where to look for the next one.

@@ -33,7 +33,7 @@ pub struct ClusterConfig {
     /// The numbers of the servers that vote; at most `member::membership::limits::VOTERS_MAX`. An
     /// observer's own number is not among them.
     pub voters: Vec<u64>,
-    /// Which voters must be linked before the ensemble may begin.
+    /// The voters that must be linked before the ensemble may begin.
     pub attendance: Attendance,
     /// All servers, with their addresses for links between members.
     pub servers: Vec<PeerServer>,

@@ -96,7 +96,7 @@ pub const HANDSHAKES_MAX: usize = 64;
 /// Most accepted connections from one address that may start to agree on a key in one second. Each
 /// takes the links' thread 0.7 ms; without a bound, one stranger could keep that thread busy.
 pub const EXCHANGES_OF_ADDRESS_MAX: u32 = 100;
-/// The same bound over all addresses.
+/// Like [`EXCHANGES_OF_ADDRESS_MAX`], but over all addresses.
 pub const EXCHANGES_MAX: u32 = 200;
 
 /// Wrong secrets are logged at most this often, with their number.
@@ -116,7 +116,7 @@ pub const REDIAL_MAX: Duration = Duration::from_secs(1);
 /// After a link that lasted this long, the time between dials starts again with [`REDIAL_MIN`].
 pub const LINK_LASTED: Duration = Duration::from_secs(1);
 
-/// The same trouble with a peer is logged at most this often.
+/// Trouble of one kind with a peer is logged at most this often.
 pub const PEER_COMPLAINT_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Most different troubles remembered for that. Further ones are not logged until some are

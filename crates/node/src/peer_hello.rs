@@ -58,7 +58,7 @@ const PROOF_BYTES: usize = 32;
 const ACCEPTER_LABEL: &[u8] = b"quorate link v1, who accepts";
 const DIALLER_LABEL: &[u8] = b"quorate link v1, who dials";
 
-/// What a link is for. Each channel is a connection of its own, so that a heartbeat never waits
+/// The purpose of a link. Each channel is a connection of its own, so that a heartbeat never waits
 /// behind a snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Channel {

@@ -38,7 +38,7 @@ const N: [u8; 33] = [
 const DIALLER: &[u8] = b"quorate link v2, who dials";
 const ACCEPTER: &[u8] = b"quorate link v2, who accepts";
 
-/// The label with which a secret is hashed to a number.
+/// The label that is hashed together with a secret to get its number.
 const SECRET_LABEL: &[u8] = b"quorate link v2, secret";
 
 const CONFIRMATION_INFO: &[u8] = b"ConfirmationKeys";

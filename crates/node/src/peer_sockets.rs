@@ -147,7 +147,7 @@ pub struct PeerConfig {
 pub struct Link {
     /// Whether this side dialled. If so, this side sends frames on it.
     pub is_outgoing: bool,
-    /// What the link is for.
+    /// The purpose of the link.
     pub channel: Channel,
     /// The hello of the other side.
     pub hello: Arc<Hello>,
@@ -178,7 +178,7 @@ pub struct LinkStatus {
     pub link: Link,
     /// Frames that wait to be sent on it.
     pub queued_frames: usize,
-    /// Bytes of the bodies of those frames.
+    /// Bytes of the bodies of the waiting frames.
     pub queued_bytes: usize,
 }
 

@@ -30,7 +30,7 @@ pub struct PeerTraffic {
     pub member: MemberId,
     /// Bytes of the bodies of frames that were queued on a link to that member.
     pub sent_bytes: u64,
-    /// Number of those frames.
+    /// Number of frames that were queued on a link to that member.
     pub sent_frames: u64,
     /// Bytes read from links from that member, with the heads of frames and beats.
     pub received_bytes: u64,

@@ -78,7 +78,7 @@ pub enum StartError {
         /// The cause.
         cause: RestoreError,
     },
-    /// No snapshot is left from which the log continues.
+    /// The log continues from no snapshot that is left.
     #[error(
         "data directory {dir}: no usable snapshot: the log starts after entry {index}; {}",
         look(inspect)
@@ -121,7 +121,7 @@ pub enum StartError {
     Ensemble {
         /// The data directory.
         dir: String,
-        /// What kind of directory it is, and advice.
+        /// The kind of the directory, and advice.
         cause: String,
     },
     /// A server that may only join an ensemble found none (etcd: `bootstrapExistingClusterNoWAL`).
@@ -134,7 +134,7 @@ pub enum StartError {
     /// The system refused a thread or the directory.
     #[error("{what}: {cause}")]
     System {
-        /// What was attempted.
+        /// The attempted operation.
         what: String,
         /// The system's error.
         cause: std::io::Error,
@@ -151,13 +151,13 @@ pub struct Node {
     threads: Vec<JoinHandle<()>>,
     links: Option<PeerSockets>,
     origin: Origin,
-    /// What Apply shares with the Fronts.
+    /// The values that Apply shares with the Fronts.
     of_apply: OfApply,
     /// Its lock is held as long as the node lives.
     dir: DataDir<RealDisk>,
 }
 
-/// What Apply shares with the Fronts.
+/// The values that Apply shares with the Fronts.
 struct OfApply {
     replies: Arc<ReplyRoom>,
     watch_interest: Arc<WatchInterest>,

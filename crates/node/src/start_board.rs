@@ -18,7 +18,7 @@ pub struct StartBoard {
     others: Mutex<Option<Others>>,
 }
 
-/// What the start knows about the other servers.
+/// The facts that the start knows about the other servers.
 struct Others {
     /// Number of servers in the ensemble, with this one.
     count: usize,
@@ -47,7 +47,7 @@ pub struct StartWait {
     pub waited: Duration,
     /// The servers that are not linked, each with how long it has been absent.
     pub absent: Vec<(u64, Duration)>,
-    /// The setting with which the ensemble would begin without them, if there is one.
+    /// The setting that would let the ensemble begin without them, if there is one.
     pub hint: Option<String>,
     /// Whether the member can only continue when another server is started.
     pub is_for_servers: bool,

@@ -93,7 +93,7 @@ pub(crate) struct Shared {
     pub peers: Option<PeerHandle>,
 }
 
-/// What a connection runtime uses of the node.
+/// The part of the node that a connection runtime uses.
 #[derive(Clone)]
 pub struct FrontHandle {
     pub(crate) shared: Arc<Shared>,

@@ -43,7 +43,7 @@ pub struct HardState {
     pub commit: u64,
 }
 
-/// What Raft knows about a snapshot. The caller has the data.
+/// The facts that Raft knows about a snapshot. The caller has the data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SnapshotMeta {
     /// The index and the term of the last entry that the snapshot covers.
@@ -174,7 +174,7 @@ pub struct RoleChange {
     pub leader: Option<u64>,
 }
 
-/// A membership, and the index of the entry from which on it is active.
+/// A membership, and the index of the entry that made it active.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MembershipAt {
     pub index: u64,

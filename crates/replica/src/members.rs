@@ -145,7 +145,7 @@ impl Membership {
         }
     }
 
-    /// What is wrong with these lists, if anything. The rules are those of raft-rs (`Changer`,
+    /// Describes the problem if these lists are invalid. The rules are those of raft-rs (`Changer`,
     /// `check_invariants`), which ends the process if they are broken. `voters` may be empty: a
     /// member that is about to join knows no other member yet.
     pub(crate) fn fault(&self) -> Option<&'static str> {
@@ -280,7 +280,7 @@ impl MembershipChange {
         }
     }
 
-    /// What is wrong with the shape of this change, if anything. Whether the change fits the
+    /// Describes the problem if the shape of this change is invalid. Whether the change fits the
     /// membership is checked when it is proposed and when it is applied.
     pub(crate) fn fault(&self) -> Option<&'static str> {
         let id_of = |change: &MemberChange| match *change {

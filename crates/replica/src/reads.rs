@@ -37,7 +37,7 @@ struct Read {
 #[derive(Debug)]
 struct Round {
     reads: Vec<Read>,
-    /// The counters of the contexts with which this round was asked.
+    /// The counters of the contexts that this round has used.
     attempts: VecDeque<u64>,
     retry_tick: u64,
 }

@@ -614,9 +614,8 @@ impl Replica {
         self.settle();
     }
 
-    /// Stops leading, without a successor: for a leader whose disk has stalled, and from which no
-    /// other member takes over. Does nothing on a follower. A lone voter leads again at its next
-    /// tick.
+    /// Stops leading, without a successor: for a leader whose disk has stalled while no other
+    /// member takes over. Does nothing on a follower. A lone voter leads again at its next tick.
     pub fn resign(&mut self) {
         let raft = &mut self.node.raft;
         if raft.state == StateRole::Leader {

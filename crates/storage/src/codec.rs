@@ -9,7 +9,7 @@ use thiserror::Error;
 #[derive(Debug, Error, PartialEq, Eq, Clone)]
 #[error("{what} at byte {offset} of the record")]
 pub struct DecodeError {
-    /// What is wrong with the bytes, for people.
+    /// A description of the problem, for people.
     pub what: &'static str,
     /// The offset in the given slice where the bad value ends.
     pub offset: usize,

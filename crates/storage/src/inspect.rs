@@ -1,7 +1,7 @@
 //! Checks a data directory without changing it: every frame, every snapshot piece, every hash.
 //!
-//! Takes no lock and opens files only for reading, so it may run beside a server. What the server
-//! is writing at that moment may then look torn.
+//! Takes no lock and opens files only for reading, so it may run beside a server. A write of that
+//! server that is under way may then look torn.
 
 use core::fmt;
 
@@ -37,7 +37,7 @@ pub struct SeenEntry<'f> {
     pub payload: &'f [u8],
 }
 
-/// What was found in a data directory, and what is wrong with it.
+/// The content of a data directory, and its problems.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
     /// The directory's cluster id and member id; `None` if the file is missing or bad.
@@ -68,7 +68,7 @@ pub struct Report {
     pub problems: Vec<String>,
 }
 
-/// What was found in one snapshot.
+/// The content of one snapshot, as far as it could be read.
 #[derive(Clone, Debug)]
 pub struct SnapshotReport {
     /// The snapshot's file name.
@@ -81,7 +81,7 @@ pub struct SnapshotReport {
     pub hash: Option<u128>,
 }
 
-/// What was found in one segment of the log.
+/// Facts about one segment of the log.
 #[derive(Clone, Debug)]
 pub struct SegmentReport {
     /// The segment's number, which is also its generation.

@@ -150,7 +150,7 @@ pub fn decode_header(bytes: &[u8]) -> Result<SnapshotMeta, DecodeError> {
     Ok(meta)
 }
 
-/// What follows in a snapshot file: the header of a piece, or the trailer.
+/// The next part of a snapshot file: the header of a piece, or the trailer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
     /// The header of a piece; the stored bytes follow.
@@ -414,7 +414,7 @@ pub struct StoredPiece {
 pub struct DamagedPiece {
     /// The offset of the piece in the file.
     pub offset: u64,
-    /// What is wrong, for people.
+    /// A description of the damage, for people.
     pub what: &'static str,
 }
 

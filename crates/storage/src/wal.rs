@@ -83,7 +83,7 @@ impl Default for WalOptions {
     }
 }
 
-/// What [`Wal::commit`] did.
+/// The result of a [`Wal::commit`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Committed {
     /// Bytes that this commit wrote.
@@ -101,7 +101,7 @@ pub struct Room {
     pub spare_ready: bool,
 }
 
-/// What must be known about a live segment in order to recycle it later.
+/// A live segment, with the facts that are needed to recycle it later.
 #[derive(Clone, Copy, Debug)]
 struct SegmentInfo {
     sequence: u64,
@@ -162,7 +162,7 @@ impl Stage {
     }
 }
 
-/// What a new segment is needed for; decides whether the reserve may be used.
+/// The purpose of a new segment; decides whether the reserve may be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Claim {
     /// For entries: refused if only the reserve is left.
@@ -229,7 +229,7 @@ impl Record<'_> {
     }
 }
 
-/// Which segment each record of one append goes to.
+/// The division of one append's records among segments.
 struct Plan {
     /// For each record: whether a new segment starts before it.
     switches: Vec<bool>,
@@ -734,7 +734,7 @@ impl<D: Disk> Wal<D> {
         let mut bytes = self.flush_front()?;
         while let Some(next) = self.stages.get_mut(1) {
             let spare = next.spare.expect("only the open stage has no spare");
-            // Of the steps here, only this one may find no space; nothing has changed then.
+            // This is the only step that may find no space; nothing has changed then.
             let file = open_spare(&self.disk, spare, next.sequence)?;
             next.spare = None;
             let before = self.stages.pop_front().expect("there are two");

@@ -1,6 +1,7 @@
 //! The states of a container, with Ozone's numbers.
 
-/// What may be done with a container. Numbers and meaning are Ozone's (`ContainerDataProto.State`).
+/// A state of a container, which determines the allowed operations. Numbers and meaning are Ozone's
+/// (`ContainerDataProto.State`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum State {
     /// May be written and read.

@@ -15,7 +15,7 @@ use crate::record::Position;
 use crate::segment::segment_path;
 use crate::store::Store;
 
-/// What was found in a store, and what is wrong with it.
+/// The content of a store, and its problems.
 #[derive(Clone, Debug)]
 pub struct Report {
     /// The uuid of the store.
@@ -42,9 +42,9 @@ pub struct Report {
     pub problems: Vec<String>,
 }
 
-/// Inspects a store that another process may have open. What that process writes meanwhile may look
-/// torn, and space that it gives back may look missing. So a store with problems is read twice, and
-/// only problems found both times are reported.
+/// Inspects a store that another process may have open. Writes of that process may look torn, and
+/// space that it gives back may look missing. So a store with problems is read twice, and only
+/// problems found both times are reported.
 ///
 /// # Errors
 /// There is no store, or it cannot be read.

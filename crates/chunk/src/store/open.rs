@@ -203,7 +203,7 @@ impl Loaded {
     }
 }
 
-/// What a folder holds; if the folder is missing, nothing, and damage is added.
+/// The content of a folder. If the folder is missing, an empty content, and `damage` gets an entry.
 fn or_missing<T: Default>(
     found: Result<T, ChunkError>,
     dir: &str,

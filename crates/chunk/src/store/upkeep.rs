@@ -69,7 +69,7 @@ pub struct UpkeepBudget {
     pub bytes_scrubbed_max: u64,
 }
 
-/// What one call of [`Store::upkeep`] has done.
+/// The result of one call of [`Store::upkeep`].
 #[derive(Debug, Default)]
 pub struct Done {
     /// Bytes that were copied out of segments that are being emptied.

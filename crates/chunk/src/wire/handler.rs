@@ -576,7 +576,7 @@ use pb::read_chunk_response_proto::ResponseData;
 pub struct Step {
     /// The answer to send; `None` if the step only found the block, or found nothing left.
     pub answer: Option<pb::ContainerCommandResponseProto>,
-    /// What is left of a ReadBlock; `None` if nothing is.
+    /// The rest of a ReadBlock; `None` if nothing is left.
     pub rest: Option<Rest>,
 }
 

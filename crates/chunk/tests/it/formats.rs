@@ -110,7 +110,7 @@ fn write(disk: &FaultDisk) {
     let middle = chunk("5_chunk_2", 10, &data(6, 20), ChecksumType::None);
     store.write_chunk(id(1, 5), &middle, &data(6, 20), mode).expect("writes");
     store.checkpoint().expect("writes");
-    // What only the log has, not the checkpoint.
+    // These are only in the log, not in the checkpoint.
     store.delete_container(3, true).expect("deletes");
     for local_id in [7, 8] {
         let only = chunk("only", 0, &data(7, 90), ChecksumType::Crc32);

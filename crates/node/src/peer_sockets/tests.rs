@@ -655,7 +655,7 @@ fn garbage_of_every_kind_is_refused_and_disturbs_no_link() {
     other_version[4..8].copy_from_slice(&crc.to_le_bytes());
     let mut flipped = good.clone();
     flipped[FRAME_HEAD_BYTES + 3] ^= 1;
-    // What ZooKeeper's election sends first (`QuorumCnxManager`), and an HTTP request.
+    // The first bytes of ZooKeeper's election (`QuorumCnxManager`), and an HTTP request.
     let zookeeper = [0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1];
     let too_long = vec![0xff; 100_000];
     let unknown = FrameBatch::new(vec![frame(9, 10)]).to_bytes();

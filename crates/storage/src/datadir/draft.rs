@@ -23,7 +23,7 @@ const AGREEING_VERSION: u32 = DATADIR_FORMAT_VERSION + 1;
 pub struct Draft {
     /// The member id that the directory will be born with; not 0.
     pub member_id: u64,
-    /// What this server has promised and accepted.
+    /// This server's promise, and the birth that it accepted.
     pub acceptor: Acceptor,
 }
 

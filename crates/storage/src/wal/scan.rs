@@ -208,7 +208,7 @@ pub(crate) struct Segment {
     pub slot: Option<(usize, Slot)>,
 }
 
-/// What was found in the place of a segment's head.
+/// The result of reading a segment's head.
 #[derive(Debug)]
 pub(crate) enum HeadFound {
     /// A good head.
@@ -351,7 +351,7 @@ pub struct TornTail {
     pub bytes: u64,
 }
 
-/// What [`scan`] found out about the good frames of one segment.
+/// The result of a [`scan`]: facts about the good frames of one segment.
 #[derive(Clone, Debug)]
 pub(crate) struct Scanned {
     /// The offset where the last good frame ends.

@@ -49,7 +49,7 @@ impl Machine {
     }
 }
 
-/// What survives a crash of a member.
+/// The data that survive a crash of a member.
 #[derive(Clone, Debug)]
 pub struct Disk {
     pub hard_state: HardState,

@@ -1,7 +1,7 @@
 //! Power cuts, kills and failing syncs at every operation of a random history of the log.
 //!
-//! The model is the list of states that the log passed through, one for each frame. What is
-//! recovered must be one of these states, and none older than the last completed sync.
+//! The model is the list of states that the log passed through, one for each frame. A recovered
+//! state must be one of these, and none older than the last completed sync.
 
 use super::*;
 use crate::fault_disk::Chance;

@@ -51,7 +51,7 @@ fn expected_entries(last: u64) -> Vec<LogEntry> {
     all.filter(|it| it.index <= last).collect()
 }
 
-/// What recovery must make of a damaged log.
+/// The result that recovery of a damaged log must have.
 #[derive(Clone, Copy, Debug)]
 enum Expected {
     /// The damaged bytes were durable, and something in the log shows that.
