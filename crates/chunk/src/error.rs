@@ -171,7 +171,7 @@ pub enum ChunkError {
         id: BlockId,
         /// First byte of the block that may be wrong.
         start: u64,
-        /// The byte after the last one.
+        /// The byte of the block after the last one that may be wrong.
         end: u64,
         /// A description of the damage, with the file.
         what: String,
@@ -211,7 +211,7 @@ pub enum ChunkError {
     Io {
         /// Path below the store's directory.
         file: String,
-        /// The attempt, as a verb.
+        /// The attempted operation, as a verb.
         op: &'static str,
         /// The system's error. The text includes it, so it is not the `source`: printing the whole
         /// chain would repeat it.

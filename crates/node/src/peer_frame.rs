@@ -113,8 +113,8 @@ impl FrameReader {
         self.body_bytes_max = body_bytes_max;
     }
 
-    /// The buffer to read the next bytes into. It has space for about [`PEER_READ_BYTES`] at least;
-    /// it grows with the size of an incomplete frame in it.
+    /// The buffer to read the next bytes into. It has space for at least half of
+    /// [`PEER_READ_BYTES`], and it grows with an incomplete frame in it.
     pub fn room(&mut self) -> &mut BytesMut {
         if self.buffer.capacity() - self.buffer.len() < PEER_READ_BYTES / 2 {
             self.buffer.reserve(self.buffer.len().max(PEER_READ_BYTES));

@@ -63,7 +63,7 @@ pub enum StartError {
         dir: String,
         /// The command that shows what is damaged.
         inspect: String,
-        /// The cause.
+        /// The error of the storage.
         cause: StorageError,
     },
     /// A snapshot's checksums match, but its content is not a state.
@@ -75,7 +75,7 @@ pub enum StartError {
         inspect: String,
         /// The snapshot's file name.
         name: String,
-        /// The cause.
+        /// Why the content is no state.
         cause: RestoreError,
     },
     /// The log continues from no snapshot that is left.
@@ -104,7 +104,7 @@ pub enum StartError {
     Replica {
         /// The data directory.
         dir: String,
-        /// The cause.
+        /// The contradiction.
         cause: ReplicaError,
     },
     /// The log is not where the configuration says.

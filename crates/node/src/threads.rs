@@ -106,7 +106,7 @@ impl FrontHandle {
         self.id
     }
 
-    /// The state. Readers hold the lock for a short, bounded time.
+    /// The replicated state. Readers may hold the lock only for a short, bounded time.
     pub fn machine(&self) -> &RwLock<Machine> {
         &self.shared.machine
     }

@@ -216,7 +216,7 @@ pub struct PeerStatus {
     pub silent_ticks: Option<u64>,
 }
 
-/// One member's part of one Raft group.
+/// One member's replica of one Raft group. Does no input or output itself.
 pub struct Replica {
     config: Config,
     node: RawNode<Log>,

@@ -23,7 +23,7 @@ pub struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// Starts at the beginning of `bytes`.
+    /// A reader that starts at the beginning of `bytes`.
     pub fn new(bytes: &'a [u8]) -> Reader<'a> {
         Reader { bytes, offset: 0 }
     }

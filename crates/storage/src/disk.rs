@@ -37,7 +37,7 @@ pub const SET_ASIDE_PREFIX: &str = "set-aside-";
 /// The operations on a file system that storage needs. [`RealDisk`] and
 /// [`crate::fault_disk::FaultDisk`] implement it.
 pub trait Disk {
-    /// An open file. Closing it is dropping it.
+    /// An open file. Dropping it closes it.
     type File: core::fmt::Debug;
 
     /// Opens an existing file for reading and for writing in place. The caller makes sure that

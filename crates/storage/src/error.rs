@@ -16,7 +16,7 @@ pub enum StorageError {
     Io {
         /// Path below the data directory.
         file: String,
-        /// The attempt, as a verb.
+        /// The attempted operation, as a verb.
         op: &'static str,
         /// The system's error. The text above includes it, so it is not the `source`: printing the
         /// whole chain would repeat it.
@@ -27,9 +27,9 @@ pub enum StorageError {
     Corrupt {
         /// Path below the data directory.
         file: String,
-        /// The byte of the file where the bad bytes start.
+        /// The offset in the file where the bad bytes start.
         offset: u64,
-        /// The finding, for people.
+        /// A description of the damage, for people.
         what: String,
     },
     /// The other members of the ensemble condemned this directory: another directory has its vote.
@@ -54,7 +54,7 @@ pub enum StorageError {
     NoDescriptor {
         /// Path below the data directory.
         file: String,
-        /// The attempt, as a verb.
+        /// The attempted operation, as a verb.
         op: &'static str,
     },
     /// A record is larger than the format allows. Nothing was queued.

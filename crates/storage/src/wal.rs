@@ -64,7 +64,7 @@ use spare::{Spare, make_now};
 pub struct WalOptions {
     /// Bytes of a segment made in the background.
     pub segment_bytes: u64,
-    /// Bytes of a segment that a writer waits for.
+    /// Bytes of a segment that is made while a writer waits for it.
     pub first_segment_bytes: u64,
     /// Id of the group of this log; a log of another group is refused.
     pub group: u32,
@@ -390,8 +390,8 @@ impl<D: Disk> Wal<D> {
             return None;
         }
         self.is_spare_asked = true;
-        // The reserve comes first. It is small, so that it is ready soon; and a disk without room
-        // for an ordinary segment may have room for small ones.
+        // The reserve comes first. It is small, so it is ready soon; and a disk without space for
+        // an ordinary segment may have space for small ones.
         let bytes = match self.spares.len() < RESERVE_COUNT || self.is_room_scarce {
             true => self.options.first_segment_bytes,
             false => self.options.segment_bytes,
@@ -837,7 +837,7 @@ fn recycle<D: Disk>(disk: &D, spare: Spare, is_kept: bool) -> Result<bool, Stora
     let renamed = disk.rename(&from, &scan::spare_path(spare.number));
     match renamed.map_err(|error| StorageError::io(&from, "rename", error)) {
         Ok(()) => Ok(true),
-        // The directory has no room for a longer name.
+        // The directory has no space for the longer name.
         Err(error) if error.is_no_space() => recycle(disk, spare, false),
         Err(error) => Err(error),
     }
