@@ -32,7 +32,7 @@ pub enum StorageError {
         /// A description of the damage, for people.
         what: String,
     },
-    /// The other members of the ensemble condemned this directory: another directory has its vote.
+    /// The other members of the ensemble condemned this directory: it must not be used again.
     #[error("it is not to be used any more: {reason}")]
     Condemned {
         /// Why the members condemned it, for people.

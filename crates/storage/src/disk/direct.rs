@@ -26,8 +26,8 @@ use rustix::fs::OFlags;
 
 use crate::limits::{DIRECT_BLOCK_BYTES, DIRECT_PIECE_BYTES};
 
-/// A handle for direct writes to the file's length at the time of opening. Nobody else may write to
-/// the file meanwhile.
+/// A handle for direct writes within the length that the file had when it was opened. Nobody else
+/// may write to the file meanwhile.
 #[derive(Debug)]
 pub(super) struct DirectWriter {
     file: File,
