@@ -1,11 +1,10 @@
-//! Backups as etcd's own tools read them: the file of a bbolt database with etcd's buckets
-//! (`etcdutl snapshot status`, `restore`).
+//! Writes and reads backups in etcd's own format, for etcd's own tools (`etcdutl snapshot status`,
+//! `restore`): a bbolt database file with etcd's buckets.
 //!
-//! [`Backup`] takes etcd's part of an image, piece by piece. The file has versions of keys in the
-//! order of their revisions, and the image has them by key: so they are sorted on the way, in
-//! bounded memory, with a second file for what does not fit ([`sort`]). [`bolt_writer`] writes the
-//! pages, [`buckets`] says what is in them. [`read()`] makes a state of such a file, which may
-//! be a backup of a real etcd.
+//! [`Backup`] takes etcd's part of a snapshot, piece by piece. The snapshot orders versions by key,
+//! but the file needs them ordered by revision. So [`sort`] sorts them in bounded memory, with a
+//! second file for what does not fit. [`bolt_writer`] writes the pages, and [`buckets`] encodes the
+//! records. [`read()`] makes a state of such a file, which may be a backup of a real etcd.
 
 mod bolt;
 mod bolt_reader;
@@ -23,31 +22,31 @@ use bolt_writer::BoltWriter;
 pub use read::{Imported, ReadError, read};
 use sort::Sorter;
 
-/// The version of etcd whose format the file has (`version.V3_6`).
+/// The version of etcd whose storage format the backup has (`version.V3_6`).
 pub const STORAGE_VERSION: &str = "3.6.0";
 
-/// The position in the log that a file of etcd names beside the keys.
+/// The log position that a backup records beside the keys, as etcd's file does.
 #[derive(Clone, Copy, Debug)]
 pub struct Applied {
-    /// The index of the last entry of the log that is in the backup.
+    /// The index of the last log entry whose effects are in the backup.
     pub index: u64,
     /// The term of that entry.
     pub term: u64,
 }
 
-/// A backup that is being made. Errors are those of the two files.
+/// A backup in the making. Its methods fail only if one of its two files fails.
 pub struct Backup<F: Read + Write + Seek> {
     file: BoltWriter<F>,
     versions: Sorter<F>,
     applied: Applied,
-    /// The compacted revision; none before the first piece.
+    /// The compacted revision, from the snapshot; `None` until a piece has named it.
     compacted: Option<i64>,
     small: buckets::Small,
 }
 
 impl<F: Read + Write + Seek> Backup<F> {
-    /// Begins a backup in two empty files: `file` becomes the database, and `spill` holds what is
-    /// sorted.
+    /// Begins a backup in two empty files: `file` becomes the database, and `spill` holds sorted
+    /// versions that do not fit into memory.
     ///
     /// # Errors
     /// The file cannot be written.
@@ -61,7 +60,7 @@ impl<F: Read + Write + Seek> Backup<F> {
         })
     }
 
-    /// Takes the next piece.
+    /// Adds the next piece of the snapshot.
     ///
     /// # Errors
     /// A file cannot be written.
@@ -84,7 +83,7 @@ impl<F: Read + Write + Seek> Backup<F> {
         Ok(())
     }
 
-    /// Ends the backup. Returns the database, and its bytes.
+    /// Ends the backup. Returns the database, and its length in bytes.
     ///
     /// # Errors
     /// A file cannot be written or read.

@@ -3,7 +3,7 @@
 //! A request is checked here in etcd's order and refused with etcd's errors
 //! (`server/etcdserver/api/v3rpc/key.go`); a command that comes out has the form that the log
 //! needs. Commands borrow from their requests, and responses from their outcomes: a value is copied
-//! once, into the bytes that it is sent as.
+//! only once, into the bytes to send.
 
 mod auth;
 mod maintenance;

@@ -1,10 +1,10 @@
-//! The gateway for HTTP clients that speak JSON, as etcd 3.6 has it (grpc-gateway 2.26 and Go's
-//! `encoding/protojson`).
+//! The gateway for HTTP clients: maps URLs to gRPC calls and translates JSON to protobuf messages
+//! and back, as etcd 3.6 does (grpc-gateway 2.26 and Go's `encoding/protojson`).
 //!
-//! [`route`] finds the call that a path names; the call turns JSON into the message of its
-//! request and the message of its response into JSON. A table of the messages, generated from the
-//! texts, guides both, so that every call works alike. The answer to a request has the content type
-//! [`CONTENT_TYPE`]; a call that streams answers one line for each message.
+//! [`route`] finds the call of a path. The call ([`GatewayMethod`]) turns JSON into its request
+//! message, and its response message into JSON. A table of all messages, generated from `proto/`,
+//! drives both directions, so no call needs code of its own. Answers have the content type
+//! [`CONTENT_TYPE`]; a call that streams answers one line of JSON for each message.
 
 mod number;
 mod read;
@@ -30,8 +30,8 @@ use grpc_code::Code;
 /// The content type of every answer, errors included.
 pub const CONTENT_TYPE: &str = "application/json";
 
-/// The text of a request is not the JSON of its message. The code is
-/// [`Code::InvalidArgument`].
+/// The body of a request is not valid JSON, or does not fit its message. The text says why. The
+/// code is [`Code::InvalidArgument`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadJson(pub String);
 
@@ -52,8 +52,8 @@ impl fmt::Display for BadMessage {
 impl std::error::Error for BadMessage {}
 
 impl GatewayMethod {
-    /// The message of the request with that body. An empty body means an empty message; what
-    /// follows the first value is ignored.
+    /// The encoded message for the body of a request. An empty body means an empty message;
+    /// anything behind the first JSON value is ignored.
     pub fn request(&self, body: &[u8]) -> Result<Vec<u8>, BadJson> {
         let mut scanner = Scanner::default();
         let len = match scanner.scan(body)? {
@@ -64,42 +64,43 @@ impl GatewayMethod {
         self.streamed_request(body.get(..len).unwrap_or_default())
     }
 
-    /// The message of one value of a stream of requests. A [`Scanner`] has found where it ends.
+    /// The encoded message for one JSON value of a stream of requests. A [`Scanner`] must have
+    /// found where the value ends.
     pub fn streamed_request(&self, value: &[u8]) -> Result<Vec<u8>, BadJson> {
         request::encode(schema::Message::at(self.input), value.trim_ascii_start())
     }
 
-    /// The body of a response.
+    /// The JSON of a response, from the bytes of its message.
     pub fn response(&self, message: &[u8]) -> Result<String, BadMessage> {
         response::decode(schema::Message::at(self.output), message)
     }
 
-    /// Turns a response into its body in pieces.
+    /// A transcoder that makes the JSON of a response in pieces.
     pub fn transcoder(&self) -> Transcoder {
         Transcoder::new(schema::Message::at(self.output))
     }
 
-    /// The line of one response of a stream.
+    /// The line of JSON for one response of a stream.
     pub fn streamed_response(&self, message: &[u8]) -> Result<String, BadMessage> {
         Ok(format!("{STREAMED_BEGIN}{}{STREAMED_END}", self.response(message)?))
     }
 }
 
-/// The text before a response of a stream, in its line.
+/// The beginning of a line of a streamed answer, before the response's JSON.
 pub const STREAMED_BEGIN: &str = "{\"result\":";
 
-/// The text behind a response of a stream, in its line.
+/// The end of a line of a streamed answer, behind the response's JSON.
 pub const STREAMED_END: &str = "}\n";
 
-/// The body of an error. etcd up to 3.5 has the text in `error`, too: with both every client finds
-/// it.
+/// The body of an error answer. The text is in `message`, as in etcd 3.6, and also in `error`, as
+/// in etcd up to 3.5, so that clients of both find it.
 pub fn error_body(code: Code, text: &str) -> String {
     let text = quoted(text);
     format!("{{\"error\":{text},\"code\":{},\"message\":{text}}}", code.number())
 }
 
-/// The line of an error that ends a stream of responses, with the fields of etcd 3.6 and of
-/// earlier versions.
+/// The last line of a stream of responses that ends with an error. It has the fields of etcd 3.6
+/// and those of earlier versions.
 pub fn streamed_error(code: Code, text: &str) -> String {
     let (number, http_code) = (code.number(), http_status(code));
     let text = quoted(text);
@@ -115,7 +116,7 @@ fn quoted(text: &str) -> String {
     out
 }
 
-/// The status of the HTTP response for a code.
+/// The HTTP status for a gRPC code.
 pub fn http_status(code: Code) -> u16 {
     match code {
         Code::Ok => 200,

@@ -1,5 +1,5 @@
-//! The messages of `proto/`, generated; one module for each package. Keys and values are slices of
-//! what was received, when a message is decoded from `Bytes`.
+//! The protobuf messages, generated from `proto/`; one module for each package. A message that is
+//! decoded from `Bytes` copies no key and no value: they are slices of the received bytes.
 
 #[rustfmt::skip]
 pub mod authpb;
@@ -16,5 +16,5 @@ pub mod v3electionpb;
 #[rustfmt::skip]
 pub mod v3lockpb;
 
-/// The trait of every message (`encode`, `decode`, `encoded_len`), and its error.
+/// The trait of every message (`encode`, `decode`, `encoded_len`), and the error of decoding.
 pub use prost::{DecodeError, Message};

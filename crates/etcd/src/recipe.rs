@@ -1,8 +1,9 @@
-//! The requests that locks and elections are made of, as etcd's own services make them
+//! Builds the requests that a lock or an election consists of, as etcd's own services make them
 //! (`client/v3/concurrency` of etcd 3.6).
 //!
-//! A lock or a candidacy is a key below the name, with the lease in its name. The key that was
-//! created first holds; each other one waits until those created before it are gone.
+//! A lock or an election is a prefix of keys. Each owner or candidate has one key below it, named
+//! by its lease. The key that was created first holds the lock or leads; every other one waits
+//! until all keys created before it are gone.
 
 use crate::pb::etcdserverpb::range_request::{SortOrder, SortTarget};
 use crate::pb::etcdserverpb::request_op::Request;
@@ -10,17 +11,17 @@ use crate::pb::etcdserverpb::watch_request::RequestUnion;
 use crate::pb::etcdserverpb::{self as pb, compare, response_op};
 use crate::pb::mvccpb::KeyValue;
 
-/// The prefix of the keys of a lock or an election.
+/// The prefix of the keys of the lock or election with this name.
 pub fn prefix_of(name: &[u8]) -> Vec<u8> {
     [name, b"/"].concat()
 }
 
-/// The key of a lease below the name of a lock or an election.
+/// The key that a lease has below the name of a lock or election.
 pub fn key_of(name: &[u8], lease: i64) -> Vec<u8> {
     [&prefix_of(name)[..], format!("{lease:x}").as_bytes()].concat()
 }
 
-/// The keys with a prefix: the end of their range.
+/// The end of the range of all keys with this prefix; the range does not include it.
 pub fn end_of_prefix(prefix: &[u8]) -> Vec<u8> {
     let mut end = prefix.to_vec();
     while let Some(last) = end.pop() {
@@ -29,18 +30,18 @@ pub fn end_of_prefix(prefix: &[u8]) -> Vec<u8> {
             return end;
         }
     }
-    // Every key behind has the prefix.
+    // The prefix is empty or all `0xff`, so the range has no upper end: `\0` means that.
     vec![0]
 }
 
-/// The put of a key of a lease.
+/// Puts a key that belongs to a lease.
 pub fn put(key: &[u8], value: &[u8], lease: i64) -> pb::RequestOp {
     let (key, value) = (key.to_vec().into(), value.to_vec().into());
     of(Request::RequestPut(pb::PutRequest { key, value, lease, ..Default::default() }))
 }
 
-/// The put of a key that exists, which also gives the one before. Without a value it changes
-/// nothing but the revision.
+/// Puts a key that exists, and returns the version before. With `None` it keeps value and lease, so
+/// that only the revision changes.
 pub fn put_again(key: &[u8], value: Option<&[u8]>, lease: i64) -> pb::RequestOp {
     let put = pb::PutRequest { key: key.to_vec().into(), prev_kv: true, ..Default::default() };
     of(Request::RequestPut(match value {
@@ -49,13 +50,13 @@ pub fn put_again(key: &[u8], value: Option<&[u8]>, lease: i64) -> pb::RequestOp 
     }))
 }
 
-/// The removal of a key.
+/// Deletes a key.
 pub fn delete(key: &[u8]) -> pb::RequestOp {
     let key = key.to_vec().into();
     of(Request::RequestDeleteRange(pb::DeleteRangeRequest { key, ..Default::default() }))
 }
 
-/// A read, as an operation of a transaction.
+/// Wraps a read as an operation of a transaction.
 pub fn read(range: pb::RangeRequest) -> pb::RequestOp {
     of(Request::RequestRange(range))
 }
@@ -64,12 +65,12 @@ fn of(request: Request) -> pb::RequestOp {
     pb::RequestOp { request: Some(request) }
 }
 
-/// The read of a key.
+/// Reads one key.
 pub fn get(key: &[u8]) -> pb::RangeRequest {
     pb::RangeRequest { key: key.to_vec().into(), ..Default::default() }
 }
 
-/// The read of the key with this prefix that was created first.
+/// Reads the one key with this prefix that was created first.
 pub fn first_created(prefix: &[u8]) -> pb::RangeRequest {
     pb::RangeRequest {
         key: prefix.to_vec().into(),
@@ -81,7 +82,7 @@ pub fn first_created(prefix: &[u8]) -> pb::RangeRequest {
     }
 }
 
-/// The read of the last key with this prefix that was created before a revision.
+/// Reads the one key with this prefix that was created last before `revision`.
 pub fn last_created_before(prefix: &[u8], revision: i64) -> pb::RangeRequest {
     pb::RangeRequest {
         sort_order: SortOrder::Descend.into(),
@@ -90,8 +91,8 @@ pub fn last_created_before(prefix: &[u8], revision: i64) -> pb::RangeRequest {
     }
 }
 
-/// A transaction that runs one branch if the key was created at this revision (0: if it does not
-/// exist), else the other.
+/// A transaction that runs `success` if the key was created at this revision (0: if the key does
+/// not exist), else `failure`.
 pub fn if_created_at(
     (key, revision): (&[u8], i64),
     success: Vec<pb::RequestOp>,
@@ -105,7 +106,7 @@ pub fn if_created_at(
     }
 }
 
-/// The removal of a key that was created and changed last at these revisions.
+/// Deletes a key if it was created at revision `created` and last changed at revision `changed`.
 pub fn delete_unchanged(key: &[u8], created: i64, changed: i64) -> pb::TxnRequest {
     let mut txn = if_created_at((key, created), vec![delete(key)], vec![]);
     let is = compare::TargetUnion::ModRevision(changed);
@@ -123,7 +124,7 @@ fn equal(key: &[u8], target: compare::CompareTarget, is: compare::TargetUnion) -
     }
 }
 
-/// The keys that an operation of a transaction has read.
+/// The keys that the operation at this position of a transaction has read; empty if it is no read.
 pub fn read_by(done: &pb::TxnResponse, position: usize) -> &[KeyValue] {
     match done.responses.get(position).and_then(|response| response.response.as_ref()) {
         Some(response_op::Response::ResponseRange(range)) => &range.kvs,
@@ -131,7 +132,8 @@ pub fn read_by(done: &pb::TxnResponse, position: usize) -> &[KeyValue] {
     }
 }
 
-/// The key before a put of a transaction.
+/// The version that the put at this position of a transaction has replaced; `None` if there was
+/// none, or if the put did not ask for it.
 pub fn put_over(done: &pb::TxnResponse, position: usize) -> Option<&KeyValue> {
     match done.responses.get(position).and_then(|response| response.response.as_ref()) {
         Some(response_op::Response::ResponsePut(put)) => put.prev_kv.as_ref(),
@@ -139,7 +141,7 @@ pub fn put_over(done: &pb::TxnResponse, position: usize) -> Option<&KeyValue> {
     }
 }
 
-/// The request for a watch of a range from a revision on.
+/// Watches a range from `start_revision` on.
 pub fn watch(key: &[u8], end: &[u8], start_revision: i64) -> pb::WatchRequest {
     let (key, range_end) = (key.to_vec().into(), end.to_vec().into());
     let create = pb::WatchCreateRequest { key, range_end, start_revision, ..Default::default() };

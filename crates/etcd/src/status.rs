@@ -1,4 +1,4 @@
-//! etcd's errors, with the texts and codes that clients tell them apart by
+//! etcd's errors, with the codes and texts by which clients tell them apart
 //! (`api/v3rpc/rpctypes/error.go`).
 //!
 //! Clients compare the whole text, so a text never changes.
@@ -8,80 +8,81 @@ use core::fmt;
 use grpc_code::Code;
 use machine::etcd::reply::Refusal;
 
-/// An error of etcd.
+/// An error that etcd's clients know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Error {
     /// A request has no key.
     EmptyKey,
-    /// A put that keeps the value or the lease names no key; or an operation is empty.
+    /// A put with `ignore_value` or `ignore_lease` names a key that does not exist; or an operation
+    /// of a transaction is empty.
     KeyNotFound,
-    /// A put that keeps the value has a value.
+    /// A put with `ignore_value` gives a value.
     ValueProvided,
-    /// A put that keeps the lease has a lease.
+    /// A put with `ignore_lease` gives a lease.
     LeaseProvided,
     /// A transaction has too many comparisons or operations.
     TooManyOps,
     /// A transaction puts a key twice, or puts a key that it deletes.
     DuplicateKey,
-    /// The client states a version that is no version.
+    /// The client states an API version that is malformed.
     InvalidClientApiVersion,
     /// A range has an unknown order, or an unknown field to order by.
     InvalidSortOption,
-    /// The revision is compacted.
+    /// The requested revision is compacted.
     Compacted,
-    /// The revision is above the store's.
+    /// The requested revision is above the store's.
     FutureRevision,
     /// The quota of the store is used up.
     NoSpace,
     /// There is no such lease.
     LeaseNotFound,
-    /// A lease has this id.
+    /// A lease with this id exists already.
     LeaseExists,
     /// The time to live is above the maximum.
     LeaseTtlTooLarge,
     /// The watch was canceled.
     WatchCanceled,
-    /// A member has this id.
+    /// A member with this id exists already.
     MemberExists,
-    /// A member has this peer URL.
+    /// A member with this peer URL exists already.
     PeerUrlExists,
-    /// Too few members run for the change.
+    /// Too few members are running for a change of members.
     MemberNotEnoughStarted,
     /// A URL of a member is malformed.
     MemberBadUrls,
     /// There is no such member.
     MemberNotFound,
-    /// The member to promote is no learner.
+    /// The member to promote is not a learner.
     MemberNotLearner,
     /// The learner to promote lags behind.
     LearnerNotReady,
-    /// There are as many learners as there may be.
+    /// The cluster already has as many learners as it may.
     TooManyLearners,
     /// The other side belongs to another cluster.
     ClusterIdMismatch,
     /// The request is larger than `max-request-bytes`.
     RequestTooLarge,
-    /// Too many requests wait.
+    /// Too many requests are waiting.
     TooManyRequests,
-    /// Authentication needs a user root.
+    /// Authentication cannot be turned on without a user `root`.
     NoRootUser,
-    /// Authentication needs the role root for user root.
+    /// Authentication cannot be turned on unless the user `root` has the role `root`.
     NoRootRole,
-    /// There is such a user.
+    /// A user with this name exists already.
     UserExists,
-    /// A user has no name.
+    /// The name of a user is empty.
     UserEmpty,
     /// There is no such user.
     UserNotFound,
-    /// There is such a role.
+    /// A role with this name exists already.
     RoleExists,
     /// There is no such role.
     RoleNotFound,
-    /// A role has no name.
+    /// The name of a role is empty.
     RoleEmpty,
     /// User or password is wrong.
     AuthFailed,
-    /// A permission to grant is missing.
+    /// A request to grant a permission names no permission.
     PermissionNotGiven,
     /// The user may not do this.
     PermissionDenied,
@@ -91,29 +92,29 @@ pub enum Error {
     PermissionNotGranted,
     /// Authentication is off.
     AuthNotEnabled,
-    /// The token is unknown or expired: the client has to authenticate again.
+    /// The token is unknown or expired; the client must authenticate again.
     InvalidAuthToken,
     /// User and role root cannot be deleted while authentication is on.
     InvalidAuthManagement,
-    /// Users or roles have changed since the token was made.
+    /// Users or roles have changed since the client's token was issued.
     AuthOldRevision,
-    /// There is no leader.
+    /// The member knows no leader.
     NoLeader,
-    /// The member does not lead.
+    /// The member is not the leader.
     NotLeader,
-    /// Another member has become leader: the request may have taken effect or not.
+    /// Leadership changed while the request was under way; it may or may not have taken effect.
     LeaderChanged,
-    /// The cluster's version does not have this call.
+    /// The cluster's version does not support this call.
     NotCapable,
     /// The server is stopping.
     Stopped,
-    /// The request was not done in time: it may still take effect.
+    /// The request was not done in time; it may still take effect.
     TimedOut,
-    /// As `TimedOut`, after the loss of a leader.
+    /// As `TimedOut`, after the leader was lost.
     TimedOutLeaderFailed,
-    /// As `TimedOut`, after the loss of connections.
+    /// As `TimedOut`, after connections between members were lost.
     TimedOutConnectionLost,
-    /// The member has not applied in time what a read must see.
+    /// The member did not apply in time the entries that a read must see.
     TimedOutAwaitingApply,
     /// The cluster is not healthy enough for a change of members.
     Unhealthy,
@@ -121,11 +122,11 @@ pub enum Error {
     Corrupt,
     /// A learner does not answer this call.
     NotSupportedForLearner,
-    /// The member cannot become leader.
+    /// The member that leadership should move to cannot become leader.
     BadLeaderTransferee,
     /// The version to downgrade to is malformed.
     WrongDowngradeVersionFormat,
-    /// No downgrade leads to this version.
+    /// The cluster cannot be downgraded to this version.
     InvalidDowngradeTargetVersion,
     /// The cluster's version is not known yet.
     ClusterVersionUnavailable,
@@ -137,12 +138,12 @@ pub enum Error {
     Canceled,
     /// The client's deadline has passed.
     DeadlineExceeded,
-    /// The answer is larger than a message of gRPC may be. A read has no result then; a write has
-    /// taken effect. It is grpc-go's error and not etcd's.
+    /// The answer is larger than a gRPC message may be. A read then has no result; a write has
+    /// taken effect. This is an error of grpc-go, not of etcd.
     AnswerTooLarge,
 }
 
-/// An error, with its code and text.
+/// One error, with its code and its text.
 struct Row {
     error: Error,
     code: Code,
@@ -305,7 +306,8 @@ const TABLE: [Row; COUNT] = [
     row(Error::NoDowngrade, Code::FailedPrecondition, "etcdserver: no inflight downgrade job"),
     row(Error::Canceled, Code::Cancelled, "etcdserver: request canceled"),
     row(Error::DeadlineExceeded, Code::DeadlineExceeded, "etcdserver: context deadline exceeded"),
-    // grpc-go names the size. Here nobody has worked out more than that it is beyond the limit.
+    // grpc-go names the actual size. Here the size is not computed, so the text names the limit
+    // plus 1.
     row(
         Error::AnswerTooLarge,
         Code::ResourceExhausted,

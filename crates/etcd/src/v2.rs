@@ -1,5 +1,5 @@
-//! etcd v2: requests of its HTTP API from their parameters, and answers as JSON. Facts are those of
-//! etcd 3.4, each with the file it was read in; `docs/etcd.md` lists what differs.
+//! etcd v2: turns the parameters of an HTTP request into a request, and outcomes into JSON. Facts
+//! are those of etcd 3.4, each with the file it was read in; `docs/etcd.md` lists what differs.
 //!
 //! ```text
 //! path, query, form -> Request -> a command | a read | a wait
@@ -21,7 +21,7 @@ pub use json::{Listing, time_text, write_event, write_file};
 pub use path::{BadEscape, clean, decoded, escaped, is_plain};
 pub use request::{Ask, Request, Verb, WaitAsk, WriteAsk};
 
-/// The path of the keys.
+/// The path in URLs below which the keys are.
 pub const KEYS: &str = "/v2/keys";
 
 /// The content type of every answer about keys, errors included.

@@ -1,7 +1,7 @@
 //! The versions that clients see.
 
-/// The version of etcd whose behaviour is served. Clients decide by it which features to use.
+/// The version of etcd that a server behaves like. Clients choose by it which features to use.
 pub const ETCD_VERSION: &str = "3.6.16";
 
-/// The version of all members, and of the storage, as etcd shows them: without the patch.
+/// The version of the cluster and of its storage, as etcd shows both: without the patch number.
 pub const CLUSTER_VERSION: &str = "3.6.0";

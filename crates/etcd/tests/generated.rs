@@ -1,12 +1,12 @@
-//! The committed code is what the compiler makes of the texts in `proto/`: the messages, and the
-//! gateway's table of their fields.
+//! Checks that the generated code in the tree is what the files in `proto/` compile to: the
+//! messages, and the gateway's table of them.
 
 mod table;
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The texts, each after the ones that it names.
+/// The files of `proto/`, each after those that it imports.
 const TEXTS: [&str; 7] = [
     "auth.proto",
     "kv.proto",
@@ -17,7 +17,7 @@ const TEXTS: [&str; 7] = [
     "lease.proto",
 ];
 
-/// How a committed file begins: as the module that it is.
+/// The head of a generated file.
 fn header(what: &str, text: &str) -> String {
     format!(
         "//! {what} of `proto/{text}`, generated.\n\
@@ -26,7 +26,7 @@ fn header(what: &str, text: &str) -> String {
     )
 }
 
-/// The files that the texts stand for: path in the crate, and contents.
+/// The files to generate: path in the crate, and contents.
 fn generate() -> Vec<(String, String)> {
     let proto = Path::new(env!("CARGO_MANIFEST_DIR")).join("proto");
     let files = protox::compile(TEXTS, [&proto]).expect("the texts compile");
@@ -39,7 +39,7 @@ fn generate() -> Vec<(String, String)> {
     for file in &files.file {
         let package = file.package();
         let code = code.remove(&module(package)).expect("a package has one text");
-        // The health check has a package of three words, and needs no module for each.
+        // The package of the health check has a name of three parts; one module is enough for it.
         let name = if package == "grpc.health.v1" { "health" } else { package };
         let head = header("The messages", file.name());
         generated.push((format!("src/pb/{name}.rs"), head + &code));

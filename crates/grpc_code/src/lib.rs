@@ -15,13 +15,13 @@ pub enum Code {
     Cancelled = 1,
     /// An error of no other kind.
     Unknown = 2,
-    /// The request is wrong, whatever the state.
+    /// The request is wrong, whatever the state is.
     InvalidArgument = 3,
-    /// The time was up; the request may still take effect.
+    /// The deadline has passed; the request may still take effect.
     DeadlineExceeded = 4,
-    /// The request names a thing that does not exist.
+    /// A thing that the request names does not exist.
     NotFound = 5,
-    /// The request makes a thing that exists.
+    /// A thing that the request creates already exists.
     AlreadyExists = 6,
     /// The caller may not do that.
     PermissionDenied = 7,
@@ -31,17 +31,17 @@ pub enum Code {
     FailedPrecondition = 9,
     /// A conflict with another request.
     Aborted = 10,
-    /// A value is out of range as the state is.
+    /// A number is outside of the range that the state allows.
     OutOfRange = 11,
     /// The server has no such method.
     Unimplemented = 12,
-    /// The server or the request is broken.
+    /// An invariant of the server is broken, or the request is no message.
     Internal = 13,
     /// The server cannot serve now.
     Unavailable = 14,
     /// Data is lost.
     DataLoss = 15,
-    /// The caller did not say who it is.
+    /// The caller did not prove who it is.
     Unauthenticated = 16,
 }
 

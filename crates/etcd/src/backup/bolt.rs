@@ -12,13 +12,14 @@
 //! bucket  = a record of the root's leaf: root's page u64 | sequence u64
 //! ```
 //!
-//! A position counts from the entry that has it. A small bucket has page 0 as its root's: its only
-//! page, a leaf, is in the record behind these two numbers.
+//! A position counts from the beginning of the entry that holds it. A small bucket has 0 as its
+//! root's page: then its only page, a leaf, follows these two numbers in the record itself.
 
-/// Bytes of a page before its body.
+/// Bytes of the head of a page.
 pub(super) const PAGE_HEAD_BYTES: usize = 16;
 
-/// Bytes of the entry of a child or a record in its page.
+/// Bytes of one entry of a page: the fixed numbers for a child (in a branch) or a record (in a
+/// leaf).
 pub(super) const ENTRY_BYTES: usize = 16;
 
 pub(super) const BRANCH: u16 = 0x01;
@@ -26,10 +27,10 @@ pub(super) const LEAF: u16 = 0x02;
 pub(super) const META: u16 = 0x04;
 pub(super) const FREELIST: u16 = 0x10;
 
-/// The flag of a record that is a bucket.
+/// The flag of a record whose value is a bucket.
 pub(super) const IS_BUCKET: u32 = 0x01;
 
-/// Bytes of a meta.
+/// Bytes of a meta, without the head of its page.
 pub(super) const META_BYTES: usize = 64;
 
 pub(super) const MAGIC: u32 = 0xED0C_DAED;

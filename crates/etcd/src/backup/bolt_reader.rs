@@ -1,5 +1,5 @@
-//! Reads a database: the records of a bucket, in the order of their keys. Everything is checked
-//! before it is used: bbolt has no checksum but those of the metas.
+//! Reads a bbolt database: the records of a bucket, in the order of their keys. Every number in the
+//! file is checked before it is used, because bbolt has checksums only over the metas.
 
 use std::io::{Read, Seek, SeekFrom};
 
@@ -8,22 +8,24 @@ use super::bolt::{
 };
 use super::read::ReadError;
 
-/// Bytes of the pages that bbolt can have; it takes those of the machine's memory.
+/// The page sizes that a database may have, in bytes. bbolt takes the page size of the operating
+/// system that creates the file.
 const PAGE_BYTES: [usize; 8] = [1024, 2048, 4096, 8192, 16384, 32768, 65536, 131_072];
 
-/// Levels of a tree. A page holds two entries at least, so a deeper one has a page within itself.
+/// The most levels of a tree. A page has at least two entries, so no file has room for more levels:
+/// a deeper tree is a cycle of pages.
 const DEPTH_MAX: usize = 64;
 
-/// Whether a file that begins with these bytes looks like a database.
+/// Whether a file that begins with these bytes looks like a bbolt database.
 pub fn is_database(head: &[u8]) -> bool {
     u32_at(head, PAGE_HEAD_BYTES) == Some(MAGIC)
 }
 
-/// A database that is read.
+/// An open database.
 pub(super) struct BoltReader<F: Read + Seek> {
     file: F,
     page_bytes: usize,
-    /// The count of pages.
+    /// How many pages the file has.
     pages: u64,
     root: u64,
 }
@@ -36,19 +38,19 @@ struct Meta {
     transaction: u64,
 }
 
-/// A page, with the pages that belong to it.
+/// A page, together with its overflow pages.
 struct Page {
     bytes: Vec<u8>,
     is_branch: bool,
     count: usize,
-    /// The entry that comes next in a walk.
+    /// Index of the entry that a walk visits next.
     next: usize,
 }
 
-/// Where the tree of a bucket begins.
+/// The root page of a bucket's tree.
 enum Root {
     Page(u64),
-    /// In the record of the bucket.
+    /// The page is inside the record of the bucket; these are its bytes.
     Inline(Vec<u8>),
 }
 
@@ -56,7 +58,7 @@ impl<F: Read + Seek> BoltReader<F> {
     /// Opens the database in the first `bytes` of a file.
     ///
     /// # Errors
-    /// The file cannot be read, or has no such database.
+    /// The file cannot be read, or has no sound database.
     pub fn open(mut file: F, bytes: u64) -> Result<BoltReader<F>, ReadError> {
         let mut meta_at = |at: usize| -> Result<Option<Meta>, ReadError> {
             let mut page = [0; PAGE_HEAD_BYTES + META_BYTES];
@@ -67,8 +69,8 @@ impl<F: Read + Seek> BoltReader<F> {
             file.read_exact(&mut page)?;
             Ok(Meta::read(&page).filter(|meta| at == 0 || meta.page_bytes == at))
         };
-        // The first meta tells where the second one is. Nothing else is looked at then: bytes of a
-        // value may look like a meta.
+        // A sound first meta says where the second one is. No other place is tried then, because
+        // the bytes of a value may look like a meta.
         let first = meta_at(0)?;
         let second = match &first {
             Some(first) => meta_at(first.page_bytes)?,
@@ -84,10 +86,11 @@ impl<F: Read + Seek> BoltReader<F> {
         Ok(BoltReader { file, page_bytes, pages, root })
     }
 
-    /// Shows each record of a bucket. A bucket that is not there has none.
+    /// Calls `visit` with key and value of each record of a bucket. A missing bucket counts as
+    /// empty.
     ///
     /// # Errors
-    /// The file cannot be read, a page is damaged, or `visit` has failed.
+    /// The file cannot be read, a page is damaged, or `visit` fails.
     pub fn for_each(
         &mut self,
         bucket: &str,
@@ -120,7 +123,7 @@ impl<F: Read + Seek> BoltReader<F> {
         })
     }
 
-    /// Shows each record of a tree: flags, key, value.
+    /// Calls `visit` with flags, key and value of each record of a tree.
     fn walk(
         &mut self,
         root: Root,
@@ -152,7 +155,7 @@ impl<F: Read + Seek> BoltReader<F> {
         Ok(())
     }
 
-    /// Reads a page with those that belong to it.
+    /// Reads a page together with its overflow pages.
     fn page(&mut self, number: u64) -> Result<Page, ReadError> {
         let beyond = || damaged(format!("page {number} is not in the file"));
         if number < 2 || number >= self.pages {
@@ -172,7 +175,7 @@ impl<F: Read + Seek> BoltReader<F> {
 }
 
 impl Meta {
-    /// The meta in a page, if it is sound.
+    /// The meta in a page; `None` if its magic, version, checksum or page size is wrong.
     fn read(page: &[u8; PAGE_HEAD_BYTES + META_BYTES]) -> Option<Meta> {
         let (head, body) = page.split_at(PAGE_HEAD_BYTES);
         let is_meta = u16_at(head, 8)? & META != 0;
@@ -188,7 +191,7 @@ impl Meta {
 }
 
 impl Page {
-    /// The page in these bytes, which has this number.
+    /// The page in these bytes, which must be a branch or a leaf and state this number.
     fn of(bytes: Vec<u8>, number: u64) -> Result<Page, ReadError> {
         let read = || Some((u64_at(&bytes, 0)?, u16_at(&bytes, 8)?, u16_at(&bytes, 10)?));
         let wrong = || damaged(format!("page {number} is not one of a tree"));
@@ -200,12 +203,12 @@ impl Page {
         Ok(Page { bytes, is_branch, count: usize::from(count), next: 0 })
     }
 
-    /// Where the next entry begins.
+    /// The offset of the next entry in the page.
     fn entry(&self) -> usize {
         PAGE_HEAD_BYTES + self.next * ENTRY_BYTES
     }
 
-    /// The child that the next entry names.
+    /// The page number of the child that the next entry names.
     fn child(&self) -> Option<u64> {
         u64_at(&self.bytes, self.entry() + 8)
     }

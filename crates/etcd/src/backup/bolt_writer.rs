@@ -1,5 +1,6 @@
-//! Writes a database once, from records in order. A page is written once it is full, and its first
-//! key goes to the page above; so each level of a tree has one page in memory.
+//! Writes a bbolt database in one pass, from records in the order of their keys. A page is written
+//! as soon as it is full, and its first key goes to the branch above; so memory holds one page for
+//! each level of the tree.
 
 use std::io::{self, BufWriter, Seek, SeekFrom, Write};
 
@@ -7,10 +8,10 @@ use super::bolt::{
     BRANCH, ENTRY_BYTES, FREELIST, IS_BUCKET, LEAF, MAGIC, META, PAGE_HEAD_BYTES, VERSION, fnv_1a,
 };
 
-/// Bytes of a page that is written.
+/// Size of a page that is written.
 const PAGE_BYTES: usize = 4096;
 
-/// Bytes of the file that are written at once.
+/// Size of the write buffer of the file.
 const BUFFER_BYTES: usize = 256 * 1024;
 
 /// Writes a database.
@@ -18,11 +19,11 @@ pub(super) struct BoltWriter<F: Write + Seek> {
     pages: Pages<F>,
     /// The tree of the bucket that is being written.
     tree: Tree,
-    /// The buckets so far, with the pages of their roots.
+    /// The name and the root page of each bucket that has ended.
     buckets: Vec<(&'static str, u64)>,
 }
 
-/// The pages of the file, which are written in order.
+/// The file as a sequence of pages, written in order.
 struct Pages<F: Write + Seek> {
     file: BufWriter<F>,
     /// The number of the next page.
@@ -33,7 +34,7 @@ impl<F: Write + Seek> BoltWriter<F> {
     /// Begins a database in an empty file.
     pub fn new(file: F) -> io::Result<BoltWriter<F>> {
         let mut file = BufWriter::with_capacity(BUFFER_BYTES, file);
-        // The metas are known at the end.
+        // The two metas are known only at the end; zeros keep their place.
         file.write_all(&[0; 2 * PAGE_BYTES])?;
         Ok(BoltWriter {
             pages: Pages { file, next: 2 },
@@ -42,19 +43,20 @@ impl<F: Write + Seek> BoltWriter<F> {
         })
     }
 
-    /// Adds a record to the bucket that is being written. Its key is behind those before.
+    /// Adds a record to the bucket that is being written. Its key must be greater than all before
+    /// it.
     pub fn add(&mut self, key: &[u8], value: &[u8]) -> io::Result<()> {
         self.tree.add(&mut self.pages, Entry { flags: 0, key, value })
     }
 
-    /// Ends the bucket that is being written, and begins another one.
+    /// Ends the bucket that is being written under this name, and begins another one.
     pub fn end_bucket(&mut self, name: &'static str) -> io::Result<()> {
         let root = std::mem::take(&mut self.tree).finish(&mut self.pages)?;
         self.buckets.push((name, root));
         Ok(())
     }
 
-    /// Ends the database. Returns the file, and its bytes.
+    /// Ends the database. Returns the file, and its length in bytes.
     pub fn finish(mut self) -> io::Result<(F, u64)> {
         let freelist = self.pages.write(FREELIST, 0, &[])?;
         self.buckets.sort_unstable();
@@ -75,7 +77,8 @@ impl<F: Write + Seek> BoltWriter<F> {
     }
 }
 
-/// One of the two metas. bbolt uses the one with the higher transaction.
+/// The page of one of the two metas; `count` is the file's count of pages. The meta's number is
+/// also its transaction: bbolt uses the meta with the higher one.
 fn meta(number: u64, root: u64, freelist: u64, count: u64) -> Vec<u8> {
     let mut body = Vec::new();
     for field in [MAGIC, VERSION, PAGE_BYTES as u32, 0] {
@@ -89,7 +92,7 @@ fn meta(number: u64, root: u64, freelist: u64, count: u64) -> Vec<u8> {
     page(number, META, 0, &body)
 }
 
-/// A page with those that follow it, filled up with zeros.
+/// Encodes a page and the overflow pages that its body needs, filled up with zeros.
 fn page(number: u64, flags: u16, count: u16, body: &[u8]) -> Vec<u8> {
     let bytes = PAGE_HEAD_BYTES + body.len();
     let pages = bytes.div_ceil(PAGE_BYTES);
@@ -121,8 +124,8 @@ struct Entry<'a> {
     value: &'a [u8],
 }
 
-/// A tree that is being written: of each level, from the leaves up, the page that is not written
-/// yet.
+/// A tree in the making. It holds, for each level from the leaves up, the one page that is not
+/// written yet.
 struct Tree {
     leaf: OpenPage,
     branches: Vec<OpenPage>,
@@ -141,13 +144,13 @@ impl Tree {
             self.add_child(pages, 0, written)?;
         }
         let [key_bytes, value_bytes] = [entry.key, entry.value].map(|it| it.len() as u32);
-        // A leaf's entry has its position behind the flags.
+        // In a leaf's entry the position follows the flags.
         let fields = [entry.flags, 0, key_bytes, value_bytes];
         self.leaf.push(fields, 1, &[entry.key, entry.value]);
         Ok(())
     }
 
-    /// Adds a written page to the level of branches above it.
+    /// Adds a written page, given by its first key and its number, to the branch at this level.
     fn add_child<F: Write + Seek>(
         &mut self,
         pages: &mut Pages<F>,
@@ -167,7 +170,7 @@ impl Tree {
         Ok(())
     }
 
-    /// Writes what is left. Returns the page of the root.
+    /// Writes the pages that are still open. Returns the page of the root.
     fn finish<F: Write + Seek>(mut self, pages: &mut Pages<F>) -> io::Result<u64> {
         let mut written = self.leaf.write(pages)?;
         let mut level = 0;
@@ -183,9 +186,10 @@ impl Tree {
 /// A page that is not written yet.
 struct OpenPage {
     flags: u16,
-    /// The fields of each entry; the position, one of them, is counted from the first key.
+    /// The four numbers of each entry. One of them is the position; until the page is written it
+    /// counts from the first key.
     entries: Vec<[u32; 4]>,
-    /// Which of the fields is the position.
+    /// Index of the position among the four numbers: 0 in a branch, 1 in a leaf.
     position_at: usize,
     first_key_bytes: usize,
     data: Vec<u8>,
@@ -202,15 +206,16 @@ impl OpenPage {
         }
     }
 
-    /// Whether an entry with so many bytes of data fits. One fits into an empty page in any case.
+    /// Whether an entry with this many bytes of data fits. An empty page takes an entry of any
+    /// size.
     fn has_room(&self, bytes: usize) -> bool {
         let entries = (self.entries.len() + 1) * ENTRY_BYTES;
         let whole = PAGE_HEAD_BYTES + entries + self.data.len() + bytes;
         self.entries.is_empty() || whole <= PAGE_BYTES
     }
 
-    /// Adds an entry whose data are these parts, the key first. Its position becomes the field with
-    /// that number.
+    /// Adds an entry. `parts` are its data, the key first. `position_at` is the index in `fields`
+    /// where the position belongs.
     fn push(&mut self, mut fields: [u32; 4], position_at: usize, parts: &[&[u8]]) {
         if self.entries.is_empty() {
             self.first_key_bytes = parts[0].len();
@@ -223,7 +228,7 @@ impl OpenPage {
         }
     }
 
-    /// Writes the page, and begins another one. Returns its first key and its number.
+    /// Writes the page, and begins another one. Returns the written page's first key and number.
     fn write<F: Write + Seek>(&mut self, pages: &mut Pages<F>) -> io::Result<(Vec<u8>, u64)> {
         let count = self.entries.len();
         let mut body = Vec::with_capacity(count * ENTRY_BYTES + self.data.len());
@@ -238,7 +243,7 @@ impl OpenPage {
         let number = pages.write(self.flags, count as u16, &body)?;
         self.entries.clear();
         self.data.clear();
-        // What a large record has taken is given back.
+        // Frees the memory that a large record has taken.
         self.data.shrink_to(PAGE_BYTES);
         self.first_key_bytes = 0;
         Ok((first_key, number))

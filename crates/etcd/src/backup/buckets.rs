@@ -1,5 +1,5 @@
-//! The content of the buckets of etcd's database (`server/storage/schema`). Numbers in keys are
-//! big-endian.
+//! Encodes the records in the buckets of etcd's database (`server/storage/schema`). Numbers in keys
+//! are big-endian.
 
 use bytes::Bytes;
 use machine::LeaseId;
@@ -12,8 +12,9 @@ use super::{Applied, STORAGE_VERSION};
 use crate::convert::{alarm_member, permission_message};
 use crate::pb::{authpb, leasepb, mvccpb};
 
-/// The buckets: versions of keys by their places, alarms (each a message that is its own key),
-/// leases by number, users and roles by name, and what concerns all.
+/// The names of the buckets. `key` has each version of a key under its revision; `alarm` has
+/// alarms, each a message that is its own key; `lease` has leases by id; `authUsers` and
+/// `authRoles` have users and roles by name; `auth` and `meta` have facts about the whole database.
 pub(super) const KEY: &str = "key";
 pub(super) const ALARM: &str = "alarm";
 pub(super) const LEASE: &str = "lease";
@@ -22,26 +23,27 @@ pub(super) const ROLES: &str = "authRoles";
 pub(super) const AUTH: &str = "auth";
 pub(super) const META: &str = "meta";
 
-/// Records of the bucket `auth`.
+/// Keys of the records in the bucket `auth`.
 pub(super) const AUTH_ENABLED: &str = "authEnabled";
 pub(super) const AUTH_REVISION: &str = "authRevision";
 
-/// Records of the bucket `meta`. A compaction is scheduled first, and finished once it has removed
-/// what it hides.
+/// Keys of the records in the bucket `meta`. etcd records a compaction as scheduled first, and as
+/// finished once all that it hides is removed.
 pub(super) const COMPACTED: [&str; 2] = ["finishedCompactRev", "scheduledCompactRev"];
 pub(super) const INDEX: &str = "consistent_index";
 pub(super) const STORAGE_VERSION_KEY: &str = "storageVersion";
 
-/// What follows the place of a removal in its key.
+/// Last byte of the key of a version that is a removal, behind the revision.
 pub(super) const REMOVAL: u8 = b't';
 
-/// Buckets that a restore fills with the members of the new cluster.
+/// Buckets about members. They stay empty here: a restore fills them for the new cluster.
 const OF_MEMBERS: [&str; 3] = ["cluster", "members", "members_removed"];
 
 /// A record: key and value.
 pub(super) type Record = (Vec<u8>, Vec<u8>);
 
-/// The key of a version (`mvcc.RevToBytes`, `NewTombstone`): its place, and a mark of a removal.
+/// The key of a version in the bucket `key` (`mvcc.RevToBytes`, `NewTombstone`): its revision, its
+/// number within the revision, and a mark if it is a removal.
 pub(super) fn revision_key(event: &Event) -> Vec<u8> {
     let place = event.place();
     let mut key = revision_bytes(place.revision, u64::from(place.sub));
@@ -55,7 +57,7 @@ fn revision_bytes(revision: i64, sub: u64) -> Vec<u8> {
     [&revision.to_be_bytes()[..], b"_", &sub.to_be_bytes()].concat()
 }
 
-/// The value of a version; of a removal only the key.
+/// The value of a version in the bucket `key`; for a removal it has only the key.
 pub(super) fn version(event: &Event) -> Vec<u8> {
     let key = Bytes::copy_from_slice(event.key());
     if event.is_delete() {
@@ -73,7 +75,7 @@ pub(super) fn version(event: &Event) -> Vec<u8> {
     .encode_to_vec()
 }
 
-/// The records of all buckets but that of the keys.
+/// The records of all buckets but `key`. They fit into memory.
 #[derive(Default)]
 pub(super) struct Small {
     auth: Vec<Record>,
@@ -109,7 +111,7 @@ impl Small {
         self.leases.push((lease.0.to_be_bytes().to_vec(), message.encode_to_vec()));
     }
 
-    /// Each bucket with its records, in order.
+    /// Each bucket with its records, sorted by key.
     pub fn buckets(
         self,
         applied: Applied,
@@ -141,14 +143,14 @@ fn user_bytes(name: &str, user: &User) -> Vec<u8> {
     .encode_to_vec()
 }
 
-/// The position of the backup in the log, and in the history of the keys.
+/// The records of the bucket `meta`: the last log entry in the backup, and the compacted revision.
 fn meta(applied: Applied, compacted: Option<i64>) -> Vec<Record> {
     let mut meta = vec![
         (INDEX.into(), applied.index.to_be_bytes().to_vec()),
         (STORAGE_VERSION_KEY.into(), STORAGE_VERSION.as_bytes().to_vec()),
         (b"term".to_vec(), applied.term.to_be_bytes().to_vec()),
     ];
-    // -1: nothing was ever compacted.
+    // -1 means that nothing was ever compacted.
     if let Some(compacted) = compacted.filter(|compacted| *compacted >= 0) {
         for name in COMPACTED {
             meta.push((name.into(), revision_bytes(compacted, 0)));

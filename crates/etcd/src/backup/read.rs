@@ -1,6 +1,6 @@
-//! Reading a database of etcd's: the content of its buckets becomes a state that an ensemble can
-//! begin with. A server of etcd does the same at a start (`mvcc.store.restore`, `lease.lessor`,
-//! `auth.authStore`).
+//! Reads a database of etcd's: turns the content of its buckets into a state that an ensemble can
+//! begin with. etcd's server reads its own database so when it starts (`mvcc.store.restore`,
+//! `lease.lessor`, `auth.authStore`).
 
 use std::io::{self, Read, Seek};
 
@@ -21,21 +21,22 @@ use super::buckets::{
 use crate::convert::{alarm_kind, permission};
 use crate::pb::{authpb, etcdserverpb as pb, leasepb, mvccpb};
 
-/// Why a database is not read.
+/// Why a database cannot be read.
 #[derive(Debug, Error)]
 pub enum ReadError {
     /// The file cannot be read.
     #[error(transparent)]
     File(#[from] io::Error),
-    /// It is damaged, or no database of etcd's.
+    /// The file is damaged, or is no database of etcd's.
     #[error("{0}")]
     Damaged(String),
-    /// It has something that no server here can have.
+    /// The database has something that the state machine does not allow.
     #[error(transparent)]
     Refused(#[from] ImportError),
 }
 
-/// The versions of the format that are known. Before 3.6 the file does not say its version.
+/// The versions of the storage format that can be read. Before 3.6 a file does not state its
+/// version.
 const KNOWN_VERSIONS: [&str; 3] = ["3.5.", "3.6.", "3.7."];
 
 /// A backup that was read.
@@ -43,18 +44,18 @@ const KNOWN_VERSIONS: [&str; 3] = ["3.5.", "3.6.", "3.7."];
 pub struct Imported {
     /// The state.
     pub machine: Machine,
-    /// Differences between the file and the state, one line each.
+    /// Differences between the file and the state, for a person to read, one line each.
     pub differences: Vec<String>,
 }
 
 /// Reads the database in the first `bytes` of a file: keys with their history, leases, users,
 /// roles and alarms. The cluster's members are not in the state.
 ///
-/// A server of etcd serves a key that names a lease which does not exist; it never ends. So does a
-/// server here, but the key has no lease then.
+/// A key may name a lease that does not exist. etcd serves such a key, and it never expires. Here
+/// the key is kept without a lease, and `differences` says so.
 ///
 /// # Errors
-/// The file cannot be read, is damaged, or has what no server here can have.
+/// The file cannot be read, is damaged, or has something that the state machine does not allow.
 pub fn read(file: impl Read + Seek, bytes: u64) -> Result<Imported, ReadError> {
     let mut database = BoltReader::open(file, bytes)?;
     let About { index, compacted } = about(&mut database)?;
@@ -80,7 +81,7 @@ pub fn read(file: impl Read + Seek, bytes: u64) -> Result<Imported, ReadError> {
     Ok(Imported { machine, differences })
 }
 
-/// Adds alarms, leases and versions of keys.
+/// Adds alarms, leases and versions of keys to `import`.
 fn fill<F: Read + Seek>(
     database: &mut BoltReader<F>,
     import: &mut Import,
@@ -98,7 +99,8 @@ fn fill<F: Read + Seek>(
     database.for_each(KEY, |key, value| {
         let (place, is_removal) = place_of(key).ok_or_else(|| wrong(KEY, key))?;
         if value.is_empty() {
-            // `etcdutl snapshot restore --bump-revision` leaves such a record.
+            // `etcdutl snapshot restore --bump-revision` leaves a record without a value, only to
+            // raise the revision.
             return Ok(import.move_to(place)?);
         }
         let version = message::<mvccpb::KeyValue>(KEY, value)?;
@@ -107,12 +109,13 @@ fn fill<F: Read + Seek>(
     })
 }
 
-/// What concerns the whole database.
+/// Facts about the whole database, from the bucket `meta`.
 #[derive(Default)]
 struct About {
-    /// The last entry of the log that is in it.
+    /// The index of the last log entry whose effects are in the database.
     index: LogIndex,
-    /// The compacted revision, also if not all that it hides was removed.
+    /// The compacted revision; `None` if nothing was compacted. A compaction counts once it is
+    /// scheduled, even if it has not removed everything yet.
     compacted: Option<i64>,
 }
 
@@ -136,8 +139,9 @@ fn about<F: Read + Seek>(database: &mut BoltReader<F>) -> Result<About, ReadErro
     Ok(about)
 }
 
-/// Users and roles. Permissions that no key can be meant by are left out: etcd could be given such
-/// ones once, and they grant nothing there either (`auth.getMergedPerms`).
+/// Reads users and roles. Permissions with a range that can hold no key are left out and named in
+/// `differences`: old versions of etcd accepted them, and they grant nothing there either
+/// (`auth.getMergedPerms`).
 fn auth<F: Read + Seek>(
     database: &mut BoltReader<F>,
     differences: &mut Vec<String>,
@@ -182,18 +186,19 @@ fn auth<F: Read + Seek>(
     auth.map_err(|_| ReadError::Damaged("users and roles are larger than a server keeps".into()))
 }
 
-/// The number in a record.
+/// The number that is the value of a record.
 fn number(bucket: &str, key: &[u8], value: &[u8]) -> Result<u64, ReadError> {
     value.try_into().map(u64::from_be_bytes).map_err(|_| wrong(bucket, key))
 }
 
-/// The name in a record, which its key repeats.
+/// The name in a record's value, which must equal the record's key.
 fn name(bucket: &str, key: &[u8], name: &[u8]) -> Result<String, ReadError> {
     ensure(key == name && !name.is_empty(), bucket, key)?;
     String::from_utf8(name.to_vec()).map_err(|_| wrong(bucket, key))
 }
 
-/// The place of a version, and whether that is a removal (`mvcc.BytesToBucketKey`).
+/// The place of a version, and whether the version is a removal, from a key of the bucket `key`
+/// (`mvcc.BytesToBucketKey`).
 fn place_of(key: &[u8]) -> Option<(Place, bool)> {
     let (revision, rest) = key.split_first_chunk()?;
     let (sub, mark) = rest.strip_prefix(b"_")?.split_first_chunk()?;
@@ -214,7 +219,8 @@ fn event(place: Place, is_removal: bool, version: &mvccpb::KeyValue) -> Option<E
         return Some(Event::delete(place, &version.key));
     }
     let mvccpb::KeyValue { create_revision, version: number, lease, .. } = *version;
-    // Each put of a key has a revision of its own.
+    // Each put of a key has another revision, so a version cannot be greater than the revisions
+    // allow.
     let fits = version.mod_revision == place.revision
         && (1..=place.revision).contains(&create_revision)
         && (1..=place.revision - create_revision + 1).contains(&number);

@@ -1,31 +1,31 @@
-//! Sorting records by their keys in bounded memory: what does not fit is written in sorted runs to
-//! a file, and the runs are merged at the end.
+//! Sorts records by key in bounded memory: writes sorted runs of records to a file, and merges the
+//! runs at the end.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
 
-/// Bytes of records in memory; once they reach this size, they are written as a run.
+/// Bytes of records held in memory; at this size they are written to the file as a run.
 const RUN_BYTES: usize = 32 * 1024 * 1024;
 
-/// Bytes of a run that are read at once: one part in 512 of the run.
+/// Bytes read from a run at once: 1/512 of a run.
 const READ_BYTES: usize = 64 * 1024;
 
-/// Bytes of the two numbers before a record in the file: of its key and of its value.
+/// Bytes of the two u32 before a record in the file: the lengths of its key and of its value.
 const HEAD_BYTES: usize = 8;
 
-/// Sorts records. Each has another key.
+/// Sorts records by key. No two records have the same key.
 pub(super) struct Sorter<F: Read + Write + Seek> {
     file: F,
     run_bytes: usize,
     data: Vec<u8>,
-    /// The records in `data`.
+    /// The positions of the records in `data`.
     places: Vec<Place>,
-    /// Where each run of the file begins; the last one is the end of all.
+    /// The offset in the file of each run; the last offset is the end of the file.
     starts: Vec<u64>,
 }
 
-/// Where a record is: its key, and its value behind the key.
+/// The position of a record in a buffer: its key, then its value.
 #[derive(Clone, Copy)]
 struct Place {
     start: usize,
@@ -41,7 +41,7 @@ impl Place {
 }
 
 impl<F: Read + Write + Seek> Sorter<F> {
-    /// Sorts with the help of an empty file.
+    /// A sorter that uses an empty file for what does not fit into memory.
     pub fn new(file: F) -> Sorter<F> {
         Sorter::with_run_bytes(file, RUN_BYTES)
     }
@@ -50,7 +50,7 @@ impl<F: Read + Write + Seek> Sorter<F> {
         Sorter { file, run_bytes, data: Vec::new(), places: Vec::new(), starts: vec![0] }
     }
 
-    /// Takes a record.
+    /// Adds a record.
     pub fn push(&mut self, key: &[u8], value: &[u8]) -> io::Result<()> {
         if self.data.len() + self.places.len() * size_of::<Place>() >= self.run_bytes {
             self.spill()?;
@@ -62,7 +62,7 @@ impl<F: Read + Write + Seek> Sorter<F> {
         Ok(())
     }
 
-    /// Hands out all records, by key.
+    /// Calls `visit` with all records, in the order of their keys.
     pub fn for_each(
         mut self,
         mut visit: impl FnMut(&[u8], &[u8]) -> io::Result<()>,
@@ -84,7 +84,7 @@ impl<F: Read + Write + Seek> Sorter<F> {
         self.places.sort_unstable_by_key(|place| place.record(data).0);
     }
 
-    /// Writes the records in memory as a run.
+    /// Sorts the records in memory and writes them to the file as a run.
     fn spill(&mut self) -> io::Result<()> {
         self.sort();
         let mut end = *self.starts.last().expect("there is a first start");
@@ -127,16 +127,16 @@ impl<F: Read + Write + Seek> Sorter<F> {
     }
 }
 
-/// A run that is read.
+/// A run that is being read.
 struct Run {
-    /// The bytes of the file that are not read yet.
+    /// The range of the file that is not read yet, up to `end`.
     offset: u64,
     end: u64,
-    /// Bytes that are read.
+    /// A buffer of bytes read from the file.
     bytes: Vec<u8>,
-    /// The present record in them.
+    /// The present record in `bytes`.
     place: Place,
-    /// Where the next record begins in them.
+    /// Where the next record begins in `bytes`.
     next: usize,
 }
 
@@ -151,7 +151,7 @@ impl Run {
         self.place.record(&self.bytes)
     }
 
-    /// Goes on to the next record; false if there is none.
+    /// Goes on to the next record; false at the end of the run.
     fn advance(&mut self, file: &mut (impl Read + Seek)) -> io::Result<bool> {
         if self.next == self.bytes.len() && self.offset == self.end {
             return Ok(false);
@@ -169,7 +169,7 @@ impl Run {
         Ok(true)
     }
 
-    /// Makes sure that so many bytes from the next record on are read.
+    /// Reads until `self.bytes` holds at least this many bytes from the next record on.
     fn need(&mut self, file: &mut (impl Read + Seek), bytes: usize) -> io::Result<()> {
         let present = self.bytes.len() - self.next;
         if present >= bytes {
@@ -180,7 +180,7 @@ impl Run {
         let left = (self.end - self.offset) as usize;
         let more = left.min((bytes - present).max(READ_BYTES));
         self.bytes.resize(present + more, 0);
-        // What a large record has taken is given back.
+        // Frees the memory that a large record has taken.
         self.bytes.shrink_to(2 * READ_BYTES);
         file.seek(SeekFrom::Start(self.offset))?;
         file.read_exact(&mut self.bytes[present..])?;
@@ -195,7 +195,7 @@ mod tests {
 
     use super::*;
 
-    /// Sorts records with these bytes in memory. Returns them, and how many runs there were.
+    /// Sorts records with at most `run_bytes` of them in memory, and returns them in order.
     fn sorted(records: &[(Vec<u8>, Vec<u8>)], run_bytes: usize) -> Vec<(Vec<u8>, Vec<u8>)> {
         let mut sorter = Sorter::with_run_bytes(Cursor::new(Vec::new()), run_bytes);
         for (key, value) in records {

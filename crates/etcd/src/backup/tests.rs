@@ -1,4 +1,5 @@
-//! The files are read here by code of its own; `tests/clients/go` reads them with bbolt.
+//! Tests of the written database. They read it with code of their own; `tests/clients/go` reads one
+//! with bbolt.
 
 use std::io::Cursor;
 use std::ops::Range;
@@ -40,7 +41,8 @@ impl<'a> Reader<'a> {
         Reader { file, used: vec![0; file.len() / PAGE], depth: 0 }
     }
 
-    /// A page of this kind, with those that follow it: count of entries, and the bytes.
+    /// The page with this number, which must have one of these flags, with its overflow pages:
+    /// flags, count of entries, and bytes.
     fn page(&mut self, number: u64, flags: &[usize]) -> (usize, usize, &'a [u8]) {
         let start = number as usize * PAGE;
         let file = &self.file[start..];
@@ -53,7 +55,7 @@ impl<'a> Reader<'a> {
         (u16_at(file, 8), u16_at(file, 10), &file[..pages * PAGE])
     }
 
-    /// The records of a tree, and whether each is a bucket.
+    /// Appends the records of a tree to `out`, each with its flags (1: it is a bucket).
     fn tree(&mut self, root: u64, depth: usize, out: &mut Vec<(usize, Record)>) {
         self.depth = self.depth.max(depth);
         let (flags, count, page) = self.page(root, &[1, 2]);
@@ -74,7 +76,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The buckets, by name. Each page is used once.
+    /// The buckets, by name. Asserts that each page is used once.
     fn buckets(mut self) -> Vec<(String, Vec<Record>)> {
         let metas = [0, 1].map(|number| {
             let (_, _, page) = self.page(number, &[4]);

@@ -1,5 +1,5 @@
-//! The service `Auth`: requests to changes of users and roles and to questions about them, and the
-//! answers to these.
+//! The service `Auth`: turns requests into commands that change users and roles, or into questions
+//! about them, and answers the questions.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -17,8 +17,9 @@ use crate::pb::authpb;
 use crate::pb::authpb::permission::Type as PermissionType;
 use crate::pb::etcdserverpb as pb;
 
-/// The text for a password of a user that has none. etcd answers with it whatever else is wrong
-/// with a password that it gets as a hash (`auth.ErrNoPasswordUser`). Its code is `Unknown`.
+/// The error text for a user that has no password. For a request that gives a password as a hash,
+/// etcd answers with this text whatever is wrong with the hash (`auth.ErrNoPasswordUser`). The code
+/// is `Unknown`.
 pub const NO_PASSWORD_USER: &str =
     "auth: authentication failed, password was given for no password user";
 
@@ -91,7 +92,7 @@ pub enum AuthRequest {
     Change(AuthChange),
     /// A question.
     Question(AuthQuestion),
-    /// A user that asks for a token, with the password.
+    /// A user asks for a token and gives the password.
     Authenticate(pb::AuthenticateRequest),
 }
 
@@ -137,10 +138,10 @@ pub enum AuthQuestion {
     RoleList,
 }
 
-/// A flaw of a request for a change of users and roles.
+/// Why a request cannot become a command, though its client may have the right to the change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AuthFlaw<'a> {
-    /// The hash that takes the place of a password is not base64.
+    /// The hash that the client gave in place of a password is not base64.
     Hash {
         /// The user whose password is to change.
         user: &'a str,
@@ -155,7 +156,7 @@ pub enum AuthFlaw<'a> {
 }
 
 impl AuthRequest {
-    /// Reads a request.
+    /// Decodes a request of this method.
     ///
     /// # Errors
     /// The bytes are no message of the method.
@@ -207,7 +208,8 @@ impl AuthRequest {
 }
 
 impl AuthChange {
-    /// Takes the password that must be hashed before the change is a command.
+    /// Takes the password out of the request; `None` if it has none. The caller hashes the password
+    /// and gives the hash to [`AuthChange::command`].
     pub fn take_password(&mut self) -> Option<String> {
         match self {
             AuthChange::UserAdd(request) if !has_no_password(request) => {
@@ -220,8 +222,8 @@ impl AuthChange {
         }
     }
 
-    /// Why the request cannot be a command as it is, if its client has the right to it. etcd asks
-    /// for the right first.
+    /// The flaw that makes the request impossible, if it has one. etcd checks the client's right
+    /// first, so the caller must report a missing right in place of a flaw.
     pub fn flaw(&self) -> Option<AuthFlaw<'_>> {
         match self {
             AuthChange::UserChangePassword(request) if self.given_hash().is_none() => {
@@ -236,8 +238,9 @@ impl AuthChange {
         }
     }
 
-    /// The hash that the client has given in place of a password; `None` if it is not base64. etcd
-    /// takes one for a change of a password without a new one.
+    /// The hash that the client gave in place of a password; `None` if it is not base64. etcd
+    /// accepts a hash in a change of a password that has no new password; all other requests give
+    /// an empty hash.
     pub fn given_hash(&self) -> Option<Vec<u8>> {
         match self {
             AuthChange::UserChangePassword(request) => {
@@ -247,10 +250,10 @@ impl AuthChange {
         }
     }
 
-    /// The command, with the hash of the password.
+    /// The command for the log. `hash` is the hash of the password, if the change sets one.
     ///
     /// # Errors
-    /// The name of a user is too long, or a permission is of a kind that is not known.
+    /// The name of a user is too long, or the kind of a permission is unknown.
     pub fn command<'a>(&'a self, hash: &'a [u8]) -> Result<AuthCommand<'a>, Error> {
         Ok(match self {
             AuthChange::Enable => AuthCommand::Enable,
@@ -302,10 +305,10 @@ pub(crate) fn permission(permission: &authpb::Permission) -> Result<Permission<'
 }
 
 impl AuthQuestion {
-    /// The response, in its bytes.
+    /// The encoded response. `who` is the user that asks; `None` for a client without a user.
     ///
     /// # Errors
-    /// The client may not know this, or there is no such user or role.
+    /// The user may not know the answer, or there is no such user or role.
     pub fn answer(
         &self,
         header: Header,
@@ -314,9 +317,9 @@ impl AuthQuestion {
     ) -> Result<Vec<u8>, Refusal> {
         let auth = store.auth();
         let header = Some(header.with_revision(store.revision()));
-        // The checks of `apply.authApplierV3`: a user may see itself and its roles.
+        // The checks of `apply.authApplierV3`: a user may see itself and its own roles.
         let is_own = match self {
-            // In etcd nobody is the user without a name.
+            // etcd treats a client without a user as the user with the empty name.
             AuthQuestion::UserGet(request) => who.map_or("", |who| who.user) == request.name,
             AuthQuestion::RoleGet(request) => {
                 who.is_some_and(|who| auth.has_role(who.user, &request.role))
@@ -374,7 +377,7 @@ pub(crate) fn permission_message(permission: Permission<'_>) -> authpb::Permissi
     authpb::Permission { perm_type: perm_type.into(), key, range_end }
 }
 
-/// The response to a request for a token, in its bytes.
+/// The encoded response to a request for a token.
 pub fn authenticated(header: Header, revision: i64, token: String) -> Vec<u8> {
     let header = Some(header.with_revision(revision));
     pb::AuthenticateResponse { header, token }.encode_to_vec()

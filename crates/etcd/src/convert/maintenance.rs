@@ -1,4 +1,5 @@
-//! The service `Maintenance`: alarms and hashes.
+//! The service `Maintenance`: turns requests about alarms into commands, and encodes the responses
+//! about alarms and hashes.
 
 use machine::etcd::Store;
 use machine::etcd::alarm::{Alarm, AlarmKind};
@@ -11,8 +12,8 @@ use crate::pb::etcdserverpb as pb;
 use crate::pb::etcdserverpb::AlarmType;
 use crate::pb::etcdserverpb::alarm_request::AlarmAction;
 
-/// The command that a request about alarms asks for; `None` if it only asks which there are, or
-/// says nothing that is known, which changes nothing in etcd either.
+/// The command that a request about alarms asks for. `None` if the request only lists alarms, or
+/// has an unknown action or kind; etcd changes nothing then either.
 pub fn alarm(request: &pb::AlarmRequest) -> Option<Command<'static>> {
     let kind = alarm_kind(request.alarm)?;
     let alarm = Alarm { kind, member: request.member_id };
@@ -23,7 +24,7 @@ pub fn alarm(request: &pb::AlarmRequest) -> Option<Command<'static>> {
     }
 }
 
-/// The kind with this number (`etcdserverpb.AlarmType`); none for 0 and for an unknown one.
+/// The kind with this number (`etcdserverpb.AlarmType`); `None` for 0 and for an unknown number.
 pub(crate) fn alarm_kind(number: i32) -> Option<AlarmKind> {
     match AlarmType::try_from(number) {
         Ok(AlarmType::Nospace) => Some(AlarmKind::NoSpace),
@@ -32,15 +33,16 @@ pub(crate) fn alarm_kind(number: i32) -> Option<AlarmKind> {
     }
 }
 
-/// The response to the change of an alarm, in its bytes.
+/// The encoded response to a change of an alarm.
 pub fn alarmed(header: Header, revision: i64, alarm: Option<Alarm>) -> Vec<u8> {
     let header = Some(header.with_revision(revision));
     let alarms = alarm.into_iter().map(alarm_member).collect();
     pb::AlarmResponse { header, alarms }.encode_to_vec()
 }
 
-/// The response to the question which alarms there are, of the kind that the request names or of
-/// all, in its bytes. To a change that names no kind it has none.
+/// The encoded response to a request that [`alarm`] made no command of. A request to list alarms
+/// gets those of the kind that it names, or all if it names none; any other request gets an empty
+/// list.
 pub fn alarms(header: Header, store: &Store, request: &pb::AlarmRequest) -> Vec<u8> {
     let header = Some(header.with_revision(store.revision()));
     let kind = alarm_kind(request.alarm);
@@ -59,7 +61,7 @@ pub(crate) fn alarm_member(alarm: Alarm) -> pb::AlarmMember {
     pb::AlarmMember { member_id: alarm.member, alarm: kind.into() }
 }
 
-/// `HashKVResponse`, in its bytes.
+/// The encoded `HashKVResponse`.
 pub fn hash_kv(header: Header, store: &Store, read: &HashRead) -> Vec<u8> {
     pb::HashKvResponse {
         header: Some(header.with_revision(store.revision())),
@@ -70,7 +72,7 @@ pub fn hash_kv(header: Header, store: &Store, read: &HashRead) -> Vec<u8> {
     .encode_to_vec()
 }
 
-/// `HashResponse`, in its bytes.
+/// The encoded `HashResponse`.
 pub fn hash(header: Header, store: &Store, read: &HashRead) -> Vec<u8> {
     let header = Some(header.with_revision(store.revision()));
     pb::HashResponse { header, hash: read.hash() }.encode_to_vec()

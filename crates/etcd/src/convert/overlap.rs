@@ -1,11 +1,11 @@
-//! Puts and deletes of one transaction that touch the same key (`checkIntervals` in
-//! `server/etcdserver/api/v3rpc/key.go`).
+//! Refuses a transaction that puts a key which it also puts or deletes elsewhere (`checkIntervals`
+//! in `server/etcdserver/api/v3rpc/key.go`).
 //!
 //! A list of operations counts with everything nested in it. The check goes through a list in this
 //! order: its deletes; its nested transactions, one after the other; its puts. It refuses a put of
-//! a key that was put or deleted before in this order. So a nested put may share its key with a
-//! delete in a later nested transaction, as in etcd. The two branches of a transaction never run
-//! both, so they may share keys; and two deletes may always share keys.
+//! a key that an operation earlier in this order puts or deletes. So a nested put may share its key
+//! with a delete in a later nested transaction, as in etcd. The two branches of a transaction never
+//! both run, so they may share keys; and two deletes may always share keys.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem;
@@ -14,14 +14,14 @@ use machine::etcd::command::{KeyRange, Op, Txn};
 
 use crate::Error;
 
-/// Checks both branches of a transaction.
+/// Checks each branch of a transaction by itself.
 pub fn check(txn: &Txn<'_>) -> Result<(), Error> {
     Touched::of(&txn.success)?;
     Touched::of(&txn.failure)?;
     Ok(())
 }
 
-/// The keys that a list of operations puts, and those that it deletes.
+/// The keys that a list of operations puts, and the ranges that it deletes.
 #[derive(Default)]
 struct Touched<'a> {
     puts: BTreeSet<&'a [u8]>,
@@ -29,8 +29,8 @@ struct Touched<'a> {
 }
 
 impl<'a> Touched<'a> {
-    /// The keys that a list touches, if it may. The depth is that of the transaction, which is
-    /// bounded.
+    /// The keys that a list touches, or an error if it touches one twice. Recursion goes as deep as
+    /// the transaction, whose depth is bounded.
     fn of(ops: &[Op<'a>]) -> Result<Touched<'a>, Error> {
         let mut touched = Touched::default();
         for op in ops {
@@ -57,7 +57,7 @@ impl<'a> Touched<'a> {
         if touched { Err(Error::DuplicateKey) } else { Ok(()) }
     }
 
-    /// Adds what the two branches of a nested transaction touch.
+    /// Adds the keys that the two branches of a nested transaction touch.
     fn add_nested(&mut self, success: Touched<'a>, failure: Touched<'a>) -> Result<(), Error> {
         for key in success.puts.iter().chain(&failure.puts) {
             self.check_put(key)?;
@@ -74,13 +74,14 @@ impl<'a> Touched<'a> {
     }
 }
 
-/// A set of ranges of keys. The ends are not in the ranges, and have no special meaning: as in
-/// etcd, a delete up to the end of all keys (`\0`) counts as a delete of nothing here.
+/// A set of ranges of keys. A range does not contain its end. The end `\0`, which elsewhere means
+/// the end of all keys, has no special meaning: as in etcd, such a delete counts here as a delete
+/// of nothing.
 #[derive(Default)]
 struct Ranges<'a> {
-    /// Keys that are a range of their own.
+    /// Ranges of a single key.
     keys: BTreeSet<&'a [u8]>,
-    /// The end of each range by its start. No two of them overlap.
+    /// All other ranges, as start to end. No two of them overlap.
     ends: BTreeMap<&'a [u8], &'a [u8]>,
 }
 
@@ -98,7 +99,7 @@ impl<'a> Ranges<'a> {
         }
     }
 
-    /// Adds a range that is not empty, and merges it with those that it overlaps or touches.
+    /// Adds a range that is not empty, and merges it with the ranges that it overlaps or touches.
     fn add_range(&mut self, mut start: &'a [u8], mut end: &'a [u8]) {
         if let Some((before, its_end)) = self.ends.range(..=start).next_back()
             && *its_end >= start

@@ -1,4 +1,5 @@
-//! Requests to commands.
+//! Turns the messages of requests into commands and reads, and refuses those that etcd refuses
+//! before its log.
 
 use machine::LeaseId;
 use machine::etcd::command::{
@@ -14,7 +15,7 @@ use crate::pb::etcdserverpb::compare::{CompareResult, CompareTarget as PbTarget,
 use crate::pb::etcdserverpb::range_request::{SortOrder as PbOrder, SortTarget as PbSortTarget};
 use crate::pb::etcdserverpb::request_op::Request;
 
-/// The read that a request asks for. Whether it is serializable is for the caller to see.
+/// The read that a request asks for. The caller must look at `serializable` itself.
 pub fn range(request: &pb::RangeRequest) -> Result<RangeOp<'_>, Error> {
     if request.key.is_empty() {
         return Err(Error::EmptyKey);
@@ -49,10 +50,10 @@ pub fn range(request: &pb::RangeRequest) -> Result<RangeOp<'_>, Error> {
     })
 }
 
-/// Why a read is not streamed.
+/// Why a read cannot be streamed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StreamRefused {
-    /// A read that is not streamed is refused as well.
+    /// The request is wrong; a read that is not streamed would be refused as well.
     Error(Error),
     /// The read has an order or bounds of revisions, so it cannot be answered in pieces. The code
     /// is [`Code::Unimplemented`](crate::Code::Unimplemented), the text etcd's.
@@ -65,7 +66,8 @@ impl From<Error> for StreamRefused {
     }
 }
 
-/// The read that a request asks for in pieces (`checkRangeStreamRequest` of etcd 3.7).
+/// The read that a request for an answer in pieces asks for (`checkRangeStreamRequest` of etcd
+/// 3.7).
 pub fn range_stream(request: &pb::RangeRequest) -> Result<RangeOp<'_>, StreamRefused> {
     let op = range(request)?;
     let is_by_key = op.target == SortTarget::Key && op.order == SortOrder::Ascend;
@@ -112,8 +114,8 @@ pub fn delete_range(request: &pb::DeleteRangeRequest) -> Result<DeleteRange<'_>,
     })
 }
 
-/// The compaction that a request asks for. Whether it waits for the disk (`physical`) is for the
-/// caller to see.
+/// The compaction that a request asks for. The caller must look at `physical` itself (whether the
+/// answer waits for the disk).
 pub fn compaction(request: &pb::CompactionRequest) -> Command<'static> {
     Command::Compact { revision: request.revision }
 }
@@ -136,8 +138,8 @@ pub fn txn(request: &pb::TxnRequest, ops_max: usize) -> Result<Txn<'_>, Error> {
     Ok(txn)
 }
 
-/// A transaction at some level. `ops_left` is what the levels above leave of `max-txn-ops`;
-/// `total_left` is what the whole request may still have.
+/// One transaction of the nest. `ops_left` is `max-txn-ops` less what the levels above have used;
+/// `total_left` is how many comparisons and operations the rest of the request may have.
 fn nested_txn<'a>(
     request: &'a pb::TxnRequest,
     ops_left: usize,
@@ -165,7 +167,7 @@ fn op<'a>(
     total_left: &mut usize,
 ) -> Result<Op<'a>, Error> {
     Ok(match &op.request {
-        // etcd, too, answers an operation without any request with this error.
+        // etcd answers an operation without a request with this error, too.
         None => return Err(Error::KeyNotFound),
         Some(Request::RequestRange(request)) => Op::Range(range(request)?),
         Some(Request::RequestPut(request)) => Op::Put(put(request)?),
@@ -186,11 +188,11 @@ const NEVER: (Relation, CompareTarget<'static>) = (Relation::Less, CompareTarget
 /// Holds for every key that exists.
 const EXISTS: (Relation, CompareTarget<'static>) = (Relation::Greater, CompareTarget::Version(0));
 
-/// A comparison. Numbers that etcd does not know mean what they do there (`compareKV` in
-/// `server/etcdserver/txn/txn.go`): a field of an unknown number equals its operand, and a relation
-/// of an unknown number always holds. The comparison stays in the command, as one that always or
-/// never holds, because its keys count for permissions. A value of a missing key compares to
-/// nothing at all, whatever the relation.
+/// A comparison. An unknown number means the same as in etcd (`compareKV` in
+/// `server/etcdserver/txn/txn.go`): a field with an unknown number equals its operand, and a
+/// relation with an unknown number always holds. The comparison stays in the command, as one that
+/// always or never holds, because permissions are checked for its keys. The value of a missing key
+/// compares to nothing at all, whatever the relation.
 fn compare(request: &pb::Compare) -> Result<Compare<'_>, Error> {
     if request.key.is_empty() {
         return Err(Error::EmptyKey);
@@ -213,8 +215,8 @@ fn compare(request: &pb::Compare) -> Result<Compare<'_>, Error> {
     Ok(Compare { range, relation, target })
 }
 
-/// The field of a comparison with its operand; `None` if the field's number is unknown. An operand
-/// of another field counts as 0, or as an empty value.
+/// The field of a comparison, with its operand; `None` if the field's number is unknown. If the
+/// request gives an operand for another field, the operand counts as 0 or as an empty value.
 fn target(request: &pb::Compare) -> Option<CompareTarget<'_>> {
     let operand = request.target_union.as_ref();
     Some(match (PbTarget::try_from(request.target).ok()?, operand) {

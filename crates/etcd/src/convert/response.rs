@@ -1,8 +1,9 @@
-//! Outcomes to responses: the bytes of `etcdserverpb` messages.
+//! Outcomes to responses: encodes the `etcdserverpb` messages by hand.
 //!
-//! A response is measured once, then written into room of exactly that length. Keys and values go
-//! from the shared events to the bytes in one step. The numbers of the fields stand here again,
-//! because the generated messages own what they hold; a test compares both.
+//! A response is measured once, then written into a buffer of exactly that length. Keys and values
+//! are copied once, from the shared events to the bytes. The field numbers are repeated here,
+//! because the generated messages would need owned copies of keys and values; a test compares the
+//! bytes of both.
 
 mod encoder;
 mod lease;
@@ -21,32 +22,32 @@ pub use lease::{LeaseResponse, TimeToLive};
 pub use piece::{Piece, PieceEnd};
 pub use watch::{NO_WATCH_ID, WatchHead, watch_event_bytes, write_watch_event};
 
-/// The fields of a response's header that describe the server. The store's revision comes from the
-/// outcome.
+/// The fields of a response's header that describe the server. The fourth field, the store's
+/// revision, comes from the outcome.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Header {
-    /// The cluster.
+    /// Id of the cluster.
     pub cluster_id: u64,
-    /// The member that answers.
+    /// Id of the member that answers.
     pub member_id: u64,
-    /// The Raft term of the member.
+    /// The Raft term that the member is in.
     pub raft_term: u64,
 }
 
 impl Header {
-    /// The whole header.
+    /// The header with this revision, as a message.
     pub(super) fn with_revision(self, revision: i64) -> pb::ResponseHeader {
         let Header { cluster_id, member_id, raft_term } = self;
         pb::ResponseHeader { cluster_id, member_id, revision, raft_term }
     }
 }
 
-/// A response that was measured, and can be written.
+/// A response, measured and ready to be written.
 pub struct Response<'a> {
     header: Header,
     body: Body<'a>,
-    /// The lengths of the messages for which measuring takes time, in the order in which they are
-    /// written.
+    /// The lengths of the responses inside a transaction, in the order in which they are written.
+    /// They are kept because measuring them again would take long.
     lengths: Vec<usize>,
     len: usize,
 }
@@ -58,16 +59,17 @@ enum Body<'a> {
     Put(&'a PutDone),
     DeleteRange(&'a RangeDeleted),
     Txn(&'a TxnDone),
-    /// `CompactionResponse`, and the responses to changes of users and roles, which have a header
-    /// alone.
+    /// A response that has only a header: `CompactionResponse`, and the responses to changes of
+    /// users and roles.
     HeaderAlone {
         revision: i64,
     },
 }
 
 impl<'a> Response<'a> {
-    /// The response to a command of keys: `PutResponse`, `DeleteRangeResponse`, `TxnResponse` or
-    /// `CompactionResponse`. [`LeaseResponse::from_outcome`] has those to commands of leases.
+    /// The response to a command about keys, or to a change of users and roles: `PutResponse`,
+    /// `DeleteRangeResponse`, `TxnResponse`, or a header alone. [`LeaseResponse::from_outcome`]
+    /// makes the responses to commands about leases.
     pub fn from_outcome(header: Header, outcome: &'a Outcome) -> Response<'a> {
         Response::from_body(
             header,
@@ -157,7 +159,7 @@ const VERSION: u32 = 4;
 const VALUE: u32 = 5;
 const LEASE: u32 = 6;
 
-/// Whether all fields above have a number that takes one byte with its wire type.
+/// Bytes of a field's tag (number and wire type): one, because all numbers above are below 16.
 const TAG_BYTES: usize = 1;
 const _: () = assert!(MOD_REVISION < 16 && LEASE < 16 && RESPONSE_TXN < 16);
 
@@ -175,7 +177,8 @@ impl Body<'_> {
         }
     }
 
-    /// The length of everything behind the header.
+    /// Bytes of everything behind the header. Appends the lengths inside a transaction to
+    /// `lengths`.
     fn measure(&self, lengths: &mut Vec<usize>) -> usize {
         match self {
             Body::Range(found) => found_bytes(found),
@@ -246,7 +249,7 @@ fn write_deleted(done: &RangeDeleted, out: &mut impl BufMut) {
     }
 }
 
-/// The header of a response within a transaction: the revision only.
+/// Bytes of the header of a response within a transaction, which has only the revision.
 fn nested_header_bytes(revision: i64) -> usize {
     message_bytes(number_bytes(revision as u64))
 }
@@ -256,9 +259,9 @@ fn write_nested_header(revision: i64, out: &mut impl BufMut) {
     write_number(REVISION, revision as u64, out);
 }
 
-/// The length of a branch's responses. `lengths` gets the lengths of the response to each operation
-/// before those within it: measuring again at each level would take time by the square of the
-/// depth.
+/// Bytes of a branch's responses. `lengths` gets the length of each operation's response, before
+/// the lengths of those nested within it. Measuring again at each level would take time quadratic
+/// in the depth.
 fn measure_branch(branch: &Branch, lengths: &mut Vec<usize>) -> usize {
     let mut len = number_bytes(u64::from(branch.succeeded));
     for op in &branch.done {
@@ -299,7 +302,7 @@ fn write_branch(branch: &Branch, lengths: &mut impl Iterator<Item = usize>, out:
             }
             OpDone::Txn(nested) => {
                 start_message(RESPONSE_TXN, len, out);
-                // The header of a nested transaction is there, and empty.
+                // The header of a nested transaction is written, and it is empty.
                 start_message(HEADER, 0, out);
                 write_branch(nested, lengths, out);
             }
@@ -307,8 +310,8 @@ fn write_branch(branch: &Branch, lengths: &mut impl Iterator<Item = usize>, out:
     }
 }
 
-/// The length of a `KeyValue`, without its tag and length. A removal has only the key and the
-/// revision.
+/// Bytes of a version as a `KeyValue`, without its tag and length. A removal has only the key and
+/// the revision.
 pub fn key_value_bytes(event: &Event) -> usize {
     kv_bytes(event, false)
 }
@@ -343,7 +346,7 @@ fn write_kv(field: u32, event: &Event, keys_only: bool, out: &mut impl BufMut) {
     write_number(LEASE, numbers.lease as u64, out);
 }
 
-/// The length of a message field, also of an empty one: a message that is there is written.
+/// Bytes of a field that is a message. An empty message is written too, with length 0.
 fn message_bytes(len: usize) -> usize {
     TAG_BYTES + encoded_len_varint(len as u64) + len
 }
@@ -353,7 +356,7 @@ fn start_message(field: u32, len: usize, out: &mut impl BufMut) {
     encode_varint(len as u64, out);
 }
 
-/// The length of a number's field; a zero is left out.
+/// Bytes of a field that is a number; a zero is left out.
 fn number_bytes(number: u64) -> usize {
     if number == 0 { 0 } else { TAG_BYTES + encoded_len_varint(number) }
 }
@@ -365,7 +368,7 @@ fn write_number(field: u32, number: u64, out: &mut impl BufMut) {
     }
 }
 
-/// The length of a field of bytes; empty ones are left out.
+/// Bytes of a field that is a string of bytes; an empty one is left out.
 fn blob_bytes(blob: &[u8]) -> usize {
     if blob.is_empty() { 0 } else { message_bytes(blob.len()) }
 }

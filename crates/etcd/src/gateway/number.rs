@@ -1,13 +1,13 @@
-//! Integers in JSON: `1.20e2` is one, too.
+//! Parses integers in JSON, which may have a point and an exponent: `1.20e2` is 120.
 
-/// Wide enough for every integer of a message, and for its sign.
+/// Holds every 64-bit integer of a message, signed or not.
 pub type Integer = i128;
 
-/// The most digits of an integer that is looked at: as many as the largest 64-bit number has.
+/// The most digits of an accepted integer: as many as `u64::MAX` has.
 const DIGITS_MAX: usize = 20;
 
-/// The integer that a JSON number is; `None` if it is no number, has a fraction that is not 0, or
-/// has more than 20 digits.
+/// The integer value of a JSON number; `None` if the text is no number, has a fraction that is not
+/// 0, or has more than 20 digits.
 pub fn integer(text: &str) -> Option<Integer> {
     let (negative, text) = match text.strip_prefix('-') {
         Some(rest) => (true, rest),
@@ -40,11 +40,11 @@ pub fn integer(text: &str) -> Option<Integer> {
     Some(if negative { -value } else { value })
 }
 
-/// The integer whose digits stand in two parts around a point that moves by `exponent` places.
+/// The integer with the digits `whole.fraction`, times ten to the power `exponent`.
 fn shifted(whole: &str, fraction: &str, exponent: i32) -> Option<Integer> {
     let places = usize::try_from(exponent.unsigned_abs()).ok()?;
     if exponent < 0 {
-        // Digits that move behind the point must be 0.
+        // Digits that move behind the decimal point must be 0.
         let kept = whole.len().checked_sub(places)?;
         let dropped = whole.get(kept..)?;
         let is_whole = fraction.is_empty() && dropped.bytes().all(|byte| byte == b'0');
@@ -53,7 +53,7 @@ fn shifted(whole: &str, fraction: &str, exponent: i32) -> Option<Integer> {
     digits(whole, fraction, places.checked_sub(fraction.len())?)
 }
 
-/// The integer of the digits of both parts, with `zeros` behind them.
+/// The integer with the digits of `whole`, then those of `fraction`, then this many zeros.
 fn digits(whole: &str, fraction: &str, zeros: usize) -> Option<Integer> {
     if whole.len().checked_add(fraction.len())?.checked_add(zeros)? > DIGITS_MAX {
         return None;

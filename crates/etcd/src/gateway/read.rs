@@ -1,29 +1,29 @@
-//! Reads the tokens of a text that a [`Scanner`](super::scan::Scanner) has found to be a JSON
-//! value.
+//! Reads the tokens of a JSON value that a [`Scanner`](super::scan::Scanner) has already accepted.
 //!
-//! So a value that begins ends, too, and this reader only looks for what the form of JSON leaves
-//! open: whether text is text. Errors are those of Go's `encoding/protojson`.
+//! The scanner has checked the syntax, so this reader trusts that brackets close and words are
+//! whole. It checks only the content of strings: UTF-8 and escapes. Errors are those of Go's
+//! `encoding/protojson`.
 
 use std::borrow::Cow;
 
 use super::BadJson;
 
-/// A reader of one value.
+/// Reads one JSON value from its beginning to its end.
 pub struct Reader<'a> {
     text: &'a [u8],
     at: usize,
 }
 
-/// A value, or the beginning of one.
+/// A scalar value, or the beginning of an object or array.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Token<'a> {
     /// `null`
     Null,
     /// `true` or `false`
     Bool(bool),
-    /// A number, as it is written.
+    /// A number, as the text has it.
     Number(&'a str),
-    /// Text, without its escapes.
+    /// A string, with its escapes decoded.
     Text(Cow<'a, str>),
     /// The beginning of an object.
     Object,
@@ -56,7 +56,7 @@ impl<'a> Reader<'a> {
         self.raw(start, self.at)
     }
 
-    /// Reads the end of an object or array, if it is next.
+    /// Reads the end of an object or array if it comes next. Returns whether it did.
     pub fn ends(&mut self) -> bool {
         self.position();
         let ends = matches!(self.peek(), Some(b'}' | b']') | None);
@@ -66,7 +66,7 @@ impl<'a> Reader<'a> {
         ends
     }
 
-    /// Reads a `null`, if it is next.
+    /// Reads a `null` if it comes next. Returns whether it did.
     pub fn takes_null(&mut self) -> bool {
         self.position();
         let takes = self.peek() == Some(b'n');
@@ -76,7 +76,7 @@ impl<'a> Reader<'a> {
         takes
     }
 
-    /// Reads a value, or the beginning of one.
+    /// Reads a scalar value, or the beginning of an object or array.
     pub fn token(&mut self) -> Result<Token<'a>, BadJson> {
         self.position();
         Ok(match self.peek() {
@@ -98,7 +98,7 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// Skips a value.
+    /// Skips a whole value, with everything in it.
     pub fn skip(&mut self) -> Result<(), BadJson> {
         let mut depth = 0_usize;
         loop {
@@ -117,14 +117,15 @@ impl<'a> Reader<'a> {
         self.text.get(self.at).copied()
     }
 
-    /// A number or one of the three words.
+    /// Reads a number, or `null`, `true` or `false`.
     fn word(&mut self) -> &'a str {
         let start = self.at;
         while self.peek().is_some_and(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte))
         {
             self.at += 1;
         }
-        // No value begins with another byte; if one does, the reader goes on behind it.
+        // No value begins with another byte. If one did, the reader would skip it and not loop for
+        // ever.
         self.at = self.at.max(start + 1);
         let word = self.text.get(start..self.at).unwrap_or_default();
         core::str::from_utf8(word).unwrap_or_default()
@@ -162,13 +163,13 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// An error about a token at an offset.
+    /// An error about the token at offset `at`.
     pub fn error(&self, at: usize, text: &str) -> BadJson {
         let (line, column) = self.line_and_column(at);
         BadJson(format!("proto: (line {line}:{column}): {text}"))
     }
 
-    /// An error about a token of the wrong kind.
+    /// An error about the token at offset `at`, which has the wrong kind or form.
     pub fn syntax_error(&self, at: usize, text: &str) -> BadJson {
         let (line, column) = self.line_and_column(at);
         BadJson(format!("proto: syntax error (line {line}:{column}): {text}"))
@@ -182,7 +183,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Text without its escapes; the escape that encodes no character, if there is one.
+/// The text with its escapes decoded; or an error, with the text from the first bad code on.
 fn unescaped(text: &str) -> Result<String, &str> {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
@@ -209,7 +210,8 @@ fn unescaped(text: &str) -> Result<String, &str> {
     Ok(out)
 }
 
-/// The character whose code, in one or two halves, follows a `\u`; and what is behind it.
+/// Decodes the character whose code follows a `\u`, in one unit or as a pair of surrogates. Returns
+/// the character and the rest of the text.
 fn escaped_character(text: &str) -> Option<(char, &str)> {
     let unit = |text: &str| u16::from_str_radix(text.get(..4)?, 16).ok();
     let first = unit(text)?;

@@ -1,8 +1,8 @@
-//! JSON to messages.
+//! Encodes the JSON of a request as its protobuf message.
 //!
-//! The mapping is that of protobuf's JSON as Go's `encoding/protojson` reads it, with unknown
-//! fields ignored; errors have its texts. The bytes of the message are written as the JSON is read:
-//! no tree of either is built.
+//! The mapping is protobuf's JSON as Go's `encoding/protojson` reads it, except that unknown fields
+//! are ignored; errors have Go's texts. The message is written while the JSON is read, so neither
+//! is built as a tree.
 
 use base64::alphabet::{Alphabet, STANDARD, URL_SAFE};
 use base64::engine::{DecodePaddingMode, Engine, GeneralPurpose, GeneralPurposeConfig};
@@ -14,7 +14,7 @@ use super::read::{Reader, Token};
 use super::schema::{Enum, Field, Kind, Message};
 use crate::limits::MESSAGE_DEPTH_MAX;
 
-/// The bytes of the message that a JSON value describes. A scanner has seen the value.
+/// The encoded message for a JSON value, which a scanner must have accepted.
 pub fn encode(message: &'static Message, value: &[u8]) -> Result<Vec<u8>, BadJson> {
     let mut out = Vec::with_capacity(value.len());
     let mut reader = Reader::new(value);
@@ -25,7 +25,7 @@ pub fn encode(message: &'static Message, value: &[u8]) -> Result<Vec<u8>, BadJso
 const WIRE_VARINT: u32 = 0;
 const WIRE_BYTES: u32 = 2;
 
-/// Reads an object and writes the fields of the message, without a length in front.
+/// Reads an object and writes the fields of the message, without the message's length.
 fn write_message(
     reader: &mut Reader<'_>,
     message: &'static Message,
@@ -36,7 +36,8 @@ fn write_message(
     if reader.token()? != Token::Object {
         return Err(unexpected(reader, start));
     }
-    // One bit for each field that was read; messages have fewer than 64, and one oneof.
+    // One bit for each field that was read. Every message has fewer than 64 fields and at most one
+    // oneof.
     let mut seen = 0_u64;
     let mut oneof_is_set = false;
     while !reader.ends() {
@@ -88,8 +89,8 @@ fn write_list(
     Ok(())
 }
 
-/// Reads one value of a field and writes it with its tag. A zero is left out where a message
-/// without the field means the same.
+/// Reads one value of a field and writes it with its tag. Writes no zero and no empty value, unless
+/// the field is a list or in a oneof, where presence counts.
 fn write_value(
     reader: &mut Reader<'_>,
     field: &Field,
@@ -139,7 +140,7 @@ fn write_tag(field: &Field, wire: u32, out: &mut Vec<u8>) {
     encode_varint(u64::from(field.number << 3 | wire), out);
 }
 
-/// Puts the length of the bytes from `start` on in front of them.
+/// Inserts, at `start`, the length of the bytes from there to the end.
 fn insert_len(start: usize, out: &mut Vec<u8>) {
     let len = out.len() - start;
     let prefix = encoded_len_varint(len as u64);
@@ -149,15 +150,15 @@ fn insert_len(start: usize, out: &mut Vec<u8>) {
     }
 }
 
-/// The value of a field as it is on the wire.
+/// The value of a field in its form on the wire.
 enum Scalar {
     Number(u64),
     Bytes(Vec<u8>),
-    /// The name of an enum's value that is not known.
+    /// The name of an enum's value is unknown, so the field is skipped.
     Ignored,
 }
 
-/// The value that a token means in a field; `None` if it fits no value of that type.
+/// The value that a token has in a field of this kind; `None` if the token does not fit the kind.
 fn scalar(kind: Kind, token: &Token<'_>) -> Option<Scalar> {
     Some(match (kind, token) {
         (Kind::Bool, Token::Bool(value)) => Scalar::Number(u64::from(*value)),
@@ -178,8 +179,9 @@ fn scalar(kind: Kind, token: &Token<'_>) -> Option<Scalar> {
     })
 }
 
-/// The integer that a token is, as a number or as text. As in Go, text may go on behind the number
-/// with a character that no number has (`"12,3"` is 12), but may not begin or end with a blank.
+/// The integer that a token denotes, as a number or as a string. As in Go, a string may go on
+/// behind the number with a character that no number has (`"12,3"` is 12), but may not begin or end
+/// with a blank.
 fn integer(token: &Token<'_>) -> Option<Integer> {
     match token {
         Token::Number(text) => number::integer(text),
@@ -191,8 +193,9 @@ fn integer(token: &Token<'_>) -> Option<Integer> {
     }
 }
 
-/// Reads base64 in either alphabet, padded or not, with line ends anywhere, as Go does: padding is
-/// expected if the length is a multiple of four. Unused bits of the last character may be set.
+/// Decodes base64 in either alphabet, padded or not, with line ends anywhere. As in Go, the text
+/// must be padded if its length is a multiple of four. Unused bits of the last character may be
+/// set.
 fn decode_base64(text: &str) -> Option<Vec<u8>> {
     const fn engine(alphabet: &Alphabet, padding: DecodePaddingMode) -> GeneralPurpose {
         let config = GeneralPurposeConfig::new()

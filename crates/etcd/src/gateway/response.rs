@@ -1,8 +1,8 @@
-//! Messages to JSON.
+//! Decodes the protobuf message of a response into JSON, all at once.
 //!
-//! The mapping is that of protobuf's JSON as etcd's gateway writes it: fields by the names and in
-//! the order of the texts, fields that are zero left out, 64-bit numbers as strings, bytes in
-//! base64, enums by name.
+//! The mapping is protobuf's JSON as etcd's gateway writes it: fields under their names in `proto/`
+//! and in the order of `proto/`, zero fields left out, 64-bit numbers as strings, bytes in base64,
+//! enums by name.
 
 use core::fmt::Write;
 
@@ -13,22 +13,22 @@ use prost::encoding::decode_varint;
 use super::schema::{Enum, Field, Kind, Message};
 use crate::limits::TXN_DEPTH_MAX;
 
-/// The bytes are not those of the message.
+/// The bytes do not decode as the message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BadMessage;
 
-/// Messages within each other in a response: those of the deepest transaction, and a few within
-/// them.
+/// Levels of nested messages in a response: two for each level of the deepest transaction, and a
+/// few below the innermost.
 pub(super) const DEPTH_MAX: usize = 2 * TXN_DEPTH_MAX + 8;
 
-/// The JSON of a message.
+/// The JSON of an encoded message.
 pub fn decode(message: &'static Message, bytes: &[u8]) -> Result<String, BadMessage> {
     let mut out = String::with_capacity(bytes.len().saturating_mul(2));
     write_message(message, bytes, DEPTH_MAX, &mut out)?;
     Ok(out)
 }
 
-/// The value of a field as it is on the wire.
+/// The value of a field in its form on the wire.
 #[derive(Clone, Copy)]
 pub(super) enum Value<'a> {
     Number(u64),
@@ -42,7 +42,7 @@ fn write_message(
     out: &mut String,
 ) -> Result<(), BadMessage> {
     let mut values = values(message, bytes)?;
-    // Our own messages are in this order already.
+    // Messages that this server encodes are in this order already.
     values.sort_by_key(|(index, _)| *index);
     out.push('{');
     let mut is_first = true;
@@ -67,7 +67,7 @@ fn write_message(
     Ok(())
 }
 
-/// Writes all values of a field; of one that is no list, the last.
+/// Writes all values of a list; for any other field, the last value.
 fn write_field(
     field: &Field,
     values: &[(usize, Value<'_>)],
@@ -86,7 +86,8 @@ fn write_field(
     Ok(())
 }
 
-/// Whether a field means the same as no field. An empty message does not.
+/// Whether JSON leaves out a field with this value, because an absent field means the same. An
+/// empty message is never left out.
 pub(super) fn is_left_out(field: &Field, value: Value<'_>) -> bool {
     let is_zero = match value {
         Value::Number(number) => number == 0,
@@ -95,7 +96,8 @@ pub(super) fn is_left_out(field: &Field, value: Value<'_>) -> bool {
     is_zero && field.oneof.is_none() && !matches!(field.kind, Kind::Message(_))
 }
 
-/// The known fields of a message with their positions, as they come.
+/// The known fields of a message, in the order of the bytes: the field's index in the table, and
+/// its value.
 fn values<'a>(
     message: &Message,
     mut rest: &'a [u8],
@@ -123,7 +125,7 @@ fn values<'a>(
         let (Some(index), Some(value)) = (index, value) else { continue };
         let field = message.fields.get(index).ok_or(BadMessage)?;
         match value {
-            // A list of numbers may come in one piece.
+            // A list of numbers may be packed into one value.
             Value::Bytes(mut packed) if field.repeated && field.kind.is_number() => {
                 while !packed.is_empty() {
                     values.push((index, Value::Number(varint(&mut packed)?)));
@@ -183,7 +185,7 @@ pub(super) fn write_value(
     Ok(())
 }
 
-/// Writes text in quotes. Only what JSON does not allow is escaped.
+/// Writes text in quotes. Escapes only the characters that JSON does not allow.
 pub fn write_text(text: &str, out: &mut String) {
     out.push('"');
     for character in text.chars() {

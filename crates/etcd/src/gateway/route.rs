@@ -1,20 +1,20 @@
-//! The call of each HTTP path (the `google.api.http` options of etcd's texts).
+//! Maps each HTTP path to its gRPC call (the `google.api.http` options of etcd's proto files).
 
 use super::schema::GatewayMethod;
 use super::table::METHODS;
 use grpc_code::Code;
 
-/// Why a request reaches no call.
+/// Why a request has no call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoRoute {
     /// No call has this path.
     NotFound,
-    /// The call of this path takes POST only.
+    /// The path has a call, but the HTTP method is not POST.
     MethodNotAllowed,
 }
 
 impl NoRoute {
-    /// The code of the answer.
+    /// The gRPC code of the error answer.
     pub fn code(self) -> Code {
         match self {
             NoRoute::NotFound => Code::NotFound,
@@ -22,7 +22,7 @@ impl NoRoute {
         }
     }
 
-    /// The text of the answer.
+    /// The text of the error answer.
     pub fn text(self) -> &'static str {
         match self {
             NoRoute::NotFound => "Not Found",
@@ -31,11 +31,11 @@ impl NoRoute {
     }
 }
 
-/// The prefixes of all paths: that of etcd, and that of its version 3.3, which etcd 3.6 still
-/// takes. A path with another prefix does not belong to the gateway.
+/// The prefixes of the gateway's paths: etcd's own, and that of etcd 3.3, which etcd 3.6 still
+/// accepts. A path with another prefix does not belong to the gateway.
 pub const PREFIXES: [&str; 2] = ["/v3/", "/v3beta/"];
 
-/// The paths behind the prefix, each with its service and call.
+/// Each path behind the prefix, with its service and call.
 const ROUTES: [(&str, &str); 51] = [
     ("kv/range", "etcdserverpb.KV/Range"),
     ("kv/put", "etcdserverpb.KV/Put"),
@@ -98,7 +98,7 @@ pub fn route(http_method: &str, path: &str) -> Result<&'static GatewayMethod, No
     if http_method == "POST" { Ok(method) } else { Err(NoRoute::MethodNotAllowed) }
 }
 
-/// The call by its path in gRPC.
+/// The call with this gRPC path, as `/etcdserverpb.KV/Put`.
 pub fn method(path: &str) -> Option<&'static GatewayMethod> {
     METHODS.iter().find(|method| method.path == path)
 }

@@ -1,13 +1,13 @@
-//! Finds where a JSON value ends, and whether it is one.
+//! Checks the syntax of a JSON value that arrives in pieces, and finds where the value ends.
 //!
-//! The scanner takes bytes as they come and keeps one frame for each open object or array, in a
-//! list of its own: input cannot exhaust the stack. Errors are those of Go's `encoding/json`
+//! The scanner keeps one frame for each open object or array in a list of bounded length, and does
+//! not recurse: deep input cannot exhaust the stack. Errors are those of Go's `encoding/json`
 //! (`scanner.go`), which reads the bodies of requests in etcd's gateway.
 
 use super::BadJson;
 use crate::limits::JSON_DEPTH_MAX;
 
-/// The kind of the next byte to read.
+/// What the next byte belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     /// A value.
@@ -24,51 +24,51 @@ enum State {
     Text,
     /// The character behind a backslash.
     Escape,
-    /// That many digits of an escaped character.
+    /// This many more digits of a `\u` escape.
     Hex(u8),
-    /// The first digit of a number.
+    /// The first digit of a number, behind its minus sign.
     Minus,
     /// The byte behind a number's first digit, which was 0.
     Zero,
-    /// More digits in front of the point.
+    /// More digits in front of the decimal point.
     Digits,
-    /// The first digit behind the point.
+    /// The first digit behind the decimal point.
     Point,
-    /// More digits behind the point.
+    /// More digits behind the decimal point.
     Fraction,
     /// The sign or the first digit of an exponent.
     Exponent,
-    /// The first digit of an exponent.
+    /// The first digit of an exponent, behind its sign.
     ExponentDigit,
     /// More digits of an exponent.
     ExponentDigits,
-    /// The rest of a word, by the number of characters that were read.
+    /// The rest of this word (`true`, `false` or `null`), and how many characters of it were read.
     Word(&'static str, usize),
 }
 
-/// An object or array that is open.
+/// An open object or array, and the position in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Frame {
-    /// An object, in front of the colon.
+    /// An object, before the colon of a field.
     Name,
-    /// An object, behind the colon.
+    /// An object, behind the colon of a field.
     Field,
     /// An array.
     Array,
 }
 
-/// Whether a byte ended the value.
+/// Where the value ends relative to the byte that was just read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     /// The value goes on behind the byte.
     Inside,
     /// The value ends with the byte.
     EndsWith,
-    /// The value has ended in front of the byte, which is a number's way to end.
+    /// The value has ended in front of the byte. Only a number ends so.
     EndsBefore,
 }
 
-/// A scan of one value, over as many pieces as it comes in.
+/// Scans one value, in as many pieces as it arrives in.
 #[derive(Debug)]
 pub struct Scanner {
     state: State,
@@ -82,8 +82,9 @@ impl Default for Scanner {
 }
 
 impl Scanner {
-    /// Scans the next piece. Returns how many of its bytes belong to the value once the value has
-    /// ended; `None` if it goes on. The scanner is then ready for the next value.
+    /// Scans the next piece. Returns how many of its bytes belong to the value if the value ends in
+    /// this piece; the scanner is then ready for the next value. Returns `None` if the value goes
+    /// on.
     pub fn scan(&mut self, piece: &[u8]) -> Result<Option<usize>, BadJson> {
         for (index, byte) in piece.iter().enumerate() {
             let len = match self.step(*byte)? {
@@ -97,8 +98,8 @@ impl Scanner {
         Ok(None)
     }
 
-    /// Ends the input. Returns whether a value has ended with it; false if there was nothing but
-    /// blanks.
+    /// Ends the input. Returns true if a number ends with it, and false if nothing but blanks came
+    /// since the last value. Any other open value is an error.
     pub fn finish(self) -> Result<bool, BadJson> {
         match self.state {
             State::Value if self.frames.is_empty() => Ok(false),
@@ -161,13 +162,13 @@ impl Scanner {
         Ok(state)
     }
 
-    /// A value has ended, with the byte that was just read.
+    /// The byte that was just read has ended a value.
     fn ended(&mut self) -> Step {
         self.state = State::After;
         if self.frames.is_empty() { Step::EndsWith } else { Step::Inside }
     }
 
-    /// The byte behind a name or a value.
+    /// Handles the byte behind a name or a value.
     fn after(&mut self, byte: u8) -> Result<Step, BadJson> {
         let Some(frame) = self.frames.last_mut() else { return Ok(Step::EndsBefore) };
         self.state = State::After;
@@ -255,7 +256,7 @@ fn unexpected(byte: u8, place: &str) -> BadJson {
     BadJson(format!("invalid character {} {place}", quoted(byte)))
 }
 
-/// A byte as Go quotes it, as the character of that number.
+/// A byte in single quotes, as Go quotes the character with that number.
 fn quoted(byte: u8) -> String {
     match byte {
         b'\'' => r"'\''".to_string(),

@@ -1,31 +1,32 @@
-//! The types of the gateway's table: what a message is made of.
+//! The types of the gateway's table, which describes every message, enum and call of `proto/`. A
+//! position is an index into the table's list of messages or enums.
 
 use super::table::{ENUMS, MESSAGES};
 
-/// A message.
+/// The description of a message.
 #[derive(Debug)]
 pub struct Message {
     /// The name with its package, as `etcdserverpb.PutRequest`.
     pub name: &'static str,
-    /// The fields in the order of the text, which is the order that JSON has.
+    /// The fields in the order of `proto/`, in which JSON has them.
     pub fields: &'static [Field],
 }
 
-/// A field of a message.
+/// The description of a field of a message.
 #[derive(Debug)]
 pub struct Field {
-    /// The number on the wire.
+    /// The field's number on the wire.
     pub number: u32,
-    /// The name in the text. JSON has this one in responses, and either in requests.
+    /// The name in `proto/`. Responses use this name; requests may use this one or `json_name`.
     pub name: &'static str,
     /// The name in lower camel case.
     pub json_name: &'static str,
-    /// The type of the value, or of each value of a list.
+    /// The type of the value; of one item if the field is a list.
     pub kind: Kind,
-    /// Whether it is a list.
+    /// Whether the field is a list.
     pub repeated: bool,
-    /// The full name of the oneof that the field belongs to. Such a field is present also with a
-    /// zero, and only one of the oneof may be set.
+    /// The full name of the oneof that the field belongs to; `None` if it belongs to none. Only one
+    /// field of a oneof may be set, and it counts as set even if it is zero.
     pub oneof: Option<&'static str>,
 }
 
@@ -34,15 +35,15 @@ pub struct Field {
 pub enum Kind {
     /// A truth value.
     Bool,
-    /// A signed number, which JSON has as a string.
+    /// A signed 64-bit number; a string in JSON.
     Int64,
-    /// A number, which JSON has as a string.
+    /// An unsigned 64-bit number; a string in JSON.
     Uint64,
-    /// A number, which JSON has as a number.
+    /// An unsigned 32-bit number; a number in JSON.
     Uint32,
     /// Text.
     String,
-    /// Bytes, which JSON has in base64.
+    /// Bytes; base64 in JSON.
     Bytes,
     /// An enum, by its position in the table.
     Enum(usize),
@@ -50,12 +51,12 @@ pub enum Kind {
     Message(usize),
 }
 
-/// An enum.
+/// The description of an enum.
 #[derive(Debug)]
 pub struct Enum {
-    /// The name with its package and message.
+    /// The full name: package, message, enum.
     pub name: &'static str,
-    /// Numbers and names, in the order of the text.
+    /// Number and name of each value, in the order of `proto/`.
     pub values: &'static [(i32, &'static str)],
 }
 
@@ -64,9 +65,9 @@ pub struct Enum {
 pub struct GatewayMethod {
     /// The path in gRPC, as `/etcdserverpb.KV/Put`.
     pub path: &'static str,
-    /// The message of a request, by its position in the table.
+    /// The position of the request's message.
     pub input: usize,
-    /// The message of a response, by its position in the table.
+    /// The position of the response's message.
     pub output: usize,
     /// Whether a client sends a stream of requests.
     pub client_streams: bool,
@@ -75,12 +76,12 @@ pub struct GatewayMethod {
 }
 
 impl Message {
-    /// The message at a position that the table names.
+    /// The message at a position from the table.
     pub fn at(position: usize) -> &'static Message {
         &MESSAGES[position]
     }
 
-    /// The position of the field with that name, in either spelling.
+    /// The index in `fields` of the field with this name, in either spelling.
     pub fn named(&self, name: &str) -> Option<usize> {
         let by_json = self.fields.iter().position(|field| field.json_name == name);
         by_json.or_else(|| self.fields.iter().position(|field| field.name == name))
@@ -88,29 +89,29 @@ impl Message {
 }
 
 impl Enum {
-    /// The enum at a position that the table names.
+    /// The enum at a position from the table.
     pub fn at(position: usize) -> &'static Enum {
         &ENUMS[position]
     }
 
-    /// The number of that name.
+    /// The number of the value with this name.
     pub fn number(&self, name: &str) -> Option<i32> {
         self.values.iter().find(|(_, of)| *of == name).map(|(number, _)| *number)
     }
 
-    /// The name of that number.
+    /// The name of the value with this number.
     pub fn name(&self, number: i32) -> Option<&'static str> {
         self.values.iter().find(|(of, _)| *of == number).map(|(_, name)| *name)
     }
 }
 
 impl Kind {
-    /// Whether the wire has it as a number, and so a list of it in one piece.
+    /// Whether a value of this type is a number on the wire, so that a list of them may be packed.
     pub fn is_number(self) -> bool {
         !matches!(self, Kind::String | Kind::Bytes | Kind::Message(_))
     }
 
-    /// The type's name in the texts and in error messages.
+    /// The type's name in `proto/` and in error messages.
     pub fn name(self) -> &'static str {
         match self {
             Kind::Bool => "bool",

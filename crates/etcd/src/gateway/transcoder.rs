@@ -1,8 +1,9 @@
-//! Messages to JSON, in pieces: the bytes of a message go in as they are made, and its JSON comes
-//! out at once. So a large response is never held whole.
+//! Turns an encoded response into JSON in pieces: takes the bytes of the message as they are made,
+//! and appends their JSON. So a large response is never whole in memory.
 //!
-//! The mapping is that of [`response`](super::response). Unlike there, the fields of a message must
-//! come in the order of its text, and one that is no list once: so are our own messages.
+//! The mapping is that of [`response`](super::response). But here the fields of a message must come
+//! in the order of `proto/`, and a field that is no list only once. Messages that this server
+//! encodes do so.
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -11,10 +12,10 @@ use super::BadMessage;
 use super::response::{DEPTH_MAX, Value, is_left_out, write_text, write_value};
 use super::schema::{Field, Kind, Message};
 
-/// Bytes of a number on the wire.
+/// The most bytes of a number on the wire.
 const VARINT_BYTES_MAX: usize = 10;
 
-/// Bytes of a text that is kept until all of it has come.
+/// The most bytes of a string. A string is kept until it is complete; a longer one is an error.
 const TEXT_BYTES_MAX: usize = 1024 * 1024;
 
 /// Turns one message into JSON.
@@ -23,46 +24,47 @@ pub struct Transcoder {
     /// The messages that have begun and not ended, the innermost last.
     open: Vec<Open>,
     state: State,
-    /// Bytes of a number, or of base64, that waits for more; or of a text.
+    /// Bytes of an unfinished number or string, or up to two bytes that base64 has not encoded yet.
     kept: Vec<u8>,
 }
 
-/// A message that has begun.
+/// A message that has begun and not ended.
 #[derive(Debug)]
 struct Open {
     message: &'static Message,
-    /// Bytes that are still to come; none of the outermost, which ends when it is said to.
+    /// How many of its bytes are still to come. `None` for the outermost message, which ends with
+    /// [`Transcoder::finish`].
     left: Option<u64>,
-    /// The position of the last field that was written.
+    /// Index of the last field that was written; `None` before the first.
     last: Option<usize>,
 }
 
-/// What comes next.
+/// What the next bytes are.
 #[derive(Debug)]
 enum State {
-    /// The number of a field and the form of its value.
+    /// The tag of a field: its number and wire type.
     Tag,
-    /// A number.
+    /// The value of this field, a number.
     Number(&'static Field),
-    /// The length of text, bytes or a message.
+    /// The length of this field's value: a string, bytes or a message.
     Length(&'static Field),
-    /// So many more bytes of bytes.
+    /// This many more bytes of a value of type bytes.
     Bytes(u64),
-    /// So many more bytes of a text.
+    /// This many more bytes of a string.
     Text(u64),
 }
 
 impl Transcoder {
-    /// Begins the message.
+    /// A transcoder for a message of this type.
     pub(super) fn new(message: &'static Message) -> Transcoder {
         let outermost = Open { message, left: None, last: None };
         Transcoder { open: vec![outermost], state: State::Tag, kept: Vec::new() }
     }
 
-    /// Takes the next bytes of the message, and appends their JSON. The first bytes begin it.
+    /// Takes the next bytes of the message, and appends their JSON to `out`.
     ///
     /// # Errors
-    /// The bytes are not those of the message, or its fields are out of order.
+    /// The bytes do not decode as the message, or its fields are out of order.
     pub fn push(&mut self, mut bytes: &[u8], out: &mut String) -> Result<(), BadMessage> {
         while !bytes.is_empty() {
             match self.state {
@@ -78,10 +80,10 @@ impl Transcoder {
         Ok(())
     }
 
-    /// Ends the message.
+    /// Ends the message, and appends the rest of the JSON.
     ///
     /// # Errors
-    /// Bytes of it are missing.
+    /// Bytes of the message are missing.
     pub fn finish(mut self, out: &mut String) -> Result<(), BadMessage> {
         let is_whole = matches!(self.state, State::Tag) && self.kept.is_empty();
         match self.open.pop() {
@@ -93,7 +95,7 @@ impl Transcoder {
         }
     }
 
-    /// Takes a number, if all of it has come.
+    /// Takes bytes of a number. Returns the number once it is complete.
     fn take_varint(&mut self, bytes: &mut &[u8]) -> Result<Option<u64>, BadMessage> {
         while let Some((byte, behind)) = bytes.split_first() {
             *bytes = behind;
@@ -111,7 +113,7 @@ impl Transcoder {
         Ok(None)
     }
 
-    /// Takes a number as what the state expects: a tag, a value or a length.
+    /// Takes a complete number as what the state expects: a tag, a value or a length.
     fn take_number(&mut self, number: u64, out: &mut String) -> Result<(), BadMessage> {
         match self.state {
             State::Tag => self.take_tag(number),
@@ -141,7 +143,7 @@ impl Transcoder {
         Ok(())
     }
 
-    /// Begins text, bytes or a message of this length.
+    /// Begins a string, bytes or a message of this length.
     fn take_length(
         &mut self,
         field: &'static Field,
@@ -155,7 +157,7 @@ impl Transcoder {
         }
         self.begin_value(field, out)?;
         if let Kind::Message(position) = field.kind {
-            // What contains it goes on behind it.
+            // The bytes count for the containing message, too; it goes on behind them.
             self.count(len)?;
             if self.open.len() > DEPTH_MAX {
                 return Err(BadMessage);
@@ -176,11 +178,11 @@ impl Transcoder {
         Ok(())
     }
 
-    /// Takes the next part of bytes.
+    /// Takes the next part of a value of type bytes, of which `left` bytes are to come.
     fn take_bytes(&mut self, left: u64, bytes: &mut &[u8], out: &mut String) {
         let part = split(bytes, left);
         let left = left - part.len() as u64;
-        // Three bytes make four characters.
+        // base64 makes four characters of three bytes.
         let missing = (3 - self.kept.len()) % 3;
         let (first, rest) = part.split_at(missing.min(part.len()));
         self.kept.extend_from_slice(first);
@@ -200,7 +202,7 @@ impl Transcoder {
         }
     }
 
-    /// Takes the next part of a text.
+    /// Takes the next part of a string that has `left` bytes to come.
     fn take_text(
         &mut self,
         left: u64,
@@ -219,7 +221,7 @@ impl Transcoder {
         Ok(())
     }
 
-    /// Counts bytes of the innermost message.
+    /// Counts bytes as read from the innermost message.
     fn count(&mut self, bytes: u64) -> Result<(), BadMessage> {
         let open = self.open.last_mut().ok_or(BadMessage)?;
         if let Some(left) = &mut open.left {
@@ -228,8 +230,8 @@ impl Transcoder {
         Ok(())
     }
 
-    /// Writes the text before a value of this field: what separates it from the one before, and
-    /// the name where the field begins.
+    /// Writes the JSON in front of a value of this field: the separator, and the name if the field
+    /// begins with this value.
     fn begin_value(&mut self, field: &'static Field, out: &mut String) -> Result<(), BadMessage> {
         let open = self.open.last_mut().ok_or(BadMessage)?;
         let position = open.message.fields.iter().position(|of| core::ptr::eq(of, field));
@@ -254,7 +256,8 @@ impl Transcoder {
         Ok(())
     }
 
-    /// Ends the messages whose last byte was taken.
+    /// Ends every message that has no bytes to come. A message that ends inside a field is an
+    /// error.
     fn close_ended(&mut self, out: &mut String) -> Result<(), BadMessage> {
         while let Some(open) = self.open.last()
             && open.left == Some(0)
@@ -277,7 +280,7 @@ impl Transcoder {
 
 const TEXT_MAX: u64 = TEXT_BYTES_MAX as u64;
 
-/// Ends a message.
+/// Writes the end of a message.
 fn close(open: &Open, out: &mut String) {
     if open.last.is_none() {
         out.push('{');
@@ -286,7 +289,7 @@ fn close(open: &Open, out: &mut String) {
     out.push('}');
 }
 
-/// Ends the list that the last field is, if it is one.
+/// Writes the end of the list, if the last field of the message is one.
 fn close_list(open: &Open, out: &mut String) {
     let field = open.last.and_then(|position| open.message.fields.get(position));
     if field.is_some_and(|field| field.repeated) {
@@ -294,7 +297,7 @@ fn close_list(open: &Open, out: &mut String) {
     }
 }
 
-/// Splits off up to so many bytes.
+/// Splits off at most `left` bytes from the front of `bytes`.
 fn split<'a>(bytes: &mut &'a [u8], left: u64) -> &'a [u8] {
     let len = usize::try_from(left).unwrap_or(usize::MAX).min(bytes.len());
     let (part, behind) = bytes.split_at(len);

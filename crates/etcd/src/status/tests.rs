@@ -1,7 +1,7 @@
 use super::*;
 
-/// The numbers and texts of the errors in `api/v3rpc/rpctypes/error.go` of etcd 3.6.16, in its
-/// order, without the `etcdserver: ` that all texts begin with.
+/// Code and text of each error in `api/v3rpc/rpctypes/error.go` of etcd 3.6.16, in the order of
+/// that file. The texts are without the `etcdserver: ` that all begin with.
 const IN_ETCD: [(u8, &str); 63] = [
     (3, "key is not provided"),
     (3, "key not found"),

@@ -1,4 +1,4 @@
-//! Users and roles: the changes that requests ask for, and answers as JSON.
+//! etcd v2: users and roles. Turns changes into commands, and encodes answers as JSON.
 //!
 //! etcd 3.4 `v2auth.User`, `v2auth.Role`, `v2http/client_auth.go`.
 
@@ -11,57 +11,57 @@ use machine::limits::ETCD_V2_AUTH_BYTES_MAX;
 
 use super::json::put_text;
 
-/// A change of users and roles. Its form was checked: no name or pattern is empty.
+/// A change of users and roles whose form was checked: no name and no pattern is empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AuthWrite {
-    /// Enforce permissions, or do not.
+    /// Turn the enforcement of permissions on (true) or off.
     Enforce(bool),
-    /// Make or change a user.
+    /// Create or change a user.
     PutUser(UserWrite),
     /// Delete the user of this name.
     DeleteUser(String),
-    /// Make or change a role.
+    /// Create or change a role.
     PutRole(RoleWrite),
     /// Delete the role of this name.
     DeleteRole(String),
 }
 
-/// A user to make or to change.
+/// A user to create or to change.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UserWrite {
-    /// Its name.
+    /// The user's name.
     pub name: String,
-    /// Whether it may be a new one.
+    /// Whether the user may be created if it does not exist.
     pub may_create: bool,
-    /// Whether it may exist.
+    /// Whether the user may be changed if it exists.
     pub may_change: bool,
-    /// The hash of its new password; empty if none is given.
+    /// The hash of the new password; empty if the request gives no password.
     pub hash: Vec<u8>,
-    /// The roles that it gets.
+    /// Roles that the user gets.
     pub grant: Vec<String>,
-    /// The roles that it loses.
+    /// Roles that the user loses.
     pub revoke: Vec<String>,
 }
 
-/// A role to make or to change.
+/// A role to create or to change.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RoleWrite {
-    /// Its name.
+    /// The role's name.
     pub name: String,
-    /// Whether it must exist; else it must not.
+    /// True if the role must exist, false if it must not.
     pub is_change: bool,
-    /// The patterns that it gets.
+    /// Patterns that the role gets.
     pub grant: PatternLists,
-    /// The patterns that it loses.
+    /// Patterns that the role loses.
     pub revoke: PatternLists,
 }
 
-/// Patterns of keys, each list as a request gives it; none if it gives none.
+/// Lists of patterns of keys, as a request gives them; `None` where the request has no list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PatternLists {
-    /// For reading.
+    /// Keys that may be read.
     pub read: Option<Vec<String>>,
-    /// For writing.
+    /// Keys that may be written.
     pub write: Option<Vec<String>>,
 }
 
@@ -88,7 +88,7 @@ impl AuthWrite {
         }
     }
 
-    /// Bytes of its texts, each with its length.
+    /// Bytes of the names, hashes and patterns, with 4 for each item of a list.
     pub(super) fn bytes(&self) -> usize {
         let of = |lists: &[&[String]]| -> usize {
             lists.iter().flat_map(|list| list.iter()).map(|text| 4 + text.len()).sum()
@@ -111,7 +111,7 @@ impl AuthWrite {
 }
 
 impl PatternLists {
-    /// Whether there is no pattern.
+    /// Whether both lists are empty or missing.
     pub fn is_empty(&self) -> bool {
         [&self.read, &self.write].into_iter().flatten().all(Vec::is_empty)
     }
@@ -126,7 +126,7 @@ fn texts(list: &[String]) -> Vec<&str> {
     list.iter().map(String::as_str).collect()
 }
 
-/// Why a change is refused, without names: for the audit log.
+/// Why a change is refused, without the names of users and roles, for the audit log.
 pub fn reason(refused: &Refused) -> &'static str {
     match refused {
         Refused::NotRoot => "Insufficient credentials",
@@ -149,7 +149,7 @@ pub fn reason(refused: &Refused) -> &'static str {
     }
 }
 
-/// The status and the text of the answer to a change that is refused.
+/// The HTTP status and the text of the answer to a refused change.
 pub fn refused(refused: &Refused) -> (u16, String) {
     let (status, text) = match refused {
         Refused::NotRoot => return (401, "Insufficient credentials".to_string()),
@@ -195,7 +195,7 @@ pub fn refused(refused: &Refused) -> (u16, String) {
     (status, format!("auth: {text}"))
 }
 
-/// The line that shows a user that was made: its roles as the request gives them.
+/// The answer to the creation of a user: a line of JSON with the roles as the request lists them.
 pub fn made_user(write: &UserWrite) -> Vec<u8> {
     let mut roles = texts(&write.grant);
     if write.name == ROOT && !roles.contains(&ROOT) {
@@ -204,7 +204,7 @@ pub fn made_user(write: &UserWrite) -> Vec<u8> {
     user_line(&write.name, Some(roles).filter(|roles| !roles.is_empty()))
 }
 
-/// The line that shows a user that was changed.
+/// The answer to the change of a user: a line of JSON with all its roles.
 pub fn changed_user(name: &str, roles: &Names) -> Vec<u8> {
     user_line(name, Some(roles.iter().map(AsRef::as_ref).collect()))
 }
@@ -218,7 +218,8 @@ fn user_line(name: &str, roles: Option<Vec<&str>>) -> Vec<u8> {
     out
 }
 
-/// The line that shows a role that was made: its patterns as the request gives them.
+/// The answer to the creation of a role: a line of JSON with the patterns as the request lists
+/// them.
 pub fn made_role(write: &RoleWrite) -> Vec<u8> {
     let [read, written] =
         [&write.grant.read, &write.grant.write].map(|list| list.as_deref().map(texts));
@@ -228,7 +229,7 @@ pub fn made_role(write: &RoleWrite) -> Vec<u8> {
     out
 }
 
-/// The line that shows a role.
+/// A line of JSON that shows a role with its patterns.
 pub fn role_line(name: &str, role: &Role) -> Vec<u8> {
     let mut out = Vec::new();
     put_known_role(name, role, &mut out);
@@ -236,10 +237,10 @@ pub fn role_line(name: &str, role: &Role) -> Vec<u8> {
     out
 }
 
-/// The line that shows a user with its roles.
+/// A line of JSON that shows a user, and each of its roles with patterns.
 ///
 /// # Errors
-/// There is no such user, or one of its roles does not exist. The text says so.
+/// The user or one of its roles does not exist: HTTP status and text.
 pub fn shown_user(auth: &Auth, name: &str) -> Result<Vec<u8>, (u16, String)> {
     let user = auth.users().get(name).ok_or_else(|| refused(&Refused::NoUser(name.into())))?;
     if let Some(role) = user.roles.iter().find(|role| role_of(auth, role).is_none()) {
@@ -251,7 +252,7 @@ pub fn shown_user(auth: &Auth, name: &str) -> Result<Vec<u8>, (u16, String)> {
     Ok(out)
 }
 
-/// The role of a name; `root` permits all keys.
+/// The role with this name. The role `root` always exists and permits all keys.
 pub fn role_of(auth: &Auth, name: &str) -> Option<Arc<Role>> {
     if name == ROOT {
         let all = Names::from(["/*".into()]);
@@ -260,7 +261,8 @@ pub fn role_of(auth: &Auth, name: &str) -> Option<Arc<Role>> {
     auth.roles().get(name).cloned()
 }
 
-/// The line that shows all users with their existing roles; `None` if it exceeds `bytes_max`.
+/// A line of JSON that shows all users with those of their roles that exist; `None` if it exceeds
+/// `bytes_max`.
 pub fn users_line(auth: &Auth, bytes_max: usize) -> Option<Vec<u8>> {
     if auth.users().is_empty() {
         return Some(b"{\"users\":null}\n".to_vec());
@@ -279,7 +281,7 @@ pub fn users_line(auth: &Auth, bytes_max: usize) -> Option<Vec<u8>> {
     Some(out)
 }
 
-/// The line that shows all roles, by name.
+/// A line of JSON that shows all roles, sorted by name.
 pub fn roles_line(auth: &Auth) -> Vec<u8> {
     let mut names: Vec<&str> = auth.roles().keys().map(AsRef::as_ref).chain([ROOT]).collect();
     names.sort_unstable();
@@ -326,7 +328,7 @@ fn put_role(name: &str, (read, write): (Option<Vec<&str>>, Option<Vec<&str>>), o
     out.extend_from_slice(b"}}}");
 }
 
-/// Appends a list of texts; without one, what Go writes for none.
+/// Appends a list of texts; for `None`, the `null` that Go writes for a missing list.
 fn put_list(list: Option<Vec<&str>>, out: &mut Vec<u8>) {
     let Some(list) = list else { return out.extend_from_slice(b"null") };
     out.push(b'[');

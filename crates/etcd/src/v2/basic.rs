@@ -1,12 +1,12 @@
-//! Basic authentication (RFC 7617), as clients of etcd v2 name their users.
+//! Basic authentication (RFC 7617), with which clients of etcd v2 name their user.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
 const BASIC: &[u8] = b"Basic ";
 
-/// The name and the password in the value of a header `Authorization`. `None` if it is not basic
-/// authentication (Go's `net/http.parseBasicAuth`).
+/// The name and the password in the value of an `Authorization` header; `None` if the value is not
+/// well-formed basic authentication (Go's `net/http.parseBasicAuth`).
 pub fn basic(credentials: &[u8]) -> Option<(String, Vec<u8>)> {
     let (scheme, rest) = credentials.split_at_checked(BASIC.len())?;
     if !scheme.eq_ignore_ascii_case(BASIC) {

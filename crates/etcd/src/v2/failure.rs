@@ -1,4 +1,4 @@
-//! The errors of etcd v2: a code, a cause, and the index of the store.
+//! The errors of etcd v2. Each has a code, a cause, and the index of the store.
 //!
 //! etcd 3.4 `etcdserver/api/v2error`.
 
@@ -6,7 +6,7 @@ use machine::etcd_v2::reply::{Mismatch, Reason, Refusal};
 
 use super::{auth, json};
 
-/// The codes of the errors that are answered.
+/// The error codes that can be answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Code {
     /// There is no node at the key.
@@ -21,11 +21,11 @@ pub enum Code {
     NodeExist = 105,
     /// The root cannot be changed.
     RootReadOnly = 107,
-    /// The directory has nodes.
+    /// The directory is not empty.
     DirNotEmpty = 108,
-    /// The client may not do that.
+    /// The client has no right to do this.
     Unauthorized = 110,
-    /// The tree takes as much memory as it may. etcd has no bound and no such code.
+    /// The tree has reached its limit of memory. etcd has neither this limit nor this code.
     NoSpace = 112,
     /// `prevValue` is empty.
     PrevValueRequired = 201,
@@ -33,7 +33,7 @@ pub enum Code {
     TtlNotNumber = 202,
     /// An index is no number.
     IndexNotNumber = 203,
-    /// A parameter has no good value.
+    /// The value of a parameter is not allowed.
     InvalidField = 209,
     /// The parameters cannot be read.
     InvalidForm = 210,
@@ -43,12 +43,12 @@ pub enum Code {
     RefreshTtlRequired = 212,
     /// The request could not be replicated.
     RaftInternal = 300,
-    /// The events from that index on are gone.
+    /// The events from the requested index on are no longer kept.
     EventIndexCleared = 401,
 }
 
 impl Code {
-    /// Its text in answers.
+    /// The text of the code in answers.
     pub fn message(self) -> &'static str {
         match self {
             Code::KeyNotFound => "Key not found",
@@ -72,11 +72,12 @@ impl Code {
         }
     }
 
-    /// The status of the HTTP response.
+    /// The HTTP status of the answer.
     pub fn status(self) -> u16 {
         match self {
             Code::KeyNotFound => 404,
-            // At 500 and above clients would ask each member in turn, and lose the reason.
+            // `NoSpace` is below 500: at 500 and above clients would ask each member in turn, and
+            // lose the reason.
             Code::NotFile | Code::DirNotEmpty | Code::NoSpace => 403,
             Code::Unauthorized => 401,
             Code::TestFailed | Code::NodeExist => 412,
@@ -86,24 +87,24 @@ impl Code {
     }
 }
 
-/// An error as it is answered.
+/// An error, ready to be answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
     /// The code.
     pub code: Code,
-    /// The cause, which may be the text of a value and no UTF-8.
+    /// The cause. It may quote a value, so it may be invalid UTF-8.
     pub cause: Vec<u8>,
     /// The index of the store; 0 if the store was not asked.
     pub index: u64,
 }
 
 impl Failure {
-    /// An error that was found before the store was asked.
+    /// An error found without asking the store; its index is 0.
     pub fn new(code: Code, cause: impl Into<Vec<u8>>) -> Failure {
         Failure { code, cause: cause.into(), index: 0 }
     }
 
-    /// Bytes of the cause of a refusal, which may hold the text of a value.
+    /// Bytes of the two values that the cause of a refusal quotes; 0 if it quotes none.
     pub fn cause_bytes(refusal: &Refusal) -> usize {
         match &refusal.reason {
             Reason::CompareFailed(Mismatch { value: Some(value), .. }) => {
@@ -139,7 +140,7 @@ impl From<&Refusal> for Failure {
             Reason::DirNotEmpty(key) => of_key(Code::DirNotEmpty, key),
             Reason::NoSpace(key) => of_key(Code::NoSpace, key),
             Reason::Unauthorized => (Code::Unauthorized, b"Insufficient credentials".to_vec()),
-            // Requests about users and roles are answered in another form.
+            // Refused changes of users and roles have answers of their own: [`auth::refused`].
             Reason::Auth(refused) => (Code::Unauthorized, auth::refused(refused).1.into_bytes()),
             Reason::HistoryCleared { first, asked } => {
                 let cause = format!("the requested history has been cleared [{first}/{asked}]");
@@ -150,7 +151,7 @@ impl From<&Refusal> for Failure {
     }
 }
 
-/// etcd 3.4 `v2store.getCompareFailCause`.
+/// The cause of a failed comparison (etcd 3.4 `v2store.getCompareFailCause`).
 fn cause_of(mismatch: &Mismatch) -> Vec<u8> {
     let value = mismatch
         .value

@@ -1,5 +1,5 @@
-//! The parameters of a request: of its query, and of its form where it has one. Those of the form
-//! come first.
+//! The parameters of a request about keys, from its body if that is a form, and from the query of
+//! its URL. The caller adds the form first, and the first value of a parameter counts.
 //!
 //! Go's `net/http.Request.ParseForm`, `net/url.ParseQuery`.
 
@@ -7,7 +7,7 @@ use thiserror::Error;
 
 use super::path::{BadEscape, decoded};
 
-/// The parameters that requests about keys have.
+/// The known parameters of requests about keys.
 const NAMES: [&str; 14] = [
     "dir",
     "noValueOnSuccess",
@@ -25,7 +25,7 @@ const NAMES: [&str; 14] = [
     "waitIndex",
 ];
 
-/// The first value of each parameter that is known, so that a form of many others takes no memory.
+/// The first value of each known parameter. Others are dropped, so a large form takes no memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Form {
     values: [Option<Vec<u8>>; NAMES.len()],
@@ -43,10 +43,10 @@ pub enum FormError {
 }
 
 impl Form {
-    /// Adds the parameters of a text behind those that are there.
+    /// Adds the parameters in a query or form. A parameter that already has a value keeps it.
     ///
     /// # Errors
-    /// One of them cannot be read.
+    /// A parameter is malformed.
     pub fn add(&mut self, text: &[u8]) -> Result<(), FormError> {
         for pair in text.split(|byte| *byte == b'&').filter(|pair| !pair.is_empty()) {
             if pair.contains(&b';') {
@@ -70,19 +70,19 @@ impl Form {
         Ok(())
     }
 
-    /// The first value of a parameter; `None` if it is not there.
+    /// The first value of a parameter; `None` if the parameter is missing.
     pub fn first(&self, name: &str) -> Option<&[u8]> {
         self.values[place(name.as_bytes())?].as_deref()
     }
 
-    /// Takes the first value of a parameter out; empty if it is not there.
+    /// Takes the first value of a parameter out; returns an empty one if the parameter is missing.
     pub fn take(&mut self, name: &str) -> Vec<u8> {
         let place = place(name.as_bytes());
         place.and_then(|place| self.values[place].take()).unwrap_or_default()
     }
 }
 
-/// The place of a parameter among those that are known.
+/// The index of a parameter in `NAMES`; `None` if it is unknown.
 fn place(name: &[u8]) -> Option<usize> {
     NAMES.iter().position(|known| known.as_bytes() == name)
 }

@@ -1,4 +1,4 @@
-//! Answers as JSON: events, and nodes with what is below them.
+//! Encodes the answers of etcd v2 as JSON: events, and nodes with everything below them.
 //!
 //! etcd 3.4 `v2store.Event`, `v2store.NodeExtern`; texts as Go's `encoding/json` writes them.
 
@@ -10,7 +10,7 @@ use machine::etcd_v2::tree::Node;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-/// Appends the line of an event. `hides_nodes`: the nodes are left out.
+/// Appends the line of JSON for an event. `hides_nodes` leaves the nodes out.
 pub fn write_event(event: &Event, hides_nodes: bool, out: &mut Vec<u8>) {
     out.extend_from_slice(b"{\"action\":\"");
     out.extend_from_slice(event.action.name().as_bytes());
@@ -26,8 +26,8 @@ pub fn write_event(event: &Event, hides_nodes: bool, out: &mut Vec<u8>) {
     out.extend_from_slice(b"}\n");
 }
 
-/// Appends the line that shows a node at a key, as a [`Listing`] has it. False, with nothing
-/// appended, if the node is a directory.
+/// Appends the line of JSON for the node at a key, as a [`Listing`] writes it. Appends nothing and
+/// returns false if the node is a directory.
 pub fn write_file(key: &str, node: &Node, now_ms: i64, out: &mut Vec<u8>) -> bool {
     if node.is_dir() {
         return false;
@@ -38,16 +38,16 @@ pub fn write_file(key: &str, node: &Node, now_ms: i64, out: &mut Vec<u8>) -> boo
     true
 }
 
-/// The line that shows a node, with what is in it, in pieces: so a large one takes little memory
-/// and no long time at once. It shares the node with the store.
+/// Writes the line of JSON for a node and the nodes below it, in pieces: so a large tree needs
+/// little memory, and no call takes long. The listing shares the nodes with the store.
 pub struct Listing {
-    /// The node, until it was begun.
+    /// The node to show; `None` once writing has begun.
     top: Option<Arc<Node>>,
     /// The directories that are open, the outermost first.
     open: Vec<Open>,
-    /// The large value that is being written.
+    /// The large value that is being written in parts.
     value: Option<OpenValue>,
-    /// The key of the last node.
+    /// The key of the node that was written last.
     key: String,
     is_recursive: bool,
     now_ms: i64,
@@ -56,9 +56,9 @@ pub struct Listing {
 /// A directory whose nodes are being written.
 struct Open {
     dir: Arc<Node>,
-    /// Bytes of its key.
+    /// Length of the directory's key.
     key_bytes: usize,
-    /// The name of the last node that was written; none before the first.
+    /// The name of the last node that was written; `None` before the first.
     after: Option<Arc<str>>,
 }
 
@@ -66,26 +66,26 @@ struct Open {
 struct OpenValue {
     state: NodeState,
     value: Arc<[u8]>,
-    /// Bytes of the value that are written.
+    /// How many bytes of the value are written.
     written: usize,
 }
 
-/// How the line of a read begins.
+/// The beginning of the line of a read.
 const LISTING_BEGINS: &[u8] = b"{\"action\":\"get\",\"node\":";
 
-/// Bytes of a value that are written at once.
+/// Values longer than this are written in parts of this many bytes.
 const VALUE_PART_BYTES: usize = 8 * 1024;
 
 impl Listing {
-    /// The line for a node at a key. `is_recursive`: with all that is below it. `now_ms`: the time,
-    /// in ms since 1970, for the times to live that are left.
+    /// The listing of the node at a key. `is_recursive` shows everything below it. The times to
+    /// live are those left at `now_ms`, in ms since 1970.
     pub fn new(key: &str, node: Arc<Node>, is_recursive: bool, now_ms: i64) -> Listing {
         let (top, open, value, key) = (Some(node), Vec::new(), None, key.to_string());
         Listing { top, open, value, key, is_recursive, now_ms }
     }
 
-    /// Appends the next part of the line, of `bytes`, or a key and a part of a value more. Whether
-    /// more follows.
+    /// Appends the next part of the line: about `bytes`, at most a key and a part of a value more.
+    /// Returns whether more follows.
     pub fn write(&mut self, bytes: usize, out: &mut Vec<u8>) -> bool {
         let end = out.len().saturating_add(bytes);
         if let Some(node) = self.top.take() {
@@ -123,13 +123,12 @@ impl Listing {
         false
     }
 
-    /// Appends the next part of the value that is being written, and behind its end the rest of its
-    /// node.
+    /// Appends the next part of the large value; after its last part, also the rest of its node.
     fn go_on_with_value(&mut self, out: &mut Vec<u8>) {
         let Some(OpenValue { state, value, written }) = &mut self.value else { return };
         let rest = &value[*written..];
         let mut end = rest.len().min(VALUE_PART_BYTES);
-        // A character is not cut. What is no UTF-8 is cut anywhere.
+        // A part never ends inside a character. Bytes that are not UTF-8 may be cut anywhere.
         let is_inside = |byte: u8| byte & 0b1100_0000 == 0b1000_0000;
         let begins = (end.saturating_sub(3)..=end).rev();
         if end < rest.len()
@@ -147,8 +146,8 @@ impl Listing {
         }
     }
 
-    /// Appends the node at the present key; of a directory whose nodes are `shown`, only the
-    /// beginning.
+    /// Appends the node at `self.key`. For a directory whose content is `shown`, and for a file
+    /// with a large value, appends only the beginning and opens it.
     fn begin(&mut self, node: Arc<Node>, shown: bool, out: &mut Vec<u8>) {
         let state = node.shown(self.now_ms);
         if let Some(value) = state.value.clone().filter(|value| value.len() > VALUE_PART_BYTES) {
@@ -170,7 +169,7 @@ fn put_node(key: &[u8], state: &NodeState, out: &mut Vec<u8>) {
     put_indexes(state.modified, state.created, out);
 }
 
-/// Appends a node up to what is in it. The root has no key.
+/// Appends a node up to its content. The root has no key.
 fn put_start(key: &[u8], state: &NodeState, out: &mut Vec<u8>) {
     put_key(key, out);
     if let Some(value) = &state.value {
@@ -194,7 +193,7 @@ fn put_key(key: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// Appends the end of the life of a node.
+/// Appends the expiration of a node, if it has one.
 fn put_rest(state: &NodeState, out: &mut Vec<u8>) {
     if let Some(Expiration { at_ms, ttl_s }) = state.expiration {
         out.extend_from_slice(b",\"expiration\":\"");
@@ -218,11 +217,11 @@ fn put_indexes(modified: u64, created: u64, out: &mut Vec<u8>) {
     out.push(b'}');
 }
 
-/// A time in ms since 1970, in UTC, as Go's `time.RFC3339Nano` has it.
+/// A time in ms since 1970, as text in UTC in the form of Go's `time.RFC3339Nano`.
 pub fn time_text(ms: i64) -> String {
     let time = OffsetDateTime::from_unix_timestamp_nanos(i128::from(ms) * 1_000_000);
-    // A time to live is bounded, so only a clock that is far off comes to another year than one of
-    // four digits.
+    // A time to live is bounded, so only a clock that is far off leads to a year beyond four
+    // digits.
     let text = time.ok().and_then(|time| time.format(&Rfc3339).ok());
     text.unwrap_or_else(|| "9999-12-31T23:59:59Z".to_string())
 }
@@ -231,7 +230,7 @@ fn put(out: &mut Vec<u8>, text: core::fmt::Arguments<'_>) {
     out.write_fmt(text).expect("a vector takes everything");
 }
 
-/// Appends a text in quotes. What is no UTF-8 becomes U+FFFD.
+/// Appends a text in quotes. Each byte that is not UTF-8 becomes U+FFFD.
 pub(super) fn put_text(text: &[u8], out: &mut Vec<u8>) {
     out.push(b'"');
     put_escaped(text, out);
@@ -244,7 +243,7 @@ fn put_escaped(text: &[u8], out: &mut Vec<u8>) {
     }
     for chunk in text.utf8_chunks() {
         put_valid(chunk.valid(), out);
-        // Go replaces each byte.
+        // Go replaces each byte on its own.
         for _ in chunk.invalid() {
             out.extend_from_slice(b"\\ufffd");
         }
@@ -271,8 +270,8 @@ fn put_valid(text: &str, out: &mut Vec<u8>) {
     out.extend_from_slice(rest.as_bytes());
 }
 
-/// The place and the length of the first character of a text that Go escapes: where it must, and
-/// where a page of HTML could take the text for something else (U+2028 and U+2029, too).
+/// Offset and length of the first character that Go escapes in JSON: the characters that JSON
+/// requires, and those that could end a script in HTML (`<`, `>`, `&`, U+2028 and U+2029).
 fn first_escaped(text: &[u8]) -> Option<(usize, usize)> {
     let is_special = |byte: u8| matches!(byte, b'"' | b'\\' | b'<' | b'>' | b'&' | ..b' ');
     let mut at = 0;

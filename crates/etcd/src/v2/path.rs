@@ -1,14 +1,14 @@
-//! Paths of URLs.
+//! Paths of URLs: decodes and encodes their escapes, and brings them into their shortest form.
 
 use thiserror::Error;
 
-/// A `%` that two hexadecimal digits do not follow.
+/// A `%` in a URL that is not followed by two hexadecimal digits.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("invalid URL escape {0:?}")]
 pub struct BadEscape(pub String);
 
-/// Decodes a text that has some of its bytes as `%` and two hexadecimal digits. `plus_is_space`: a
-/// `+` means a space, as in forms.
+/// Decodes the escapes of a URL or form: `%` and two hexadecimal digits for a byte. With
+/// `plus_is_space`, a `+` means a space, as in forms.
 ///
 /// # Errors
 /// An escape is malformed.
@@ -32,7 +32,7 @@ pub fn decoded(bytes: &[u8], plus_is_space: bool) -> Result<Vec<u8>, BadEscape> 
         }
         at += 1;
     }
-    // Escaped bytes are a third of what was sent, and may be kept for long.
+    // The bytes may be kept for long, and escapes leave up to two thirds of the capacity unused.
     out.shrink_to_fit();
     Ok(out)
 }
@@ -45,8 +45,8 @@ fn digit(byte: u8) -> Option<u8> {
     char::from(byte).to_digit(16).map(|digit| digit as u8)
 }
 
-/// Whether a path in a URL surely has no escapes and is in its shortest form. Nearly all are so,
-/// and need no copies.
+/// Whether a path has no escapes and is surely in its shortest form. Nearly all paths are so, and
+/// then need no copy. May be false for a path in its shortest form.
 pub fn is_plain(path: &str) -> bool {
     let bytes = path.as_bytes();
     let is_special = |pair: &[u8]| matches!(pair, [b'/', b'/' | b'.']);
@@ -55,7 +55,7 @@ pub fn is_plain(path: &str) -> bool {
 
 /// A path in its shortest form: without empty names, `.` and `..`. A slash at its end stays.
 ///
-/// Go's `net/http` (`cleanPath`), which redirects a request for another form.
+/// Go's `net/http` (`cleanPath`) does this, and redirects a request for a path in another form.
 pub fn clean(path: &str) -> String {
     let mut names: Vec<&str> = Vec::new();
     for name in path.split('/') {
@@ -72,7 +72,7 @@ pub fn clean(path: &str) -> String {
     out
 }
 
-/// A path as it is in a URL, with escapes.
+/// A path with escapes, as it belongs in a URL.
 pub fn escaped(path: &str) -> String {
     let mut out = String::with_capacity(path.len());
     for byte in path.bytes() {

@@ -1,6 +1,6 @@
-//! Requests about keys, from their parameters.
+//! Parses requests of etcd v2: turns method, path and parameters into a read, a wait or a command.
 //!
-//! etcd 3.4 `v2http.parseKeyRequest`; what a write becomes: `etcdserver.applierV2store`.
+//! etcd 3.4 parses in `v2http.parseKeyRequest`, and makes writes in `etcdserver.applierV2store`.
 
 use std::sync::Arc;
 
@@ -14,26 +14,26 @@ use super::failure::{Code, Failure};
 use super::form::Form;
 use super::path;
 
-/// The methods of HTTP that requests about keys have.
+/// The HTTP methods of requests about keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verb {
     /// Read, without a body in the answer.
     Head,
-    /// Read, or wait.
+    /// Read, or wait for a change.
     Get,
     /// Write.
     Put,
-    /// Create in order.
+    /// Create a node with a generated name, in order of creation.
     Post,
     /// Remove.
     Delete,
 }
 
 impl Verb {
-    /// The methods, as an answer to another one lists them.
+    /// The value of the `Allow` header in the answer to any other method.
     pub const ALLOWED: &str = "HEAD,GET,PUT,POST,DELETE";
 
-    /// The verb of a method; none of another one.
+    /// The verb of an HTTP method; `None` for any other method.
     pub fn of(method: &str) -> Option<Verb> {
         Some(match method {
             "HEAD" => Verb::Head,
@@ -51,11 +51,11 @@ impl Verb {
     }
 }
 
-/// A request about a key, or about users and roles. Its form was checked.
+/// A request about a key, or about users and roles. All its parameters are valid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
     key: Box<str>,
-    /// The user that sends it; `None` if the client names no user.
+    /// The user that sends the request; `None` if the client names no user.
     pub user: Option<Arc<str>>,
     /// The operation that the request asks for.
     pub ask: Ask,
@@ -64,35 +64,35 @@ pub struct Request {
 /// The operation that a request asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ask {
-    /// The node.
+    /// Read the node.
     Get {
-        /// Whether all that is below it is shown, too.
+        /// Whether everything below the node is shown, too.
         is_recursive: bool,
-        /// Whether the read must not miss what was committed before it.
+        /// Whether the read must be linearizable: see everything committed before it began.
         is_quorum: bool,
     },
-    /// A change of the node.
+    /// Wait for a change of the node.
     Wait(WaitAsk),
-    /// A write.
+    /// Write the node.
     Write(Box<WriteAsk>),
-    /// Users and roles. Its client was judged.
+    /// Read users and roles. The client's right to do so is already checked.
     ReadAuth,
-    /// A change of users and roles.
+    /// Change users and roles.
     WriteAuth(Box<AuthWrite>),
 }
 
 /// A wait for changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WaitAsk {
-    /// Whether changes below the key count.
+    /// Whether changes below the key count, too.
     pub is_recursive: bool,
-    /// Whether it goes on behind the first change.
+    /// Whether the wait goes on after the first change.
     pub is_stream: bool,
-    /// The index of the first change that counts; 0 for the next change.
+    /// Index of the first change that counts; 0 for the next change.
     pub from: u64,
 }
 
-/// A write.
+/// A write, with its parameters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WriteAsk {
     operation: Operation,
@@ -103,7 +103,7 @@ pub struct WriteAsk {
     is_dir: bool,
     is_recursive: bool,
     is_refresh: bool,
-    /// Whether the answer leaves the nodes out (`noValueOnSuccess`); that to a removal never does.
+    /// Whether the answer leaves the nodes out (`noValueOnSuccess`). False for a removal.
     pub hides_nodes: bool,
 }
 
@@ -118,7 +118,7 @@ enum Operation {
 }
 
 impl Operation {
-    /// Whether it makes a node, and does not change one.
+    /// Whether the operation makes a new node, which may take the place of an old one.
     fn is_new(self) -> bool {
         matches!(self, Operation::Set | Operation::Create { .. })
     }
@@ -129,16 +129,16 @@ impl Operation {
 }
 
 impl Request {
-    /// The request for the key behind [`super::KEYS`] in a path; `key` is as in the URL.
+    /// The request about a key. `key` is the part of the URL's path behind [`super::KEYS`].
     ///
     /// # Errors
-    /// The key or a parameter is not allowed. The store was not asked.
+    /// The key or a parameter is not allowed.
     pub fn new(verb: Verb, key: &str, mut form: Form) -> Result<Request, Failure> {
         let numbers = [number(&form, "prevIndex")?, number(&form, "waitIndex")?];
         let [prev_index, from] = numbers;
         let flag = |name| flag(&form, name);
         let is_recursive = flag("recursive")?;
-        // Nodes always stand by name.
+        // The answer is always sorted by name, so the parameter changes nothing.
         flag("sorted")?;
         let waits = flag("wait")?;
         let is_dir = flag("dir")?;
@@ -197,27 +197,27 @@ impl Request {
         Ok(Request { key, user: None, ask })
     }
 
-    /// The request to read users and roles.
+    /// A request to read users and roles.
     pub fn read_auth() -> Request {
         Request { key: "".into(), user: None, ask: Ask::ReadAuth }
     }
 
-    /// The request to change users and roles, for a user.
+    /// A request of a user to change users and roles.
     pub fn write_auth(user: Option<Arc<str>>, write: AuthWrite) -> Request {
         Request { key: "".into(), user, ask: Ask::WriteAuth(Box::new(write)) }
     }
 
-    /// Whom it is for.
+    /// The identity whose permissions apply.
     pub fn who(&self) -> Who<'_> {
         self.user.as_deref().map_or(Who::Guest, Who::User)
     }
 
-    /// The key.
+    /// The key; empty for a request about users and roles.
     pub fn key(&self) -> Key<'_> {
         Key::known(&self.key)
     }
 
-    /// The command of a write; none of another request.
+    /// The command for the log; `None` unless the request is a write.
     pub fn command(&self) -> Option<Command<'_>> {
         match &self.ask {
             Ask::Write(write) => Some(write.command(self.key())),
@@ -226,7 +226,7 @@ impl Request {
         }
     }
 
-    /// Bytes of its texts.
+    /// Bytes of the key, the values and the names in the request.
     pub fn bytes(&self) -> usize {
         let of_write = match &self.ask {
             Ask::Write(write) => write.value.len() + write.prev_value.len(),
@@ -253,7 +253,7 @@ impl WriteAsk {
     }
 }
 
-/// The key that a path names.
+/// The key in the path of a URL. `is_in_order`: the key also needs room for a generated name.
 fn key_of(path: &str, is_in_order: bool) -> Result<Box<str>, Failure> {
     let clean;
     let path = if path::is_plain(path) {
@@ -274,7 +274,7 @@ fn key_of(path: &str, is_in_order: bool) -> Result<Box<str>, Failure> {
     }
 }
 
-/// The time to live; `None` if the parameter is missing or empty.
+/// The time to live in seconds; `None` if the parameter is missing or empty.
 fn time_to_live(form: &Form) -> Result<Option<u64>, Failure> {
     match form.first("ttl") {
         None | Some([]) => Ok(None),
@@ -291,7 +291,7 @@ fn number(form: &Form, name: &str) -> Result<u64, Failure> {
     parsed(text).ok_or_else(not_number)
 }
 
-/// Go's `strconv.ParseUint`, which takes no sign.
+/// Parses as Go's `strconv.ParseUint`, which takes no sign.
 fn parsed(text: &[u8]) -> Option<u64> {
     let text = core::str::from_utf8(text).ok().filter(|text| !text.starts_with('+'))?;
     text.parse().ok()
@@ -306,14 +306,15 @@ fn flag(form: &Form, name: &str) -> Result<bool, Failure> {
     }
 }
 
-/// As [`flag`], of a parameter whose absence means something. etcd names it without quotes.
+/// As [`flag`], but `None` if the parameter is missing. etcd's error names such a parameter without
+/// quotes.
 fn flag_or_none(form: &Form, name: &str) -> Result<Option<bool>, Failure> {
     let Some(text) = form.first(name) else { return Ok(None) };
     let truth = truth(text).ok_or_else(|| invalid_field(&format!("invalid value for {name}")))?;
     Ok(Some(truth))
 }
 
-/// Go's `strconv.ParseBool`.
+/// Parses as Go's `strconv.ParseBool`.
 fn truth(text: &[u8]) -> Option<bool> {
     match text {
         b"1" | b"t" | b"T" | b"true" | b"TRUE" | b"True" => Some(true),

@@ -1,5 +1,5 @@
-//! Writes the gateway's table: every message with its fields, every enum with its names, and every
-//! call, as constants of the types in `src/gateway/schema.rs`.
+//! Generates the gateway's table: every message with its fields, every enum with its values, and
+//! every call, as constants of the types in `src/gateway/schema.rs`.
 
 use std::fmt::Write;
 
@@ -8,7 +8,7 @@ use protox::prost_reflect::prost_types::{
     DescriptorProto, EnumDescriptorProto, FieldDescriptorProto, FileDescriptorSet,
 };
 
-/// Every message and enum of the texts, with its full name.
+/// Every message and enum of `proto/`, by its full name.
 struct Named<'a> {
     messages: Vec<(String, &'a DescriptorProto)>,
     enums: Vec<(String, &'a EnumDescriptorProto)>,
@@ -74,7 +74,7 @@ impl<'a> Named<'a> {
     }
 }
 
-/// The text of the table.
+/// The source code of the table.
 pub fn table(files: &FileDescriptorSet) -> String {
     let named = Named::of(files);
     let mut text =

@@ -16,7 +16,7 @@ fn put(revision: i64, key: &str, value: &[u8], lease: i64) -> Event {
     Event::put(Place { revision, sub: 0 }, key.as_bytes(), numbers, value)
 }
 
-/// A state with something of everything.
+/// A state with keys, leases, users, roles and alarms.
 fn state(keys: i64) -> Machine {
     let mut import = Import::new(Some(4)).unwrap();
     let range = KeyRange { key: b"a", end: b"b" };
@@ -70,7 +70,7 @@ fn a_state_is_the_same_after_it_was_written_and_read() {
     }
 }
 
-/// A changed file is read without a panic, or refused.
+/// A database with one flipped bit is either read without a panic, or refused.
 #[test]
 fn changed_files_are_refused_or_read() {
     let file = database(state(30));
@@ -98,7 +98,7 @@ fn a_page_within_itself_is_found() {
     bolt.end_bucket(KEY).unwrap();
     let mut file = bolt.finish().unwrap().0.into_inner();
     let branch = file.chunks(4096).position(|page| page[8..10] == [1, 0]).unwrap();
-    // The first child of the branch is the branch.
+    // The first child of the branch becomes the branch itself.
     let child = branch * 4096 + PAGE_HEAD_BYTES + 8;
     file[child..child + 8].copy_from_slice(&(branch as u64).to_le_bytes());
     let mut database = BoltReader::open(Cursor::new(&file), file.len() as u64).unwrap();
@@ -106,7 +106,7 @@ fn a_page_within_itself_is_found() {
     assert_eq!(error.to_string(), "a page is used twice");
 }
 
-/// Trees whose pages are used many times must not take for ever, even without a record in them.
+/// A tree that uses its pages many times must not take for ever, even without a record in it.
 #[test]
 fn pages_that_are_used_twice_are_found() {
     let mut bolt = BoltWriter::new(Cursor::new(Vec::new())).unwrap();
@@ -125,7 +125,7 @@ fn pages_that_are_used_twice_are_found() {
         .zip(file.chunks(4096))
         .filter_map(|(number, page)| (page[8..10] == [1, 0]).then_some(number))
         .collect();
-    // All children of each branch are the branch before it; those of the first stay leaves.
+    // All children of each branch become the branch before it; the first branch keeps its leaves.
     for pair in branches.windows(2) {
         let at = pair[1] as usize * 4096;
         let count = usize::from(file[at + 10]);
@@ -139,7 +139,7 @@ fn pages_that_are_used_twice_are_found() {
     assert_eq!(error.to_string(), "a page is used twice");
 }
 
-/// bbolt keeps a small bucket in its record.
+/// bbolt keeps the only page of a small bucket inside the bucket's record.
 #[test]
 fn small_buckets_stand_in_their_records() {
     let mut page = vec![0; PAGE_HEAD_BYTES + ENTRY_BYTES];
@@ -150,7 +150,7 @@ fn small_buckets_stand_in_their_records() {
     page[PAGE_HEAD_BYTES + 12] = 8;
     page.extend_from_slice(INDEX.as_bytes());
     page.extend_from_slice(&7_u64.to_be_bytes());
-    // The record of an empty bucket, whose root is known, becomes one with the page in it.
+    // The record of an empty bucket is replaced by one that has the page inside.
     let mut bolt = BoltWriter::new(Cursor::new(Vec::new())).unwrap();
     bolt.end_bucket(META).unwrap();
     let mut file = bolt.finish().unwrap().0.into_inner();
@@ -219,7 +219,8 @@ fn keys(machine: &Machine) -> Vec<String> {
     keys
 }
 
-/// A compaction is scheduled before it removes anything. What it hides may be there, or not.
+/// A compaction is scheduled before it removes anything, so versions that it hides may still be
+/// there.
 #[test]
 fn a_compaction_that_has_not_ended_is_ended() {
     let at = |revision| revision_key(revision, b"");
@@ -288,7 +289,7 @@ fn what_etcd_serves_in_another_way_is_said() {
     assert_eq!(read.machine.etcd().auth().role("old").unwrap().permissions().count(), 1);
 }
 
-/// The database with a first meta whose sum is wrong.
+/// The database, with a wrong checksum in its first meta.
 fn with_torn_meta(mut file: Vec<u8>) -> Vec<u8> {
     file[PAGE_HEAD_BYTES + 56] ^= 1;
     file
@@ -300,7 +301,8 @@ fn a_torn_first_meta_is_made_good_by_the_second() {
     assert_eq!(read_all(&file).unwrap().digest(), state(30).digest());
 }
 
-/// A client chooses the bytes of a value, which may stand where a meta of larger pages would.
+/// A client chooses the bytes of a value. They may look like a second meta, at the offset where a
+/// database with larger pages has it.
 #[test]
 fn a_value_is_not_taken_for_a_meta() {
     let mut file = written(vec![(KEY, vec![version(3, "a", 0)])]);

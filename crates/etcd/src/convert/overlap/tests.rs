@@ -103,7 +103,8 @@ fn merged_ranges_contain_what_each_contains() {
     assert_eq!(ranges.ends.len(), 2);
 }
 
-/// The keys that a list puts, with its ranges: `checkIntervals` again, without any structure.
+/// The keys that a list puts, and the ranges that it deletes: a second, naive `checkIntervals` on
+/// plain lists.
 type Plain<'a> = (Vec<&'a [u8]>, Vec<KeyRange<'a>>);
 
 fn plain<'a>(ops: &[Op<'a>]) -> Option<Plain<'a>> {

@@ -266,7 +266,7 @@ fn unknown_numbers_of_a_comparison_mean_what_they_do_in_etcd() {
     check(1, 5, NEVER);
     check(2, -1, NEVER);
     check(3, 99, NEVER);
-    // An unknown relation holds, but for the value of a missing key.
+    // An unknown relation holds, except for the value of a missing key.
     check(4, 0, ALWAYS);
     check(-1, 2, ALWAYS);
     check(4, 3, EXISTS);

@@ -1,8 +1,8 @@
-//! Encodes a response that may be large: it is measured in steps, then written in pieces, so that
-//! no piece of work is long and only one piece is held as bytes.
+//! Encodes a response that may be large: measures it in steps, then writes it in pieces. So each
+//! call does a bounded amount of work, and only one piece is in memory as bytes.
 //!
-//! The bytes are those of [`Response`](super::Response) and [`LeaseResponse`], which do the same at
-//! once. The versions that a piece has shown are dropped with it.
+//! The bytes equal those that [`Response`](super::Response) and [`LeaseResponse`] write in one
+//! call. Versions are freed once they are written.
 
 use std::vec;
 
@@ -18,41 +18,41 @@ use super::{
     start_message, write_blob, write_header, write_kv, write_nested_header, write_number,
 };
 
-/// A response on its way to its bytes. It owns the outcome that it reports.
+/// A response that is being encoded. It owns the outcome that it reports.
 #[derive(Debug)]
 pub struct Encoder {
     header: Header,
     revision: i64,
     body: Body,
-    /// The lengths of the operations of a transaction, in the order in which they are written.
+    /// The lengths of the responses inside a transaction, in the order in which they are written.
     lengths: Lengths,
     measuring: Measuring,
-    /// Bytes that were measured, without the header.
+    /// Bytes of the response without its header; 0 until all is measured.
     body_bytes: usize,
     stage: Stage,
 }
 
 #[derive(Debug)]
 enum Body {
-    /// A response with one list.
+    /// Every response but `TxnResponse`: it has one list.
     List(List),
-    /// A response with a branch: its flag, and what is left of its operations and of those of the
-    /// transactions within it, the innermost last.
+    /// `TxnResponse`. `levels` has the operations not yet written of each open branch, the
+    /// innermost last; `list` is what is left of the operation that is being written.
     Branch { succeeded: bool, levels: Vec<vec::IntoIter<OpDone>>, list: Option<List> },
 }
 
-/// Where the encoder is.
+/// How far the encoder has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     Measuring,
-    /// Nothing was written.
+    /// All is measured, and nothing is written.
     Measured,
     Writing,
-    /// All was written.
+    /// All is written.
     Done,
 }
 
-/// Lengths, written one after the other and then read in the same order.
+/// A queue of lengths: measuring appends to `all`, writing reads from it in the same order.
 #[derive(Debug, Default)]
 struct Lengths {
     all: Vec<usize>,
@@ -62,9 +62,10 @@ struct Lengths {
 /// How far a response is measured.
 #[derive(Debug, Default)]
 struct Measuring {
-    /// The branches that are not measured to their end, the innermost last.
+    /// The branches that are not measured to their end, the innermost last. Empty for a response
+    /// with one list.
     open: Vec<Open>,
-    /// Items of the present list that were measured, and their bytes.
+    /// How many items of the present list are measured.
     items: usize,
     items_bytes: usize,
 }
@@ -72,25 +73,26 @@ struct Measuring {
 /// A branch that is not measured to its end.
 #[derive(Debug)]
 struct Open {
-    /// The operation that is measured next, or that is being measured.
+    /// Index of the operation that is measured next, or is being measured.
     op: usize,
-    /// The place among the lengths of the operation that this branch is; none for the outermost.
+    /// Index in `Lengths` of the operation that this branch is; `None` for the outermost branch.
     place: Option<usize>,
-    /// Bytes so far.
+    /// Bytes of the branch that are measured so far.
     bytes: usize,
 }
 
-/// Numbers, a list, and numbers: every response but that to a transaction.
+/// A message of this shape: number fields, a list, number fields. Every response but `TxnResponse`
+/// has it.
 #[derive(Debug)]
 struct List {
     before: [(u32, u64); 3],
     items: Items,
     after: [(u32, u64); 2],
-    /// Whether the numbers before the items were written.
+    /// Whether the fields before the items are written.
     is_begun: bool,
 }
 
-/// The items of a list that were not written yet.
+/// The items of a list that are not written yet.
 #[derive(Debug)]
 enum Items {
     Versions { field: u32, events: vec::IntoIter<Event>, keys_only: bool },
@@ -98,7 +100,7 @@ enum Items {
     Leases(vec::IntoIter<LeaseId>),
 }
 
-/// A number that is not there.
+/// Fills a place for a number field that the message does not have.
 const NONE: (u32, u64) = (0, 0);
 
 impl Encoder {
@@ -143,10 +145,10 @@ impl Encoder {
         Encoder::from_list(header, revision, list)
     }
 
-    /// Encodes a response about leases that has a list; gives another one back.
+    /// Encodes a response about leases, if it has a list.
     ///
     /// # Errors
-    /// The response has no list, so it is small.
+    /// The response has no list, so it is small; it is given back.
     pub fn from_lease(header: Header, response: LeaseResponse) -> Result<Encoder, LeaseResponse> {
         match response {
             LeaseResponse::TimeToLive(found) => Ok(Encoder::from_time_to_live(header, found)),
@@ -173,8 +175,8 @@ impl Encoder {
         }
     }
 
-    /// Measures on, past at most this many items (versions, keys, leases, operations), at least
-    /// one. The length of the message, once all is measured.
+    /// Measures at most this many more items (versions, keys, leases, operations), at least one.
+    /// Returns the length of the message once all is measured, `None` before.
     pub fn measure(&mut self, items_max: usize) -> Option<usize> {
         if self.stage == Stage::Measuring {
             let bytes = match &self.body {
@@ -194,11 +196,12 @@ impl Encoder {
         Some(message_bytes(header_bytes(self.header, self.revision)) + self.body_bytes)
     }
 
-    /// Appends the next piece: it ends at the first item behind `bytes_max` bytes, or after
-    /// `items_max` items. So it may be longer by one item. Whether the message goes on.
+    /// Appends the next piece to `out`. The piece ends with the item that reaches `bytes_max`
+    /// bytes, or after `items_max` items; so it may exceed `bytes_max` by one item. Returns whether
+    /// more follows.
     ///
     /// # Panics
-    /// The message was not measured to its end.
+    /// [`Encoder::measure`] has not returned the length yet.
     pub fn write(&mut self, items_max: usize, bytes_max: usize, out: &mut Vec<u8>) -> bool {
         assert!(self.stage != Stage::Measuring, "a message is measured before it is written");
         let end = out.len().saturating_add(bytes_max);
@@ -219,7 +222,7 @@ impl Encoder {
         self.stage != Stage::Done
     }
 
-    /// Writes the next item, or the beginning or the end of what contains items.
+    /// Writes the next item, or the beginning or the end of a list or branch.
     fn write_next(&mut self, out: &mut Vec<u8>) {
         let (levels, list) = match &mut self.body {
             Body::List(list) => {
@@ -249,7 +252,7 @@ impl Encoder {
         let (field, revision, of_op) = match op {
             OpDone::Txn(nested) => {
                 start_message(RESPONSE_TXN, len, out);
-                // The header of a nested transaction is there, and empty.
+                // The header of a nested transaction is written, and it is empty.
                 start_message(HEADER, 0, out);
                 write_number(SUCCEEDED, u64::from(nested.succeeded), out);
                 return levels.push(nested.done.into_iter());
@@ -275,7 +278,8 @@ impl Lengths {
 }
 
 impl Measuring {
-    /// Measures the items of a list on. Whether it came to the end.
+    /// Measures up to `left` more items of a list, and counts `left` down. Returns whether the list
+    /// is measured to its end.
     fn measure_items(&mut self, shown: &Shown<'_>, left: &mut usize) -> bool {
         let end = shown.len().min(self.items.saturating_add(*left));
         self.items_bytes += shown.bytes(self.items..end);
@@ -284,14 +288,15 @@ impl Measuring {
         end == shown.len()
     }
 
-    /// The bytes of the list that was measured; the next one begins.
+    /// Returns the bytes of the list that was measured, and resets the count for the next list.
     fn take_items_bytes(&mut self) -> usize {
         self.items = 0;
         core::mem::take(&mut self.items_bytes)
     }
 
-    /// Measures a branch on. Its bytes, if it came to the end. `lengths` gets the lengths of each
-    /// operation before those within it.
+    /// Measures at most `items_max` more items of a branch. Returns the branch's bytes once it is
+    /// measured to its end. `lengths` gets the length of each operation, before the lengths of
+    /// those within it.
     fn measure_ops<'a>(
         &mut self,
         (succeeded, ops): (bool, &'a [OpDone]),
@@ -301,7 +306,7 @@ impl Measuring {
         if self.open.is_empty() {
             self.open.push(Open::new(succeeded, None));
         }
-        // The operations of the open branches, found again by their places.
+        // Find the operations of each open branch again, by their indexes.
         let mut levels: Vec<&'a [OpDone]> = vec![ops];
         for open in self.open.iter().take(self.open.len() - 1) {
             let level = levels.last().and_then(|ops| ops.get(open.op));
@@ -341,7 +346,7 @@ impl Measuring {
         None
     }
 
-    /// Counts an operation of the innermost open branch, which was measured.
+    /// Adds a measured operation to the innermost open branch.
     fn close_op(&mut self, len: usize) {
         if let Some(open) = self.open.last_mut() {
             open.bytes += message_bytes(message_bytes(len));
@@ -356,7 +361,7 @@ impl Open {
     }
 }
 
-/// The items of a list, to be measured.
+/// The items of a list that is being measured.
 enum Shown<'a> {
     Versions { events: &'a [Event], keys_only: bool },
     Keys(&'a [Event]),
@@ -364,7 +369,8 @@ enum Shown<'a> {
 }
 
 impl<'a> Shown<'a> {
-    /// The items of an operation, and the bytes of all beside them. A nested transaction has none.
+    /// The items of an operation, and the bytes of everything beside them. A nested transaction has
+    /// no items.
     fn from_op(op: &'a OpDone) -> (usize, Shown<'a>) {
         let versions = |events: &'a [Event], keys_only| Shown::Versions { events, keys_only };
         match op {
@@ -450,8 +456,8 @@ impl List {
         }
     }
 
-    /// Writes the next item, and what is around the items with the first and the last. Whether more
-    /// follows.
+    /// Writes the next item; with the first, the fields before the list, and after the last, the
+    /// fields behind it. Returns whether more follows.
     fn write_next(&mut self, out: &mut Vec<u8>) -> bool {
         if !core::mem::replace(&mut self.is_begun, true) {
             write_numbers(&self.before, out);
@@ -465,7 +471,7 @@ impl List {
 }
 
 impl Items {
-    /// Writes the next item, if there is one.
+    /// Writes the next item. Returns false if there is none.
     fn write_next(&mut self, out: &mut Vec<u8>) -> bool {
         match self {
             Items::Versions { field, events, keys_only } => {

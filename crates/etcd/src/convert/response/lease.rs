@@ -1,4 +1,4 @@
-//! The responses of etcd's service of leases.
+//! Encodes the responses of etcd's service `Lease`.
 
 use bytes::BufMut;
 use machine::LeaseId;
@@ -10,11 +10,10 @@ use super::{
     write_header, write_number,
 };
 
-// Fields of `LeaseGrantResponse` and `LeaseKeepAliveResponse`, the first two of
-// `LeaseTimeToLiveResponse` as well.
+// Fields of `LeaseGrantResponse`, `LeaseKeepAliveResponse` and `LeaseTimeToLiveResponse`.
 pub(super) const ID: u32 = 2;
 pub(super) const TTL: u32 = 3;
-// Fields of `LeaseTimeToLiveResponse`.
+// More fields of `LeaseTimeToLiveResponse`.
 pub(super) const GRANTED_TTL: u32 = 4;
 pub(super) const KEYS: u32 = 5;
 // Fields of `LeaseLeasesResponse`.
@@ -22,53 +21,55 @@ pub(super) const LEASES: u32 = 2;
 // Fields of `LeaseStatus`.
 pub(super) const STATUS_ID: u32 = 1;
 
-/// A response about leases. Each has the revision of its header.
+/// A response about leases. Each variant carries the store's revision, for the header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LeaseResponse {
     /// `LeaseGrantResponse`.
     Granted(Granted),
     /// `LeaseRevokeResponse`.
     Revoked {
-        /// The revision.
+        /// The store's revision.
         revision: i64,
     },
     /// `LeaseKeepAliveResponse`.
     KeptAlive {
-        /// The revision.
+        /// The store's revision.
         revision: i64,
         /// The lease.
         lease: LeaseId,
-        /// How long it lives from now on, in seconds; 0: it does not exist.
+        /// Seconds until the lease expires without another keep-alive; 0 if the lease does not
+        /// exist.
         ttl_s: i64,
     },
     /// `LeaseTimeToLiveResponse`.
     TimeToLive(TimeToLive),
     /// `LeaseLeasesResponse`.
     Leases {
-        /// The revision.
+        /// The store's revision.
         revision: i64,
-        /// The leases.
+        /// All leases.
         leases: Vec<LeaseId>,
     },
 }
 
-/// How long a lease lives.
+/// The answer to the question how long a lease lives.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TimeToLive {
-    /// The revision of the store.
+    /// The store's revision.
     pub revision: i64,
     /// The lease.
     pub lease: LeaseId,
-    /// The time that is left, in whole seconds; -1: the lease does not exist.
+    /// Whole seconds until the lease expires; -1 if it does not exist.
     pub ttl_s: i64,
-    /// The time that it has after each keep-alive, in seconds; 0: it does not exist.
+    /// Seconds that each keep-alive gives the lease; 0 if it does not exist.
     pub granted_ttl_s: i64,
-    /// The newest versions of its keys, if they were asked for. The response has the keys alone.
+    /// The newest versions of the keys attached to the lease; empty unless the client asked for
+    /// keys. The response shows the keys alone, without values.
     pub keys: Vec<Event>,
 }
 
 impl LeaseResponse {
-    /// The response to a command of leases; `None` if it is another command's.
+    /// The response to a command about leases; `None` if the outcome is another command's.
     pub fn from_outcome(outcome: &Outcome) -> Option<LeaseResponse> {
         match outcome {
             Outcome::Granted(granted) => Some(LeaseResponse::Granted(*granted)),

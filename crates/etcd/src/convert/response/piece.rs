@@ -1,4 +1,4 @@
-//! A piece of a read that is streamed: a `RangeStreamResponse` of etcd 3.7.
+//! Encodes one message of a streamed read: a `RangeStreamResponse` of etcd 3.7.
 
 use bytes::BufMut;
 use machine::etcd::event::Event;
@@ -11,28 +11,28 @@ use super::{
 // Fields of `RangeStreamResponse`.
 const RANGE_RESPONSE: u32 = 1;
 
-/// One message of a streamed read. The keys of all messages in their order, with the end of the
-/// last one, are the response to the read (`api/etcdserverpb/rpc.proto` of etcd 3.7).
+/// One message of a streamed read. The keys of all its messages in order, with the [`PieceEnd`] of
+/// the last message, make up the `RangeResponse` (`api/etcdserverpb/rpc.proto` of etcd 3.7).
 #[derive(Clone, Debug, Default)]
 pub struct Piece {
-    /// The versions, by key.
+    /// The versions in this message, by key.
     events: Vec<Event>,
-    /// Bytes of the events in the message.
+    /// Bytes that the versions take in the message.
     kvs_bytes: usize,
     /// Whether values are left out.
     keys_only: bool,
-    /// What only the last message has.
+    /// `None` in all messages but the last.
     end: Option<PieceEnd>,
 }
 
-/// The fields of the last message of a streamed read.
+/// The fields that only the last message of a streamed read has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PieceEnd {
     /// The revision that the store had when the read began.
     pub revision: i64,
-    /// Whether the limit left keys out.
+    /// Whether the read's limit left keys out.
     pub more: bool,
-    /// The number of keys in the range, whatever the limit.
+    /// How many keys the range has, whatever the limit.
     pub count: u64,
 }
 
@@ -42,18 +42,18 @@ impl Piece {
         Piece { keys_only, ..Piece::default() }
     }
 
-    /// Adds the version of the next key.
+    /// Adds the next version, in the order of keys.
     pub fn push(&mut self, event: Event) {
         self.kvs_bytes += message_bytes(kv_bytes(&event, self.keys_only));
         self.events.push(event);
     }
 
-    /// The versions, by key.
+    /// The versions in this message, by key.
     pub fn events(&self) -> &[Event] {
         &self.events
     }
 
-    /// Bytes of the keys and values as the message has them.
+    /// Bytes that the versions take in the message.
     pub fn kvs_bytes(&self) -> usize {
         self.kvs_bytes
     }

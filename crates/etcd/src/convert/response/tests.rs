@@ -149,7 +149,7 @@ fn branch_pb(header: Option<pb::ResponseHeader>, branch: &Branch) -> pb::TxnResp
     pb::TxnResponse { header, succeeded: branch.succeeded, responses: responses.collect() }
 }
 
-/// Checks the bytes of a response against what prost makes of the same values.
+/// Checks that a response has the bytes that prost makes of the same values.
 fn check(response: &Response<'_>, expected: &(impl Message + core::fmt::Debug), seed: u64) {
     let bytes = response.to_vec();
     assert_eq!(bytes.len(), response.bytes(), "seed {seed}");
@@ -180,8 +180,8 @@ fn random_responses_have_the_bytes_of_prost() {
     }
 }
 
-/// Checks that an encoder makes these bytes whatever the steps and the pieces, and that no piece is
-/// longer than its bound and one item.
+/// Checks that an encoder makes the expected bytes however its steps and pieces are bounded, and
+/// that no piece exceeds its bound by more than one item.
 fn check_pieces(begin: impl Fn() -> Encoder, expected: &[u8], chance: &mut Chance) {
     for (items_max, bytes_max) in [(1, usize::MAX), (usize::MAX, usize::MAX), (3, 100), (7, 1)] {
         let items_max = if items_max == 7 { 1 + chance.below(9) as usize } else { items_max };
@@ -285,7 +285,7 @@ fn each_step_of_measuring_and_writing_looks_at_few_items() {
     assert!((55..75).contains(&pieces), "{pieces}");
 }
 
-/// Bytes of a response that nobody could hold are counted, not made.
+/// A response too large for memory is measured without being made.
 #[test]
 fn a_response_of_many_gigabytes_is_measured() {
     let value = vec![7; 1_400_000];

@@ -1,4 +1,4 @@
-//! Messages of a stream of watches: `WatchResponse`.
+//! Encodes the messages of a stream of watches: `WatchResponse`.
 
 use bytes::BufMut;
 use machine::etcd::change::KeyChange;
@@ -23,30 +23,30 @@ const PREV_KV: u32 = 3;
 
 const TYPE_DELETE: u64 = 1;
 
-/// The `watch_id` of a message that is for no watch alone (`clientv3.InvalidWatchID`).
+/// The `watch_id` of a message that concerns no single watch (`clientv3.InvalidWatchID`).
 pub const NO_WATCH_ID: i64 = -1;
 
-/// What a message says beside its events.
+/// The fields of a `WatchResponse` except its events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WatchHead {
     /// The revision in the header.
     pub revision: i64,
-    /// The watch.
+    /// The id of the watch, or [`NO_WATCH_ID`].
     pub watch_id: i64,
-    /// Whether it answers the request to create the watch.
+    /// Whether the message answers the request to create the watch.
     pub created: bool,
     /// Whether the watch has ended.
     pub canceled: bool,
-    /// The compacted revision, if the watch ended because of it; else 0.
+    /// The compacted revision if the watch ended because of it, else 0.
     pub compact_revision: i64,
-    /// Why the watch ended, or was not created.
+    /// Why the watch ended or was not created; empty otherwise.
     pub cancel_reason: &'static str,
-    /// Whether the next message of the watch has more events of the same response.
+    /// Whether this response is split and the next message of the watch continues it.
     pub fragment: bool,
 }
 
 impl WatchHead {
-    /// The length of the message in bytes, with events of so many bytes.
+    /// Bytes of the whole message, if its events take `events_bytes`.
     pub fn bytes(&self, header: Header, events_bytes: usize) -> usize {
         message_bytes(header_bytes(header, self.revision))
             + signed_bytes(self.watch_id)
@@ -58,7 +58,7 @@ impl WatchHead {
             + events_bytes
     }
 
-    /// Writes the message up to its events, which follow.
+    /// Writes the message up to its events. The caller appends the events.
     pub fn write(&self, header: Header, out: &mut impl BufMut) {
         start_message(HEADER, header_bytes(header, self.revision), out);
         write_header(header, self.revision, out);
@@ -75,12 +75,13 @@ fn signed_bytes(number: i64) -> usize {
     number_bytes(number as u64)
 }
 
-/// The length of an event in a message, with the version before it if the watch asked for that.
+/// Bytes of an event in a message. `with_before`: the event carries the version that the change
+/// replaced, if there is one.
 pub fn watch_event_bytes(change: &KeyChange, with_before: bool) -> usize {
     message_bytes(event_bytes(change, with_before))
 }
 
-/// Writes an event of a message.
+/// Writes one event of a message, for the same arguments as [`watch_event_bytes`].
 pub fn write_watch_event(change: &KeyChange, with_before: bool, out: &mut impl BufMut) {
     start_message(EVENTS, event_bytes(change, with_before), out);
     if change.event.is_delete() {

@@ -82,7 +82,7 @@ fn base64_comes_in_both_alphabets_padded_or_not() {
     check("é===", None);
 }
 
-/// Texts that etcd 3.6.16 answered so.
+/// The error texts are etcd 3.6.16's answers to the same JSON.
 #[test]
 fn errors_of_values_are_those_of_etcd() {
     let check = |json: &str, expected: &str| {
@@ -200,7 +200,7 @@ fn lists_keep_their_zeros() {
     assert_eq!(add.peer_ur_ls, ["", "a"]);
 }
 
-/// A transaction within `depth` others, around `inside`.
+/// The JSON of a transaction nested in `depth` others; `inside` is the innermost one's content.
 fn nested(depth: usize, inside: &str) -> String {
     let open = r#"{"success":[{"request_txn":"#.repeat(depth);
     [&open, inside, &"}]}".repeat(depth)].concat()

@@ -96,7 +96,7 @@ fn messages_are_written_as_by_etcd() {
 
 #[test]
 fn fields_come_in_the_order_of_the_text() {
-    // `count`, then `more`, then two headers, of which the last counts, then an unknown field.
+    // `count`, then `more`, then two headers (the last one counts), then an unknown field.
     let bytes = [0x20, 5, 0x18, 1, 0x0a, 0, 0x0a, 2, 0x18, 9, 0xf8, 0x07, 1];
     let expected = r#"{"header":{"revision":"9"},"more":true,"count":"5"}"#;
     assert_eq!(json("etcdserverpb.RangeResponse", &bytes).as_deref(), Ok(expected));

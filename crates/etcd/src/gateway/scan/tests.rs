@@ -1,6 +1,6 @@
 use super::*;
 
-/// Scans a whole input: the length of the first value, or the error.
+/// Scans a whole input. Returns the length of the first value, or the error.
 fn scanned(text: &[u8]) -> Result<Option<usize>, String> {
     let mut scanner = Scanner::default();
     match scanner.scan(text).map_err(|error| error.0)? {
@@ -36,7 +36,7 @@ fn a_value_ends_where_it_is_complete() {
     check("nullx", Some(4));
 }
 
-/// Texts that etcd 3.6.16 answered so.
+/// The error texts are etcd 3.6.16's answers to the same bodies.
 #[test]
 fn errors_are_those_of_etcd() {
     let check = |text: &str, expected: &str| {

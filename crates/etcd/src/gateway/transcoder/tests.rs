@@ -117,7 +117,7 @@ fn begin(name: &str) -> Transcoder {
     Transcoder::new(message.expect("there is such a message"))
 }
 
-/// The JSON of bytes that come in pieces which end at chance places.
+/// The JSON of a message whose bytes come in pieces of random lengths.
 fn in_pieces(name: &str, mut bytes: &[u8], chance: &mut Chance) -> Result<String, BadMessage> {
     let (mut transcoder, mut out) = (begin(name), String::new());
     let most = [1, 3, 10, 1_000][chance.below(4) as usize];
@@ -176,7 +176,7 @@ fn a_message_that_is_cut_off_is_no_message() {
         let mut ends = 0;
         for end in 0..txn.len() {
             let json = in_pieces("TxnResponse", &txn[..end], &mut chance);
-            // Between two fields of the outermost message it is a shorter one.
+            // Cut between two fields of the outermost message, the bytes are a shorter message.
             ends += usize::from(json.is_ok());
         }
         assert!(ends <= 7, "{ends}");
@@ -194,23 +194,24 @@ fn other_bytes_are_refused_and_no_more() {
                 bytes[at] = chance.bits() as u8;
             }
         }
-        // It may be another message by chance.
+        // The changed bytes may be a valid message by chance, so only a panic fails the test.
         let _ = in_pieces("TxnResponse", &bytes, &mut chance);
     }
     let refused: [&[u8]; 9] = [
-        // A number that does not end; one that is cut off.
+        // A number that never ends; a number that is cut off.
         &[0x80; 11],
         &[0x10, 0x80],
-        // Fields out of order, and one that comes twice.
+        // Fields out of order; a field that comes twice.
         &[0x10, 1, 0x0a, 0],
         &[0x0a, 0, 0x0a, 0],
-        // A field that is not there; another form of one that is.
+        // An unknown field; a known field with the wrong wire type.
         &[0x78, 1],
         &[0x08, 1],
-        // A message that is longer than what contains it; a number across its end.
+        // A message longer than the one that contains it, with a number across the end; a string
+        // longer than its message.
         &[0x0a, 2, 0x18, 0x80, 1],
         &[0x1a, 2, 0x0a, 9, 1],
-        // A message that ends behind the number of a field.
+        // A message that ends behind the tag of a field.
         &[0x0a, 1, 0x18, 1],
     ];
     for bytes in refused {

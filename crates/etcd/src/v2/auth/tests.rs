@@ -25,7 +25,7 @@ fn a_role(name: &str, read: &[&str]) -> RoleWrite {
     RoleWrite { name: name.to_string(), grant, ..RoleWrite::default() }
 }
 
-/// The users and roles that these changes make.
+/// The users and roles after these changes.
 fn auth_of(writes: &[AuthWrite]) -> Arc<Auth> {
     let mut store = Store::default();
     for write in writes {
@@ -54,7 +54,7 @@ fn lines_are_as_go_writes_them() {
     let user = format!("{{\"user\":\"\\u003cada\\u003e\",\"roles\":[{shown}]}}");
     let users = users_line(&auth, usize::MAX).map(text);
     assert_eq!(users, Some(format!("{{\"users\":[{user}]}}\n")));
-    // One user alone is not shown while a role of it is missing, as in etcd.
+    // A user shown alone is an error while one of its roles is missing, as in etcd.
     assert_eq!(shown_user(&auth, "<ada>"), Err((404, "auth: Role none does not exist.".into())));
     assert_eq!(shown_user(&auth, "bob"), Err((404, "auth: User bob does not exist.".into())));
     let all = "{\"role\":\"root\",\"permissions\":{\"kv\":{\"read\":[\"/*\"],\"write\":[\"/*\"]}}}";

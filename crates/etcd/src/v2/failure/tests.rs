@@ -6,7 +6,7 @@ fn body(failure: &Failure) -> String {
     String::from_utf8(failure.body()).unwrap()
 }
 
-/// Bodies of 3.4.23.
+/// The bodies are those of etcd 3.4.23.
 #[test]
 fn errors_have_etcds_form() {
     let failure = Failure::new(Code::InvalidField, "invalid value for \"recursive\"");

@@ -58,8 +58,8 @@ fn an_event_shows_the_nodes_before_and_after() {
     assert_eq!(line(&event, true), "{\"action\":\"set\"}\n");
 }
 
-/// A part has few bytes more than it is asked for, however large a value is; whatever it is cut
-/// at, the whole line is that of the value.
+/// A part is only slightly longer than requested, however large the value is. Wherever the value is
+/// cut, the parts together are the whole line.
 #[test]
 fn large_values_are_written_in_parts() {
     for (pattern, text) in [
@@ -95,7 +95,7 @@ fn large_values_are_written_in_parts() {
     }
 }
 
-/// Bytes that are no UTF-8 are replaced one by one, wherever the value is cut.
+/// Bytes that are not UTF-8 are replaced one by one, wherever the value is cut.
 #[test]
 fn a_large_value_may_be_no_utf8() {
     for pattern in [&b"\x80"[..], b"\xe2\x82", b"a\xff\xe2\x82\xac", b"\xf0\x9f\x98"] {
@@ -154,7 +154,7 @@ fn a_directory_shows_its_nodes_and_a_recursive_read_all() {
     assert_eq!(listed(&store, "/d", true, usize::MAX), (all, 1));
 }
 
-/// Texts of Go's `encoding/json`.
+/// The expected texts are those of Go's `encoding/json`.
 #[test]
 fn texts_are_escaped_as_go_does() {
     for (text, json) in [

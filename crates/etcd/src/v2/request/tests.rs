@@ -36,7 +36,7 @@ fn parameters_reach_the_command() {
     let set = command(Verb::Put, "/d", "value=x&dir=true&ttl=");
     assert!(set.contains("value: [], ttl_s: None"), "{set}");
     assert!(set.contains("is_dir: true"), "{set}");
-    // Only a node that is made is a directory by that parameter.
+    // The parameter `dir` makes only a new node a directory.
     let update = command(Verb::Put, "/a", "value=x&dir=true&prevExist=true");
     assert!(update.contains("Update") && update.contains("value: [120]"), "{update}");
     let compare = command(Verb::Put, "/a", "value=x&dir=true&prevValue=y");
@@ -68,7 +68,7 @@ fn a_read_waits_unless_it_needs_a_quorum() {
     assert!(get.command().is_none());
 }
 
-/// Causes of 3.4.23.
+/// The causes are those of etcd 3.4.23.
 #[test]
 fn bad_parameters_have_etcds_codes() {
     for (verb, parameters, code, cause) in [
