@@ -1,26 +1,27 @@
-//! Addresses to listen on, as they are configured.
+//! Addresses to listen on: their text form, and the socket addresses to bind for them.
 
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::str::FromStr;
 
-/// An address to listen on, before names are looked up. Without a `host` it is every local address.
+/// An address to listen on. A host name in it is not looked up yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListenAddress {
-    /// The host; `None`: every address of the machine.
+    /// The host; `None` for every address of this machine.
     pub host: Option<String>,
     /// The port.
     pub port: u16,
 }
 
 impl ListenAddress {
-    /// A port of 127.0.0.1, which no other machine can reach.
+    /// A port of 127.0.0.1, which other machines cannot reach.
     pub fn loopback(port: u16) -> ListenAddress {
         ListenAddress { host: Some(Ipv4Addr::LOCALHOST.to_string()), port }
     }
 
-    /// The address as others can reach it; `None` if it means every local address or any port.
+    /// The address as text that other machines can dial; `None` if it means every local address or
+    /// any free port.
     pub fn reachable(&self) -> Option<String> {
         let host = self.host.as_deref()?;
         let is_any = host.parse().is_ok_and(|address: IpAddr| address.is_unspecified());
@@ -30,10 +31,13 @@ impl ListenAddress {
         })
     }
 
-    /// The addresses to try in this order; the first that can be bound is taken. For every local
-    /// address that is IPv6 with IPv4 mapped into it, then IPv4 alone for a host without IPv6; a
-    /// peer's address must then be read with `IpAddr::to_canonical`. Of a name the addresses of
-    /// IPv4 come first, as in Java and Go.
+    /// The addresses to bind, in this order: the first that can be bound is used. A missing host
+    /// gives `[::]` with IPv4 mapped into IPv6, then `0.0.0.0` for a machine without IPv6; a peer's
+    /// address must then be read with `IpAddr::to_canonical`. For a host name, IPv4 addresses come
+    /// first, as in Java and Go.
+    ///
+    /// # Errors
+    /// The host name cannot be resolved.
     pub fn candidates(&self) -> io::Result<Vec<SocketAddr>> {
         match &self.host {
             None => Ok(vec![
@@ -63,7 +67,7 @@ impl fmt::Display for ListenAddress {
 impl FromStr for ListenAddress {
     type Err = String;
 
-    /// Reads `HOST:PORT`, `[IPV6]:PORT`, or `*:PORT` and `:PORT` for every local address.
+    /// Parses `HOST:PORT`, `[IPV6]:PORT`, or `*:PORT` and `:PORT` for every local address.
     fn from_str(text: &str) -> Result<Self, String> {
         let malformed = || format!("{text:?} is not an address; write it like 127.0.0.1:2181");
         let (host, port) = text.rsplit_once(':').ok_or_else(malformed)?;
@@ -81,7 +85,7 @@ impl FromStr for ListenAddress {
     }
 }
 
-/// Makes `0.0.0.0` and `::` every local address, as an absent host is.
+/// Replaces the hosts `0.0.0.0` and `::` by `None`: all three mean every local address.
 pub(super) fn every_address_if_unspecified(address: ListenAddress) -> ListenAddress {
     match address.host.as_deref() {
         Some("0.0.0.0" | "::") => ListenAddress { host: None, port: address.port },

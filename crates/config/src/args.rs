@@ -1,4 +1,4 @@
-//! The options of a server on a command line.
+//! The command line of `quorate serve`. The comments on the options are the texts of `--help`.
 
 use std::path::{Path, PathBuf};
 
@@ -32,8 +32,8 @@ pub struct ServeArgs {
     /// Where metrics are served to Prometheus [default: 127.0.0.1:8080 if no other port is named]
     #[arg(long, value_name = "HOST:PORT")]
     pub metrics_addr: Option<ListenAddress>,
-    /// What etcd's own flags say, if the program was started under its name: it serves etcd's
-    /// clients alone then, and says that it is ready in etcd's words.
+    /// The values of etcd's own flags, if the program was started under etcd's name. It then serves
+    /// only etcd's clients, and reports that it is ready in etcd's words.
     #[arg(skip)]
     pub etcd: Option<Box<EtcdGiven>>,
     /// Where etcd clients connect [default: 127.0.0.1:2379 if no other port is named]
@@ -74,7 +74,8 @@ pub struct ServeArgs {
     pub verbose: u8,
 }
 
-/// Sizes of local ensembles: odd, since one server more survives no more failures.
+/// Parses the size of a local ensemble: odd, since an even one survives no more failures than the
+/// odd one below it.
 fn ensemble_size(text: &str) -> Result<u32, String> {
     match text.parse() {
         Ok(count @ (3 | 5 | 7)) => Ok(count),
@@ -83,7 +84,7 @@ fn ensemble_size(text: &str) -> Result<u32, String> {
 }
 
 impl ServeArgs {
-    /// Whether no option names a port.
+    /// Whether no option names a port to serve on.
     pub fn names_no_face(&self) -> bool {
         let named = [
             &self.zk_addr,
@@ -97,19 +98,19 @@ impl ServeArgs {
         named.into_iter().all(Option::is_none)
     }
 
-    /// The configuration file, whichever way it was given.
+    /// The path of the configuration file, given with `--config` or without.
     pub fn file(&self) -> Option<&Path> {
         self.config.as_deref().or(self.config_file.as_deref())
     }
 }
 
-/// Text to print in place of running a command, and the status to end with.
+/// Ends the program without running a command: a text to print, and an exit status.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Exit {
-    /// To standard output, status 0.
+    /// Text for standard output, status 0.
     Help(String),
-    /// One line to standard error, status 2.
+    /// Error for standard error, status 2.
     Wrong(String),
-    /// One line to standard error, status 1: etcd has it for wrong configurations.
+    /// Error for standard error, status 1, which etcd has for wrong configurations.
     Failed(String),
 }

@@ -1,5 +1,5 @@
-//! Settings of client authentication, and the schemes that are enforced (`AuthenticationHelper`,
-//! `EnsembleAuthenticationProvider`).
+//! The settings of client authentication, and the schemes that clients are required to use
+//! (`AuthenticationHelper`, `EnsembleAuthenticationProvider`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,7 @@ use super::report::{ConfigError, Report};
 use super::sasl::SaslKeys;
 use super::tls::TlsConfig;
 
-/// The settings that the sources have given so far.
+/// The settings of client authentication that the sources have given so far.
 #[derive(Debug, Default)]
 pub(super) struct AuthDraft {
     /// `ensembleAuthName`.
@@ -24,14 +24,14 @@ pub(super) struct AuthDraft {
     /// `sessionRequireClientSASLAuth`.
     pub is_sasl_required: bool,
     pub sasl: SaslKeys,
-    /// The users of SASL, set once its keys are settled.
+    /// User names and passwords of SASL. Set once `sasl` is settled; `None` if SASL is not offered.
     pub sasl_users: Option<BTreeMap<String, String>>,
     /// `allowSaslFailedClients`.
     pub sasl_failed_allowed: bool,
 }
 
 impl AuthDraft {
-    /// Combines the settings; `replicated` and `tls` decide which schemes there are.
+    /// Combines the settings. Which schemes are available depends on `replicated` and `tls`.
     pub fn settle(
         mut self,
         replicated: &Settings,
@@ -49,7 +49,8 @@ impl AuthDraft {
         })
     }
 
-    /// The rules of `AuthenticationHelper.validateConfiguredProperties`.
+    /// The schemes that clients are required to use, by the rules of
+    /// `AuthenticationHelper.validateConfiguredProperties`; empty if none is required.
     fn settle_enforced_schemes(
         &mut self,
         replicated: &Settings,
@@ -101,8 +102,8 @@ impl AuthDraft {
         Ok(schemes)
     }
 
-    /// The names that the scheme `ensemble` accepts, if it is switched on: names alone do not
-    /// switch it on (`EnsembleAuthenticationProvider`).
+    /// The names that the scheme `ensemble` accepts; `None` if the scheme is off. Configured names
+    /// alone do not switch it on (`EnsembleAuthenticationProvider`).
     fn settle_ensemble_names(&mut self, report: &mut Report) -> Option<EnsembleNames> {
         let names = self.ensemble_names.take();
         match (self.has_ensemble_provider, names) {

@@ -1,5 +1,5 @@
-//! The settings of the chunk store: the addresses for its clients, and how it stores chunks. It is
-//! served only if an address is configured.
+//! The settings of the chunk store: the addresses for its clients, and how it stores chunks. The
+//! store is served only if an address is configured.
 
 use std::path::PathBuf;
 
@@ -7,44 +7,44 @@ use chunk::layout::Layout;
 
 use super::address::ListenAddress;
 
-/// The default limit of connections to the chunk store in all: each may have 64 KiB on the way to
-/// us, and further bytes have bounds of their own. A further connection waits.
+/// The default limit of all connections to the chunk store. Each connection may use 64 KiB for
+/// bytes that arrive; further bytes have limits of their own. A connection above the limit waits.
 pub const CHUNK_CONNECTIONS_MAX_DEFAULT: usize = 1_024;
 
-/// The default limit of connections from one address: a client of Ozone has one for each of its
-/// processes, and no address gets more than a quarter of all. A further connection is closed.
+/// The default limit of connections from one IP address: a quarter of all. A client of Ozone has
+/// one connection for each of its processes. A connection above the limit is closed.
 pub const CHUNK_CONNECTIONS_PER_IP_MAX_DEFAULT: usize = 256;
 
-/// The settings of the chunk store, which is served on at least one of the two addresses.
+/// The settings of the chunk store. At least one of the two addresses is set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChunkConfig {
     /// The address for clients of Apache Ozone's datanodes.
     pub addr: Option<ListenAddress>,
-    /// The address for such clients with TLS, which has the stores and the settings of the other
-    /// ports.
+    /// The address for such clients with TLS. The key store, the trust store and the rules are
+    /// those of the other TLS ports.
     pub tls_addr: Option<ListenAddress>,
-    /// Connections in all; 0: as many as there are descriptors for.
+    /// Limit of all connections; 0: as many as there are file descriptors.
     pub connections_max: usize,
-    /// Connections from one address; 0 is no limit.
+    /// Limit of connections from one IP address; 0 is no limit.
     pub connections_per_ip_max: usize,
     /// The store's folder; `None` for a folder below the data directory.
     pub dir: Option<PathBuf>,
     /// Bytes that the store may use on its disk; 0 is no limit.
     pub bytes_max: u64,
-    /// Bytes of its disk that the store leaves free. `None` means, if its folder is below the data
-    /// directory, a twentieth of the disk, and 1 GiB at most.
+    /// Bytes that the store leaves free on its disk. The default is a twentieth of the disk, at
+    /// most 1 GiB, for a folder below the data directory, and 0 for any other folder.
     pub free_bytes_min: Option<u64>,
     /// The layout for the chunks of new containers.
     pub layout: Layout,
-    /// Whether data are compared with their checksums before they are written
+    /// Whether a chunk is compared with its checksums before it is written
     /// (`hdds.datanode.chunk.data.validation.check`).
     pub verify_writes: bool,
 }
 
-/// The settings that the sources have given so far.
+/// The settings of the chunk store that the sources have given so far.
 #[derive(Debug, Default)]
 pub(super) struct ChunkDraft {
-    /// The address; if this or the next one is set, the store is served.
+    /// The store is served if this address or the next one is set.
     pub addr: Option<ListenAddress>,
     pub tls_addr: Option<ListenAddress>,
     pub connections_max: Option<usize>,
@@ -80,7 +80,7 @@ impl ChunkDraft {
     }
 }
 
-/// The names of the layouts in options and files.
+/// Each layout with its name in options and files.
 pub const LAYOUTS: [(&str, Layout); 3] =
     [("per-block", Layout::PerBlock), ("per-chunk", Layout::PerChunk), ("log", Layout::Log)];
 

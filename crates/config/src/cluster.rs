@@ -1,9 +1,10 @@
-//! Ensembles: the list of servers, this server's number in it, and how servers trust each other
-//! (`QuorumPeer.QuorumServer`; `QuorumPeerConfig.parseDynamicConfig` and `setupQuorumPeerConfig`,
-//! ZooKeeper 3.9).
+//! The settings of an ensemble: the list of servers, this server's number in it, and how servers
+//! authenticate each other (`QuorumPeer.QuorumServer`; `QuorumPeerConfig.parseDynamicConfig` and
+//! `setupQuorumPeerConfig`, ZooKeeper 3.9).
 //!
-//! The sources only collect settings in a [`ClusterDraft`]; [`settle::settle`] combines them. One
-//! participant alone is a standalone server, unless `standaloneEnabled=false`.
+//! The sources (file, variables, flags) only collect settings in a [`ClusterDraft`];
+//! [`settle::settle`] combines them. A list with a single participant means a standalone server,
+//! unless `standaloneEnabled=false`.
 
 mod secret;
 pub(super) mod settle;
@@ -22,47 +23,49 @@ use super::tls::PeerTlsConfig;
 use super::values::port;
 pub use secret::Secret;
 
-/// Servers of one ensemble: while a server is replaced it has two members, and a membership has
-/// room for 64. ZooKeeper has no bound; more than seven servers are rare, since each write waits
-/// for more than half of them.
+/// The most servers of one ensemble. A membership has room for 64 members, and a server that is
+/// being replaced has two. ZooKeeper has no bound; more than seven servers are rare, since each
+/// write waits for more than half of them.
 pub const SERVERS_MAX: usize = 32;
 
-/// `initLimit` and `syncLimit` where they are not set, as in ZooKeeper's sample file; ZooKeeper
-/// itself refuses to start without.
+/// Defaults of `initLimit` and `syncLimit`, as in ZooKeeper's sample file. ZooKeeper itself refuses
+/// to start without them.
 const INIT_LIMIT_DEFAULT: u32 = 10;
 const SYNC_LIMIT_DEFAULT: u32 = 5;
-/// `QuorumPeer.quorumCnxnTimeoutMs` and `cnxTimeout`: 5 s to be connected to another server.
+/// The default of `cnxTimeout`: how long connecting to another server may take, 5 s
+/// (`QuorumPeer.quorumCnxnTimeoutMs`).
 pub const CONNECT_TIMEOUT_MS_DEFAULT: u32 = 5_000;
 /// `QuorumCnxManager.DEFAULT_PORT_BIND_MAX_RETRY`.
 const BIND_ATTEMPTS_DEFAULT: u32 = 3;
 /// The most bytes that a DNS name has (RFC 1035, 2.3.4).
 const HOST_BYTES_MAX: usize = 253;
 
-/// The settings of an ensemble's member.
+/// The settings of a server that belongs to an ensemble.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClusterConfig {
-    /// The number of this server (`myid`); it is one of `servers`.
+    /// The number of this server (`myid`), a key of `servers`.
     pub number: u32,
-    /// All servers by their numbers. Each dial looks up their names anew.
+    /// All servers by number. Their host names are looked up again for each connection.
     pub servers: BTreeMap<u32, ServerAddress>,
-    /// The addresses on which this server accepts links from the others.
+    /// The addresses on which this server accepts connections of other servers.
     pub listen: Vec<ListenAddress>,
-    /// The servers that must be there before the ensemble begins.
+    /// How many servers must be present before the ensemble begins.
     pub attendance: Attendance,
-    /// How servers prove that they belong to this ensemble.
+    /// How servers prove to each other that they belong to this ensemble.
     pub auth: PeerAuth,
-    /// How long a dial of another server may take (`cnxTimeout`).
+    /// How long connecting to another server may take, in ms (`cnxTimeout`).
     pub connect_timeout_ms: u32,
-    /// Whether the system probes links that are silent (`tcpKeepAlive`).
+    /// Whether the operating system probes silent connections between servers (`tcpKeepAlive`).
     pub keep_alive: bool,
-    /// How often the own addresses are tried, a second apart, until they can be listened on; 0:
-    /// for ever (`electionPortBindRetry`).
+    /// How often this server tries to bind `listen`, once a second, before it gives up; 0: never
+    /// gives up (`electionPortBindRetry`).
     pub bind_attempts: u32,
-    /// `initLimit`, in ticks: `conf` shows it; it has no effect here.
+    /// `initLimit`, in ticks. The word `conf` shows it; it has no other effect here.
     pub init_limit: u32,
-    /// `syncLimit`, in ticks: `conf` shows it; it has no effect here.
+    /// `syncLimit`, in ticks. The word `conf` shows it; it has no other effect here.
     pub sync_limit: u32,
-    /// The version of the list of servers, from the end of the dynamic file's name.
+    /// The version of the list of servers: the hexadecimal number at the end of the dynamic file's
+    /// name.
     pub version: u64,
 }
 
@@ -72,7 +75,7 @@ impl ClusterConfig {
         self.servers.get(&self.number).expect("the own number is among the servers")
     }
 
-    /// Takes the URLs at which etcd's clients reach this server, if it has none.
+    /// Sets the URLs at which etcd's clients reach this server, unless it already has some.
     pub fn tell_client_urls(&mut self, urls: &[String]) {
         let own = self.servers.get_mut(&self.number).expect("the own number is among the servers");
         if own.client_urls.is_empty() {
@@ -80,7 +83,7 @@ impl ClusterConfig {
         }
     }
 
-    /// The servers in the form of the replicated records.
+    /// The servers in the form in which the state machine replicates them.
     pub fn server_list(&self) -> ServerList {
         let scheme = match self.auth {
             PeerAuth::Tls(_) => "https",
@@ -95,24 +98,24 @@ impl ClusterConfig {
 /// The contents of a `server.N` line: `host:port:port[:role][;[host:]port]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerAddress {
-    /// The host.
+    /// The host name or IP address.
     pub host: String,
-    /// The port for other servers.
+    /// The port on which this server listens for other servers.
     pub peer_port: u16,
-    /// The election port of ZooKeeper's servers, which ours only show.
+    /// ZooKeeper's port for elections. Nothing listens on it here; it is only shown.
     pub election_port: u16,
-    /// Whether it votes.
+    /// Whether the server votes.
     pub role: Role,
-    /// The address for its clients, if the line has one.
+    /// The address for the server's ZooKeeper clients, if the line has one.
     pub client: Option<ListenAddress>,
-    /// Its name, which etcd's clients are shown; empty where it has none. No line has one.
+    /// The server's name, which etcd's clients see; empty unless etcd's flags give one.
     pub name: String,
-    /// The URLs at which etcd's clients reach it; a configuration has those of its own server only.
+    /// The URLs at which etcd's clients reach the server; empty for all servers but this one.
     pub client_urls: Vec<String>,
 }
 
 impl ServerAddress {
-    /// The record of a server that is reached by URLs of this scheme.
+    /// The replicated record of the server. `scheme` is the one of its peer URL.
     fn record(&self, scheme: &str) -> ServerRecord {
         let ServerAddress { host, peer_port, election_port, role, client, .. } = self;
         let host = in_brackets(host);
@@ -147,9 +150,9 @@ impl fmt::Display for ServerAddress {
 /// The role of a configured server in an ensemble.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// It votes.
+    /// The server votes.
     Participant,
-    /// It does not vote.
+    /// The server does not vote.
     Observer,
 }
 
@@ -162,7 +165,7 @@ impl Role {
         }
     }
 
-    /// `QuorumServer.getType`.
+    /// Parses a role (`QuorumServer.getType`).
     pub(super) fn parse(value: &str) -> Result<Role, String> {
         match value.trim().to_ascii_lowercase().as_str() {
             "participant" => Ok(Role::Participant),
@@ -172,14 +175,15 @@ impl Role {
     }
 }
 
-/// The proof that another server belongs to the ensemble.
+/// How servers prove to each other that they belong to the ensemble.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PeerAuth {
-    /// No proof: every peer that reaches the port is trusted, as in ZooKeeper by default.
+    /// No proof: every host that reaches the peer port is trusted, as in ZooKeeper by default.
     None,
-    /// Each server proves that it knows the secret of all. The messages are not encrypted.
+    /// Each server proves that it knows a secret that all servers share. Messages are not
+    /// encrypted.
     Secret(Secret),
-    /// Each server shows a certificate that the other one trusts. The messages are encrypted.
+    /// Each server shows a certificate that the other one trusts. Messages are encrypted.
     Tls(Box<PeerTlsConfig>),
 }
 
@@ -193,28 +197,28 @@ pub(super) struct ClusterDraft {
     pub attendance: Attendance,
     pub links: LinksDraft,
     pub auth: PeerAuthDraft,
-    /// The first of the keys `group.N` and `weight.N`.
+    /// The first key `group.N` or `weight.N`, if there is one.
     pub grouping: Option<Said>,
-    /// The file with the list of servers (`dynamicConfigFile`).
+    /// The file with the list of servers (`dynamicConfigFile`), and the place that names it.
     pub dynamic_file: Option<(PathBuf, Place)>,
-    /// Keys that an ensemble does not honour, each with the warning for their author.
+    /// Keys that an ensemble does not support, each with a warning for the author.
     pub complaints: Vec<(Said, &'static str)>,
-    /// What etcd's flags say about links and proofs.
+    /// The addresses for other servers and the authentication, if etcd's flags give the ensemble.
     given: Option<(Vec<ListenAddress>, PeerAuth)>,
 }
 
-/// The settings about this server.
+/// The settings about this server itself.
 #[derive(Debug, Default)]
 pub(super) struct OwnDraft {
-    /// `myid` of a `quorate.toml`, and the default for it when no file has a number.
+    /// This server's number (`myid`) from a `quorate.toml` or from etcd's flags.
     pub number: Option<(u64, Place)>,
     pub number_default: Option<(u64, Place)>,
     pub peer_type: Option<(Role, Place)>,
-    /// The number that was found, set once the ensemble is settled.
+    /// This server's number, from whichever source; set by [`settle::settle`].
     pub my_id: Option<u64>,
 }
 
-/// The settings of the links between servers.
+/// The settings of the connections between servers.
 #[derive(Debug, Default)]
 pub(super) struct LinksDraft {
     pub listen_on_all: bool,
@@ -225,48 +229,48 @@ pub(super) struct LinksDraft {
     pub sync_limit: Option<u32>,
 }
 
-/// The settings of the proof between servers.
+/// The settings of authentication between servers.
 #[derive(Debug, Default)]
 pub(super) struct PeerAuthDraft {
-    /// The file of the secret, and the key that names it.
+    /// The file of the shared secret, and the key that names the file.
     pub secret_file: Option<(PathBuf, Said)>,
-    /// Whether version 1 of the handshake is taken, where the sources say it.
+    /// Whether version 1 of the handshake is accepted; `None` if no source says.
     pub old_handshake: Option<bool>,
-    /// `sslQuorum`.
+    /// `sslQuorum`, if it is true.
     pub tls: Option<Said>,
-    /// `quorum.auth.enableSasl`.
+    /// `quorum.auth.enableSasl`, if it is true.
     pub sasl: Option<Said>,
 }
 
-/// The servers of an ensemble that etcd's flags name.
+/// The servers of an ensemble, as etcd's flags give them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GivenServers {
     /// The number of this server.
     pub own: u32,
     /// All servers, by number.
     pub servers: Vec<GivenServer>,
-    /// Which servers must be present for the ensemble to begin.
+    /// How many servers must be present for the ensemble to begin.
     pub attendance: Attendance,
     /// The URLs at which etcd's clients reach this server.
     pub client_urls: Vec<String>,
-    /// The addresses on which this server accepts links from the others.
+    /// The addresses on which this server accepts connections of other servers.
     pub listen: Vec<ListenAddress>,
-    /// How servers prove that they belong to the ensemble.
+    /// How servers prove to each other that they belong to the ensemble.
     pub auth: PeerAuth,
 }
 
-/// A server that etcd's flags name.
+/// One server, as etcd's flags give it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GivenServer {
-    /// Its number.
+    /// The server's number.
     pub number: u32,
-    /// Its name.
+    /// The server's name.
     pub name: String,
-    /// Its address in the form of a `server.N` line.
+    /// The server's address in the form of a `server.N` line.
     pub line: String,
 }
 
-/// A key and its place.
+/// A key of the configuration, and its place.
 #[derive(Clone, Debug)]
 pub(super) struct Said {
     pub place: Place,
@@ -284,7 +288,7 @@ impl Said {
     }
 }
 
-/// A server's line and its place.
+/// A `server.N` line, and its place.
 #[derive(Debug)]
 struct ServerLine {
     number: u32,
@@ -311,7 +315,7 @@ impl Default for ClusterDraft {
 }
 
 impl ClusterDraft {
-    /// Adds a server with this number.
+    /// Adds the server that a `server.N` line describes.
     pub fn add(&mut self, said: Said, number: &str, value: &str) -> Result<(), String> {
         let number = number
             .parse()
@@ -324,7 +328,7 @@ impl ClusterDraft {
         Ok(())
     }
 
-    /// Takes the servers that etcd's flags name.
+    /// Sets the ensemble that etcd's flags give.
     pub fn give(&mut self, given: &GivenServers) -> Result<(), ConfigError> {
         let said = Said::new(&Place::of("command line"), "--initial-cluster");
         self.own.number = Some((u64::from(given.own), said.place.clone()));
@@ -353,7 +357,7 @@ impl ClusterDraft {
     }
 }
 
-/// `all` or `majority`.
+/// Parses `all` or `majority`.
 pub(super) fn attendance(text: &str) -> Result<Attendance, String> {
     match text.trim() {
         "all" => Ok(Attendance::All),
@@ -362,7 +366,7 @@ pub(super) fn attendance(text: &str) -> Result<Attendance, String> {
     }
 }
 
-/// Reads `host:port:port[:role][;[host:]port]`.
+/// Parses `host:port:port[:role][;[host:]port]`.
 fn server_address(text: &str) -> Result<ServerAddress, String> {
     let malformed = || format!("{text:?} is not of the form host:port:port[:role][;[host:]port]");
     let mut halves = text.split(';');
@@ -401,8 +405,8 @@ fn server_address(text: &str) -> Result<ServerAddress, String> {
     Ok(ServerAddress { host, peer_port, election_port, role, client, name, client_urls })
 }
 
-/// Refuses a longer host than a DNS name is: the record of a server has room for no more than
-/// `SERVER_TEXT_BYTES_MAX`.
+/// Refuses a host that is longer than a DNS name. The replicated record of a server has room for no
+/// more than `SERVER_TEXT_BYTES_MAX`.
 fn fits_a_host(host: &str) -> Result<(), String> {
     match host.len() {
         ..=HOST_BYTES_MAX => Ok(()),
@@ -410,7 +414,7 @@ fn fits_a_host(host: &str) -> Result<(), String> {
     }
 }
 
-/// Reads a port that other hosts must dial: 0 would be any port.
+/// Parses a port that other hosts must dial, so 0 (any free port) is refused.
 fn dialled_port(text: &str) -> Result<u16, String> {
     match port(text)? {
         0 => Err("port 0 cannot be dialled".to_string()),
@@ -418,7 +422,7 @@ fn dialled_port(text: &str) -> Result<u16, String> {
     }
 }
 
-/// Reads the text behind the `;` of a `server.N` line: a port, or an address.
+/// Parses the part of a `server.N` line behind the `;`: a port, or an address.
 fn client_address(text: &str) -> Result<ListenAddress, String> {
     if !text.contains(':') {
         return Ok(ListenAddress { host: None, port: port(text)? });
@@ -436,7 +440,7 @@ pub(super) fn version_of_file(path: &Path) -> u64 {
     i64::from_str_radix(end, 16).ok().and_then(|version| version.try_into().ok()).unwrap_or(0)
 }
 
-/// A host as Java shows it (`InetSocketAddress.getHostString`): an IPv6 address with all its parts.
+/// A host as Java shows it (`InetSocketAddress.getHostString`): an IPv6 address without `::`.
 fn shown_host(host: &str) -> String {
     match host.parse::<Ipv6Addr>() {
         Ok(address) => address.segments().map(|part| format!("{part:x}")).join(":"),
@@ -444,13 +448,13 @@ fn shown_host(host: &str) -> String {
     }
 }
 
-/// `QuorumServer.delimitedHostString`.
+/// A host, in brackets if it is an IPv6 address (`QuorumServer.delimitedHostString`).
 fn in_brackets(host: &str) -> String {
     let shown = shown_host(host);
     if shown.contains(':') { format!("[{shown}]") } else { shown }
 }
 
-/// An address to listen on, as `QuorumServer.toString` shows it.
+/// An address for clients, as `QuorumServer.toString` shows it.
 pub fn shown_address(address: &ListenAddress) -> String {
     let host = address.host.as_deref().unwrap_or("0.0.0.0");
     format!("{}:{}", in_brackets(host), address.port)

@@ -1,6 +1,6 @@
-//! The variables of ZooKeeper's container image. Its entry point makes a `zoo.cfg` of them where
-//! none is mounted (`docker-entrypoint.sh` of the official image, 3.9). The variables have the
-//! keys' meanings; an error names the variable.
+//! The environment variables of ZooKeeper's container image (`ZOO_*`). Its entry point makes a
+//! `zoo.cfg` of them if none is mounted (`docker-entrypoint.sh` of the official image, 3.9). Here
+//! each variable is applied like the key that it stands for, and an error names the variable.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ use super::zoo_cfg;
 /// The variables of one environment, by name.
 pub type ContainerEnv = BTreeMap<String, String>;
 
-/// Variables that stand for one key each.
+/// Variables that set one key each, with that key.
 const KEYS: [(&str, &str); 11] = [
     ("ZOO_DATA_DIR", "dataDir"),
     ("ZOO_DATA_LOG_DIR", "dataLogDir"),
@@ -35,19 +35,19 @@ const EXTRA: &str = "ZOO_CFG_EXTRA";
 const MY_ID: &str = "ZOO_MY_ID";
 const MY_ID_DEFAULT: u64 = 1;
 
-/// Whether a variable is part of a configuration.
+/// Whether a variable with this name is part of a configuration.
 pub(super) fn is_one(name: &str) -> bool {
     KEYS.iter().any(|(variable, _)| *variable == name) || [SERVERS, EXTRA, MY_ID].contains(&name)
 }
 
-/// The path of a `zoo.cfg` that is mounted into the container; it then counts alone.
+/// The path where a `zoo.cfg` may be mounted into the container. If it exists, it alone counts.
 pub(super) fn mounted_file(env: &ContainerEnv) -> Option<PathBuf> {
     env.get("ZOO_CONF_DIR").map(|folder| PathBuf::from(folder).join("zoo.cfg"))
 }
 
-/// Takes over the variables, in the order of the entry point: later keys win.
+/// Applies the variables in the order of the entry point, so that later keys win.
 pub(super) fn apply(draft: &mut Draft, env: &ContainerEnv) -> Result<(), ConfigError> {
-    // The image's default is /data, a folder that it makes.
+    // The image's default is /data, a folder that the image creates.
     draft.storage.data_dir = Some(PathBuf::from(DATA_DIR_DEFAULT));
     for (variable, key) in KEYS {
         if let Some(value) = env.get(variable).filter(|value| !value.is_empty()) {
@@ -67,7 +67,7 @@ pub(super) fn apply(draft: &mut Draft, env: &ContainerEnv) -> Result<(), ConfigE
     Ok(())
 }
 
-/// Takes over `key=value` pairs between white space.
+/// Applies a list of `key=value` pairs separated by white space.
 fn apply_entries(draft: &mut Draft, variable: &str, text: &str) -> Result<(), ConfigError> {
     for entry in text.split_whitespace() {
         let place = Place::of(variable);

@@ -1,4 +1,5 @@
-//! The draft of a configuration: the settings from all sources so far.
+//! The draft of a configuration: the settings that the sources have given so far. [`Draft::finish`]
+//! makes the configuration.
 
 use std::collections::BTreeMap;
 
@@ -19,8 +20,8 @@ use super::sessions::SessionsDraft;
 use super::storage::StorageDraft;
 use super::tls::{TlsConfig, TlsDraft};
 
-/// The settings from the sources so far; none where no source has set one. A later source
-/// overwrites.
+/// The settings that the sources have given so far. `None` means that no source has set one; a
+/// later source overwrites an earlier one.
 #[derive(Debug, Default)]
 pub(super) struct Draft {
     pub report: Report,
@@ -29,27 +30,27 @@ pub(super) struct Draft {
     pub storage: StorageDraft,
     pub listeners: ListenersDraft,
     pub tls: TlsDraft,
-    /// TLS for clients as etcd's flags say it, which have no stores of ZooKeeper.
+    /// TLS for clients from etcd's flags; `Some` replaces what is in `tls`.
     pub given_tls: Option<TlsConfig>,
     pub sessions: SessionsDraft,
     pub requests: RequestsDraft,
     pub container: ContainerSettings,
     pub logging: LoggingConfig,
     pub monitoring: MonitoringDraft,
-    /// Whether HTTP refuses pages of other sites, see [`crate::foreign_pages`].
+    /// Whether HTTP refuses requests that pages of other sites make a browser send.
     pub refuses_foreign_pages: bool,
     pub chunk: ChunkDraft,
     pub etcd: EtcdDraft,
     pub replicated: machine::Settings,
     pub auth: AuthDraft,
     pub cluster: ClusterDraft,
-    /// Whether the default faces are served, since nothing names a face.
+    /// Whether the default faces are served, because no source names a face.
     pub has_default_faces: bool,
 }
 
 impl Draft {
-    /// Serves a face where nothing names one: ZooKeeper, etcd, and a port for the admin server and
-    /// metrics, all on loopback.
+    /// If no source names a face and there is no file, serves the default faces: ZooKeeper, etcd,
+    /// and one port for the admin server and metrics, all on loopback.
     pub fn name_default_faces(&mut self) {
         let is_named = self.listeners.is_named()
             || self.monitoring.is_named()
@@ -58,18 +59,18 @@ impl Draft {
         let has_source = self.report.file.is_some() || self.report.is_zoo_cfg;
         self.has_default_faces = !is_named && !has_source;
         if self.has_default_faces {
-            // Data of this level have no keys of etcd's.
+            // A state of a lower level has no etcd keys.
             if self.storage.level_max.is_none_or(|level| level >= Level::ETCD) {
                 self.etcd.name_default();
             }
             self.monitoring.name_default();
             self.refuses_foreign_pages = true;
         }
-        // A configuration that names no port for ZooKeeper's clients has the default one.
+        // A configuration file that names no port for ZooKeeper's clients has the default one.
         self.listeners.has_zk_default = self.has_default_faces || has_source;
     }
 
-    /// Fills in the defaults and checks what spans several settings.
+    /// Fills in the defaults, and checks rules that span several settings.
     pub fn finish(
         mut self,
         mut cluster: Option<ClusterConfig>,
@@ -82,8 +83,8 @@ impl Draft {
             Some(given) => Some(given),
             None => self.tls.settle(is_spoken, &mut self.report)?,
         };
-        // QuorumPeerConfig.configureSSLAuth. All members must agree on this setting, but a TLS port
-        // for chunks may exist on some members only.
+        // As in QuorumPeerConfig.configureSSLAuth. All members must agree on this setting, so a TLS
+        // port for chunks must not switch it on: some members may have one and others not.
         self.replicated.x509_enabled |= speaks_zk;
         let auth = std::mem::take(&mut self.auth);
         let auth = auth.settle(&self.replicated, tls.as_ref(), &mut self.report)?;

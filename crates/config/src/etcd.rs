@@ -1,4 +1,4 @@
-//! Settings of etcd's key space, and of the ports for etcd's clients.
+//! The settings of etcd's keys, and of the face for etcd's clients.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -13,35 +13,36 @@ use token::{AuthToken, OptionsError};
 use super::address::ListenAddress;
 use super::units;
 
-/// The settings of the face for etcd's clients, which is served on at least one port.
+/// The settings of the face for etcd's clients. There is at least one port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EtcdConfig {
     /// The ports for clients, and for metrics.
     pub ports: Vec<EtcdPort>,
-    /// How long a watcher without events waits for the progress that it asked for, in ms.
+    /// The time between reports of progress to a watcher that asked for them and gets no events, in
+    /// ms.
     pub progress_ms: u64,
     /// The limits on connections.
     pub connections: EtcdConnections,
-    /// The bytes of a request to write.
+    /// The largest write request, in bytes (`max-request-bytes`).
     pub request_bytes_max: usize,
-    /// The time above which a request is logged as a warning, in ms.
+    /// A request that takes longer than this is logged as a warning, in ms.
     pub slow_request_ms: u64,
-    /// How users show who they are.
+    /// How users are authenticated.
     pub auth: EtcdAuth,
     /// Whether etcd v2 is served, too (`enable-v2`).
     pub has_v2: bool,
-    /// The facts about this server that clients see, and how HTTP is served.
+    /// What clients see about this server, and how HTTP is served.
     pub about: EtcdAbout,
 }
 
-/// How passwords and tokens of users are made.
+/// How passwords are hashed and tokens made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EtcdAuth {
     /// The kind of tokens, with its options (`auth-token`).
     pub token: AuthToken,
-    /// How long a simple token may stay unused, in s (`auth-token-ttl`).
+    /// How long a simple token stays valid without use, in s (`auth-token-ttl`).
     pub token_ttl_s: u64,
-    /// The logarithm of the rounds of a password's hash (`bcrypt-cost`).
+    /// The cost of hashing a password: two to this power rounds (`bcrypt-cost`).
     pub bcrypt_cost: u32,
 }
 
@@ -60,16 +61,18 @@ const BCRYPT_COST: u32 = 10;
 /// `bcrypt.MinCost`, `bcrypt.MaxCost`.
 const BCRYPT_COSTS: RangeInclusive<u32> = 4..=31;
 
-/// The limits on each connection of a client, and how it is kept alive.
+/// The limits on each client connection, and its keep-alive pings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EtcdConnections {
-    /// Streams of one connection (`max-concurrent-streams`).
+    /// The most streams of one connection (`max-concurrent-streams`).
     pub streams_max: u32,
-    /// The least time between two pings of a client, in ms (`grpc-keepalive-min-time`).
+    /// The shortest time that a client must leave between two pings, in ms
+    /// (`grpc-keepalive-min-time`).
     pub ping_min_ms: u64,
-    /// How long a client is silent until it is sent a ping, in ms (`grpc-keepalive-interval`).
+    /// The server pings a client that was silent for this long, in ms (`grpc-keepalive-interval`).
     pub ping_idle_ms: u64,
-    /// How long it may be silent from then on, in ms (`grpc-keepalive-timeout`).
+    /// A connection closes if the ping is not answered for this long, in ms
+    /// (`grpc-keepalive-timeout`).
     pub ping_wait_ms: u64,
 }
 
@@ -89,9 +92,9 @@ impl Default for EtcdConnections {
 pub struct EtcdPort {
     /// The address.
     pub address: ListenAddress,
-    /// Whether it speaks TLS.
+    /// Whether the port speaks TLS.
     pub wire: EtcdWire,
-    /// The calls that it serves.
+    /// The services on this port.
     pub service: EtcdService,
 }
 
@@ -100,53 +103,53 @@ pub struct EtcdPort {
 pub enum EtcdWire {
     /// Without TLS.
     Plain,
-    /// TLS with the stores and the settings of the other ports.
+    /// TLS, with the key store, trust store and rules of the other TLS ports.
     Secure,
-    /// Each client as it likes.
+    /// Each connection may use TLS or not, as the client chooses.
     Either,
 }
 
 /// The services of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EtcdService {
-    /// gRPC, the gateway, and the routes of HTTP.
+    /// gRPC, the JSON gateway, and the other HTTP routes.
     All,
     /// gRPC alone.
     Grpc,
-    /// The gateway and the routes of HTTP.
+    /// The JSON gateway and the other HTTP routes, without gRPC.
     Http,
     /// Metrics and health alone.
     Metrics,
 }
 
-/// The facts about this server that etcd's clients see, and how HTTP is served.
+/// What etcd's clients see about this server, and how HTTP is served.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EtcdAbout {
     /// The name of this server (`--name`).
     pub name: String,
-    /// The URLs at which other servers reach it.
+    /// The URLs at which other servers reach this one.
     pub peer_urls: Vec<String>,
-    /// The URLs at which clients reach it. Where nothing names them, those that it listens on, if
-    /// they are no addresses of all interfaces.
+    /// The URLs at which clients reach this server. By default, the addresses of its ports, without
+    /// those that mean every local address or any free port.
     pub client_urls: Vec<String>,
-    /// Whether the gateway is served.
+    /// Whether the JSON gateway is served.
     pub has_gateway: bool,
-    /// Whether metrics show how long calls take (`--metrics=extensive`).
+    /// Whether metrics include the durations of calls (`--metrics=extensive`).
     pub has_call_times: bool,
-    /// The origins whose pages may send requests (`--cors`); `*` is every one.
+    /// The origins of pages that may send requests (`--cors`); `*` means every origin.
     pub origins: Vec<String>,
-    /// The names of this host that clients without TLS may use (`--host-whitelist`); `*` is every
-    /// one.
+    /// The host names of this server that clients without TLS may use (`--host-whitelist`); `*`
+    /// means every name.
     pub hosts: Vec<String>,
-    /// Whether HTTP refuses pages of other sites, see [`crate::foreign_pages`]; calls over gRPC,
-    /// which no page can make, are served.
+    /// Whether HTTP refuses requests that pages of other sites make a browser send. gRPC is not
+    /// affected: no page can call it.
     pub refuses_foreign_pages: bool,
-    /// The feature gates, with their stages.
+    /// Each feature gate: name, stage, and whether it is on.
     pub gates: Vec<(&'static str, &'static str, bool)>,
 }
 
 impl EtcdAbout {
-    /// This server, as the list of members shows it.
+    /// The entry of this server in the list of members.
     pub fn own(&self) -> OwnMember {
         let (name, peer_urls) = (self.name.clone(), self.peer_urls.clone());
         OwnMember { name, peer_urls, client_urls: self.client_urls.clone() }
@@ -169,25 +172,25 @@ impl Default for EtcdAbout {
     }
 }
 
-/// The settings of etcd's keys, which a leader uses even where its face is not served.
+/// The settings of etcd's keys. A leader applies its own even if it serves no etcd client.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EtcdKeys {
-    /// The replicated settings.
+    /// The settings that are replicated, because they change the outcome of commands.
     pub replicated: Settings,
-    /// The compactions that the leader does by itself.
+    /// The compactions that a leader proposes by itself.
     pub auto_compaction: AutoCompaction,
 }
 
-/// The settings that the sources have given so far.
+/// The settings of etcd that the sources have given so far.
 #[derive(Debug, Default)]
 pub(super) struct EtcdDraft {
-    /// The address; if this or the next one is set, the face is served.
+    /// The face is served if this address or the next one is set, or if `given` is.
     pub addr: Option<ListenAddress>,
     pub tls_addr: Option<ListenAddress>,
     replicated: Settings,
-    /// Whether the retention counts revisions, and not time.
+    /// Whether `retention` counts revisions; false: it is a time.
     keeps_revisions: bool,
-    /// The retention, as it was given.
+    /// The value of `auto-compaction-retention`, not parsed yet.
     retention: Option<String>,
     progress_ms: Option<u64>,
     connections: EtcdConnections,
@@ -196,11 +199,11 @@ pub(super) struct EtcdDraft {
     auth: EtcdAuth,
     /// Whether etcd v2 is served, too.
     pub has_v2: bool,
-    /// The ports and the facts that etcd's own flags give.
+    /// Ports and facts about this server, if etcd's own flags give them.
     pub given: Option<(Vec<EtcdPort>, EtcdAbout)>,
 }
 
-/// `embed.DefaultListenClientURLs`, on loopback only.
+/// etcd's client port (`embed.DefaultListenClientURLs`); here on loopback only.
 pub const ETCD_PORT_DEFAULT: u16 = 2379;
 
 impl EtcdDraft {
@@ -208,12 +211,13 @@ impl EtcdDraft {
         self.addr.is_some() || self.tls_addr.is_some() || self.given.is_some()
     }
 
-    /// Names the default port.
+    /// Serves clients on the default port of loopback.
     pub fn name_default(&mut self) {
         self.addr = Some(ListenAddress::loopback(ETCD_PORT_DEFAULT));
     }
 
-    /// Takes a setting by the name of etcd's flag. False if there is none of that name.
+    /// Applies the setting that etcd's flag of this name sets. Returns false if no flag has the
+    /// name.
     pub fn set(&mut self, flag: &str, value: &str) -> Result<bool, String> {
         match flag {
             "quota-backend-bytes" => self.replicated.quota_bytes = quota(value)?,
@@ -232,7 +236,7 @@ impl EtcdDraft {
             "auto-compaction-retention" => self.retention = Some(value.to_string()),
             "watch-progress-notify-interval" => {
                 let ms = duration_ms(value)?;
-                // etcd has the same default for 0, and the same shortest interval.
+                // etcd has the same default for 0, and the same lower bound.
                 self.progress_ms = (ms > 0).then_some(ms.max(PROGRESS_MS_MIN));
             }
             // etcd has the same default for 0.
@@ -257,7 +261,7 @@ impl EtcdDraft {
             }
             "bcrypt-cost" => {
                 let cost = value.parse().map_err(|_| format!("{value:?} is no number"))?;
-                // etcd uses the default in place of one that is not possible.
+                // etcd uses the default in place of an impossible cost.
                 let is_possible = BCRYPT_COSTS.contains(&cost);
                 self.auth.bcrypt_cost = if is_possible { cost } else { BCRYPT_COST };
             }
@@ -266,7 +270,8 @@ impl EtcdDraft {
         Ok(true)
     }
 
-    /// Takes a setting of connections. 0 means the default of grpc-go, as it does in etcd.
+    /// Like [`EtcdDraft::set`], for settings of connections. 0 means the default of grpc-go, as in
+    /// etcd.
     fn set_connections(&mut self, flag: &str, value: &str) -> Result<bool, String> {
         let ms = |of_zero: u64| match duration_ms(value)? {
             0 => Ok::<u64, String>(of_zero),
@@ -332,7 +337,7 @@ impl EtcdDraft {
     }
 }
 
-/// The text of an error in the options of tokens, with the reason that etcd tells its log alone.
+/// The text of a wrong `auth-token`, with the reason, which etcd writes only to its log.
 fn why(error: &OptionsError) -> String {
     match error {
         OptionsError::InvalidOptions { why } => format!("{error}: {why}"),
@@ -340,32 +345,32 @@ fn why(error: &OptionsError) -> String {
     }
 }
 
-/// The most operations that a configuration may allow.
+/// The most operations that `max-txn-ops` may allow.
 const TXN_OPS_MAX: u32 = etcd::limits::TXN_OPS_TOTAL_MAX as u32;
 
-/// Bytes of a request to write that a configuration may allow. A command of the greatest one is a
-/// quarter of an entry of the log.
+/// The range of `max-request-bytes`. A command of the largest size is a quarter of a log entry.
 pub const REQUEST_BYTES: RangeInclusive<usize> = 1_024..=16 * 1024 * 1024;
 
-/// Streams of one connection at most. etcd has no bound by default; a client with more calls at
-/// once than this waits.
+/// The most streams of one connection. etcd has no bound by default; a client that makes more calls
+/// at once waits.
 const STREAMS_MAX: u32 = 10_000;
 
-/// The least time between two pings of a client if `grpc-keepalive-min-time` is 0, in ms (grpc-go:
-/// `defaultKeepalivePolicyMinTime`).
+/// The shortest time that a client must leave between two pings if `grpc-keepalive-min-time` is 0,
+/// in ms (grpc-go: `defaultKeepalivePolicyMinTime`).
 const PING_MIN_MS_OF_GRPC: u64 = 300_000;
 
-/// The time above which etcd logs a request (`embed.DefaultWarningUnaryRequestDuration`), in ms.
+/// The default time above which a request is logged, in ms
+/// (`embed.DefaultWarningUnaryRequestDuration`).
 const SLOW_REQUEST_MS: u64 = 300;
 
-/// The shortest period, in ms, whose tenth is whole milliseconds.
+/// The shortest period of automatic compaction, in ms: a tenth of it must be a whole millisecond.
 const PERIOD_MS_MIN: u64 = 10;
 
 /// The shortest interval between two reports of progress to a watcher, in ms
 /// (`v3rpc.minWatchProgressInterval`).
 const PROGRESS_MS_MIN: u64 = 100;
 
-/// Bytes of a quota; 0 means the default, and a number below 0 no quota.
+/// Parses a quota in bytes. 0 means the default, and a negative number means no quota.
 fn quota(value: &str) -> Result<u64, String> {
     match value.parse::<i64>() {
         Ok(0) => Ok(Settings::default().quota_bytes),
@@ -374,7 +379,7 @@ fn quota(value: &str) -> Result<u64, String> {
     }
 }
 
-/// A number of revisions. As in etcd, a time is as many as it has nanoseconds
+/// Parses a number of revisions. As in etcd, a time counts as many revisions as it has nanoseconds
 /// (`embed.parseCompactionRetention`).
 fn revisions(text: &str) -> Result<i64, String> {
     let count = match text.parse::<i64>() {
@@ -387,7 +392,7 @@ fn revisions(text: &str) -> Result<i64, String> {
     if count > 0 { Ok(count) } else { Err(format!("{text:?} counts no revisions")) }
 }
 
-/// A period: a number of hours, or times with their units, as in `1h30m`
+/// Parses a period into ms: a number of hours, or a time with units, as `1h30m`
 /// (`embed.parseCompactionRetention`).
 fn period_ms(text: &str) -> Result<u64, String> {
     let too_long = || format!("{text:?} is too long");
@@ -401,13 +406,13 @@ fn period_ms(text: &str) -> Result<u64, String> {
     }
 }
 
-/// Milliseconds of times with their units. What is shorter than a millisecond counts as one.
+/// Parses a time with units into milliseconds, rounded up.
 pub fn duration_ms(text: &str) -> Result<u64, String> {
     let ns = duration_ns(text)?;
     u64::try_from(ns.div_ceil(1_000_000)).map_err(|_| format!("{text:?} is too long"))
 }
 
-/// Nanoseconds of times with their units, as in `1h30m` or `1.5s`; without a unit only 0 (Go's
+/// Parses a time with units into nanoseconds, as `1h30m` or `1.5s`; only 0 needs no unit (Go's
 /// `time.ParseDuration`).
 fn duration_ns(text: &str) -> Result<u128, String> {
     let wrong = || format!("{text:?} is not a time; write it like 200ms, 30s or 1h30m");
@@ -434,7 +439,8 @@ fn duration_ns(text: &str) -> Result<u128, String> {
     Ok(sum_ns)
 }
 
-/// A number with or without a fraction, as nanoseconds. It has at most 15 digits on either side.
+/// Parses a number, which may have a fraction, and multiplies it by `unit_ns`. `None` if it has
+/// more than 15 digits on either side of the point.
 fn number_ns(number: &str, unit_ns: u128) -> Option<u128> {
     const DIGITS_MAX: usize = 15;
     let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));

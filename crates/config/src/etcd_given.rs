@@ -1,4 +1,4 @@
-//! The values of etcd's own flags, checked and in the form of our configuration.
+//! The configuration that etcd's own flags, variables and file give, after all checks.
 
 use std::path::PathBuf;
 
@@ -9,29 +9,30 @@ use super::tls::TlsConfig;
 use crate::log_style::LogStyle;
 use crate::self_signed::SelfSigned;
 
-/// The variable with the highest level that the server says it knows: etcd has no such flag.
+/// The environment variable with the highest level that the server may know. It is ours: etcd has
+/// no flag for it.
 pub const LEVEL_MAX_VARIABLE: &str = "QUORATE_LEVEL_MAX";
 
 /// The configuration of a server that was started under etcd's name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EtcdGiven {
-    /// The ports of etcd's clients. No others are served.
+    /// The ports for etcd's clients. Nothing else is served.
     pub ports: Vec<EtcdPort>,
-    /// Names and URLs that the answers about members show.
+    /// Names and URLs that clients see.
     pub about: EtcdAbout,
-    /// Settings by the names of the flags.
+    /// Other settings, each with the name of its flag.
     pub settings: Vec<(&'static str, String)>,
-    /// TLS for clients; `None` if no port speaks it.
+    /// TLS for clients; `None` if no port speaks TLS.
     pub tls: Option<TlsConfig>,
-    /// The keys and certificates to make before the stores are read.
+    /// Keys and certificates that the server must make before it reads its key stores.
     pub self_signed: Vec<SelfSigned>,
-    /// The ensemble; `None` if the server is standalone.
+    /// The servers of the ensemble; `None` if the server is standalone.
     pub cluster: Option<GivenServers>,
-    /// The folder of the log, if it is another one than that of the data.
+    /// The folder of the log; `None` if it is the data directory.
     pub log_dir: Option<PathBuf>,
     /// The text of [`LEVEL_MAX_VARIABLE`].
     pub level_max: Option<String>,
-    /// The log.
+    /// The form and the destinations of log lines.
     pub log: LogStyle,
     /// Warnings about flags, variables and keys.
     pub warnings: Vec<Warning>,

@@ -1,9 +1,9 @@
-//! The program under the name `etcd`: a link to this one, or `quorate etcd`. It takes all of etcd's
-//! flags, variables and its configuration file, for scripts, unit files, manifests and test suites
-//! that start an etcd.
+//! The program under the name `etcd`: called by that name (a link to this program), or as `quorate
+//! etcd`. It accepts all of etcd's flags, variables and its configuration file, for scripts, unit
+//! files, manifests and test suites that start an etcd.
 //!
 //! Values come from the command line and from variables `ETCD_*`, or all from a file. [`parse`] is
-//! pure: the environment and files are its arguments. Sources: `etcdmain` and `embed` of etcd
+//! pure: the environment and the files are its arguments. Sources: `etcdmain` and `embed` of etcd
 //! 3.6.16.
 
 mod cluster;
@@ -26,14 +26,14 @@ use crate::{LEVEL_MAX_VARIABLE, ReadFile};
 pub use kept::text as text_of_servers;
 use sources::{Asked, failed};
 
-/// The name of the program, and of the subcommand.
+/// The name of the program and of the subcommand.
 const NAME: &str = "etcd";
 
-/// Programs of etcd beside the server.
+/// Programs that etcd's binary has beside the server.
 const OTHER_PROGRAMS: [&str; 2] = ["gateway", "grpc-proxy"];
 
-/// The options of `quorate serve` that mean what etcd's flags, variables and file say, if the
-/// program was called by the name of etcd.
+/// Turns etcd's flags, variables and file into the options of `quorate serve`. `None` if the
+/// program was not called by etcd's name.
 pub fn parse(
     words: &[OsString],
     variables: &BTreeMap<String, String>,
@@ -81,7 +81,7 @@ fn serve_args(
         Ok(None) => return Err(failed(format!("open {file}: no such file or directory"))),
         Err(cause) => return Err(failed(format!("open {file}: {cause}"))),
     };
-    // As in etcd, flags and variables beside the file are ignored.
+    // As in etcd, a file makes other flags and all variables count for nothing.
     let (values, warnings) = yaml::read(&file, &text).map_err(failed)?;
     settle::serve_args(values, warnings, true, read).map_err(failed)
 }

@@ -1,11 +1,12 @@
-//! The files that a configuration is read from.
+//! How a configuration's files are read: by a function of the caller, so that this crate touches no
+//! file system.
 
 use std::io;
 use std::path::Path;
 
 use super::report::ConfigError;
 
-/// Reads the text of a file; `Ok(None)` when there is none.
+/// Reads the text of a file; returns `Ok(None)` if there is no such file.
 pub type ReadFile<'a> = &'a dyn Fn(&Path) -> io::Result<Option<String>>;
 
 /// Reads a file that must exist.

@@ -1,15 +1,15 @@
 //! The configuration of a server: command line, file and environment become one [`ServeConfig`].
 //!
-//! A file is ZooKeeper's `zoo.cfg` or our own `quorate.toml`, told apart by content. In a `zoo.cfg`
-//! every key means what it means in ZooKeeper 3.9 (`QuorumPeerConfig`, and the classes that read
-//! the `zookeeper.*` properties); a key that is unknown, or known and not built, is a [`Warning`].
-//! In a `quorate.toml` an unknown key is an error.
+//! A file is ZooKeeper's `zoo.cfg` or our own `quorate.toml`, told apart by its content. In a
+//! `zoo.cfg` every key means what it means in ZooKeeper 3.9 (`QuorumPeerConfig`, and the classes
+//! that read the `zookeeper.*` properties); a key that is unknown, or known and not built, causes a
+//! [`Warning`]. In a `quorate.toml` an unknown key is an error.
 //!
 //! For each setting, the command line wins over the file, the file over a `-D` property of
-//! `JVMFLAGS` (as in ZooKeeper, which reads the file into the properties), and the property over
-//! the default. Without a file, the variables of ZooKeeper's container image (`ZOO_*`) stand for
-//! one. Without either, and where nothing names a face, the default faces are served.
-//! [`load_from`] is pure: files and environment are its arguments.
+//! `JVMFLAGS` (as in ZooKeeper, which turns the file into properties), and the property over the
+//! default. Without a file, the variables of ZooKeeper's container image (`ZOO_*`) take its place.
+//! Without either, and if no option names a face, the default faces are served. [`load_from`] is
+//! pure: files and environment are its arguments.
 
 pub mod address;
 mod args;
@@ -61,19 +61,19 @@ pub use report::{ConfigError, Severity, Warning};
 pub use serve_config::ServeConfig;
 pub use storage::{DATA_DIR_DEFAULT, StorageConfig};
 
-/// The environment variables that a configuration is read from.
+/// The environment variables that are part of a configuration.
 #[derive(Clone, Debug, Default)]
 pub struct Env {
     /// `SERVER_JVMFLAGS`; `zkServer.sh` puts it in front of `JVMFLAGS`.
     pub server_jvmflags: Option<String>,
-    /// `JVMFLAGS`; the last definition of a property counts, so this variable wins.
+    /// `JVMFLAGS`. The last definition of a property counts, so this variable wins over the other.
     pub jvmflags: Option<String>,
     /// `ZOO_*`, the variables of ZooKeeper's container image.
     pub container: ContainerEnv,
 }
 
-/// The configuration of `quorate serve` with these options in this environment. Files are read by
-/// `read`.
+/// Loads the configuration of `quorate serve` from its options, the environment, and files, which
+/// `read` reads. Also returns warnings for the author.
 ///
 /// # Errors
 /// The configuration cannot be used.
@@ -125,7 +125,7 @@ pub fn load_from(
     draft.finish(cluster)
 }
 
-/// Takes what etcd's own flags say.
+/// Applies what etcd's own flags give.
 fn give_etcd_program(draft: &mut Draft, given: &EtcdGiven) -> Result<(), ConfigError> {
     for (flag, value) in &given.settings {
         let place = report::Place::of("etcd");
@@ -148,7 +148,7 @@ fn give_etcd_program(draft: &mut Draft, given: &EtcdGiven) -> Result<(), ConfigE
     given.cluster.as_ref().map_or(Ok(()), |servers| draft.cluster.give(servers))
 }
 
-/// Takes the options about the faces.
+/// Applies the command-line options about faces.
 fn give_faces(draft: &mut Draft, args: &ServeArgs) {
     if let Some(zk_addr) = &args.zk_addr {
         draft.listeners.zk_addr = Some(zk_addr.clone());

@@ -1,4 +1,4 @@
-//! The ports for ZooKeeper's clients, and the limits on connections there.
+//! The ports for ZooKeeper's clients, the limits on their connections, and the four-letter words.
 
 use std::collections::BTreeSet;
 
@@ -6,58 +6,58 @@ use super::address::{ListenAddress, every_address_if_unspecified};
 use super::report::{ConfigError, Place};
 use super::sessions::SessionsConfig;
 
-/// ZooKeeper's client port, on loopback only unless configured otherwise.
+/// ZooKeeper's client port. The default address has it on loopback only.
 pub const ZK_PORT_DEFAULT: u16 = 2181;
-/// `QuorumPeerConfig.maxClientCnxns`.
+/// The default of `maxClientCnxns` (`QuorumPeerConfig.maxClientCnxns`).
 const CONNECTIONS_PER_IP_MAX_DEFAULT: u32 = 60;
-/// The default length of the accept queue. With Java's 50, a thousand clients that come back at
-/// once would wait for the retransmission of their SYN; the kernel bounds this by `somaxconn`.
+/// The default length of the accept queue; the kernel caps it at `somaxconn`. With Java's 50, most
+/// of a thousand clients that reconnect at once would have to retransmit their SYN.
 const BACKLOG_DEFAULT: u32 = 1_024;
 
 /// The addresses for ZooKeeper's clients, and the limits on connections.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ListenersConfig {
-    /// The address for clients without TLS; `None` if only TLS is spoken.
+    /// The address for clients without TLS; `None` if none is served.
     pub zk_addr: Option<ListenAddress>,
-    /// The address for clients with TLS.
+    /// The address for clients with TLS; `None` if there is none.
     pub zk_tls_addr: Option<ListenAddress>,
-    /// Whether `zk_addr` takes clients that speak TLS, too (`client.portUnification`).
+    /// Whether `zk_addr` also accepts clients that speak TLS (`client.portUnification`).
     pub port_unification: bool,
-    /// Connections of one client address; 0 means no limit.
+    /// Limit of connections from one IP address; 0 means no limit.
     pub connections_per_ip_max: u32,
-    /// Connections in all; 0 means no limit.
+    /// Limit of all connections; 0 means no limit.
     pub connections_max: u32,
-    /// `clientPortListenBacklog`; none when not configured, which `conf` shows as -1.
-    /// See [`ListenersConfig::backlog_or_default`].
+    /// `clientPortListenBacklog`; `None` if not configured, which `conf` shows as -1. See
+    /// [`ListenersConfig::backlog_or_default`].
     pub backlog: Option<u32>,
-    /// Whether the system probes client connections that are silent (`clientTcpKeepAlive`).
+    /// Whether the operating system probes silent client connections (`clientTcpKeepAlive`).
     pub keep_alive: bool,
     pub four_letter_words: FourLetterWords,
 }
 
 impl ListenersConfig {
-    /// The length to pass to `listen(2)`.
+    /// The length of the accept queue, for `listen(2)`.
     pub fn backlog_or_default(&self) -> u32 {
         self.backlog.unwrap_or(BACKLOG_DEFAULT)
     }
 }
 
-/// The four-letter words that are allowed (`4lw.commands.whitelist`).
+/// The four-letter words that clients may send (`4lw.commands.whitelist`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FourLetterWords {
     /// All words: `*`.
     All,
-    /// These words and, as in `FourLetterCommands`, always `srvr`.
+    /// These words and always `srvr`, as in `FourLetterCommands`.
     Listed(BTreeSet<String>),
 }
 
 impl FourLetterWords {
-    /// `FourLetterCommands.isEnabled`: a `*` among the words allows all.
+    /// The allowed words from a list, where `*` allows all (`FourLetterCommands.isEnabled`).
     pub(super) fn of(words: BTreeSet<String>) -> FourLetterWords {
         if words.contains("*") { FourLetterWords::All } else { FourLetterWords::Listed(words) }
     }
 
-    /// The words that may be executed; `*` is all.
+    /// The allowed words, `srvr` last; `*` stands for all.
     pub fn allowed(&self) -> Vec<String> {
         match self {
             FourLetterWords::All => vec!["*".to_string()],
@@ -69,14 +69,14 @@ impl FourLetterWords {
     }
 }
 
-/// The settings that the sources have given so far.
+/// The settings of the listeners that the sources have given so far.
 #[derive(Debug, Default)]
 pub(super) struct ListenersDraft {
-    /// Whether ZooKeeper's clients are served on the default address if no other is set.
+    /// Whether ZooKeeper's clients are served on the default address if no other address is set.
     pub has_zk_default: bool,
     pub zk_addr: Option<ListenAddress>,
     pub zk_tls_addr: Option<ListenAddress>,
-    /// The keys of a `zoo.cfg` that together form the two addresses.
+    /// Keys of a `zoo.cfg`; [`ListenersDraft::settle_zoo_ports`] makes the two addresses of them.
     pub zoo_ports: ZooPorts,
     pub connections_per_ip_max: Option<u32>,
     pub connections_max: Option<u32>,
@@ -85,7 +85,7 @@ pub(super) struct ListenersDraft {
     pub four_letter_words: Option<FourLetterWords>,
 }
 
-/// The port keys of a `zoo.cfg`, collected until all of them are seen.
+/// The port keys of a `zoo.cfg`, collected until the whole file is read.
 #[derive(Debug, Default)]
 pub(super) struct ZooPorts {
     pub client_port: Option<(u16, Place)>,
@@ -95,7 +95,8 @@ pub(super) struct ZooPorts {
 }
 
 impl ListenersDraft {
-    /// Joins `clientPort` and `clientPortAddress`, and likewise the two keys of the TLS port.
+    /// Makes `zk_addr` of `clientPort` and `clientPortAddress`, and `zk_tls_addr` of the two keys
+    /// of the TLS port.
     pub fn settle_zoo_ports(&mut self) -> Result<(), ConfigError> {
         match (&self.zoo_ports.secure_client_port, &self.zoo_ports.secure_client_port_address) {
             (None, None) => {}
@@ -135,7 +136,7 @@ impl ListenersDraft {
         self.zk_addr.is_some() || self.zk_tls_addr.is_some()
     }
 
-    /// Whether clients can only connect with TLS.
+    /// Whether all addresses that are set require TLS.
     fn is_only_tls(&self) -> bool {
         self.zk_addr.is_none() && self.zk_tls_addr.is_some()
     }
@@ -157,8 +158,8 @@ impl ListenersDraft {
     }
 }
 
-/// The allowed words. Read-only mode adds `isro`: clients use it to look for a server that can be
-/// written to (`FourLetterCommands.isEnabled`).
+/// The allowed words. Read-only mode adds `isro`, which clients send to find a server that accepts
+/// writes (`FourLetterCommands.isEnabled`).
 fn settle_words(words: Option<FourLetterWords>, read_only_mode: bool) -> FourLetterWords {
     match words.unwrap_or(FourLetterWords::Listed(BTreeSet::new())) {
         FourLetterWords::All => FourLetterWords::All,

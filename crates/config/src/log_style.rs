@@ -7,16 +7,16 @@ use tracing_subscriber::EnvFilter;
 /// The form and the destinations of the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogStyle {
-    /// The filter, unless the environment or the file has one.
+    /// The default filter; one in the environment or the configuration file wins.
     pub filter: &'static str,
-    /// Whether each line is a JSON object, in the form of etcd's.
+    /// Whether each line is a JSON object, in etcd's form.
     pub is_json: bool,
-    /// The destinations.
+    /// Where lines are written. There is at least one.
     pub outputs: Vec<Output>,
 }
 
 impl LogStyle {
-    /// The style for `-v`, or more of them.
+    /// The style for a count of `-v` options.
     pub fn from_verbosity(verbose: u8) -> LogStyle {
         let filter = match verbose {
             0 => "info",
@@ -43,7 +43,7 @@ impl LogStyle {
             "debug" => "debug",
             "info" => "info",
             "warn" => "warn",
-            // We have no lines above errors: the process ends with them.
+            // There are no lines above errors here: what would deserve one ends the process.
             "error" | "dpanic" | "panic" | "fatal" => "error",
             _ => return Err(format!("unrecognized level: {level:?}")),
         };
@@ -60,7 +60,7 @@ impl LogStyle {
             return Err("multi logoutput for \"default\" is not supported yet".to_string());
         }
         let output = |text: &String| match text.as_str() {
-            // The journal takes what systemd reads from stderr.
+            // systemd passes stderr on to the journal.
             "default" | "stderr" | "systemd/journal" => Output::Stderr,
             "stdout" => Output::Stdout,
             path => Output::File(path.into()),
@@ -73,18 +73,18 @@ impl LogStyle {
     }
 }
 
-/// A destination.
+/// A destination of log lines.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Output {
-    /// The standard error.
+    /// Standard error.
     Stderr,
-    /// The standard output.
+    /// Standard output.
     Stdout,
-    /// A file, to which lines are added.
+    /// A file; lines are appended.
     File(PathBuf),
 }
 
-/// Checks whether a text is a filter; the error says why not.
+/// Checks that a text is a valid filter; the error says why not.
 pub fn check(text: &str) -> Result<(), String> {
     EnvFilter::builder().parse(text).map(drop).map_err(|error| error.to_string())
 }

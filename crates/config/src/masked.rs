@@ -1,8 +1,9 @@
-//! Texts and settings without their secrets, for operators.
+//! Hides secrets in configuration files and properties before they are shown.
 //!
-//! The admin server shows the configuration file and the properties to every client of its port. A
-//! value whose key names a password, a SASL user or a digest of a password is shown as [`MASK`]. A
-//! comment that mentions such a word is cut off: people comment out lines that they may need again.
+//! The admin server shows the configuration file and the properties to every client of its port.
+//! The value of a key that contains a secret word (a password, a SASL user, a digest of a password)
+//! is shown as [`MASK`]. A comment that mentions such a word is cut off, because people comment out
+//! lines that they may need again.
 
 use std::ops::Range;
 
@@ -11,21 +12,21 @@ use toml::de::{DeTable, DeValue};
 
 use zk::files::properties::{join_lines, lines, split_entry, unescape};
 
-/// The text that is shown in place of a secret.
+/// The text that replaces a secret.
 pub const MASK: &str = "***";
 
-/// Words, in lower case, that make a secret of a key or a comment that contains them.
+/// Words, in lower case, that make a key or a comment secret.
 const SECRET_WORDS: [&str; 5] =
     ["password", "superdigest", "super_digest", "sasl_users", "sasl.users"];
 
-/// Whether the value of this key must be masked. The path of a password file counts, too: operators
-/// do not need it.
+/// Whether the value of this key must be hidden. This covers the path of a password file, too,
+/// which operators do not need.
 pub fn is_secret(key: &str) -> bool {
     let key = key.to_ascii_lowercase();
     SECRET_WORDS.iter().any(|word| key.contains(word))
 }
 
-/// The masked text of a `zoo.cfg`.
+/// The text of a `zoo.cfg` with its secrets hidden.
 pub(super) fn zoo_cfg(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     let mut lines = lines(text);
@@ -39,7 +40,7 @@ pub(super) fn zoo_cfg(text: &str) -> String {
         let mut continued = Vec::new();
         let logical = join_lines(line, lines.by_ref().inspect(|next| continued.push(*next)));
         let written = split_entry(&logical).0;
-        // A key that cannot be read is an error of the file, and such a file is never shown.
+        // An unreadable key is an error of the file, and such a file is never shown.
         let key = unescape(written).unwrap_or_else(|_| written.to_string());
         if is_secret(&key) {
             shown.push_str(&format!("{key}={MASK}\n"));
@@ -53,13 +54,13 @@ pub(super) fn zoo_cfg(text: &str) -> String {
     shown
 }
 
-/// The masked text of a `quorate.toml`. A text that is no TOML is masked as a whole.
+/// The text of a `quorate.toml` with its secrets hidden. Invalid TOML is hidden as a whole.
 pub(super) fn toml(text: &str) -> String {
     let Ok(table) = DeTable::parse(text) else { return MASK.to_string() };
     let mut secrets = Vec::new();
     find_secrets(table.get_ref(), false, &mut secrets);
     let mut shown = text.to_string();
-    // The last secret is replaced first, so the places of earlier ones stay right.
+    // Replace from the end, so that the positions of earlier secrets stay right.
     secrets.sort_by_key(|span| std::cmp::Reverse(span.start));
     for span in secrets {
         shown.replace_range(span, &format!("\"{MASK}\""));
@@ -71,7 +72,8 @@ pub(super) fn toml(text: &str) -> String {
     shown.lines().map(cut).collect()
 }
 
-/// Collects the places of the secret values in a table and the tables inside of it.
+/// Collects the byte ranges of the secret values in a table and its inner tables. `is_within`: the
+/// key of the table is secret itself, so all its values are.
 fn find_secrets(table: &DeTable<'_>, is_within: bool, secrets: &mut Vec<Range<usize>>) {
     for (key, value) in table {
         find_in_value(value, is_within || is_secret(key.get_ref()), secrets);

@@ -1,20 +1,20 @@
 //! The settings of monitoring: metrics over HTTP, and the admin server.
 //!
 //! The keys of a `zoo.cfg` are those of `PrometheusMetricsProvider`, `QuorumPeerConfig`,
-//! `AdminServerFactory` and `JettyAdminServer`. A configuration has the admin server only if it
-//! names it; ZooKeeper opens a port on every address of every machine.
+//! `AdminServerFactory` and `JettyAdminServer`. The admin server runs only if a source names it;
+//! ZooKeeper by default opens its port on every address of the machine.
 
 use super::address::ListenAddress;
 use super::values::Fate;
 
-/// `PrometheusMetricsProvider`'s port.
+/// The default port of `PrometheusMetricsProvider`.
 const METRICS_PORT_DEFAULT: u16 = 7000;
 
-/// The provider that serves metrics over HTTP.
+/// The Java class of ZooKeeper that serves metrics over HTTP.
 const PROMETHEUS_PROVIDER: &str =
     "org.apache.zookeeper.metrics.prometheus.PrometheusMetricsProvider";
 
-/// Providers that serve no port: only `mntr` shows their metrics.
+/// Java classes of ZooKeeper that serve no port: only the word `mntr` shows their metrics.
 const QUIET_PROVIDERS: [&str; 2] = [
     "org.apache.zookeeper.metrics.impl.DefaultMetricsProvider",
     "org.apache.zookeeper.metrics.impl.NullMetricsProvider",
@@ -22,20 +22,20 @@ const QUIET_PROVIDERS: [&str; 2] = [
 
 const NO_PROVIDER: &str = "there is no such provider; metrics are not served over HTTP";
 
-/// The ports of monitoring and their services.
+/// The ports of monitoring, and what they serve.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MonitoringConfig {
-    /// Metrics for Prometheus, if they are served.
+    /// Metrics for Prometheus; `None` if they are not served.
     pub metrics: Option<MetricsConfig>,
-    /// The admin server, if it is served.
+    /// The admin server; `None` if it is not served.
     pub admin: Option<AdminConfig>,
     /// The limits on snapshots through the admin server.
     pub images: ImageConfig,
-    /// Whether requests of pages of other sites are refused, see [`crate::foreign_pages`].
+    /// Whether requests are refused that pages of other sites make a browser send.
     pub refuses_foreign_pages: bool,
 }
 
-/// The settings that the sources have given so far.
+/// The settings of monitoring that the sources have given so far.
 #[derive(Debug, Default)]
 pub(super) struct MonitoringDraft {
     pub metrics: MetricsDraft,
@@ -43,12 +43,12 @@ pub(super) struct MonitoringDraft {
 }
 
 impl MonitoringDraft {
-    /// Whether a setting names a port.
+    /// Whether a setting asks for metrics over HTTP or for the admin server.
     pub fn is_named(&self) -> bool {
         self.admin.is_asked() || self.metrics.is_asked()
     }
 
-    /// Names the default port, which serves the admin commands and the metrics. A setting can
+    /// Serves the admin server and the metrics on the default port of loopback. A setting can
     /// switch the admin server off. Snapshots are off unless a setting switches them on.
     pub fn name_default(&mut self) {
         let addr = ListenAddress::loopback(ADMIN_PORT_DEFAULT);
@@ -70,19 +70,19 @@ impl MonitoringDraft {
     }
 }
 
-/// Metrics over HTTP.
+/// The port for metrics over HTTP.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MetricsConfig {
     /// The address.
     pub addr: ListenAddress,
-    /// Whether metrics of the process are among them (`metricsProvider.exportJvmInfo`).
+    /// Whether metrics about the process are included (`metricsProvider.exportJvmInfo`).
     pub with_process: bool,
 }
 
-/// The settings that the sources have given so far.
+/// The settings of metrics that the sources have given so far.
 #[derive(Debug, Default)]
 pub(super) struct MetricsDraft {
-    /// Our own key or option; this alone switches metrics on.
+    /// The address from our own key or option; it alone switches metrics on.
     pub addr: Option<ListenAddress>,
     /// Whether ZooKeeper's provider is configured.
     pub is_prometheus: bool,
@@ -107,7 +107,7 @@ impl MetricsDraft {
         self.is_prometheus.then_some(MetricsConfig { addr, with_process })
     }
 
-    /// Applies a key behind `metricsProvider.`.
+    /// Applies the key `metricsProvider.<name>`.
     pub fn apply(&mut self, name: &str, value: &str) -> Result<Fate, String> {
         match name {
             "className" if value == PROMETHEUS_PROVIDER => self.is_prometheus = true,
@@ -143,11 +143,12 @@ const ADMIN_IDLE_MS_DEFAULT: u32 = 30_000;
 pub struct AdminConfig {
     /// The address.
     pub addr: ListenAddress,
-    /// Whether the port was configured: a port in use is then an error, otherwise a warning.
+    /// Whether the port was configured. If so, a port that is in use is an error, otherwise a
+    /// warning.
     pub is_port_configured: bool,
-    /// The path that the commands are below (`admin.commandURL`).
+    /// The path above all commands (`admin.commandURL`).
     pub command_url: String,
-    /// How long a connection may be silent (`admin.idleTimeout`).
+    /// A connection that is silent for this long is closed, in ms (`admin.idleTimeout`).
     pub idle_ms: u32,
 }
 
@@ -158,14 +159,14 @@ pub struct ImageConfig {
     pub is_snapshot_enabled: bool,
     /// Whether clients may restore snapshots (`admin.restore.enabled`).
     pub is_restore_enabled: bool,
-    /// The least time between two snapshots (`admin.rateLimiterIntervalInMS`).
+    /// The shortest time between two snapshots (`admin.rateLimiterIntervalInMS`).
     pub rate_limit_interval_ms: u64,
 }
 
-/// The settings that the sources have given so far.
+/// The settings of the admin server that the sources have given so far.
 #[derive(Debug, Default)]
 pub(super) struct AdminDraft {
-    /// Our own key or option.
+    /// The address from our own key or option; it alone switches the admin server on.
     pub addr: Option<ListenAddress>,
     pub is_enabled: Option<bool>,
     pub host: Option<String>,
@@ -183,7 +184,7 @@ impl AdminDraft {
         self.addr.is_some() || self.is_enabled.unwrap_or(has_part)
     }
 
-    /// The limits on snapshots; the defaults are those of `Commands`, ZooKeeper 3.9.5.
+    /// The limits on snapshots. The defaults are those of ZooKeeper 3.9.5 (`Commands`).
     fn images(&self) -> ImageConfig {
         ImageConfig {
             is_snapshot_enabled: self.snapshot.unwrap_or(true),
@@ -207,10 +208,10 @@ impl AdminDraft {
         })
     }
 
-    /// Applies a property behind `zookeeper.admin.`.
+    /// Applies the property `zookeeper.admin.<name>`.
     pub fn apply(&mut self, name: &str, value: &str) -> Result<Fate, String> {
         match name {
-            // Only this text switches it off (`AdminServerFactory`).
+            // Only the text `false` switches it off (`AdminServerFactory`).
             "enableServer" => self.is_enabled = Some(value != "false"),
             "serverPort" => {
                 let port = value.parse().map_err(|_| format!("{value:?} is not a port"))?;
@@ -243,7 +244,7 @@ impl AdminDraft {
     }
 }
 
-/// Reads the path of the commands: absolute, and without a slash at the end.
+/// Parses the path above the commands: absolute, and without a slash at the end.
 fn command_url(value: &str) -> Result<String, String> {
     let is_path = value.starts_with('/') && value.len() > 1 && !value.ends_with('/');
     let is_plain = value.bytes().all(|byte| byte.is_ascii_graphic() && !b"?#%\"<>".contains(&byte));

@@ -1,4 +1,5 @@
-//! Warnings and errors for the author of a configuration: the setting, its place, and the problem.
+//! Warnings and errors for the author of a configuration. Each has the setting, its place, and the
+//! problem.
 
 use std::fmt;
 
@@ -26,13 +27,13 @@ impl fmt::Display for Warning {
 /// The level of a [`Warning`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Severity {
-    /// A line for the log at its usual level: the server differs from the setting.
+    /// Logged as a warning: the server does not do what the setting says.
     Warning,
-    /// A line for a debug log: no effect was lost.
+    /// Logged at debug level: the setting's effect is not missed here.
     Note,
 }
 
-/// The reason why a configuration cannot be used: one line that names file, line and cause.
+/// Why a configuration cannot be used. Its text is one line with file, line and cause.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigError {
     /// A file cannot be read.
@@ -43,7 +44,7 @@ pub enum ConfigError {
         /// The reason.
         cause: String,
     },
-    /// A file, a variable or an option breaks its format.
+    /// A file, a variable or an option is not of its format.
     #[error("{place}: {cause}")]
     Malformed {
         /// The place.
@@ -56,7 +57,7 @@ pub enum ConfigError {
     Invalid {
         /// The place of the setting.
         place: Place,
-        /// Its key.
+        /// The key of the setting.
         key: String,
         /// The reason.
         cause: String,
@@ -64,7 +65,8 @@ pub enum ConfigError {
 }
 
 impl ConfigError {
-    /// Adds the format that the file was read as, and why: its author may have meant another one.
+    /// Adds to the text the format as which the file was read, and why: its author may have meant
+    /// the other format.
     pub fn read_as(mut self, format: &str, why: &str) -> ConfigError {
         if let ConfigError::Malformed { cause, .. } | ConfigError::Invalid { cause, .. } = &mut self
         {
@@ -74,12 +76,13 @@ impl ConfigError {
     }
 }
 
-/// The file of a configuration, and the warnings about it.
+/// The name of the configuration file, and the warnings so far.
 #[derive(Debug, Default)]
 pub(super) struct Report {
-    /// The file as it was named; `None` if there is no file.
+    /// The path of the file as it was given; `None` if there is no file.
     pub file: Option<String>,
-    /// Whether the keys are ZooKeeper's: in a `zoo.cfg`, or in its container's variables.
+    /// Whether the keys are ZooKeeper's, from a `zoo.cfg` or from the variables of its container
+    /// image.
     pub is_zoo_cfg: bool,
     pub warnings: Vec<Warning>,
 }
@@ -98,7 +101,7 @@ impl Report {
         self.warnings.push(Warning { severity, place, key, message });
     }
 
-    /// The place for a complaint about the configuration as a whole.
+    /// The place to name when the configuration as a whole is at fault.
     pub fn whole(&self) -> Place {
         Place::of(self.file.as_deref().unwrap_or("configuration"))
     }

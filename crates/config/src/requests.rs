@@ -1,4 +1,4 @@
-//! The limits on the size of requests and replies, and on requests under way.
+//! The limits on the sizes of requests and replies, and on the writes under way.
 
 use member::limits::FRONT_COMMANDS_MAX;
 use member::throttle::ThrottleConfig;
@@ -6,9 +6,9 @@ use member::throttle::ThrottleConfig;
 use super::report::Report;
 use super::throttle::ThrottleDraft;
 
-/// `BinaryInputArchive.maxBuffer`: one byte less than a mebibyte.
+/// The default of `jute.maxbuffer`, one byte less than a MiB (`BinaryInputArchive.maxBuffer`).
 const JUTE_BYTES_MAX_DEFAULT: u32 = 0xf_ffff;
-/// The largest `jute.maxbuffer` we take; a request must fit into one entry of the log.
+/// The largest `jute.maxbuffer` that is accepted: a request must fit into one log entry.
 pub(super) const JUTE_BYTES_MAX_MAX: u32 = 48 << 20;
 
 const _: () = assert!((JUTE_BYTES_MAX_MAX as usize) < machine::limits::ENTRY_BYTES_MAX);
@@ -17,31 +17,31 @@ const _: () = assert!(JUTE_BYTES_MAX_DEFAULT <= JUTE_BYTES_MAX_MAX);
 /// The limits on clients' requests.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RequestsConfig {
-    /// The largest request (`jute.maxbuffer`); at most [`JUTE_BYTES_MAX_MAX`].
+    /// The largest request in bytes (`jute.maxbuffer`); at most [`JUTE_BYTES_MAX_MAX`].
     pub jute_bytes_max: u32,
-    /// Writes of all clients that are not answered yet (`request_throttle_max_requests`,
-    /// `globalOutstandingLimit`; the smaller one); `None` for
-    /// [`member::limits::FRONT_COMMANDS_MAX`] for each connection runtime.
+    /// The most writes of all clients that may be unanswered at a time (the smaller of
+    /// `request_throttle_max_requests` and `globalOutstandingLimit`). `None`: each connection
+    /// runtime may have [`member::limits::FRONT_COMMANDS_MAX`].
     pub commands_in_flight_max: Option<u32>,
-    /// How long a request may wait for that before it is refused (`throttled_op_wait_time`), ms; 0:
-    /// for ever.
+    /// How long a request may wait for this limit before it is refused (`throttled_op_wait_time`),
+    /// in ms; 0: for ever.
     pub throttled_op_wait_ms: u64,
-    /// Bytes of a reply to a read. A larger reply is refused. `None` for no limit.
+    /// The largest reply to a read in bytes. A larger one is refused. `None` for no limit.
     pub reply_bytes_max: Option<u64>,
-    /// The limits on connect requests per time, and on the bytes of large requests together
+    /// The limits on the rate of connect requests, and on the total bytes of large requests
     /// (`connection_throttle_*`, `largeRequest*`).
     pub throttle: ThrottleConfig,
 }
 
 impl RequestsConfig {
-    /// The share of each of `fronts` connection runtimes in the writes under way.
+    /// The unanswered writes that each of `fronts` connection runtimes may have; at least 1.
     pub fn commands_in_flight_of(&self, fronts: usize) -> usize {
         let share = self.commands_in_flight_max.map(|max| (max as usize / fronts).max(1));
         share.unwrap_or(FRONT_COMMANDS_MAX).min(FRONT_COMMANDS_MAX)
     }
 }
 
-/// The settings that the sources have given so far.
+/// The settings of requests that the sources have given so far.
 #[derive(Debug, Default)]
 pub(super) struct RequestsDraft {
     pub jute_bytes_max: Option<u32>,
@@ -52,7 +52,7 @@ pub(super) struct RequestsDraft {
 }
 
 impl RequestsDraft {
-    /// Sets a limit of the writes under way: the smallest of several counts.
+    /// Limits the unanswered writes; of several limits the smallest counts.
     pub fn bound_commands(&mut self, max: u32) {
         let bound = self.commands_in_flight_max;
         self.commands_in_flight_max = Some(bound.map_or(max, |bound| bound.min(max)));

@@ -1,4 +1,4 @@
-//! The users of SASL: from the JAAS file of ZooKeeper's users, or from a `quorate.toml`.
+//! The users of SASL and their passwords, from ZooKeeper's JAAS file or from a `quorate.toml`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -10,23 +10,23 @@ use super::files::{ReadFile, must_read};
 use super::masked::MASK;
 use super::report::{ConfigError, Place, Report};
 
-/// `ZooKeeperSaslServer.DEFAULT_LOGIN_CONTEXT_NAME`.
+/// The default name of the JAAS file's section (`ZooKeeperSaslServer.DEFAULT_LOGIN_CONTEXT_NAME`).
 const SECTION_DEFAULT: &str = "Server";
 
-/// `ServerCnxnFactory.DIGEST_MD5_USER_PREFIX`: the beginning of an option that names a user.
+/// The prefix of an option that names a user (`ServerCnxnFactory.DIGEST_MD5_USER_PREFIX`).
 const USER_PREFIX: &str = "user_";
 
-/// The property that names the file.
+/// The property that names the JAAS file.
 pub(super) const JAAS_FILE: &str = "java.security.auth.login.config";
 
-/// The SASL settings, collected until [`settle`] combines them.
+/// The settings of SASL, collected until [`settle`] combines them.
 #[derive(Debug, Default)]
 pub(super) struct SaslKeys {
     /// `java.security.auth.login.config`.
     pub jaas_file: Option<PathBuf>,
     /// `zookeeper.sasl.serverconfig`.
     pub section: Option<String>,
-    /// Users of a `quorate.toml`, and their place.
+    /// The users of a `quorate.toml`, name to password, and the place that lists them.
     pub users: Option<(BTreeMap<String, String>, Place)>,
     /// `zookeeper.SASLAuthenticationProvider.superPassword`.
     pub super_password: Option<String>,
@@ -40,8 +40,8 @@ impl SaslKeys {
     }
 }
 
-/// The path in the property: a path, or a `file:` URL. A `=` before it excludes other files, and
-/// there are none here anyway.
+/// The path in the property: a path, or a `file:` URL. In Java a `=` in front excludes other files;
+/// there are no others here.
 pub(super) fn jaas_path(value: &str) -> PathBuf {
     let value = value.strip_prefix('=').unwrap_or(value);
     match value.strip_prefix("file:") {
@@ -50,9 +50,9 @@ pub(super) fn jaas_path(value: &str) -> PathBuf {
     }
 }
 
-/// The users and their passwords. Properties that the JAAS file has put in are masked from then
-/// on. `None` if there is no section of users: then no mechanism is offered
-/// (`ServerCnxnFactory.configureSaslLogin`).
+/// The users, name to password. `None` if no source has a section of users: then SASL is not
+/// offered (`ServerCnxnFactory.configureSaslLogin`). Properties whose values the JAAS file uses are
+/// masked from then on.
 pub(super) fn settle(
     sasl: &mut SaslKeys,
     report: &mut Report,
@@ -81,8 +81,8 @@ pub(super) fn settle(
         }
         (None, None) => return Ok(None),
     };
-    // `SaslServerCallbackHandler`: this password replaces the one in the file, if the file has the
-    // user.
+    // As in `SaslServerCallbackHandler`, this password replaces the one in the file if the file has
+    // the user.
     if let (Some(password), Some(known)) = (&sasl.super_password, users.get_mut("super")) {
         known.clone_from(password);
     }
@@ -105,7 +105,7 @@ fn users_of_file(
         properties.get(name).cloned()
     };
     let sections = jaas::parse(&text, &mut property).map_err(malformed)?;
-    // They may be passwords, and the admin server shows properties.
+    // The used properties may be passwords, and the admin server shows all properties.
     properties.extend(used.into_iter().map(|name| (name, MASK.to_string())));
     let wanted = sasl.section.as_deref().unwrap_or(SECTION_DEFAULT);
     let Some(section) = sections.iter().find(|section| section.name == wanted) else {
@@ -145,8 +145,8 @@ fn check_module(module: &Module) -> Result<(), String> {
     }
 }
 
-/// Refuses a user name that `KerberosName` cannot read: the real server would fail on it, after the
-/// client has shown the right password.
+/// Refuses a user name that `KerberosName` cannot parse. ZooKeeper would fail on the name only
+/// after the client has shown the right password.
 fn check_user(user: &str) -> Result<(), String> {
     match is_kerberos_name(user) {
         true => Ok(()),

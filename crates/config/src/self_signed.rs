@@ -1,29 +1,29 @@
-//! A certificate that a server makes itself (etcd's `--auto-tls` and `--peer-auto-tls`).
+//! A certificate that a server makes for itself (etcd's `--auto-tls` and `--peer-auto-tls`).
 
 use std::path::PathBuf;
 
-/// Files of a folder, as etcd names them.
+/// Names of the files in the folder, as in etcd.
 const CERTIFICATE_FILE: &str = "cert.pem";
 const KEY_FILE: &str = "key.pem";
 
-/// A certificate to make, unless its folder has one.
+/// A certificate to make, unless the folder already has one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SelfSigned {
-    /// The folder of the files.
+    /// The folder of the certificate and its key.
     pub dir: PathBuf,
-    /// The hosts that the certificate is for.
+    /// The host names and addresses that the certificate is for.
     pub hosts: Vec<String>,
-    /// How long it is valid.
+    /// How long the certificate is valid.
     pub years: u32,
 }
 
 impl SelfSigned {
-    /// The file of the certificate.
+    /// The path of the certificate.
     pub fn certificate_path(&self) -> PathBuf {
         self.dir.join(CERTIFICATE_FILE)
     }
 
-    /// The file of its key.
+    /// The path of the certificate's key.
     pub fn key_path(&self) -> PathBuf {
         self.dir.join(KEY_FILE)
     }

@@ -19,50 +19,51 @@ use super::tls::TlsConfig;
 /// All settings of `quorate serve`. Times are in milliseconds.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ServeConfig {
-    /// The file that it is from.
+    /// Where the configuration comes from.
     pub source: SourceConfig,
-    /// The data and the disk.
+    /// The data directory, and how the disk is used.
     pub storage: StorageConfig,
-    /// The ports of ZooKeeper's clients.
+    /// The ports for ZooKeeper's clients.
     pub listeners: ListenersConfig,
     /// TLS for clients; `None` if no port speaks it.
     pub tls: Option<TlsConfig>,
-    /// The sessions.
+    /// The timeouts of ZooKeeper's sessions.
     pub sessions: SessionsConfig,
-    /// The bounds on requests.
+    /// The limits on ZooKeeper's requests.
     pub requests: RequestsConfig,
-    /// How often containers and TTL znodes are looked for.
+    /// How often the leader looks for containers and TTL znodes to remove.
     pub container: ContainerSettings,
     /// The log.
     pub logging: LoggingConfig,
     /// The admin server and the metrics.
     pub monitoring: MonitoringConfig,
-    /// The chunk store, if it is served.
+    /// The chunk store; `None` if it is not served.
     pub chunk: Option<ChunkConfig>,
-    /// The face for etcd's clients, if it is served.
+    /// The face for etcd's clients; `None` if it is not served.
     pub etcd: Option<EtcdConfig>,
-    /// The settings of etcd's keys.
+    /// The settings of etcd's keys, which count even if `etcd` is `None`.
     pub etcd_keys: EtcdKeys,
-    /// Settings that can change the outcome of a command. They are replicated state: each start
-    /// proposes them to the ensemble, and no member reads its own alone.
+    /// Settings that can change the outcome of a command. They are part of the replicated state:
+    /// each start proposes them to the ensemble, and no member uses its own unless they are
+    /// committed.
     pub replicated: machine::Settings,
-    /// The proofs that clients give, and whether they must.
+    /// How ZooKeeper's clients authenticate, and which schemes they must use.
     pub auth: AuthConfig,
-    /// `myid`, if the data directory or the file has one.
+    /// This server's number, if a source gives one (`myid`).
     pub my_id: Option<u64>,
-    /// The ensemble of this server; `None` if it is standalone.
+    /// The ensemble that this server belongs to; `None` if it is standalone.
     pub cluster: Option<ClusterConfig>,
-    /// Whether the faces are the default ones: each is served unless its port is in use.
+    /// Whether the default faces are served. A default face whose port is in use is left out.
     pub has_default_faces: bool,
 }
 
-/// The sources of the configuration, as they are shown.
+/// The sources of the configuration, in the form in which the admin server shows them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SourceConfig {
-    /// The file, as it was named; `None` if there was no file.
+    /// The path of the file as it was given; `None` if there was no file.
     pub file: Option<String>,
-    /// The masked text of the file, for `initial_configuration` of the admin server.
+    /// The file's text without secrets, for the admin server's `initial_configuration`.
     pub initial_config: String,
-    /// The properties that ZooKeeper's Java machine would have.
+    /// The Java properties that ZooKeeper would have with this configuration.
     pub system_properties: BTreeMap<String, String>,
 }

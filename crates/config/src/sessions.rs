@@ -1,10 +1,11 @@
-//! The lifetime of sessions, and the clients that are served without a session or without a leader.
+//! The timeouts of ZooKeeper's sessions, and clients that are served without a session or without a
+//! leader.
 
 use member::fronts::zk::limits::SESSIONLESS_MS_DEFAULT;
 
 use super::report::{ConfigError, Place, Report};
 
-/// `ZooKeeperServer.DEFAULT_TICK_TIME`.
+/// The default of `tickTime` (`ZooKeeperServer.DEFAULT_TICK_TIME`).
 const TICK_MS_DEFAULT: u32 = 3_000;
 
 /// The times of sessions, in ms.
@@ -13,26 +14,27 @@ pub struct SessionsConfig {
     pub tick_ms: u32,
     pub timeout_ms_min: u32,
     pub timeout_ms_max: u32,
-    /// How long a connection may be without a session (`nio.sessionlessCnxnTimeout`).
+    /// A connection that has no session for this long is closed (`nio.sessionlessCnxnTimeout`).
     pub sessionless_ms_max: u64,
-    /// Whether clients that ask for it are served reads without a leader (`readonlymode.enabled`).
+    /// Whether clients that ask for it may read from a server that has no leader
+    /// (`readonlymode.enabled`).
     pub read_only_mode: bool,
 }
 
-/// The settings that the sources have given so far.
+/// The settings of sessions that the sources have given so far.
 #[derive(Debug, Default)]
 pub(super) struct SessionsDraft {
     pub tick_ms: Option<u32>,
     pub timeout_ms_min: Option<u32>,
     pub timeout_ms_max: Option<u32>,
-    /// The place of the last of the two timeouts.
+    /// The place of the last key that set one of the two timeouts.
     pub timeout_place: Option<Place>,
     pub sessionless_ms_max: Option<u64>,
     pub read_only_mode: bool,
 }
 
 impl SessionsDraft {
-    /// Fills in the defaults; some are multiples of a tick.
+    /// Fills in the defaults. The timeouts default to multiples of a tick.
     ///
     /// # Errors
     /// The smallest timeout is above the largest.

@@ -1,4 +1,4 @@
-//! The data directory, and when the log and its snapshots are written.
+//! The data directory, and how the log and the snapshots use the disk.
 
 use std::path::PathBuf;
 
@@ -7,33 +7,33 @@ use member::order::DiskOptions;
 use member::order::limits::{DISK_STALL_MS, DISK_STALL_MS_MAX};
 use member::snapshot::log_rule::SnapshotLog;
 
-/// The default folder of the data.
+/// The default data directory.
 pub const DATA_DIR_DEFAULT: &str = "./quorate-data";
-/// `FileTxnLog.FSYNC_WARNING_THRESHOLD_MS_PROPERTY`.
+/// The default of `fsync.warningthresholdms` (`FileTxnLog.FSYNC_WARNING_THRESHOLD_MS_PROPERTY`).
 const FSYNC_WARNING_MS_DEFAULT: u64 = 1_000;
 /// The smallest `snapCount` (`ZooKeeperServer.getSnapCount`).
 pub(super) const SNAPSHOT_COMMAND_COUNT_MIN: u32 = 2;
 
-/// The folders of the data, and the use of the disk.
+/// The data directory, and how the disk is used.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StorageConfig {
-    /// The folder of the data.
+    /// The data directory.
     pub data_dir: PathBuf,
-    /// Whether a server refuses to start if `data_dir` holds no data (`datadir.autocreate=false`).
+    /// Whether the server refuses to start if `data_dir` has no data (`datadir.autocreate=false`).
     pub is_data_dir_required: bool,
-    /// The folder of the log, if it is not `data_dir` (`dataLogDir`).
+    /// The folder of the log (`dataLogDir`); `None` if it is `data_dir`.
     pub log_dir: Option<PathBuf>,
-    /// The use of the disk: when a snapshot is due, and when the disk stalls.
+    /// When a snapshot is due, and when the disk counts as stalled.
     pub disk: DiskOptions,
-    /// The highest level that this server knows. The configuration may ask for a level that is not
-    /// released; formats of such a level may still change.
+    /// The highest level that this server may know. It may be one that is not released yet, whose
+    /// formats may still change.
     pub level_max: Level,
-    /// The time above which a write of the log is logged as a warning, ms
+    /// A write of the log that takes longer than this is logged as a warning, in ms
     /// (`fsync.warningthresholdms`).
     pub fsync_warning_ms: u64,
 }
 
-/// The settings that the sources have given so far.
+/// The settings of storage that the sources have given so far.
 #[derive(Debug, Default)]
 pub(super) struct StorageDraft {
     pub data_dir: Option<PathBuf>,
@@ -47,7 +47,7 @@ pub(super) struct StorageDraft {
 }
 
 impl StorageDraft {
-    /// Takes how long the log's disk may hang before a leader hands over.
+    /// Sets how long a write of the log may hang before a leader hands its leadership over.
     ///
     /// # Errors
     /// The time is out of range.

@@ -1,4 +1,4 @@
-//! The meaning of the three sources of a configuration, alone and together.
+//! Tests of what the three sources of a configuration mean, alone and together.
 #![allow(clippy::unwrap_used)]
 
 mod cluster;
@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 
 const FILE: &str = "conf/zoo.cfg";
 
-/// The sources of a configuration: files by name, and the variables.
+/// The sources of a configuration: files by name, environment, and command line.
 #[derive(Default)]
 struct World {
     files: BTreeMap<PathBuf, String>,
@@ -76,7 +76,7 @@ impl World {
     }
 }
 
-/// A minimal `zoo.cfg` with these lines added; they start on line 3.
+/// A minimal `zoo.cfg` with these lines added, from line 3 on.
 fn zoo(lines: &str) -> World {
     World::zoo(&format!("dataDir=/d\nclientPort=2181\n{lines}"))
 }
@@ -265,8 +265,8 @@ fn outcomes_depend_on_replicated_settings_only() {
     );
 }
 
-/// A line that ZooKeeper makes a property, and never reads. A file that was moved here must
-/// not open what was closed.
+/// ZooKeeper turns such a line into a property that it never reads. So the line must change nothing
+/// here either: a file moved here from ZooKeeper must not open what was closed.
 #[test]
 fn lines_that_are_dead_in_zookeeper_are_warnings_and_change_nothing() {
     let plain = zoo("").config();
@@ -291,15 +291,15 @@ fn lines_that_are_dead_in_zookeeper_are_warnings_and_change_nothing() {
         config.source = plain.source.clone();
         assert_eq!(config, plain, "{line}");
     }
-    // The line that is read is named, or the flag.
+    // The warning names the line to write instead, or the flag.
     let said = |line: &str| zoo(line).load().unwrap().1[0].message.clone();
     assert!(said("zookeeper.skipACL=yes").contains("write skipACL in the file"));
     assert!(said("zookeeper.jute.maxbuffer=1").contains("set -Djute.maxbuffer instead"));
     assert!(said("jute.maxbuffer=1").contains("set -Djute.maxbuffer instead"));
-    // This one is read with the prefix and without.
+    // ZooKeeper reads this property with its prefix and without.
     assert_eq!(zoo("fsync.warningthresholdms=7").config().storage.fsync_warning_ms, 7);
     assert_eq!(flags("-Dfsync.warningthresholdms=7").config().storage.fsync_warning_ms, 7);
-    // A flag with the prefix is dead, too, where ZooKeeper reads it without.
+    // A flag with the prefix has no effect either if ZooKeeper reads the property without it.
     let dead = flags("-Dzookeeper.jute.maxbuffer=1 -Dzookeeper.readonlymode.enabled=true");
     assert_eq!(
         dead.warnings(),
@@ -391,7 +391,7 @@ fn properties_in_a_jaas_file_are_put_in_and_masked() {
     assert!(error.contains("/j.conf:4: the property \"zk.pw\" is not set"), "{error}");
 }
 
-/// A `zoo.cfg` of a server whose users are in a JAAS file.
+/// A `zoo.cfg` of a server whose SASL users are in the JAAS file `file`.
 fn jaas(lines: &str, file: &str, more_flags: &str) -> World {
     zoo(lines).jvmflags(&format!("{JAAS_FLAG} {more_flags}")).and("/j.conf", file)
 }
@@ -453,7 +453,7 @@ fn a_jaas_file_that_cannot_be_used_is_refused_by_line() {
     );
     let missing = zoo("").jvmflags(JAAS_FLAG).error();
     assert_eq!(missing, "/j.conf: cannot be read: there is no such file");
-    // Another section only has to be readable.
+    // A section that is not used only has to be well-formed.
     let krb5 = format!("{JAAS} Client {{ x.Krb5LoginModule required; }};");
     assert_eq!(users(&jaas("", &krb5, "")).len(), 2);
 }
@@ -695,7 +695,7 @@ fn the_format_is_told_by_the_content() {
     check("a.cfg", "# comment\n\n[cluster]\n", true);
     check("a.cfg", "[[ cluster ]]", true);
     check("a.cfg", "sasl_users.bob = \"x\"", true);
-    // Published files of ZooKeeper: a header, which is a key there, and a value in quotes.
+    // Published files of ZooKeeper: one has a header (which is a key there), one a value in quotes.
     check("a.cfg", "[zookeeper]\ndataDir=/d\n", false);
     check("a.cfg", "dataDir=\"/d\"\ntickTime=1", false);
     check("a.cfg", "audit.enable=true", false);
@@ -721,7 +721,7 @@ fn an_error_says_which_format_was_read_where_the_name_says_otherwise() {
     assert!(zoo("tickTime=x").error().ends_with("is not a whole number"));
 }
 
-/// As the real server does: the loopback address, and an empty part at the end.
+/// As in ZooKeeper: an empty address means loopback, and empty parts at the end are dropped.
 #[test]
 fn an_empty_client_address_and_a_colon_behind_the_ports_are_read_as_by_java() {
     let config = zoo("clientPortAddress=").config();
@@ -928,7 +928,7 @@ fn numbers_that_no_throttle_can_have_are_refused() {
     }
 }
 
-/// Checks the weights of a new and of a renewed session, and the number of warnings.
+/// Checks the weights of a new and of a renewed session, and the count of warnings.
 fn check_weights(lines: &str, expected: Option<(u32, u32)>, warnings: usize) {
     let world = zoo(&format!("connection_throttle_tokens=1\n{lines}"));
     let weights = world.config().requests.throttle.connections.weights;
@@ -1021,7 +1021,7 @@ fn a_server_of_the_container_names_the_port() {
     let server = ("ZOO_SERVERS", "server.3=zoo3:2888:3888;2199");
     let world = container(&[server, ("ZOO_MY_ID", "3"), ("ZOO_DATA_DIR", "/data")]);
     assert_eq!(world.config().listeners.zk_addr.unwrap().port, 2199);
-    // A `myid` file in the data directory already wins.
+    // A `myid` file that exists in the data directory wins.
     let other = container(&[server, ("ZOO_MY_ID", "4"), ("ZOO_DATA_DIR", "/data")]);
     assert_eq!(other.and("/data/myid", "3").config().listeners.zk_addr.unwrap().port, 2199);
 }
@@ -1161,7 +1161,7 @@ fn the_chunk_store_may_be_served_by_tls_with_the_stores_of_the_other_ports() {
     let chunk = config.chunk.unwrap();
     assert_eq!((chunk.addr, chunk.tls_addr.unwrap().port), (None, 9_860));
     assert_eq!(config.tls.unwrap().key_store.path.to_str(), Some("k.pem"));
-    // A setting that members must agree on stays unchanged.
+    // A TLS port for chunks leaves this setting off, since all members must agree on it.
     assert!(!config.replicated.x509_enabled && config.listeners.zk_tls_addr.is_none());
     let text = "chunk_tls_addr = \"*:2\"\ntls_key_store = \"k.pem\"\ntls_client_auth = \"none\"";
     let chunk = World::toml(text).config().chunk.unwrap();

@@ -1,23 +1,24 @@
-//! The limits on connect requests and on large requests: `zookeeper.connection_throttle_*` and
-//! `zookeeper.largeRequest*` (`BlueThrottle`, `ZooKeeperServer`, 3.9.5).
+//! The settings that throttle connect requests and large requests:
+//! `zookeeper.connection_throttle_*` and `zookeeper.largeRequest*` (`BlueThrottle`,
+//! `ZooKeeperServer`, 3.9.5).
 
 use member::throttle::{ConnectionThrottleConfig, LargeRequestsConfig, ThrottleConfig, Weights};
 
 use super::report::{Place, Report};
 use super::values::{Fate, boolean, number, number_in};
 
-/// The settings that the sources have given so far.
+/// The settings of throttling that the sources have given so far.
 #[derive(Debug, Default)]
 pub(super) struct ThrottleDraft {
     pub connections: ConnectionThrottleConfig,
     pub large_requests: LargeRequestsConfig,
     pub is_weighted: bool,
     pub weights: AskedWeights,
-    /// The place of the last weight.
+    /// The place of the last key that set a weight.
     pub weights_place: Option<Place>,
 }
 
-/// The weights as they were set.
+/// The tokens that each kind of session takes, as configured and not checked yet.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct AskedWeights {
     pub global: i64,
@@ -32,7 +33,7 @@ impl Default for AskedWeights {
 }
 
 impl ThrottleDraft {
-    /// Applies a property by its name behind `zookeeper.`; `None` if it belongs elsewhere.
+    /// Applies the property `zookeeper.<name>`; `None` if it is not about throttling.
     pub fn apply(
         &mut self,
         place: &Place,
@@ -85,7 +86,7 @@ impl ThrottleDraft {
         })
     }
 
-    /// `ZooKeeperServer.setLargeRequestThreshold`.
+    /// Applies `largeRequestThreshold` (`ZooKeeperServer.setLargeRequestThreshold`).
     fn large_threshold(&mut self, value: &str) -> Result<Fate, String> {
         let threshold = number(value)?;
         self.large_requests.threshold = u32::try_from(threshold).ok().filter(|&bytes| bytes > 0);
@@ -97,7 +98,7 @@ impl ThrottleDraft {
         })
     }
 
-    /// `ZooKeeperServer.setLargeRequestMaxBytes`.
+    /// Applies `largeRequestMaxBytes` (`ZooKeeperServer.setLargeRequestMaxBytes`).
     fn large_bytes_max(&mut self, value: &str) -> Result<Fate, String> {
         let bytes = number(value)?;
         match u64::try_from(bytes).ok().filter(|&bytes| bytes > 0) {
@@ -111,7 +112,8 @@ impl ThrottleDraft {
         Ok(Fate::Taken)
     }
 
-    /// Replaces impossible weights by the defaults, with a warning, as `BlueThrottle` does.
+    /// Combines the settings. Replaces impossible weights by the defaults, with a warning, as
+    /// `BlueThrottle` does.
     pub fn settle(self, report: &mut Report) -> ThrottleConfig {
         let place = self.weights_place.unwrap_or_else(|| report.whole());
         let asked = self.weights;
@@ -150,7 +152,7 @@ fn set<T>(field: &mut T, value: Result<T, String>) -> Result<(), String> {
     value.map(|value| *field = value)
 }
 
-/// Reads a ratio like `Double.parseDouble`, but only from 0 to 1.
+/// Parses a number from 0 to 1.
 pub(super) fn ratio(value: &str) -> Result<f64, String> {
     let number = value.parse::<f64>().ok().filter(|number| (0.0..=1.0).contains(number));
     number.ok_or_else(|| format!("{value:?} is not a number from 0 to 1"))

@@ -1,11 +1,11 @@
-//! TLS for clients: the settings that ZooKeeper 3.9 reads in `ClientX509Util`,
-//! `NettyServerCnxnFactory` and `X509AuthenticationProvider`, as `zookeeper.<name>`. And TLS
-//! between the servers of an ensemble: the settings of `QuorumX509Util`, whose names have
-//! `ssl.quorum.` in place of `ssl.`.
+//! The settings of TLS, from their keys. For clients they are those that ZooKeeper 3.9 reads in
+//! `ClientX509Util`, `NettyServerCnxnFactory` and `X509AuthenticationProvider`, as
+//! `zookeeper.<name>`. Between the servers of an ensemble they are those of `QuorumX509Util`, whose
+//! names have `ssl.quorum.` in place of `ssl.`.
 //!
-//! The settings are kept as written, under ZooKeeper's names even from our own file, until it is
-//! known that a port speaks TLS: ZooKeeper does not look at them otherwise either. [`tls`]
-//! reads the stores, and names their place in an error.
+//! Settings are kept as text, under ZooKeeper's names even if they come from our own file, until it
+//! is known that a port speaks TLS: ZooKeeper does not parse them otherwise either. The crate
+//! [`tls`] reads the key stores; an error there names the place in the configuration.
 
 use std::path::PathBuf;
 
@@ -18,28 +18,28 @@ use tls::suites::cipher_suite_names;
 use super::report::{ConfigError, Place, Report};
 use super::values::{Fate, boolean, number, path, unless};
 
-/// The settings of TLS so far.
+/// The settings of TLS that the sources have given so far.
 #[derive(Debug, Default)]
 pub(super) struct TlsDraft {
     said: Vec<Said>,
-    /// The settings of TLS between servers, under the names of the client settings.
+    /// The settings of TLS between servers, with `ssl.` in place of `ssl.quorum.` in their names.
     said_of_quorum: Vec<Said>,
     /// `sslQuorumReloadCertFiles`.
     pub quorum_reload: Option<bool>,
 }
 
-/// One setting as it was written.
+/// One setting, not parsed yet.
 #[derive(Debug)]
 struct Said {
-    /// The name of the setting in ZooKeeper.
+    /// ZooKeeper's name for the setting.
     name: String,
     value: String,
-    /// The key as it was written.
+    /// The key as it is spelled in its source.
     key: String,
     place: Place,
 }
 
-/// Names of settings of TLS for clients; a `*` at the end matches any rest.
+/// Names of the settings of TLS for clients; a `*` at the end matches any rest.
 const NAMES: [&str; 6] = [
     "X509AuthenticationProvider.superUser",
     "client.certReload",
@@ -50,7 +50,7 @@ const NAMES: [&str; 6] = [
 ];
 
 impl TlsDraft {
-    /// Keeps a setting. False if it is not a setting of TLS.
+    /// Keeps a setting. Returns false if it is not about TLS.
     pub fn say(&mut self, place: &Place, key: &str, name: &str, value: &str) -> bool {
         let covers = |pattern: &&str| match pattern.strip_suffix('*') {
             Some(start) => name.starts_with(start),
@@ -71,14 +71,15 @@ impl TlsDraft {
         true
     }
 
-    /// Whether the plain port must take TLS as well. As in `Boolean.getBoolean`, every value but
-    /// true is false.
+    /// Whether the port without TLS must also accept TLS. As in `Boolean.getBoolean`, every value
+    /// but true means false.
     pub fn port_unification(&self) -> bool {
         let said = self.said.iter().find(|said| said.name == "client.portUnification");
         said.is_some_and(|said| said.value.eq_ignore_ascii_case("true"))
     }
 
-    /// Combines the settings, if some port speaks TLS.
+    /// Combines the settings of TLS for clients. `is_spoken`: a port speaks TLS; `None` if none
+    /// does.
     pub fn settle(
         &mut self,
         is_spoken: bool,
@@ -99,7 +100,7 @@ impl TlsDraft {
         settings.settle(report).map(Some)
     }
 
-    /// Combines the settings of TLS between servers, which is switched on.
+    /// Combines the settings of TLS between servers. Call it if TLS between servers is on.
     pub fn settle_quorum(&mut self, report: &mut Report) -> Result<PeerTlsConfig, ConfigError> {
         let mut settings = Settings::default();
         let mut checks_names = true;
@@ -121,7 +122,8 @@ impl TlsDraft {
             };
             tell(report, &said, fate)?;
         }
-        // `X509Util.isClientHostnameVerificationEnabled`: the second check needs the first.
+        // The check of servers that connect needs the check of servers that are connected to
+        // (`X509Util.isClientHostnameVerificationEnabled`).
         if let Some((true, place, key)) = checks_diallers.as_ref().filter(|_| !checks_names) {
             let message = "has no effect while ssl.quorum.hostnameVerification is false";
             report.warn(place, key, message);
@@ -148,7 +150,7 @@ impl TlsDraft {
         })
     }
 
-    /// Warns of stores for TLS between servers while that is switched off.
+    /// Warns of a key store for TLS between servers. Call it if TLS between servers is off.
     pub fn ignore_quorum(&mut self, report: &mut Report) {
         let said = std::mem::take(&mut self.said_of_quorum);
         if let Some(first) = said.iter().find(|said| said.name.ends_with("Store.location")) {
@@ -157,7 +159,7 @@ impl TlsDraft {
     }
 }
 
-/// The settings, filled in one after the other.
+/// The parsed settings so far.
 #[derive(Default)]
 struct Settings {
     key_store: Store,
@@ -172,17 +174,17 @@ struct Settings {
     super_user: Option<String>,
 }
 
-/// The settings of one store.
+/// The settings of a key store or a trust store.
 #[derive(Default)]
 struct Store {
-    /// The path of the file, with the key and its place.
+    /// The path of the file, the key that names the file, and the key's place.
     location: Option<(PathBuf, String, Place)>,
     kind: Option<StoreKind>,
     password: Option<String>,
     password_path: Option<PathBuf>,
 }
 
-/// Versions of TLS.
+/// The allowed versions of TLS.
 #[derive(Clone, Copy, Default)]
 struct Versions {
     tls12: bool,
@@ -224,7 +226,8 @@ impl Settings {
             "ssl.context.supplier.class" => {
                 return Ok(Fate::Differs("no Java class can be used; the stores are".to_string()));
             }
-            // ZooKeeper checks servers by these as a client, and members check each other.
+            // ZooKeeper uses these as a client of other servers; members here check each other by
+            // settings of their own.
             "ssl.hostnameVerification"
             | "ssl.allowReverseDnsLookup"
             | "ssl.sslProvider"
@@ -251,8 +254,8 @@ impl Store {
         Ok(Fate::Taken)
     }
 
-    /// Combines the settings. A password in a file overrides one in the configuration
-    /// (`X509Util.getPasswordFromConfigPropertyOrFile`).
+    /// Combines the settings of a store; `None` if it has no path. A password in a file wins over
+    /// one in the configuration (`X509Util.getPasswordFromConfigPropertyOrFile`).
     fn settle(self) -> Option<StoreFile> {
         let (path, key, place) = self.location?;
         let password = match self.password_path {
@@ -273,7 +276,7 @@ fn client_auth(value: &str) -> Result<ClientAuth, String> {
     }
 }
 
-/// Reads versions by Java's names; `TLS` is any version.
+/// Parses versions by Java's names; `TLS` means all versions.
 fn versions(value: &str, into: &mut Option<Versions>) -> Result<Fate, String> {
     let mut versions = Versions::default();
     let mut left_out = Vec::new();
@@ -292,7 +295,7 @@ fn versions(value: &str, into: &mut Option<Versions>) -> Result<Fate, String> {
     Ok(fate_of(&left_out))
 }
 
-/// Reads cipher suites by name; only suites that we have are kept.
+/// Parses cipher suites by name; drops those that our TLS library lacks.
 fn cipher_suites(value: &str, into: &mut Vec<String>) -> Result<Fate, String> {
     let known = cipher_suite_names();
     let (suites, left_out): (Vec<&str>, Vec<&str>) =
@@ -308,7 +311,7 @@ fn fate_of(left_out: &[&str]) -> Fate {
     unless(left_out.is_empty(), &format!("not built and left out: {}", left_out.join(", ")))
 }
 
-/// Reports the fate of a setting.
+/// Turns the fate of a setting into a warning, an error or nothing.
 fn tell(report: &mut Report, said: &Said, fate: Result<Fate, String>) -> Result<(), ConfigError> {
     match fate {
         Ok(Fate::Taken | Fate::Moot) => {}

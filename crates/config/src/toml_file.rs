@@ -1,8 +1,8 @@
-//! Our own configuration file, `quorate.toml`: one flat table of the keys in [`KEYS`], and inside
-//! of it the table `cluster` with the keys in [`CLUSTER_KEYS`].
+//! Our own configuration file, `quorate.toml`: one flat table with the keys of [`KEYS`], and in it
+//! the table `cluster` with the keys of [`CLUSTER_KEYS`].
 //!
-//! Times carry a unit (`"2s"`), sizes may carry one (`"64MiB"`), and a limit of 0 means none. An
-//! unknown key is an error here: there are no old files of this format.
+//! Times need a unit (`"2s"`), sizes may have one (`"64MiB"`), and a limit of 0 means none. An
+//! unknown key is an error, because no old files have this format.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -31,7 +31,7 @@ use super::values::{
     RECONFIG_NOT_BUILT, digest_algorithm, level_max, log_filter, log_rule, super_digest,
 };
 
-/// Every key, each with the form of its value.
+/// Every key, with an example of its value for error messages.
 pub(super) const KEYS: &[(&str, &str)] = &[
     ("data_dir", "\"/var/lib/quorate\""),
     ("data_dir_create", "true"),
@@ -134,7 +134,7 @@ pub(super) const KEYS: &[(&str, &str)] = &[
     ("cluster", "{ id = 1, servers = { 1 = \"zk1:2888:3888\" } }"),
 ];
 
-/// Every key of the table `cluster`.
+/// Every key of the table `cluster`, with an example of its value.
 pub(super) const CLUSTER_KEYS: &[(&str, &str)] = &[
     ("id", "1"),
     ("servers", "{ 1 = \"zk1:2888:3888;2181\" }"),
@@ -159,10 +159,11 @@ pub(super) const CLUSTER_KEYS: &[(&str, &str)] = &[
     ("tls_cipher_suites", "[\"TLS_AES_128_GCM_SHA256\"]"),
 ];
 
-/// Whether a text has this format, and why. The first telling line decides: one of our keys or
-/// tables is TOML; a key with a capital or a dot, or a line without `=`, is a `zoo.cfg`; a value in
-/// quotes is TOML. A header of another table says nothing: it is a key in a `zoo.cfg`. Without a
-/// telling line, the file's name decides.
+/// Whether a text is a `quorate.toml` (else it is a `zoo.cfg`), and why. The first line that gives
+/// a hint decides: one of our keys or tables means TOML; a key with a capital letter or a dot, or a
+/// line without `=`, means `zoo.cfg`; a value in quotes or brackets means TOML. The header of an
+/// unknown table gives no hint, since a `zoo.cfg` may have it as a key. Without any hint, the
+/// file's name decides.
 pub(super) fn recognises(path: &Path, text: &str) -> (bool, String) {
     for (number, line) in (1u32..).zip(lines(text)) {
         let line = line.trim();
@@ -193,14 +194,14 @@ pub(super) fn recognises(path: &Path, text: &str) -> (bool, String) {
     (is_named(path), "of its name".to_string())
 }
 
-/// Whether a file's name says that it has this format.
+/// Whether the file's name says that it is TOML.
 pub(super) fn is_named(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "toml")
 }
 
 const CLUSTER: &str = "cluster";
 
-/// Takes over a `quorate.toml`.
+/// Applies the keys of a `quorate.toml`.
 pub(super) fn apply(draft: &mut Draft, file: &str, text: &str) -> Result<(), ConfigError> {
     let place = |offset: usize| {
         let before = text.as_bytes().get(..offset).unwrap_or(text.as_bytes());
@@ -227,7 +228,7 @@ pub(super) fn apply(draft: &mut Draft, file: &str, text: &str) -> Result<(), Con
     Ok(())
 }
 
-/// Takes over the table of an ensemble; `place` gives the place of an offset in the text.
+/// Applies the table `cluster`. `place` turns an offset in the text into a place.
 fn apply_cluster(
     draft: &mut Draft,
     place: &dyn Fn(usize) -> Place,
@@ -290,7 +291,7 @@ fn apply_cluster_key(
     Ok(())
 }
 
-/// The keys about TLS between servers, each with ZooKeeper's name for it.
+/// The keys about TLS between servers, each with ZooKeeper's name for the setting.
 const TLS_NAMES_OF_SERVERS: [(&str, &str); 11] = [
     ("tls_key_store", "ssl.quorum.keyStore.location"),
     ("tls_key_store_type", "ssl.quorum.keyStore.type"),
@@ -332,7 +333,7 @@ fn apply_key(
     if is_known { Ok(()) } else { Err("is not a key of this file".to_string()) }
 }
 
-// Each of these functions takes over a key of its subject. It returns false for other keys.
+// Each of these functions applies the keys of its subject. It returns false for any other key.
 
 fn apply_storage_key(storage: &mut StorageDraft, value: &Value<'_>) -> Result<bool, String> {
     match value.key {
@@ -444,8 +445,8 @@ fn apply_throttle_key(
                 }
             }
         }
-        // This is the least size of a large request; ZooKeeper's threshold is the largest size of a
-        // small one.
+        // Our limit is the smallest size of a large request; ZooKeeper's threshold is the largest
+        // size of a small one.
         "large_request_bytes_min" => {
             let bytes = value.bytes()?;
             let threshold = bytes.checked_sub(1).and_then(|bytes| u32::try_from(bytes).ok());
@@ -593,7 +594,7 @@ fn apply_auth_key(draft: &mut Draft, place: &Place, value: &Value<'_>) -> Result
     Ok(true)
 }
 
-/// The keys about TLS for clients, each with ZooKeeper's name for it.
+/// The keys about TLS for clients, each with ZooKeeper's name for the setting.
 const TLS_NAMES: [(&str, &str); 15] = [
     ("tls_port_unification", "client.portUnification"),
     ("tls_key_store", "ssl.keyStore.location"),
@@ -621,10 +622,10 @@ fn apply_tls_key(tls: &mut TlsDraft, place: &Place, value: &Value<'_>) -> Result
     Ok(true)
 }
 
-/// A value with its key, and the form of values for error messages.
+/// A value of the file, with its key.
 struct Value<'a> {
     key: &'a str,
-    /// The form of each value of the table.
+    /// The keys of its table with examples of values: [`KEYS`] or [`CLUSTER_KEYS`].
     forms: &'a [(&'a str, &'a str)],
     value: &'a DeValue<'a>,
 }
@@ -658,7 +659,7 @@ impl Value<'_> {
         self.value.as_bool().ok_or_else(|| self.wrong())
     }
 
-    /// Reads a whole number from 0 to the largest of ZooKeeper's `int`.
+    /// Reads an integer from 0 to the largest `int` of Java, which ZooKeeper uses.
     fn count(&self) -> Result<u32, String> {
         let number = u32::try_from(self.integer()?).ok();
         number
@@ -693,7 +694,7 @@ impl Value<'_> {
         }
     }
 
-    /// A number from 0 to 1.
+    /// Reads a number from 0 to 1.
     fn ratio(&self) -> Result<f64, String> {
         let number = match self.value.as_float() {
             Some(float) => float.as_str().to_string(),
@@ -702,7 +703,7 @@ impl Value<'_> {
         throttle::ratio(&number)
     }
 
-    /// A table of whole numbers.
+    /// Reads a table of integers.
     fn counts(&self) -> Result<BTreeMap<String, u32>, String> {
         let table = self.value.as_table().ok_or_else(|| self.wrong())?;
         let counts = table.iter().map(|(key, value)| {
@@ -712,7 +713,7 @@ impl Value<'_> {
         counts.collect()
     }
 
-    /// A table of texts.
+    /// Reads a table of texts.
     fn pairs(&self) -> Result<BTreeMap<String, String>, String> {
         let table = self.value.as_table().ok_or_else(|| self.wrong())?;
         let pairs = table.iter().map(|(key, value)| {
@@ -722,7 +723,7 @@ impl Value<'_> {
         pairs.collect()
     }
 
-    /// The value as ZooKeeper would write this setting of TLS.
+    /// The value of a setting of TLS, as text in ZooKeeper's form.
     fn tls_text(&self) -> Result<String, String> {
         Ok(match self.key {
             "tls_port_unification" | "tls_reload" | "tls_host_names" => self.boolean()?.to_string(),

@@ -1,10 +1,10 @@
-//! Sizes and times as people write them: `64MiB`, `200ms`.
+//! Parses sizes and times in the form that people write: `64MiB`, `200ms`.
 //!
-//! A number of bytes needs no unit, a time does: in every system that allowed `timeout = 30`, some
-//! people read it as milliseconds and others as seconds.
+//! A size in bytes needs no unit, but a time does: in every system that allowed `timeout = 30`,
+//! some people read it as milliseconds and others as seconds.
 
-/// Bytes of a size: a whole number, then nothing or one of `B KiB MiB GiB kB KB MB GB`
-/// (powers of 1024 with the `i`, of 1000 without).
+/// Parses a size into bytes: an integer, then nothing or one of `B KiB MiB GiB kB KB MB GB` (powers
+/// of 1024 with the `i`, of 1000 without).
 pub fn parse_bytes(text: &str) -> Result<u64, String> {
     let (number, unit) = split(text)?;
     let scale: u64 = match unit {
@@ -22,7 +22,7 @@ pub fn parse_bytes(text: &str) -> Result<u64, String> {
     number.checked_mul(scale).ok_or_else(|| format!("{text:?} is too large"))
 }
 
-/// Milliseconds of a time: a whole number and one of `ms s m h`.
+/// Parses a time into milliseconds: an integer and one of `ms s m h`.
 pub fn parse_ms(text: &str) -> Result<u64, String> {
     let (number, unit) = split(text)?;
     let scale: u64 = match unit {
@@ -37,7 +37,7 @@ pub fn parse_ms(text: &str) -> Result<u64, String> {
     number.checked_mul(scale).ok_or_else(|| format!("{text:?} is too large"))
 }
 
-/// Splits off the unit; there is no sign, and there are only spaces between the two.
+/// Splits a text into its number, without a sign, and its unit, which spaces may separate.
 fn split(text: &str) -> Result<(u64, &str), String> {
     let text = text.trim();
     let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());

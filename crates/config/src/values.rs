@@ -1,4 +1,4 @@
-//! The meaning of keys' values, and the fate of a key.
+//! Parses the values of ZooKeeper's keys, and names what became of a key.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -8,20 +8,20 @@ use member::snapshot::log_rule::SnapshotLog;
 
 use zk::files::properties;
 
-/// The fate of a key.
+/// What became of a key.
 pub(super) enum Fate {
     Taken,
-    /// The key is known, and has no effect here or in a standalone ZooKeeper.
+    /// The key is known, and nothing is missed because it has no effect here.
     Moot,
-    /// The key has no effect here; the text says why, for people who ask.
+    /// The key has no effect here. The text, logged at debug level, says why.
     Noted(&'static str),
-    /// The key does not do what its author may expect; the text says how.
+    /// The key does not do what its author may expect. The text, logged as a warning, says why.
     Differs(String),
     Unknown,
 }
 
 impl Fate {
-    /// Asks `next` about a key that is unknown so far.
+    /// Tries `next` if the key is unknown so far.
     pub fn or_else(self, next: impl FnOnce() -> Result<Fate, String>) -> Result<Fate, String> {
         match self {
             Fate::Unknown => next(),
@@ -30,12 +30,12 @@ impl Fate {
     }
 }
 
-/// `Moot` if no effect is lost, otherwise the warning.
+/// `Moot` if nothing is missed, otherwise the warning `complaint`.
 pub(super) fn unless(nothing_lost: bool, complaint: &str) -> Fate {
     if nothing_lost { Fate::Moot } else { Fate::Differs(complaint.to_string()) }
 }
 
-/// Checks a filter of log lines.
+/// Checks that a value is a valid filter of log lines.
 pub(super) fn log_filter(value: &str) -> Result<String, String> {
     crate::log_style::check(value).map_err(|cause| format!("{value:?} is no filter: {cause}"))?;
     Ok(value.to_string())
@@ -69,12 +69,12 @@ pub(super) fn number(value: &str) -> Result<i64, String> {
     properties::decode_number(value)
 }
 
-/// Reads a property's number within bounds.
+/// Parses the number of a property (decimal, hexadecimal or octal), which must be within bounds.
 pub(super) fn number_in<T: TryFrom<i64>>(value: &str, min: i32, max: i32) -> Result<T, String> {
     within(number(value)?, min, max)
 }
 
-/// Reads a key's number, which is decimal, within bounds.
+/// Parses the number of a key, which must be decimal and within bounds.
 pub(super) fn decimal_in<T: TryFrom<i64>>(value: &str, min: i32, max: i32) -> Result<T, String> {
     within(properties::parse_decimal(value)?, min, max)
 }
@@ -87,7 +87,7 @@ pub(super) fn within<T: TryFrom<i64>>(number: i64, min: i32, max: i32) -> Result
         .ok_or_else(|| format!("{number} is not between {min} and {max}"))
 }
 
-/// Reads a time in milliseconds; -1 means the default.
+/// Parses a time in ms; `None` for -1, which means the default.
 pub(super) fn decimal_or_default(value: &str) -> Result<Option<u32>, String> {
     match properties::parse_decimal(value)? {
         -1 => Ok(None),
@@ -95,7 +95,7 @@ pub(super) fn decimal_or_default(value: &str) -> Result<Option<u32>, String> {
     }
 }
 
-/// Reads a count; 0 and below mean no limit, which we keep as 0.
+/// Parses a limit. A value below 1 means no limit and becomes 0.
 pub(super) fn decimal_or_unlimited(value: &str) -> Result<u32, String> {
     unlimited_below_one(properties::parse_decimal(value)?)
 }
@@ -104,7 +104,7 @@ pub(super) fn unlimited_below_one(number: i64) -> Result<u32, String> {
     within(number.max(0), 0, i32::MAX)
 }
 
-/// Reads names separated by commas, trimmed.
+/// Parses names separated by commas.
 pub(super) fn list(value: &str) -> BTreeSet<String> {
     value.split(',').map(str::trim).filter(|name| !name.is_empty()).map(str::to_string).collect()
 }
@@ -112,7 +112,7 @@ pub(super) fn list(value: &str) -> BTreeSet<String> {
 pub(super) const RECONFIG_NOT_BUILT: &str = "the servers of a running ensemble cannot be changed: reconfig is \
                                   answered \"unimplemented\"";
 
-/// The hash algorithms a digest may use, by Java's name (which ignores case) and ours.
+/// The hash algorithms for digests: each name that Java knows (in any case), and our name.
 const DIGEST_ALGORITHMS: [(&str, &str); 10] = [
     ("SHA1", "SHA1"),
     ("SHA-1", "SHA1"),
@@ -126,7 +126,8 @@ const DIGEST_ALGORITHMS: [(&str, &str); 10] = [
     ("SHA3-512", "SHA3-512"),
 ];
 
-/// How much log makes a snapshot due, where so many bytes are set; 0: no amount.
+/// The amount of log after which a snapshot is due, for a configured number of bytes; 0 means that
+/// no amount of log makes a snapshot due.
 pub(super) fn log_rule(bytes: u64) -> SnapshotLog {
     match bytes {
         0 => SnapshotLog::Unbounded,
@@ -134,14 +135,14 @@ pub(super) fn log_rule(bytes: u64) -> SnapshotLog {
     }
 }
 
-/// Reads the highest level that a server says it knows.
+/// Parses the highest level that a server may know.
 pub(super) fn level_max(number: i64) -> Result<Level, String> {
     let level = u16::try_from(number).ok().and_then(Level::from_number);
     let known = level.filter(|level| *level <= Level::NEWEST);
     known.ok_or_else(|| format!("level {number} is not between 1 and {}", Level::NEWEST))
 }
 
-/// The spelling that we keep of a digest algorithm's name.
+/// Our name of a digest algorithm.
 pub(super) fn digest_algorithm(name: &str) -> Result<String, String> {
     DIGEST_ALGORITHMS
         .iter()
@@ -150,7 +151,7 @@ pub(super) fn digest_algorithm(name: &str) -> Result<String, String> {
         .ok_or_else(|| format!("{name:?} is not a digest algorithm we know"))
 }
 
-/// Reads `user:base64(hash)`; nothing for an empty text.
+/// Parses `user:base64(hash)`; `None` for an empty text.
 pub(super) fn super_digest(text: &str) -> Result<Option<String>, String> {
     if text.is_empty() {
         return Ok(None);

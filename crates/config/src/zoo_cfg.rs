@@ -1,9 +1,11 @@
-//! ZooKeeper's own configuration: `zoo.cfg`, the `-D` properties, `server.N` lines and `myid`.
+//! Applies ZooKeeper's own configuration: the keys of `zoo.cfg` and of its dynamic file, and the
+//! `-D` properties of Java's command line.
 //!
 //! A key of `zoo.cfg` that `QuorumPeerConfig.parseProperties` does not know becomes the property
 //! `zookeeper.<key>`, and overrides a property of that name from the command line. So keys and
-//! properties meet in [`apply_property`]. A line whose property nobody reads is dead: it is a
-//! warning here. It must not count, since it may switch certificates or permissions off.
+//! properties meet in [`apply_property`]. If ZooKeeper never reads the property of a line, the line
+//! is dead: it has no effect here either, only a warning. It could switch certificates or
+//! permissions off.
 
 use std::path::Path;
 
@@ -31,7 +33,7 @@ use super::values::{
     super_digest, unless, unlimited_below_one, yes_or_no,
 };
 
-/// Properties that ZooKeeper reads without its prefix.
+/// Properties whose names have no prefix `zookeeper.` in ZooKeeper.
 const UNPREFIXED: [&str; 7] = [
     sasl::JAAS_FILE,
     "jute.maxbuffer",
@@ -42,19 +44,19 @@ const UNPREFIXED: [&str; 7] = [
     "fsync.warningthresholdms",
 ];
 
-/// The prefix of all other ones.
+/// The prefix of all other properties.
 const PREFIX: &str = "zookeeper.";
 
-/// Whether ZooKeeper reads the property `zookeeper.<name>`, or we do.
+/// Whether ZooKeeper or this server reads the property `zookeeper.<name>`.
 fn is_read_with_prefix(name: &str) -> bool {
-    // `FileTxnLog` reads this one with the prefix, too.
+    // `FileTxnLog` reads this one with the prefix as well.
     !name.starts_with(PREFIX) && (!UNPREFIXED.contains(&name) || name == "fsync.warningthresholdms")
 }
 
-/// The prefix of properties that ZooKeeper does not have.
+/// The prefix of our own properties, which ZooKeeper does not have.
 const OURS: &str = "quorate.";
 
-/// Takes over the `-D` properties of one environment variable.
+/// Applies the `-D` properties in an environment variable.
 pub(super) fn apply_jvm_flags(
     draft: &mut Draft,
     variable: &str,
@@ -88,7 +90,7 @@ pub(super) fn apply_jvm_flags(
     Ok(())
 }
 
-/// Takes over a `zoo.cfg` and the dynamic file it may name.
+/// Applies a `zoo.cfg`, and the dynamic file that it may name.
 pub(super) fn apply(
     draft: &mut Draft,
     file: &str,
@@ -104,7 +106,7 @@ pub(super) fn apply(
     draft.listeners.settle_zoo_ports()
 }
 
-/// Takes over one key of a `zoo.cfg`, from any source.
+/// Applies one key of a `zoo.cfg`. The key may come from a file or from a variable.
 pub(super) fn apply_entry(
     draft: &mut Draft,
     place: &Place,
@@ -113,7 +115,7 @@ pub(super) fn apply_entry(
 ) -> Result<(), ConfigError> {
     let fate = match apply_key(draft, place, key, value) {
         Ok(Fate::Unknown) => {
-            // `QuorumPeerConfig` makes properties of keys that it does not know.
+            // `QuorumPeerConfig` turns unknown keys into properties.
             draft.system_properties.insert(format!("{PREFIX}{key}"), value.to_string());
             match is_read_with_prefix(key) {
                 true => apply_property(draft, place, key, value),
@@ -135,7 +137,7 @@ pub(super) fn apply_entry(
     Ok(())
 }
 
-/// The warning for a line of a file that ZooKeeper reads as a property which it never looks at.
+/// The warning for a dead line, which ZooKeeper turns into a property that it never reads.
 fn dead_line(key: &str) -> String {
     let instead = match key.strip_prefix(PREFIX) {
         Some(name) if is_read_with_prefix(name) => format!("write {name} in the file"),
@@ -146,8 +148,9 @@ fn dead_line(key: &str) -> String {
     )
 }
 
-/// The entries of a properties file, only the last one with each key, as `Properties` keeps them. A
-/// server that occurs twice is refused: one of the two lines must be wrong.
+/// The entries of a properties file. Of entries with the same key only the last is kept, as in
+/// Java's `Properties`, with a warning. A repeated `server.N` is refused, because one of the two
+/// must be wrong.
 fn last_of_each_key(
     draft: &mut Draft,
     file: &str,
@@ -172,7 +175,7 @@ fn last_of_each_key(
     Ok(kept)
 }
 
-/// Applies a key that `QuorumPeerConfig` reads itself.
+/// Applies a key that `QuorumPeerConfig` itself reads.
 fn apply_key(draft: &mut Draft, place: &Place, key: &str, value: &str) -> Result<Fate, String> {
     match key {
         "dataDir" => draft.storage.data_dir = Some(path(value)?),
@@ -227,7 +230,7 @@ fn apply_key(draft: &mut Draft, place: &Place, key: &str, value: &str) -> Result
     Ok(Fate::Taken)
 }
 
-/// Applies a key about ensembles that `QuorumPeerConfig` reads itself.
+/// Applies a key about ensembles that `QuorumPeerConfig` itself reads.
 fn apply_ensemble_key(
     draft: &mut Draft,
     place: &Place,
@@ -269,12 +272,12 @@ fn apply_ensemble_key(
 const NO_PORT_UNIFICATION: &str = "servers that do not speak TLS are not let in beside those that do: \
                                    switch it on for all of them at once";
 
-/// Whether a key is `group.N` or `weight.N`; `QuorumPeerConfig` looks only at its beginning.
+/// Whether a key counts as `group.N` or `weight.N`; `QuorumPeerConfig` checks only its beginning.
 fn is_grouping(key: &str) -> bool {
     key.starts_with("group") || key.starts_with("weight")
 }
 
-/// Applies a setting that ZooKeeper reads as `zookeeper.<name>`. An empty value leaves the default.
+/// Applies the property `zookeeper.<name>`. An empty value leaves the default.
 fn apply_property(
     draft: &mut Draft,
     place: &Place,
@@ -306,7 +309,8 @@ fn apply_property(
         .or_else(|| Ok(fate_of_unbuilt(name, value)))
 }
 
-// Each of these functions takes over a property of its subject. Other properties stay unknown.
+// Each of these functions applies the properties of its subject. It returns `Unknown` for any
+// other.
 
 fn replicated_property(settings: &mut Settings, name: &str, value: &str) -> Result<Fate, String> {
     match name {
@@ -388,15 +392,15 @@ fn requests_property(
 ) -> Result<Fate, String> {
     match name {
         "jute.maxbuffer" => return jute_bytes_max(requests, value),
-        // The limit of `ZooKeeperServer.shouldThrottle` and of `RequestThrottler`; for the latter 0
-        // is no limit.
+        // Two limits with the same effect: of `ZooKeeperServer.shouldThrottle` and of
+        // `RequestThrottler`. For the latter, 0 means no limit.
         "globalOutstandingLimit" => requests.bound_commands(number_in(value, 1, i32::MAX)?),
         "request_throttle_max_requests" => match number_in(value, 0, i32::MAX)? {
             0 => {}
             max => requests.bound_commands(max),
         },
-        // A waiting request goes on as soon as possible, and requests of a closed connection are
-        // dropped.
+        // Here a waiting request goes on as soon as possible, and requests of a closed connection
+        // are always dropped.
         "request_throttle_stall_time" | "request_throttle_drop_stale" => return Ok(Fate::Moot),
         "throttled_op_wait_time" => {
             requests.throttled_op_wait_ms = u64::try_from(number(value)?).unwrap_or(0);
@@ -572,8 +576,9 @@ fn etcd_property(etcd: &mut EtcdDraft, name: &str, value: &str) -> Result<Fate, 
     Ok(Fate::Taken)
 }
 
-/// `DatadirCleanupManager`. Old snapshots and old log are removed as soon as nothing needs them,
-/// with any setting. A setting that asks for this loses nothing; one that keeps more does.
+/// Applies a key of `DatadirCleanupManager`. Old snapshots and old log are always removed as soon
+/// as nothing needs them. So a setting that asks for removal loses nothing, but one that keeps more
+/// does.
 fn autopurge(name: &str, value: &str) -> Result<Fate, String> {
     match name {
         "autopurge.purgeInterval" => Ok(if properties::parse_decimal(value)? > 0 {
@@ -589,7 +594,7 @@ fn autopurge(name: &str, value: &str) -> Result<Fate, String> {
     }
 }
 
-/// Snapshots that are kept, with the log behind the older one.
+/// How many snapshots are kept, with the log behind the older one.
 const SNAPSHOTS_KEPT: i64 = 2;
 
 const KEPT_SNAPSHOTS: &str = "the newest two snapshots are kept, and what is older is always removed: \
@@ -615,7 +620,8 @@ fn snapshot_command_count(storage: &mut StorageDraft, value: &str) -> Result<Fat
     Ok(unless(count >= least, &format!("{count} is below the least, {least}, which is used")))
 }
 
-/// Applies an authentication plug-in, by its Java class. `digest` and `ip` are always there.
+/// Applies an authentication plug-in, given by its Java class. `digest` and `ip` are always built
+/// in.
 fn auth_provider(draft: &mut Draft, class: &str) -> Fate {
     match class.rsplit('.').next().unwrap_or(class) {
         "DigestAuthenticationProvider" | "IPAuthenticationProvider" => Fate::Moot,
@@ -635,8 +641,8 @@ fn auth_provider(draft: &mut Draft, class: &str) -> Fate {
     }
 }
 
-/// Names that change nothing here; a `*` at the end matches any rest. They tune threads, caches
-/// and files of ZooKeeper that we do not have, or concern only ensembles.
+/// Keys that change nothing here; a `*` at the end matches any rest. They tune threads, caches and
+/// files of ZooKeeper that this server does not have, or matter only to ensembles.
 const MOOT: &[&str] = &[
     "DEBUG",
     "bitHashCacheSize",
@@ -686,8 +692,8 @@ const MOOT: &[&str] = &[
     "watcherClean*",
 ];
 
-/// Names of ZooKeeper's features that we have not built, each with the warning for its author; a
-/// `*` at the end matches any rest.
+/// Keys of ZooKeeper's features that are not built, each with the warning for its author; a `*` at
+/// the end matches any rest.
 const UNBUILT: &[(&str, &str)] = &[
     ("client.*", "is not built; it is ignored"),
     ("connection*", "is only a name in ZooKeeper's manual; connection_throttle_* is what it reads"),
@@ -704,7 +710,7 @@ const UNBUILT: &[(&str, &str)] = &[
 ];
 
 const KERBEROS_NOT_BUILT: &str = "Kerberos is not served; it is ignored";
-/// The warning for a key that many files have, though ZooKeeper 3.9 never reads it.
+/// The warning for a key that many files have, although ZooKeeper 3.9 never reads it.
 const AUTH_SCHEME_UNKNOWN: &str = "requires nothing, here as in ZooKeeper: \
                                    set sessionRequireClientSASLAuth=true";
 
@@ -713,7 +719,7 @@ fn fate_of_unbuilt(name: &str, value: &str) -> Fate {
         Some(start) => name.starts_with(start),
         None => name == pattern,
     };
-    // A feature that we lack may well be switched off.
+    // Switching off a feature that is not built is no problem.
     let off = value.eq_ignore_ascii_case("false");
     if MOOT.iter().any(|pattern| covers(pattern)) {
         return Fate::Moot;
@@ -725,7 +731,8 @@ fn fate_of_unbuilt(name: &str, value: &str) -> Fate {
     }
 }
 
-/// Applies the file named by `dynamicConfigFile`: only servers, groups and weights.
+/// Applies the file that `dynamicConfigFile` names, which may only have servers, groups and
+/// weights.
 fn apply_dynamic_file(
     draft: &mut Draft,
     path: &Path,

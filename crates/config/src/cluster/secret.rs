@@ -1,24 +1,24 @@
-//! The secret that the servers of an ensemble share.
+//! The secret with which the servers of an ensemble authenticate each other.
 
 use std::fmt;
 
-/// The least bytes of a secret. A shorter one is refused: it can be guessed.
+/// The least bytes of a secret. A shorter one is refused, because it can be guessed.
 pub const SECRET_BYTES_MIN: usize = 16;
-/// The most bytes of a secret, so that no other file is taken for one.
+/// The most bytes of a secret, so that a wrong file is noticed.
 pub const SECRET_BYTES_MAX: usize = 4_096;
 
-/// Random bits below which a secret is warned of: 32 bytes.
+/// A secret with fewer random bits than this (32 bytes) gets a warning.
 const BITS_WANTED: usize = 256;
 
-/// Different bytes that random ones have at least, with a chance of 1 in 10^9 that they do not.
+/// 32 random bytes have at least this many different values; fewer have a chance below 1 in 10^9.
 const DIFFERENT_BYTES_MIN: usize = 8;
 
-/// The secret of an ensemble, which only its servers know. It must never be shown.
+/// The secret of an ensemble, known to its servers only. It must never be shown.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret {
     /// The content of the file, without white space at its end.
     pub bytes: Vec<u8>,
-    /// Whether version 1 of the handshake is taken until level 4 is raised.
+    /// Whether version 1 of the handshake is accepted until the ensemble reaches level 4.
     pub may_be_old: bool,
 }
 
@@ -29,8 +29,8 @@ impl fmt::Debug for Secret {
 }
 
 impl Secret {
-    /// Whether it has too few random bits. A byte has 4 bits at most if all bytes are hex digits, 6
-    /// if all are of base64, else 8.
+    /// Whether the secret seems to have too few random bits. A byte counts 4 bits if all bytes are
+    /// hex digits, 6 if all are base64, else 8.
     pub fn is_weak(&self) -> bool {
         let is_all = |of: fn(u8) -> bool| self.bytes.iter().all(|byte| of(*byte));
         let bits = if is_all(|byte| byte.is_ascii_hexdigit()) {

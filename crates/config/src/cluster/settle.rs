@@ -1,4 +1,4 @@
-//! Combines the settings of an ensemble from all sources.
+//! Combines the settings of an ensemble from all sources into a [`ClusterConfig`], and checks them.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -15,8 +15,8 @@ use crate::files::{ReadFile, must_read};
 use crate::report::{ConfigError, Place};
 use crate::storage::DATA_DIR_DEFAULT;
 
-/// Finds this server's number, takes the client port from its line, and combines the settings.
-/// `None` for a standalone server.
+/// Finds this server's number, sets the client port from this server's line, and combines the
+/// settings. `None` for a standalone server.
 pub(crate) fn settle(
     draft: &mut Draft,
     read: ReadFile<'_>,
@@ -70,7 +70,7 @@ pub(crate) fn settle(
     }))
 }
 
-/// Handles a missing list of servers: that is a standalone server, unless it is forbidden.
+/// Handles a missing list of servers: the server is standalone, unless that is forbidden.
 fn no_servers(draft: &mut Draft) -> Result<Option<ClusterConfig>, ConfigError> {
     if !draft.cluster.standalone_enabled {
         return Err(draft.report.missing("standaloneEnabled=false, and there is no server.N"));
@@ -89,7 +89,7 @@ fn complain_of_grouping(draft: &mut Draft) {
     }
 }
 
-/// The file with the number of this server, if the number is not in the configuration itself.
+/// The file `myid`, which has this server's number; `None` for a `zoo.cfg` without `dataDir`.
 fn my_id_file(draft: &Draft) -> Option<PathBuf> {
     match &draft.storage.data_dir {
         Some(data_dir) => Some(data_dir.join("myid")),
@@ -98,7 +98,7 @@ fn my_id_file(draft: &Draft) -> Option<PathBuf> {
     }
 }
 
-/// The number of this server and its place, if there is one.
+/// This server's number and its place, if a source gives one.
 fn own_number(draft: &Draft, read: ReadFile<'_>) -> Result<Option<(u64, Place)>, ConfigError> {
     if draft.cluster.own.number.is_some() {
         return Ok(draft.cluster.own.number.clone());
@@ -128,8 +128,8 @@ fn read_my_id(path: &Path, read: ReadFile<'_>) -> Result<Option<(u64, Place)>, C
     }
 }
 
-/// The number of this server, which must be in the list. `None` if there is no place to look for
-/// it: a `zoo.cfg` without `dataDir`, which is refused elsewhere.
+/// This server's number, which must be in the list. `None` if it cannot be looked up because a
+/// `zoo.cfg` lacks `dataDir`; a later check refuses that.
 fn settle_own_number(draft: &Draft, own: Option<(u64, Place)>) -> Result<Option<u32>, ConfigError> {
     let mut numbers: Vec<_> = draft.cluster.servers.iter().map(|server| server.number).collect();
     numbers.sort_unstable();
@@ -150,7 +150,7 @@ fn settle_own_number(draft: &Draft, own: Option<(u64, Place)>) -> Result<Option<
     }
 }
 
-/// Refuses lists of servers that cannot work.
+/// Refuses a list of servers, or settings of it, that cannot work.
 fn check_servers(cluster: &ClusterDraft) -> Result<(), ConfigError> {
     if let Some(observer) = cluster.servers.iter().find(|it| it.address.role == Role::Observer) {
         return Err(observer
@@ -183,7 +183,7 @@ fn check_servers(cluster: &ClusterDraft) -> Result<(), ConfigError> {
     Ok(())
 }
 
-/// A port for other servers that both servers have on one host.
+/// A host and port that both servers use for other servers, if there is one.
 fn shared_address(one: &ServerAddress, other: &ServerAddress) -> Option<String> {
     if !one.host.eq_ignore_ascii_case(&other.host) {
         return None;
@@ -193,8 +193,8 @@ fn shared_address(one: &ServerAddress, other: &ServerAddress) -> Option<String> 
     Some(format!("{}:{shared}", in_brackets(&one.host)))
 }
 
-/// `QuorumPeerConfig.setupClientPort`: the client address in the own line is taken, and must not
-/// contradict `clientPort`.
+/// Sets the client address from this server's line. It must not contradict `clientPort`
+/// (`QuorumPeerConfig.setupClientPort`).
 fn settle_client_port(draft: &mut Draft) -> Result<(), ConfigError> {
     let is_own = |server: &&ServerLine| Some(u64::from(server.number)) == draft.cluster.own.my_id;
     let Some(own) = draft.cluster.servers.iter().find(is_own) else { return Ok(()) };
@@ -213,8 +213,8 @@ fn settle_client_port(draft: &mut Draft) -> Result<(), ConfigError> {
     Ok(())
 }
 
-/// Warns of fewer than three servers and of even numbers, as `QuorumPeerConfig.parseDynamicConfig`
-/// does.
+/// Warns of fewer than three servers and of an even number, as
+/// `QuorumPeerConfig.parseDynamicConfig` does.
 fn warn_of_numbers(draft: &mut Draft, first: &Said) {
     let count = draft.cluster.servers.len();
     if count <= 2 {
@@ -230,7 +230,8 @@ fn warn_of_numbers(draft: &mut Draft, first: &Said) {
     }
 }
 
-/// Warns of a `peerType` that contradicts the list, which wins (`QuorumPeerConfig.setupPeerType`).
+/// Warns of a `peerType` that contradicts the list of servers; the list wins
+/// (`QuorumPeerConfig.setupPeerType`).
 fn warn_of_peer_type(draft: &mut Draft) {
     if let Some((Role::Observer, place)) = draft.cluster.own.peer_type.take() {
         let message = "the list of servers says participant, and counts";

@@ -1,4 +1,5 @@
-//! The members that `--initial-cluster` names.
+//! The members in `--initial-cluster`: parses the list, and turns it into the servers of an
+//! ensemble.
 
 use std::path::Path;
 
@@ -13,12 +14,12 @@ use crate::cluster::PeerAuth;
 use crate::self_signed::SelfSigned;
 use crate::{GivenServer, GivenServers};
 
-/// The distance from a server's peer port to its port for elections, which nobody listens on:
-/// `/zookeeper/config` shows one.
+/// The distance from a server's peer port to its election port. Nothing listens on the latter; it
+/// is there because `/zookeeper/config` shows one.
 const ELECTION_PORT_DISTANCE: u16 = 20_000;
 
-/// The members for a first start, numbered from 1 in the order of their names, so that all servers
-/// number them alike.
+/// The members for a first start. They are numbered from 1 in the order of their names, so that all
+/// servers number them alike.
 ///
 /// # Errors
 /// The list is malformed, or lacks this server.
@@ -38,10 +39,11 @@ pub(super) fn of_flags(values: &Values) -> Result<Kept, String> {
     Ok(Kept { own, members: (1..).zip(members).collect() })
 }
 
-/// The servers; none for a single one. Beside them, a certificate that this server must make.
+/// The servers of the ensemble (`None` if this server is alone), and a certificate for other
+/// servers that this server must make itself, if it must.
 ///
 /// # Errors
-/// The URLs cannot be served.
+/// The URLs have mixed schemes or cannot be served, or a certificate is missing.
 pub(super) fn given(
     values: &Values,
     data_dir: &Path,
@@ -83,12 +85,12 @@ pub(super) fn given(
     Ok((Some(given), self_signed))
 }
 
-/// Whether `--initial-cluster-state` says that the members have begun.
+/// Whether `--initial-cluster-state` says that the cluster exists already.
 pub(super) fn is_existing(values: &Values) -> bool {
     values.text("initial-cluster-state") == "existing"
 }
 
-/// The URLs that this member tells the others. They stand in the replicated record of it.
+/// The URLs for clients that this server tells the others, in its replicated record.
 fn client_urls(values: &Values) -> Result<Vec<String>, String> {
     let urls: Vec<String> =
         values.urls("advertise-client-urls").iter().map(Url::to_string).collect();
@@ -101,8 +103,8 @@ fn client_urls(values: &Values) -> Result<Vec<String>, String> {
     Ok(urls)
 }
 
-/// The members of `name=url,name=url,...`, in the order of their names (`types.NewURLsMap`). A
-/// member with several URLs is in the list several times.
+/// Parses `name=url,name=url,...` into members sorted by name (`types.NewURLsMap`). The list
+/// repeats the name of a member with several URLs.
 fn members(list: &str) -> Result<Vec<Member>, String> {
     let mut members: Vec<Member> = Vec::new();
     for pair in list.split(',').map(str::trim).filter(|pair| !pair.is_empty()) {
@@ -118,7 +120,7 @@ fn members(list: &str) -> Result<Vec<Member>, String> {
     Ok(members)
 }
 
-/// The address of a server in the form of a `server.N` line.
+/// A server's address in the form of a `server.N` line.
 fn server_line(url: &Url) -> Result<String, String> {
     if url.port == 0 || url.host.is_empty() {
         return Err(format!("--initial-cluster: {url} cannot be dialled"));

@@ -1,48 +1,49 @@
-//! The flags of etcd 3.6.16 with their defaults (`embed/config.go`, `etcdmain/config.go`), and what
-//! they do here. A few flags of etcd 3.4 and 3.5 that stand in many manifests are known, too.
+//! The table of etcd's flags: those of etcd 3.6.16 with their defaults (`embed/config.go`,
+//! `etcdmain/config.go`) and a few of etcd 3.4 and 3.5 that many manifests use, each with its
+//! effect here.
 
 /// The form of a flag's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// True or false; without a value it is true.
+    /// True or false; true if no value is given.
     Switch,
     /// Any text.
     Text,
-    /// Texts with commas between them.
+    /// Texts separated by commas.
     Texts,
-    /// A number that is not negative.
+    /// An integer from 0.
     Count,
-    /// A whole number.
+    /// An integer, which may be negative.
     Number,
-    /// A time with its units, as in `1m30s`.
+    /// A time with units, as `1m30s`.
     Duration,
-    /// URLs with commas between them.
+    /// URLs separated by commas.
     Urls,
     /// One of these texts.
     Choice(&'static [&'static str]),
-    /// `name=true` or `name=false`, with commas between them.
+    /// `name=true` or `name=false`, separated by commas.
     Gates,
-    /// Whatever it is, etcd ignores it, and it needs no value.
+    /// Any text or none: etcd ignores it.
     Ignored,
 }
 
-/// What a flag does.
+/// The effect of a flag here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
-    /// What it does in etcd.
+    /// It does what it does in etcd.
     Served,
-    /// Nothing. Another value than the default is a warning with this reason.
+    /// It does nothing. A value other than the default causes a warning with this reason.
     Unserved(&'static str),
-    /// Another value than the default ends the program with this reason: to go on without the
-    /// effect would harm.
+    /// A value other than the default ends the program with this reason, because going on without
+    /// the effect would do harm.
     Refused(&'static str),
-    /// Stands for another flag, which it had the name of before.
+    /// It is the old name of this flag.
     Old(&'static str),
-    /// Stands for a feature gate.
+    /// It sets this feature gate.
     Gate(&'static str),
 }
 
-/// A flag.
+/// A row of the table.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Flag {
     pub name: &'static str,
@@ -51,23 +52,24 @@ pub(super) struct Flag {
     pub fate: Fate,
 }
 
-/// The flag of that name.
+/// The flag with this name.
 pub(super) fn find(name: &str) -> Option<&'static Flag> {
     GROUPS.iter().flat_map(|(_, flags)| flags.iter()).find(|flag| flag.name == name)
 }
 
-/// The flag of that name in a configuration file.
+/// The flag, or the key that only a configuration file may have, with this name.
 pub(super) fn find_in_file(name: &str) -> Option<&'static Flag> {
     find(name).or_else(|| IN_FILE.iter().find(|flag| flag.name == name))
 }
 
-/// The common names that clients may have: etcd has a key for them, and no flag.
+/// The common names that client certificates may have. etcd has a key of the file for them, no
+/// flag.
 pub(super) const CLIENT_NAMES: &str = "client-cert-allowed-cn";
 
-/// What only a configuration file may say.
+/// Settings that only a configuration file may have.
 const IN_FILE: &[Flag] = &[served(CLIENT_NAMES, Kind::Texts, "")];
 
-/// The feature gates, with stage and default (`features/etcd_features.go`).
+/// The feature gates: name, stage and default (`features/etcd_features.go`).
 pub(super) const GATES: [(&str, &str, bool); 9] = [
     ("AllAlpha", "ALPHA", false),
     ("AllBeta", "BETA", false),

@@ -1,11 +1,11 @@
-//! The texts that programs read from `etcd --version` and `etcd --help`.
+//! The texts of `etcd --version` and `etcd --help`, which programs parse.
 
 use std::fmt::Write;
 
 use super::flags::{Fate, GROUPS, Kind};
 
-/// The version, in the lines that programs look for (`etcdmain/config.go`). The line of Go's
-/// version names this program.
+/// The version, in the lines that programs look for (`etcdmain/config.go`). The line about Go's
+/// version names Quorate instead.
 pub(super) fn version() -> String {
     let (etcd, own) = (etcd::versions::ETCD_VERSION, env!("CARGO_PKG_VERSION"));
     let (os, cpu) = (std::env::consts::OS, go_name(std::env::consts::ARCH));
@@ -15,7 +15,7 @@ pub(super) fn version() -> String {
     )
 }
 
-/// Go's name of an architecture.
+/// Go's name of a CPU architecture.
 fn go_name(architecture: &str) -> &str {
     match architecture {
         "x86_64" => "amd64",
@@ -24,7 +24,7 @@ fn go_name(architecture: &str) -> &str {
     }
 }
 
-/// All flags, with their defaults and what they do here.
+/// All flags, each with its default and its effect here.
 pub(super) fn help() -> String {
     let mut text = "Usage:\n\n  etcd [flags]\n    Start a member, here one of Quorate.\n\n  etcd \
                     --version\n    Print the version.\n\n  etcd -h | --help\n    Print this.\n\n  \

@@ -1,5 +1,5 @@
-//! The members that a data directory belongs to. They are written into the directory once it has
-//! begun, and decide at each later start: as in etcd, flags about the first start are ignored then.
+//! The list of members that a data directory keeps. The first start writes it into the directory,
+//! and each later start reads it. As in etcd, flags about the first start are ignored from then on.
 //!
 //! ```text
 //! quorate servers 1
@@ -21,17 +21,17 @@ const HEAD: &str = "quorate servers 1";
 /// A member: its name and its URLs.
 pub(super) type Member = (String, Vec<Url>);
 
-/// The members of a directory.
+/// The members that a data directory was begun with.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Kept {
-    /// The number of this server; 0 for one that is alone.
+    /// This server's number; 0 if the server is alone.
     pub own: u32,
-    /// All members with their numbers, which are not always those of the order of their names.
+    /// All members with their numbers. The numbers need not follow the order of the names.
     pub members: Vec<(u32, Member)>,
 }
 
 impl Kept {
-    /// The members of a data directory that has begun and says whom it belongs to.
+    /// Reads the list from a data directory; `None` if there is no list.
     ///
     /// # Errors
     /// The file cannot be read, or is damaged.
@@ -69,7 +69,7 @@ impl Kept {
     }
 }
 
-/// The text to keep for a server with this configuration.
+/// The text to write into the data directory of a server with this configuration.
 pub fn text(cluster: Option<&ClusterConfig>) -> String {
     let Some(cluster) = cluster else { return format!("{HEAD}\nown 0\n") };
     let mut text = format!("{HEAD}\nown {}\n", cluster.number);

@@ -1,5 +1,5 @@
-//! The values of etcd's flags together: checks of what spans several of them (`embed/config.go`,
-//! `Config.Validate`), and the configuration that they make.
+//! Turns the values of all flags into a configuration, and checks rules that span several flags
+//! (`embed/config.go`, `Config.Validate`).
 
 use std::path::{Path, PathBuf};
 
@@ -16,7 +16,7 @@ use crate::log_style::LogStyle;
 use crate::report::Warning;
 use crate::{EtcdGiven, ListenAddress, ReadFile};
 
-/// The flags that are settings by the same names as in a configuration.
+/// Flags that set the setting of the same name in [`crate::etcd`].
 const SETTINGS: [&str; 14] = [
     "quota-backend-bytes",
     "max-txn-ops",
@@ -34,14 +34,14 @@ const SETTINGS: [&str; 14] = [
     "bcrypt-cost",
 ];
 
-/// The longest election timeout that etcd takes, in ms.
+/// The longest election timeout that etcd accepts, in ms.
 const ELECTION_MS_MAX: u64 = 50_000;
 
-/// The configuration that the values make. `is_from_file` says that they come from a file, in which
-/// more has a default.
+/// The configuration for these values. `is_from_file`: they come from a file, where
+/// `--advertise-client-urls` may be missing.
 ///
 /// # Errors
-/// The values contradict each other, or ask for what is not served.
+/// The values contradict each other, or ask for something that is not served.
 pub(super) fn serve_args(
     mut values: Values,
     mut warnings: Vec<Warning>,
@@ -106,7 +106,7 @@ pub(super) fn serve_args(
     })
 }
 
-/// Checks times that have no effect, since a wrong one ends etcd.
+/// Checks times that have no effect here, because wrong ones end etcd.
 fn check_times(values: &Values) -> Result<(), String> {
     let (heartbeat, election) =
         (values.count("heartbeat-interval"), values.count("election-timeout"));
@@ -135,7 +135,7 @@ fn check_times(values: &Values) -> Result<(), String> {
     }
 }
 
-/// The ports for clients and for metrics. URLs with one address share a port.
+/// The ports for clients and for metrics. URLs with the same address share a port.
 fn ports(values: &Values) -> Result<Vec<EtcdPort>, String> {
     let (all, http) = (values.urls("listen-client-urls"), values.urls("listen-client-http-urls"));
     let service = if http.is_empty() { EtcdService::All } else { EtcdService::Grpc };
@@ -159,7 +159,7 @@ fn ports(values: &Values) -> Result<Vec<EtcdPort>, String> {
 fn add_port(ports: &mut Vec<EtcdPort>, url: &Url, service: EtcdService) -> Result<(), String> {
     let address: ListenAddress = url.to_listen()?;
     let wire = if url.scheme == Scheme::Https { EtcdWire::Secure } else { EtcdWire::Plain };
-    // Port 0 is another one for each.
+    // Port 0 is never shared: each URL with it gets a free port of its own.
     let same = ports.iter_mut().find(|port| port.address == address && address.port != 0);
     match same {
         None => ports.push(EtcdPort { address, wire, service }),
@@ -188,7 +188,7 @@ fn about(values: &Values, gates: Vec<Gate>) -> EtcdAbout {
     }
 }
 
-/// The folder of certificates that the server makes itself.
+/// The folder for certificates that the server makes itself; `of` is `client` or `peer`.
 pub(super) fn fixtures(data_dir: &Path, of: &str) -> PathBuf {
     data_dir.join("fixtures").join(of)
 }

@@ -1,5 +1,5 @@
-//! The sources of flags' values: the command line, which is read as Go's package `flag` reads it,
-//! and the variables `ETCD_*` (`pkg/flags`).
+//! Reads the values of flags from the command line, as Go's package `flag` does, and from the
+//! variables `ETCD_*` (`pkg/flags`).
 
 use std::collections::BTreeMap;
 
@@ -8,20 +8,20 @@ use super::values::{Values, check, switch};
 use crate::Exit;
 use crate::report::{Place, Severity, Warning};
 
-/// The start of the names of all variables.
+/// The prefix of the names of all variables.
 const PREFIX: &str = "ETCD_";
 
-/// What the words behind the program's name ask for.
+/// What the command line asks for.
 pub(super) enum Asked {
-    /// The version.
+    /// Print the version.
     Version,
-    /// The help.
+    /// Print the help.
     Help,
-    /// A server with these values.
+    /// Run a server with these values.
     Server(Values),
 }
 
-/// Reads the command line.
+/// Parses the words behind the program's name.
 ///
 /// # Errors
 /// A flag is unknown, or has a wrong value.
@@ -63,7 +63,7 @@ pub(super) fn command_line(words: &[&str]) -> Result<Asked, Exit> {
         };
         check(flag.kind, value).map_err(|cause| match flag.kind {
             Kind::Switch => wrong_switch(name, Some(value)),
-            // etcd's own type for this flag repeats the value.
+            // etcd's type for this flag repeats the value in its error.
             Kind::Choice(_) if name == "v2-deprecation" => {
                 wrong(format!("invalid value {value:?} for flag -{name}: {cause} {value:?}"))
             }
@@ -74,23 +74,23 @@ pub(super) fn command_line(words: &[&str]) -> Result<Asked, Exit> {
     Ok(if asks_version { Asked::Version } else { Asked::Server(values) })
 }
 
-/// The variable of a flag.
+/// The name of the variable that sets a flag.
 fn variable_of(flag: &Flag) -> String {
     format!("{PREFIX}{}", flag.name.to_ascii_uppercase().replace('-', "_"))
 }
 
-/// The file that a flag or a variable names.
+/// The path of the configuration file, from the flag or the variable.
 pub(super) fn config_file(values: &Values, variables: &BTreeMap<String, String>) -> Option<String> {
     let of_variable = || variables.get("ETCD_CONFIG_FILE").map(String::as_str);
     let file = values.path(CONFIG_FILE).or_else(of_variable);
     file.filter(|file| !file.is_empty()).map(str::to_string)
 }
 
-/// Adds what the environment says. Returns warnings about variables that say nothing.
+/// Adds the values of the variables. Returns a warning for each unknown variable.
 ///
 /// # Errors
-/// A variable has a wrong value, or a flag says something as well: etcd does not start then either
-/// (`flags.verifyEnv`).
+/// A variable has a wrong value, or its flag is set on the command line, too: etcd does not start
+/// then either (`flags.verifyEnv`).
 pub(super) fn environment(
     values: &mut Values,
     variables: &BTreeMap<String, String>,
@@ -126,7 +126,7 @@ pub(super) fn environment(
     Ok(warnings)
 }
 
-/// A wrong flag, after which etcd ends with status 2.
+/// A wrong flag, for which etcd ends with status 2.
 fn wrong(text: String) -> Exit {
     Exit::Wrong(format!("{text}\nUsage: etcd [flags]; `etcd --help` lists them"))
 }
@@ -136,7 +136,7 @@ fn wrong_switch(name: &str, value: Option<&str>) -> Exit {
     wrong(format!("invalid boolean value {value:?} for -{name}: parse error"))
 }
 
-/// A wrong configuration, after which etcd ends with status 1.
+/// A wrong configuration, for which etcd ends with status 1.
 pub(super) fn failed(text: String) -> Exit {
     Exit::Failed(format!("etcd: {text}"))
 }

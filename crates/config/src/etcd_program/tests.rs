@@ -5,7 +5,7 @@ use crate::{EtcdGiven, cluster::PeerAuth};
 
 mod changed;
 
-/// What a command line, some variables and a file `f.yml` lead to.
+/// Parses a command line, with some variables and a file `f.yml`.
 fn parsed_with(line: &str, variables: &[(&str, &str)], file: &str) -> Result<ServeArgs, Exit> {
     let words: Vec<OsString> = line.split_whitespace().map(OsString::from).collect();
     let variables =
@@ -14,7 +14,7 @@ fn parsed_with(line: &str, variables: &[(&str, &str)], file: &str) -> Result<Ser
     parse(&words, &variables, &read).expect("it is called by etcd's name")
 }
 
-/// What a command line and these files lead to.
+/// Parses a command line, with these files.
 pub(super) fn parsed_in(line: &str, files: &[(&str, &str)]) -> Result<ServeArgs, Exit> {
     let words: Vec<OsString> = line.split_whitespace().map(OsString::from).collect();
     let read = |path: &Path| {
@@ -37,7 +37,7 @@ fn given(line: &str) -> EtcdGiven {
     given_with(line, &[], "")
 }
 
-/// The first line of the error, and the status that the program ends with.
+/// The exit status, and the first line of the error.
 fn error_with(line: &str, variables: &[(&str, &str)], file: &str) -> (u8, String) {
     let (status, text) = match parsed_with(line, variables, file) {
         Err(Exit::Wrong(text)) => (2, text),
@@ -51,7 +51,7 @@ fn error(line: &str) -> (u8, String) {
     error_with(line, &[], "")
 }
 
-/// The ports as `address wire service`.
+/// The ports, each as `address wire service`.
 fn ports(given: &EtcdGiven) -> Vec<String> {
     let shown = given.ports.iter();
     shown.map(|port| format!("{} {:?} {:?}", port.address, port.wire, port.service)).collect()
@@ -263,7 +263,7 @@ fn variables_say_what_flags_do_not() {
     assert_eq!(wrong, (1, "etcd: invalid value \"x\" for ETCD_MAX_TXN_OPS: parse error".into()));
 }
 
-/// etcd's sample has these keys, and more.
+/// Keys of etcd's sample file, and some others.
 const FILE: &str = "\
 # a comment
 name: 'm2'
@@ -415,7 +415,7 @@ fn certificates_have_rules_of_one_kind() {
                 hostnames=[\"c\"])";
     assert_eq!(error(&format!("etcd {peers} {trust} {both}")), (1, text.to_string()));
     assert_eq!(error(&format!("etcd {peers} --peer-auto-tls --peer-crl-file /crl")).0, 1);
-    // etcd has no flag for the common names of clients, but a key of the file.
+    // etcd has a key of the file for the common names of clients, but no flag.
     let flag = error(&format!("etcd {client} --client-cert-allowed-cn a"));
     assert_eq!(flag, (2, "flag provided but not defined: -client-cert-allowed-cn".to_string()));
     let file = "listen-client-urls: https://127.0.0.1:4\nclient-transport-security:\n  \
@@ -456,7 +456,7 @@ fn programs_find_etcds_version_and_flags() {
     }
 }
 
-/// Each flag is in the table of `docs/etcd.md`, but for old names and what etcd ignores.
+/// The table in `docs/etcd.md` has each flag, except old names and flags that etcd ignores.
 #[test]
 fn the_documentation_names_every_flag() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/etcd.md");

@@ -1,4 +1,5 @@
-//! etcd's flags about TLS (`client/pkg/transport`, `TLSInfo`).
+//! Turns etcd's flags about TLS into settings of TLS, for clients and between members
+//! (`client/pkg/transport`, `TLSInfo`).
 
 use std::path::{Path, PathBuf};
 
@@ -16,8 +17,8 @@ use crate::tls::{
     AllowedNames, CertificateRules, ClientAuth, Password, PeerTlsConfig, StoreFile, TlsConfig,
 };
 
-/// Cipher suites of Go that the library does not have (`tls.CipherSuites`), and Go's other names of
-/// those that it has.
+/// Cipher suites that Go has and our TLS library does not (`tls.CipherSuites`). A list may name
+/// them; they are left out with a warning.
 const SUITES_LEFT_OUT: [&str; 13] = [
     "TLS_RSA_WITH_RC4_128_SHA",
     "TLS_RSA_WITH_3DES_EDE_CBC_SHA",
@@ -34,14 +35,14 @@ const SUITES_LEFT_OUT: [&str; 13] = [
     "TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA256",
 ];
 
-/// Versions and cipher suites, for clients and between members.
+/// The allowed versions and cipher suites.
 pub(super) struct Shape {
     pub tls12: bool,
     pub tls13: bool,
     pub cipher_suites: Vec<String>,
 }
 
-/// The error where a port speaks TLS without a certificate (`Config.Validate`,
+/// The error if a port speaks TLS and there is no certificate (`Config.Validate`,
 /// `Etcd.serveMetrics`).
 fn no_certificate(ports: &[EtcdPort]) -> &'static str {
     let mut secure = ports.iter().filter(|port| port.wire != EtcdWire::Plain);
@@ -52,10 +53,11 @@ fn no_certificate(ports: &[EtcdPort]) -> &'static str {
     }
 }
 
-/// TLS for clients: `None` if no port speaks it.
+/// TLS for clients (`None` if no port speaks TLS), and a certificate that the server must make
+/// itself, if it must.
 ///
 /// # Errors
-/// A port speaks it, and the certificate is missing; or the settings contradict each other.
+/// A port speaks TLS and the certificate is missing, or the settings contradict each other.
 pub(super) fn of_clients(
     values: &Values,
     ports: &[EtcdPort],
@@ -102,7 +104,7 @@ pub(super) fn of_clients(
         let message = "clients are asked for no certificate, so no rule about theirs has an effect";
         warnings.push(warning("trusted-ca-file", message));
     }
-    // As in etcd, an authority alone makes certificates mandatory.
+    // As in etcd, clients must show a certificate as soon as there is an authority.
     let client_auth = if trust_store.is_some() { ClientAuth::Need } else { ClientAuth::None };
     let config = TlsConfig {
         key_store,
@@ -119,10 +121,11 @@ pub(super) fn of_clients(
     Ok((Some(config), self_signed))
 }
 
-/// TLS between members, whose URLs have the scheme https.
+/// TLS between members, whose URLs all have the scheme https; and a certificate that the server
+/// must make itself, if it must.
 ///
 /// # Errors
-/// A certificate is missing.
+/// A certificate or its authority is missing, or the settings contradict each other.
 pub(super) fn of_peers(
     values: &Values,
     data_dir: &Path,
@@ -172,10 +175,11 @@ pub(super) fn of_peers(
     Ok((config, self_signed))
 }
 
-/// The rules for a certificate beside its trust; `of` is the prefix of the flags' names.
+/// The rules that a trusted certificate must also meet. `of` is the prefix of the flags' names;
+/// `common_names` is the name of the flag with common names.
 ///
 /// # Errors
-/// Common names and hosts are both said.
+/// Both common names and host names are given.
 fn rules(values: &Values, of: &str, common_names: &str) -> Result<CertificateRules, String> {
     let revoked = values.path(&format!("{of}-crl-file")).map(PathBuf::from);
     let common_names = values.texts(common_names);
@@ -212,10 +216,10 @@ fn self_signed(values: &Values, dir: PathBuf, urls: &[Url]) -> SelfSigned {
     SelfSigned { dir, hosts, years: years.clamp(1, YEARS_MAX) }
 }
 
-/// The longest validity of a certificate: its dates have four digits for the year.
+/// The longest validity of a self-signed certificate: the year of its end has four digits.
 const YEARS_MAX: u32 = 1_000;
 
-/// A file, or two, of PEM.
+/// A store of one PEM file, or of two if the key has its own.
 fn store(flag: &str, path: &str, key: Option<&str>) -> StoreFile {
     StoreFile {
         path: PathBuf::from(path),
@@ -232,7 +236,7 @@ fn store_of(own: &SelfSigned, flag: &str) -> StoreFile {
     StoreFile { path: own.certificate_path(), key_path, ..store(flag, "", None) }
 }
 
-/// The versions and cipher suites (`tlsutil`).
+/// The allowed versions and cipher suites (`tlsutil`).
 fn shape(values: &Values, warnings: &mut Vec<Warning>) -> Result<Shape, String> {
     let version = |flag| match values.text(flag) {
         "" => Ok(None),
@@ -257,7 +261,8 @@ fn shape(values: &Values, warnings: &mut Vec<Warning>) -> Result<Shape, String> 
     Ok(Shape { tls12: min <= 12, tls13: max >= 13, cipher_suites })
 }
 
-/// The suites that the library has. In Go a list is of TLS 1.2 only, so those of 1.3 are added.
+/// The wanted suites that our TLS library has. Go applies the list to TLS 1.2 only, so all suites
+/// of 1.3 are added.
 fn cipher_suites(wanted: &[String], warnings: &mut Vec<Warning>) -> Result<Vec<String>, String> {
     if wanted.is_empty() {
         return Ok(Vec::new());
@@ -267,7 +272,7 @@ fn cipher_suites(wanted: &[String], warnings: &mut Vec<Warning>) -> Result<Vec<S
     let mut found: Vec<String> = known.iter().filter(is_of_13).cloned().collect();
     let of_13 = found.len();
     for name in wanted {
-        // Go's short names of two suites.
+        // Go has short names for two suites.
         let full = match name.strip_suffix("_WITH_CHACHA20_POLY1305") {
             Some(_) => format!("{name}_SHA256"),
             None => name.clone(),

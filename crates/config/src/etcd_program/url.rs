@@ -1,11 +1,11 @@
-//! URLs of etcd's flags: a scheme, a host and a port (`types.NewURLs`).
+//! The URLs in etcd's flags: scheme, host and port (`types.NewURLs`).
 
 use std::fmt;
 use std::net::IpAddr;
 
 use crate::ListenAddress;
 
-/// A URL. Its host has no brackets.
+/// A URL. The host of an IPv6 address has no brackets here.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Url {
     pub scheme: Scheme,
@@ -18,12 +18,12 @@ pub(super) struct Url {
 pub(super) enum Scheme {
     Http,
     Https,
-    /// A socket of a file, which is not served.
+    /// A Unix socket, which is not served; the host is the path of its file.
     Unix,
 }
 
 impl Url {
-    /// The URL that is written so.
+    /// Parses a URL without a path.
     pub fn parse(text: &str) -> Result<Url, String> {
         let text = text.trim();
         let (scheme, rest) = text.split_once("://").unwrap_or(("", text));
@@ -51,7 +51,7 @@ impl Url {
         Ok(Url { scheme, host: host.to_string(), port })
     }
 
-    /// URLs with commas between them, in order and each once.
+    /// Parses URLs separated by commas; returns them sorted and without duplicates.
     pub fn parse_list(list: &str) -> Result<Vec<Url>, String> {
         let mut urls = list.split(',').map(Url::parse).collect::<Result<Vec<Url>, String>>()?;
         urls.sort();
@@ -59,8 +59,7 @@ impl Url {
         Ok(urls)
     }
 
-    /// The address to listen on, which must be one of this machine and no name of it
-    /// (`checkBindURLs`).
+    /// The address to listen on. The host must be an IP address or `localhost` (`checkBindURLs`).
     pub fn to_listen(&self) -> Result<ListenAddress, String> {
         if self.scheme == Scheme::Unix {
             return Err(format!("unix sockets are not served ({self})"));

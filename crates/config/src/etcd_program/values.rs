@@ -1,4 +1,4 @@
-//! The values of flags, checked by the forms that the flags have. Texts of errors are those of Go's
+//! The values of flags, checked by the kinds of the flags. Texts of errors are those of Go's
 //! package `flag` and of etcd.
 
 use std::collections::BTreeMap;
@@ -8,7 +8,7 @@ use super::url::Url;
 use crate::etcd::{REQUEST_BYTES, duration_ms};
 use crate::report::{Place, Severity, Warning};
 
-/// The values that were given, by the names of their flags.
+/// The given values, by the names of their flags.
 #[derive(Debug, Default)]
 pub(super) struct Values(BTreeMap<&'static str, Given>);
 
@@ -23,7 +23,7 @@ struct Given {
 pub(super) type Gate = (&'static str, &'static str, bool);
 
 impl Values {
-    /// Takes a value whose form was checked. A number is kept in its decimal form.
+    /// Sets a value that [`check`] has accepted. A number is stored in decimal form.
     pub fn set(&mut self, flag: &'static Flag, text: &str, place: Place) {
         let number = integer(text).filter(|_| matches!(flag.kind, Kind::Count | Kind::Number));
         let text = number.map_or_else(|| text.to_string(), |number| number.to_string());
@@ -35,10 +35,10 @@ impl Values {
         self.0.contains_key(name)
     }
 
-    /// The value that was given, or the default.
+    /// The given value of a flag, or the flag's default.
     ///
     /// # Panics
-    /// There is no such flag.
+    /// No flag has this name.
     pub fn text(&self, name: &str) -> &str {
         match self.0.get(name) {
             Some(given) => &given.text,
@@ -46,7 +46,7 @@ impl Values {
         }
     }
 
-    /// The path that was given; `None` if it is empty.
+    /// The value as a path; `None` if it is empty.
     pub fn path(&self, name: &str) -> Option<&str> {
         Some(self.text(name)).filter(|path| !path.is_empty())
     }
@@ -56,12 +56,12 @@ impl Values {
         switch(self.text(name)) == Some(true)
     }
 
-    /// The number that a flag says.
+    /// The value of a flag of the kind `Count`.
     pub fn count(&self, name: &str) -> u64 {
         count(self.text(name)).expect("its form was checked")
     }
 
-    /// The URLs that a flag says, in order; none if it is empty.
+    /// The value as URLs, sorted; empty if the value is.
     pub fn urls(&self, name: &str) -> Vec<Url> {
         match self.text(name) {
             "" => Vec::new(),
@@ -69,16 +69,16 @@ impl Values {
         }
     }
 
-    /// The texts between the commas; none if there is nothing.
+    /// The value as texts between commas, without empty ones.
     pub fn texts(&self, name: &str) -> Vec<String> {
         let texts = self.text(name).split(',').map(str::trim);
         texts.filter(|text| !text.is_empty()).map(str::to_string).collect()
     }
 
-    /// Gives the values of old flags to the flags that replace them. Returns the feature gates.
+    /// Moves the values of old flags to the flags that replace them. Returns all feature gates.
     ///
     /// # Errors
-    /// Two flags say the same thing.
+    /// Two flags set the same thing.
     pub fn resolve(&mut self) -> Result<Vec<Gate>, String> {
         let said = self.text("feature-gates").to_string();
         let mut gates = with_gates(&said)?;
@@ -112,7 +112,8 @@ impl Values {
         Ok(gates)
     }
 
-    /// Lowers `max-request-bytes` to what a configuration may allow, and says so. etcd allows any.
+    /// Lowers `max-request-bytes` to the largest allowed value, with a warning. etcd allows any
+    /// value.
     pub fn cap_request_bytes(&mut self) -> Option<Warning> {
         let bytes_max = *REQUEST_BYTES.end();
         let given = self.0.get_mut("max-request-bytes")?;
@@ -128,8 +129,9 @@ impl Values {
         })
     }
 
-    /// Takes away the flags that concern only the first start of a member, and warns of them.
-    /// `is_same` says whether `--initial-cluster` and `--name` say what the directory says.
+    /// Removes the flags that matter only at the first start of a member, with a warning for each.
+    /// `is_same` tells whether `--initial-cluster` and `--name` agree with the data directory; if
+    /// so, flags about the initial cluster cause no warning.
     pub fn ignore_first_start(&mut self, is_same: impl Fn(&Values) -> bool) -> Vec<Warning> {
         let is_same = is_same(self);
         let concerns =
@@ -145,10 +147,11 @@ impl Values {
         .collect()
     }
 
-    /// The warnings about flags without effect.
+    /// A warning for each flag that has no effect here, but was given a value other than the
+    /// default.
     ///
     /// # Errors
-    /// A flag asks for what would be missed too much.
+    /// A flag asks for something that would be missed too much ([`Fate::Refused`]).
     pub fn without_effect(&self) -> Result<Vec<Warning>, String> {
         let mut warnings = Vec::new();
         for (name, Given { text, place }) in &self.0 {
@@ -171,10 +174,10 @@ impl Values {
     }
 }
 
-/// Checks a value by the form of its flag.
+/// Checks that a value has the form of its flag.
 ///
 /// # Errors
-/// The text says what is wrong, as in etcd.
+/// The value has another form. The text says why, as in etcd.
 pub(super) fn check(kind: Kind, text: &str) -> Result<(), String> {
     let parse_error = || "parse error".to_string();
     match kind {
@@ -194,7 +197,7 @@ pub(super) fn check(kind: Kind, text: &str) -> Result<(), String> {
     }
 }
 
-/// Go's `strconv.ParseBool`.
+/// Parses a truth value (Go's `strconv.ParseBool`).
 pub(super) fn switch(text: &str) -> Option<bool> {
     match text {
         "1" | "t" | "T" | "true" | "TRUE" | "True" => Some(true),
@@ -203,13 +206,13 @@ pub(super) fn switch(text: &str) -> Option<bool> {
     }
 }
 
-/// A number that is not negative.
+/// Parses an integer that is not negative.
 fn count(text: &str) -> Option<u64> {
     integer(text).and_then(|number| u64::try_from(number).ok())
 }
 
-/// An integer as Go's `strconv.ParseInt` reads it without a base: decimal, or with the prefix `0x`,
-/// `0o` or `0`, `0b`, and with underscores between digits and behind a prefix.
+/// Parses an integer as Go's `strconv.ParseInt` does with base 0: decimal, or with a prefix `0x`,
+/// `0o`, `0` or `0b`; underscores may separate digits and follow a prefix.
 fn integer(text: &str) -> Option<i128> {
     let (sign, digits) = match text.as_bytes().first()? {
         b'-' => (-1, &text[1..]),
@@ -226,13 +229,13 @@ fn integer(text: &str) -> Option<i128> {
     };
     let may_begin_so = base != 10 || !rest.starts_with('_');
     let is_separated = may_begin_so && !rest.ends_with('_') && !rest.contains("__");
-    // Longer numbers are no count of anything, and the parser would take a sign.
+    // Longer numbers make no sense, and `from_str_radix` would accept a second sign.
     let is_short = rest.len() <= 100 && !rest.starts_with(['+', '-']);
     let digits = Some(rest.replace('_', "")).filter(|_| is_separated && is_short)?;
     i128::from_str_radix(&digits, base).ok().map(|number| sign * number)
 }
 
-/// All gates, those in the text as it says.
+/// All feature gates; those named in `text` are set as it says.
 fn with_gates(text: &str) -> Result<Vec<Gate>, String> {
     let mut gates = GATES.to_vec();
     for pair in text.split(',').map(str::trim).filter(|pair| !pair.is_empty()) {

@@ -1,8 +1,8 @@
-//! The configuration file of etcd (`--config-file`): YAML with the names of flags as keys, and two
-//! maps for TLS (`embed.configYAML`).
+//! The configuration file of etcd (`--config-file`): YAML whose keys are the names of flags, and
+//! two maps for TLS (`embed.configYAML`).
 //!
-//! A key that etcd does not know is ignored there; here a warning says so. A wrong value is an
-//! error, as there.
+//! An unknown key causes a warning; etcd ignores it in silence. A wrong value is an error, as in
+//! etcd.
 
 use std::collections::BTreeMap;
 
@@ -12,14 +12,14 @@ use super::flags::{self, CONFIG_FILE, Flag, Kind};
 use super::values::{Values, check};
 use crate::report::{Place, Severity, Warning};
 
-/// Bytes of a file. etcd's sample has 5 KiB.
+/// The most bytes of a file. etcd's sample has 5 KiB.
 pub(super) const FILE_BYTES_MAX: usize = 1 << 20;
 
-/// The maps for TLS, each with the prefix of the names of its flags.
+/// The two maps for TLS, each with the prefix of its flags' names.
 const SECURITY: [(&str, &str); 2] =
     [("client-transport-security", ""), ("peer-transport-security", "peer-")];
 
-/// The keys of these maps, each with the rest of its flag's name.
+/// The keys of these maps, each with the part of the flag's name behind the prefix.
 const SECURITY_KEYS: [(&str, &str); 10] = [
     ("cert-file", "cert-file"),
     ("key-file", "key-file"),
@@ -33,14 +33,14 @@ const SECURITY_KEYS: [(&str, &str); 10] = [
     ("skip-client-san-verification", "skip-client-san-verification"),
 ];
 
-/// A value of the file: the keys that lead to it, its text, and its line.
+/// A value in the file: the keys on the way to it, its text, and its line.
 struct Leaf {
     path: Vec<String>,
     text: String,
     line: u32,
 }
 
-/// Reads a file. Returns its values, and warnings about keys that mean nothing.
+/// Reads a file. Returns its values, and a warning for each unknown key.
 ///
 /// # Errors
 /// One line that names the place and the cause.
@@ -68,7 +68,7 @@ pub(super) fn read(file: &str, text: &str) -> Result<(Values, Vec<Warning>), Str
     Ok((values, warnings))
 }
 
-/// The flag that the keys lead to. Those about TLS are in the two maps only.
+/// The flag that these keys stand for. Flags about TLS may only be in the two maps.
 fn flag_of(path: &[String]) -> Option<&'static Flag> {
     let of_tls = |flag: &Flag| {
         SECURITY.iter().any(|(_, prefix)| {
@@ -90,8 +90,8 @@ fn flag_of(path: &[String]) -> Option<&'static Flag> {
     }
 }
 
-/// A value in the form of a flag: in the file a time is a number of nanoseconds, since Go decodes
-/// it so, and a switch has the words of YAML.
+/// A value in the form that it has on the command line. In the file, a time may be a number of
+/// nanoseconds, since Go decodes it so, and a switch may be one of YAML's words.
 fn as_flag(kind: Kind, text: &str) -> String {
     match kind {
         Kind::Duration => match text.parse::<u64>() {
@@ -103,7 +103,7 @@ fn as_flag(kind: Kind, text: &str) -> String {
             "no" | "off" | "n" => "false".to_string(),
             _ => text.to_string(),
         },
-        // Charts write large integers so.
+        // Helm charts write large integers as floats.
         Kind::Count | Kind::Number => match whole_float(text) {
             Some(number) => number.to_string(),
             None => text.to_string(),
@@ -112,8 +112,8 @@ fn as_flag(kind: Kind, text: &str) -> String {
     }
 }
 
-/// The integer that a float such as `8e9` is. `None` if the text is no float, or no integer that a
-/// float holds exactly.
+/// The integer value of a float such as `8e9`. `None` if the text is no float, or if its value is
+/// no integer that a float holds exactly.
 fn whole_float(text: &str) -> Option<i64> {
     const EXACT_MAX: f64 = (1_u64 << 53) as f64;
     let is_float = text.contains(['.', 'e', 'E']) && !text.starts_with("0x");
@@ -121,7 +121,7 @@ fn whole_float(text: &str) -> Option<i64> {
     (number.fract() == 0.0 && number.abs() <= EXACT_MAX).then_some(number as i64)
 }
 
-/// The values of a document whose root is a map. Lists become texts with commas.
+/// All values of a document, whose root must be a map. A list becomes a text with commas.
 fn leaves(file: &str, text: &str) -> Result<Vec<Leaf>, String> {
     let mut reader = Reader::default();
     for event in Parser::new_from_str(text) {
@@ -134,25 +134,25 @@ fn leaves(file: &str, text: &str) -> Result<Vec<Leaf>, String> {
     Ok(reader.leaves)
 }
 
-/// Puts events together to values.
+/// Turns the parser's events into values.
 #[derive(Default)]
 struct Reader {
     leaves: Vec<Leaf>,
-    /// The keys of the maps that are open.
+    /// The keys of the open maps, the outermost first.
     path: Vec<String>,
-    /// The maps that are open.
+    /// How many maps are open.
     depth: usize,
-    /// The key whose value comes next.
+    /// The key that was just read; its value comes next.
     key: Option<String>,
-    /// The list that is open, and its line.
+    /// The items of the open list, and the list's line.
     list: Option<(Vec<String>, u32)>,
-    /// Texts that have an anchor.
+    /// Texts with an anchor, by the anchor's number, for aliases to repeat.
     anchored: BTreeMap<usize, (String, ScalarStyle)>,
-    /// Bytes of the texts that aliases have stood for.
+    /// Total bytes that aliases have repeated.
     aliased_bytes: usize,
 }
 
-/// Maps within maps: the file has one level of them.
+/// The most maps within each other; a valid file needs two.
 const DEPTH_MAX: usize = 4;
 
 impl Reader {
@@ -162,7 +162,7 @@ impl Reader {
                 let Some((text, style)) = self.anchored.get(anchor).cloned() else {
                     return Err("an alias stands for no text".to_string());
                 };
-                // Aliases in a list could multiply a long text.
+                // Many aliases in a list could multiply a long text.
                 self.aliased_bytes += text.len();
                 if self.aliased_bytes > FILE_BYTES_MAX {
                     return Err(format!("aliases stand for more than {FILE_BYTES_MAX} bytes"));
@@ -216,7 +216,7 @@ impl Reader {
         Ok(())
     }
 
-    /// Adds a value of the key that came before it.
+    /// Adds a value for the key that was just read.
     fn add(&mut self, text: String, line: u32) {
         let path = self.path.iter().cloned().chain(self.key.take()).collect();
         self.leaves.push(Leaf { path, text, line });

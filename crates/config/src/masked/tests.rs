@@ -23,7 +23,7 @@ fn passwords_of_a_zoo_cfg_are_masked_and_the_rest_is_shown_as_it_stands() {
     check("#ssl.keyStore.password=s3cret\nx=1", "# ***\nx=1\n");
     check("! the old password is s3cret", "# ***\n");
     check("ssl.trustStore.password=s3cret\\", "ssl.trustStore.password=***\n");
-    // The decoded key counts, not its spelling.
+    // A key is secret by its decoded form, however it is spelled.
     check("ssl.keyStore.pass\\u0077ord=s3cret", "ssl.keyStore.password=***\n");
     check("ssl.keyStore.pass\\\n  word=s3cret\nx=1", "ssl.keyStore.password=***\nx=1\n");
     check("x=1\\\n  2\ny=3", "x=1\\\n  2\ny=3\n");

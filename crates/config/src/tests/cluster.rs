@@ -1,4 +1,5 @@
-//! Ensembles: the list of servers, this server's number in it, and how servers trust each other.
+//! Tests of ensembles: the list of servers, this server's number in it, and how servers
+//! authenticate each other.
 
 use member::membership::bootstrap::Attendance;
 
@@ -8,12 +9,12 @@ use crate::cluster::{PeerAuth, Role, ServerAddress};
 const THREE: &str = "server.1=zk1:2888:3888\nserver.2=zk2:2888:3888\nserver.3=zk3:2888:3888\n";
 const SECRET: &str = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
 
-/// Server 2 of three, with the list on lines 3 to 5 of its file, and these lines from line 6 on.
+/// Server 2 of three. The list is on lines 3 to 5 of the file, and `lines` follow from line 6 on.
 fn member(lines: &str) -> World {
     zoo(&format!("{THREE}{lines}")).and("/d/myid", "2\n").and("/secret", SECRET)
 }
 
-/// Server 1 of an ensemble with these lines.
+/// Server 1 of an ensemble with these lines in its `zoo.cfg`.
 fn ensemble(lines: &str) -> World {
     zoo(lines).and("/d/myid", "1")
 }
@@ -22,12 +23,12 @@ fn cluster(world: &World) -> ClusterConfig {
     world.config().cluster.unwrap()
 }
 
-/// The addresses on which servers are accepted.
+/// The addresses on which the server listens for other servers, separated by commas.
 fn shown_listen(cluster: &ClusterConfig) -> String {
     cluster.listen.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
 }
 
-/// All warnings but the one about missing authentication.
+/// All warnings except the one about missing authentication.
 fn warnings(world: &World) -> Vec<String> {
     let mut warnings = world.warnings();
     warnings.retain(|warning| !warning.ends_with("authentication between servers"));
@@ -351,7 +352,7 @@ fn a_toml_file_has_a_table_for_the_ensemble() {
     assert!(matches!(cluster.auth, PeerAuth::Secret(_)));
     assert_eq!(world.warnings(), Vec::<String>::new());
 
-    // Without `id`, the number is in ZooKeeper's file.
+    // Without `id`, the number comes from ZooKeeper's file `myid`.
     let text = format!("data_dir = \"/d\"\n[cluster.servers]\n{servers}");
     let of_file = World::toml(&text).and("/d/myid", "3").config().cluster.unwrap();
     assert_eq!(of_file.number, 3);

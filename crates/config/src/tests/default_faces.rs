@@ -1,8 +1,8 @@
-//! The faces of a server for which nothing names one.
+//! Tests of the default faces: those of a server for which no source names a face.
 
 use super::*;
 
-/// The faces that are served, each with its address.
+/// The served faces, each with its address.
 fn faces(world: &World) -> Vec<String> {
     let config = world.config();
     let of = |name: &str, address: Option<&ListenAddress>| {

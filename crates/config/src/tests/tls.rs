@@ -1,4 +1,4 @@
-//! The keys about TLS for clients.
+//! Tests of the keys about TLS for clients.
 
 use ::tls::key_store::StoreKind;
 
@@ -7,7 +7,7 @@ use crate::tls::{ClientAuth, Password, TlsConfig};
 
 const STORES: &str = "ssl.keyStore.location=/k.jks\nssl.trustStore.location=/t.p12\n";
 
-/// A `zoo.cfg` with a TLS port on line 3, its two stores, and these lines from line 6 on.
+/// A `zoo.cfg` with a TLS port on line 3, its two stores, and then these lines from line 6 on.
 fn secure(lines: &str) -> World {
     zoo(&format!("secureClientPort=2281\n{STORES}{lines}"))
 }

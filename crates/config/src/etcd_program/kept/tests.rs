@@ -7,13 +7,13 @@ use crate::EtcdGiven;
 const THREE: &str = "quorate servers 1\nown 3\nserver 1 http://a:1 x\nserver 3 http://c:3 own name\n\
                      server 7 http://[::1]:2 m\n";
 
-/// The file with this text.
+/// The content of the file for this text: the text with its checksum.
 fn content(text: &str) -> String {
     let checksum = crc32c(text.as_bytes());
     format!("{text}checksum {checksum:08x}\n")
 }
 
-/// CRC-32C, bit by bit.
+/// CRC-32C, computed bit by bit.
 fn crc32c(bytes: &[u8]) -> u32 {
     let step = |crc: u32| if crc & 1 > 0 { (crc >> 1) ^ 0x82f6_3b78 } else { crc >> 1 };
     !bytes.iter().fold(!0, |crc, byte| (0..8).fold(crc ^ u32::from(*byte), |crc, _| step(crc)))
@@ -66,7 +66,7 @@ fn damage_anywhere_is_an_error_that_names_the_file() {
     }
 }
 
-/// The flags of a later start, which etcd ignores where the directory has begun.
+/// Flags about the first start, given at a later one: etcd ignores them.
 #[test]
 fn a_directory_that_has_begun_decides_and_flags_of_the_first_start_are_warnings() {
     let given = |flags: &str, text: &str| -> EtcdGiven {
@@ -98,7 +98,7 @@ fn a_directory_that_has_begun_decides_and_flags_of_the_first_start_are_warnings(
         let alone = given(flags, "quorate servers 1\nown 0\n");
         assert_eq!(alone.cluster, None, "{flags}");
     }
-    // Flags that say the same are no warning.
+    // Flags that agree with the list cause no warning.
     let two = "quorate servers 1\nown 2\nserver 1 http://a:1 a\nserver 2 http://b:1 b\n";
     let same = "--name=b --initial-cluster=b=http://b:1,a=http://a:1 --initial-cluster-token=t";
     assert_eq!(warned(&given(same, two)), Vec::<String>::new());

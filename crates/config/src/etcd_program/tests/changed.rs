@@ -1,5 +1,5 @@
-//! Any command line, variables and file: good ones, cut off and changed by chance. Each must end in
-//! a configuration or an error, soon. A seed gives the same inputs in each run.
+//! Fuzz test of command line, variables and file: good inputs, cut off and changed at random. Each
+//! must end in a configuration or an error, and soon. A seed gives the same inputs in each run.
 
 use std::time::Duration;
 
@@ -11,20 +11,20 @@ use super::super::yaml::FILE_BYTES_MAX;
 use super::*;
 use crate::report::Warning;
 
-/// Changed inputs.
+/// How many changed inputs are tried.
 const CHANGED_COUNT: usize = 30_000;
 
-/// The CPU time that one input may take, also without optimisation. With it, a file of the longest
-/// size takes some 50 ms.
+/// The CPU time that one input may take, even in an unoptimised build. In an optimised one, a file
+/// of the largest size takes some 50 ms.
 const TIME_MAX: Duration = Duration::from_secs(10);
 
-/// The separator between the words, the variables and the file of an input.
+/// Separates the words, the variables and the file in an input.
 const BETWEEN: char = '\u{1}';
 
-/// Bytes that mean something on a command line or in a file.
+/// Bytes that have a meaning on a command line or in a file.
 const LIKELY: &[u8] = b"-=,:/ \n\t'\"[]{}&*#?|>~%0a\xff\x01.";
 
-/// Good inputs: the words, one a line, the variables, one a line, and the file.
+/// Good inputs: the words, one a line; the variables, one a line; and the file.
 fn seeds() -> Vec<String> {
     let urls = "--listen-client-urls\nhttp://127.0.0.1:2,https://[::1]:3\n\
                 --advertise-client-urls=http://h:2\n--cert-file=/c\n--key-file=/k";
@@ -48,13 +48,13 @@ fn seeds() -> Vec<String> {
     seeds
 }
 
-/// The CPU time of this thread, whatever else the machine does.
+/// The CPU time of this thread, which does not depend on the load of the machine.
 fn cpu_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// Settles an input twice, and checks what comes of it.
+/// Parses an input twice, and checks the result.
 fn check(input: &str) {
     let mut parts = input.split(BETWEEN);
     let (words, variables) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
@@ -83,7 +83,7 @@ fn check(input: &str) {
             let cause = text.strip_prefix("etcd: ").expect("each error begins so");
             assert!(!cause.is_empty() && text.len() <= 2_000 + 6 * input.len(), "{input}: {text}");
         }
-        // The error names the flag as the command line has it.
+        // The error names the flag as it is on the command line.
         Err(Exit::Wrong(text)) => {
             let is_in = |word: &OsString| {
                 let word = word.to_str().unwrap_or_default().trim_start_matches(['-', '=']);
@@ -113,7 +113,7 @@ fn every_input_ends_in_a_configuration_or_an_error() {
     }
 }
 
-/// Files of the longest size that have one piece again and again.
+/// Files of the largest size that repeat one piece.
 #[test]
 fn a_file_of_any_shape_is_read_soon() {
     for piece in [
