@@ -1,7 +1,8 @@
-//! The sending half of a call. The library holds at most one message of a stream: the next one may
-//! be handed over when the socket has taken the last byte of the one before. So a slow client costs
-//! the memory of one message, or of some pieces of it, if it is made in pieces: the next piece is
-//! made when the client's window and the library have room for its first byte.
+//! The sending half of a call. The HTTP/2 library holds at most one message of a stream: the next
+//! message may be handed over when the socket has taken the last byte of the one before. So a slow
+//! client costs the memory of one message. A message made in pieces ([`Outgoing`]) costs only some
+//! pieces: the next one is made when the client's window and the library have room for its first
+//! byte.
 
 use grpc_code::Code;
 use std::future::poll_fn;
@@ -24,12 +25,13 @@ use super::outgoing::Outgoing;
 use super::room::Room;
 use super::status::End;
 
-/// A piece of an answer on its way to the socket. The library drops the piece when it has copied
-/// the last byte of it towards the socket, or when the stream has ended.
+/// A part of an answer on its way to the socket. The library drops it when it has copied the last
+/// byte towards the socket, or when the stream has ended.
 pub(super) struct Piece {
     bytes: Bytes,
     sent: Arc<Sent>,
-    /// The room of this piece; with the last piece the room of the message, or what is left of it.
+    /// The room that becomes free when the piece is dropped; the last piece has all that is left of
+    /// its message's room.
     _room: Option<Arc<Room>>,
 }
 
@@ -53,16 +55,16 @@ impl Drop for Piece {
     }
 }
 
-/// The pieces of one stream that the library holds.
+/// Counts the pieces of one stream that the library holds.
 #[derive(Debug, Default)]
 pub(super) struct Sent {
     pieces: AtomicUsize,
-    /// Woken when the last piece is dropped.
+    /// The task that waits until the library holds no piece.
     waiting: Mutex<Option<Waker>>,
 }
 
 impl Sent {
-    /// A piece of a stream, without room of its own.
+    /// Wraps bytes as a piece of this stream, without room.
     pub fn piece(self: &Arc<Sent>, bytes: Bytes) -> Piece {
         self.pieces.fetch_add(1, Ordering::AcqRel);
         Piece { bytes, sent: self.clone(), _room: None }
@@ -91,32 +93,33 @@ impl Sent {
     }
 }
 
-/// The answers to a client on a stream.
+/// The messages to the client on a stream, and the end of its call.
 pub struct Answers {
     half: Half,
-    /// The part of the last message that the library does not hold yet.
+    /// The part of the last message that the library does not have yet.
     left: Outgoing,
-    /// The room of that part.
+    /// The room of `left`.
     room: Option<Room>,
-    /// The room of the last piece, until the socket has taken it.
+    /// The room of the last message's last piece, until the socket has taken it.
     last_room: Weak<Room>,
     sent: Arc<Sent>,
-    /// When the last message must be sent, if others wait for its room. The first wait sets it.
+    /// When the last message must be sent if other clients wait for its room. The first wait for
+    /// this client sets it.
     due_at_if_waited_for: Option<Instant>,
-    /// Since when the client has taken nothing of the last message. None while nothing waits for
+    /// Since when the client has taken no byte of the last message. `None` unless a byte waits for
     /// the client.
     stalled_since: Option<Instant>,
     content_type: HeaderValue,
     deadline: Deadline,
     limits: Arc<Limits>,
     counts: Arc<CallCounts>,
-    /// When the call began, if somebody wants to know how long it takes.
+    /// When the call began; `None` if durations are not measured.
     begun_at: Option<Instant>,
 }
 
-/// The half of the stream that the library gave us.
+/// The stream, before and after the head of the response.
 enum Half {
-    /// No header or message was sent yet.
+    /// The head of the response is not sent yet.
     Waiting(SendResponse<Piece>),
     Sending(SendStream<Piece>),
 }
@@ -145,12 +148,12 @@ impl Answers {
         }
     }
 
-    /// Sends one message, which has its prefix. Waits until the socket has taken the message
-    /// before, and until the library holds all of this one. A caller that stops waiting must end
-    /// the call.
+    /// Sends one message, which must include its prefix. Waits until the socket has taken the
+    /// message before, and until the library holds all of this one. A caller that stops waiting
+    /// must end the call.
     ///
     /// # Errors
-    /// The call ends: the client is gone or takes nothing, or the deadline has passed.
+    /// The call ends: the client is gone or takes no bytes, or the deadline has passed.
     pub async fn send(
         &mut self,
         message: impl Into<Outgoing>,
@@ -162,11 +165,11 @@ impl Answers {
         self.flush().await
     }
 
-    /// Takes one message, which has its prefix; [`Answers::taken`] sends it. Shrinks its room to
-    /// its size.
+    /// Sets the next message, which must include its prefix; [`Answers::taken`] sends it. Shrinks
+    /// `room` to the size of the message.
     ///
     /// # Panics
-    /// The message before was not taken yet.
+    /// The socket has not taken the message before.
     pub fn hand_over(&mut self, message: impl Into<Outgoing>, room: Option<Room>) {
         assert!(self.is_taken(), "a stream has one message under way");
         self.left = message.into();
@@ -185,8 +188,8 @@ impl Answers {
         self.left.bytes() == 0 && self.sent.is_empty()
     }
 
-    /// Sends the message that was handed over, and waits until the socket has taken it. A caller
-    /// may stop waiting and call this again.
+    /// Sends the message that was handed over, and waits until the socket has taken all of it. A
+    /// caller may stop waiting and call this again.
     ///
     /// # Errors
     /// The errors of [`Answers::send`].
@@ -199,14 +202,15 @@ impl Answers {
         Box::pin(self.wait_for_client(|_, context| sent.poll_empty(context))).await
     }
 
-    /// Hands the library the bytes that are left, as fast as the client's window allows.
+    /// Gives the library the rest of the message, as fast as the client's window allows.
     async fn flush(&mut self) -> Result<(), End> {
         loop {
             let wanted = self.left.bytes();
             if wanted == 0 {
                 break;
             }
-            // The library holds no more, so more would only be a claim on the connection's window.
+            // The library buffers no more than this, so reserving more would only occupy the
+            // connection's window.
             let reserved = wanted.min(self.limits.send_bytes_max);
             let stream = self.stream()?;
             stream.reserve_capacity(reserved);
@@ -215,7 +219,7 @@ impl Answers {
                     Half::Sending(stream) => stream.poll_capacity(context),
                     Half::Waiting(_) => Poll::Ready(None),
                 };
-                // A timer is large, so the futures of calls that need none do not contain one.
+                // A timer is large, so it is boxed: calls that never wait have smaller futures.
                 let capacity = Box::pin(self.wait_for_client(capacity)).await?;
                 capacity.ok_or(End::Gone)??;
             }
@@ -224,7 +228,7 @@ impl Answers {
                 let is_in_pieces = self.left.rest.is_some();
                 self.hand_piece(capacity)?;
                 if is_in_pieces {
-                    // Others on this thread come between two pieces.
+                    // Let other tasks of this thread run between two pieces.
                     tokio::task::yield_now().await;
                 }
             }
@@ -233,12 +237,13 @@ impl Answers {
         Ok(())
     }
 
-    /// Hands the library up to so many bytes. Makes the next piece if there are none.
+    /// Gives the library at most `bytes_max` bytes. Makes the next piece first if there are no
+    /// bytes.
     fn hand_piece(&mut self, bytes_max: usize) -> Result<(), End> {
         self.left.make_piece()?;
         let made = &mut self.left.made;
         let bytes = made.split_to(bytes_max.min(made.len()));
-        // The library drops the parts of a piece in their order, so the last one has its room.
+        // The library drops the parts of a piece in order, so the last part carries the room.
         let (is_end_of_piece, left_bytes) = (made.is_empty(), self.left.bytes());
         let room = if left_bytes == 0 {
             self.room.take()
@@ -258,7 +263,7 @@ impl Answers {
         Ok(())
     }
 
-    /// Asks the room of the message, until the socket has taken all of it.
+    /// Asks the room of the message, which exists until the socket has taken all of it.
     fn room_says(&self, says: impl Fn(&Room) -> bool) -> bool {
         match &self.room {
             Some(room) => says(room),
@@ -266,7 +271,7 @@ impl Answers {
         }
     }
 
-    /// The stream, with the head of the response sent.
+    /// The stream, after sending the head of the response if that was not sent yet.
     fn stream(&mut self) -> Result<&mut SendStream<Piece>, End> {
         if let Half::Waiting(respond) = &mut self.half {
             let head = response_head(self.content_type.clone());
@@ -278,8 +283,8 @@ impl Answers {
         }
     }
 
-    /// Waits until the client takes some bytes; only for a short time if other clients wait for the
-    /// room of the message.
+    /// Waits until the client takes some bytes. Ends the call if that takes too long; the wait is
+    /// shorter if other clients wait for the room of the message.
     async fn wait_for_client<T>(
         &mut self,
         mut poll: impl FnMut(&mut Half, &mut Context<'_>) -> Poll<T>,
@@ -311,9 +316,9 @@ impl Answers {
         }
     }
 
-    /// Waits until the client resets the stream, or goes away.
+    /// Waits until the client has reset the stream or gone away.
     pub async fn gone(&mut self) -> End {
-        // Both results mean the end: a reset, and an error of the connection.
+        // A reset and an error of the connection both mean that the client is gone.
         let _ = match &mut self.half {
             Half::Waiting(respond) => poll_fn(|context| respond.poll_reset(context)).await,
             Half::Sending(stream) => poll_fn(|context| stream.poll_reset(context)).await,
@@ -321,8 +326,8 @@ impl Answers {
         End::Gone
     }
 
-    /// Ends the stream. A client that is gone needs no status. A client that has a part of a
-    /// message gets none either: a status would say that the message ends there.
+    /// Ends the stream. The client gets no status if it is gone, or if it has only a part of a
+    /// message: then a status would say that the message ends there, so the stream is reset.
     pub(super) fn finish(self, end: &End) {
         let end = if self.left.bytes() == 0 { end } else { &End::Gone };
         let code = match end {

@@ -1,5 +1,6 @@
-//! Assembles messages from the frames of a stream. Frames end independently of messages; but most
-//! small messages come in one frame, and are then slices of it.
+//! Assembles messages from the frames of a stream, and puts the prefix on messages to send. A
+//! message may span several frames, and a frame several messages; but most small messages come in
+//! one frame, and are then slices of it, without a copy.
 
 use bytes::{Bytes, BytesMut};
 use grpc_code::Code;
@@ -7,29 +8,29 @@ use grpc_code::Code;
 use super::limits::SENT_BYTES_MAX;
 use super::status::Status;
 
-/// Bytes before each message: whether it is compressed, and its length, big-endian.
+/// Bytes of the prefix of each message: a flag (compressed or not), and the length, big-endian.
 pub const PREFIX_BYTES: usize = 5;
 
-/// The bound on memory for a message, as a multiple of its bytes that have arrived. It is small
-/// enough that an announced message that does not come takes no memory, and large enough that each
-/// byte is copied once or twice.
+/// The most memory for a partly arrived message, as a multiple of the bytes that have arrived. It
+/// is small enough that announcing a message takes no memory, and large enough that each byte is
+/// copied only once or twice.
 const BUFFER_TIMES: usize = 4;
 
 /// The part of the next message of a stream that has arrived.
 #[derive(Debug)]
 pub(super) struct Assembly {
-    /// Bytes of the last frame that belong to no message yet.
+    /// The rest of the last frame, which belongs to no message yet.
     frame: Bytes,
-    /// The first bytes of a prefix that came in pieces.
+    /// The first bytes of a prefix that is spread over several frames.
     prefix: BytesMut,
-    /// The length of the message, once its prefix is known.
+    /// The length of the next message; `None` until its prefix is complete.
     length: Option<usize>,
-    /// Whether messages may be compressed, and whether this one is.
+    /// Whether messages of this stream may be compressed.
     takes_compressed: bool,
     is_compressed: bool,
-    /// The bytes so far of a message that came in pieces.
+    /// The bytes so far of a message that is spread over several frames.
     message: Vec<u8>,
-    /// The largest length of a message.
+    /// The most bytes of a message.
     bytes_max: usize,
 }
 
@@ -40,7 +41,10 @@ impl Assembly {
         Assembly { frame, prefix, length, takes_compressed, is_compressed, message, bytes_max }
     }
 
-    /// Takes the next frame. The frame before must be used up.
+    /// Adds the next frame.
+    ///
+    /// # Panics
+    /// The frame before is not used up.
     pub(super) fn push(&mut self, frame: Bytes) {
         assert!(self.frame.is_empty(), "a frame is used up before the next");
         self.frame = frame;
@@ -51,15 +55,16 @@ impl Assembly {
         self.frame.is_empty() && self.prefix.is_empty() && self.length.is_none()
     }
 
-    /// Whether the prefix of the next message has arrived, and not all of the message.
+    /// Whether the next message has arrived in part, its whole prefix included.
     pub(super) fn is_within(&self) -> bool {
         self.length.is_some()
     }
 
-    /// The length of the next message, once its prefix has arrived.
+    /// The length of the next message; `None` until its prefix has arrived.
     ///
-    /// The message is too long, or compressed; the texts are grpc-go's (`parser.recvMsg`,
-    /// `checkRecvPayload`).
+    /// # Errors
+    /// The message is too long, or compressed without being allowed to; the texts are grpc-go's
+    /// (`parser.recvMsg`, `checkRecvPayload`).
     pub(super) fn length(&mut self) -> Result<Option<usize>, Status> {
         if self.length.is_some() {
             return Ok(self.length);
@@ -98,13 +103,13 @@ impl Assembly {
         Ok(self.length)
     }
 
-    /// Whether the message with the known length, or the last one that was taken, is compressed.
+    /// Whether the next message is compressed, or the last one that was taken.
     pub(super) fn is_compressed(&self) -> bool {
         self.is_compressed
     }
 
-    /// Bytes of memory that the message will use, and when all of it has arrived, what it is
-    /// decompressed to.
+    /// Bytes of memory that the next message needs now: for what has arrived, and, once it is
+    /// complete and compressed, for the decompressed message.
     pub(super) fn memory_bytes(&self) -> usize {
         let arrived = self.message.len().saturating_add(self.frame.len());
         let is_whole = self.length.is_some_and(|length| arrived >= length);
@@ -112,7 +117,7 @@ impl Assembly {
         self.assembled_bytes(arrived).saturating_add(decompressed)
     }
 
-    /// Bytes of memory that [`Assembly::take`] will use for the message.
+    /// Bytes of memory that [`Assembly::take`] needs for the next message.
     fn assembled_bytes(&self, arrived: usize) -> usize {
         match self.length {
             Some(length) if arrived > self.message.capacity() => {
@@ -123,7 +128,7 @@ impl Assembly {
         }
     }
 
-    /// The message with the known length, if all of it has arrived.
+    /// Takes the next message, if all of it has arrived.
     pub(super) fn take(&mut self) -> Option<Bytes> {
         let length = self.length?;
         if self.message.is_empty() && self.frame.len() >= length {
@@ -144,7 +149,7 @@ impl Assembly {
     }
 }
 
-/// A message with its prefix; `encode` appends the bytes of the message to a buffer.
+/// A message with its prefix. `encode` appends the message without prefix to a buffer.
 ///
 /// # Errors
 /// The message is too long to be sent.
@@ -152,7 +157,7 @@ pub fn framed(encode: impl FnOnce(&mut Vec<u8>)) -> Result<Bytes, Status> {
     framed_of(0, encode)
 }
 
-/// A message of about so many bytes with its prefix.
+/// Like [`framed`], with a buffer of `bytes` to begin with.
 ///
 /// # Errors
 /// The message is too long to be sent.
@@ -162,7 +167,7 @@ pub fn framed_of(bytes: usize, encode: impl FnOnce(&mut Vec<u8>)) -> Result<Byte
     Ok(out.into())
 }
 
-/// Appends a message with its prefix.
+/// Appends a message with its prefix to `out`.
 ///
 /// # Errors
 /// The message is too long to be sent; nothing is appended.
@@ -183,7 +188,7 @@ pub fn frame(out: &mut Vec<u8>, encode: impl FnOnce(&mut Vec<u8>)) -> Result<(),
     }
 }
 
-/// The prefix of a message of so many bytes.
+/// The prefix of an uncompressed message of this length.
 ///
 /// # Errors
 /// The message is too long to be sent; the text is grpc-go's (`Server.sendResponse`).
@@ -197,7 +202,7 @@ pub(super) fn prefix(bytes: usize) -> Result<[u8; PREFIX_BYTES], Status> {
     Ok([0, a, b, c, d])
 }
 
-/// Checks the length of a message that is to be sent.
+/// Checks that a message of this length may be sent.
 ///
 /// # Errors
 /// The message is too long.

@@ -1,4 +1,4 @@
-//! One call, as its handler sees it.
+//! One gRPC call, in the form in which its handler gets it.
 
 use std::sync::Arc;
 
@@ -8,20 +8,19 @@ use super::metadata::Metadata;
 use super::requests::Requests;
 use super::status::{End, Status};
 
-/// A call that a client has opened. A handler that drops it without [`Call::finish`] resets the
-/// stream.
+/// A call that a client has opened. Dropping it without [`Call::finish`] resets the stream.
 pub struct Call<M> {
     /// The method.
     pub method: M,
-    /// The metadata of the request.
+    /// The headers that the client chose, as far as the face reads them.
     pub metadata: Metadata,
-    /// The time at which the client waits no longer.
+    /// When the client stops waiting.
     pub deadline: Deadline,
-    /// The messages that the client sends.
+    /// Receives the client's messages.
     pub requests: Requests,
-    /// The messages that the client is sent.
+    /// Sends messages to the client.
     pub answers: Answers,
-    /// One reference to the connection's counter of streams, for as long as the call exists.
+    /// A reference that counts this call among the streams of its connection while it exists.
     pub(super) _stream: Arc<()>,
 }
 
@@ -39,7 +38,8 @@ impl<M> Call<M> {
         }
     }
 
-    /// Ends the call: with `OK`, with a status, or with a reset.
+    /// Ends the call: with the status `OK` if `outcome` is `Ok`, otherwise with its status or a
+    /// reset.
     pub fn finish(self, outcome: Result<(), End>) {
         self.answers.finish(&outcome.err().unwrap_or(End::Status(Status::ok())));
     }

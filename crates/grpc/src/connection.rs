@@ -1,5 +1,5 @@
-//! One connection: HTTP/2 over a socket. Its task only reads, writes and hands calls to tasks of
-//! their own, so pings, resets and windows never wait for a handler.
+//! One connection: HTTP/2 over a socket. Its task only reads, writes and starts a task for each
+//! call, so pings, resets and windows never wait for a handler.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -25,24 +25,25 @@ use super::room::SharesBySize;
 use super::socket::{AckTimer, GatheringSocket, Turn};
 use super::web::Exchange;
 
-/// The largest window that HTTP/2 has.
+/// The largest flow-control window of HTTP/2.
 const WINDOW_BYTES_MAX: u32 = (1 << 31) - 1;
 
-/// The state that all connections of a face share.
+/// What all connections of a face share.
 pub struct Server<M> {
     /// The methods of the face.
     pub methods: Methods<M>,
     /// The limits of the face.
     pub limits: Arc<Limits>,
-    /// Flow-control windows of streams that connections may still get, beside the first window of
-    /// each connection. When none is left, a new stream shares the windows of its connection.
+    /// One permit for each window that connections may still add to their first one. A connection
+    /// takes one when it has more streams than windows; if none is left, its streams share the
+    /// windows it has.
     pub windows: Arc<Semaphore>,
-    /// The places for clients that send headers too long to be waited for as a whole. The
-    /// connection of a client that finds none ends.
+    /// One permit for each client that may be sending headers too long to be buffered whole. A
+    /// connection that finds no permit ends.
     pub long_headers: Arc<Semaphore>,
-    /// Bytes of large headers that calls may still keep.
+    /// Bytes that calls may still keep of large header values, one permit each.
     pub metadata_bytes: Arc<Semaphore>,
-    /// The credits for requests; none for a face that counts bytes only.
+    /// Limits the number of requests under way; `None` if the face limits only their bytes.
     pub credits: Option<Arc<Credits>>,
 }
 
@@ -52,24 +53,24 @@ type Http2<S> = Connection<GatheringSocket<S>, Piece>;
 /// A stream that a client has opened.
 type Accepted = (Request<RecvStream>, SendResponse<Piece>);
 
-/// The requests of a connection that are no calls of gRPC.
+/// How the face serves requests that are not gRPC calls.
 pub struct Web<H> {
-    /// Whether all requests are such, also those that look like calls.
+    /// Whether all requests are handled so, even those that look like calls.
     pub are_all: bool,
-    /// Called for each, starts a task that serves it.
+    /// Called for each such request; it must start a task that serves the request.
     pub handle: H,
 }
 
-/// Why a connection ended other than by its client's will.
+/// Why a connection ended, unless its client closed it.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectionError {
     /// The client does not speak HTTP/2, or the connection broke.
     #[error(transparent)]
     Http2(#[from] h2::Error),
-    /// The first bytes did not come in time.
+    /// The client did not finish the handshake of HTTP/2 in time.
     #[error("the handshake of HTTP/2 took too long")]
     Late(#[from] tokio::time::error::Elapsed),
-    /// The client did not answer pings.
+    /// The client did not answer a ping in time.
     #[error("the client gives no sign of life")]
     Silent,
     /// The client sent more pings than it may.
@@ -77,8 +78,8 @@ pub enum ConnectionError {
     TooManyPings,
 }
 
-/// Serves a connection until it ends. `handle` is called for each call, and starts a task that
-/// serves it. Room for requests is taken from `shares`.
+/// Serves a connection until it ends. Calls `handle` for each gRPC call; `handle` must start a task
+/// that serves the call. Room for messages is taken from `shares`.
 ///
 /// # Errors
 /// The client does not speak HTTP/2, or the connection breaks.
@@ -96,10 +97,11 @@ where
     serve_with(socket, (server, &kept), shares, handle, None::<Web<fn(Exchange)>>).await
 }
 
-/// As [`serve`], with requests that are no calls of gRPC, and values that these may keep, too.
+/// Like [`serve`], but `web` serves requests that are not gRPC calls, and they may keep values in
+/// `kept`, too.
 ///
 /// # Errors
-/// As for [`serve`].
+/// The errors of [`serve`].
 pub async fn serve_with<S, M>(
     socket: S,
     (server, kept): (&Server<M>, &KeptValues),
@@ -112,7 +114,8 @@ where
     M: Copy,
 {
     let limits = &server.limits;
-    // Each stream holds one reference.
+    // Each open stream holds one clone of this, so its reference count is the number of streams
+    // plus 1.
     let streams = Arc::new(());
     let signs = Arc::new(SignsOfLife::new(limits.pings, &streams));
     let (socket, turn) = GatheringSocket::new(socket, signs.clone(), server.long_headers.clone());
@@ -167,8 +170,8 @@ where
     }
 }
 
-/// Waits for the next stream of a client; `None` if the client has ended the connection, or pings
-/// too often. Reads and writes for all streams meanwhile.
+/// Waits for the next stream that the client opens, and meanwhile reads and writes for all streams.
+/// `None` if the client has ended the connection, or pings too often.
 async fn accept<S>(
     connection: &mut Http2<S>,
     turn: &Turn,
@@ -194,7 +197,7 @@ where
     .await
 }
 
-/// Tells a client that it pings too often, and ends its connection.
+/// Tells the client that it pings too often, and ends the connection.
 async fn send_away<S>(
     mut connection: Http2<S>,
     turn: &Turn,
@@ -205,13 +208,13 @@ where
 {
     turn.gather_no_more();
     connection.abrupt_shutdown(Reason::ENHANCE_YOUR_CALM);
-    // A client that does not read is not waited for.
+    // Wait only for a short time, since the client may not read.
     let closed = poll_fn(|context| connection.poll_closed(context));
     let _ = timeout(limits.handshake_time_max, closed).await;
     Err(ConnectionError::TooManyPings)
 }
 
-/// Waits until the next idle check; for ever if the connection may be idle for ever.
+/// Waits until the next check for idleness; for ever if the connection may be idle for ever.
 async fn tick(idle: &mut Option<Interval>) {
     match idle {
         Some(idle) => drop(idle.tick().await),
@@ -228,14 +231,14 @@ fn builder(limits: &Limits) -> Builder {
         .data_frame_budget(limits.frames_overhead_bytes_max)
         .max_header_list_size(limits.header_bytes_max)
         .max_concurrent_streams(limits.streams_max)
-        // A client may reset all its calls at once, before any was accepted here.
+        // A client may reset all its calls at once, before the server has accepted any.
         .max_pending_accept_reset_streams(limits.streams_max as usize)
         .max_send_buffer_size(limits.send_bytes_max);
     builder
 }
 
-/// Gives the connection one window more if it has more streams than windows, so that a stream that
-/// waits for room does not block the other streams.
+/// Enlarges the connection's window by one stream's window, if it has more streams than windows and
+/// the face has one left. So a stream that waits for room does not block the other streams.
 fn give_window<S, M>(
     connection: &mut Http2<S>,
     windows: &mut Vec<OwnedSemaphorePermit>,
@@ -256,7 +259,7 @@ fn give_window<S, M>(
     connection.set_target_window_size(bytes);
 }
 
-/// Opens the call of a stream. `None` if its headers are refused; the client gets the refusal.
+/// Makes a call of a stream. `None` if its headers are refused; the client then has its answer.
 fn open<M: Copy>(
     (request, mut respond): Accepted,
     (server, kept): (&Server<M>, &KeptValues),
@@ -268,7 +271,7 @@ fn open<M: Copy>(
     let head = match head::read(parts, &server.methods, limits, kept) {
         Ok(head) => head,
         Err(response) => {
-            // A client that is gone needs no answer.
+            // Ignore an error: a client that is gone needs no answer.
             let _ = respond.send_response(*response, true);
             return None;
         }

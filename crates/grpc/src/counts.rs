@@ -1,12 +1,12 @@
-//! How many calls of a method there were, with their messages and results; and, if that is wanted,
-//! how long they took. Each connection runtime has counts of its own, so that none waits for the
-//! memory of another.
+//! Counts the calls of a method by result, with their messages, and measures their durations if the
+//! face wants that. Each connection runtime has its own counts, so that no runtime waits for
+//! another one's memory.
 
 use grpc_code::{CODES, Code};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Upper bounds of the buckets of times, in us (`prometheus.DefBuckets`).
+/// Upper bounds of the buckets of durations, in us (`prometheus.DefBuckets`).
 pub const TIME_BOUNDS_US: [u64; 11] = [
     5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000, 1_000_000, 2_500_000, 5_000_000,
     10_000_000,
@@ -17,39 +17,40 @@ pub const TIME_BOUNDS_US: [u64; 11] = [
 pub struct CallCounts {
     started: AtomicU64,
     handled: [AtomicU64; CODES],
-    /// Messages from clients and to clients.
+    /// Messages received and messages sent.
     messages: [AtomicU64; 2],
-    /// Their bytes.
+    /// Bytes received and bytes sent, without prefixes.
     bytes: [AtomicU64; 2],
     times: Option<Times>,
 }
 
-/// How long calls took.
+/// The durations of calls.
 #[derive(Debug, Default)]
 struct Times {
-    /// One count for each bound, and one for what is longer than all.
+    /// Calls for each bound, and last those that took longer than all bounds.
     buckets: [AtomicU64; TIME_BOUNDS_US.len() + 1],
     sum_us: AtomicU64,
 }
 
-/// The counts at one moment.
+/// The counts of one moment, summed over connection runtimes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CallNumbers {
-    /// Calls that were begun.
+    /// Calls that have begun.
     pub started: u64,
-    /// By the number of the status code.
+    /// Calls that have ended, by the number of their status code.
     pub handled: [u64; CODES],
-    /// Messages of clients.
+    /// Messages from clients.
     pub messages_received: u64,
-    /// Messages for clients.
+    /// Messages to clients.
     pub messages_sent: u64,
-    /// Bytes of the messages of clients.
+    /// Bytes of the messages from clients.
     pub bytes_received: u64,
-    /// Bytes of the messages for clients.
+    /// Bytes of the messages to clients.
     pub bytes_sent: u64,
-    /// Calls by time, for each bound and beyond them; `None` if times are not measured.
+    /// Calls in each bucket of durations, the last one for those beyond all bounds; `None` if
+    /// durations are not measured.
     pub times: Option<[u64; TIME_BOUNDS_US.len() + 1]>,
-    /// The sum of the times of all calls, in us.
+    /// The sum of the durations of all calls, in us.
     pub time_sum_us: u64,
 }
 
@@ -57,7 +58,7 @@ const RECEIVED: usize = 0;
 const SENT: usize = 1;
 
 impl CallCounts {
-    /// Counts of zero; with the times of calls if it `has_times`.
+    /// Counts of zero. `has_times`: durations are measured.
     pub fn new(has_times: bool) -> CallCounts {
         CallCounts {
             started: AtomicU64::new(0),
@@ -68,7 +69,7 @@ impl CallCounts {
         }
     }
 
-    /// Whether somebody wants to know how long calls take.
+    /// Whether the durations of calls are measured.
     pub fn has_times(&self) -> bool {
         self.times.is_some()
     }
@@ -78,19 +79,19 @@ impl CallCounts {
         add(&self.started, 1);
     }
 
-    /// Counts a message that came.
+    /// Counts a message from the client.
     pub fn receive(&self, bytes: usize) {
         add(&self.messages[RECEIVED], 1);
         add(&self.bytes[RECEIVED], bytes as u64);
     }
 
-    /// Counts a message that goes out.
+    /// Counts a message to the client.
     pub fn send(&self, bytes: usize) {
         add(&self.messages[SENT], 1);
         add(&self.bytes[SENT], bytes as u64);
     }
 
-    /// Counts a call that is done, with its time if that was measured.
+    /// Counts a call that has ended, with its duration if that was measured.
     pub fn finish(&self, code: Code, time: Option<Duration>) {
         add(&self.handled[code as usize], 1);
         let (Some(times), Some(time)) = (&self.times, time) else { return };
@@ -100,7 +101,7 @@ impl CallCounts {
         add(&times.sum_us, us);
     }
 
-    /// Adds the counts up to now to others.
+    /// Adds these counts to the sums in `numbers`.
     pub fn add_to(&self, numbers: &mut CallNumbers) {
         let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
         numbers.started += of(&self.started);

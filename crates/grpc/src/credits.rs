@@ -1,5 +1,6 @@
-//! Credits: how many requests may be under way, on one stream and in all. A request that finds no
-//! credit is refused at once, so no request queues behind a store that is too slow.
+//! Credits limit how many requests may be under way, on one stream and on a whole face. A request
+//! that finds no free credit is refused at once, so no request queues behind a store that is too
+//! slow.
 
 use grpc_code::Code;
 use std::sync::Arc;
@@ -18,24 +19,25 @@ pub struct Credits {
 }
 
 impl Credits {
-    /// Credits for so many requests in all, and so many on one stream.
+    /// At most `all_max` requests on the face, and `per_stream_max` on one stream.
     pub fn new(all_max: usize, per_stream_max: usize, refusal: &'static str) -> Credits {
         Credits { all: Arc::new(Semaphore::new(all_max)), per_stream_max, refusal }
     }
 }
 
-/// The right of one request to be under way. Dropping it frees the credit.
+/// One credit, held by a request under way. Dropping it frees the credit.
 #[derive(Debug)]
 pub struct Credit {
     _of_all: OwnedSemaphorePermit,
     _of_stream: Arc<()>,
 }
 
-/// The credits that one stream has taken.
+/// Hands out the credits of one stream.
 #[derive(Debug)]
 pub(super) struct StreamCredits {
     shared: Arc<Credits>,
-    /// The count of credits: each credit of the stream holds one reference more.
+    /// Each credit of the stream holds a clone, so the reference count is the number of credits
+    /// plus 1.
     taken: Arc<()>,
 }
 
@@ -44,10 +46,10 @@ impl StreamCredits {
         StreamCredits { shared: shared.clone(), taken: Arc::new(()) }
     }
 
-    /// Takes a credit for one more request.
+    /// Takes a credit for one request.
     ///
     /// # Errors
-    /// No credit is free; `RESOURCE_EXHAUSTED`.
+    /// No credit is free; the code is `RESOURCE_EXHAUSTED`.
     pub(super) fn take(&self) -> Result<Credit, Status> {
         let is_free = Arc::strong_count(&self.taken) - 1 < self.shared.per_stream_max;
         let permit = is_free.then(|| self.shared.all.clone().try_acquire_owned().ok()).flatten();

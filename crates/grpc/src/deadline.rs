@@ -6,26 +6,26 @@ use tokio::time::{Instant, timeout_at};
 
 use super::status::{End, Status};
 
-/// The time at which a call ends at the latest; `None` if its client set no limit.
+/// When a call ends at the latest; `None` if its client set no limit.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Deadline(pub(super) Option<Instant>);
 
 impl Deadline {
-    /// The deadline of a call that may take so long from now. A timeout beyond the range of the
-    /// clock is no deadline.
+    /// The deadline that is `timeout` from now. A timeout beyond the range of the clock means no
+    /// deadline.
     pub(super) fn after(timeout: Duration) -> Deadline {
         Deadline(Instant::now().checked_add(timeout))
     }
 
-    /// The deadline that a value of `grpc-timeout` sets from now on.
+    /// The deadline for a value of `grpc-timeout`, counted from now.
     ///
     /// # Errors
-    /// The fault of the value, in grpc-go's words.
+    /// The value is malformed; the text is grpc-go's.
     pub fn from_timeout(text: &str) -> Result<Deadline, String> {
         parse_timeout(text).map(Deadline::after)
     }
 
-    /// The moment; `None` without a deadline.
+    /// The time of the deadline; `None` if there is no deadline.
     pub fn at(self) -> Option<Instant> {
         self.0
     }
@@ -40,20 +40,20 @@ impl Deadline {
         if self.is_past() { Err(End::Status(Status::deadline_exceeded())) } else { Ok(()) }
     }
 
-    /// Waits for `work`, but no longer than the call may take.
+    /// Waits for `work` until the deadline.
     ///
     /// # Errors
-    /// The deadline came first.
+    /// The deadline has passed before `work` was done.
     pub async fn bound<T>(self, work: impl Future<Output = T>) -> Result<T, End> {
         let Some(at) = self.0 else { return Ok(work.await) };
         timeout_at(at, work).await.map_err(|_| End::Status(Status::deadline_exceeded()))
     }
 
-    /// Waits for `work` until an instant, but no longer than the call may take. `None` if the
-    /// instant came first.
+    /// Waits for `work` until `at` or the deadline, whichever comes first. `None` if `at` came
+    /// first.
     ///
     /// # Errors
-    /// The deadline came first.
+    /// The deadline has passed before `work` was done.
     pub(super) async fn bound_until<T>(
         self,
         at: Instant,
@@ -68,10 +68,10 @@ impl Deadline {
     }
 }
 
-/// Reads a value of `grpc-timeout`: up to eight digits and a unit.
+/// Parses a value of `grpc-timeout`: up to eight digits and a unit.
 ///
 /// # Errors
-/// The fault of the value, in grpc-go's words.
+/// The value is malformed; the text is grpc-go's.
 pub(super) fn parse_timeout(text: &str) -> Result<Duration, String> {
     let complain = |what: &str| Err(format!("transport: timeout {what}: {text:?}"));
     match text.len() {

@@ -1,25 +1,25 @@
-//! Messages that a client has compressed with gzip (RFC 1952).
+//! Decompresses messages that a client has compressed with gzip (RFC 1952).
 
 use std::io::{ErrorKind, Read};
 
 use flate2::bufread::MultiGzDecoder;
 
-/// Why bytes give no message.
+/// Why bytes cannot be decompressed.
 #[derive(Debug, PartialEq, Eq)]
 pub enum NoMessage {
-    /// They do not begin as a gzip.
+    /// The bytes have no header of gzip.
     NoGzip(String),
-    /// They are cut off or damaged.
+    /// The bytes are cut off or damaged.
     Damaged(String),
-    /// The message is longer than its bound.
+    /// The message is longer than allowed.
     TooLong,
 }
 
-/// The message that `bytes` are the gzip of, in one member or several. Takes memory for twice
-/// `bytes_max` and a small window at most, whatever the bytes say.
+/// Decompresses `bytes`, which may be several gzip members. Whatever the bytes are, this needs
+/// memory only for twice `bytes_max` and a small window.
 ///
 /// # Errors
-/// The bytes are no gzip, or the message is longer than `bytes_max`.
+/// The bytes are not gzip, or the message is longer than `bytes_max`.
 pub fn decompressed(bytes: &[u8], bytes_max: usize) -> Result<Vec<u8>, NoMessage> {
     if bytes.is_empty() {
         return Err(NoMessage::NoGzip("EOF".to_string()));

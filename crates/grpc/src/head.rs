@@ -1,5 +1,6 @@
-//! The headers of a request: the call that they open, or the whole response that refuses them.
-//! Order and texts are those of grpc-go (`http2Server.operateHeaders`, `Server.handleStream`).
+//! Reads the headers of a request, which open a call or get a complete response that refuses them.
+//! The order of the checks and the texts are those of grpc-go (`http2Server.operateHeaders`,
+//! `Server.handleStream`).
 
 use grpc_code::Code;
 use std::sync::Arc;
@@ -17,13 +18,13 @@ use super::status::{ACCEPT_ENCODING, Status};
 
 const GZIP: &str = "gzip";
 
-/// Bytes of a media type that a response repeats.
+/// The longest media type that a response repeats, in bytes.
 const CONTENT_TYPE_BYTES_MAX: usize = 128;
 const MEDIA_TYPE: &str = "application/grpc";
 const ENCODING: HeaderName = HeaderName::from_static("grpc-encoding");
 const TIMEOUT: HeaderName = HeaderName::from_static("grpc-timeout");
 
-/// The contents of the headers of a call.
+/// What the headers of a call say.
 #[derive(Debug)]
 pub(super) struct Head<M> {
     pub(super) method: M,
@@ -31,16 +32,16 @@ pub(super) struct Head<M> {
     pub(super) counts: Arc<CallCounts>,
     pub(super) metadata: Metadata,
     pub(super) deadline: Deadline,
-    /// The media type of the request, which the response repeats.
+    /// The media type for the response: that of the request, unless it is too long.
     pub(super) content_type: HeaderValue,
-    /// Whether the messages of the request may be compressed with gzip.
+    /// Whether the client may compress its messages with gzip.
     pub(super) is_gzip: bool,
 }
 
 /// Reads the headers of a request.
 ///
 /// # Errors
-/// The headers open no call; the error is the whole response to them.
+/// The headers open no call; the error is the complete response.
 pub(super) fn read<M: Copy>(
     parts: Parts,
     methods: &Methods<M>,
@@ -111,21 +112,21 @@ pub(super) fn read<M: Copy>(
     Ok(Head { method, kind, counts, metadata, deadline, content_type, is_gzip })
 }
 
-/// Whether a request is a call of gRPC, as Go's servers of both tell
+/// Whether a request is a gRPC call, by the rule of Go's servers that serve both on one port
 /// (`embed.grpcHandlerFunc` of etcd).
 pub(super) fn is_call<B>(request: &Request<B>) -> bool {
     let content_type = request.headers().get(CONTENT_TYPE).map(HeaderValue::as_bytes);
     content_type.is_some_and(|value| value.starts_with(MEDIA_TYPE.as_bytes()))
 }
 
-/// The bytes of the headers of a request, 32 more for each counted (RFC 9113, 6.5.2).
+/// Bytes of the headers of a request, with 32 added for each header (RFC 9113, 6.5.2).
 pub(super) fn bytes<B>(request: &Request<B>) -> usize {
     let of_field =
         |(key, value): (&HeaderName, &HeaderValue)| key.as_str().len() + value.len() + 32;
     request.headers().iter().map(of_field).sum()
 }
 
-/// The response to a request that is no call of gRPC and has too many headers.
+/// The response to a request that is no gRPC call and whose headers are too long.
 pub(super) fn too_large() -> Response<()> {
     let mut response = Response::new(());
     *response.status_mut() = StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE;
@@ -136,8 +137,8 @@ fn plain_type() -> HeaderValue {
     HeaderValue::from_static(MEDIA_TYPE)
 }
 
-/// The media type of the response, which repeats that of the request unless it is too long. It is a
-/// copy: what the library gives keeps all headers in memory for as long as the call goes on.
+/// The media type for the response: that of the request, unless it is too long. The value is
+/// copied, because the library's value would keep all headers in memory while the call goes on.
 fn repeated(content_type: &HeaderValue) -> HeaderValue {
     let bytes = Some(content_type.as_bytes());
     let bytes =
@@ -145,20 +146,20 @@ fn repeated(content_type: &HeaderValue) -> HeaderValue {
     bytes.and_then(|bytes| HeaderValue::from_bytes(bytes).ok()).unwrap_or_else(plain_type)
 }
 
-/// Whether a media type is gRPC's, with or without the name of an encoding of messages.
+/// Whether a media type is gRPC's; it may name the encoding of messages (`+proto`).
 fn is_grpc(content_type: &[u8]) -> bool {
     let rest = content_type.strip_prefix(MEDIA_TYPE.as_bytes());
     rest.is_some_and(|rest| matches!(rest, [] | [b'+' | b';', ..]))
 }
 
-/// The head of a response.
+/// The head of a response that messages follow.
 pub(super) fn response_head(content_type: HeaderValue) -> Response<()> {
     let mut response = Response::new(());
     response.headers_mut().insert(CONTENT_TYPE, content_type);
     response
 }
 
-/// The whole response to a call that ends before its first answer.
+/// The complete response to a call that ends before its first message.
 pub(super) fn status_alone(content_type: HeaderValue, status: &Status) -> Response<()> {
     let mut response = response_head(content_type);
     status.add_to(response.headers_mut());

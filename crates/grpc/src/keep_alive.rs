@@ -1,7 +1,7 @@
-//! Pings of a client that come too often, and clients that give no sign of life.
+//! Detects clients that ping too often, and clients that give no sign of life.
 //!
-//! The library answers pings by itself and tells nobody. So the socket reads the heads of the
-//! frames that pass it in either direction. The rules are those of grpc-go
+//! The HTTP/2 library answers pings itself and does not report them. So the socket reads the heads
+//! of the frames in both directions and notes them here. The rules are those of grpc-go
 //! (`internal/transport/http2_server.go`: `handlePing`, `keepalive`).
 
 use std::future::poll_fn;
@@ -12,14 +12,15 @@ use std::time::{Duration, Instant};
 use h2::{Ping, PingPong};
 use tokio::time::{sleep, timeout};
 
-/// Pings that come too early, beyond which a client is sent away (`maxPingStrikes`). An answer to
-/// the client, or an event, starts the count anew.
+/// How many pings may come too early; one more ends the connection (`maxPingStrikes`). Sending the
+/// client headers or data resets the count.
 const STRIKES_MAX: u32 = 2;
 
-/// The least time between two pings of a client that has no stream (`defaultPingTimeout`).
+/// The shortest time between two pings of a client that has no stream (`defaultPingTimeout`).
 const MIN_TIME_WITHOUT_STREAM: Duration = Duration::from_secs(2 * 3_600);
 
-/// The reason for a client that pings too often. grpc-go doubles the time between its pings then.
+/// The reason sent to a client that pings too often. grpc-go then doubles the time between its
+/// pings.
 const TOO_MANY_PINGS: &[u8] = b"too_many_pings";
 
 /// Bytes of the head of a frame.
@@ -31,42 +32,43 @@ pub(super) const PREFACE_BYTES: usize = 24;
 const DATA: u8 = 0;
 const HEADERS: u8 = 1;
 const PING: u8 = 6;
-/// The flag of an answer to a ping.
+/// The flag of a PING frame that is an answer.
 const ACK: u8 = 1;
 
-/// How a face deals with pings.
+/// How a face limits clients' pings, and when it pings clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PingPolicy {
-    /// The least time between two pings of a client that has streams.
+    /// The shortest time between two pings of a client that has streams.
     pub min_time: Duration,
-    /// How long a client is silent until it is sent a ping.
+    /// The server pings a client that was silent for this long.
     pub idle_time: Duration,
-    /// How long it may be silent from then on. After it the connection ends.
+    /// The connection ends if the client is silent for this long after the server's ping.
     pub wait_time: Duration,
 }
 
-/// Finds the heads of frames in the bytes of one direction.
+/// Finds the heads of frames in the bytes of one direction of a connection.
 #[derive(Debug)]
 pub(super) struct Heads {
-    /// Bytes that are no head.
+    /// Bytes until the next head begins.
     skip: usize,
     head: [u8; HEAD_BYTES],
-    /// Bytes of the head that have passed.
+    /// How many bytes of `head` are filled.
     count: usize,
 }
 
 impl Heads {
-    /// Heads behind so many bytes.
+    /// The first head comes after this many bytes.
     pub fn behind(bytes: usize) -> Heads {
         Heads { skip: bytes, head: [0; HEAD_BYTES], count: 0 }
     }
 
-    /// Whether all frames so far have passed as a whole.
+    /// Whether the bytes so far end with a whole frame.
     fn are_between(&self) -> bool {
         self.skip == 0 && self.count == 0
     }
 
-    /// Lets bytes pass. `on_head` is called with the kind and the flags of each frame that begins.
+    /// Reads bytes, and calls `on_head` with the kind and the flags of each frame whose head is
+    /// complete.
     fn pass(&mut self, mut bytes: &[u8], mut on_head: impl FnMut(u8, u8)) {
         while !bytes.is_empty() {
             let skipped = self.skip.min(bytes.len());
@@ -86,23 +88,23 @@ impl Heads {
     }
 }
 
-/// The pings of a client that came too early, one after the other.
+/// Counts the pings of a client that came too early.
 #[derive(Debug, Default)]
 struct Strikes {
     count: u32,
     last_ping: Option<Instant>,
 }
 
-/// What the socket of a connection notes for its task.
+/// What a connection's socket observes, for the connection's task to act on.
 #[derive(Debug)]
 pub(super) struct SignsOfLife {
     policy: Option<PingPolicy>,
-    /// Has one reference more than the connection has streams.
+    /// Its strong count is the number of the connection's streams plus 1.
     streams: Weak<()>,
     began: Instant,
-    /// When bytes came last, in ms since the beginning.
+    /// When the last bytes of the client came, in ms since `began`.
     received_ms: AtomicU64,
-    /// Whether an answer or an event was sent since the last ping.
+    /// Whether headers or data were sent since the client's last ping.
     has_answered: AtomicBool,
     strikes: Mutex<Strikes>,
     is_abused: AtomicBool,
@@ -121,7 +123,7 @@ impl SignsOfLife {
         }
     }
 
-    /// Notes bytes of the client.
+    /// Notes bytes from the client.
     pub fn on_received(&self, heads: &mut Heads, bytes: &[u8]) {
         if self.policy.is_none() || bytes.is_empty() {
             return;
@@ -136,8 +138,8 @@ impl SignsOfLife {
         });
     }
 
-    /// Notes bytes for the client. Whether they are answers to pings and nothing else; bytes that
-    /// are not looked at may be anything.
+    /// Notes bytes to the client. Returns whether they are only answers to pings; false without a
+    /// policy, since the bytes are not read then.
     pub fn on_sent(&self, heads: &mut Heads, bytes: &[u8]) -> bool {
         if self.policy.is_none() {
             return false;
@@ -174,19 +176,19 @@ impl SignsOfLife {
         }
     }
 
-    /// Whether the client pings too often.
+    /// Whether the client has pinged too often, so that the connection must end.
     pub fn is_abused(&self) -> bool {
         self.is_abused.load(Ordering::Relaxed)
     }
 
-    /// How long ago bytes came last.
+    /// How long the client has sent no bytes.
     fn silence(&self) -> Duration {
         let received = Duration::from_millis(self.received_ms.load(Ordering::Relaxed));
         self.began.elapsed().saturating_sub(received)
     }
 
-    /// Waits until the client has given no sign of life, a ping included, for too long; for ever if
-    /// nothing is asked of clients.
+    /// Pings the client when it is silent, and returns when it does not answer in time. Without a
+    /// policy, waits for ever.
     pub async fn lost(&self, pings: Option<PingPong>) {
         let (Some(policy), Some(mut pings)) = (self.policy, pings) else {
             return std::future::pending().await;
@@ -197,7 +199,7 @@ impl SignsOfLife {
                 sleep(policy.idle_time - silence).await;
                 continue;
             }
-            // An error says that the answer to the last ping has not come yet.
+            // An error means that the last ping is not answered yet.
             let _ = pings.send_ping(Ping::opaque());
             let _ = timeout(policy.wait_time, poll_fn(|context| pings.poll_pong(context))).await;
             if self.silence() >= policy.wait_time {
@@ -207,8 +209,8 @@ impl SignsOfLife {
     }
 }
 
-/// Adds the reason to the library's frame that sends away a client that pings too often (GOAWAY
-/// with ENHANCE_YOUR_CALM), if that is the last frame of `written`. The library sends no reason.
+/// If the last frame of `written` is the library's GOAWAY with ENHANCE_YOUR_CALM, for a client that
+/// pings too often, adds the reason to the frame. The library sends none.
 pub(super) fn add_reason(written: &mut Vec<u8>) {
     const BODY: [u8; 4] = [0, 0, 0, 0xb];
     const HEAD: [u8; HEAD_BYTES] = [0, 0, 8, 7, 0, 0, 0, 0, 0];

@@ -1,16 +1,17 @@
-//! Odd authorities and paths of requests, which grpc-go serves and the library of HTTP/2 refuses:
-//! `:authority: #initially=[127.0.0.1:2379]` of each call of clientv3 and etcdctl 3.5.0. The bytes
-//! that come from the socket pass here before the library has them. An authority or a path that
-//! the library would refuse becomes another one of as many characters, which names nothing.
+//! Replaces odd authorities and paths of requests, which grpc-go serves and the HTTP/2 library
+//! refuses: clientv3 and etcdctl 3.5.0 send `:authority: #initially=[127.0.0.1:2379]` with each
+//! call. The bytes from the socket pass here before the library gets them. An authority or a path
+//! that the library would refuse is replaced by a harmless one of the same length.
 //!
-//! Only the first fields of the HPACK block of a HEADERS frame (RFC 7541) are looked at: pseudo
-//! headers come first. The boundaries of fields do not depend on the dynamic table, and a field in
-//! that table keeps its size, so both ends evict the same fields. A block that goes on in a
-//! CONTINUATION frame before its first fields are over is left as it is.
+//! A *block* is the HPACK-encoded headers of a request (RFC 7541), in a HEADERS frame and the
+//! CONTINUATION frames behind it. Only the first fields of the HEADERS frame are looked at: pseudo
+//! headers come first. The boundaries of fields do not depend on HPACK's dynamic table, and a
+//! replaced field has the same size in that table, so both ends evict the same fields. If the first
+//! fields reach into a CONTINUATION frame, they are left as they are.
 //!
 //! The library decodes a block as its frames come, and keeps the fields until the block ends. So a
-//! block passes as a whole, or, if it is too long to be waited for, is said to be open
-//! ([`LenientHeads::is_long_open`]).
+//! block is held back until it is complete, unless it is too long. Then it passes in parts, and
+//! [`LenientHeads::is_long_open`] says so until its end, because the library's memory grows.
 
 use hyper::http::uri::{Authority, PathAndQuery};
 
@@ -18,34 +19,35 @@ use super::keep_alive::{HEAD_BYTES, PREFACE_BYTES};
 
 mod huffman;
 
-/// The kinds of the frames of a block, and their flags that end and move it (RFC 9113, 6.2, 6.10).
+/// Kinds of frames with headers, and their flags (RFC 9113, 6.2, 6.10).
 const HEADERS: u8 = 1;
 const CONTINUATION: u8 = 9;
 const END_HEADERS: u8 = 0x4;
 const PADDED: u8 = 0x8;
 const PRIORITY: u8 = 0x20;
 
-/// Fields that are looked at. Four pseudo headers stand in a request, five in extended CONNECT.
+/// How many fields of a block are looked at. A request has four pseudo headers, an extended CONNECT
+/// has five.
 const FIELDS_MAX: usize = 6;
 
-/// Bytes of a block with the heads of its frames that is waited for as a whole: the least that a
-/// peer may send in a frame, and what clients do send (`SETTINGS_MAX_FRAME_SIZE`). Longer ones pass
-/// as they are.
+/// The longest block that is held back until it is complete, in bytes with the heads of its frames.
+/// One frame that every peer may send fits (`SETTINGS_MAX_FRAME_SIZE` is at least 16,384), and
+/// clients send no longer ones. Longer blocks pass in parts.
 const BLOCK_BYTES_MAX: usize = HEAD_BYTES + 16_384;
 
 /// The bytes of one connection on their way from the socket to the library.
 #[derive(Debug)]
 pub(super) struct LenientHeads {
-    /// Bytes that no HEADERS frame begins in.
+    /// Bytes that pass unread, until the next frame begins.
     skip: usize,
-    /// The beginning of a block whose rest has not come: at most [`BLOCK_BYTES_MAX`].
+    /// The beginning of an incomplete block, held back: at most [`BLOCK_BYTES_MAX`].
     held: Vec<u8>,
-    /// Whether a block has passed in part, and whether it ends with the bytes that are skipped.
+    /// Whether the library has a part of a long block.
     is_long_open: bool,
     ends_long: bool,
-    /// Bytes of blocks that have passed and were not counted yet.
+    /// Bytes of blocks that have passed since [`LenientHeads::take_block_bytes`].
     block_bytes: usize,
-    /// Bytes for the library that take the place of those from the socket.
+    /// Bytes for the library that come before any further bytes from the socket.
     ready: Vec<u8>,
 }
 
@@ -61,18 +63,19 @@ impl LenientHeads {
         }
     }
 
-    /// Whether the library has the beginning of a block, and waits for its end.
+    /// Whether the library has the beginning of a long block, and not its end.
     pub fn is_long_open(&self) -> bool {
         self.is_long_open
     }
 
-    /// The bytes of blocks that have passed since this was asked last.
+    /// The bytes of blocks that have passed since the last call.
     pub fn take_block_bytes(&mut self) -> usize {
         core::mem::take(&mut self.block_bytes)
     }
 
-    /// Takes bytes from the socket. Returns how many of them the library gets from where they are;
-    /// those behind stand in [`LenientHeads::take_ready`], or wait for the rest of their frame.
+    /// Takes bytes from the socket. Returns how many bytes at their front the library gets
+    /// unchanged. The bytes behind those are in [`LenientHeads::take_ready`], or held back until
+    /// their block is complete.
     pub fn pass(&mut self, bytes: &[u8]) -> usize {
         if self.held.is_empty() {
             return self.walk(bytes);
@@ -84,18 +87,18 @@ impl LenientHeads {
         0
     }
 
-    /// Whether there are such bytes.
+    /// Whether [`LenientHeads::take_ready`] has bytes.
     pub fn has_ready(&self) -> bool {
         !self.ready.is_empty()
     }
 
-    /// Takes up to so many bytes that the library gets next.
+    /// Takes at most `count` bytes that the library must get next.
     pub fn take_ready(&mut self, count: usize) -> Vec<u8> {
         let left = self.ready.split_off(self.ready.len().min(count));
         core::mem::replace(&mut self.ready, left)
     }
 
-    /// The socket gives no more: what was waited for does not come.
+    /// The socket has ended: releases the bytes that were held back.
     pub fn end(&mut self) {
         self.ready.append(&mut self.held);
     }
@@ -133,7 +136,8 @@ impl LenientHeads {
         changed_at.unwrap_or(at)
     }
 
-    /// The bytes of the frame or of the block that begins here; 0 if they must be waited for.
+    /// How many bytes may pass, from the frame or block that begins here; 0 if they must be held
+    /// back.
     fn passing(&mut self, bytes: &[u8]) -> usize {
         let Some(first) = frame_at(bytes) else { return 0 };
         if self.is_long_open || first.kind != HEADERS {
@@ -146,7 +150,7 @@ impl LenientHeads {
         }
         let mut count = 0;
         while let Some(next) = frame_at(&bytes[count..]) {
-            // The library refuses a frame of another kind amid headers.
+            // The library refuses a frame of another kind inside a block.
             let is_first = count == 0;
             let goes_on = is_first || next.kind == CONTINUATION;
             let is_long = count + next.bytes > BLOCK_BYTES_MAX;
@@ -169,20 +173,20 @@ impl LenientHeads {
 
 /// The head of a frame.
 struct FrameHead {
-    /// The bytes of the frame, its head included.
+    /// Bytes of the frame, including its head.
     bytes: usize,
     kind: u8,
     ends_block: bool,
 }
 
-/// The head of the frame that begins here; `None` if it is not whole.
+/// The head of the frame that begins here; `None` if the head is incomplete.
 fn frame_at(bytes: &[u8]) -> Option<FrameHead> {
     let [high, middle, low, kind, flags, ..] = *bytes.first_chunk::<HEAD_BYTES>()?;
     let bytes = HEAD_BYTES + u32::from_be_bytes([0, high, middle, low]) as usize;
     Some(FrameHead { bytes, kind, ends_block: flags & END_HEADERS > 0 })
 }
 
-/// A frame with another authority or path; `None` if it may stay as it is.
+/// The frame with its odd authority or path replaced; `None` if nothing must be replaced.
 fn changed(frame: &[u8]) -> Option<Vec<u8>> {
     let (head, payload) = frame.split_first_chunk::<HEAD_BYTES>()?;
     let [.., kind, flags, _, _, _, _] = *head;
@@ -219,9 +223,9 @@ fn changed(frame: &[u8]) -> Option<Vec<u8>> {
 
 /// A field of a block.
 enum Field<'b> {
-    /// A pseudo header that is looked at, with its value.
+    /// An authority or a path with its value.
     Literal(Name, Text<'b>),
-    /// Any other one, or a change of the table's size.
+    /// Any other field, or a change of the dynamic table's size.
     Other,
 }
 
@@ -232,7 +236,7 @@ enum Name {
 }
 
 impl Name {
-    /// A value that the library takes, of as many characters; `None` if it takes this one.
+    /// A value of the same length that the library accepts; `None` if it accepts this one.
     fn other_for(self, value: Text<'_>) -> Option<Vec<u8>> {
         let text = value.decode()?;
         let (is_good, first) = match self {
@@ -248,12 +252,12 @@ impl Name {
     }
 }
 
-/// A string literal as it is in a block (RFC 7541, 5.2).
+/// A string literal in its encoded form (RFC 7541, 5.2).
 #[derive(Clone, Copy)]
 struct Text<'b> {
     is_huffman: bool,
     text: &'b [u8],
-    /// Its bytes with those before the text.
+    /// Bytes of the whole literal, with the length in front of `text`.
     bytes: usize,
 }
 
@@ -263,7 +267,8 @@ impl Text<'_> {
     }
 }
 
-/// Reads a field (RFC 7541, 6). None at the end, and where the library is to complain.
+/// Reads a field (RFC 7541, 6). `None` at the end of the block, or if the block is malformed: the
+/// library will report that.
 fn next_field<'b>(block: &mut &'b [u8]) -> Option<Field<'b>> {
     let prefix_bits = match *block.first()? {
         0x80.. => {
@@ -300,8 +305,8 @@ fn take_text<'b>(block: &mut &'b [u8]) -> Option<Text<'b>> {
     Some(Text { is_huffman, text, bytes: before - rest.len() })
 }
 
-/// Takes a number whose first byte has so many bits of it (RFC 7541, 5.1). None for more than a
-/// block can have.
+/// Takes an integer whose first byte has `prefix_bits` of it (RFC 7541, 5.1). `None` if it is
+/// larger than a block.
 fn take_number(block: &mut &[u8], prefix_bits: u32) -> Option<usize> {
     let full = (1_usize << prefix_bits) - 1;
     let mut number = usize::from(take_byte(block)?) & full;
@@ -324,7 +329,7 @@ fn take_byte(block: &mut &[u8]) -> Option<u8> {
     Some(*byte)
 }
 
-/// Puts a string literal that is not compressed.
+/// Appends a string literal without Huffman coding.
 fn put_string(text: &[u8], out: &mut Vec<u8>) {
     const FULL: usize = 0x7f;
     if text.len() < FULL {

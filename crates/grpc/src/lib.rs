@@ -1,6 +1,6 @@
 //! gRPC over HTTP/2, for every face that speaks it: calls and streams, without their meaning.
-//! Source: `PROTOCOL-HTTP2.md` of grpc/grpc; where that leaves a choice, this does what grpc-go
-//! 1.83 does, the library of etcd's server.
+//! Source: `PROTOCOL-HTTP2.md` of grpc/grpc. Where that leaves a choice, this does what grpc-go
+//! 1.83, the library of etcd's server, does.
 //!
 //! How data flows, each file entered once per direction:
 //!
@@ -10,12 +10,12 @@
 //! call -> answers (one message of a stream at a time, if large in pieces) -> connection -> socket
 //! ```
 //!
-//! Three rules hold. A connection never waits for a handler. The library holds at most one answer
-//! of a stream; the next is handed over when the socket has taken it. Requests that have arrived
-//! are counted in bytes (`room`), and for a face that asks for it in number (`credits`). Each face
-//! sets its own [`Limits`].
+//! Three rules hold. A connection never waits for a handler. The HTTP/2 library holds at most one
+//! answer of a stream; the next is handed over when the socket has taken it. Requests that have
+//! arrived are limited in bytes ([`Room`]), and for a face that asks for it also in number
+//! (credits). Each face sets its own [`Limits`].
 //!
-//! A face may take requests that are no calls (`web`), where both are served at one port.
+//! A face may also serve HTTP requests that are not gRPC calls on the same port (`web`).
 //!
 //! The library `h2` implements HTTP/2. Only `connection`, `keep_alive`, `requests`, `answers`,
 //! `web` and `status` know it; `docs/design/dependencies.md` says what it costs.

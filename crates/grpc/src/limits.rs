@@ -1,72 +1,76 @@
-//! Upper bounds on what a face takes from its clients. Each face has its own values, in its
+//! The limits on what a face accepts from its clients. Each face sets its own values, in its
 //! `limits.rs`.
 
 use std::time::Duration;
 
 use super::keep_alive::PingPolicy;
 
-/// Bytes of one answer message, as in grpc-go (`defaultServerMaxSendMessageSize`; etcd sets the
-/// same). A call with a longer one ends with `RESOURCE_EXHAUSTED`.
+/// The most bytes of one answer message, as in grpc-go (`defaultServerMaxSendMessageSize`; etcd
+/// sets the same). A call with a longer answer ends with `RESOURCE_EXHAUSTED`.
 pub const SENT_BYTES_MAX: usize = (1 << 31) - 1;
 
-/// Connections of a face that may be in the middle of headers too long to be waited for as a whole.
+/// How many connections of a face may be sending headers that are too long to be held back whole.
 pub const LONG_HEADERS_MAX: usize = 16;
 
-/// Bounds of the connections of a face, and of their streams.
+/// The limits of a face's connections and their streams.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// Bytes of one request message. A longer one ends the call with `RESOURCE_EXHAUSTED`.
+    /// The most bytes of one request message. A longer one ends the call with `RESOURCE_EXHAUSTED`.
     pub message_bytes_max: usize,
-    /// Whether messages compressed with gzip are taken. If not, they are refused as
+    /// Whether clients may compress messages with gzip. If not, such messages are refused with
     /// `UNIMPLEMENTED`. Answers are never compressed.
     pub takes_gzip: bool,
-    /// Bytes of the headers of a request, 32 more for each counted (RFC 9113, 6.5.2). A request
-    /// with more is refused.
+    /// The most bytes of the headers of a request, with 32 added for each header (RFC 9113, 6.5.2).
+    /// A request with more is refused.
     pub header_bytes_max: u32,
-    /// As `header_bytes_max`, for requests that are no calls of gRPC.
+    /// Like `header_bytes_max`, for requests that are not gRPC calls.
     pub web_header_bytes_max: usize,
-    /// The keys of metadata that handlers read. Others are dropped.
+    /// The keys of metadata that handlers read. All other keys are dropped.
     pub metadata_keys: &'static [&'static str],
-    /// The prefix that their values may have, in exactly this case; it is cut off.
+    /// A prefix, in exactly this case, that is cut off the values of these keys.
     pub metadata_prefix: &'static str,
-    /// Streams of one connection. The client gets the number; a further stream is refused.
+    /// The most streams of one connection. The client learns the number; a further stream is
+    /// refused.
     pub streams_max: u32,
     /// Bytes that a client may send on a stream before the handler takes them.
     pub stream_window_bytes: u32,
-    /// Bytes that a client may send on a connection before the handlers take them, at the
-    /// beginning. Each stream adds its window while the face has windows left.
+    /// Bytes that a client may send on a new connection before the handlers take them. Each stream
+    /// adds `stream_window_bytes`, as long as the face has windows left.
     pub connection_window_bytes: u32,
-    /// Bytes of one frame.
+    /// The most bytes of one frame's payload.
     pub frame_bytes_max: u32,
-    /// Bytes of small frames, beyond their data, that no handler has taken, as `h2` counts them.
-    /// Above it the connection is cut off.
+    /// The most overhead of small frames that no handler has taken, in bytes beyond their data, as
+    /// `h2` counts it. A connection with more ends.
     pub frames_overhead_bytes_max: usize,
-    /// Bytes of an answer that the library holds for the socket, on one stream.
+    /// The most bytes of answers that the library buffers for the socket, for each stream.
     pub send_bytes_max: usize,
-    /// How long a client may take to say that it speaks HTTP/2.
+    /// How long the handshake of HTTP/2 may take.
     pub handshake_time_max: Duration,
-    /// The interval at which an idle connection is checked. It is closed if it had no stream since
-    /// the last check.
+    /// How often a connection is checked for idleness; `None` for never. It is closed if it had no
+    /// stream since the last check.
     pub connection_idle_time: Option<Duration>,
-    /// How pings are dealt with; `None` if clients may ping as they like, and are sent no pings.
+    /// How pings are limited and sent; `None` if clients may ping as they like, and get no pings.
     pub pings: Option<PingPolicy>,
-    /// How long a face waits for the client of one stream.
+    /// How long a face waits for a slow client.
     pub patience: Patience,
 }
 
-/// How long a face waits for the client of one stream.
+/// How long a face waits for the client of one stream. A stream is reset after the first three
+/// times.
 #[derive(Clone, Debug)]
 pub struct Patience {
-    /// The time from the first byte of a message to its last, and the time until the client takes
-    /// any bytes of an answer. After it the stream is reset.
+    /// How long a message may take from its first byte to its last, and how long a client may take
+    /// no byte of an answer.
     pub stall_time: Duration,
-    /// The time until the next byte while other clients wait for the room that the stream holds.
+    /// How long the next byte may take while other clients wait for the room that the stream holds.
     pub waited_time: Duration,
-    /// The time for the rest of a message that has become a finisher, beyond the room that there
-    /// is.
+    /// How long the rest of a message may take if it is a finisher of a share (see
+    /// [`super::room`]).
     pub finish_time: Duration,
-    /// The time for the first message, or the call ends with `UNAVAILABLE`; `None` for no limit.
+    /// How long the first message may take; then the call ends with `UNAVAILABLE`. `None` for no
+    /// limit.
     pub first_time: Option<Duration>,
-    /// The time between two messages, or the call ends with `UNAVAILABLE`; `None` for no limit.
+    /// How long a client may pause between messages; then the call ends with `UNAVAILABLE`. `None`
+    /// for no limit.
     pub idle_time: Option<Duration>,
 }

@@ -1,4 +1,4 @@
-//! The metadata of a call: headers chosen by its client.
+//! The metadata of a call: headers that its client chose, and the memory that they may take.
 
 use grpc_code::Code;
 use std::collections::VecDeque;
@@ -12,10 +12,10 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::status::Status;
 
-/// The suffix of keys whose values may be any bytes, in base64 on the wire.
+/// The suffix of keys whose values are arbitrary bytes, in base64 on the wire.
 const BINARY_SUFFIX: &str = "-bin";
 
-/// Base64 as grpc-go reads it: padded or not, with any bits behind the last byte.
+/// Base64 as grpc-go accepts it: padded or not, with any bits behind the last byte.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
     &STANDARD,
     GeneralPurposeConfig::new()
@@ -23,60 +23,63 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
         .with_decode_allow_trailing_bits(true),
 );
 
-/// Bytes of a value that is kept at most; the rest is dropped. No token has as many.
+/// The most bytes of a value that are kept; the rest is dropped. No token is as long.
 const VALUE_BYTES_MAX: usize = 16 * 1024;
 
-/// A value with more bytes is looked for among the last ones of its connection, and counts.
+/// A value longer than this is large: it counts against the limits below, and calls share its
+/// memory if their connection sent the same value recently.
 const SMALL_BYTES: usize = 256;
 
-/// Bytes of large values that all connections of a face may have kept.
+/// The most bytes of large values that all connections of a face keep.
 pub const KEPT_BYTES_MAX: usize = 64 * 1024 * 1024;
 
-/// Bytes of large values that one connection may have kept.
+/// The most bytes of large values that one connection keeps.
 const CONNECTION_BYTES_MAX: usize = KEPT_BYTES_MAX / 16;
 
-/// Values of a connection that a further one may be equal to. A table of HPACK has 4 KiB, so no
-/// more large values than these can be sent again by a reference of a few bytes.
+/// How many recent large values of a connection a new one is compared with. HPACK's table has 4
+/// KiB, so a client can repeat no more large values than these by a reference of a few bytes.
 const RECENT_MAX: usize = 16;
 
-/// The headers of a request that handlers read: of each key the first value that is text.
+/// The headers that handlers read: for each key the first value that is text.
 #[derive(Clone, Debug, Default)]
 pub struct Metadata(Vec<(&'static str, Value)>);
 
-/// A value that a client has sent. Clones share its bytes.
+/// The value of a header. Clones share its bytes.
 #[derive(Clone, Debug)]
 pub struct Value(Arc<Kept>);
 
 #[derive(Debug)]
 struct Kept {
     text: Arc<str>,
-    /// What a large value takes of all that is kept, and of its connection's part.
+    /// The bytes of a large value, taken from the limit of the face and from that of the
+    /// connection.
     _permits: Option<[OwnedSemaphorePermit; 2]>,
 }
 
-/// The values that calls of a connection keep.
+/// The large values that the calls of one connection keep.
 #[derive(Debug)]
 pub struct KeptValues {
-    /// The bytes left for all connections of the face, and for this one.
+    /// The bytes that may still be kept: for the whole face, and for this connection.
     left: [Arc<Semaphore>; 2],
     recent: Mutex<VecDeque<Weak<Kept>>>,
 }
 
 impl Value {
-    /// Its text. A caller that keeps a reference keeps the value beside it, which counts.
+    /// The text. A caller that keeps a clone must also keep the value, so that its bytes stay
+    /// counted.
     pub fn text(&self) -> &Arc<str> {
         &self.0.text
     }
 }
 
 impl KeptValues {
-    /// The values of a new connection; `of_face` counts the bytes left for the whole face.
+    /// No values, for a new connection. `of_face` counts the bytes left for the whole face.
     pub fn new(of_face: &Arc<Semaphore>) -> KeptValues {
         let left = [of_face.clone(), Arc::new(Semaphore::new(CONNECTION_BYTES_MAX))];
         KeptValues { left, recent: Mutex::default() }
     }
 
-    /// Keeps a value, or finds it kept. `None` if as many bytes are kept as may be.
+    /// Keeps a value, or shares an equal one that is kept. `None` if the limits are reached.
     pub fn keep(&self, text: &str) -> Option<Value> {
         let text = &text[..text.floor_char_boundary(VALUE_BYTES_MAX)];
         if text.len() <= SMALL_BYTES {
@@ -99,10 +102,10 @@ impl KeptValues {
 }
 
 impl Metadata {
-    /// Checks that the value of every binary key can be decoded, and keeps those of `keys`.
+    /// Checks that the values of all binary keys can be decoded, and keeps the values of `keys`.
     ///
     /// # Errors
-    /// A value cannot be decoded, with grpc-go's status; or too many bytes are kept.
+    /// A value cannot be decoded; the status is grpc-go's. Or too many bytes are kept.
     pub(super) fn of(
         headers: &HeaderMap,
         (keys, prefix): (&'static [&'static str], &'static str),
@@ -121,18 +124,18 @@ impl Metadata {
         let first = |key: &'static str| {
             let text = headers.get_all(key).iter().find_map(|value| value.to_str().ok())?;
             let text = text.strip_prefix(prefix).unwrap_or(text);
-            // A copy: what the library gives keeps other headers in memory.
+            // The text is copied, because the library's value would keep other headers in memory.
             Some(kept.keep(text).map(|value| (key, value)).ok_or_else(too_many))
         };
         keys.iter().filter_map(|key| first(key)).collect::<Result<_, _>>().map(Metadata)
     }
 
-    /// The first value of a key that is text.
+    /// The first value of a key that is text; `None` if the face does not read the key.
     pub fn value(&self, key: &str) -> Option<&Value> {
         self.0.iter().find(|(of, _)| *of == key).map(|(_, value)| value)
     }
 
-    /// Its text.
+    /// The text of [`Metadata::value`].
     pub fn text(&self, key: &str) -> Option<&str> {
         self.value(key).map(|value| &**value.text())
     }
@@ -142,7 +145,7 @@ fn too_many() -> Status {
     Status::new(Code::ResourceExhausted, "too many large headers are kept")
 }
 
-/// The status that grpc-go answers to a binary value that is not base64.
+/// grpc-go's status for a binary value that is not base64.
 fn malformed(key: &str, value: &HeaderValue, error: &DecodeError) -> Status {
     let value = String::from_utf8_lossy(value.as_bytes());
     let at = match error {
@@ -156,7 +159,7 @@ fn malformed(key: &str, value: &HeaderValue, error: &DecodeError) -> Status {
     Status::new(Code::Internal, text)
 }
 
-/// The values that one header holds: the protocol lets binary values be joined with commas.
+/// The values in one header. Binary values may be joined with commas.
 fn parts(value: &HeaderValue) -> impl Iterator<Item = &[u8]> {
     value.as_bytes().split(|byte| *byte == b',').map(<[u8]>::trim_ascii)
 }

@@ -1,4 +1,4 @@
-//! The methods that a face serves, found by their paths.
+//! The table of the methods that a face serves, found by path.
 
 use grpc_code::Code;
 use std::collections::{HashMap, HashSet};
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::counts::CallCounts;
 use super::status::Status;
 
-/// The sides of a method that send a stream of messages. The other side sends exactly one message.
+/// Which sides of a method send a stream of messages; the other side sends exactly one message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// One request, one answer.
@@ -20,31 +20,31 @@ pub enum Kind {
     BidiStreaming,
 }
 
-/// One method of a face. `M` is the face's own name for it: an enum that its handler matches.
+/// One method of a face. `M` is the type by which the face's handler tells methods apart.
 #[derive(Clone, Copy, Debug)]
 pub struct Method<M> {
-    /// The service with its package: `etcdserverpb.KV`.
+    /// The service with its package, as `etcdserverpb.KV`.
     pub service: &'static str,
     /// The name of the method.
     pub name: &'static str,
     /// The sides that stream.
     pub kind: Kind,
-    /// The face's own name.
+    /// What the face's handler matches on.
     pub method: M,
 }
 
 /// The method table of a face. It never changes.
 #[derive(Debug)]
 pub struct Methods<M> {
-    /// All methods, in the order of the face.
+    /// All methods with their counts, in the order in which the face lists them.
     all: Vec<(Method<M>, Arc<CallCounts>)>,
-    /// The place of each among them.
+    /// The index in `all` of the method with each path.
     by_path: HashMap<String, usize>,
     services: HashSet<&'static str>,
 }
 
 impl<M: Copy> Methods<M> {
-    /// A table; `has_times` says whether it is measured how long calls take.
+    /// A table of these methods. `has_times`: the durations of calls are measured.
     ///
     /// # Panics
     /// A method occurs twice.
@@ -62,17 +62,17 @@ impl<M: Copy> Methods<M> {
         methods
     }
 
-    /// All methods in their order, with the counts of each.
+    /// All methods with their counts, in the order in which the face lists them.
     pub fn all(&self) -> &[(Method<M>, Arc<CallCounts>)] {
         &self.all
     }
 
-    /// The counts of the method with that path.
+    /// The counts of the method with this path.
     pub fn counts_of(&self, path: &str) -> Option<&Arc<CallCounts>> {
         self.by_path.get(path).map(|at| &self.all[*at].1)
     }
 
-    /// The method of a path.
+    /// The method with this path, and its counts.
     ///
     /// # Errors
     /// No method has this path; the status is grpc-go's (`Server.handleStream`).

@@ -1,42 +1,42 @@
-//! A message on its way to a client: whole, or made in pieces as the client takes them. So a large
-//! answer to a slow client costs the memory of a few pieces.
+//! A message on its way to a client: complete, or made in pieces as the client takes them. So a
+//! large answer to a slow client costs the memory of a few pieces only.
 
 use bytes::Bytes;
 
 use super::assembly::{PREFIX_BYTES, prefix};
 use super::status::{End, Status};
 
-/// Bytes of the first buffer for a piece. A piece that needs more grows.
+/// Capacity of the first buffer for a piece, in bytes. A longer piece makes the buffer grow.
 const PIECE_BYTES: usize = 64 * 1024;
 
-/// Appends the next piece of a message: at least one byte, and no more work than a task may do
-/// without a pause.
+/// Appends the next piece of a message to the buffer: at least one byte, and no more than a task
+/// may make without a pause.
 pub type Encode = Box<dyn FnMut(&mut Vec<u8>) + Send>;
 
-/// One message, with its prefix.
+/// One message with its prefix.
 pub struct Outgoing {
-    /// Bytes that were made, and not handed to the library.
+    /// Bytes that are made, and that the library does not have yet.
     pub(super) made: Bytes,
     pub(super) rest: Option<Rest>,
 }
 
-/// What is left of a message that is made in pieces.
+/// The pieces of a message that are not made yet.
 pub(super) struct Rest {
-    /// The prefix, until the first piece.
+    /// The prefix; `None` once the first piece is made.
     prefix: Option<[u8; PREFIX_BYTES]>,
     bytes_left: usize,
     encode: Encode,
 }
 
 impl From<Bytes> for Outgoing {
-    /// One message, or several, each with its prefix.
+    /// A complete message with its prefix, or several.
     fn from(made: Bytes) -> Outgoing {
         Outgoing { made, rest: None }
     }
 }
 
 impl Outgoing {
-    /// A message of so many bytes, which `encode` makes.
+    /// A message of `bytes` without its prefix, made in pieces by `encode`.
     ///
     /// # Errors
     /// The message is too long to be sent.
@@ -46,16 +46,16 @@ impl Outgoing {
         Ok(Outgoing { made: Bytes::new(), rest: Some(rest) })
     }
 
-    /// Bytes of the message, and of its prefix.
+    /// Bytes left of the message and its prefix.
     pub(super) fn bytes(&self) -> usize {
         self.made.len() + self.rest.as_ref().map_or(0, Rest::bytes)
     }
 
-    /// Makes the next piece, if all that was made is sent.
+    /// Makes the next piece, unless some made bytes are still to be sent.
     ///
     /// # Errors
-    /// The pieces do not have the bytes that were announced. The client has a part of the message
-    /// and can be told nothing.
+    /// A piece is empty, or the pieces exceed the announced length. The client already has a part
+    /// of the message, so no status can be sent.
     pub(super) fn make_piece(&mut self) -> Result<(), End> {
         let Some(rest) = self.rest.as_mut().filter(|_| self.made.is_empty()) else {
             return Ok(());

@@ -1,5 +1,5 @@
-//! The receiving half of a call: its messages, one after the other. Bytes of a message count
-//! against the client's window until there is room for them.
+//! The receiving half of a call: its messages, one after the other. While a message waits for room
+//! ([`Room`]), its bytes stay counted against the client's window, so the client must stop sending.
 
 use grpc_code::Code;
 use std::future::poll_fn;
@@ -25,9 +25,9 @@ use super::status::{End, Status};
 pub struct Message {
     /// The bytes of the message, without its prefix.
     pub bytes: Bytes,
-    /// The room that it takes.
+    /// The memory that is counted for the message.
     pub room: Room,
-    /// The place that it takes in the count of messages; `None` if the face does not count them.
+    /// The credit of the request; `None` if the face does not limit the number of requests.
     pub credit: Option<Credit>,
 }
 
@@ -40,12 +40,12 @@ pub struct Requests {
     assembly: Assembly,
     /// Bytes of the last frame that still count against the client's window.
     unreleased: usize,
-    /// Whether at least one whole message came.
+    /// Whether at least one complete message has come.
     has_had_one: bool,
-    /// The shares that room for messages comes from.
+    /// The shares from which room for messages is taken.
     shares: SharesBySize,
     credits: Option<StreamCredits>,
-    /// The message that has begun to arrive, if any.
+    /// The message that has begun to arrive.
     begun: Option<Begun>,
     deadline: Deadline,
     limits: Arc<Limits>,
@@ -84,7 +84,7 @@ impl Requests {
         }
     }
 
-    /// The next message; none when the client sends no more. A caller may stop waiting and call
+    /// The next message; `None` when the client sends no more. A caller may stop waiting and call
     /// this again: no byte is lost.
     ///
     /// # Errors
@@ -98,7 +98,8 @@ impl Requests {
             let is_between = self.assembly.is_between();
             let received = match poll_fn(|context| Poll::Ready(self.poll_receive(context))).await {
                 Poll::Ready(received) => received?,
-                // Timers are large, so the futures of calls that need none do not contain them.
+                // Timers are large, so these futures are boxed: calls that never wait have smaller
+                // ones.
                 Poll::Pending if is_between => Box::pin(self.receive_first()).await?,
                 Poll::Pending => Box::pin(self.receive_more()).await?,
             };
@@ -110,9 +111,9 @@ impl Requests {
         }
     }
 
-    /// The only message of a client that sends exactly one. A unary call does not wait for the
-    /// client to say that it was the last, and ignores later messages; a call with a stream of
-    /// answers waits for that, as in grpc-go.
+    /// The only message of a client that sends exactly one. For a unary call, this does not wait
+    /// for the client's end of stream, and ignores later messages. For a call with a stream of
+    /// answers it waits for the end of stream. Both are as in grpc-go.
     ///
     /// # Errors
     /// The errors of [`Requests::next`]; or no message came, or more than one.
@@ -133,9 +134,10 @@ impl Requests {
         }
     }
 
-    /// Whether the bytes so far end within a message. To a client that sends one message and stops
-    /// within its prefix, grpc-go says that none came (`Stream.ReadMessageHeader`). It says so in
-    /// the middle of a stream of messages as well; there we say that bytes are missing.
+    /// Whether the client's bytes end within a message. If a client that sends one message stops
+    /// within its prefix, grpc-go answers that no message came (`Stream.ReadMessageHeader`).
+    /// grpc-go does so for a stream of messages, too; here that is an error, since bytes are
+    /// missing.
     fn is_cut_off(&self) -> bool {
         match self.kind {
             Kind::Unary | Kind::ServerStreaming => self.assembly.is_within(),
@@ -143,16 +145,16 @@ impl Requests {
         }
     }
 
-    /// The status of a call whose client stops within a message: the code and the text of grpc-go.
+    /// The status for a client that stops within a message; code and text are grpc-go's.
     fn cut_off(&self) -> Status {
         let code = if self.kind == Kind::Unary { Code::Unknown } else { Code::Internal };
         Status::new(code, "unexpected EOF")
     }
 
-    /// The next message, if all of it has arrived; waits until there is room for its bytes.
+    /// Takes the next message if all of it has arrived. Waits until there is room for its bytes.
     async fn take(&mut self) -> Result<Option<Message>, End> {
         let Some(length) = self.assembly.length()? else { return Ok(None) };
-        // Nobody knows how long a compressed message is.
+        // The length of a compressed message is unknown until it is decompressed.
         let length = if self.assembly.is_compressed() { usize::MAX } else { length };
         let shares = self.shares.of(length);
         let begun =
@@ -164,7 +166,7 @@ impl Requests {
         if !begun.room.try_grow_to(bytes) {
             let asked_at = Instant::now();
             Box::pin(self.deadline.bound(begun.room.grow_to(bytes))).await?;
-            // A wait for room is not the client's fault, so the deadline moves.
+            // The wait for room is not the client's fault, so the message is due later.
             begun.due_at = begun.due_at.map(|at| at + asked_at.elapsed());
         }
         let Some(bytes) = self.assembly.take() else { return Ok(None) };
@@ -182,7 +184,7 @@ impl Requests {
         Ok(Some(Message { bytes, room, credit }))
     }
 
-    /// Takes the first frame of the next message; false if the client sends no more.
+    /// Receives the first frame of the next message; false if the client sends no more.
     async fn receive_first(&mut self) -> Result<bool, End> {
         let Patience { first_time, idle_time, .. } = self.limits.patience;
         let time_max = if self.has_had_one { idle_time } else { first_time };
@@ -192,8 +194,8 @@ impl Requests {
         received.unwrap_or_else(|| Err(Status::idle().into()))
     }
 
-    /// Takes a frame of a message that has begun, before the message is due. The wait is shorter
-    /// while other clients wait for the room of the message.
+    /// Receives the next frame of a message that has begun. Ends the call when the message is
+    /// overdue, and earlier if other clients wait for the room of the message.
     async fn receive_more(&mut self) -> Result<bool, End> {
         let Patience { stall_time, waited_time, finish_time, .. } = self.limits.patience;
         let begun_at = Instant::now();
@@ -217,7 +219,7 @@ impl Requests {
         self.begun.as_ref().is_some_and(|begun| begun.room.is_waited_for())
     }
 
-    /// Takes a frame; false if the client sends no more.
+    /// Receives a frame; false if the client sends no more.
     async fn receive(&mut self) -> Result<bool, End> {
         poll_fn(|context| self.poll_receive(context)).await
     }
@@ -233,8 +235,8 @@ impl Requests {
     }
 }
 
-/// The status for a compressed message that cannot be read; codes and texts are grpc-go's
-/// (`decompress` in `rpc_util.go`), but for the reason why bytes are no gzip.
+/// The status for a compressed message that cannot be read. Codes and texts are grpc-go's
+/// (`decompress` in `rpc_util.go`), except for the reason why bytes are not gzip.
 fn no_message(why: NoMessage, bytes_max: usize) -> Status {
     let internal = |what: &str, why: String| {
         Status::new(Code::Internal, format!("grpc: failed to {what}: {why}"))

@@ -1,34 +1,35 @@
-//! Room: memory that is counted for clients, for the bytes of requests that have arrived, and for
-//! answers until the socket has taken them.
+//! Limits the memory of requests and answers. *Room* is the memory counted for one of them: for a
+//! request as its bytes arrive, for an answer until the socket has taken it.
 //!
-//! Room is taken as bytes arrive, not as they are announced, from three shares: the share of the
-//! connection, the share of the client's address, and the share of all clients. So several requests
-//! may each have a part of their room while none can get the rest. To let them go on, one waiter of
-//! a share becomes its *finisher*, which needs no more room there, but gets little time. The shares
-//! are asked in that order, and a finisher in the share of all is the finisher of its address and
-//! its connection, too. So one request never waits for another, and all requests together hold at
-//! most the share of all plus one request.
+//! Room is taken from three *shares*, in this order: the share of the connection, the share of the
+//! client's address, and the share of all clients. It is taken as bytes arrive, not as they are
+//! announced. So several requests may each hold a part of their room while none can get the rest.
+//! To let them go on, one of the requests that wait for a share becomes the share's *finisher*: it
+//! needs no more room there, but gets little time. A finisher of the share of all clients is also
+//! the finisher of its address and of its connection. So no two requests wait for each other, and
+//! all requests together hold at most the share of all clients plus one request.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// The unit of room: small enough for small requests, and large enough for a semaphore.
+/// The unit in which room is counted. It is small enough for small requests, and large enough that
+/// a semaphore can count the units of a share.
 const UNIT_BYTES: usize = 1024;
 
-/// Bytes of memory for some clients, first come, first served.
+/// A limit on memory that several rooms have in common, given out first come, first served.
 #[derive(Debug)]
 pub struct Share {
     free: Arc<Semaphore>,
     units_max: u32,
-    /// One permit, for the finisher, which needs no room.
+    /// Has one permit. The finisher holds it.
     finisher: Arc<Semaphore>,
     waiting: AtomicUsize,
 }
 
 impl Share {
-    /// A share of so many bytes.
+    /// A share of this many bytes.
     pub fn new(bytes: usize) -> Arc<Share> {
         let units_max = units(bytes);
         Arc::new(Share {
@@ -39,7 +40,7 @@ impl Share {
         })
     }
 
-    /// Bytes that no request holds.
+    /// Bytes that no room holds.
     pub fn free_bytes(&self) -> usize {
         self.free.available_permits() * UNIT_BYTES
     }
@@ -49,67 +50,70 @@ fn units(bytes: usize) -> u32 {
     u32::try_from(bytes.div_ceil(UNIT_BYTES)).unwrap_or(u32::MAX)
 }
 
-/// The shares that a connection takes its room from, the smallest first.
+/// The three shares of a connection: its own, that of its client's address, and that of all
+/// clients.
 pub type Shares = Arc<[Arc<Share>; 3]>;
 
-/// The shares of a connection, by the size of a request or an answer: small ones have shares of
-/// their own, so that they do not wait behind large ones that somebody takes slowly.
+/// The shares of a connection, chosen by the size of a request or an answer. Small ones have
+/// separate shares, so that they do not wait behind large ones that a slow client holds.
 #[derive(Clone, Debug)]
 pub struct SharesBySize {
     small: Shares,
     large: Shares,
-    /// Bytes of the largest small one.
+    /// The largest size that counts as small, in bytes.
     small_bytes_max: usize,
 }
 
 impl SharesBySize {
-    /// One pair of shares for requests up to `small_bytes_max`, and one for larger ones.
+    /// The shares `small` for sizes up to `small_bytes_max`, and the shares `large` for larger
+    /// ones.
     pub fn new(small: Shares, large: Shares, small_bytes_max: usize) -> SharesBySize {
         SharesBySize { small, large, small_bytes_max }
     }
 
-    /// Shares that do not depend on the size.
+    /// The same shares for all sizes.
     pub fn of_all_sizes(shares: Shares) -> SharesBySize {
         SharesBySize { small: shares.clone(), large: shares, small_bytes_max: 0 }
     }
 
-    /// The shares for one of so many bytes.
+    /// The shares for a request or an answer of this many bytes.
     pub fn of(&self, bytes: usize) -> &Shares {
         if bytes <= self.small_bytes_max { &self.small } else { &self.large }
     }
 }
 
-/// Room of one request or answer. Dropping it gives the room back.
+/// The memory counted for one request or answer. Dropping it gives the memory back to the shares.
 #[derive(Debug)]
 pub struct Room {
     shares: Shares,
     permits: [Option<OwnedSemaphorePermit>; 3],
-    /// How many of the first shares have as finisher another room of this client; see
-    /// [`Room::beside`].
+    /// In how many shares, counted from the connection's, another room of the same client is the
+    /// finisher; see [`Room::beside`].
     exempt: usize,
-    /// The finisher permits of the shares after these.
+    /// The permits of the shares in which this room is the finisher: those that follow the exempt
+    /// ones.
     finishing: Vec<OwnedSemaphorePermit>,
 }
 
 impl Room {
-    /// An empty room.
+    /// Room of no bytes.
     pub fn new(shares: &Shares) -> Room {
         let permits = [const { None }; 3];
         Room { shares: shares.clone(), permits, exempt: 0, finishing: Vec::new() }
     }
 
-    /// An empty room for a client that also keeps this one: it needs no room where this one is
-    /// finisher.
+    /// Room of no bytes, for a client that also keeps this room. Where this room is the finisher,
+    /// the new one needs no room either.
     pub fn beside(&self) -> Room {
         Room { exempt: self.exempt_count(), ..Room::new(&self.shares) }
     }
 
-    /// How many shares are not asked for room, counted from the smallest.
+    /// How many shares need not give room, counted from the connection's.
     fn exempt_count(&self) -> usize {
         self.exempt + self.finishing.len()
     }
 
-    /// Whether it has no bytes, and is not a finisher.
+    /// Whether this room has no bytes and is no finisher.
     pub fn is_empty(&self) -> bool {
         self.permits.iter().all(Option::is_none) && !self.is_finisher()
     }
@@ -119,8 +123,9 @@ impl Room {
         self.exempt_count() > 0
     }
 
-    /// Grows to `bytes` in all, if so much is free. More than a whole share counts as the whole
-    /// share. If not all is free, it keeps the part that it got.
+    /// Grows to a total of `bytes`, if all shares have enough. More than a whole share counts as
+    /// the whole share. Returns false if a share has too little; the room keeps what it got from
+    /// the others.
     pub fn try_grow_to(&mut self, bytes: usize) -> bool {
         for number in self.exempt_count()..self.shares.len() {
             let missing = self.missing(number, bytes);
@@ -135,7 +140,8 @@ impl Room {
         true
     }
 
-    /// Like [`Room::try_grow_to`], but waits until the room is free.
+    /// Like [`Room::try_grow_to`], but waits until the shares have enough, or this room is a
+    /// finisher.
     pub async fn grow_to(&mut self, bytes: usize) {
         if self.try_grow_to(bytes) {
             return;
@@ -145,14 +151,14 @@ impl Room {
             if number < self.exempt_count() || missing == 0 {
                 continue;
             }
-            // A wait is rare, so it is boxed and does not make the futures of all calls larger.
+            // A wait is rare, so its future is boxed, and calls that never wait have smaller ones.
             if let Some(permit) = Box::pin(self.wait(number, missing)).await {
                 self.add(number, permit);
             }
         }
     }
 
-    /// Units of a share that this room lacks to have `bytes`.
+    /// How many units of a share this room lacks to have `bytes`.
     fn missing(&self, number: usize, bytes: usize) -> u32 {
         let had = self.permits[number].as_ref().map_or(0, |permit| permit.num_permits());
         units(bytes).min(self.shares[number].units_max).saturating_sub(had as u32)
@@ -165,7 +171,7 @@ impl Room {
         }
     }
 
-    /// Waits for units of a share, or to become its finisher.
+    /// Waits for units of a share; `None` if this room becomes the share's finisher instead.
     async fn wait(&mut self, number: usize, missing: u32) -> Option<OwnedSemaphorePermit> {
         let share = self.shares[number].clone();
         let _waiting = Waiting::in_share(&share);
@@ -188,7 +194,7 @@ impl Room {
         }
     }
 
-    /// Gives back all room beyond `bytes`.
+    /// Gives back everything beyond `bytes`.
     pub fn shrink_to(&mut self, bytes: usize) {
         for permit in self.permits.iter_mut().flatten() {
             let surplus = permit.num_permits().saturating_sub(units(bytes) as usize);
@@ -198,7 +204,8 @@ impl Room {
         }
     }
 
-    /// Splits off all room beyond `bytes`. The rest stays what it is, a finisher if it is one.
+    /// Splits off everything beyond `bytes`. If this room is a finisher, it stays one, and the part
+    /// that is split off is not.
     pub fn split_beyond(&mut self, bytes: usize) -> Room {
         let mut beyond = Room::new(&self.shares);
         for (number, permit) in self.permits.iter_mut().enumerate() {
@@ -211,13 +218,13 @@ impl Room {
         beyond
     }
 
-    /// Whether other requests wait for room in one of the shares.
+    /// Whether others wait for one of this room's shares.
     pub fn is_waited_for(&self) -> bool {
         self.shares.iter().any(|share| share.waiting.load(Ordering::Relaxed) > 0)
     }
 }
 
-/// Counts a waiter of a share, for as long as it exists.
+/// Counts as a waiter of a share while it exists.
 struct Waiting<'a>(&'a Share);
 
 impl Waiting<'_> {

@@ -1,7 +1,9 @@
-//! The socket of a connection, which gathers small writes. The library flushes small frames
-//! (answers to pings, windows) before the tasks of new calls have run. grpc-go sends a ping with
-//! most requests, so a call would cost two writes. An answer to a ping alone waits for the next
-//! frame, for the same reason: a call that waits for the disk answers long after its turn.
+//! The socket of a connection, which gathers small writes. A *turn* is one run of the connection's
+//! task. The HTTP/2 library flushes small frames (answers to pings, window updates) in each turn,
+//! before the tasks of new calls have run. grpc-go sends a ping with most requests, so a call would
+//! cost two writes. So a flush is delayed to the next turn, which follows the tasks that this turn
+//! has started. An answer to a ping waits even longer, for any other frame, because a call that
+//! waits for the disk answers long after its turn.
 
 use std::io;
 use std::pin::Pin;
@@ -17,80 +19,80 @@ use tokio::time::{Instant, Sleep, sleep};
 use super::keep_alive::{Heads, PREFACE_BYTES, SignsOfLife, add_reason};
 use super::lenient::LenientHeads;
 
-/// Bytes that are gathered at most. Longer writes go to the socket at once: large answers are not
-/// copied.
+/// The most bytes that are gathered. Longer writes go to the socket at once, so that large answers
+/// are not copied.
 const GATHERED_BYTES_MAX: usize = 16 * 1024;
 
-/// How long an answer to a ping waits for another frame. A client that measures the time of a ping
-/// sees at most this much more; those that look for signs of life wait for seconds.
+/// How long an answer to a ping waits for another frame. A client that measures the round trip of a
+/// ping sees at most this much more; clients that look for signs of life wait for seconds.
 const ACK_TIME_MAX: Duration = Duration::from_millis(50);
 
-/// Bytes of memory that a connection keeps for gathering while it writes nothing.
+/// Capacity that an idle connection keeps for gathering, in bytes.
 const KEPT_BYTES_MAX: usize = 1024;
 
-/// Bytes of headers that the library gets until its task has taken the streams that they open.
-/// Decoded headers take up to 150 times as much memory.
+/// Once the library has got this many bytes of headers, it gets no more until the connection's task
+/// has taken the streams that they open. Decoded headers take up to 150 times as much memory.
 const TURN_HEADERS_BYTES_MAX: usize = 16 * 1024;
 
-/// How long a client may take for headers that are too long to be waited for as a whole.
+/// How long a client may take to send headers that are too long to be held back whole.
 const LONG_HEADERS_TIME_MAX: Duration = Duration::from_secs(10);
 
-/// A socket that delays writes while its [`Turn`] gathers. It gives the library no bytes while the
-/// connection has streams to take.
+/// A socket that delays flushes while its [`Turn`] says so. It gives the library no bytes while too
+/// many headers wait for the connection's task.
 pub(super) struct GatheringSocket<S> {
     socket: S,
     gathered: Vec<u8>,
-    /// Gathered bytes that the socket has taken.
+    /// How many of the gathered bytes the socket has taken.
     written: usize,
-    /// Whether anything was written since the last flush, answers to pings aside.
+    /// Whether anything but answers to pings was written since the last flush.
     is_dirty: bool,
-    /// Whether the gathered bytes are answers to pings alone, if there are any.
+    /// Whether all gathered bytes are answers to pings.
     are_acks: bool,
     turn: Arc<Turn>,
     signs: Arc<SignsOfLife>,
-    /// The frames that the client sends, and those for it.
+    /// Find the frames from the client, and the frames to it.
     received: Heads,
     sent: Heads,
     lenient: LenientHeads,
-    /// The places for long headers, of all connections, and the one that this connection has.
+    /// The permits for clients that send long headers, and the one that this connection holds.
     long_headers: Arc<Semaphore>,
     long: Option<LongHeaders>,
 }
 
-/// Headers that have reached the library in part.
+/// Long headers of which the library has a part.
 struct LongHeaders {
     _place: OwnedSemaphorePermit,
     deadline: Pin<Box<Sleep>>,
 }
 
-/// Says when a socket gathers and when it writes. The task of the connection shares it.
+/// Says when a socket gathers and when it writes. The socket shares it with the connection's task.
 #[derive(Debug, Default)]
 pub(super) struct Turn {
-    /// Whether flushes are delayed.
+    /// Whether flushes are delayed now.
     gathers: AtomicBool,
-    /// Whether a flush of more than answers to pings was delayed.
+    /// Whether a flush was delayed that had more than answers to pings.
     is_owed: AtomicBool,
-    /// Whether answers to pings were gathered and not written.
+    /// Whether answers to pings are gathered and not written.
     owes_acks: AtomicBool,
-    /// Bytes of headers that the library got, since it had no stream that was not taken.
+    /// Bytes of headers that the library has got since the connection's task last took all streams.
     headers_bytes: AtomicUsize,
 }
 
-/// When answers to pings must be written that wait for another frame.
+/// Limits how long answers to pings wait for another frame.
 #[derive(Default)]
 pub(super) struct AckTimer {
-    /// Made for the first answer that waits.
+    /// The timer, made for the first answer that waits.
     sleep: Option<Pin<Box<Sleep>>>,
-    /// Whether it was set and its end not seen. It stays set when the answers go, since setting it
-    /// for each would cost more than a wake-up now and then.
+    /// Whether the timer was set and has not fired. It stays set when the answers are written,
+    /// because setting it for each answer would cost more than a needless wake-up now and then.
     is_set: bool,
-    /// Whether answers wait.
+    /// Whether answers are waiting.
     is_waited_for: bool,
 }
 
 impl AckTimer {
-    /// Whether the time of the answers that wait is over. Sets the timer if it is not set, or was
-    /// set for answers that have gone.
+    /// Ready if the waiting answers must be written now. Sets the timer if it is not set, or if it
+    /// fired for answers that were written meanwhile.
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
         let mut was_waited_for = std::mem::replace(&mut self.is_waited_for, true);
         let sleep = self.sleep.get_or_insert_with(|| Box::pin(sleep(ACK_TIME_MAX)));
@@ -110,10 +112,10 @@ impl AckTimer {
 }
 
 impl Turn {
-    /// Called when the connection has nothing more to do for now. If a flush was delayed, the task
-    /// is woken again behind the tasks that it has started, and its next turn writes their answers
-    /// as well. Else the socket gathers from now on. Answers to pings wait while there are streams,
-    /// whose frames they may join.
+    /// Ends a turn: the connection's task has nothing more to do for now. If a flush was delayed,
+    /// wakes the task again, behind the tasks that it has started, so that its next turn also
+    /// writes what they answer. Otherwise the socket gathers from now on. Answers to pings wait
+    /// while there are streams, whose frames they may join.
     pub(super) fn pause(&self, context: &mut Context<'_>, has_streams: bool, acks: &mut AckTimer) {
         let mut is_owed = self.is_owed.swap(false, Ordering::Relaxed);
         let owes_acks = self.owes_acks.load(Ordering::Relaxed);
@@ -127,12 +129,13 @@ impl Turn {
         }
     }
 
-    /// Called when all streams have been taken. Whether bytes wait for that.
+    /// Call this when the task has taken all streams. Returns whether the socket held bytes back
+    /// until then.
     pub(super) fn on_all_taken(&self) -> bool {
         self.headers_bytes.swap(0, Ordering::Relaxed) >= TURN_HEADERS_BYTES_MAX
     }
 
-    /// From now on flushes are not delayed.
+    /// Ends the delaying of flushes.
     pub(super) fn gather_no_more(&self) {
         self.gathers.store(false, Ordering::Relaxed);
     }
@@ -164,7 +167,7 @@ impl<S> GatheringSocket<S> {
 }
 
 impl<S: AsyncWrite + Unpin> GatheringSocket<S> {
-    /// Writes the gathered bytes.
+    /// Writes all gathered bytes.
     fn poll_write_gathered(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         while let Some(left @ [_, ..]) = self.gathered.get(self.written..) {
             let count = ready!(Pin::new(&mut self.socket).poll_write(context, left))?;
@@ -201,10 +204,10 @@ impl<S> GatheringSocket<S> {
 }
 
 impl<S> GatheringSocket<S> {
-    /// Notes the headers that the library is about to get.
+    /// Counts the headers that the library is about to get.
     ///
     /// # Errors
-    /// They are long, and too many others are.
+    /// The headers are long, and too many other clients are sending long ones.
     fn note_headers(&mut self) -> io::Result<()> {
         let bytes = self.lenient.take_block_bytes();
         self.turn.headers_bytes.fetch_add(bytes, Ordering::Relaxed);
@@ -233,7 +236,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for GatheringSocket<S> {
         {
             return Poll::Ready(Err(io::Error::other("long headers do not end")));
         }
-        // The task of the connection looks again once it has taken the streams.
+        // The connection's task polls again once it has taken the streams.
         if self.turn.headers_bytes.load(Ordering::Relaxed) >= TURN_HEADERS_BYTES_MAX {
             return Poll::Pending;
         }

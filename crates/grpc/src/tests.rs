@@ -1,4 +1,4 @@
-//! The module over an in-memory connection, with a client that speaks HTTP/2 but need not behave.
+//! Tests of the crate over an in-memory connection, with an HTTP/2 client that may misbehave.
 #![allow(clippy::unwrap_used)]
 
 use grpc_code::Code;
@@ -24,29 +24,29 @@ const MESSAGE_BYTES_MAX: usize = 100_000;
 const STREAMS_MAX: u32 = 1_200;
 const SHARE_BYTES: usize = 64 << 20;
 
-/// How long a test waits for what must come: reaching it is a failure.
+/// How long a test waits for something that must come; the test fails when it is reached.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 async fn soon<T>(what: &str, it: impl Future<Output = T>) -> T {
     tokio::time::timeout(PATIENCE, it).await.unwrap_or_else(|_| panic!("{what} does not come"))
 }
 
-/// Methods of a face that exists for these tests.
+/// The methods of the face in these tests.
 #[derive(Clone, Copy, Debug)]
 enum Does {
-    /// Answers each message with itself.
+    /// Answers each message with the same message.
     Echo,
-    /// Answers the number of all bytes of all messages.
+    /// Answers the count of all bytes of all messages.
     Count,
-    /// Answers one message until the client is gone.
+    /// Sends the request's message again and again until the client is gone.
     Flood,
-    /// Ends with the code that the message's first byte names.
+    /// Ends with the code that is the message's first byte.
     Status,
     /// Answers the metadata `name` and `name-bin`.
     Metadata,
-    /// Waits for a thing that never comes.
+    /// Waits for ever.
     Wait,
-    /// Answers a message of as many bytes as its request says, made in pieces.
+    /// Answers one message, made in pieces, of as many bytes as the request says.
     Large,
 }
 
@@ -64,11 +64,11 @@ const fn method(name: &'static str, kind: Kind, method: Does) -> Method<Does> {
     Method { service: "test.Test", name, kind, method }
 }
 
-/// A server and what its handlers were told.
+/// A server, and what its handlers report.
 struct Rig {
     server: Arc<Server<Does>>,
     shares: Shares,
-    /// Messages that Flood has handed over, or bytes that Large has made.
+    /// How many messages Flood has handed over, or how many bytes Large has made.
     flooded: Arc<AtomicUsize>,
     ends: mpsc::Receiver<End>,
     end_sender: mpsc::Sender<End>,
@@ -124,7 +124,7 @@ fn run_with<F: Future<Output = ()>>(
 }
 
 impl Rig {
-    /// A connection to the server, as bytes.
+    /// A new connection to the server: the client's end of the socket.
     fn socket(&self) -> DuplexStream {
         let (ours, theirs) = tokio::io::duplex(64 * 1024);
         let (server, shares) = (self.server.clone(), self.shares.clone());
@@ -134,7 +134,7 @@ impl Rig {
             let handle = move |call| {
                 tokio::spawn(serve_call(call, (flooded.clone(), of_all.clone()), ends.clone()));
             };
-            // The client of each test ends the connection, so its error does not matter.
+            // The client of each test ends the connection, so the error does not matter.
             let shares = SharesBySize::of_all_sizes(shares);
             let _ = serve(theirs, &server, &shares, handle).await;
         });
@@ -199,7 +199,7 @@ async fn flood(call: &mut Call<Does>, flooded: &AtomicUsize) -> Result<(), End> 
     }
 }
 
-/// The byte of a large answer at this place.
+/// The byte of a large answer at this offset.
 fn byte_at(place: usize) -> u8 {
     (place % 251) as u8
 }
@@ -235,7 +235,7 @@ async fn metadata(call: &mut Call<Does>) -> Result<(), End> {
 
 async fn wait(call: &mut Call<Does>) -> Result<(), End> {
     let message = call.requests.only().await?;
-    // The request is under way until this function ends.
+    // The request keeps its credit until this function ends.
     let _credit = message.credit;
     call.unless_ended(std::future::pending()).await
 }
@@ -265,12 +265,12 @@ fn message(bytes: &[u8]) -> Bytes {
     framed(|out| out.extend_from_slice(bytes)).unwrap()
 }
 
-/// The result of a call.
+/// What the client gets for a call.
 #[derive(Debug, PartialEq)]
 struct Outcome {
     http: u16,
     data: Bytes,
-    /// The gRPC status and its message, as they are on the wire.
+    /// The gRPC status and its message, in their form on the wire.
     status: Option<(u8, String)>,
 }
 
@@ -306,7 +306,7 @@ async fn outcome_of(response: Response<RecvStream>) -> Outcome {
     Outcome { http, data: data.freeze(), status }
 }
 
-/// Sends these bytes as the whole of a call.
+/// Makes a call that sends these bytes and ends its stream.
 async fn exchange(connection: &SendRequest<Bytes>, head: Request<()>, bytes: Bytes) -> Outcome {
     let (response, mut stream) = open(connection, head).await;
     stream.send_data(bytes, true).unwrap();
@@ -355,7 +355,7 @@ fn one_message_is_answered_before_the_client_says_that_it_was_the_last() {
     });
 }
 
-/// etcd 3.6.16 answers the same.
+/// The statuses are those of etcd 3.6.16.
 #[test]
 fn calls_of_one_message_are_refused_without_it_and_with_two() {
     run(|rig| async move {
@@ -416,7 +416,7 @@ fn what_is_wrong_with_a_message_ends_its_stream_alone() {
         let connection = rig.connect().await;
         let cases: [(&[u8], Code, &str); 5] = [
             (
-                // The message is announced and not sent.
+                // The message is announced but not sent.
                 &[0, 0, 1, 0x86, 0xa1],
                 Code::ResourceExhausted,
                 "grpc: received message larger than max (100001 vs. 100000)",
@@ -499,11 +499,11 @@ fn large_values_that_calls_keep_have_a_bound_and_equal_ones_count_once() {
     let small: Vec<Value> =
         (0..10_000).filter_map(|at| connection.keep(&format!("{at:0256}"))).collect();
     assert_eq!((small.len(), left()), (10_000, 6 << 20));
-    // Others of one connection: 16 KiB of each, and 4 MiB of all.
+    // Other values of one connection: at most 16 KiB of each, and 4 MiB of all.
     let other = |at: usize| format!("{at:04}{}", "o".repeat(20_000));
     let kept: Vec<Value> = (0..1_000).filter_map(|at| connection.keep(&other(at))).collect();
     assert_eq!((kept.len(), left()), (256, 2 << 20));
-    // A second one has what is left.
+    // A second connection gets what is left.
     let second = KeptValues::new(&of_face);
     let of_second: Vec<Value> = (0..1_000).filter_map(|at| second.keep(&other(at))).collect();
     assert_eq!((of_second.len(), left()), (128, 0));
@@ -512,7 +512,7 @@ fn large_values_that_calls_keep_have_a_bound_and_equal_ones_count_once() {
     assert_eq!(left(), 4 << 20);
 }
 
-/// A block in frames of 16,000 bytes, with the head of its HEADERS frame.
+/// A block of headers in frames of 16,000 bytes: a HEADERS frame, then CONTINUATION frames.
 fn block_frames(stream: u8, flags: u8, block: &[u8]) -> Vec<Vec<u8>> {
     let count = block.chunks(16_000).count();
     let parts = block.chunks(16_000).enumerate().map(|(number, part)| {
@@ -525,7 +525,7 @@ fn block_frames(stream: u8, flags: u8, block: &[u8]) -> Vec<Vec<u8>> {
     parts.collect()
 }
 
-/// A socket on which the settings were sent.
+/// A connection whose client has sent the preface and its settings.
 async fn begun(rig: &Rig) -> DuplexStream {
     let mut socket = rig.socket();
     let start = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
@@ -533,7 +533,7 @@ async fn begun(rig: &Rig) -> DuplexStream {
     socket
 }
 
-/// Reads until so many streams have ended.
+/// Reads until this many streams have ended.
 async fn wait_ended(socket: &mut DuplexStream, count: usize) {
     let mut ended = 0;
     while ended < count {
@@ -546,8 +546,7 @@ async fn wait_ended(socket: &mut DuplexStream, count: usize) {
     }
 }
 
-/// Headers whose decoded form is far longer than their bytes: one field of the table, again and
-/// again.
+/// Headers that are far longer decoded than encoded: they repeat one field of HPACK's table.
 #[test]
 fn indexed_headers_are_taken_and_long_ones_do_not_stay_open() {
     let mut block = b"\x83\x86\x44\x00/test.Test/Echo\x41\x01a".to_vec();
@@ -562,11 +561,11 @@ fn indexed_headers_are_taken_and_long_ones_do_not_stay_open() {
             socket.write_all(&frames).await.unwrap();
         }
         wait_ended(&mut socket, 100).await;
-        // Headers beyond the limit end their call alone.
+        // Headers beyond the limit end only their own call.
         socket.write_all(&block_frames(201, 1, &with(35_000)).concat()).await.unwrap();
         socket.write_all(&block_frames(203, 1, &with(10)).concat()).await.unwrap();
         wait_ended(&mut socket, 2).await;
-        // As many connections as may be are in the middle of long headers. One more ends.
+        // As many connections as allowed are sending long headers. One more ends.
         let long = block_frames(1, 1, &with(25_000));
         let mut open = Vec::new();
         for _ in 0..=LONG_HEADERS_MAX {
@@ -578,7 +577,7 @@ fn indexed_headers_are_taken_and_long_ones_do_not_stay_open() {
         }
         let mut last = open.pop().unwrap();
         soon("its end", last.read_to_end(&mut Vec::new())).await.unwrap();
-        // The others go on, and make room.
+        // The others finish their headers, and make room for a new one.
         open[0].write_all(&long[1][3_000..]).await.unwrap();
         wait_ended(&mut open[0], 1).await;
         let mut next = begun(&rig).await;
@@ -592,7 +591,7 @@ fn a_call_past_its_deadline_is_answered_and_its_handler_told() {
     run(|mut rig| async move {
         let connection = rig.connect().await;
         let text = "context deadline exceeded";
-        // The deadline passes during a wait for work, for a message, and for the client.
+        // The deadline passes while the handler waits: for work, for a message, and for the client.
         let short = [("grpc-timeout", "20m")];
         let outcome = exchange(&connection, head("Wait", &short), message(b"a")).await;
         outcome.assert_is(200, b"", Code::DeadlineExceeded, text);
@@ -603,7 +602,8 @@ fn a_call_past_its_deadline_is_answered_and_its_handler_told() {
         let outcome = self::outcome(response).await;
         outcome.assert_is(200, &message(b"a"), Code::DeadlineExceeded, text);
         assert_eq!(soon("an end", rig.ends.recv()).await, exceeded());
-        // The client does not take its message: a status would end the message there.
+        // The client takes only a part of a message: a status would say that the message ends
+        // there.
         let (response, mut stream) = open(&connection, head("Flood", &short)).await;
         stream.send_data(message(&[7; 50_000]), true).unwrap();
         assert_eq!(soon("an end", rig.ends.recv()).await, exceeded());
@@ -625,8 +625,8 @@ fn resets_are_seen_wherever_the_handler_waits() {
     run(|mut rig| async move {
         let connection = rig.connect().await;
         let cases = [
-            // The reset comes within work, within a message, between messages, and during an
-            // answer that the client does not take.
+            // The client resets the stream during work, within a message, between messages, and
+            // during an answer that it does not take.
             ("Wait", message(b"a")),
             ("Echo", message(b"hello").slice(..7)),
             ("Echo", message(b"hello")),
@@ -696,8 +696,8 @@ fn a_connection_that_goes_away_ends_its_calls() {
     });
 }
 
-/// Lets all tasks go on until Flood hands over no more messages. Returns how many it has handed
-/// over.
+/// Lets all tasks run until Flood hands over no more messages (or Large makes no more bytes).
+/// Returns the count.
 async fn settled(rig: &Rig) -> usize {
     let mut before = usize::MAX;
     loop {
@@ -715,21 +715,21 @@ async fn settled(rig: &Rig) -> usize {
 #[test]
 fn a_client_that_takes_nothing_costs_one_message() {
     run(|rig| async move {
-        // The client keeps a window for the other streams of its connection.
+        // The client leaves window for the other streams of its connection.
         let handshake = h2::client::Builder::new()
             .initial_connection_window_size(1 << 20)
             .handshake::<_, Bytes>(rig.socket());
         let (connection, driver) = handshake.await.unwrap();
         tokio::spawn(driver);
-        // Messages of 50,000 bytes: the first fits its window, the second does not.
+        // Messages have 50,000 bytes: the first fits into the client's window, the second does not.
         let (response, mut stream) = open(&connection, head("Flood", &[])).await;
         stream.send_data(message(&[7; 50_000]), true).unwrap();
         let response = soon("a response", response).await.unwrap();
         assert_eq!(settled(&rig).await, 2);
-        // Other streams are served meanwhile.
+        // Other streams are served at the same time.
         let other = exchange(&connection, head("Metadata", &[]), message(b"")).await;
         other.assert_is(200, &message(b""), Code::Ok, "");
-        // New messages replace the bytes that the client takes.
+        // New messages take the place of the bytes that the client has taken.
         let mut body = response.into_body();
         let mut taken = 0;
         while taken < 1_000_000 {
@@ -745,7 +745,7 @@ fn a_client_that_takes_nothing_costs_one_message() {
 #[test]
 fn a_client_that_reads_nothing_from_its_socket_costs_one_message() {
     run(|rig| async move {
-        // The client allows 1 GiB, and reads none of it.
+        // The client allows 1 GiB, but reads none of it.
         let handshake = h2::client::Builder::new()
             .initial_window_size(1 << 30)
             .initial_connection_window_size(1 << 30)
@@ -755,21 +755,22 @@ fn a_client_that_reads_nothing_from_its_socket_costs_one_message() {
         stream.send_data(message(&[7; 1_000]), true).unwrap();
         let mut connection = Box::pin(connection);
         for _ in 0..5 {
-            // The loop ends when the request has arrived.
+            // After these rounds the request has arrived.
             tokio::select! {
                 biased;
                 _ = &mut connection => panic!("it ended"),
                 () = tokio::task::yield_now() => {}
             }
         }
-        // Messages of 1,005 bytes: 64 KiB lie in the socket, five times that were read before, and
-        // the server holds a frame and one message.
+        // Messages have 1,005 bytes. 64 KiB are in the socket, the client read that much up to five
+        // times, and the server holds a frame and one message.
         let handed_over = settled(&rig).await;
         assert!((1..=450).contains(&handed_over), "{handed_over}");
     });
 }
 
-/// The authority of each call of clientv3 3.5.0: the library refuses it, grpc-go serves the call.
+/// clientv3 3.5.0 sends this authority with each call: the library refuses it, grpc-go serves the
+/// call.
 #[test]
 fn a_call_with_an_odd_authority_is_served() {
     run(|rig| async move {
@@ -778,8 +779,8 @@ fn a_call_with_an_odd_authority_is_served() {
             let head = [0x40 | index, value.len() as u8];
             [&head[..], value].concat()
         };
-        // The static table of HPACK has the names of the last three, and before them the whole of
-        // `:method: POST` and `:scheme: http`.
+        // The first two fields are `:method: POST` and `:scheme: http` from HPACK's static table,
+        // which also has the names of the other three.
         let block = [
             vec![0x83, 0x86],
             literal(1, b"#initially=[127.0.0.1:2379]"),
@@ -834,7 +835,7 @@ fn pieces_are_made_as_the_client_takes_them() {
         let (response, mut stream) = open(&connection, head("Large", &[])).await;
         stream.send_data(message(bytes.to_string().as_bytes()), true).unwrap();
         let response = soon("a response", response).await.unwrap();
-        // The window has 65,535 bytes, which are six pieces and a part of the seventh.
+        // The window of 65,535 bytes holds six pieces and a part of the seventh.
         assert_eq!(settled(&rig).await, 70_000);
         let mut body = response.into_body();
         let mut taken = 0;
@@ -845,11 +846,11 @@ fn pieces_are_made_as_the_client_takes_them() {
         }
         let made = settled(&rig).await;
         assert!(made <= taken + 65_535 + 10_000, "{made} of {taken}");
-        // What the client has taken is free for others.
+        // Room for bytes that the client has taken is free for others.
         let held = SHARE_BYTES - rig.shares[0].free_bytes();
         assert!(held <= bytes - taken + 100_000, "{held}");
         assert!(held >= bytes - made, "{held}");
-        // A client that goes away gives back all.
+        // When a client goes away, all its room is free again.
         drop((body, stream));
         assert_eq!(settled(&rig).await, made);
         assert_eq!(rig.shares[0].free_bytes(), SHARE_BYTES);
@@ -901,7 +902,7 @@ fn a_thousand_idle_streams_take_nothing_from_others() {
         let mut idle = Vec::new();
         for number in 0..1_000_u16 {
             let (response, mut stream) = open(&connection, head("Echo", &[])).await;
-            // Every other stream has begun a message.
+            // Every other stream has sent the beginning of a message.
             if number % 2 == 0 {
                 stream.send_data(Bytes::from_static(&[0, 0]), false).unwrap();
             }
@@ -937,7 +938,7 @@ fn streams_that_are_silent_for_too_long_end() {
         let (response, mut stream) = open(&connection, head("Echo", &[])).await;
         stream.send_data(message(b"a"), false).unwrap();
         outcome(response).await.assert_is(200, &message(b"a"), Code::Unavailable, text);
-        // Silence within a message, and within an answer, resets the stream.
+        // Silence within a request message, and not taking an answer, reset the stream.
         let (response, mut stream) = open(&connection, head("Echo", &[])).await;
         stream.send_data(Bytes::from_static(&[0, 0]), false).unwrap();
         assert_gone(soon("an end", rig.ends.recv()).await);

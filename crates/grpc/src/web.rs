@@ -1,6 +1,6 @@
-//! Requests over HTTP/2 that are no calls of gRPC: their bodies as the handler takes them, and
-//! their responses as the client takes them. As for calls, the library holds one piece of a
-//! response.
+//! Serves HTTP/2 requests that are not gRPC calls. Their bodies are read as the handler takes them,
+//! and their responses are sent as the client takes them. As for calls, the library holds one piece
+//! of a response.
 
 use std::error::Error;
 use std::future::poll_fn;
@@ -21,22 +21,22 @@ use tokio::time::timeout;
 
 use super::answers::{Piece, Sent};
 
-/// The body of a request over HTTP/2.
+/// The body of a request, read from its HTTP/2 stream.
 pub struct StreamBody {
     stream: RecvStream,
-    /// The length that the client has announced.
+    /// The length that the client has announced in `content-length`.
     announced: Option<u64>,
 }
 
-/// A request, and the stream that its response goes to.
+/// A request, and the stream for its response.
 pub struct Exchange {
     /// The head of the request.
     pub parts: Parts,
-    /// Its body.
+    /// The body of the request.
     pub body: StreamBody,
     respond: SendResponse<Piece>,
     stall_time: Duration,
-    /// Held as long as the stream is open.
+    /// Counts as a stream of the connection while it exists.
     _stream: Arc<()>,
 }
 
@@ -53,7 +53,7 @@ impl Body for StreamBody {
             Some(Err(error)) => return Poll::Ready(Some(Err(error))),
             Some(Ok(data)) => data,
         };
-        // The client may send as much more as was taken.
+        // Let the client send as many more bytes as were taken.
         let released = self.stream.flow_control().release_capacity(data.len());
         Poll::Ready(Some(released.map(|()| Frame::data(data))))
     }
@@ -79,7 +79,7 @@ impl Exchange {
         stream: Arc<()>,
     ) -> Exchange {
         let (mut parts, body) = request.into_parts();
-        // Handlers look for the host where HTTP/1.1 has it.
+        // Handlers look for the host in the header where HTTP/1.1 has it.
         let authority = parts.uri.authority().map(|authority| authority.as_str());
         let host = authority.and_then(|host| HeaderValue::from_str(host).ok());
         if let Some(host) = host.filter(|_| !parts.headers.contains_key(HOST)) {
@@ -91,7 +91,7 @@ impl Exchange {
         Exchange { parts, body, respond, stall_time, _stream: stream }
     }
 
-    /// Runs a handler, and sends its response. The handler is dropped when the client is gone.
+    /// Runs a handler and sends its response. The handler is dropped if the client goes away.
     pub async fn run<B, F>(self, handle: impl FnOnce(Parts, StreamBody) -> F)
     where
         B: Body<Data = Bytes> + Unpin,
@@ -104,7 +104,7 @@ impl Exchange {
             _ = poll_fn(|context| respond.poll_reset(context)) => return,
         };
         let (mut parts, mut body) = response.into_parts();
-        // HTTP/2 has none of these (RFC 9113, 8.2.2).
+        // HTTP/2 forbids these headers (RFC 9113, 8.2.2).
         parts.headers.remove(CONNECTION);
         parts.headers.remove(TRANSFER_ENCODING);
         let head = Response::from_parts(parts, ());
@@ -130,8 +130,8 @@ impl Exchange {
     }
 }
 
-/// Sends bytes, and waits until the socket has them. `None` if the client is gone, or takes nothing
-/// for so long.
+/// Sends bytes, and waits until the socket has taken them. `None` if the client is gone, or takes
+/// no byte for `stall_time`.
 async fn send(
     stream: &mut SendStream<Piece>,
     mut data: Bytes,

@@ -1,4 +1,4 @@
-//! Messages from frames.
+//! Tests of assembling messages from frames.
 #![allow(clippy::unwrap_used)]
 
 use bytes::BufMut;
@@ -7,7 +7,7 @@ use super::*;
 
 const BYTES_MAX: usize = 1 << 20;
 
-/// The messages that come of these frames, and whether the last one is whole.
+/// The messages in these frames, and whether the frames end between two messages.
 fn assemble(frames: &[&[u8]]) -> Result<(Vec<Vec<u8>>, bool), Status> {
     let (mut assembly, mut messages) = (Assembly::new(BYTES_MAX, false), Vec::new());
     for frame in frames {

@@ -1,4 +1,4 @@
-//! Heads of requests, and the answers of grpc-go 1.83 to those that open no call.
+//! Tests of request headers. Expected answers to refused ones are those of grpc-go 1.83.
 #![allow(clippy::unwrap_used)]
 
 use std::time::Duration;
@@ -33,7 +33,7 @@ fn parts(method: &str, uri: &str, headers: &[(&str, &str)]) -> Parts {
     request.body(()).unwrap().into_parts().0
 }
 
-/// The HTTP status, the gRPC status and the message of a request that is refused.
+/// The HTTP status, the gRPC status and the message that a refused request gets.
 fn refused(method: &str, path: &str, headers: &[(&str, &str)]) -> (u16, String, String) {
     let uri = format!("http://localhost{path}");
     let response = read(parts(method, &uri, headers), &methods(), &limits(), &kept()).unwrap_err();
@@ -59,7 +59,7 @@ fn a_head_names_its_method() {
     for content_type in ["application/grpc", "application/grpc+proto", "application/grpc;a=b"] {
         let head = opened(&[("content-type", content_type), ("grpc-encoding", "identity")]);
         assert_eq!((head.method, head.kind, head.deadline.at()), (7, Kind::Unary, None));
-        // The response says the media type of the request.
+        // The response has the media type of the request.
         assert_eq!(head.content_type, content_type);
     }
 }
@@ -139,7 +139,7 @@ fn the_first_of_metadata_is_kept_and_binary_ones_are_well_formed() {
         ("token", "one"),
         ("token", "two"),
         ("trace-bin", "AAEC/w=="),
-        // Without padding; two in one; with bits behind the last byte.
+        // Without padding; two values in one; with bits set behind the last byte.
         ("trace-bin", "AAEC/w"),
         ("trace-bin", "AQ==, Ag"),
         ("trace-bin", "AR"),

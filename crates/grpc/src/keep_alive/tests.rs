@@ -24,7 +24,7 @@ const POLICY: PingPolicy = PingPolicy {
     wait_time: Duration::from_secs(20),
 };
 
-/// Pings so many seconds apart; whether the client is sent away.
+/// Whether a client that sends `count` pings, `apart_s` seconds apart, loses its connection.
 fn is_sent_away(apart_s: u64, count: u32, has_streams: bool, is_answered: bool) -> bool {
     let streams = Arc::new(());
     let _stream = has_streams.then(|| streams.clone());

@@ -1,7 +1,8 @@
-//! HPACK's Huffman code (RFC 7541, appendix B). It is canonical: codes of one length follow each
-//! other in the order of their symbols, and the shorter ones come first. So the lengths say it all.
+//! Decodes HPACK's Huffman code (RFC 7541, appendix B). The code is canonical: shorter codes come
+//! first, and codes of one length follow each other in the order of their symbols. So the lengths
+//! of the codes determine the codes.
 
-/// The bits of each byte's code.
+/// The length of each byte's code, in bits.
 #[rustfmt::skip]
 const BITS: [u8; 256] = [
     13, 23, 28, 28, 28, 28, 28, 28, 28, 24, 30, 28, 28, 30, 28, 28,
@@ -25,7 +26,7 @@ const BITS: [u8; 256] = [
 const BITS_MIN: u8 = 5;
 const BITS_MAX: u8 = 30;
 
-/// The bytes, those with the shortest codes first.
+/// All bytes, in the order of their codes: those with the shortest codes first.
 const SYMBOLS: [u8; 256] = {
     let (mut symbols, mut count, mut bits) = ([0; 256], 0, BITS_MIN);
     while bits <= BITS_MAX {
@@ -43,7 +44,7 @@ const SYMBOLS: [u8; 256] = {
     symbols
 };
 
-/// The number of codes of each length.
+/// How many codes there are of each length.
 const COUNTS: [usize; BITS_MAX as usize + 1] = {
     let (mut counts, mut symbol) = ([0; BITS_MAX as usize + 1], 0);
     while symbol < 256 {
@@ -53,10 +54,11 @@ const COUNTS: [usize; BITS_MAX as usize + 1] = {
     counts
 };
 
-/// The bytes of a text. `None` if it is no such text: a bad code, or an end that is no padding.
+/// Decodes a text. `None` if it has a bad code, or does not end with padding of ones.
 pub(super) fn decode(text: &[u8]) -> Option<Vec<u8>> {
     let mut out = Vec::with_capacity(text.len() * 8 / usize::from(BITS_MIN));
-    // The code so far, and the first code of its length with the symbols that are shorter.
+    // `code` and `bits` are the code so far. `first` is the first code of that length; `shorter` is
+    // the number of symbols with shorter codes.
     let (mut code, mut bits, mut first, mut shorter) = (0, 0, 0, 0);
     for byte in text {
         for shift in (0..8).rev() {
@@ -72,6 +74,6 @@ pub(super) fn decode(text: &[u8]) -> Option<Vec<u8>> {
             }
         }
     }
-    // Less than a byte of ones is left.
+    // The padding is less than a byte, all ones.
     (bits < 8 && code + 1 == 1 << bits).then_some(out)
 }

@@ -9,7 +9,8 @@ fn frame(kind: u8, flags: u8, payload: &[u8]) -> Vec<u8> {
     [&[high, middle, low, kind, flags, 0, 0, 0, 1], payload].concat()
 }
 
-/// A block with a literal of this name index and value, not compressed, between other fields.
+/// A block that has a literal with this name index and value, without Huffman coding, between other
+/// fields.
 fn block(index: u8, value: &[u8]) -> Vec<u8> {
     let mut block = vec![0x83, 0x86, 0x40 | index];
     put_string(value, &mut block);
@@ -17,7 +18,7 @@ fn block(index: u8, value: &[u8]) -> Vec<u8> {
     block
 }
 
-/// The bytes that the library gets, if the socket gives them in parts of this length.
+/// The bytes that the library gets if the socket delivers them in parts of this length.
 fn passed(bytes: &[u8], part_bytes: usize) -> Vec<u8> {
     let mut heads = LenientHeads::new();
     let mut out = Vec::new();
@@ -51,7 +52,7 @@ fn what_the_library_takes_passes_as_it_is() {
         frame(HEADERS, 4, &block(58, b"#x[")),
         frame(HEADERS, 4, &[0x83, 0x86, 0x84, 0xbe]),
         frame(HEADERS, 4, &[]),
-        // What the library is to complain about.
+        // Malformed blocks, which the library reports.
         frame(HEADERS, 4, &[0x41, 0x05, b'#']),
         frame(HEADERS, 4, &[0x41, 0xff, 0xff, 0xff, 0xff, 0xff]),
         frame(HEADERS, PADDED | PRIORITY, &[1, 2]),
@@ -77,7 +78,7 @@ fn an_odd_authority_or_path_becomes_another_one_of_its_size() {
             &[around(block(1, &[b'x'; 27])), frame(0, 1, b"data"), around(block(4, &other))],
         );
     }
-    // With a name that is written out, and a long value.
+    // A name that is spelled out, with a long value.
     let named = |value: &[u8]| {
         let mut block = vec![0x00];
         put_string(b":authority", &mut block);
@@ -87,7 +88,7 @@ fn an_odd_authority_or_path_becomes_another_one_of_its_size() {
     check(&[named(&[b'#'; 300])], &[named(&[b'x'; 300])]);
 }
 
-/// A block in parts of that many bytes.
+/// A block cut into frames of this many bytes.
 fn in_frames(block: &[u8], part_bytes: usize) -> Vec<Vec<u8>> {
     let count = block.chunks(part_bytes).count();
     let parts = block.chunks(part_bytes).enumerate().map(|(number, part)| {
@@ -102,15 +103,15 @@ fn a_block_passes_as_a_whole_or_is_said_to_be_open() {
     let odd = block(1, b"#initially=[127.0.0.1:2379]");
     let good = block(1, &[b'x'; 27]);
     let long = |block: &[u8]| [block, &[0x88; 40_000]].concat();
-    // A part that ends within the odd field leaves it as it is.
+    // A frame that ends within the odd field leaves the field as it is.
     for (sent, got) in [(odd.clone(), good.clone()), (long(&odd), long(&good))] {
         check(&in_frames(&sent, 16_000), &in_frames(&got, 16_000));
     }
     check(&in_frames(&odd, 9), &in_frames(&odd, 9));
-    // The library refuses a frame of another kind amid headers.
+    // The library refuses a frame of another kind inside a block.
     let cut = [frame(HEADERS, 0, &good), frame(0, 0, b"data"), frame(CONTINUATION, 4, &[0x88])];
     check(&cut, &cut);
-    // So is a frame that is too long.
+    // The library also refuses a frame that is too long.
     let far = [frame(HEADERS, 0, &[0x88; 30_000]), frame(CONTINUATION, 4, &[0x88; 30_000])];
     check(&far, &far);
     let passed = |frames: &[Vec<u8>]| {
@@ -134,13 +135,13 @@ fn a_block_passes_as_a_whole_or_is_said_to_be_open() {
     assert_eq!(passed(&long), (all, 0, false, all));
 }
 
-/// As grpc-go sends it: compressed, and with fields for the dynamic table on both sides.
+/// As grpc-go sends the authority: Huffman-coded, between fields for the dynamic table.
 #[test]
 fn a_compressed_authority_is_understood() {
     // RFC 7541, C.4.1: `www.example.com`.
     let coded = [0xf1, 0xe3, 0xc2, 0xe5, 0xf2, 0x3a, 0x6b, 0xa0, 0xab, 0x90, 0xf4, 0xff];
     assert_eq!(huffman::decode(&coded).unwrap(), b"www.example.com");
-    // `#` has 12 bits, 0xffa; the rest is padding.
+    // The code of `#` is 0xffa, 12 bits; the rest is padding.
     let sent = frame(HEADERS, 4, &[0x83, 0x41, 0x82, 0xff, 0xaf, 0x88]);
     check(&[sent], &[frame(HEADERS, 4, &[0x83, 0x41, 0x01, b'x', 0x88])]);
     for bad in [&[0xff, 0xff, 0xff, 0xff][..], &[0xff], &[0x00]] {
@@ -189,7 +190,7 @@ async fn all_codes_are_those_of_the_library() {
     assert!(values.contains(&all), "{values:?}");
 }
 
-/// If this fails, the library takes such authorities, and nothing here is needed any more.
+/// If this fails, the library accepts such authorities, and the module is no longer needed.
 #[tokio::test]
 async fn the_library_refuses_odd_authorities() {
     let (ours, theirs) = tokio::io::duplex(1 << 16);
@@ -210,7 +211,7 @@ async fn the_library_refuses_odd_authorities() {
     server.abort();
 }
 
-/// Empty settings.
+/// An empty SETTINGS frame.
 fn frame_of_connection() -> Vec<u8> {
     vec![0, 0, 0, 4, 0, 0, 0, 0, 0]
 }

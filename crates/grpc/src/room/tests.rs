@@ -1,4 +1,4 @@
-//! Room that is short, and who gets it.
+//! Tests of rooms that wait for each other, and of finishers.
 
 use tokio::task::yield_now;
 
@@ -11,7 +11,7 @@ fn run(test: impl Future<Output = ()>) {
     runtime.expect("a runtime").block_on(test);
 }
 
-/// The shares of a connection of its own from an address of its own.
+/// The shares of a new connection from a new address.
 fn shares(all: &Arc<Share>) -> Shares {
     Arc::new([Share::new(1024 * KIB), Share::new(1024 * KIB), all.clone()])
 }
@@ -20,7 +20,8 @@ fn shares(all: &Arc<Share>) -> Shares {
 fn requests_that_have_parts_of_all_room_are_all_finished() {
     run(async {
         let all = Share::new(64 * KIB);
-        // Each request fits alone; together they hold all room, which is half of what they need.
+        // Each request fits by itself, but together they need twice the share: each gets only a
+        // part.
         let tasks: Vec<_> = (0..16)
             .map(|number| {
                 let shares = shares(&all);
@@ -59,7 +60,7 @@ fn connections_of_one_address_finish_in_their_share_and_leave_the_others() {
                 }
             }));
         }
-        // They hold 16 KiB, and one of them 8 KiB more: other clients always find room.
+        // The holders have 16 KiB, and one of them 8 KiB more, so other clients always find room.
         for _ in 0..100 {
             let mut other = Room::new(&shares(&all));
             other.grow_to(32 * KIB).await;
@@ -94,7 +95,8 @@ fn one_that_holds_room_knows_that_it_is_waited_for() {
         let mut holder = Room::new(&shares(&all));
         holder.grow_to(8 * KIB).await;
         assert!(!holder.is_waited_for());
-        // The first waiter becomes the finisher and needs no room; the second waits for it.
+        // The first waiter becomes the finisher and needs no room; the second one waits for the
+        // finisher.
         let mut first = Room::new(&shares(&all));
         first.grow_to(KIB).await;
         assert!(first.is_finisher());
@@ -116,7 +118,7 @@ fn room_beside_that_of_a_finisher_is_had_at_once() {
         holder.grow_to(8 * KIB).await;
         let mut found = Room::new(&shares(&all));
         found.grow_to(KIB).await;
-        // Without the right of `found`, this room would wait for its own client.
+        // If it were not exempt like `found`, this room would wait for its own client.
         let mut part = found.beside();
         part.grow_to(4 * KIB).await;
         assert!(part.is_finisher());

@@ -1,4 +1,4 @@
-//! Writes that are gathered, and writes that are not.
+//! Tests of which writes are gathered.
 #![allow(clippy::unwrap_used)]
 
 use std::task::Waker;
@@ -6,7 +6,7 @@ use std::task::Waker;
 use super::super::keep_alive::PingPolicy;
 use super::*;
 
-/// A socket that notes each write and flush; it takes so many bytes at a time.
+/// A socket that records each write and flush; it takes at most `bytes_max` bytes at a time.
 struct Noting {
     notes: Vec<String>,
     bytes_max: usize,
@@ -34,7 +34,7 @@ impl AsyncWrite for Noting {
     }
 }
 
-/// An answer to a ping, and a frame of no data (RFC 9113, 6.7 and 6.1).
+/// An answer to a ping, and an empty DATA frame (RFC 9113, 6.7 and 6.1).
 const PING_ACK: &[u8] = &[0, 0, 8, 6, 1, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8];
 const DATA: &[u8] = &[0, 0, 0, 0, 0, 0, 0, 0, 1];
 
@@ -50,7 +50,7 @@ impl Rig {
         Rig::with(bytes_max, None)
     }
 
-    /// A connection with streams, whose frames are looked at.
+    /// A connection that has streams, and a policy about pings, so that its frames are read.
     fn with_streams() -> Rig {
         let second = Duration::from_secs(1);
         let policy = PingPolicy { min_time: second, idle_time: second, wait_time: second };
@@ -85,14 +85,14 @@ impl Rig {
         self.turn.pause(&mut context, self.has_streams, &mut self.acks);
     }
 
-    /// Moves the end of the time for which answers to pings wait to now.
+    /// Makes the time for which answers to pings wait end now.
     async fn end_ack_time(&mut self) {
         let sleep = self.acks.sleep.as_mut().unwrap();
         sleep.as_mut().reset(Instant::now());
         sleep.await;
     }
 
-    /// A turn that sends these frames.
+    /// One turn, which sends these frames.
     fn turn(&mut self, frames: &[&[u8]]) {
         for frame in frames {
             self.send(frame);
@@ -110,7 +110,7 @@ impl Rig {
 #[test]
 fn what_two_turns_write_is_one_write() {
     let mut rig = Rig::new(usize::MAX);
-    // A handshake is not gathered.
+    // The handshake is not gathered.
     rig.write(10);
     rig.flush();
     rig.check("write 10, flush");
@@ -118,7 +118,7 @@ fn what_two_turns_write_is_one_write() {
     rig.write(1);
     rig.flush();
     rig.check("");
-    // A flush is owed, so the next turn writes.
+    // A flush was delayed, so the next turn writes.
     rig.pause();
     rig.write(2);
     rig.flush();
@@ -126,7 +126,7 @@ fn what_two_turns_write_is_one_write() {
     rig.pause();
     rig.flush();
     rig.check("");
-    // No flush is owed.
+    // No flush was delayed, so the next turn gathers.
     rig.pause();
     rig.write(4);
     rig.flush();
