@@ -1,8 +1,8 @@
 //! A small blocking ZooKeeper client: a session that outlives its connections, and one function for
 //! each request.
 //!
-//! Paths are relative to the chroot of the connect string, and checked before they are sent, as in
-//! ZooKeeper's own client.
+//! Paths are relative to the chroot of the connect string. They are checked before they are sent,
+//! as in ZooKeeper's own client.
 
 mod connection;
 mod limits;
@@ -28,53 +28,55 @@ pub use connection::Phase;
 pub use path::path_fault;
 pub use target::{Login, Security, Target};
 
-/// The znode with the members of the ensemble, independent of the chroot (`ZooDefs.CONFIG_NODE`).
+/// The znode with the members of the ensemble. The chroot does not apply to it
+/// (`ZooDefs.CONFIG_NODE`).
 const CONFIG_PATH: &str = "/zookeeper/config";
 
-/// The reason why a request has no answer.
+/// Why a request has no good answer.
 #[derive(Debug, Error)]
 pub enum ClientError {
-    /// No server can be used; the reason names each.
+    /// No server gives a session, or the connection cannot be restored.
     #[error("cannot connect to {servers}: {reason}")]
     Unreachable {
-        /// The servers, as they were given.
+        /// The connect string, as it was given.
         servers: String,
-        /// The failure of each server.
+        /// Why each server failed.
         reason: String,
     },
-    /// The connection ended. A write under way may have taken effect.
+    /// The connection ended before the answer came. A write may have taken effect. Holds the
+    /// server.
     #[error("the connection to {0} was lost; a change that was under way may have been made")]
     Lost(String),
-    /// The server does not answer. A write may still take effect.
+    /// No answer came in time. A write may still take effect. Holds the server.
     #[error("no answer from {0}; a change that was asked for may still be made")]
     Silent(String),
-    /// The session is over: its ephemeral znodes and its watches are gone.
+    /// The session is over; its ephemeral znodes and its watches are gone.
     #[error("the session expired: its ephemeral znodes and its watches are gone")]
     Expired,
-    /// The session was closed from here.
+    /// This client has closed the session.
     #[error("Not connected")]
     Closed,
-    /// The path is not valid.
+    /// The path is invalid. Holds what is wrong with it.
     #[error("{0}")]
     BadPath(String),
-    /// The server refused.
+    /// The server refused the request.
     #[error("{}", .0.name())]
     Refused(ErrorCode),
-    /// The answer is not what the protocol says.
+    /// The answer cannot be decoded.
     #[error("the answer is not ZooKeeper's: {0}")]
     Undecodable(#[from] JuteError),
 }
 
-/// An event that the client did not ask for.
+/// Something that happens without a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// A watch fired.
     Watch {
-        /// The number of its type (`Watcher.Event.EventType`).
+        /// The number of the event's type (`Watcher.Event.EventType`).
         event_type: i32,
-        /// The number of its state (`Watcher.Event.KeeperState`).
+        /// The number of the connection's state (`Watcher.Event.KeeperState`).
         state: i32,
-        /// The path of the znode.
+        /// The path of the znode, without the chroot.
         path: String,
         /// The zxid of the change, or -1.
         zxid: i64,
@@ -85,16 +87,16 @@ pub enum Event {
         server: String,
         /// The id of the session.
         session: i64,
-        /// Whether the session is the one from before.
+        /// Whether this is the session of the connection before.
         again: bool,
         /// Whether the server is cut off from its ensemble.
         read_only: bool,
-        /// The watches that were set again.
+        /// How many watches are set again on this connection.
         watch_count: usize,
     },
-    /// The connection ended; the client looks for another one.
+    /// The connection ended; the client tries to open another one.
     Lost {
-        /// The server of the connection that ended.
+        /// The server at the other end of the connection.
         server: String,
         /// The reason.
         reason: String,
@@ -105,31 +107,31 @@ pub enum Event {
     WatchesLost(ErrorCode),
 }
 
-/// A znode to be made.
+/// A znode to create.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewZnode {
-    /// The path; a sequential znode gets a number appended.
+    /// The path; a number is appended to that of a sequential znode.
     pub path: String,
-    /// The data, or null.
+    /// The data; `None` for null.
     pub data: Option<Vec<u8>>,
     /// The ACL: the permissions of each identity.
     pub acl: Vec<AclEntry>,
     /// The mode: persistent, ephemeral, sequential and so on.
     pub mode: CreateMode,
-    /// The time to live, ms, for the modes that have one.
+    /// The time to live in ms; `None` for modes without one.
     pub ttl_ms: Option<i64>,
 }
 
-/// The changes of a reconfiguration (`ReconfigRequest`).
+/// A change of the ensemble's members (`ReconfigRequest`).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reconfiguration {
-    /// Servers that join or change.
+    /// The servers that join or change, as `server.N=...` separated by commas.
     pub joining: Option<String>,
-    /// Servers that leave.
+    /// The numbers of the servers that leave, separated by commas.
     pub leaving: Option<String>,
     /// The complete list of servers, in place of single changes.
     pub members: Option<String>,
-    /// The version of the configuration that it applies to, or -1.
+    /// Refuse the change unless the configuration has this version; -1: any version.
     pub version: i64,
 }
 
@@ -139,8 +141,8 @@ pub struct Client {
 }
 
 impl Client {
-    /// Opens a session on the first server that gives one. The client calls `on_event` on a thread
-    /// of its own; it must not call the client.
+    /// Opens a session on the first server that gives one. Events go to `on_event`, which runs on a
+    /// thread of the client and must not call the client.
     ///
     /// # Errors
     /// No server gives a session.
@@ -152,12 +154,12 @@ impl Client {
         Ok(Client { connection })
     }
 
-    /// The phase of the session.
+    /// The phase that the session is in.
     pub fn phase(&self) -> Phase {
         self.connection.phase()
     }
 
-    /// Data and stat of a znode.
+    /// The data and the stat of a znode. `watch`, here and below: also sets a watch.
     pub fn get_data(
         &self,
         path: &str,
@@ -166,7 +168,7 @@ impl Client {
         self.data_of(&self.full(path)?, watch)
     }
 
-    /// The members of the ensemble as text, and the stat of their znode.
+    /// The members of the ensemble as text, and the stat of the znode that holds them.
     pub fn config(&self, watch: bool) -> Result<(Option<Vec<u8>>, Stat), ClientError> {
         self.data_of(CONFIG_PATH, watch)
     }
@@ -176,7 +178,7 @@ impl Client {
         self.answer(&waiting, |r| Ok((r.buffer()?.map(<[u8]>::to_vec), decode_stat(r)?)))
     }
 
-    /// The stat of a znode, if it exists.
+    /// The stat of a znode; `None` if the znode does not exist.
     pub fn exists(&self, path: &str, watch: bool) -> Result<Option<Stat>, ClientError> {
         let waiting = self.ask(ReadKind::Exists, &self.full(path)?, watch)?;
         match self.answer(&waiting, decode_stat) {
@@ -185,15 +187,14 @@ impl Client {
         }
     }
 
-    /// The names of the children, sorted, and the stat of a znode.
+    /// The sorted names of a znode's children, and the znode's stat.
     pub fn children(&self, path: &str, watch: bool) -> Result<(Vec<String>, Stat), ClientError> {
         let waiting = self.ask(ReadKind::GetChildren2, &self.full(path)?, watch)?;
         self.answer(&waiting, decode_children)
     }
 
-    /// The sorted names of the children of each of these znodes, or the refusal for a znode; all
-    /// requests are sent before the first answer is waited for. None for a znode that does not
-    /// exist.
+    /// The sorted names of each znode's children, or the error for that znode; empty for a znode
+    /// that does not exist. Sends all requests before it waits for the first answer.
     pub fn children_of_each(
         &self,
         paths: &[String],
@@ -224,10 +225,10 @@ impl Client {
         self.answer(&waiting, decode_acl)
     }
 
-    /// Makes a znode and returns its path.
+    /// Creates a znode. Returns its path, with the number of a sequential one.
     pub fn create(&self, znode: &NewZnode) -> Result<String, ClientError> {
         let full = match znode.mode.is_sequential() {
-            // `PathUtils.validatePath` checks the path with the number.
+            // `PathUtils.validatePath` checks the path with a number behind it.
             true => self.full(&format!("{}1", znode.path)).map(|mut full| {
                 full.pop();
                 full
@@ -251,50 +252,50 @@ impl Client {
         Ok(without_chroot(&created, self.chroot()).to_string())
     }
 
-    /// Replaces the data.
+    /// Replaces the data of a znode that has this version; -1: any version.
     pub fn set_data(&self, path: &str, data: &[u8], version: i32) -> Result<Stat, ClientError> {
         let full = self.full(path)?;
         let write = WriteRequest::SetData { path: &full, data: Some(data), version };
         self.call(&Request::Write(write), decode_stat)
     }
 
-    /// Replaces the ACL.
+    /// Replaces the ACL of a znode whose ACL has this version; -1: any version.
     pub fn set_acl(&self, path: &str, acl: &[AclEntry], version: i32) -> Result<Stat, ClientError> {
         let full = self.full(path)?;
         let write = WriteRequest::SetAcl { path: &full, acl: acl.to_vec(), version };
         self.call(&Request::Write(write), decode_stat)
     }
 
-    /// Removes a znode.
+    /// Deletes a znode that has this version; -1: any version.
     pub fn delete(&self, path: &str, version: i32) -> Result<(), ClientError> {
         let full = self.full(path)?;
         let write = WriteRequest::Delete { path: &full, version };
         self.call(&Request::Write(write), |_| Ok(()))
     }
 
-    /// Removes znodes in this order, all or none.
+    /// Deletes znodes in this order, all of them or none.
     pub fn delete_each(&self, paths: &[String]) -> Result<(), ClientError> {
         let full: Vec<String> =
             paths.iter().map(|path| self.full(path)).collect::<Result<_, _>>()?;
         let writes = full.iter().map(|path| WriteRequest::Delete { path, version: -1 }).collect();
         self.call(&Request::Multi(writes), decode_multi_error)?.map_or(Ok(()), |error| {
-            // The results before the failed delete say ok.
+            // The deletes before the failed one have the result OK.
             Err(ClientError::Refused(error))
         })
     }
 
-    /// Waits until the server has applied everything that was committed before.
+    /// Waits until the server has applied everything that was committed before this request.
     pub fn sync(&self, path: &str) -> Result<(), ClientError> {
         let full = self.full(path)?;
         self.call(&Request::Sync { path: Some(&full) }, |_| Ok(()))
     }
 
-    /// Sends credentials, now and after each reconnect.
+    /// Sends credentials, on this connection and on each later one.
     pub fn add_auth(&self, scheme: &str, credentials: &[u8]) -> Result<(), ClientError> {
         self.connection.add_auth(scheme, credentials, ANSWER_LIMIT)
     }
 
-    /// Sets a persistent watch.
+    /// Sets a watch that stays when it fires.
     pub fn add_watch(&self, path: &str, mode: AddWatchMode) -> Result<(), ClientError> {
         let full = self.full(path)?;
         let frame = frame(&Request::AddWatch { path: &full, mode });
@@ -302,8 +303,9 @@ impl Client {
         self.answer(&waiting, |_| Ok(()))
     }
 
-    /// Removes watches, and returns the types of the events that report it. `locally`: removes them
-    /// here even if the server cannot be told; the next connection then does not set them.
+    /// Removes watches, and returns the types of the events that report this. With `locally`, a
+    /// watch is forgotten even if no server can be told; the next connection then does not set it
+    /// again.
     pub fn remove_watches(
         &self,
         path: &str,
@@ -311,7 +313,7 @@ impl Client {
         locally: bool,
     ) -> Result<Vec<i32>, ClientError> {
         let full = self.full(path)?;
-        // `ZooKeeper.removeWatches`: a watch that the client does not know does not exist.
+        // A watch that this client does not know does not exist (`ZooKeeper.removeWatches`).
         if !self.connection.with_watches(|watches| watches.has(&full, watcher_type)) {
             return Err(ClientError::Refused(ErrorCode::NO_WATCHER));
         }
@@ -324,13 +326,13 @@ impl Client {
         Ok(self.connection.with_watches(|watches| watches.remove(&full, watcher_type)))
     }
 
-    /// The number of znodes below a path, at any depth.
+    /// How many znodes are below a path, at any depth.
     pub fn count_below(&self, path: &str) -> Result<i32, ClientError> {
         let full = self.full(path)?;
         self.call(&Request::GetAllChildrenNumber { path: &full }, |r| r.int())
     }
 
-    /// The session's ephemeral znodes whose path has this prefix, sorted.
+    /// The paths of the session's ephemeral znodes that start with `prefix`, sorted.
     pub fn ephemerals(&self, prefix: &str) -> Result<Vec<String>, ClientError> {
         let full = self.full(prefix)?;
         let mut paths = self.call(&Request::GetEphemerals { prefix: Some(&full) }, |r| {
@@ -343,7 +345,7 @@ impl Client {
         Ok(paths)
     }
 
-    /// The scheme and the user of each identity that the connection has proved.
+    /// The identities that the connection has: scheme and user of each.
     pub fn who_am_i(&self) -> Result<Vec<(String, String)>, ClientError> {
         self.call(&Request::WhoAmI, |r| {
             let count = r.count(8)?;
@@ -351,7 +353,7 @@ impl Client {
         })
     }
 
-    /// Changes the members of the ensemble and returns the new configuration.
+    /// Changes the members of the ensemble. Returns the new configuration and its stat.
     pub fn reconfigure(&self, change: &Reconfiguration) -> Result<(Vec<u8>, Stat), ClientError> {
         let request = Request::Reconfig {
             joining: change.joining.as_deref(),
@@ -362,7 +364,7 @@ impl Client {
         self.call(&request, |r| Ok((r.buffer()?.unwrap_or_default().to_vec(), decode_stat(r)?)))
     }
 
-    /// Ends the session: its ephemeral znodes go.
+    /// Ends the session, and with it its ephemeral znodes.
     pub fn close(&self) {
         self.connection.close(limits::CONNECT_LIMIT);
     }
@@ -371,7 +373,7 @@ impl Client {
         &self.connection.target().chroot
     }
 
-    /// The full path, with the chroot.
+    /// The path on the server: `path` behind the chroot.
     fn full(&self, path: &str) -> Result<String, ClientError> {
         if let Some(fault) = path_fault(path) {
             return Err(ClientError::BadPath(fault));
@@ -383,13 +385,14 @@ impl Client {
         })
     }
 
-    /// Sends a read of one znode.
+    /// Sends a read of one znode, given by its path on the server.
     fn ask(&self, kind: ReadKind, full: &str, watch: bool) -> Result<Waiting, ClientError> {
         let request = Request::Read(ReadRequest { kind, path: full, watch });
         self.connection.send(frame(&request), watch.then(|| Asked::by_read(kind, full)))
     }
 
-    /// Sends a request and waits; `decode` reads the body of a good answer.
+    /// Sends a request and waits for the answer. `decode` reads the body of an answer without
+    /// error.
     fn call<T>(
         &self,
         request: &Request<'_>,
@@ -422,8 +425,9 @@ impl Client {
         Ok(decode(&mut reader)?)
     }
 
-    /// The names of the children, if they come soon and are not too many: for completion, which
-    /// must not delay a typing user.
+    /// The names of a znode's children, for completion, which must not delay a typing user. Empty
+    /// if there are more than `count_max` or there is no connection; an error if the server takes
+    /// longer than `limit`.
     pub fn few_children(
         &self,
         path: &str,
@@ -465,8 +469,8 @@ fn decode_acl(reader: &mut JuteReader<'_>) -> Result<(Vec<AclEntry>, Stat), Jute
     Ok((entries, decode_stat(reader)?))
 }
 
-/// The first error among the results of a multi of deletes (`MultiResponse`). Operations that would
-/// have succeeded have the result 0.
+/// The first error among the results of a multi of deletes; `None` if there is none
+/// (`MultiResponse`). When one delete fails, those before it have the result 0.
 fn decode_multi_error(reader: &mut JuteReader<'_>) -> Result<Option<ErrorCode>, JuteError> {
     loop {
         let (kind, done, _) = (reader.int()?, reader.bool()?, reader.int()?);

@@ -1,8 +1,7 @@
-//! The commands of the shell: parses words into a command. Pure.
+//! Parses the words of a line into a command of the shell. Pure.
 //!
 //! Names and options are those of ZooKeeper's `zkCli.sh` (`org.apache.zookeeper.cli` and
-//! `ZooKeeperMain`, 3.9.5). Words that `zkCli.sh` drops because it does not understand them are
-//! refused here.
+//! `ZooKeeperMain`, 3.9.5). Words that `zkCli.sh` silently drops are refused here.
 
 use std::path::PathBuf;
 
@@ -56,23 +55,24 @@ pub enum Command {
 /// The form in which data is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// Text, if the data is readable.
+    /// As text if all characters are printable, else as a dump.
     Text,
     Base64,
-    /// A dump with offsets and characters.
+    /// As a dump with offsets, bytes and characters.
     Hex,
 }
 
-/// Name, options, arguments and meaning of a command.
+/// How a command is written, and what `help` says about it.
 pub struct Usage {
     pub name: &'static str,
-    /// A second name of the command.
+    /// Another name of the command.
     pub alias: Option<&'static str>,
-    /// The names of its options; a name that ends with `=` takes the next word.
+    /// The names of the options. An option whose name ends with `=` takes the next word as its
+    /// value.
     pub options: &'static [&'static str],
     pub arguments: &'static str,
     pub meaning: &'static str,
-    /// The least and the greatest number of words that are no options.
+    /// The least and the greatest number of arguments, options aside.
     count: (usize, usize),
 }
 
@@ -181,13 +181,13 @@ pub const USAGES: &[Usage] = &[
     also("exit", usage("quit", &[], (0, 0), "", "end the session and the shell")),
 ];
 
-/// The command with this name.
+/// The command with this name or alias.
 pub fn usage_of(name: &str) -> Option<&'static Usage> {
     let is = |own: &str| own.eq_ignore_ascii_case(name);
     USAGES.iter().find(|usage| is(usage.name) || usage.alias.is_some_and(is))
 }
 
-/// Base64 as `java.util.Base64` reads it: without padding, and with surplus bits.
+/// Base64 as `java.util.Base64` accepts it: padding is optional, and surplus bits may be set.
 const LENIENT_BASE64: GeneralPurpose = GeneralPurpose::new(
     &STANDARD,
     GeneralPurposeConfig::new()
@@ -195,10 +195,10 @@ const LENIENT_BASE64: GeneralPurpose = GeneralPurpose::new(
         .with_decode_allow_trailing_bits(true),
 );
 
-/// Reads the words of one command.
+/// Parses the words of one line.
 ///
 /// # Errors
-/// The words are no command; the error is one line.
+/// The words are no valid command; the error is one line.
 pub fn parse(words: &[String]) -> Result<Command, String> {
     let (name, rest) = words.split_first().ok_or("a command is missing")?;
     let unknown = || format!("Command not found {}; `help` lists them", name.escape_debug());
@@ -265,7 +265,7 @@ pub fn parse(words: &[String]) -> Result<Command, String> {
     })
 }
 
-/// `CreateCommand` and `EphemeralType.TTL`.
+/// The znode that `create` makes (`CreateCommand` and `EphemeralType.TTL`).
 fn new_znode(words: &mut Words) -> Result<NewZnode, String> {
     let [s, e, c] = ["s", "e", "c"].map(|option| words.has(option));
     let ttl_ms: Option<i64> = words.number("t")?;
@@ -307,7 +307,7 @@ fn set(words: &mut Words) -> Result<Command, String> {
 
 fn delete_all(words: &mut Words) -> Result<Command, String> {
     let batch: Option<i32> = words.number("b")?;
-    // `ZKUtil.deleteRecursive`: 0 deletes one at a time.
+    // A size of 0 deletes one znode at a time (`ZKUtil.deleteRecursive`).
     let batch = batch.map_or(DELETE_BATCH, |batch| usize::try_from(batch).unwrap_or(0));
     Ok(Command::DeleteAll { batch: batch.max(1), path: words.next() })
 }
@@ -318,7 +318,7 @@ fn redo(words: &mut Words) -> Result<Command, String> {
     Ok(Command::Redo { index: index.parse().map_err(wrong)? })
 }
 
-/// The longest time to live (`EphemeralType.TTL.maxValue`): it has 40 bits.
+/// The longest time to live in ms, a number of 40 bits (`EphemeralType.TTL.maxValue`).
 const TTL_MS_MAX: i64 = (1 << 40) - 1;
 
 fn set_quota(words: &mut Words) -> Result<Command, String> {
@@ -335,7 +335,7 @@ fn set_quota(words: &mut Words) -> Result<Command, String> {
     Ok(Command::SetQuota { path: words.next(), limit, value })
 }
 
-/// `ReconfigCommand`.
+/// The command `reconfig` (`ReconfigCommand`).
 fn reconfig(words: &Words) -> Result<Command, String> {
     let [add, remove, members] = ["add", "remove", "members"].map(|name| words.joined(name));
     let file = words.value("file").map(PathBuf::from);
@@ -362,7 +362,8 @@ fn reconfig(words: &Words) -> Result<Command, String> {
     Ok(Command::Reconfig { change, file, stat: words.has("s") })
 }
 
-/// Parses `scheme:id:perms`, several separated by commas; the id may hold colons (`AclParser`).
+/// Parses an ACL: entries `scheme:id:perms` separated by commas. The id may have colons
+/// (`AclParser`).
 fn parse_acl(text: &str) -> Result<Vec<AclEntry>, String> {
     text.split(',')
         .map(|entry| {
@@ -384,7 +385,7 @@ fn permission(letter: char) -> Option<u32> {
     PERMISSIONS.iter().find(|(own, _)| *own == letter).map(|(_, bit)| *bit)
 }
 
-/// The letters of permissions, in the order in which they are shown (`ZKUtil.getPermString`).
+/// The letter of each permission, in the order in which they are shown (`ZKUtil.getPermString`).
 pub const PERMISSIONS: [(char, u32); 5] = [
     ('c', perms::CREATE),
     ('d', perms::DELETE),
@@ -393,16 +394,17 @@ pub const PERMISSIONS: [(char, u32); 5] = [
     ('a', perms::ADMIN),
 ];
 
-/// The words behind a command's name, with the options apart.
+/// The words behind a command's name, split into options and arguments.
 struct Words {
     usage: &'static Usage,
-    /// The options that were given, with their values.
+    /// The given options, each with its value if it takes one.
     options: Vec<(&'static str, Option<String>)>,
     plain: std::vec::IntoIter<String>,
 }
 
 impl Words {
-    /// Splits off the options, which may be anywhere. After `--` no word is an option.
+    /// Splits words into options, which may be anywhere, and arguments. Words after `--` are
+    /// arguments.
     fn read(usage: &'static Usage, words: &[String]) -> Result<Words, String> {
         let mut read = Words { usage, options: Vec::new(), plain: Vec::new().into_iter() };
         let mut plain = Vec::new();
@@ -426,8 +428,8 @@ impl Words {
         Ok(read)
     }
 
-    /// Reads an option: `-name`, `-name value`, `-name=value`, or letters of several options, the
-    /// last of which may have its value right behind it (commons-cli's `DefaultParser`).
+    /// Parses an option: `-name`, `-name value`, `-name=value`, or the letters of several options,
+    /// where the last one may have its value right behind it (commons-cli's `DefaultParser`).
     fn option(
         &mut self,
         text: &str,
@@ -482,12 +484,12 @@ impl Words {
         self.options.iter().any(|(own, _)| *own == name)
     }
 
-    /// The value of an option; of several the first, as in commons-cli.
+    /// The value of an option; if it is repeated, the first value, as in commons-cli.
     fn value(&self, name: &str) -> Option<&str> {
         self.options.iter().find(|(own, _)| *own == name)?.1.as_deref()
     }
 
-    /// The values of an option, joined by commas and in lower case, as in `ReconfigCommand`.
+    /// All values of an option in lower case, joined by commas, as in `ReconfigCommand`.
     fn joined(&self, name: &str) -> Option<String> {
         let own = self.options.iter().filter(|(own, _)| *own == name);
         let values: Vec<String> =
@@ -500,7 +502,7 @@ impl Words {
         self.value(name).map(|text| text.parse().map_err(|_| wrong(text))).transpose()
     }
 
-    /// The next argument, or an empty text.
+    /// The next argument; empty if there is none.
     fn next(&mut self) -> String {
         self.plain.next().unwrap_or_default()
     }
@@ -509,7 +511,7 @@ impl Words {
         self.plain.next().unwrap_or_else(|| "/".to_string())
     }
 
-    /// The next argument as on or off; `None` if there is no further argument.
+    /// The next argument, which must be `on` or `off`; `None` if there is none.
     fn next_switch(&mut self) -> Result<Option<bool>, String> {
         match self.next().as_str() {
             "" => Ok(None),
@@ -519,7 +521,8 @@ impl Words {
         }
     }
 
-    /// Whether a watch is asked for: by `-w`, or, as before 3.5, by any word behind the path.
+    /// Whether the command sets a watch: with `-w`, or with any word behind the path, as before
+    /// 3.5.
     fn watches(&mut self) -> bool {
         self.plain.next().is_some() || self.has("w")
     }
@@ -532,13 +535,13 @@ impl Words {
         }
     }
 
-    /// The version that `-v` gives; else -1.
+    /// The version given with `-v`; -1 (any version) if there is none.
     fn version(&self) -> Result<i32, String> {
         let Some(text) = self.value("v") else { return Ok(-1) };
         text.parse().map_err(|_| format!("{text:?} is not a version"))
     }
 
-    /// `AddWatchCommand`.
+    /// The mode given with `-m`; recursive by default (`AddWatchCommand`).
     fn watch_mode(&self) -> Result<AddWatchMode, String> {
         match self.value("m").unwrap_or("PERSISTENT_RECURSIVE").to_uppercase().as_str() {
             "PERSISTENT" => Ok(AddWatchMode::Persistent),
@@ -547,7 +550,7 @@ impl Words {
         }
     }
 
-    /// The watch mode: `-R` includes the znodes below.
+    /// The mode for `watch`: with `-R` it includes all znodes below.
     fn persistent_mode(&self) -> AddWatchMode {
         match self.has("R") {
             true => AddWatchMode::PersistentRecursive,
@@ -555,7 +558,8 @@ impl Words {
         }
     }
 
-    /// `RemoveWatchesCommand`: the first of these options that was given counts.
+    /// The type for `removewatches`. If several options are given, the first of this list counts
+    /// (`RemoveWatchesCommand`).
     fn watcher_type(&self) -> WatcherType {
         let types = [
             ("c", WatcherType::Children),
@@ -577,7 +581,7 @@ impl Words {
     }
 }
 
-/// The option with this name, and whether it takes a value.
+/// The option of this name, and whether it takes a value.
 fn find_option(usage: &Usage, name: &str) -> Option<(&'static str, bool)> {
     usage.options.iter().find_map(|option| match option.strip_suffix('=') {
         Some(own) => (own == name).then_some((own, true)),
@@ -585,7 +589,8 @@ fn find_option(usage: &Usage, name: &str) -> Option<(&'static str, bool)> {
     })
 }
 
-/// Whether a word is a number: data may be a negative one, which is no option.
+/// Whether the text behind a `-` is a number: then the word is data, a negative number, and no
+/// option.
 fn is_number(text: &str) -> bool {
     text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.')
 }
@@ -595,25 +600,25 @@ fn wrong_usage(usage: &Usage, what: &str) -> String {
     format!("{}: {what} (usage: {})", usage.name, form.trim_end())
 }
 
-/// A word of a line, and its place.
+/// A word of a line, with its position.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Word {
-    /// The text without quotes.
+    /// The text of the word, without its quotes.
     pub text: String,
-    /// The index of its first byte, with its quote.
+    /// The byte offset of the word in the line, with its opening quote.
     pub start: usize,
-    /// The opening quote, if there is one.
+    /// The opening quote; `None` if the word is not quoted.
     pub quote: Option<char>,
-    /// Whether the quote is closed, or there is none.
+    /// False if the word has an opening quote and no closing one.
     pub closed: bool,
 }
 
-/// Splits a line into words as `ZooKeeperMain.MyCommandOptions.parseCommand` does: a quote of
-/// either kind at the start of a word keeps everything up to the next one, and is part of the word
-/// anywhere else. There is no escape.
+/// Splits a line into words as `ZooKeeperMain.MyCommandOptions.parseCommand` does. A quote of
+/// either kind at the start of a word keeps everything up to the next such quote together. Anywhere
+/// else a quote is an ordinary character. There is no escape.
 pub fn words_of(line: &str) -> Vec<Word> {
     let mut words = Vec::new();
-    // Java's `\s`: a no-break space is an ordinary character.
+    // Java's `\s`, for which a no-break space is an ordinary character.
     let is_space = |character: char| character.is_ascii_whitespace();
     let mut rest = line.trim_start_matches(is_space);
     while let Some(first) = rest.chars().next() {

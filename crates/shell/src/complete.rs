@@ -1,5 +1,5 @@
-//! Completion of a typed line: commands, their options, and paths of znodes, for which the server
-//! is asked.
+//! Completes a typed line: names of commands, their options, and paths of znodes, for which it asks
+//! the server.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -15,18 +15,18 @@ use super::limits::{COMPLETION_CHILDREN_MAX, COMPLETION_LIMIT};
 use super::walk::join;
 use crate::client::Client;
 
-/// The completions for a word.
+/// What may complete a word.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Wanted {
     /// One of these words.
     OneOf(Vec<String>),
-    /// A child of the first path, whose name starts with the second text.
+    /// The child of a znode, given by the path of the znode and the beginning of the child's name.
     Child(String, String),
-    /// The completions are unknown.
+    /// Nothing is known that could complete it.
     Unknown,
 }
 
-/// The word at the end of a line, and its completions.
+/// The word at the end of a line, and what may complete it.
 pub fn wanted(line: &str) -> (Word, Wanted) {
     let mut words = words_of(line);
     let ended = line.ends_with(|last: char| last.is_ascii_whitespace())
@@ -78,7 +78,7 @@ fn what(before: &[Word], text: &str) -> Wanted {
     }
 }
 
-/// The text of a completed word, with its quotes.
+/// The completed text of a word, quoted if that is necessary.
 pub fn quoted(word: &Word, text: &str) -> String {
     match word.quote {
         Some(quote) => format!("{quote}{text}"),
@@ -88,17 +88,18 @@ pub fn quoted(word: &Word, text: &str) -> String {
     }
 }
 
-/// The present session of the shell.
+/// The shell's present session, shared with completion; `None` before the first.
 pub type CurrentClient = Rc<RefCell<Option<Rc<Client>>>>;
 
-/// The helper of the line editor.
+/// The completion of the line editor.
 pub struct Completion {
-    /// The session to ask for znodes.
+    /// The session whose server is asked for znodes.
     pub client: CurrentClient,
 }
 
 impl Completion {
-    /// Paths of children with this prefix, if the server answers soon.
+    /// The paths of a znode's children whose names start with `name`; empty unless the server
+    /// answers soon.
     fn children(&self, parent: &str, name: &str) -> Vec<String> {
         let Some(client) = self.client.borrow().clone() else { return Vec::new() };
         let names = client.few_children(parent, COMPLETION_CHILDREN_MAX, COMPLETION_LIMIT);
@@ -117,7 +118,7 @@ impl Completer for Completion {
         _: &Context<'_>,
     ) -> rustyline::Result<(usize, Vec<Pair>)> {
         let (word, wanted) = wanted(line.get(..position).unwrap_or(line));
-        // A znode may have children, so its path goes on; any other word is complete.
+        // A path may go on behind a znode, so no space follows it; any other word is complete.
         let (candidates, end) = match wanted {
             Wanted::OneOf(candidates) => (candidates, " "),
             Wanted::Child(parent, name) => (self.children(&parent, &name), ""),

@@ -1,4 +1,4 @@
-//! The requests behind each command.
+//! Runs each command: sends its requests and makes its answer.
 
 use std::path::Path;
 use std::rc::Rc;
@@ -20,12 +20,12 @@ use super::walk::join;
 use super::{Failure, Shell, trees};
 use crate::client::{Client, ClientError, Event, NewZnode, Phase, Reconfiguration, Target};
 
-/// The status that shells give a program ended by SIGINT.
+/// The exit status that shells give a program that SIGINT ends.
 const INTERRUPTED: i32 = 130;
 
 impl Shell {
-    /// Runs a command that is neither `quit` nor `redo`. Without an answer, the command has printed
-    /// its own.
+    /// Runs a command; the caller handles `quit` and `redo`. `None` if the command has already
+    /// printed its result.
     pub(super) fn execute(&mut self, command: &Command) -> Result<Option<Answer>, Failure> {
         let screen = self.screen.clone();
         let answer = match command {
@@ -91,7 +91,8 @@ impl Shell {
         Ok(Some(answer))
     }
 
-    /// `connect`: opens another session, with these servers or the old ones.
+    /// Runs `connect`: ends the session and opens another one, with these servers or the same as
+    /// before.
     fn reconnect(&mut self, to: Option<&str>) -> Result<(), Failure> {
         if let Some(to) = to {
             let Target { timeout_ms, read_only, patient, .. } = self.target;
@@ -105,7 +106,7 @@ impl Shell {
         self.connect().map(drop)
     }
 
-    /// Removes watches. The listener gets an event for each, as if from the server
+    /// Runs `removewatches`. Each removal is shown as an event, as if the server had sent it
     /// (`ZKWatchManager.removeWatcher`).
     fn remove_watches(
         &mut self,
@@ -139,7 +140,7 @@ impl Shell {
 
     // Watching.
 
-    /// Prints events until Ctrl-C.
+    /// Runs `watch`: prints events until Ctrl-C.
     fn watch(&mut self, path: &str, mode: AddWatchMode) -> Result<Answer, Failure> {
         let client = self.client()?;
         let interrupts = self.watch_interrupts();
@@ -152,7 +153,7 @@ impl Shell {
             AddWatchMode::Persistent => WatcherType::Persistent,
             AddWatchMode::PersistentRecursive => WatcherType::PersistentRecursive,
         };
-        // A watch that cannot be removed goes with the session.
+        // If the watch cannot be removed, it ends with the session.
         let _ = client.remove_watches(path, watcher_type, true);
         ended.map(|()| Answer::Nothing)
     }
@@ -182,7 +183,7 @@ impl Shell {
         }
     }
 
-    /// Makes Ctrl-C end `watch` or a walk over a tree, from now on. If none is under way, it ends
+    /// From now on, Ctrl-C ends a running `watch` or walk over a tree. If none is running, it ends
     /// the process.
     pub(super) fn watch_interrupts(&mut self) -> std::io::Result<()> {
         if std::mem::replace(&mut self.watches_interrupts, true) {
@@ -204,7 +205,8 @@ impl Shell {
 
     // Quotas.
 
-    /// The client for quotas, which are in one place of the whole tree: a chroot would hide it.
+    /// The session, for commands about quotas. Quotas are in one place of the whole tree, which a
+    /// chroot would hide, so a session with a chroot is refused.
     fn client_for_quotas(&mut self) -> Result<Rc<Client>, Failure> {
         if !self.target.chroot.is_empty() {
             let text = format!("{QUOTA_ROOT} is not below {}", self.target.chroot);
@@ -213,7 +215,7 @@ impl Shell {
         self.client()
     }
 
-    /// `SetQuotaCommand.createQuota`.
+    /// Runs `setquota` (`SetQuotaCommand.createQuota`).
     fn set_quota(&mut self, path: &str, limit: Limit, value: i64) -> Result<Answer, Failure> {
         let client = self.client_for_quotas()?;
         if path == QUOTA_ROOT || path.starts_with(&format!("{QUOTA_ROOT}/")) {
@@ -254,7 +256,7 @@ impl Shell {
         Ok(Answer::Nothing)
     }
 
-    /// `SetQuotaCommand.checkQuota`.
+    /// Warns of a limit that is already exceeded (`SetQuotaCommand.checkQuota`).
     fn warn_of_quota(&mut self, limits: &Track, stats: &Track) {
         let kinds =
             [("count", Limit::Count, Limit::CountHard), ("bytes", Limit::Bytes, Limit::BytesHard)];
@@ -269,11 +271,11 @@ impl Shell {
         }
     }
 
-    /// `ListQuotaCommand`.
+    /// Runs `listquota` (`ListQuotaCommand`).
     fn list_quota(&mut self, path: &str) -> Result<Answer, Failure> {
         let client = self.client_for_quotas()?;
         let place = quota_path(path);
-        // This is printed even if there is no quota.
+        // `zkCli.sh` prints this line even if there is no quota.
         self.notes.push(format!("absolute path is {place}/{LIMITS}"));
         let track = |name: &str| match existing(&client, &join(&place, name))? {
             Some(text) => Ok(Track::parse(&text)?),
@@ -282,7 +284,7 @@ impl Shell {
         Ok(Answer::Quota(path.to_string(), track(LIMITS)?, track(STATS)?))
     }
 
-    /// `DelQuotaCommand.delQuota`.
+    /// Runs `delquota` (`DelQuotaCommand.delQuota`). Without a limit, it deletes the whole quota.
     fn delete_quota(&mut self, path: &str, limit: Option<Limit>) -> Result<Answer, Failure> {
         let client = self.client_for_quotas()?;
         let place = quota_path(path);
@@ -300,7 +302,7 @@ impl Shell {
         for name in [LIMITS, STATS] {
             delete_if_there(&client, &join(&place, name))?;
         }
-        // Parents that hold no other quota are deleted, too.
+        // Also delete the znodes above that belong to no other quota.
         let mut empty = place.as_str();
         while empty != QUOTA_ROOT && children(&client, empty)?.is_empty() {
             delete_if_there(&client, empty)?;
@@ -310,10 +312,10 @@ impl Shell {
     }
 }
 
-/// `Watcher.Event.KeeperState.SyncConnected`.
+/// The state of an event on a working connection (`Watcher.Event.KeeperState.SyncConnected`).
 const STATE_CONNECTED: i32 = 3;
 
-/// Runs a command that is one request and its answer.
+/// Runs a command that needs a single request.
 fn ask(client: &Client, command: &Command) -> Result<Answer, ClientError> {
     Ok(match command {
         Command::Ls { path, stat, watch, .. } => {
@@ -375,7 +377,7 @@ fn shown_if(shown: bool, own: zk::Stat) -> Answer {
     if shown { Answer::Stat(own) } else { Answer::Nothing }
 }
 
-/// The path that a refusal names.
+/// The path that an error about this command names; for `addauth` the scheme.
 fn about(command: &Command) -> Option<&str> {
     match command {
         Command::Ls { path, .. }
@@ -402,7 +404,7 @@ fn help(of: Option<&str>) -> Result<Answer, Failure> {
     Ok(Answer::Help(vec![usage_of(of).ok_or_else(unknown)?.name]))
 }
 
-/// The servers for `reconfig -file`: one on each line of the file.
+/// The servers for `reconfig -file`: the lines of the file that describe one.
 fn members(file: &Path) -> Result<String, Failure> {
     let read = std::fs::read_to_string(file);
     let text = read.map_err(|error| format!("Error processing {}: {error}", file.display()))?;
@@ -416,7 +418,7 @@ fn members(file: &Path) -> Result<String, Failure> {
     Ok(lines.join("\n"))
 }
 
-/// The data of a znode as text, if it exists.
+/// The data of a znode as text; `None` if the znode does not exist.
 fn existing(client: &Client, path: &str) -> Result<Option<String>, Failure> {
     match client.get_data(path, false) {
         Ok((data, _)) => Ok(Some(String::from_utf8_lossy(&data.unwrap_or_default()).into_owned())),
@@ -456,8 +458,8 @@ fn delete_if_there(client: &Client, path: &str) -> Result<(), Failure> {
     }
 }
 
-/// `SetQuotaCommand.checkIfParentQuota` and `checkIfChildQuota`: a znode may be below at most one
-/// quota.
+/// Refuses a quota above or below another one (`SetQuotaCommand.checkIfParentQuota` and
+/// `checkIfChildQuota`).
 fn refuse_nested_quota(client: &Client, path: &str) -> Result<(), Failure> {
     let is_limits = |names: Vec<String>| names.iter().any(|name| name == LIMITS);
     let names: Vec<&str> = path.split('/').filter(|name| !name.is_empty()).collect();

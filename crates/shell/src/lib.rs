@@ -1,7 +1,7 @@
-//! `quorate zk`: commands on the tree of a ZooKeeper server, one from the command line or many from
-//! a prompt or a pipe.
+//! `quorate zk`: runs commands on the tree of a ZooKeeper server, one from the command line, or
+//! many from a prompt or a pipe.
 //!
-//! [`command`] reads commands, [`execute`] and [`trees`] run them, [`show`] formats the results,
+//! [`command`] parses commands, [`execute`] and [`trees`] run them, [`show`] formats the results,
 //! and [`screen`] prints them.
 
 mod client;
@@ -39,29 +39,30 @@ use show::Answer;
 
 pub use screen::Format;
 
-/// The wish of a user.
+/// What the user asks for on the command line.
 #[derive(Clone, Debug)]
 pub struct Invocation {
-    /// The servers, separated by commas; a path behind them is the root of all paths.
+    /// The connect string: servers separated by commas, and optionally a path that is the root of
+    /// all paths (the chroot).
     pub servers: String,
-    /// How long the session outlives a lost connection, ms.
+    /// How long the session outlives a lost connection, in ms.
     pub timeout_ms: u32,
-    /// Whether a server will do that is cut off from its ensemble.
+    /// Whether a server that is cut off from its ensemble is accepted; it serves reads only.
     pub read_only: bool,
-    /// Whether to try until the timeout ends, rather than each server once.
+    /// Whether to try the servers until the timeout ends, and not only once each.
     pub is_patient: bool,
-    /// A file with properties of TLS and SASL, as `zkCli.sh` reads them.
+    /// A file with properties about TLS and SASL, as `zkCli.sh` reads it.
     pub client_configuration: Option<PathBuf>,
     /// The form of the output.
     pub output: Format,
-    /// A command with its arguments; empty: a shell.
+    /// One command with its arguments; empty for a prompt or a pipe.
     pub command: Vec<String>,
 }
 
-/// Runs the command that was given, or a shell.
+/// Runs the given command, or all commands from the prompt or the pipe.
 ///
 /// # Errors
-/// The options are wrong, or the terminal fails.
+/// The options are wrong, or the terminal or the input fails.
 pub fn run(args: &Invocation) -> anyhow::Result<ExitCode> {
     let target = target(args)?;
     let types = args.command.is_empty() && screen::is_interactive();
@@ -89,7 +90,7 @@ pub fn run(args: &Invocation) -> anyhow::Result<ExitCode> {
     })
 }
 
-/// The servers and the session to ask for, or why the options make that impossible.
+/// The servers and the session that the options ask for.
 fn target(args: &Invocation) -> anyhow::Result<Target> {
     let flags = FLAGS.map(|variable| (variable, std::env::var(variable).unwrap_or_default()));
     let properties = Properties::read(&flags, args.client_configuration.as_deref());
@@ -101,15 +102,15 @@ fn target(args: &Invocation) -> anyhow::Result<Target> {
     Ok(Target { read_only, patient, security, ..target })
 }
 
-/// The variables in which `zkCli.sh` looks for Java flags.
+/// The environment variables in which `zkCli.sh` looks for Java flags.
 const FLAGS: [&str; 2] = ["CLIENT_JVMFLAGS", "JVMFLAGS"];
 
-/// The result of a command.
+/// How a command ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Status {
     Done,
     Failed,
-    /// No such command exists.
+    /// There is no command of this name.
     NoCommand,
     Quit,
 }
@@ -117,16 +118,16 @@ enum Status {
 /// The exit status of an unknown command, as in `zkCli.sh` (`CommandNotFoundException`, 3.9.5).
 const NO_COMMAND: u8 = 127;
 
-/// The reason why a command failed.
+/// Why a command failed.
 #[derive(Debug)]
 enum Failure {
-    /// An error of the client or the server, and the path that it is about.
+    /// An error of the client or the server, and the path of the request.
     Client(ClientError, Option<String>),
     /// A message for the user.
     Said(String),
-    /// The error was shown already, at the end of a list.
+    /// An error that is already printed, as the last field of a JSON value.
     Shown,
-    /// The output cannot be written; its reader may be gone.
+    /// The output cannot be written, perhaps because its reader is gone.
     Output(std::io::Error),
 }
 
@@ -169,20 +170,20 @@ struct Shell {
     target: Target,
     client: CurrentClient,
     screen: Arc<Screen>,
-    /// Commands of this shell, for `history` and `redo`.
+    /// The commands of this shell so far, for `history` and `redo`.
     history: Vec<String>,
-    /// Older commands that were dropped from the history.
+    /// How many older commands were dropped from `history`.
     forgotten: usize,
-    /// Remarks to show besides the answer.
+    /// Remarks of the present command, shown before its answer.
     notes: Vec<String>,
     watches_interrupts: bool,
 }
 
-/// The text in the history in place of a command that may hold a password.
+/// Stands in the history for a command that may have a password.
 const NOT_KEPT: &str = "addauth (not kept)";
 
 impl Shell {
-    /// Reads lines from a terminal until the end.
+    /// Reads commands from a terminal until the user ends the shell.
     fn prompt(&mut self) -> anyhow::Result<()> {
         let config = Config::builder()
             .max_history_size(HISTORY_LINES_MAX)
@@ -197,14 +198,14 @@ impl Shell {
         editor.set_helper(Some(Completion { client: self.client.clone() }));
         let file = history_file();
         if let Some(file) = &file {
-            // The file may not exist yet, or be unreadable, which is not worth an error.
+            // The file may not exist yet or be unreadable; neither deserves an error.
             let _ = editor.load_history(file);
         }
-        // A terminal without editing has no printer; events are then printed when they arrive.
+        // A terminal without line editing has no printer. Events are then printed as they arrive.
         if let Ok(printer) = editor.create_external_printer() {
             self.screen.show_above(printer).context("no thread for events")?;
         }
-        // Without this, Ctrl-C ends the shell and not the command.
+        // Without this, Ctrl-C would end the shell instead of the command.
         let _ = self.watch_interrupts();
         println!("quorate zk: `help` lists the commands, Tab completes, Ctrl-D ends");
         if let Err(failure) = self.client() {
@@ -233,7 +234,7 @@ impl Shell {
         Ok(())
     }
 
-    /// The text of the prompt, as in `ZooKeeperMain.getPrompt`.
+    /// The prompt, as in `ZooKeeperMain.getPrompt`.
     fn prompt_text(&self) -> String {
         let phase = self.client.borrow().as_ref().map_or(Phase::Closed, |client| client.phase());
         let state = match phase {
@@ -247,7 +248,7 @@ impl Shell {
         format!("[zk: {}({state}) {index}] ", self.target.text)
     }
 
-    /// Runs all lines of a file or a pipe. The status says whether all succeeded.
+    /// Runs all lines of a file or a pipe. Returns `Failed` if a command failed.
     fn run_lines(&mut self, input: &mut dyn BufRead) -> anyhow::Result<Status> {
         let mut all = Status::Done;
         for line in input.split(b'\n') {
@@ -282,7 +283,7 @@ impl Shell {
         }
     }
 
-    /// Runs one command and shows its result.
+    /// Runs one command and prints its result.
     fn run_words(&mut self, words: &[String]) -> Status {
         let typed = words.first().map_or("", String::as_str);
         let name = usage_of(typed).map_or(typed, |usage| usage.name);
@@ -303,8 +304,8 @@ impl Shell {
         }
     }
 
-    /// The words of a command in the history. In the history it replaces the `redo` that asks for
-    /// it.
+    /// The words of the command with this number in the history. In the history, that command also
+    /// takes the place of the `redo` that asked for it.
     fn line_of(&mut self, index: usize) -> Result<Vec<String>, Failure> {
         let position = index.checked_sub(self.forgotten);
         let last = self.history.len().saturating_sub(1);
@@ -324,14 +325,14 @@ impl Shell {
         Ok(words)
     }
 
-    /// The last commands and their numbers, including the `history` command itself.
+    /// The last commands with their numbers, including `history` itself.
     fn shown_history(&self) -> Vec<(usize, String)> {
         let numbered = self.history.iter().cloned().enumerate();
         let first = self.history.len().saturating_sub(HISTORY_SHOWN + 1);
         numbered.skip(first).map(|(index, line)| (self.forgotten + index, line)).collect()
     }
 
-    /// Shows an answer or a failure.
+    /// Prints the answer of a command, or its failure.
     fn finish(&mut self, name: &str, done: Result<Option<Answer>, Failure>) -> Status {
         let notes = std::mem::take(&mut self.notes);
         let shown = match self.screen.format() {
@@ -341,7 +342,7 @@ impl Shell {
         let output = shown.and_then(|()| self.screen.flush());
         let broken = |error: &std::io::Error| error.kind() == std::io::ErrorKind::BrokenPipe;
         match (&done, &output) {
-            // The reader of the output is gone, so the shell ends.
+            // The reader of the output is gone, so the shell must end.
             (Err(Failure::Output(error)), _) | (_, Err(error)) if broken(error) => Status::Quit,
             (Ok(_), Ok(())) => Status::Done,
             _ => Status::Failed,
@@ -368,7 +369,7 @@ impl Shell {
         Ok(())
     }
 
-    /// Prints one value for each command; a list has printed its own.
+    /// Prints one JSON value for a command, unless the command has printed its own.
     fn finish_json(
         &self,
         name: &str,
@@ -392,7 +393,7 @@ impl Shell {
         self.screen.put(&format!("{}\n", Value::Object(fields)))
     }
 
-    /// The session, a new one if there was none or the last one expired.
+    /// The session; a new one if there was none yet or the last one has expired.
     fn client(&mut self) -> Result<Rc<Client>, Failure> {
         let current = self.client.borrow().clone();
         match current {
@@ -421,14 +422,14 @@ impl Shell {
     }
 }
 
-/// Whether a line may hold credentials. It looks anywhere in the line, since wrong lines are kept,
-/// too.
+/// Whether a line may have credentials. Looks anywhere in the line, because wrong lines are kept in
+/// the history, too.
 fn may_hold_secret(line: &str) -> bool {
     line.to_ascii_lowercase().contains("addauth")
 }
 
-/// The path of the history: `$XDG_STATE_HOME/quorate/zk_history`, by default below
-/// `~/.local/state`. Makes its folder.
+/// The file of the history: `$XDG_STATE_HOME/quorate/zk_history`, by default below
+/// `~/.local/state`. Creates the folder.
 fn history_file() -> Option<PathBuf> {
     let folder = |name: &str| std::env::var_os(name).filter(|text| !text.is_empty());
     let state = match folder("XDG_STATE_HOME") {

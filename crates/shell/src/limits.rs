@@ -2,39 +2,41 @@
 
 use std::time::Duration;
 
-/// Lines of the history that are kept in its file.
+/// How many lines of the history its file keeps.
 pub const HISTORY_LINES_MAX: usize = 1_000;
 
-/// Commands that `history` shows before itself (`ZooKeeperMain`, 3.9.5: ten).
+/// How many commands `history` shows before itself (`ZooKeeperMain`, 3.9.5: ten).
 pub const HISTORY_SHOWN: usize = 10;
 
-/// Commands of one session that `redo` can name; the oldest are dropped first.
+/// How many commands of one shell `redo` can repeat; the oldest are dropped first.
 pub const COMMANDS_KEPT_MAX: usize = 10_000;
 
-/// Events that wait for `watch` to print them, or for the end of a JSON value. Further ones are
-/// only counted.
+/// How many events are held: for `watch` to print them, for the end of a JSON value, or for the
+/// thread that prints above the edited line. Further ones are only counted.
 pub const EVENTS_HELD_MAX: usize = 1_024;
 
-/// The interval at which `watch` checks the session.
+/// How often `watch` checks that the session has not expired.
 pub const WATCH_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Bytes of output that are written together.
+/// Output is written once this many bytes are gathered.
 pub const OUTPUT_BYTES: usize = 16 * 1024;
 
-/// Znodes whose children are asked for at once in a walk over a tree, as long as they have few.
+/// For how many znodes a walk over a tree asks at once for the children, while the lists are short.
 pub const WALK_AHEAD_MAX: usize = 64;
 
-/// Names in the answers of one such round, above which the next round asks for one znode only.
+/// If the lists of one such round have more names than this, the next round asks for one znode
+/// only.
 pub const WALK_NAMES_MAX: usize = 10_000;
 
-/// Deletes that `deleteall` sends in one transaction (`DeleteAllCommand`, 3.9.5).
+/// How many deletes `deleteall` sends in one transaction (`DeleteAllCommand`, 3.9.5).
 pub const DELETE_BATCH: usize = 1_000;
 
-/// Bytes of paths in one such transaction, so that it stays below `jute.maxbuffer`.
+/// Bytes of paths after which such a transaction is complete, so that it stays below
+/// `jute.maxbuffer`.
 pub const DELETE_BATCH_BYTES_MAX: usize = 512 * 1024;
 
-/// Children of a znode up to which completion offers them.
+/// Completion offers no children of a znode that has more than this.
 pub const COMPLETION_CHILDREN_MAX: i32 = 10_000;
 
-/// How long completion waits for a server.
+/// How long completion waits for each answer of a server.
 pub const COMPLETION_LIMIT: Duration = Duration::from_millis(500);

@@ -1,38 +1,38 @@
-//! Quotas as ZooKeeper keeps them: text in znodes below `/zookeeper/quota` (`Quotas` and
-//! `StatsTrack`, 3.9.5). Pure.
+//! Quotas in the form in which ZooKeeper keeps them: as text in znodes below `/zookeeper/quota`
+//! (`Quotas` and `StatsTrack`, 3.9.5). Pure.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// The root of the quotas: a path with a quota is repeated below it.
+/// The root of all quotas. The quota of a path is below this root, at the same path.
 pub const QUOTA_ROOT: &str = "/zookeeper/quota";
-/// The znode that holds the limits of a path.
+/// The name of the znode with the limits.
 pub const LIMITS: &str = "zookeeper_limits";
-/// The znode that holds the counts below a path.
+/// The name of the znode with what is used.
 pub const STATS: &str = "zookeeper_stats";
 
 const COUNT: &str = "count";
 const BYTES: &str = "bytes";
 
-/// The kind of a limit.
+/// What a limit counts, and whether it is enforced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limit {
-    /// A limit of znodes; exceeding it is logged.
+    /// Count of znodes; the server only logs an excess.
     Count,
-    /// A limit of bytes; exceeding it is logged.
+    /// Bytes of data; the server only logs an excess.
     Bytes,
-    /// A limit of znodes; exceeding it is refused.
+    /// Count of znodes; the server refuses an excess.
     CountHard,
-    /// A limit of bytes; exceeding it is refused.
+    /// Bytes of data; the server refuses an excess.
     BytesHard,
 }
 
-/// Every limit, with the option that names it.
+/// Every kind of limit, with its option of `setquota` and `delquota`.
 pub const LIMIT_OPTIONS: [(Limit, &str); 4] =
     [(Limit::Count, "n"), (Limit::Bytes, "b"), (Limit::CountHard, "N"), (Limit::BytesHard, "B")];
 
 impl Limit {
-    /// Its name in the text.
+    /// The name of the limit in a znode's text.
     pub fn key(self) -> &'static str {
         match self {
             Limit::Count => COUNT,
@@ -42,20 +42,20 @@ impl Limit {
         }
     }
 
-    /// Whether it limits znodes, and not bytes.
+    /// Whether this limits the count of znodes; otherwise it limits bytes.
     pub fn is_count(self) -> bool {
         matches!(self, Limit::Count | Limit::CountHard)
     }
 }
 
-/// The values of one znode: limits, or counts.
+/// The values in the text of one znode: limits, or what is used.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Track {
     values: BTreeMap<String, i64>,
 }
 
 impl Track {
-    /// Reads the text of a znode: `count=1,bytes=2=;countHardLimit=3`.
+    /// Parses the text of a znode: `count=1,bytes=2=;countHardLimit=3`.
     ///
     /// # Errors
     /// The text has another form.
@@ -72,34 +72,34 @@ impl Track {
         Ok(Track { values })
     }
 
-    /// The limits of a new quota: all four, with no limit.
+    /// The limits of a new quota: all four set to -1, which means no limit.
     pub fn unlimited() -> Track {
         let values = LIMIT_OPTIONS.iter().map(|(limit, _)| (limit.key().to_string(), -1));
         Track { values: values.collect() }
     }
 
-    /// The counts of a new quota: 0.
+    /// What is used, for a new quota: 0.
     pub fn zero() -> Track {
         Track { values: [COUNT, BYTES].map(|key| (key.to_string(), 0)).into() }
     }
 
-    /// The value of a limit, or -1.
+    /// The value for this kind of limit; -1 if there is none.
     pub fn get(&self, limit: Limit) -> i64 {
         self.values.get(limit.key()).copied().unwrap_or(-1)
     }
 
-    /// Sets the value of a limit.
+    /// Sets the value for this kind of limit.
     pub fn set(&mut self, limit: Limit, value: i64) {
         self.values.insert(limit.key().to_string(), value);
     }
 
-    /// All values by their names.
+    /// All values, by their names in the text.
     pub fn values(&self) -> &BTreeMap<String, i64> {
         &self.values
     }
 }
 
-/// Older readers expect this order and the second `=`.
+/// Older readers expect this order of the values, and the second `=`.
 impl fmt::Display for Track {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "count={},bytes={}", self.get(Limit::Count), self.get(Limit::Bytes))?;
@@ -111,7 +111,7 @@ impl fmt::Display for Track {
     }
 }
 
-/// The path of a quota's znodes for a path.
+/// The path of the znode below which the quota of `path` is kept.
 pub fn quota_path(path: &str) -> String {
     match path {
         "/" => QUOTA_ROOT.to_string(),

@@ -1,9 +1,8 @@
-//! The output of the shell: the answers of commands, and the events between them, whole lines at a
-//! time.
+//! Prints the output of the shell: answers of commands, and events between them, in whole lines.
 //!
-//! Three threads write: the one that runs commands, the one of the connection, and, while a line is
-//! being edited, one that shows events above it. No thread waits for a server or for the line
-//! editor under the lock.
+//! Three threads print: the one that runs commands, the one of the connection, and, while a line is
+//! being edited, one that shows events above that line. No thread holds the lock while it waits for
+//! a server or for the line editor.
 
 use std::collections::VecDeque;
 use std::io::{IsTerminal, Write};
@@ -27,12 +26,12 @@ pub enum Format {
     Json,
 }
 
-/// The signals that `watch` waits for.
+/// What a running `watch` receives.
 #[derive(Clone, Debug)]
 pub enum Signal {
     /// An event arrived.
     Event(Event),
-    /// The user wants `watch` to end.
+    /// The user pressed Ctrl-C.
     Interrupted,
 }
 
@@ -40,35 +39,36 @@ pub enum Signal {
 pub struct Screen {
     format: Format,
     state: Mutex<State>,
-    /// Notified when an event is held for a line that is being edited.
+    /// Notified when an event is held for the thread that prints above the edited line.
     is_held: Condvar,
 }
 
 struct State {
-    /// Bytes that are not written yet.
+    /// Output that is not written yet.
     out: Vec<u8>,
-    /// Whether a thread shows events above a line that is being edited.
+    /// Whether there is a thread that prints events above the edited line.
     shows_above: bool,
-    /// Whether a line is being edited: events then wait for that thread.
+    /// Whether a line is being edited now. Events are then held for that thread.
     is_editing: bool,
-    /// The receiver of events, in place of the user, while `watch` runs.
+    /// Gets all events while `watch` runs, in place of the output.
     watcher: Option<SyncSender<Signal>>,
     prints_watches: bool,
-    /// Whether a JSON value is begun: events then wait until it is ended.
+    /// Whether a JSON value is begun and not ended. Events are then held.
     in_value: bool,
     held: VecDeque<Event>,
     held_too_many: usize,
-    /// Whether connections are printed even if none was lost before.
+    /// Whether each new connection is reported; otherwise only one that follows a loss.
     prints_connections: bool,
-    /// Whether the last connection was lost and no other one has replaced it yet.
+    /// Whether the connection was lost, and no other one has replaced it yet.
     is_lost: bool,
-    /// Whether a command is under way that ends when it is interrupted.
+    /// Whether a command is running that an interrupt can end.
     interruptible: bool,
     interrupted: bool,
 }
 
 impl Screen {
-    /// `prints_connections`: prints the first connection, too, and not only later losses.
+    /// A screen. `prints_connections`: reports each new connection, and not only one that follows a
+    /// loss.
     pub fn new(format: Format, prints_connections: bool) -> Screen {
         let state = State {
             out: Vec::new(),
@@ -96,12 +96,12 @@ impl Screen {
         self.state.lock().expect("nothing panics while it prints")
     }
 
-    /// Shows events above lines that are being edited, from now on, on a thread of its own.
-    /// `printer` takes a few events and then waits until the editor has read them. The editor stops
-    /// reading once the line is done, so only this thread may wait there: it runs no commands.
+    /// Starts a thread that prints events above the edited line. `printer` accepts a few events and
+    /// then blocks until the editor has read them. The editor stops reading when the line is done,
+    /// so only this thread, which runs no commands, may block there.
     ///
     /// # Errors
-    /// No such thread can be made.
+    /// The thread cannot be started.
     pub fn show_above(
         self: &Arc<Screen>,
         mut printer: impl ExternalPrinter + Send + 'static,
@@ -113,7 +113,7 @@ impl Screen {
         Ok(())
     }
 
-    /// The events since the last call, as text, once a line is being edited.
+    /// Waits until a line is being edited and events are held. Returns those events as text.
     fn next_above(&self) -> String {
         let idle = |state: &mut State| !state.is_editing || state.held.is_empty();
         let state = self.is_held.wait_while(self.lock(), idle);
@@ -121,7 +121,7 @@ impl Screen {
         state.take_held(self.format)
     }
 
-    /// Runs `edit`, during which a line is being edited.
+    /// Runs `edit`, which edits a line. Events are held for the printing thread meanwhile.
     pub fn while_editing<T>(&self, edit: impl FnOnce() -> T) -> T {
         let mut state = self.lock();
         state.is_editing = state.shows_above;
@@ -134,17 +134,17 @@ impl Screen {
         edited
     }
 
-    /// Sends events to this receiver from now on; with `None`, to the user again.
+    /// Sends events to this receiver from now on; with `None`, prints them again.
     pub fn set_watcher(&self, watcher: Option<SyncSender<Signal>>) {
         self.lock().watcher = watcher;
     }
 
-    /// Interrupts the command under way. Returns whether there is one that can end, and was not
-    /// interrupted yet.
+    /// Interrupts the running command. Returns true if the command will end: always for `watch`,
+    /// and for any other command that can be interrupted only the first time.
     pub fn interrupt(&self) -> bool {
         let mut state = self.lock();
         match &state.watcher {
-            // A full channel is being read; the watcher ends at the next signal.
+            // If the channel is full, `watch` misses this interrupt, and ends at the next one.
             Some(watcher) => {
                 drop(watcher.try_send(Signal::Interrupted));
                 true
@@ -153,13 +153,14 @@ impl Screen {
         }
     }
 
-    /// Says that a command begins or ends that asks [`Screen::is_interrupted`] now and then.
+    /// Marks the beginning or the end of a command that can be interrupted. It must ask
+    /// [`Screen::is_interrupted`] now and then.
     pub fn set_interruptible(&self, on: bool) {
         let mut state = self.lock();
         (state.interruptible, state.interrupted) = (on, false);
     }
 
-    /// Whether the command under way must end.
+    /// Whether the running command was interrupted and must end.
     pub fn is_interrupted(&self) -> bool {
         self.lock().interrupted
     }
@@ -169,41 +170,42 @@ impl Screen {
         self.lock().prints_watches
     }
 
-    /// Prints watches that fire from now on, or does not.
+    /// Sets whether watches that fire are printed.
     pub fn set_prints_watches(&self, on: bool) {
         self.lock().prints_watches = on;
     }
 
-    /// Puts whole lines on standard output.
+    /// Prints whole lines to standard output.
     ///
     /// # Errors
-    /// The reader is gone.
+    /// The output cannot be written.
     pub fn put(&self, lines: &str) -> std::io::Result<()> {
         let mut state = self.lock();
         state.out.extend_from_slice(lines.as_bytes());
         if state.out.len() >= OUTPUT_BYTES { state.flush() } else { Ok(()) }
     }
 
-    /// Puts whole lines on standard error, after everything that was put on standard output.
+    /// Prints whole lines to standard error, after everything printed to standard output so far.
     pub fn put_stderr(&self, lines: &str) {
         let mut state = self.lock();
-        // Standard output may be gone while standard error is not.
+        // Ignore an error: standard output may be gone while standard error is not.
         let _ = state.flush();
         let _ = std::io::stderr().write_all(lines.as_bytes());
     }
 
-    /// Writes the bytes that are not written yet.
+    /// Writes the gathered output.
     ///
     /// # Errors
-    /// The reader is gone.
+    /// The output cannot be written.
     pub fn flush(&self) -> std::io::Result<()> {
         self.lock().flush()
     }
 
-    /// Begins a JSON value of several parts: no event comes between them.
+    /// Begins a JSON value with these fields and a list, whose items the caller prints. Events are
+    /// held until [`Screen::end_value`].
     ///
     /// # Errors
-    /// The reader is gone.
+    /// The output cannot be written.
     pub fn begin_value(&self, fields: &Map<String, Value>, list: &str) -> std::io::Result<()> {
         self.lock().in_value = true;
         let object = Value::Object(fields.clone()).to_string();
@@ -211,10 +213,11 @@ impl Screen {
         self.put(&format!("{head},{}:[", Value::from(list)))
     }
 
-    /// Ends the value with these fields, at least one.
+    /// Ends the list and the JSON value, with these fields behind the list; there must be one at
+    /// least.
     ///
     /// # Errors
-    /// The reader is gone.
+    /// The output cannot be written.
     pub fn end_value(&self, fields: Map<String, Value>) -> std::io::Result<()> {
         let object = Value::Object(fields).to_string();
         let tail = object.strip_prefix('{').unwrap_or_default();
@@ -225,7 +228,8 @@ impl Screen {
         Ok(())
     }
 
-    /// Delivers an event. The thread of the connection calls it.
+    /// Passes an event to a running `watch`, prints it, or holds it. Called by the connection's
+    /// thread.
     pub fn deliver(&self, event: Event) {
         let mut state = self.lock();
         let shows = state.shows(&event);
@@ -247,10 +251,10 @@ impl Screen {
         }
     }
 
-    /// Prints an event of any kind.
+    /// Prints an event for `watch`, with its time in ms since 1970.
     ///
     /// # Errors
-    /// The reader is gone.
+    /// The output cannot be written.
     pub fn put_event(&self, event: &Event, time_ms: i64) -> std::io::Result<()> {
         let line = match self.format {
             Format::Text => {
@@ -277,8 +281,8 @@ impl State {
         written
     }
 
-    /// Whether an event is shown. A new connection is shown after a loss, or if connections are
-    /// printed.
+    /// Whether an event is printed. A new connection is printed after a loss, or if all connections
+    /// are.
     fn shows(&mut self, event: &Event) -> bool {
         match event {
             Event::Watch { .. } => self.prints_watches,
@@ -291,13 +295,13 @@ impl State {
         }
     }
 
-    /// Prints an event. Errors are ignored: without a terminal there is no user to tell.
+    /// Prints an event. Errors are ignored, because the event is nobody's result.
     fn show(&mut self, event: &Event, format: Format) {
         let is_watch = matches!(event, Event::Watch { .. });
         let text = text_of(event, format);
         let _ = self.flush();
-        // The text of a connection's event goes to standard error, since programs read the answers
-        // and the watch events.
+        // In text form, events about the connection go to standard error, because programs read
+        // answers and watch events from standard output.
         let _ = if format == Format::Text && !is_watch {
             std::io::stderr().write_all(text.as_bytes())
         } else {
@@ -306,7 +310,7 @@ impl State {
         };
     }
 
-    /// Prints the events that were held.
+    /// Prints the held events.
     fn release(&mut self, format: Format) {
         for event in std::mem::take(&mut self.held) {
             self.show(&event, format);
@@ -315,13 +319,13 @@ impl State {
         self.out.extend_from_slice(lost.as_bytes());
     }
 
-    /// The events that were held, as text.
+    /// Takes the held events, as text.
     fn take_held(&mut self, format: Format) -> String {
         let held: String = self.held.drain(..).map(|event| text_of(&event, format)).collect();
         held + &self.take_lost(format)
     }
 
-    /// A line with the number of events that could not be held, if there were any.
+    /// A line with the count of events that could not be held; empty if all were held.
     fn take_lost(&mut self, format: Format) -> String {
         let message = match std::mem::take(&mut self.held_too_many) {
             0 => return String::new(),
@@ -341,7 +345,7 @@ fn text_of(event: &Event, format: Format) -> String {
     }
 }
 
-/// Whether a user types the commands, and sees the line that is being edited.
+/// Whether a user types the commands at a terminal and sees the output there.
 pub fn is_interactive() -> bool {
     std::io::stdin().is_terminal() && std::io::stdout().is_terminal()
 }

@@ -1,6 +1,6 @@
-//! TLS and SASL as users of `zkCli.sh` set them up: by properties, in `CLIENT_JVMFLAGS` and
-//! `JVMFLAGS` or in the file of `-client-configuration` (`ZKClientConfig`, `ClientX509Util` and
-//! `ZooKeeperSaslClient`, 3.9.5).
+//! Reads the settings of TLS and SASL where users of `zkCli.sh` have them: in Java properties, from
+//! `CLIENT_JVMFLAGS`, `JVMFLAGS` or the file of `-client-configuration` (`ZKClientConfig`,
+//! `ClientX509Util` and `ZooKeeperSaslClient`, 3.9.5).
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -13,23 +13,25 @@ use zk::files::{jaas, properties};
 
 use crate::client::{Login, Security};
 
-/// The default section for clients in a JAAS file
+/// The default name of the section for clients in a JAAS file
 /// (`ZKClientConfig.LOGIN_CONTEXT_NAME_KEY_DEFAULT`).
 const SECTION_DEFAULT: &str = "Client";
 
-/// A property, and its place.
+/// The value of a property, and its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Property {
     value: String,
     place: Place,
 }
 
-/// Properties by name. The file of `-client-configuration` overrides the flags, as in `ZKConfig`.
+/// Properties by name. Those in the file of `-client-configuration` win over the flags, as in
+/// `ZKConfig`.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Properties(BTreeMap<String, Property>);
 
 impl Properties {
-    /// Reads the flags, in the order in which `java` reads them, and the file.
+    /// Reads the properties in the flags, in the order in which `java` reads them, and those in the
+    /// file.
     ///
     /// # Errors
     /// The file cannot be read.
@@ -63,7 +65,7 @@ impl Properties {
         self.value(name).map_or(unless_set, |value| value.eq_ignore_ascii_case("true"))
     }
 
-    /// The security settings in the properties, and warnings of properties that are ignored.
+    /// The settings of TLS and SASL, and a warning for each property that is ignored.
     ///
     /// # Errors
     /// A property cannot be used; the error is one line with its place.
@@ -106,7 +108,7 @@ impl Properties {
         )
     }
 
-    /// The store whose properties have this prefix.
+    /// The key store or trust store whose properties have this prefix; `None` if it has no path.
     fn store(&self, prefix: &str) -> Result<Option<StoreFile>, String> {
         let key = format!("{prefix}.location");
         let Some(location) = self.0.get(&key).filter(|property| !property.value.is_empty()) else {
@@ -137,7 +139,7 @@ impl Properties {
         }))
     }
 
-    /// The user of the JAAS file, if it has a section for clients.
+    /// The user in the JAAS file; `None` if the file has no section for clients, or SASL is off.
     fn login(&self) -> Result<Option<Login>, String> {
         const FILE: &str = "java.security.auth.login.config";
         let Some(property) = self.0.get(FILE).filter(|_| self.is("zookeeper.sasl.client", true))

@@ -1,4 +1,4 @@
-//! The text of answers, errors and events: as in `zkCli.sh` (the `*Command` classes of
+//! Formats answers, errors and events: as text like `zkCli.sh` (the `*Command` classes of
 //! `org.apache.zookeeper.cli` and `StatPrinter`, 3.9.5), or as JSON. Pure.
 
 use std::fmt::Write;
@@ -13,20 +13,20 @@ use super::command::{Form, PERMISSIONS, USAGES, Usage};
 use super::quota::Track;
 use crate::client::{ClientError, Event};
 
-/// The answer of a command.
+/// The answer of a command. An optional stat is shown behind the rest.
 #[derive(Debug, PartialEq)]
 pub enum Answer {
-    /// Success, without more to show.
+    /// Success, and nothing to show.
     Nothing,
-    /// One line for people; programs get it under this key.
+    /// One line of text; in JSON it is the value of this key.
     Line(&'static str, String),
-    /// The path of a znode that was made.
+    /// The path of a new znode.
     Created(String),
-    /// Names of children.
+    /// The names of a znode's children.
     Names(Vec<String>, Option<Stat>),
-    /// The data of a znode.
+    /// The data of a znode, and the form in which to show it.
     Data(Option<Vec<u8>>, Form, Option<Stat>),
-    /// The configuration of an ensemble; people get a line in front of it.
+    /// The configuration of an ensemble. The line in front of it is shown in text form only.
     Config(Option<&'static str>, String, Option<Stat>),
     /// A stat.
     Stat(Stat),
@@ -36,17 +36,17 @@ pub enum Answer {
     Count(i64),
     /// Paths of ephemeral znodes.
     Ephemerals(Vec<String>),
-    /// Schemes and users.
+    /// Scheme and user of each identity.
     Identities(Vec<(String, String)>),
-    /// The limits of a path, and the counts below it.
+    /// A path, its limits, and what is used below it.
     Quota(String, Track, Track),
-    /// Commands and their numbers.
+    /// Commands of the history with their numbers.
     History(Vec<(usize, String)>),
-    /// Commands that exist.
+    /// Names of commands to describe.
     Help(Vec<&'static str>),
 }
 
-/// Text for people.
+/// An answer as text.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Shown {
     /// Text for standard output.
@@ -55,7 +55,7 @@ pub struct Shown {
     pub err: String,
 }
 
-/// An answer as `zkCli.sh` prints it: the path of a new znode goes to standard error.
+/// An answer as `zkCli.sh` prints it. The path of a new znode goes to standard error.
 pub fn plain(answer: &Answer) -> Shown {
     let mut shown = Shown::default();
     let out = &mut shown.out;
@@ -104,13 +104,13 @@ pub fn plain(answer: &Answer) -> Shown {
 fn help(names: &[&'static str]) -> String {
     let usages = || USAGES.iter().filter(|usage| names.contains(&usage.name));
     let form = |usage: &Usage| format!("{} {}", usage.name, usage.arguments);
-    // A long form has a line of its own, and does not push the others to the right.
+    // A long form is not aligned, so that it does not push the others to the right.
     let width = usages().map(form).map(|form| form.len()).filter(|len| *len <= 48).max();
     let width = width.unwrap_or(0);
     usages().map(|usage| format!("{:width$}  {}\n", form(usage), usage.meaning)).collect()
 }
 
-/// The fields of an answer's JSON object.
+/// The fields of an answer as a JSON object.
 pub fn fields(answer: &Answer) -> Map<String, Value> {
     let mut fields = Map::new();
     let mut put = |name: &str, value: Value| {
@@ -172,9 +172,9 @@ pub fn fields(answer: &Answer) -> Map<String, Value> {
     fields
 }
 
-/// Data and a newline; data that is no text is always shown as a dump.
+/// Data and a newline. In the form `Text`, data that is not printable text is shown as a dump.
 fn data_text(data: Option<&[u8]>, form: Form, shown: &mut Shown) {
-    // `GetCommand`: null data is shown like the text "null".
+    // As in `GetCommand`, null data is shown like the text "null".
     let bytes = data.unwrap_or(b"null");
     match (form, std::str::from_utf8(bytes)) {
         (Form::Base64, _) => shown.out = BASE64.encode(bytes) + "\n",
@@ -194,7 +194,7 @@ fn is_printable(character: char) -> bool {
     !character.is_control() || matches!(character, '\n' | '\t' | '\r')
 }
 
-/// Text from a server, without characters that control a terminal.
+/// Text from a server, with the characters escaped that could control a terminal.
 pub fn printable(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for character in text.chars() {
@@ -206,11 +206,11 @@ pub fn printable(text: &str) -> String {
     safe
 }
 
-/// Bytes of one line of a dump.
+/// How many bytes a line of a dump shows.
 const DUMP_BYTES: usize = 16;
 
-/// Offset, bytes and characters, in the frame that `zkCli.sh` draws (Netty's
-/// `ByteBufUtil.prettyHexDump`).
+/// A dump of bytes: offset, bytes and characters of each line, in the frame that `zkCli.sh` draws
+/// (Netty's `ByteBufUtil.prettyHexDump`).
 fn dump(bytes: &[u8]) -> String {
     let rule = format!("+--------+{}+----------------+\n", "-".repeat(49));
     let head = format!("         +{}+\n", "-".repeat(49));
@@ -246,8 +246,8 @@ fn optional_stat(own: &Option<Stat>, out: &mut String) -> std::fmt::Result {
     writeln!(out, "numChildren = {}", own.child_count)
 }
 
-/// The fields of `zookeeper.jute`: Stat. Zxids and sessions are text: not every JSON reader has
-/// numbers that large.
+/// The fields of `Stat` in `zookeeper.jute`. Zxids and session ids are text, because some JSON
+/// readers cannot hold such large numbers.
 fn stat_value(own: &Stat) -> Value {
     json!({
         "czxid": format!("{:#x}", own.czxid),
@@ -264,7 +264,8 @@ fn stat_value(own: &Stat) -> Value {
     })
 }
 
-/// `GetAclCommand`: the id as jute prints it, then the permissions on a line of their own.
+/// An entry of an ACL (`GetAclCommand`): the id as jute prints it, and the permissions on the next
+/// line.
 fn acl_entry(entry: &AclEntry) -> String {
     let (scheme, id) = (printable(&entry.scheme), printable(&entry.id));
     format!("'{scheme},'{id}\n: {}\n", permissions(entry.perms))
@@ -274,7 +275,7 @@ fn permissions(perms: u32) -> String {
     PERMISSIONS.iter().filter(|(_, bit)| perms & bit != 0).map(|(letter, _)| *letter).collect()
 }
 
-/// The text of a failure, in the words of `CliWrapperException`. `path` is the path of the request.
+/// The text of an error, as in `CliWrapperException`. `path` is the path of the request.
 pub fn error_text(error: &ClientError, path: Option<&str>) -> String {
     let ClientError::Refused(code) = error else { return error.to_string() };
     let said = match code.0 {
@@ -302,7 +303,7 @@ pub fn error_text(error: &ClientError, path: Option<&str>) -> String {
     format!("{said}{}", path.unwrap_or("null"))
 }
 
-/// `KeeperException.getCodeMessage`.
+/// The name of an error code (`KeeperException.getCodeMessage`).
 pub fn code_name(code: ErrorCode) -> String {
     let name = match code.0 {
         -1 => "SystemError",
@@ -337,7 +338,7 @@ pub fn code_name(code: ErrorCode) -> String {
     name.to_string()
 }
 
-/// The JSON of a failure.
+/// A failure as JSON: its text, and the code if the server refused the request.
 pub fn error_value(error: Option<&ClientError>, text: &str) -> Value {
     match error {
         Some(ClientError::Refused(code)) => {
@@ -347,7 +348,7 @@ pub fn error_value(error: Option<&ClientError>, text: &str) -> Value {
     }
 }
 
-/// `Watcher.Event.EventType`.
+/// The name of an event's type (`Watcher.Event.EventType`).
 fn event_type(number: i32) -> String {
     let name = match number {
         -1 => "None",
@@ -363,7 +364,7 @@ fn event_type(number: i32) -> String {
     name.to_string()
 }
 
-/// `Watcher.Event.KeeperState`.
+/// The name of an event's state (`Watcher.Event.KeeperState`).
 fn event_state(number: i32) -> String {
     let name = match number {
         0 => "Disconnected",
@@ -378,8 +379,8 @@ fn event_state(number: i32) -> String {
     name.to_string()
 }
 
-/// The text of an event: a watch that fired as `ZooKeeperMain` prints it (`WatchedEvent.toString`),
-/// a change of the connection in words.
+/// The text of an event. A watch that fired is printed like `ZooKeeperMain` does
+/// (`WatchedEvent.toString`), a change of the connection as a sentence.
 pub fn event_text(event: &Event) -> String {
     match event {
         Event::Watch { event_type: kind, state, path, zxid } => {
@@ -419,7 +420,7 @@ fn connection_text(event: &Event) -> String {
     }
 }
 
-/// The JSON of an event, as one object.
+/// An event as a JSON object.
 pub fn event_value(event: &Event) -> Value {
     let message = connection_text(event);
     match event {
@@ -442,8 +443,8 @@ pub fn event_value(event: &Event) -> Value {
     }
 }
 
-/// The year, month and day of a number of days since 1970 (Howard Hinnant, `chrono`-Compatible
-/// Low-Level Date Algorithms, `civil_from_days`).
+/// The year, month and day that is this many days after 1970-01-01 (Howard Hinnant,
+/// `chrono`-Compatible Low-Level Date Algorithms, `civil_from_days`).
 fn civil(days: i64) -> (i64, i64, i64) {
     let shifted = days + 719_468;
     let era = shifted.div_euclid(146_097);
@@ -457,7 +458,7 @@ fn civil(days: i64) -> (i64, i64, i64) {
     (year_of_era + era * 400 + i64::from(month <= 2), month, day)
 }
 
-/// A time in ms since 1970, as `java.util.Date.toString` prints it, in UTC.
+/// A time in ms since 1970, in UTC, as `java.util.Date.toString` prints it.
 fn java_date(ms: i64) -> String {
     const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
     const MONTHS: [&str; 12] =
@@ -470,7 +471,7 @@ fn java_date(ms: i64) -> String {
     format!("{week_day} {month} {day:02} {hour:02}:{minute:02}:{second:02} UTC {year:04}")
 }
 
-/// A time in ms since 1970, in the order of ISO 8601, in UTC.
+/// A time in ms since 1970, in UTC, as in ISO 8601.
 pub fn time(ms: i64) -> String {
     let (days, in_day) = (ms.div_euclid(86_400_000), ms.rem_euclid(86_400_000));
     let (year, month, day) = civil(days);
@@ -479,8 +480,9 @@ pub fn time(ms: i64) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{ms:03}Z")
 }
 
-/// The addresses for clients: the version of a configuration and the client address of each server
-/// (`ConfigUtils.getClientConfigStr`; `QuorumServer` has one as `...;[host:]port`).
+/// What `config -c` prints: the version of a configuration, and the address for clients of each
+/// server (`ConfigUtils.getClientConfigStr`). In a `server.N` line that address is
+/// `...;[host:]port`.
 pub fn client_addresses(config: &str) -> String {
     let lines = || config.lines().filter_map(|line| line.split_once('='));
     let version = lines().find(|(key, _)| key.trim() == "version").map_or("", |(_, value)| value);

@@ -1,5 +1,5 @@
-//! Commands on whole trees: they ask for the children of several znodes at once, and hold only the
-//! siblings on the way down to the present znode.
+//! Commands on whole trees. They walk depth first, ask for the children of several znodes at once,
+//! and hold in memory only the siblings along the path to the present znode.
 
 use std::collections::VecDeque;
 
@@ -14,26 +14,27 @@ use super::walk::{Step, Walk, join};
 use super::{Failure, failure_value};
 use crate::client::{Client, ClientError};
 
-/// A walk that asks a server.
+/// A walk over a tree that gets the children from a server.
 struct Walker<'a> {
     client: &'a Client,
     screen: &'a Screen,
     walk: Walk,
     watch: bool,
-    /// The depth down to which children are asked for.
+    /// Znodes at this depth or below are not asked for their children.
     depth_max: usize,
-    /// Children that were asked for in advance, for the next znodes of the walk.
+    /// Children that were asked for in advance, with the path of their parent, in the order of the
+    /// walk.
     ahead: VecDeque<(String, Result<Vec<String>, ErrorCode>)>,
-    /// The number of znodes whose children must not be read.
+    /// How many znodes the server refused to list.
     unread_count: usize,
-    /// The refusals of the first of these znodes, at most [`NOTES_MAX`].
+    /// The errors for the first of these znodes, at most [`NOTES_MAX`].
     unread: Vec<String>,
-    /// The number of znodes to ask for at once.
+    /// For how many znodes the next round trip asks.
     window: usize,
 }
 
 impl<'a> Walker<'a> {
-    /// Starts at a znode that must exist.
+    /// Starts a walk at a znode, which must exist.
     fn start(
         client: &'a Client,
         screen: &'a Screen,
@@ -50,8 +51,8 @@ impl<'a> Walker<'a> {
         Ok(Walker { client, screen, walk, watch, depth_max, ahead, unread_count, unread, window })
     }
 
-    /// The next step. A znode whose children must not be read counts as a leaf, and is reported at
-    /// the end.
+    /// The next step of the walk. A znode that the server refuses to list counts as a leaf;
+    /// [`Walker::end`] reports it.
     fn next(&mut self) -> Result<Option<Step>, Failure> {
         if self.screen.is_interrupted() {
             return Err(Failure::Said("interrupted".to_string()));
@@ -74,10 +75,10 @@ impl<'a> Walker<'a> {
         Ok(step)
     }
 
-    /// The children of the znode that was entered. The same round trip asks for the children of its
-    /// next siblings, for more and more of them as long as they have few.
+    /// The children of the znode that was entered last. One round trip also asks for the children
+    /// of its next siblings: for twice as many as before while the lists are short.
     fn children(&mut self, path: &str) -> Result<Result<Vec<String>, ErrorCode>, Failure> {
-        // Children that were asked for in advance are in the order of the walk.
+        // The children asked for in advance are in the order of the walk.
         if self.ahead.front().is_none_or(|(next, _)| next != path) {
             self.ask(path)?;
         }
@@ -94,14 +95,15 @@ impl<'a> Walker<'a> {
             true => (self.window * 2).min(WALK_AHEAD_MAX),
             false => 1,
         };
-        // These go to the front: the walk needs the earlier ones later.
+        // They go to the front, because the walk needs those that are already there later.
         for listed in paths.into_iter().zip(listed).rev() {
             self.ahead.push_front(listed);
         }
         Ok(())
     }
 
-    /// Ends the walk: an error if some znodes were not read; the notes name them.
+    /// Ends the walk. It is an error if the server refused to list some znodes; the notes name the
+    /// first of them.
     fn end(mut self, notes: &mut Vec<String>) -> Result<(), Failure> {
         notes.append(&mut self.unread);
         match self.unread_count {
@@ -117,10 +119,10 @@ impl Drop for Walker<'_> {
     }
 }
 
-/// Refusals that are named one by one.
+/// How many errors are listed one by one.
 const NOTES_MAX: usize = 20;
 
-/// A list that is shown while it grows.
+/// A list of paths that is printed while it grows.
 struct List<'a> {
     screen: &'a Screen,
     is_first: bool,
@@ -137,7 +139,7 @@ impl<'a> List<'a> {
         Ok(List { screen, is_first: true })
     }
 
-    /// Prints a path; people get `line`.
+    /// Prints an item: `line` in text form, `path` in JSON.
     fn item(&mut self, line: &str, path: &str) -> std::io::Result<()> {
         match self.screen.format() {
             Format::Text => self.screen.put(&format!("{line}\n")),
@@ -148,7 +150,7 @@ impl<'a> List<'a> {
         }
     }
 
-    /// Ends the list, and says whether it is complete.
+    /// Ends the list. In JSON, adds the notes, whether `done` is a success, and the error.
     fn end(self, done: Result<(), Failure>, notes: &mut Vec<String>) -> Result<(), Failure> {
         if self.screen.format() == Format::Text {
             return done;
@@ -171,8 +173,8 @@ impl<'a> List<'a> {
     }
 }
 
-/// `ls -R`: a znode and everything below it, in the order of `ZKUtil.visitSubTreeDFS`: all children
-/// of a znode come before the znodes below the first child.
+/// Runs `ls -R`: prints a znode and everything below it, in the order of `ZKUtil.visitSubTreeDFS`:
+/// all children of a znode come before the znodes below its first child.
 pub fn list_below(
     client: &Client,
     screen: &Screen,
@@ -197,7 +199,7 @@ pub fn list_below(
     list.end(done, notes)
 }
 
-/// `tree`: draws a znode and everything below it.
+/// Runs `tree`: draws a znode and everything below it, down to `depth_max`.
 pub fn draw_below(
     client: &Client,
     screen: &Screen,
@@ -229,8 +231,8 @@ pub fn draw_below(
     list.end(done, notes)
 }
 
-/// `setAcl -R`: sets the ACL of a znode and of all below it. After a refusal it goes on with the
-/// others (`SetAclCommand`), and the error at the end counts the refusals.
+/// Runs `setAcl -R`: sets the ACL of a znode and of everything below it. A refusal does not stop it
+/// (`SetAclCommand`); the error at the end counts the refusals.
 pub fn set_acl_below(
     client: &Client,
     screen: &Screen,
@@ -263,8 +265,8 @@ pub fn set_acl_below(
     }
 }
 
-/// `deleteall`: deletes the lowest znodes first, many in one transaction
-/// (`ZKUtil.deleteRecursive`).
+/// Runs `deleteall`: deletes a znode and everything below it, the lowest znodes first, many in one
+/// transaction (`ZKUtil.deleteRecursive`).
 pub fn delete_below(
     client: &Client,
     screen: &Screen,
@@ -289,8 +291,8 @@ pub fn delete_below(
     walker.end(notes)
 }
 
-/// Deletes all at once; if that is refused, one by one: another client may have deleted some of
-/// them.
+/// Deletes znodes in one transaction. If that is refused, deletes them one by one, because another
+/// client may have deleted some of them.
 fn delete_batch(client: &Client, batch: &[String]) -> Result<(), Failure> {
     if batch.len() > 1 {
         match client.delete_each(batch) {

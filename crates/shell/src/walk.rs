@@ -1,23 +1,23 @@
-//! A walk over a tree, depth first, that holds only the siblings still to be visited on the way
-//! down to the present znode. It sends no requests: its owner lists the children of each znode that
-//! it enters. Pure.
+//! A walk over a tree, depth first. It holds in memory only the siblings, still to be visited,
+//! along the path to the present znode. It sends no requests: its owner passes it the children of
+//! each znode that it enters. Pure.
 
 /// The next step of a walk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Enters a znode, before the znodes below it. Its children are passed to [`Walk::listed`];
-    /// else it counts as a leaf.
+    /// Enters a znode, before the znodes below it. The owner passes its children to
+    /// [`Walk::listed`]; without them it counts as a leaf.
     Enter {
         /// The path of the znode.
         path: String,
-        /// The depth below the root of the walk.
+        /// How many levels it is below the root of the walk.
         depth: usize,
     },
     /// Leaves a znode, after everything below it.
     Leave(String),
 }
 
-/// A walk.
+/// A walk, and how far it has come.
 #[derive(Debug)]
 pub struct Walk {
     root: Option<String>,
@@ -27,7 +27,7 @@ pub struct Walk {
 #[derive(Debug)]
 struct Level {
     path: String,
-    /// The children that were not entered yet.
+    /// The children that the walk has not entered yet.
     names: std::vec::IntoIter<String>,
 }
 
@@ -37,7 +37,7 @@ impl Walk {
         Walk { root: Some(root.to_string()), levels: Vec::new() }
     }
 
-    /// The next step; none at the end.
+    /// The next step; `None` at the end.
     pub fn next(&mut self) -> Option<Step> {
         if let Some(path) = self.root.take() {
             return Some(self.enter(path));
@@ -58,7 +58,7 @@ impl Walk {
         Step::Enter { path, depth }
     }
 
-    /// Sets the children of the znode that was entered last, in the order of the visits.
+    /// Sets the children of the znode that was entered last, in the order of the walk.
     pub fn listed(&mut self, names: Vec<String>) {
         if let Some(level) = self.levels.last_mut() {
             level.names = names.into_iter();
@@ -70,16 +70,16 @@ impl Walk {
         self.levels.last().map_or(&[], |level| level.names.as_slice())
     }
 
-    /// The next siblings of the znode that was entered last; the walk enters them next if there is
-    /// nothing below it.
+    /// The paths of the next siblings of the znode that was entered last, at most `count_max`. The
+    /// walk enters them next if there is nothing below that znode.
     pub fn siblings(&self, count_max: usize) -> Vec<String> {
         let Some([parent, _]) = self.levels.last_chunk() else { return Vec::new() };
         let names = parent.names.as_slice().iter();
         names.take(count_max).map(|name| join(&parent.path, name)).collect()
     }
 
-    /// Whether the znode that was entered last, and each one above it but the root, is the last of
-    /// its siblings; the highest one first.
+    /// For each znode on the path to the one that was entered last, itself included and the root of
+    /// the walk not: whether it is the last of its siblings. From the top.
     pub fn lasts(&self) -> impl Iterator<Item = bool> {
         let above = self.levels.split_last().map_or(&[][..], |(_, above)| above);
         above.iter().map(|level| level.names.as_slice().is_empty())

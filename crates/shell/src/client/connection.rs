@@ -1,10 +1,12 @@
-//! A session and its connection, which is opened to one of the servers, kept alive, and opened
-//! again when it is lost.
+//! A ZooKeeper session and its connection: connects to one of the servers, keeps the connection
+//! alive, and connects again when it is lost.
 //!
-//! One thread owns the connection: it connects, reads, pings when there are no requests, and
-//! reconnects with the same session. Callers write under the lock and wait for their answers in the
-//! order of their requests. Each new connection first gets the credentials and the watches of the
-//! session.
+//! One thread owns the connection: it connects, reads, pings when no requests are sent, and
+//! reconnects with the same session. Callers write under the lock, and answers come in the order of
+//! the requests. On each new connection, the credentials and the watches of the session are sent
+//! first.
+//!
+//! A *round* is one attempt to connect to each server of the list.
 
 use std::collections::VecDeque;
 use std::io::Read;
@@ -32,10 +34,11 @@ use super::watches::{WatchKind, Watches};
 use super::wire::Wire;
 use super::{ClientError, Event};
 
-/// The callback for the client's events.
+/// The function that gets the client's events.
 type Listener = Box<dyn Fn(Event) + Send + Sync>;
 
-/// The session. Dropping it closes the connection and lets the session expire.
+/// A session. Dropping it closes the connection without ending the session, which expires on the
+/// server.
 pub struct Connection {
     shared: Arc<Shared>,
 }
@@ -43,7 +46,7 @@ pub struct Connection {
 struct Shared {
     target: Target,
     state: Mutex<State>,
-    /// Notified when the phase changes, or when a round of all servers has failed.
+    /// Notified when the phase changes, or when a round has failed.
     changed: Condvar,
     on_event: Listener,
 }
@@ -51,46 +54,47 @@ struct Shared {
 /// The phase of the session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// The session has no connection now.
+    /// There is no connection now.
     Connecting,
-    /// The connection can be used.
+    /// There is a connection.
     Connected,
-    /// The connection allows reads only: the server is cut off from its ensemble.
+    /// There is a connection for reads only: its server is cut off from the ensemble.
     ConnectedReadOnly,
-    /// The servers have expired the session.
+    /// The servers say that the session has expired.
     Expired,
-    /// The owner has closed the session.
+    /// This client has closed the session.
     Closed,
 }
 
 struct State {
     phase: Phase,
-    /// Whether the session is being closed: the end of the connection is then no loss.
+    /// Whether the session is being closed, so that the end of the connection is no loss.
     closing: bool,
-    /// The server of the present or the last connection.
+    /// The server of the present connection, or of the last one.
     server: String,
-    /// The failures of the servers that were tried last.
+    /// Why the last connection ended, or why each server of the last round failed.
     reason: String,
-    /// Rounds of all servers that have failed.
+    /// How many rounds have failed.
     failed_rounds: u64,
     wire: Option<Arc<Wire>>,
     session: i64,
     password: Vec<u8>,
-    /// Whether a server gave the session that is not read-only: other servers know only such a
-    /// session.
+    /// Whether a server that is not read-only gave the session. Only such a session is known to the
+    /// other servers.
     seen_read_write: bool,
     timeout: Duration,
     last_zxid: i64,
     last_xid: i32,
     last_sent: Instant,
-    /// Requests under way, the oldest first.
+    /// Requests without an answer yet, the oldest first.
     pending: VecDeque<Pending>,
-    /// Credentials under way. Those that a new connection sends have no waiting caller.
+    /// Credentials without an answer yet, the oldest first. `None` for those that a new connection
+    /// sends again: no caller waits for them.
     pending_auths: VecDeque<Option<SyncSender<Vec<u8>>>>,
-    /// Whether credentials were refused: the server then ends the connection, which is no loss to
-    /// report.
+    /// Whether the server refused credentials. It then ends the connection, and that loss is not
+    /// reported.
     auth_refused: bool,
-    /// Credentials that were accepted.
+    /// Credentials that the server accepted: scheme and credentials.
     auths: Vec<(String, Vec<u8>)>,
     watches: Watches,
 }
@@ -101,11 +105,11 @@ struct Pending {
     watch: Option<Asked>,
 }
 
-/// A watch that a request asks for.
+/// A watch that a request may set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Asked {
     what: AskedKind,
-    /// The path with the chroot.
+    /// The path on the server, with the chroot.
     path: String,
 }
 
@@ -116,17 +120,18 @@ enum AskedKind {
 }
 
 impl Asked {
-    /// A watch of a read.
+    /// The watch that comes with a read.
     pub fn by_read(kind: ReadKind, path: &str) -> Asked {
         Asked { what: AskedKind::Read(kind), path: path.to_string() }
     }
 
-    /// A persistent watch.
+    /// A persistent watch, which stays when it fires.
     pub fn lasting(mode: AddWatchMode, path: &str) -> Asked {
         Asked { what: AskedKind::Lasting(mode), path: path.to_string() }
     }
 
-    /// The watch that the server set (`ZooKeeper.ExistsWatchRegistration` and its siblings, 3.9.5).
+    /// The kind of watch that the server has set, given the error in its answer; `None` if it set
+    /// none (`ZooKeeper.ExistsWatchRegistration` and its siblings, 3.9.5).
     fn set_by(&self, error: ErrorCode) -> Option<WatchKind> {
         match (self.what, error) {
             (AskedKind::Read(ReadKind::Exists), ErrorCode::NO_NODE) => Some(WatchKind::Exist),
@@ -147,15 +152,15 @@ impl Asked {
     }
 }
 
-/// A request whose answer is to come.
+/// A request that waits for its answer.
 pub struct Waiting {
     answer: Receiver<Vec<u8>>,
     server: String,
 }
 
 impl Connection {
-    /// Opens a session on the first server that gives one. `on_event` is called on the thread of
-    /// the connection; it must not call the client.
+    /// Opens a session on the first server that gives one. `on_event` runs on the connection's
+    /// thread and must not call the client.
     ///
     /// # Errors
     /// No server gives a session.
@@ -193,31 +198,32 @@ impl Connection {
         Ok(connection)
     }
 
-    /// The phase of the session.
+    /// The phase that the session is in.
     pub fn phase(&self) -> Phase {
         self.shared.lock().phase
     }
 
-    /// The target that it was opened for.
+    /// The target of [`Connection::open`].
     pub fn target(&self) -> &Target {
         &self.shared.target
     }
 
-    /// Calls `look` with the watches that are set.
+    /// Calls `look` with the session's watches.
     pub fn with_watches<T>(&self, look: impl FnOnce(&mut Watches) -> T) -> T {
         look(&mut self.shared.lock().watches)
     }
 
-    /// Sends the frame of a request; its xid is filled in here.
+    /// Sends the frame of a request, and fills in its xid. `watch` is the watch that the request
+    /// sets.
     ///
     /// # Errors
-    /// There is no connection, and none comes for as long as one round of the servers takes.
+    /// There is no connection, and the servers could not be reached for about one round.
     pub fn send(&self, frame: Vec<u8>, watch: Option<Asked>) -> Result<Waiting, ClientError> {
         let mut waiting = self.send_each(vec![(frame, watch)])?;
         Ok(waiting.pop().expect("each has one"))
     }
 
-    /// Sends several requests, in this order and at once.
+    /// Sends several requests in this order, in one write.
     ///
     /// # Errors
     /// The errors of [`Connection::send`].
@@ -241,10 +247,10 @@ impl Connection {
         Ok(all)
     }
 
-    /// Waits for an answer: header and body.
+    /// Waits for an answer: its header and body.
     ///
     /// # Errors
-    /// No answer came. A write may take effect all the same.
+    /// No answer came. A write may still take effect.
     pub fn wait(&self, waiting: &Waiting, limit: Duration) -> Result<Vec<u8>, ClientError> {
         waiting.answer.recv_timeout(limit).map_err(|error| match error {
             RecvTimeoutError::Timeout => ClientError::Silent(waiting.server.clone()),
@@ -255,7 +261,7 @@ impl Connection {
         })
     }
 
-    /// Sends credentials, on this connection and on all later ones.
+    /// Sends credentials, on this connection and, if the server accepts them, on all later ones.
     pub fn add_auth(
         &self,
         scheme: &str,
@@ -280,25 +286,25 @@ impl Connection {
         }
     }
 
-    /// Ends the session: its ephemeral znodes go.
+    /// Ends the session, and with it its ephemeral znodes. Waits at most `limit` for the answer.
     pub fn close(&self, limit: Duration) {
         self.shared.lock().closing = true;
         if matches!(self.phase(), Phase::Connected | Phase::ConnectedReadOnly) {
             let mut frame = Vec::new();
             Request::CloseSession.encode(0, &mut frame);
-            // If this fails, the server ends the session after its timeout.
+            // If this fails, the session expires on the server after its timeout.
             let _ = self.send(frame, None).and_then(|waiting| self.wait(&waiting, limit));
         }
         self.shared.end(Phase::Closed);
     }
 
-    /// The state, once there is a connection.
+    /// The locked state, once there is a connection.
     fn connected(&self) -> Result<MutexGuard<'_, State>, ClientError> {
         let shared = &self.shared;
         let mut state = shared.lock();
         let deadline = Instant::now() + state.timeout;
-        // The present round may have begun long ago, so one more is awaited; but not for a new
-        // session.
+        // The present round may have begun long ago, so wait for one more; for a new session, wait
+        // for one round only.
         let rounds_max = if state.session == 0 { 0 } else { state.failed_rounds + 1 };
         loop {
             match state.phase {
@@ -325,7 +331,7 @@ impl Drop for Connection {
 }
 
 impl State {
-    /// Writes to the connection. If that fails, the thread of the connection notices the end.
+    /// Writes to the connection. If that fails, ends the connection; its thread will notice.
     fn write(&mut self, frame: &[u8]) -> Result<(), ClientError> {
         self.last_sent = Instant::now();
         let lost = || ClientError::Lost(self.server.clone());
@@ -346,7 +352,7 @@ impl Shared {
         ClientError::Unreachable { servers: self.target.text.clone(), reason: reason.to_string() }
     }
 
-    /// Ends the connection; no other one follows.
+    /// Ends the connection for good; `phase` is the session's last phase.
     fn end(&self, phase: Phase) {
         let mut state = self.lock();
         if state.phase != Phase::Expired {
@@ -360,7 +366,7 @@ impl Shared {
         self.changed.notify_all();
     }
 
-    /// Runs the thread of the connection: from one connection to the next, until the session ends.
+    /// Runs the connection's thread: opens one connection after the other, until the session ends.
     fn run(&self) {
         let mut next_server = 0;
         while let Some((wire, frames)) = self.find(&mut next_server) {
@@ -385,7 +391,8 @@ impl Shared {
         }
     }
 
-    /// Tries the servers in turn until one takes the session. `None` if the session is over.
+    /// Tries the servers in turn, round after round, until one accepts the session. `None` if the
+    /// session is over.
     fn find(&self, next_server: &mut usize) -> Option<(Arc<Wire>, Frames)> {
         let servers = &self.target.servers;
         let mut pause = RETRY_PAUSE_MIN;
@@ -433,7 +440,8 @@ impl Shared {
         }
     }
 
-    /// Connects to the first address of a server that accepts a connection.
+    /// Connects to the first address of a server that accepts a connection, and starts TLS if it is
+    /// used.
     fn dial(&self, server: &str, limit: Duration) -> std::io::Result<Wire> {
         let mut failure = std::io::Error::other("the name has no address");
         for address in server.to_socket_addrs()? {
@@ -455,7 +463,8 @@ impl Shared {
         Err(failure)
     }
 
-    /// Asks for the session, or for a new one, and logs in.
+    /// Asks the server for the present session, or for a new one if there is none, and logs in if a
+    /// user is set.
     fn greet(&self, wire: Wire) -> std::io::Result<(Arc<Wire>, Frames, ConnectResponse)> {
         let state = self.lock();
         let timeout_ms = i32::try_from(self.target.timeout_ms).unwrap_or(i32::MAX);
@@ -482,8 +491,8 @@ impl Shared {
         Ok((Arc::new(wire), frames, response))
     }
 
-    /// SASL with DIGEST-MD5 (`ZooKeeperSaslClient`, 3.9.5): the server sends the first challenge,
-    /// after an empty token.
+    /// Authenticates by SASL with DIGEST-MD5 (`ZooKeeperSaslClient`, 3.9.5). The client's first
+    /// token is empty, and the server answers with the first challenge.
     fn log_in(&self, wire: &Wire, frames: &mut Frames, login: &Login) -> std::io::Result<()> {
         let challenge = self.exchange(wire, frames, b"")?;
         let mut chance = [0; 32];
@@ -499,7 +508,7 @@ impl Shared {
         self.exchange(wire, frames, &response).map(drop).map_err(refused)
     }
 
-    /// Sends one token of SASL, and returns the token of the server's answer.
+    /// Sends one token of SASL, and returns the token in the server's answer.
     fn exchange(&self, wire: &Wire, frames: &mut Frames, token: &[u8]) -> std::io::Result<Vec<u8>> {
         let mut state = self.lock();
         state.last_xid = state.last_xid.checked_add(1).unwrap_or(1);
@@ -518,8 +527,8 @@ impl Shared {
         Ok(token.unwrap_or_default().to_vec())
     }
 
-    /// Takes over a connection that has the session: sends credentials and watches before any
-    /// request.
+    /// Makes a connection that has the session the present one. Sends credentials and watches
+    /// before any request.
     fn take(
         &self,
         server: &str,
@@ -548,7 +557,7 @@ impl Shared {
             let request = Request::Auth { scheme: &scheme, credentials: Some(&credentials) };
             request.encode(XID_AUTH, &mut frame);
             state.pending_auths.push_back(None);
-            // A failed write ends the connection, and the next connection sends these again.
+            // If the write fails, the connection ends, and the next one sends the credentials.
             let _ = state.write(&frame);
             state.auths.push((scheme, credentials));
         }
@@ -564,7 +573,7 @@ impl Shared {
         })
     }
 
-    /// Lets requests through, after the listener has got the event.
+    /// Lets requests through. Called after the listener has got the event about the connection.
     fn announce(&self, read_only: bool) {
         let mut state = self.lock();
         if state.phase == Phase::Connecting {
@@ -573,8 +582,8 @@ impl Shared {
         self.changed.notify_all();
     }
 
-    /// Reads until the connection ends, and returns the cause. A read-only connection ends when a
-    /// server is found that can be written to, which is then the next.
+    /// Reads until the connection ends, and returns why. A read-only connection also ends when a
+    /// server is found that accepts writes; that server is tried next.
     fn read(&self, wire: &Wire, mut frames: Frames, next_server: &mut usize) -> ReadEnd {
         let timeout = self.lock().timeout;
         let mut heard = Instant::now();
@@ -590,8 +599,8 @@ impl Shared {
                 Ok(None) => {}
                 Err(error) => return ReadEnd::Failed(error),
             }
-            // `ClientCnxn`: after a silence of two thirds of the session's timeout, the next server
-            // is tried while there is time.
+            // As in `ClientCnxn`: after silence for two thirds of the session's timeout, try the
+            // next server while there is time left.
             if heard.elapsed() > timeout * 2 / 3 {
                 return ReadEnd::Silent;
             }
@@ -617,8 +626,8 @@ impl Shared {
         }
     }
 
-    /// Asks a server by a four-letter word whether it can be written to
-    /// (`SendThread.pingRwServer`). The thread of the connection waits for the answer.
+    /// Asks a server by the four-letter word `isro` whether it accepts writes
+    /// (`SendThread.pingRwServer`). Blocks the connection's thread until the answer comes.
     fn is_writable(&self, server: &str) -> bool {
         let ask = || -> std::io::Result<bool> {
             let wire = self.dial(server, PROBE_LIMIT)?;
@@ -650,7 +659,7 @@ impl Shared {
             }
             XID_AUTH => {
                 if header.error != ErrorCode::OK {
-                    // The server ends the connection: later requests wait for the next one.
+                    // The server ends the connection, so later requests must wait for the next one.
                     state.auth_refused = true;
                     state.phase = Phase::Connecting;
                     state.wire.iter().for_each(|wire| wire.shutdown());
@@ -683,7 +692,7 @@ impl Shared {
     }
 }
 
-/// The reason why no more can be read.
+/// Why a connection ended.
 #[derive(Debug, thiserror::Error)]
 enum ReadEnd {
     #[error("{0}")]
@@ -696,7 +705,8 @@ enum ReadEnd {
     Undecodable(JuteError),
 }
 
-/// The schedule of looks for a server that can be written to: soon, and then less and less often.
+/// When a read-only client looks for a server that accepts writes: soon at first, then less and
+/// less often.
 struct Search {
     since: Instant,
     pause: Duration,
@@ -717,7 +727,7 @@ impl Search {
     }
 }
 
-/// A path of the server, without the chroot.
+/// A path on the server, without the chroot.
 pub fn without_chroot<'a>(path: &'a str, chroot: &str) -> &'a str {
     match path.strip_prefix(chroot) {
         Some("") => "/",
@@ -726,8 +736,9 @@ pub fn without_chroot<'a>(path: &'a str, chroot: &str) -> &'a str {
     }
 }
 
-/// The error for a connect request that a server cut off from its ensemble refuses: such a server
-/// answers with the header of a reply, as to any request (`ReadOnlyRequestProcessor`, 3.9.5).
+/// The error for a connect request that has no decodable answer. A server that is cut off from its
+/// ensemble refuses a session with the reply header of an ordinary request
+/// (`ReadOnlyRequestProcessor`, 3.9.5).
 fn no_session(body: &[u8], error: JuteError) -> std::io::Error {
     let header = ReplyHeader::decode(&mut JuteReader::new(body));
     std::io::Error::other(match header {
@@ -741,19 +752,19 @@ fn no_session(body: &[u8], error: JuteError) -> std::io::Error {
 /// `KeeperException.Code.NOTREADONLY`.
 const NOT_READ_ONLY: ErrorCode = ErrorCode(-119);
 
-/// Assembles frames from the bytes that are read.
+/// Assembles frames from the bytes of a connection.
 #[derive(Default)]
 struct Frames {
-    /// Bytes that were read; those from `start` on are not taken yet.
+    /// Bytes that were read; those before `start` are used up.
     bytes: Vec<u8>,
     start: usize,
 }
 
-/// Bytes of one read.
+/// The most bytes that are read at once.
 const READ_BYTES: usize = 64 * 1024;
 
 impl Frames {
-    /// The body of the next frame; nothing if one read timed out.
+    /// The body of the next frame; `None` if a read timed out.
     fn next(&mut self, stream: &mut impl Read) -> std::io::Result<Option<Vec<u8>>> {
         loop {
             if let Some(body) = self.take()? {
@@ -777,7 +788,7 @@ impl Frames {
         }
     }
 
-    /// The body of the next frame, which must come.
+    /// The body of the next frame; a timeout is an error.
     fn due(&mut self, wire: &Wire) -> std::io::Result<Vec<u8>> {
         self.next(&mut &*wire)?.ok_or_else(|| {
             std::io::Error::new(std::io::ErrorKind::TimedOut, "it accepts and does not answer")

@@ -1,7 +1,7 @@
-//! Faults of a path, in the words of ZooKeeper's client (`PathUtils.validatePath`, 3.9.5), which
-//! checks paths before it sends them. Pure.
+//! Checks a path as ZooKeeper's client does before it sends one, with the same error texts
+//! (`PathUtils.validatePath`, 3.9.5). Pure.
 
-/// The fault of a path, or none.
+/// What is wrong with a path; `None` if it is valid.
 pub fn path_fault(path: &str) -> Option<String> {
     if path.is_empty() {
         return Some("Path length must be > 0".to_string());
@@ -19,7 +19,7 @@ pub fn path_fault(path: &str) -> Option<String> {
     Some(format!("Invalid path string \"{}\" caused by {reason} @{index}", path.escape_debug()))
 }
 
-/// The first character that must not be where it is, with its index as Java counts.
+/// The first fault in a path, and the index of its character as Java counts it (in UTF-16 units).
 fn first_fault(path: &str) -> (&'static str, usize) {
     let mut start = 1;
     for name in path[1..].split('/') {

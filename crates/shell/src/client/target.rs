@@ -1,5 +1,5 @@
-//! The servers to ask, from ZooKeeper's connect strings: `host:port,host:port/chroot`
-//! (`ConnectStringParser`, 3.9.5). Pure.
+//! The servers and the session to connect to, parsed from ZooKeeper's connect strings:
+//! `host:port,host:port/chroot` (`ConnectStringParser`, 3.9.5). Pure.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,36 +9,36 @@ use super::path::path_fault;
 /// The default port of a server (`ConnectStringParser.DEFAULT_PORT`).
 const PORT_DEFAULT: u16 = 2181;
 
-/// The servers to connect to, and the session to ask for.
+/// The servers to connect to, and the kind of session to ask for.
 #[derive(Clone, Debug)]
 pub struct Target {
     /// The connect string, as it was given.
     pub text: String,
     /// `host:port` of each server, in the order in which they are tried.
     pub servers: Vec<String>,
-    /// The prefix of every path; empty, or a path without a slash at its end.
+    /// The prefix of every path on the server; empty, or a path without a slash at its end.
     pub chroot: String,
-    /// The timeout of the session.
+    /// The session timeout to ask for, in ms.
     pub timeout_ms: u32,
-    /// Whether a server that is cut off from its ensemble will do, for reads.
+    /// Whether a server that is cut off from its ensemble is accepted; it serves reads only.
     pub read_only: bool,
-    /// Whether to keep trying for as long as the session would last, in place of one round of the
-    /// servers.
+    /// Whether a command keeps trying the servers until the session timeout ends, and not only for
+    /// one round.
     pub patient: bool,
-    /// TLS and SASL.
+    /// The settings of TLS and SASL.
     pub security: Security,
 }
 
-/// The protocols to speak to servers, and the user.
+/// How connections are protected, and which user logs in.
 #[derive(Clone, Debug, Default)]
 pub struct Security {
-    /// TLS, if it is used.
+    /// The settings of TLS; `None` for connections without TLS.
     pub tls: Option<Arc<rustls::ClientConfig>>,
-    /// The user of SASL (DIGEST-MD5), if it is used.
+    /// The user of SASL (DIGEST-MD5); `None` to log in no user.
     pub login: Option<Login>,
 }
 
-/// A user of SASL.
+/// The user of SASL, with its password.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Login {
     pub user: String,
@@ -52,7 +52,7 @@ impl fmt::Debug for Login {
 }
 
 impl Target {
-    /// Reads a connect string.
+    /// Parses a connect string.
     ///
     /// # Errors
     /// The connect string is malformed; the error is one line.
@@ -86,7 +86,8 @@ impl Target {
     }
 }
 
-/// Adds the default port if there is none. An IPv6 address with a port is in brackets.
+/// A server as `host:port`, with the default port if `host` has none. `None` if it is malformed. An
+/// IPv6 address gets brackets; it must have them already if a port follows.
 fn server(host: &str) -> Option<String> {
     let (name, port) = match host.strip_prefix('[') {
         Some(rest) => {

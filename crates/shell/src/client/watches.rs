@@ -1,4 +1,4 @@
-//! The watches that a session has set, so that the next connection can set them again
+//! Remembers the watches that a session has set, so that the next connection can set them again
 //! (`ZKWatchManager` and `ClientCnxn.SendThread.primeConnection`, 3.9.5). Pure.
 
 use std::collections::BTreeSet;
@@ -8,18 +8,18 @@ use zk::request::{SetWatches2Request, SetWatchesRequest, WatcherType, XID_SET_WA
 
 use super::limits::{SET_WATCHES_BYTES_MAX, WATCHES_MAX};
 
-/// The kind of a watch.
+/// What a watch waits for, and whether it stays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WatchKind {
-    /// The data of a znode, or its deletion. It fires once.
+    /// A change of a znode's data, or its deletion. Fires once.
     Data,
-    /// The creation of a znode. It fires once.
+    /// The creation of a znode. Fires once.
     Exist,
-    /// The children of a znode. It fires once.
+    /// A change of a znode's list of children. Fires once.
     Child,
-    /// A znode and its children. It persists.
+    /// Any change of a znode or of its list of children. Stays.
     Persistent,
-    /// A znode and everything below it. It persists.
+    /// Any change of a znode or of a znode below it. Stays.
     PersistentRecursive,
 }
 
@@ -31,31 +31,32 @@ const KINDS: [WatchKind; 5] = [
     WatchKind::PersistentRecursive,
 ];
 
-/// Event types that clients make themselves (`Watcher.Event.EventType`).
+/// Types of the events that a client itself makes when it removes a watch
+/// (`Watcher.Event.EventType`).
 const DATA_WATCH_REMOVED: i32 = 5;
 const CHILD_WATCH_REMOVED: i32 = 6;
 const PERSISTENT_WATCH_REMOVED: i32 = 7;
 
-/// Full paths with a watch, for each kind.
+/// For each kind of watch, the paths that have one. Paths include the chroot.
 #[derive(Debug, Default)]
 pub struct Watches {
     paths: [BTreeSet<String>; KINDS.len()],
 }
 
 impl Watches {
-    /// The number of watches.
+    /// How many watches there are.
     pub fn count(&self) -> usize {
         self.paths.iter().map(BTreeSet::len).sum()
     }
 
-    /// Adds a watch that was set.
+    /// Remembers a watch that the server has set, unless there are too many.
     pub fn add(&mut self, kind: WatchKind, path: &str) {
         if self.count() < WATCHES_MAX {
             self.paths[kind as usize].insert(path.to_string());
         }
     }
 
-    /// Removes the watches that an event has used up.
+    /// Forgets the watches that fire once and have fired with this event.
     pub fn on_event(&mut self, event_type: i32, path: &str) {
         let fired: &[WatchKind] = match event_type {
             1 | 3 => &[WatchKind::Data, WatchKind::Exist],
@@ -68,12 +69,12 @@ impl Watches {
         }
     }
 
-    /// Whether there is a watch of this type.
+    /// Whether the path has a watch of this type.
     pub fn has(&self, path: &str, watcher_type: WatcherType) -> bool {
         kinds_of(watcher_type).iter().any(|kind| self.paths[*kind as usize].contains(path))
     }
 
-    /// Removes the watches of this type, and returns the types of the events that report it.
+    /// Forgets the path's watches of this type. Returns the types of the events that report this.
     pub fn remove(&mut self, path: &str, watcher_type: WatcherType) -> Vec<i32> {
         let mut events = Vec::new();
         for kind in kinds_of(watcher_type) {
@@ -89,8 +90,9 @@ impl Watches {
         events
     }
 
-    /// The requests that set all watches again; the server fires those that missed a change after
-    /// `last_zxid`. Without persistent watches, servers before 3.6 know the request, too.
+    /// The requests that set all watches again. For changes after `last_zxid` that a watch has
+    /// missed, the server sends events at once. Without persistent watches, servers before 3.6 know
+    /// the requests, too.
     pub fn restoring(&self, last_zxid: i64) -> Vec<Vec<u8>> {
         let mut frames = Vec::new();
         let mut batch = batch_since(last_zxid);
@@ -134,7 +136,7 @@ fn encode(batch: SetWatches2Request<'_>) -> Vec<u8> {
     frame
 }
 
-/// `ZKWatchManager.removeWatcher`.
+/// The kinds of watches that a type covers (`ZKWatchManager.removeWatcher`).
 fn kinds_of(watcher_type: WatcherType) -> &'static [WatchKind] {
     match watcher_type {
         WatcherType::Children => &[WatchKind::Child],

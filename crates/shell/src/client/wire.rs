@@ -1,4 +1,4 @@
-//! TLS to a server: the connection that both threads of a session use.
+//! A TCP connection to a server, with TLS or without. One thread reads from it while others write.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -8,7 +8,7 @@ use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, Error};
 use tls::cause_of;
 
-/// A connection to a server, which one thread reads while others write.
+/// A connection to a server.
 pub struct Wire {
     tcp: TcpStream,
     tls: Option<Mutex<ClientConnection>>,
@@ -20,7 +20,7 @@ impl Wire {
         Wire { tcp, tls: None }
     }
 
-    /// Does the handshake with the server of this host.
+    /// Makes a TLS connection. `host` is the name that the server's certificate must have.
     pub fn secure(tcp: TcpStream, host: &str, config: Arc<ClientConfig>) -> std::io::Result<Wire> {
         let name = ServerName::try_from(host.to_string()).map_err(std::io::Error::other)?;
         let mut session = ClientConnection::new(config, name).map_err(std::io::Error::other)?;
@@ -30,12 +30,12 @@ impl Wire {
         Ok(Wire { tcp, tls: Some(Mutex::new(session)) })
     }
 
-    /// The socket, to set its timeouts.
+    /// The TCP socket, for setting its timeouts.
     pub fn tcp(&self) -> &TcpStream {
         &self.tcp
     }
 
-    /// Ends the connection: reads and writes fail from now on.
+    /// Ends the connection; later reads and writes fail.
     pub fn shutdown(&self) {
         // The connection may be over already.
         let _ = self.tcp.shutdown(std::net::Shutdown::Both);
@@ -47,7 +47,7 @@ impl Wire {
         let mut session = lock(session);
         let mut rest = bytes;
         while !rest.is_empty() {
-            // TLS takes only a limited number of bytes at once.
+            // rustls buffers only a limited number of bytes.
             let taken = session.writer().write(rest)?;
             rest = &rest[taken..];
             flush(&mut session, &self.tcp)?;
@@ -56,7 +56,7 @@ impl Wire {
     }
 }
 
-/// Bytes of TLS read at once: a record.
+/// How many bytes of TLS are read at once: the size of a record.
 const RECORD_BYTES: usize = 16 * 1024;
 
 impl Read for &Wire {
@@ -68,7 +68,7 @@ impl Read for &Wire {
                 Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
                 read => return read,
             }
-            // The lock is free meanwhile, so that other threads can write.
+            // Read without the lock, so that other threads can write.
             let count = (&self.tcp).read(&mut raw)?;
             if count == 0 {
                 return Ok(0);
@@ -78,7 +78,7 @@ impl Read for &Wire {
             while !rest.is_empty() {
                 session.read_tls(&mut rest)?;
                 if let Err(error) = session.process_new_packets() {
-                    // The alert tells the server why, if it still listens.
+                    // The alert tells the server why the connection ends, if it still reads.
                     let _ = flush(&mut session, &self.tcp);
                     return Err(std::io::Error::other(cause_of(&error)));
                 }
@@ -99,7 +99,7 @@ fn flush(session: &mut ClientConnection, mut tcp: &TcpStream) -> std::io::Result
     Ok(())
 }
 
-/// The error of rustls inside of an error of the socket.
+/// The error of rustls that is inside an I/O error, as an error with a clear text.
 fn said(error: std::io::Error) -> std::io::Error {
     let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<Error>());
     match inner.map(cause_of) {

@@ -1,4 +1,4 @@
-//! Valid commands, and the one-line errors of invalid ones.
+//! Tests of valid commands, and of the one-line errors of invalid ones.
 #![allow(clippy::unwrap_used)]
 
 use super::*;
@@ -237,7 +237,7 @@ fn quotes_at_the_start_of_a_word_keep_spaces() {
     check("  a\tb  ", &["a", "b"]);
     check("a 'b c' \"d e\"", &["a", "b c", "d e"]);
     check("'' \"\"", &["", ""]);
-    // As in `zkCli.sh`, quotes elsewhere are ordinary characters, and there is no escape.
+    // As in `zkCli.sh`: quotes inside a word are ordinary characters, and there is no escape.
     check("a'b c'd", &["a'b", "c'd"]);
     check(r#"{"a":"b"} x\ y"#, &[r#"{"a":"b"}"#, r"x\", "y"]);
     check(r#"'a "b" c' "it's""#, &[r#"a "b" c"#, "it's"]);
@@ -261,7 +261,7 @@ fn every_command_of_the_help_is_one() {
         for name in [Some(usage.name), usage.alias].into_iter().flatten() {
             let arguments = (0..usage.count.0).map(|_| "1".to_string());
             let words: Vec<String> = [name.to_string()].into_iter().chain(arguments).collect();
-            // The command is known, and its parser does not panic.
+            // The command is known; its arguments may be refused, but not with a panic.
             let said = parse(&words);
             assert!(!said.is_err_and(|text| text.contains("not found")), "{name}");
         }

@@ -1,4 +1,4 @@
-//! Completions of the end of a line.
+//! Tests of what may complete the end of a line.
 
 use super::*;
 

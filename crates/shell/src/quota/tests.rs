@@ -1,4 +1,4 @@
-//! The text of quotas; the expected texts are from the real server.
+//! Tests of the text of quotas. Expected texts are from a real server.
 #![allow(clippy::unwrap_used)]
 
 use super::*;

@@ -1,4 +1,4 @@
-//! Which commands an interrupt ends.
+//! Tests of what an interrupt ends.
 #![allow(clippy::unwrap_used)]
 
 use std::sync::mpsc::sync_channel;
@@ -13,7 +13,7 @@ fn an_interrupt_ends_a_command_that_can_end_and_the_second_one_more() {
     assert!(!screen.is_interrupted());
     assert!(screen.interrupt());
     assert!(screen.is_interrupted());
-    // The command does not end: so the process will.
+    // The command has not ended at the first interrupt, so the second one must end the process.
     assert!(!screen.interrupt());
     screen.set_interruptible(false);
     assert!(!screen.is_interrupted());

@@ -1,4 +1,4 @@
-//! The security settings in properties.
+//! Tests of the settings that properties give.
 #![allow(clippy::unwrap_used)]
 
 use super::*;
@@ -40,7 +40,7 @@ fn tls_needs_someone_to_believe() {
     assert!(of_flags(&format!("{jks}secret")).is_ok());
 }
 
-/// Writes a test's file and returns its path.
+/// Writes a file for a test, and returns its path.
 fn file(name: &str, text: &str) -> PathBuf {
     let path = std::env::temp_dir().join(format!("quorate-{}-{name}", std::process::id()));
     std::fs::write(&path, text).unwrap();

@@ -1,4 +1,4 @@
-//! The text and JSON of answers. Texts for people were printed by the real `zkCli.sh`.
+//! Tests of the text and JSON of answers. Expected texts were printed by the real `zkCli.sh`.
 
 use super::*;
 

@@ -1,8 +1,8 @@
-//! The order of a walk.
+//! Tests of the order of a walk.
 
 use super::*;
 
-/// Walks a tree, given as paths, and notes the steps.
+/// Walks a tree, given as paths, and checks the steps.
 fn check(root: &str, tree: &[&str], expected: &str) {
     let mut walk = Walk::new(root);
     let mut log = Vec::new();

@@ -1,4 +1,4 @@
-//! A session over connections that end, with a server of a few lines.
+//! Tests of a session whose connections end, against a scripted server.
 #![allow(clippy::unwrap_used)]
 
 use std::io::Write;
@@ -10,14 +10,14 @@ use zk::{RequestHeader, request::opcode};
 use super::super::{Client, Target};
 use super::*;
 
-/// One connection, seen from its server.
+/// The server's end of one connection.
 struct Served {
     stream: TcpStream,
     frames: Frames,
 }
 
 impl Served {
-    /// Accepts and reads the connect request.
+    /// Accepts a connection, and reads its connect request.
     fn accept(listener: &TcpListener) -> (Served, ConnectRequest) {
         let (stream, _) = listener.accept().unwrap();
         let mut served = Served { stream, frames: Frames::default() };
@@ -29,12 +29,12 @@ impl Served {
         self.frames.next(&mut self.stream).unwrap().unwrap()
     }
 
-    /// Gives a session, or none.
+    /// Answers the connect request with this session; 0 refuses a session.
     fn greet(&mut self, session: i64, timeout_ms: i32) {
         self.greet_as(session, timeout_ms, false);
     }
 
-    /// Answers a connect request; `read_only`: as a server that is cut off from its ensemble.
+    /// Answers the connect request. `read_only`: as a server that is cut off from its ensemble.
     fn greet_as(&mut self, session: i64, timeout_ms: i32, read_only: bool) {
         let (password, read_only) = ([7; 16], Some(read_only));
         let response = ConnectResponse { timeout_ms, session, password, read_only };
@@ -43,7 +43,7 @@ impl Served {
         self.stream.write_all(&bytes).unwrap();
     }
 
-    /// The next request: its header, and the bytes behind it.
+    /// Reads the next request: its header, and the bytes behind the header.
     fn request(&mut self) -> (RequestHeader, Vec<u8>) {
         let body = self.next();
         let mut reader = JuteReader::new(&body);
@@ -69,7 +69,7 @@ fn listener() -> (TcpListener, SocketAddr) {
     (listener, address)
 }
 
-/// Opens a session; events go to a channel.
+/// Opens a session whose events go to a channel.
 fn client(target: &str, timeout_ms: u32) -> (Result<Client, ClientError>, Receiver<Event>) {
     let (sender, events) = sync_channel(16);
     let target = Target::parse(target, timeout_ms).unwrap();
@@ -162,7 +162,7 @@ fn the_next_server_is_tried_where_one_has_no_session_to_give() {
     drop(server.join().unwrap());
     let (refused, _) = self::client(&first.to_string(), 30_000);
     assert!(matches!(refused, Err(ClientError::Unreachable { .. })));
-    // The error names the cause for each server.
+    // The error names each server with its cause.
     let (refused, _) = self::client(&format!("{first},{second}"), 30_000);
     let text = refused.err().unwrap().to_string();
     for server in [first, second] {
@@ -176,7 +176,7 @@ fn a_server_without_a_word_is_left() {
     let server = std::thread::spawn(move || {
         let (mut silent, _) = Served::accept(&listener);
         silent.greet(9, 300);
-        // Pings arrive, and are not answered.
+        // Pings arrive and get no answer.
         assert_eq!(silent.request().0.opcode, opcode::PING);
         let (mut second, asked) = Served::accept(&listener);
         assert_eq!(asked.session, 9);
@@ -220,7 +220,7 @@ fn a_server_that_may_only_be_read_from_and_opens_no_session_is_said_so() {
     server.join().unwrap();
 }
 
-/// Answers the question whether the server can be written to.
+/// Answers the four-letter word `isro` on a new connection.
 fn answer_probe(listener: &TcpListener, answer: &str) {
     let (mut stream, _) = listener.accept().unwrap();
     let mut word = [0; 4];
@@ -238,12 +238,13 @@ fn a_session_that_may_only_read_goes_to_a_server_that_can_be_written_to() {
         served.greet_as(9, 30_000, true);
         let (create, _) = served.request();
         served.reply(create.xid, -1, -119, |_| {});
-        // The ensemble works again for some servers, but not yet for this one.
+        // The ensemble works again, but this server has not joined it yet.
         answer_probe(&whole, "ro");
         answer_probe(&cut_off, "ro");
         answer_probe(&whole, "rw");
         let (mut served, asked) = Served::accept(&whole);
-        // No other server knows a session that a cut-off server gave.
+        // A session that a cut-off server gave is unknown to the other servers, so a new one is
+        // asked for.
         assert_eq!((asked.session, asked.password), (0, vec![0; 16]));
         served.greet_as(10, 30_000, false);
         let (delete, _) = served.request();

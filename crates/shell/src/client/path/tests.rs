@@ -1,4 +1,4 @@
-//! Paths, and the errors of ZooKeeper's own shell about them.
+//! Tests of the error texts about paths, which are those of ZooKeeper's own shell.
 
 use super::*;
 

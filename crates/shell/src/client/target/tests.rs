@@ -1,4 +1,4 @@
-//! Connect strings.
+//! Tests of parsing connect strings.
 #![allow(clippy::unwrap_used)]
 
 use super::*;

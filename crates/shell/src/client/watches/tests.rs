@@ -1,4 +1,4 @@
-//! The watches that are left, and the requests that set them again.
+//! Tests of which watches are left, and of the requests that set them again.
 #![allow(clippy::unwrap_used)]
 
 use zk::{JuteReader, RequestHeader};
@@ -11,7 +11,7 @@ fn watches(set: &[(WatchKind, &str)]) -> Watches {
     watches
 }
 
-/// All kinds on one path.
+/// One watch of each kind, all on one path.
 fn all() -> Watches {
     watches(&KINDS.map(|kind| (kind, "/a")))
 }
