@@ -1,7 +1,9 @@
-//! Two runs as one HTML page: each figure before and now, and how sure the change is.
+//! Renders the comparison of two runs as one HTML page: each figure before and now, and how sure
+//! the change is.
 //!
-//! Rounds of two runs are no pairs, so nothing cancels a drift of the machine between them.
-//! Differences between the machines come first: figures of different machines must not be compared.
+//! The rounds of two runs do not form pairs, so a drift of the machine between the runs is not
+//! cancelled. Differences between the machines come first on the page, because figures of different
+//! machines must not be compared.
 
 use maud::{Markup, html};
 
@@ -12,10 +14,10 @@ use crate::ratio::Ratio;
 use crate::rows::{Spread, warnings};
 use crate::schema::{Figure, Results};
 
-/// A figure that both runs have.
+/// A figure that both runs have: its key, the old figure and the new one.
 type Both<'a> = (Key<'a>, &'a Figure, &'a Figure);
 
-/// The page that compares two runs.
+/// The HTML page that compares two runs.
 pub fn page(old: &Results, new: &Results) -> String {
     let matching = matching(old, new);
     let (serious, plain): (Vec<Difference>, Vec<Difference>) =
@@ -50,7 +52,7 @@ pub fn page(old: &Results, new: &Results) -> String {
     shell::page(&title, &body)
 }
 
-/// When both runs were made, and how.
+/// When each run was made, and with which command.
 fn runs(old: &Results, new: &Results) -> Markup {
     let line = |results: &Results| {
         format!("{}, {}", results.began_at, results.command).trim_matches([',', ' ']).to_string()
@@ -58,7 +60,7 @@ fn runs(old: &Results, new: &Results) -> Markup {
     shell::facts(&[("before", line(old)), ("now", line(new))])
 }
 
-/// A table for each group.
+/// One table for each group of tests.
 fn groups(new: &Results, figures: &[Both]) -> Markup {
     let mut names: Vec<&str> = Vec::new();
     for (key, _, _) in figures {
@@ -120,7 +122,7 @@ fn change_of(ratio: Option<&Ratio>) -> Markup {
     }
 }
 
-/// Figures that only one of the runs has.
+/// Lists the figures that only one of the runs has.
 fn lonely(matching: &Matching) -> Markup {
     html! {
         @for (heading, figures) in [
@@ -147,7 +149,7 @@ mod tests {
         assert!(page.contains(r#"<span class="chip worse">worse</span>"#));
         assert!(page.contains(r#"<span class="chip">no difference</span>"#), "of the peer");
         assert!(!page.contains("must not be compared") && !page.contains("Only in"));
-        // The errors of the peer, once for each run.
+        // The errors of the peer make one box for each run.
         assert_eq!(page.matches("class=\"box\"").count(), 2, "{page}");
         assert!(page.contains("Before: ZooKeeper 3.9.5: answers were errors"), "{page}");
     }

@@ -1,15 +1,15 @@
-//! A small run for the tests of this crate: two groups, three tests and a skipped one, our server
-//! beside a peer and the null server, with courses, curves and a chart.
+//! A small run for the tests of this crate: two groups with three tests and a skipped one, our
+//! server beside a peer and the null server, with courses, latency curves and a chart.
 
 use crate::schema::{
     Chart, Curve, Disk, Figure, Good, Machine, Measured, Moment, Published, Results, Role, SCHEMA,
     Series, System, Test, Usage,
 };
 
-/// Rounds of each figure.
+/// How many rounds each figure has.
 const ROUNDS: usize = 8;
 
-/// The run.
+/// The example run.
 pub fn run() -> Results {
     let mut create = test("40 znodes, 1 client", "create", [("ours", 21_500.0), ("zk", 14_100.0)]);
     create.group = "znodes".into();
@@ -45,7 +45,7 @@ pub fn run() -> Results {
     }
 }
 
-/// The run of [`run`] with all rates of one system multiplied.
+/// The run of [`run`], with all rates of one system multiplied by `factor`.
 pub fn run_with(system: &str, factor: f64) -> Results {
     let mut results = run();
     let measured = results.tests.iter_mut().flat_map(|test| &mut test.systems);
@@ -57,7 +57,8 @@ pub fn run_with(system: &str, factor: f64) -> Results {
     results
 }
 
-/// The run with more of everything: long names, two operations, a second peer, few rounds.
+/// The run of [`run`] with more of everything: long names, two operations, a second peer, and a
+/// test with few rounds.
 pub fn large() -> Results {
     let mut results = run();
     let etcd =
@@ -88,7 +89,7 @@ pub fn large() -> Results {
     results
 }
 
-/// A chart with many labels and lines, and values of all sizes.
+/// A chart with many labels, many lines, and values of very different sizes.
 fn crowded() -> Chart {
     let series = (0..7).map(|line| Series {
         name: format!("Quorate 0.3.0, case {line}"),
@@ -145,7 +146,7 @@ fn systems() -> Vec<System> {
     ]
 }
 
-/// A test of one kind of operation; `rates` are those of our server and of the peer.
+/// A test of one kind of operation. `rates` has the rate of our server and that of the peer.
 fn test(title: &str, operation: &str, rates: [(&str, f64); 2]) -> Test {
     let rates = [rates[0], rates[1], ("null", 400_000.0)];
     let systems = rates.iter().map(|(system, rate)| measured(system, operation, *rate));
@@ -162,7 +163,7 @@ fn test(title: &str, operation: &str, rates: [(&str, f64); 2]) -> Test {
     }
 }
 
-/// What a system showed at a rate. The values of a round wander by up to 2 %.
+/// What a system with this rate shows. The values of the rounds differ by up to 2 %.
 fn measured(system: &str, operation: &str, rate: f64) -> Measured {
     let figure = |name: &str, unit: &str, good, value: f64, is_headline| Figure {
         name: format!("{operation} {name}"),
@@ -217,7 +218,7 @@ fn moment(second: u32, rate: f64, is_null: bool) -> Moment {
         p50_ms: Some(mean_ms / wave),
         p99_ms: (second > 0).then(|| 3.0 * mean_ms / wave / wave),
         all: usage(1.0),
-        // A leader and two followers, which do less.
+        // A leader and two followers, which have less to do.
         servers: if is_null { Vec::new() } else { [0.5, 0.3, 0.2].map(usage).to_vec() },
     }
 }

@@ -1,9 +1,9 @@
-//! Whether a new run is as good as an old one: a gate for regressions.
+//! Decides whether a new run is as good as an old one: a gate against regressions.
 //!
 //! A figure has regressed if it is worse by more than the limit and the interval excludes "no
-//! change". Where both runs measured the same peer, the ratios to it are compared, so a drift of
-//! the machine between the runs cancels. What cannot be told does not fail, but a gate that can
-//! tell nothing at all does.
+//! change". If both runs measured the same peer, the ratios of our figures to the peer's are
+//! compared, so a drift of the machine between the runs cancels. A single figure that cannot be
+//! judged does not fail the gate, but a gate that can judge no figure at all fails.
 
 use std::fmt::{Display, Formatter};
 
@@ -13,52 +13,55 @@ use crate::ratio::Ratio;
 use crate::rows::reservations;
 use crate::schema::{Figure, Results, Role, System};
 
-/// The verdict on a figure.
+/// The verdict on one figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It is worse by more than the limit, and surely worse.
+    /// It is worse by more than the limit, and the interval excludes "no change".
     Regressed,
-    /// It is better by more than the limit, and surely better.
+    /// It is better by more than the limit, and the interval excludes "no change".
     Improved,
-    /// No difference beyond the limit was found.
+    /// No difference above the limit was found.
     NoDifference,
-    /// There are too few rounds.
+    /// There are too few rounds to judge it.
     CannotBeTold,
-    /// The runs were made in different places, and the value has no peer beside it.
+    /// The machines or configurations of the two runs differ, and no peer was measured in both.
     Elsewhere,
 }
 
-/// A headline figure of both runs.
+/// A headline figure of our system, in both runs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
     /// Group, test, system and figure.
     pub name: String,
-    /// The name of the peer that both values were divided by; `None` if the values themselves were
-    /// compared.
+    /// The name of the peer by whose figures both values were divided; `None` if the values
+    /// themselves were compared.
     pub peer: Option<String>,
-    /// New to old; `None` if there is nothing to compare.
+    /// How many times better the new run is; `None` if the figures cannot be compared.
     pub ratio: Option<Ratio>,
     /// The verdict on the figure.
     pub verdict: Verdict,
 }
 
-/// The result of a comparison.
+/// The result of comparing two runs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Gate {
-    /// How much worse a figure may become: 0.05 is 5 %.
+    /// How much worse a figure may become: 0.05 means 5 %.
     pub limit: f64,
-    /// All figures that both runs have.
+    /// The headline figures of our systems that both runs have.
     pub rows: Vec<Row>,
-    /// Figures of the old run that the new one lacks.
+    /// The headline figures of our systems that only the old run has.
     pub missing: Vec<String>,
-    /// Differences of machine or configuration: values without a peer are not compared then.
+    /// Differences of machine or configuration. If there are any, only figures beside a peer are
+    /// compared.
     pub differences: Vec<Difference>,
 }
 
-/// Compares the headline figures of our systems in two runs.
+/// Compares the headline figures of our systems in two runs. `limit` is how much worse a figure may
+/// become.
 ///
 /// # Errors
-/// A run was scaled down or has doubts, so its figures say nothing; or the limit is no part.
+/// A run was scaled down or has doubts, so its figures mean nothing; or the limit is negative or no
+/// number.
 pub fn check(old: &Results, new: &Results, limit: f64) -> anyhow::Result<Gate> {
     anyhow::ensure!(limit.is_finite() && limit >= 0.0, "the limit {limit} is no part of a value");
     for (when, run) in [("old", old), ("new", new)] {
@@ -93,7 +96,7 @@ pub fn check(old: &Results, new: &Results, limit: f64) -> anyhow::Result<Gate> {
 }
 
 impl Gate {
-    /// Whether nothing regressed, nothing is missing, and at least one figure could be told.
+    /// Whether nothing regressed, nothing is missing, and at least one figure could be judged.
     pub fn passes(&self) -> bool {
         let is_told =
             |row: &Row| !matches!(row.verdict, Verdict::CannotBeTold | Verdict::Elsewhere);
@@ -102,7 +105,7 @@ impl Gate {
             && self.rows.iter().any(is_told)
     }
 
-    /// Rows with a verdict.
+    /// How many rows have this verdict.
     pub fn count(&self, verdict: Verdict) -> usize {
         self.rows.iter().filter(|row| row.verdict == verdict).count()
     }
@@ -172,7 +175,8 @@ impl Row {
     }
 }
 
-/// The first peer that has the figure of `key` in both runs: its name, and the old and the new one.
+/// The first peer that is the same in both runs and has this figure in both: its name, its old
+/// figure and its new one.
 fn peer_of<'a>(
     old: &'a Results,
     new: &'a Results,
@@ -194,7 +198,8 @@ fn peer_of<'a>(
     found.next()
 }
 
-/// Compares the old and the new figure, each divided by that of the peer if there is one.
+/// Compares the old and the new figure. Each is first divided by the peer's figure, if there is
+/// one.
 fn row(
     key: &Key,
     (old, new): (&Figure, &Figure),
@@ -214,7 +219,7 @@ fn row(
     }
 }
 
-/// A figure round by round divided by that of another system.
+/// Divides each round's value of a figure by the other figure's value of that round.
 fn over(figure: &Figure, other: &Figure) -> Figure {
     let pairs = figure.values.iter().zip(&other.values).filter(|(_, other)| **other > 0.0);
     Figure { values: pairs.map(|(one, other)| one / other).collect(), ..figure.clone() }
@@ -224,7 +229,7 @@ fn verdict(ratio: Option<&Ratio>, limit: f64) -> Verdict {
     let Some((ratio, (low, high))) = ratio.and_then(|ratio| Some((ratio, ratio.interval?))) else {
         return Verdict::CannotBeTold;
     };
-    // How much worse, or better, is seen from the better of the two values.
+    // Both limits are measured from the better of the two values.
     match ratio.value {
         value if high < 1.0 && 1.0 / value > 1.0 + limit => Verdict::Regressed,
         value if low > 1.0 && value > 1.0 + limit => Verdict::Improved,
@@ -257,7 +262,7 @@ mod tests {
         assert!(!gate.passes());
         assert_eq!(gate.count(Verdict::Regressed), 3, "{gate}");
         assert_eq!(verdicts(&run(), &run_with("ours", 1.02)), [Verdict::Improved; 3]);
-        // Less than the limit is no regression, however sure it is.
+        // A change below the limit is no regression, however sure it is.
         assert!(check(&run(), &run_with("ours", 0.98), 0.05).unwrap().passes());
     }
 
@@ -288,7 +293,8 @@ mod tests {
             results
         };
         assert_eq!(verdicts(&run(), &drifted(&["ours", "zk"])), [Verdict::NoDifference; 3]);
-        // Another version of the peer is another yardstick, and values alone say nothing.
+        // Another version of the peer cannot serve as yardstick, and values alone mean nothing
+        // here.
         let mut other = drifted(&["ours", "zk"]);
         other.systems[1].name = "ZooKeeper 3.9.6".into();
         let gate = check(&run(), &other, LIMIT).unwrap();

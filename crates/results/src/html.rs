@@ -1,8 +1,9 @@
-//! A run as one HTML page that needs nothing but itself: no request, no script.
+//! Renders a run as one HTML page that is complete in itself: it loads nothing and has no script.
 //!
-//! The path of a figure: [`crate::rows`] puts it in a row, `tables` writes the row; `plots` makes
-//! curves and courses into [`crate::svg`]; `details` has all of a test, `machine` where it was
-//! made. The JSON of the run is part of the page, so a page can be read back.
+//! The path of a figure: [`crate::rows`] puts it into a row, and `tables` renders the row; `plots`
+//! draws curves and courses with [`crate::svg`]; `details` shows everything about a test, `machine`
+//! where the run was made. The page contains the JSON of the run, so [`results_of`] can read it
+//! back.
 
 mod details;
 mod machine;
@@ -18,11 +19,11 @@ use crate::rows::{Group, groups, reservations, warnings};
 use crate::schema::Results;
 use plots::Styles;
 
-/// The text before and behind the JSON in a page.
+/// The text in a page before and behind the JSON of its run.
 const JSON_OPEN: &str = r#"<script type="application/json" id="results">"#;
 const JSON_CLOSE: &str = "</script>";
 
-/// The page of a run.
+/// The HTML page of a run.
 pub fn page(results: &Results) -> String {
     let groups = groups(results);
     let styles = Styles::of(results);
@@ -42,22 +43,23 @@ pub fn page(results: &Results) -> String {
     shell::page(&results.title, &body)
 }
 
-/// The run that a page was made of.
+/// The run in a page that [`page`] has made.
 ///
 /// # Errors
-/// The text is no page of ours, or its JSON is of another schema.
+/// The text is no such page, or its JSON has another schema.
 pub fn results_of(page: &str) -> anyhow::Result<Results> {
     let (_, json) = page.split_once(JSON_OPEN).context("the page holds no results")?;
     let (json, _) = json.split_once(JSON_CLOSE).context("the results of the page do not end")?;
     Results::read(json)
 }
 
-/// The JSON as part of a page. Only texts have a `<`; without it no tag can begin in one.
+/// The JSON as a part of the page. `<` occurs only inside JSON strings; escaping it there keeps a
+/// string from beginning a tag.
 fn json(results: &Results) -> String {
     format!("{JSON_OPEN}{}{JSON_CLOSE}", results.to_json().replace('<', "\\u003c"))
 }
 
-/// Title, time and command, and what a reader must know before any figure.
+/// The title, the time and the command, and everything that a reader must know before the figures.
 fn head(results: &Results) -> Markup {
     html! {
         h1 { (results.title) }
@@ -70,7 +72,7 @@ fn head(results: &Results) -> Markup {
     }
 }
 
-/// The mean ratio of each group, and how many rows say what.
+/// The mean ratio of each group, and how many of its rows have which verdict.
 fn summary(groups: &[Group]) -> Markup {
     let summaries = groups.iter().map(|group| (group, group.summary()));
     let summaries: Vec<_> = summaries.filter(|(_, summary)| summary.mean.is_some()).collect();

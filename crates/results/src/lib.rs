@@ -1,9 +1,10 @@
-//! The results of a benchmark: one JSON schema for all of `quorate bench`, and what is made of it.
+//! The results of a benchmark: one JSON schema for all of `quorate bench`, and the reports made of
+//! it.
 //!
 //! The path of a figure: a workload fills a [`schema::Results`]; [`ratio`] compares two systems
-//! whose runs were made in turn; [`rows`] picks the rows of a table; [`html`], [`markdown`] and
-//! [`text`] show it. Of two runs, [`matched`] finds what both have; [`compare`] shows it, [`gate`]
-//! judges it. Pure: figures in, text out.
+//! that were measured in turn; [`rows`] picks the rows of a table; [`html`], [`markdown`] and
+//! [`text`] render it. For two runs, [`matched`] finds the figures that both have; [`compare`]
+//! renders them, [`gate`] judges them. Pure: figures in, text out.
 
 pub mod compare;
 #[cfg(test)]

@@ -1,12 +1,12 @@
-//! A run as a Markdown document: the tables and where they were made, for a site that shows
-//! Markdown and no HTML. Curves and courses are in the page only.
+//! Renders a run as a Markdown document, for sites that show Markdown and no HTML: the tables, the
+//! systems and the machine. Curves and courses are only in the HTML page.
 
 use crate::number::{bytes, duration, shown};
 use crate::rows::{Group, TestRows, groups, reservations, warnings};
 use crate::schema::{Disk, Machine, Results, Role, System};
 use crate::text::{cells, header, summary};
 
-/// The document of a run.
+/// The Markdown document of a run.
 pub fn document(results: &Results) -> String {
     let took = duration(results.seconds);
     let mut parts = vec![
@@ -84,7 +84,7 @@ fn table(results: &Results, group: &Group) -> String {
     lines.join("\n")
 }
 
-/// The cells behind the first one of a line that has no more.
+/// The empty cells of a line that has only a first cell.
 fn blanks() -> impl Iterator<Item = String> {
     std::iter::repeat_n(String::new(), 6)
 }

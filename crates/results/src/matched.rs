@@ -1,30 +1,32 @@
-//! The figures that two runs share: the same figure of the same system in the same test.
+//! Matches the figures of two runs: the same figure of the same system in the same test. And finds
+//! the differences between the runs that make figures incomparable.
 
 use std::collections::BTreeMap;
 
 use crate::number::bytes;
 use crate::schema::{Figure, Machine, Results, Role, System};
 
-/// How many times another disk may be slower before it counts as another one.
+/// Two disks count as different if the median fdatasync of one is more than this many times the
+/// other's.
 const DISK_FACTOR_MAX: f64 = 1.5;
 
-/// The key that matches one figure of two runs.
+/// Identifies a figure, so that it can be found in two runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Key<'a> {
     /// The group of the test.
     pub group: &'a str,
     /// The title of the test.
     pub title: &'a str,
-    /// The identifier of the system.
+    /// The id of the system.
     pub system: &'a str,
     /// The name of the figure.
     pub figure: &'a str,
 }
 
-/// The figures of two runs, in the order of the runs.
+/// The figures of two runs, each list in the order of its run.
 #[derive(Clone, Debug, Default)]
 pub struct Matching<'a> {
-    /// Figures of both: the key, the old and the new one.
+    /// Figures that both runs have: the key, the old figure and the new one.
     pub both: Vec<(Key<'a>, &'a Figure, &'a Figure)>,
     /// Figures that only the old run has.
     pub only_old: Vec<(Key<'a>, &'a Figure)>,
@@ -32,7 +34,7 @@ pub struct Matching<'a> {
     pub only_new: Vec<(Key<'a>, &'a Figure)>,
 }
 
-/// A way in which two runs differ.
+/// One difference between two runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
     /// What differs.
@@ -41,7 +43,8 @@ pub struct Difference {
     pub old: String,
     /// What the new run has.
     pub new: String,
-    /// Whether it forbids to compare figures. The build of our own server does not.
+    /// Whether figures must not be compared because of it. Another name or build of our own server
+    /// is not serious.
     pub is_serious: bool,
 }
 
@@ -59,7 +62,7 @@ impl std::fmt::Display for Difference {
     }
 }
 
-/// All figures of a run that have values.
+/// All figures of a run that have values, with their keys.
 fn figures(results: &Results) -> Vec<(Key<'_>, &Figure)> {
     let tests = results.tests.iter().filter(|test| test.skipped.is_none());
     let figures = tests.flat_map(|test| {
@@ -89,7 +92,7 @@ pub fn matching<'a>(old: &'a Results, new: &'a Results) -> Matching<'a> {
     }
 }
 
-/// How the places of two runs differ, and what was measured there.
+/// The differences of two runs in workload, machine, disk, and in the systems that both have.
 pub fn differences(old: &Results, new: &Results) -> Vec<Difference> {
     let mut found = Vec::new();
     let mut compare = |what: &str, old: String, new: String, is_serious: bool| {
@@ -117,7 +120,7 @@ pub fn differences(old: &Results, new: &Results) -> Vec<Difference> {
     found
 }
 
-/// What makes a machine the one that it is.
+/// The properties of a machine that affect figures, each with its name.
 fn facts(machine: &Machine) -> Vec<(&'static str, String)> {
     let disk = machine.disk.as_ref();
     vec![
@@ -130,7 +133,7 @@ fn facts(machine: &Machine) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// The median times of two disks, if one is much slower.
+/// The median fdatasync times of the two disks; `None` unless one is much slower.
 fn slower_disk(old: &Machine, new: &Machine) -> Option<(f64, f64)> {
     let median = |machine: &Machine| {
         let points = &machine.disk.as_ref()?.before.points;
@@ -141,7 +144,7 @@ fn slower_disk(old: &Machine, new: &Machine) -> Option<(f64, f64)> {
     (factor > DISK_FACTOR_MAX).then_some((old, new))
 }
 
-/// The lines of the configuration of one system that another does not have.
+/// The lines of a system's configuration that another one lacks, for a reader.
 fn missing(one: &System, other: &System) -> String {
     let lines = one.configuration.iter().filter(|line| !other.configuration.contains(line));
     let lines: Vec<&str> = lines.map(String::as_str).collect();

@@ -1,6 +1,6 @@
-//! Numbers as a reader wants them: three significant digits, thousands separated.
+//! Formats numbers for readers: with three significant digits and separated thousands.
 
-/// Significant digits that are shown at most.
+/// The most significant digits that are shown.
 const DIGITS: i32 = 3;
 
 /// A number with at most [`DIGITS`] significant digits: `12,300`, `2.5`, `0.0123`.
@@ -26,7 +26,7 @@ pub fn range((least, most): (f64, f64)) -> String {
     format!("{}–{}", shown(least), shown(most))
 }
 
-/// A change as a percentage with its sign: `+3.2 %`.
+/// A factor as the change in percent, with a sign: 1.032 is `+3.2 %`.
 pub fn change(factor: f64) -> String {
     let percent = (factor - 1.0) * 100.0;
     let decimals = if percent.abs() < 99.95 { 1 } else { 0 };
@@ -36,7 +36,7 @@ pub fn change(factor: f64) -> String {
     format!("{}{} %", if sign == "-" { "−" } else { "+" }, with_thousands(digits))
 }
 
-/// Bytes in the largest binary unit that leaves a number of at least 1.
+/// A count of bytes in the largest binary unit that leaves a number of at least 1.
 pub fn bytes(count: u64) -> String {
     let units = ["bytes", "KiB", "MiB", "GiB", "TiB"];
     let mut value = count as f64;
@@ -57,7 +57,7 @@ pub fn duration(seconds: f64) -> String {
     }
 }
 
-/// Commas between the thousands of a decimal number.
+/// Inserts commas between the thousands of a decimal number.
 fn with_thousands(text: &str) -> String {
     let unsigned = text.trim_start_matches('-');
     let (whole, fraction) = match unsigned.find('.') {

@@ -1,66 +1,69 @@
-//! The ratio of two systems that were measured in turn, and how sure it is.
+//! The ratio of two systems, and how sure it is.
 //!
-//! The values of one round form a pair, so a drift of the machine hits both. The interval is the
-//! percentile interval of a bootstrap over the pairs, of the mean of the logarithms; it is widened
-//! for small numbers of pairs, which else give intervals that are too narrow (Hesterberg, "What
-//! Teachers Should Know About the Bootstrap", 2015: the expanded percentile interval). A few slow
-//! rounds stretch that interval on their side and shorten it on the other, so it reaches at least
-//! as far as Student's, of the same logarithms. Three to five pairs have Student's alone: they are
-//! too few to draw from.
+//! If two systems were measured in turn, their values of one round form a pair, so that a drift of
+//! the machine affects both. The interval of the ratio is then computed from the logarithms of the
+//! pairs' ratios: it is the percentile interval of a bootstrap of their mean. For few pairs that
+//! interval is too narrow, so it is widened (Hesterberg, "What Teachers Should Know About the
+//! Bootstrap", 2015: the expanded percentile interval). A few slow rounds stretch it on their side
+//! and shorten it on the other; so it always reaches at least as far as Student's interval of the
+//! same logarithms. Three to five pairs are too few for a bootstrap and have Student's interval
+//! alone.
 //!
-//! Values of two runs are no pairs. There the bootstrap draws from each side on its own, and the
-//! degrees of freedom are those of Welch's test.
+//! The values of two runs do not form pairs. Then the bootstrap draws from each side separately,
+//! and the degrees of freedom are those of Welch's test.
 
 use statrs::distribution::{ContinuousCDF, Normal, StudentsT};
 
 use crate::schema::{Figure, Good};
 
-/// Samples of the bootstrap.
+/// How many samples a bootstrap draws.
 const SAMPLES: usize = 4_000;
 
-/// The part of intervals that have the true ratio in them.
+/// The share of intervals that contain the true ratio.
 const CONFIDENCE: f64 = 0.95;
 
-/// Pairs that an interval needs at least.
+/// The least number of pairs for an interval.
 pub const PAIRS_MIN: usize = 3;
 
-/// Pairs that a bootstrap needs at least, or values of each side where they form no pairs: with
-/// fewer, all samples lie too close together.
+/// The least number of pairs for a bootstrap, or of values on each side if they do not form pairs.
+/// Fewer give samples that lie too close together.
 pub const BOOTSTRAP_MIN: usize = 6;
 
 /// How many times better the first of two systems is.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Ratio {
-    /// The geometric mean of the ratios of all pairs.
+    /// The geometric mean of the pairs' ratios; without pairs, the ratio of the geometric means.
+    /// Above 1 the first system is better, for costs, too.
     pub value: f64,
-    /// The interval of the value, with a confidence of 95 %; `None` below [`PAIRS_MIN`] pairs.
+    /// The interval of `value` with a confidence of 95 %. `None` if there are fewer than
+    /// [`PAIRS_MIN`] pairs, or, without pairs, fewer than [`BOOTSTRAP_MIN`] values on a side.
     pub interval: Option<(f64, f64)>,
-    /// The least and the greatest ratio of a pair.
+    /// The least and the greatest ratio of a pair; without pairs, of any two values.
     pub range: (f64, f64),
-    /// Pairs; for values that form no pairs, how many the side with fewer has.
+    /// How many pairs there are; without pairs, how many values the smaller side has.
     pub pairs: usize,
-    /// Whether the values of one round form a pair.
+    /// Whether the two values of one round form a pair.
     pub is_paired: bool,
-    /// Whether more of the figure is better.
+    /// Whether more of the figure is better (a rate); false if less is better (a cost).
     pub is_rate: bool,
 }
 
-/// The verdict of a ratio.
+/// What a ratio says about the first system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// The first system is better.
+    /// It is better than the second.
     Better,
-    /// The first system is worse.
+    /// It is worse than the second.
     Worse,
     /// The interval contains 1: no difference was found.
     NoDifference,
-    /// There are too few pairs for an interval.
+    /// There is no interval, because there are too few pairs.
     TooFewPairs,
 }
 
 impl Ratio {
-    /// The ratio of one figure of two systems that were measured in turn. `None` if a ratio of it
-    /// means nothing.
+    /// The ratio of a figure of two systems that were measured in turn. `None` if neither more nor
+    /// less of the figure is better, or if no pair has two positive values.
     pub fn of(first: &Figure, second: &Figure) -> Option<Ratio> {
         let is_rate = is_rate(first.good)?;
         let pairs = first.values.iter().zip(&second.values);
@@ -81,8 +84,8 @@ impl Ratio {
         })
     }
 
-    /// The ratio of one figure of two runs, whose rounds have nothing to do with each other. `None`
-    /// if a ratio of it means nothing.
+    /// The ratio of a figure of two runs, whose rounds are independent. `None` if neither more nor
+    /// less of the figure is better, or if a side has no positive value.
     pub fn of_unpaired(first: &Figure, second: &Figure) -> Option<Ratio> {
         let is_rate = is_rate(first.good)?;
         let (better, worse) = if is_rate { (first, second) } else { (second, first) };
@@ -106,7 +109,7 @@ impl Ratio {
         })
     }
 
-    /// The first figure divided by the second, with its interval. Above 1 a cost is worse.
+    /// The first figure divided by the second, with the interval. For a cost, above 1 is worse.
     pub fn quotient(&self) -> (f64, Option<(f64, f64)>) {
         if self.is_rate {
             return (self.value, self.interval);
@@ -114,7 +117,7 @@ impl Ratio {
         (1.0 / self.value, self.interval.map(|(low, high)| (1.0 / high, 1.0 / low)))
     }
 
-    /// What it says.
+    /// What the ratio says about the first system.
     pub fn verdict(&self) -> Verdict {
         match self.interval {
             None => Verdict::TooFewPairs,
@@ -124,12 +127,13 @@ impl Ratio {
         }
     }
 
-    /// The half width of the interval, as a part of the ratio; none without an interval.
+    /// Half the width of the interval, as a part of the ratio; `None` if there is no interval.
     pub fn half_width(&self) -> Option<f64> {
         self.interval.map(|(low, high)| ((high / low).ln() / 2.0).exp_m1())
     }
 
-    /// The first divided by the second: `2.50x`, and `1/2.50` for a cost that is lower.
+    /// The first figure divided by the second as text: `2.50x`, or `1/2.50` for a cost that is
+    /// lower. `ratio` is `value` or an end of its interval.
     pub fn shown(&self, ratio: f64) -> String {
         let decimals = |value: f64| if value < 9.995 { 2 } else { usize::from(value < 99.95) };
         if !self.is_rate && ratio >= 1.0 {
@@ -139,7 +143,7 @@ impl Ratio {
         format!("{quotient:.0$}x", decimals(quotient))
     }
 
-    /// Two ratios as text, the one with the lower quotient first.
+    /// Both ends of an interval as text, the one with the lower quotient first.
     pub fn shown_ends(&self, (low, high): (f64, f64)) -> (String, String) {
         let (low, high) = if self.is_rate { (low, high) } else { (high, low) };
         (self.shown(low), self.shown(high))
@@ -168,7 +172,7 @@ impl std::fmt::Display for Ratio {
     }
 }
 
-/// Whether more of a figure is better; `None` if neither more nor less is.
+/// Whether more of a figure is better (true) or less (false); `None` if neither.
 fn is_rate(good: Good) -> Option<bool> {
     match good {
         Good::More => Some(true),
@@ -181,7 +185,8 @@ fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len() as f64
 }
 
-/// The interval of the mean of some values. The seed is fixed: equal values give equal intervals.
+/// The interval of the mean of some values; `None` for too few. The seed is fixed, so equal values
+/// give equal intervals.
 fn interval(values: &[f64]) -> Option<(f64, f64)> {
     let count = values.len();
     if count < PAIRS_MIN {
@@ -206,7 +211,7 @@ fn student_interval(values: &[f64], freedom: f64) -> (f64, f64) {
     (mean - half, mean + half)
 }
 
-/// The interval of the difference of the means of two sides, drawn from each on its own.
+/// The interval of the difference of two sides' means; each side is drawn from separately.
 fn unpaired_interval(first: &[f64], second: &[f64]) -> Option<(f64, f64)> {
     if first.len().min(second.len()) < BOOTSTRAP_MIN {
         return None;
@@ -219,21 +224,21 @@ fn unpaired_interval(first: &[f64], second: &[f64]) -> Option<(f64, f64)> {
     Some(middle_of(differences, expanded_tail(freedom, shortfall)))
 }
 
-/// The mean of as many values as there are, each drawn from all of them.
+/// The mean of one bootstrap sample: as many values as there are, each drawn at random from all.
 fn resampled_mean(random: &mut fastrand::Rng, values: &[f64]) -> f64 {
     let count = values.len();
     (0..count).map(|_| values[random.usize(..count)]).sum::<f64>() / count as f64
 }
 
-/// What is left of some samples without `tail` of them at each end.
+/// The ends of the sorted samples after cutting off a part `tail` of them at each end.
 fn middle_of(mut samples: Vec<f64>, tail: f64) -> (f64, f64) {
     samples.sort_by(f64::total_cmp);
     let low = ((SAMPLES as f64 * tail) as usize).min(SAMPLES - 1);
     (samples[low], samples[SAMPLES - 1 - low])
 }
 
-/// The degrees of freedom of a difference of two means (Welch and Satterthwaite), and how many
-/// times too small its variance is in a bootstrap, which divides by n in place of n - 1.
+/// The degrees of freedom of a difference of two means (Welch and Satterthwaite), and the factor by
+/// which a bootstrap underestimates its variance, since it divides by n in place of n - 1.
 fn welch(first: &[f64], second: &[f64]) -> (f64, f64) {
     let parts = [first, second].map(|values| {
         let (count, mean) = (values.len() as f64, mean(values));
@@ -243,21 +248,21 @@ fn welch(first: &[f64], second: &[f64]) -> (f64, f64) {
     let total: f64 = parts.iter().map(|(variance, _)| variance).sum();
     let spread: f64 = parts.iter().map(|(variance, n)| variance * variance / (n - 1.0)).sum();
     if total * total == 0.0 || spread == 0.0 {
-        // All values of a side are equal: any interval of them is one point.
+        // All values of a side are equal, so the interval is one point in any case.
         return ((first.len() + second.len() - 2) as f64, 1.0);
     }
     let sampled: f64 = parts.iter().map(|(variance, n)| variance * (n - 1.0) / n).sum();
     (total * total / spread, total / sampled)
 }
 
-/// The part of the samples that lies outside at each end. `shortfall` is how many times too small
-/// the variance of the samples is.
+/// The part of the samples to cut off at each end. `shortfall` is the factor by which the samples
+/// underestimate the variance.
 fn expanded_tail(freedom: f64, shortfall: f64) -> f64 {
     let normal = Normal::new(0.0, 1.0).expect("the standard one exists");
     normal.cdf(shortfall.sqrt() * quantile(freedom))
 }
 
-/// The lower end of the interval of Student's t.
+/// The lower quantile of Student's t for an interval with our confidence; negative.
 fn quantile(freedom: f64) -> f64 {
     let student = StudentsT::new(0.0, 1.0, freedom).expect("there are several values");
     student.inverse_cdf((1.0 - CONFIDENCE) / 2.0)
@@ -286,7 +291,7 @@ mod tests {
         assert_eq!(Ratio::of(&figure(Good::More, &[0.0]), &figure(Good::More, &one)), None);
     }
 
-    /// Values that vary by 5 %, of a system that is `factor` times as fast.
+    /// Values that vary by 5 %, of a system that is `factor` times as fast as the other.
     fn noisy(random: &mut fastrand::Rng, count: usize, factor: f64) -> Figure {
         let mut one = || factor * (1.0 + 0.05 * (random.f64() + random.f64() - 1.0));
         let values: Vec<f64> = (0..count).map(|_| one()).collect();
@@ -295,7 +300,8 @@ mod tests {
 
     type Compare = fn(&Figure, &Figure) -> Option<Ratio>;
 
-    /// How many of 400 comparisons find a difference. The second side has `counts.1` values.
+    /// How many of 400 comparisons find a difference. `counts` are the numbers of values of the two
+    /// sides.
     fn found(compare: Compare, counts: (usize, usize), factor: f64) -> usize {
         let mut random = fastrand::Rng::with_seed(7);
         let differs = |_: &u32| {
@@ -324,7 +330,7 @@ mod tests {
 
     #[test]
     fn rounds_of_two_runs_are_no_pairs() {
-        // A drift that both sides share: pairs cancel it, two runs do not.
+        // Both sides drift alike: pairs cancel the drift, two runs do not.
         let drifted = |factor: f64| {
             let values: Vec<f64> =
                 (0..12).map(|at| factor * (100.0 + 4.0 * f64::from(at))).collect();
@@ -353,7 +359,7 @@ mod tests {
         assert_eq!(Ratio::of_unpaired(&figure(Good::Less, &[]), &two), None);
     }
 
-    /// A round of ten is a fifth slower, on one side or the other.
+    /// One round of ten is a fifth slower, on either side.
     #[test]
     fn slow_rounds_are_no_difference() {
         let mut random = fastrand::Rng::with_seed(3);
@@ -372,7 +378,7 @@ mod tests {
     fn three_pairs_have_the_interval_of_student() {
         let one = figure(Good::More, &[1.0; 3]);
         let ratio = Ratio::of(&figure(Good::More, &[1.8, 2.0, 2.2]), &one).unwrap();
-        // With t = 4.3027, the 97.5 % quantile for two degrees of freedom.
+        // Computed with t = 4.3027, the 97.5 % quantile for two degrees of freedom.
         let (low, high) = ratio.interval.unwrap();
         assert!((low - 1.5534).abs() < 1e-4 && (high - 2.5578).abs() < 1e-4, "{low} to {high}");
         assert_eq!(ratio.verdict(), Verdict::Better);

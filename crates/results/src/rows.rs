@@ -1,19 +1,19 @@
-//! The rows of a report: a headline figure of a test, our server beside a peer. The page and the
-//! plain text are made of them.
+//! The rows of a report: a headline figure of a test, our server beside a peer. The HTML page, the
+//! Markdown and the plain text render these rows.
 
 use crate::number::{range, shown};
 use crate::ratio::{Ratio, Verdict};
 use crate::schema::{Figure, Good, Measured, Published, Results, Role, System, Test};
 
-/// Marks a figure that holds the CPU time of the servers.
+/// Occurs in the name of every figure about CPU time of the servers.
 const CPU_MARK: &str = "server CPU";
 
-/// A group of tests.
+/// A group of tests: one table of a report.
 #[derive(Clone, Debug)]
 pub struct Group<'a> {
-    /// Its name, which may be empty.
+    /// The group's name, which may be empty.
     pub name: &'a str,
-    /// Its tests, in order.
+    /// The group's tests, in the order of the run.
     pub tests: Vec<TestRows<'a>>,
 }
 
@@ -26,32 +26,32 @@ pub struct TestRows<'a> {
     pub rows: Vec<Row<'a>>,
 }
 
-/// A row.
+/// One row of a table.
 #[derive(Clone, Debug)]
 pub struct Row<'a> {
     /// The name of the figure.
     pub figure: &'a str,
-    /// What tells its systems from those of other rows, where more than one pair was measured.
+    /// The names of its systems; `None` if the test measured a single pair of systems.
     pub pair: Option<String>,
     /// The unit of the figure.
     pub unit: &'a str,
-    /// What the document says of this figure; in the first of its rows only.
+    /// What the document says about this figure; only in the first row of the figure.
     pub published: Vec<&'a Published>,
-    /// What the peer showed.
+    /// The values of the peer.
     pub peer: Option<Spread>,
-    /// What our server showed.
+    /// The values of our server.
     pub ours: Option<Spread>,
-    /// Our server to the peer.
+    /// How many times better our server is than the peer.
     pub ratio: Option<Ratio>,
-    /// CPU of the servers per operation.
+    /// The CPU time of the servers for each operation.
     pub cpu: Option<Cpu<'a>>,
-    /// What limits our server; for a limit of the whole test in its first row only.
+    /// What limits our server. A limit of the whole test is only in the test's first row.
     pub limit: String,
-    /// Whether it counts for the mean of its group: the first row of its test.
+    /// Whether the row counts in the mean of its group: true for the first row of a test.
     pub is_lead: bool,
 }
 
-/// The median of some rounds, and how far they lie apart.
+/// The median of a figure's rounds, and their range.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Spread {
     /// The median.
@@ -62,35 +62,35 @@ pub struct Spread {
     pub count: usize,
 }
 
-/// CPU time of the servers.
+/// The CPU time of the servers beside a figure.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Cpu<'a> {
-    /// Its unit.
+    /// The unit of both values.
     pub unit: &'a str,
-    /// What the peer used.
+    /// The median of the peer; `None` if it was not measured.
     pub peer: Option<f64>,
-    /// What our server used.
+    /// The median of our server; `None` if it was not measured.
     pub ours: Option<f64>,
 }
 
-/// What the rows of a group say together.
+/// The rows of a group, summarised.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Summary {
-    /// The geometric mean of the ratios of the first headline figure of each test.
+    /// The geometric mean of the ratios in the first row of each test; `None` if no test has one.
     pub mean: Option<f64>,
-    /// Tests that the mean is made of.
+    /// How many tests the mean is made of.
     pub tests: usize,
-    /// Rows where our server is better.
+    /// How many rows say that our server is better.
     pub better: usize,
-    /// Rows where it is worse.
+    /// How many rows say that our server is worse.
     pub worse: usize,
-    /// Rows where no difference was found.
+    /// How many rows say that no difference was found.
     pub equal: usize,
-    /// Rows with too few pairs for an interval.
+    /// How many rows have too few pairs for an interval.
     pub too_few: usize,
 }
 
-/// The groups of a run, in the order in which they first appear.
+/// The groups of a run, in the order of their first tests.
 pub fn groups(results: &Results) -> Vec<Group<'_>> {
     let mut groups: Vec<Group> = Vec::new();
     for test in &results.tests {
@@ -104,7 +104,7 @@ pub fn groups(results: &Results) -> Vec<Group<'_>> {
     groups
 }
 
-/// Why no figure of a run may be quoted; empty if all may be.
+/// Why no figure of a run may be quoted, a sentence each; empty if figures may be.
 pub fn reservations(results: &Results) -> Vec<String> {
     let quick = "The run was scaled down: it shows the method, its figures say nothing.";
     let quick = results.is_quick.then(|| quick.to_string());
@@ -113,9 +113,9 @@ pub fn reservations(results: &Results) -> Vec<String> {
     quick.into_iter().chain(doubts).chain(trouble(results, Role::Ours)).collect()
 }
 
-/// What a reader must know before any figure: the reservations, errors of the real servers or why
-/// there are none, and whether parts are missing. Pages, Markdown and terminal show them at their
-/// head.
+/// What a reader must know before the figures, a sentence each: the reservations, errors of the
+/// real servers or why there are none, and whether parts are missing. All reports show this at
+/// their head.
 pub fn warnings(results: &Results) -> Vec<String> {
     let alone = |why: &String| format!("There is no real server beside ours: {why}");
     let cut = |why: &String| format!("The run was cut short, parts are missing: {why}");
@@ -126,8 +126,8 @@ pub fn warnings(results: &Results) -> Vec<String> {
     warnings
 }
 
-/// The tests in which answers of a system of this role were errors. An error may come faster than
-/// an answer, so a rate with errors means nothing.
+/// Names the tests in which answers of systems with this role were errors; `None` if there are
+/// none. An error may come faster than an answer, so a rate with errors means nothing.
 fn trouble(results: &Results, role: Role) -> Option<String> {
     let has_role = |id: &str| results.system(id).is_some_and(|system| system.role == role);
     let of_test = |test: &Test| {
@@ -141,7 +141,7 @@ fn trouble(results: &Results, role: Role) -> Option<String> {
     (!tests.is_empty()).then(|| format!("{names}: {what}: {}", tests.join("; ")))
 }
 
-/// The names of the systems of a role, or `none` if there are no such systems.
+/// The names of the systems with this role; `none` if there are no such systems.
 pub fn names(results: &Results, role: Role, none: &str) -> String {
     let systems = results.systems.iter().filter(|system| system.role == role);
     let names: Vec<&str> = systems.map(|system| system.name.as_str()).collect();
@@ -149,12 +149,12 @@ pub fn names(results: &Results, role: Role, none: &str) -> String {
 }
 
 impl Group<'_> {
-    /// All rows.
+    /// The rows of all tests.
     pub fn rows(&self) -> impl Iterator<Item = &Row<'_>> {
         self.tests.iter().flat_map(|test| &test.rows)
     }
 
-    /// What the rows say together.
+    /// Counts the rows by verdict, and computes the mean ratio.
     pub fn summary(&self) -> Summary {
         let mut summary = Summary::default();
         for ratio in self.rows().filter_map(|row| row.ratio) {
@@ -173,7 +173,7 @@ impl Group<'_> {
         summary
     }
 
-    /// The unit of all rows, if they have one in common.
+    /// The unit of all rows; `None` if they differ.
     pub fn unit(&self) -> Option<&str> {
         let first = self.rows().next()?.unit;
         self.rows().all(|row| row.unit == first).then_some(first)
@@ -181,7 +181,7 @@ impl Group<'_> {
 }
 
 impl Summary {
-    /// The counts in words.
+    /// The counts as text, without those that are 0.
     pub fn counts(&self) -> String {
         let parts = [
             (self.better, "better"),
@@ -196,19 +196,19 @@ impl Summary {
 }
 
 impl Spread {
-    /// The spread of a figure; `None` if it is unknown.
+    /// The spread of a figure; `None` if the figure has no values.
     pub fn of(figure: &Figure) -> Option<Spread> {
         let (median, range) = (figure.median()?, figure.range()?);
         Some(Spread { median, range, count: figure.values.len() })
     }
 
-    /// The range as text; none for a single value.
+    /// The range as text; `None` for a single value.
     pub fn range_text(&self) -> Option<String> {
         (self.count > 1).then(|| range(self.range))
     }
 }
 
-/// The name of a verdict.
+/// A verdict as text.
 pub fn verdict_text(verdict: Verdict) -> &'static str {
     match verdict {
         Verdict::Better => "better",
@@ -218,7 +218,7 @@ pub fn verdict_text(verdict: Verdict) -> &'static str {
     }
 }
 
-/// The text beside the value of a ratio: its interval, or the range of too few pairs.
+/// The text beside the value of a ratio: the interval, or the range if there are too few pairs.
 pub fn interval_text(ratio: &Ratio) -> Option<String> {
     let interval = ratio.interval.map(|ends| ratio.shown_ends(ends));
     let range = || (ratio.pairs > 1).then(|| ratio.shown_ends(ratio.range));
@@ -228,7 +228,7 @@ pub fn interval_text(ratio: &Ratio) -> Option<String> {
     }
 }
 
-/// A system and what it showed in a test.
+/// A system, and what it showed in a test.
 type Shown<'a> = (&'a System, &'a Measured);
 
 fn shown_by<'a>(results: &'a Results, test: &'a Test, role: Role) -> Vec<Shown<'a>> {
@@ -255,7 +255,7 @@ fn rows_of<'a>(results: &'a Results, test: &'a Test) -> Vec<Row<'a>> {
         let has = |shown: &Option<Shown>| {
             shown.is_some_and(|(_, measured)| measured.figure(&figure.name).is_some())
         };
-        // A peer without the figure gets no row, unless no peer has the figure.
+        // A peer that lacks the figure gets no row, unless all peers lack it.
         let any_peer_has = peers.iter().any(has);
         for (ours, peer) in pairs.iter().filter(|(_, peer)| has(peer) || !any_peer_has) {
             let mut row = row_of(test, figure, *ours, *peer, null);
@@ -263,7 +263,7 @@ fn rows_of<'a>(results: &'a Results, test: &'a Test) -> Vec<Row<'a>> {
             let peer = peer.filter(|_| has_several_peers).map(|(system, _)| system.name.as_str());
             row.pair = pair_text(ours, peer);
             row.is_lead = rows.is_empty();
-            // What the document says of a figure is said once, as what limits the whole test.
+            // Show what the document says, and what limits the whole test, only once.
             if rows.last().is_some_and(|last| last.figure == row.figure) {
                 row.published.clear();
             }
@@ -280,7 +280,7 @@ fn rows_of<'a>(results: &'a Results, test: &'a Test) -> Vec<Row<'a>> {
     rows
 }
 
-/// What tells one pair of systems from the others of its test.
+/// Names a pair of systems by what differs within the test; `None` if there is a single pair.
 fn pair_text(ours: Option<&str>, peer: Option<&str>) -> Option<String> {
     match (ours, peer) {
         (Some(ours), Some(peer)) => Some(format!("{ours} beside {peer}")),
@@ -290,7 +290,7 @@ fn pair_text(ours: Option<&str>, peer: Option<&str>) -> Option<String> {
     }
 }
 
-/// The headline figures of a test, each once.
+/// The headline figures of a test. A figure that several systems have appears once.
 fn headlines<'a>(ours: &[Option<Shown<'a>>], peers: &[Option<Shown<'a>>]) -> Vec<&'a Figure> {
     let figures = ours.iter().chain(peers).flatten().flat_map(|(_, measured)| &measured.figures);
     let mut headlines: Vec<&Figure> = Vec::new();
@@ -329,7 +329,7 @@ fn row_of<'a>(
     }
 }
 
-/// How near our server comes to what the generator can do at most.
+/// How near our server comes to the most that the generator can do.
 fn ceiling_text(ours: &Figure, null: &Figure) -> Option<String> {
     let part = match ours.good {
         Good::More => ours.median()? / null.median()?,
@@ -343,8 +343,9 @@ fn ceiling_text(ours: &Figure, null: &Figure) -> Option<String> {
     part.is_finite().then(|| format!("{} % {what}", shown(part * 100.0)))
 }
 
-/// The CPU figure beside a headline figure. Of several, the one whose name has the most words of
-/// the headline's and the fewest others; `None` if two are equally near.
+/// The figure about CPU time that belongs to a headline figure. If there are several, the one whose
+/// name shares the most words with the headline's and has the fewest others; `None` if two are
+/// equally near.
 fn cpu_of<'a>(
     name: &str,
     ours: Option<&'a Measured>,
@@ -371,10 +372,10 @@ fn cpu_of<'a>(
     (cpu.peer.is_some() || cpu.ours.is_some()).then_some(cpu)
 }
 
-/// The words of a figure's name that tell one operation from another.
+/// The words of a figure's name that distinguish operations.
 fn words_of(name: &str) -> Vec<&str> {
     let words = name.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
-    // A rate counts creates; what each costs is said of one.
+    // A rate is named in the plural ("creates"), its cost in the singular ("per create").
     let words = words.map(|word| word.strip_suffix('s').unwrap_or(word));
     words.filter(|word| !["server", "CPU", "per", "operation"].contains(word)).collect()
 }

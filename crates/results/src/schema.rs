@@ -1,73 +1,79 @@
-//! The JSON of a run. Fields are only added: a reader takes what it knows, and lacks nothing that
-//! it must have.
+//! The JSON of a run. Fields are only added, never removed: a reader ignores fields that it does
+//! not know, and uses a default for those that are missing.
+//!
+//! Words of this schema: the *document* is the published benchmark that a run follows. *Ours* is
+//! the system in question, a *peer* a real server beside it, and the *null server* one that does
+//! nothing. A test is measured in several *rounds*. The *course* is what was seen over the time of
+//! one round.
 
 use serde::{Deserialize, Serialize};
 
 /// The name and the version of the schema.
 pub const SCHEMA: &str = "quorate-bench/1";
 
-/// All that one run has found.
+/// Everything that one run has found.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Results {
     /// [`SCHEMA`].
     pub schema: String,
-    /// The workload, as the command line names it: `zk-latencies`, `reproduce hunt`.
+    /// The name of the workload on the command line: `zk-latencies`, `reproduce hunt`.
     pub workload: String,
-    /// The title of the run for readers.
+    /// The title for readers.
     pub title: String,
-    /// What was done, a sentence each.
+    /// What the run did, a sentence each.
     pub about: Vec<String>,
-    /// The command line.
+    /// The command line of the run.
     pub command: String,
-    /// When it began (RFC 3339, UTC).
+    /// When the run began (RFC 3339, UTC).
     pub began_at: String,
-    /// How long it took, in seconds.
+    /// How long the run took, in seconds.
     pub seconds: f64,
-    /// Whether it was scaled down, so that its figures show the method only.
+    /// Whether the run was scaled down, so that its figures only show the method.
     pub is_quick: bool,
-    /// Why parts of it are missing; `None` if it is whole.
+    /// Why parts of the run are missing; `None` if it is complete.
     pub cut_short: Option<String>,
-    /// Why no real server is beside ours, where one was looked for and is missing.
+    /// Why there is no real server beside ours; `None` if there is one, or if none was wanted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub no_peer: Option<String>,
-    /// Why no figure of this run is to be quoted: CPU that was stolen, a disk that drifted.
+    /// Why no figure of this run may be quoted, for example stolen CPU time or a disk that drifted;
+    /// empty if figures may be.
     pub doubts: Vec<String>,
-    /// Where it was made.
+    /// The machine that the run was made on.
     pub machine: Machine,
-    /// The systems that were measured. The one in question is the first.
+    /// The systems that were measured; the first is the one in question.
     pub systems: Vec<System>,
-    /// All that differs from the method of the document, a sentence each.
+    /// How the method differs from the document's, a sentence each.
     pub deviations: Vec<String>,
     /// What is known to be wrong or unclear in the document, a sentence each.
     pub traps: Vec<String>,
     /// The tests, in order.
     pub tests: Vec<Test>,
-    /// The charts of the document, made of figures of the tests.
+    /// The document's charts, with figures of the tests.
     pub charts: Vec<Chart>,
 }
 
-/// The machine that servers and generator had.
+/// The machine on which servers and generator ran.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Machine {
-    /// Model of the processor.
+    /// The processor's model.
     pub processor: String,
-    /// Cores that the run might use.
+    /// How many cores the run could use.
     pub cores: usize,
-    /// Bytes of memory.
+    /// The size of the memory.
     pub memory_bytes: u64,
-    /// Name and version of the kernel.
+    /// The kernel's name and version.
     pub kernel: String,
-    /// The disk of the servers; `None` if it was not measured.
+    /// The servers' disk; `None` if it was not measured.
     pub disk: Option<Disk>,
-    /// The limits of the process that count here (`RLIMIT_NOFILE` and the like), a line each.
+    /// Limits of the process that matter (`RLIMIT_NOFILE` and the like), a line each.
     pub limits: Vec<String>,
-    /// CPU time that other guests of the host took meanwhile, in ms.
+    /// CPU time that other guests of the host took during the run, in ms.
     pub stolen_ms: u64,
 }
 
-/// A disk.
+/// A disk, and how long fdatasync takes on it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Disk {
@@ -75,9 +81,9 @@ pub struct Disk {
     pub folder: String,
     /// The type of its file system.
     pub file_system: String,
-    /// How long fdatasync takes after 4 KiB were written over older bytes, before the run.
+    /// How long fdatasync takes after overwriting 4 KiB, measured before the run.
     pub before: Curve,
-    /// How long it takes after the run.
+    /// As `before`, measured after the run.
     pub after: Option<Curve>,
 }
 
@@ -88,9 +94,9 @@ pub enum Role {
     /// The system in question.
     #[default]
     Ours,
-    /// A system that it is compared with.
+    /// A system that ours is compared with.
     Peer,
-    /// The null server, which does nothing: its figures are the ceiling of the generator.
+    /// The null server, which does nothing: its figures are the most that the generator can do.
     Null,
 }
 
@@ -98,51 +104,51 @@ pub enum Role {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct System {
-    /// The key that [`Measured`] names it by.
+    /// The id by which [`Measured`] names the system.
     pub id: String,
-    /// Its role.
+    /// The system's role in the run.
     pub role: Role,
-    /// Name and version.
+    /// The system's name and version.
     pub name: String,
-    /// Where it served.
+    /// The address that clients connected to.
     pub address: String,
-    /// What tells its build from another one of this version; empty if unknown.
+    /// Distinguishes builds of the same version; empty if unknown.
     pub build: String,
-    /// Its configuration, a line each.
+    /// The system's configuration, a line each.
     pub configuration: Vec<String>,
 }
 
-/// A test: a row or a cell of the document.
+/// A test: a row or a cell of the document's tables.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Test {
-    /// The table that it belongs to; empty if there is one table.
+    /// The table that the test belongs to; empty if there is only one.
     pub group: String,
-    /// What was done. No two tests of a group have the same.
+    /// What the test does. It is unique within a group.
     pub title: String,
-    /// What was warm when it began.
+    /// What was warmed up before the test began.
     pub warm: String,
-    /// What the document says.
+    /// The document's values for this test.
     pub published: Vec<Published>,
-    /// What each system showed.
+    /// What each system showed in the test.
     pub systems: Vec<Measured>,
     /// What limits the rate of the system in question; empty if unknown.
     pub limit: String,
     /// Why published and measured figures differ, and other remarks, a sentence each.
     pub remarks: Vec<String>,
-    /// Why it was not measured; `None` if it was.
+    /// Why the test was not measured; `None` if it was.
     pub skipped: Option<String>,
 }
 
-/// A published figure.
+/// A value that the document publishes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Published {
-    /// The name of the figure that it is beside.
+    /// The name of the [`Figure`] that it belongs beside.
     pub figure: String,
-    /// Its value, if it is one number, in the unit of that figure.
+    /// The value in the figure's unit; `None` if it is not a single number.
     pub value: Option<f64>,
-    /// The text of the document.
+    /// The value as the document words it.
     pub text: String,
 }
 
@@ -150,110 +156,111 @@ pub struct Published {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Measured {
-    /// [`System::id`].
+    /// The system's [`System::id`].
     pub system: String,
-    /// The figures, in equal order for all systems.
+    /// The system's figures, in the same order for all systems.
     pub figures: Vec<Figure>,
-    /// The distribution of latencies, all rounds together.
+    /// The distributions of latencies, each over all rounds.
     pub latencies: Vec<Curve>,
     /// The course of the last round.
     pub course: Vec<Moment>,
     /// Remarks, a line each.
     pub notes: Vec<String>,
-    /// Answers that were errors or wrong, and sessions that were lost.
+    /// How many answers were errors or wrong, plus how many sessions were lost.
     pub trouble: u64,
 }
 
-/// Which values of a figure are good.
+/// Which direction of a figure is good.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Good {
-    /// Many: a rate.
+    /// More is better: a rate.
     More,
-    /// Few: a cost, a wait.
+    /// Less is better: a cost, a wait.
     Less,
-    /// Neither: it says what was done, and is not compared.
+    /// Neither: the figure says what was done, and is not compared.
     #[default]
     Neither,
 }
 
-/// A figure.
+/// A figure: one measured quantity of one system in one test.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Figure {
-    /// Its name. No two figures of a system in a test have the same.
+    /// The name, unique among the figures of a system in a test.
     pub name: String,
-    /// Its unit: `per s`, `us`, `ms`, `MiB`; empty if it is a count.
+    /// The unit: `per s`, `us`, `ms`, `MiB`; empty for a count.
     pub unit: String,
-    /// Which values are good.
+    /// Which direction is good.
     pub good: Good,
-    /// A value for each round; values at one place were measured one after the other, so they form
-    /// a pair. Empty: it cannot be known.
+    /// One value for each round; empty if the figure could not be measured. Values of two systems
+    /// with equal indices were measured one after the other, so they form a pair.
     pub values: Vec<f64>,
-    /// Whether it is in the table of the report, and not only in the details.
+    /// Whether the figure is in the tables of a report; otherwise it is only in the details.
     pub is_headline: bool,
 }
 
-/// A distribution: which part of all values is not above a value.
+/// A distribution of values, by percentile.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Curve {
-    /// The name of the quantity.
+    /// The name of the measured quantity.
     pub name: String,
-    /// The number of values.
+    /// How many values were measured.
     pub count: u64,
-    /// Pairs of percent (0 to 100) and the value in ms, both rising.
+    /// Points (percent from 0 to 100, value in ms), both rising: that percentage of all values is
+    /// not above the value.
     pub points: Vec<(f64, f64)>,
 }
 
-/// The state of a system at a time.
+/// The state of a system at one moment of a round.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Moment {
-    /// Seconds since the round began.
+    /// The time since the round began, in seconds.
     pub at_s: f64,
-    /// Operations a second since the moment before.
+    /// Operations per second since the moment before.
     pub rate: Option<f64>,
     /// The median latency since the moment before, in ms.
     pub p50_ms: Option<f64>,
-    /// The 99th percentile of it.
+    /// The 99th percentile of the latency since the moment before, in ms.
     pub p99_ms: Option<f64>,
-    /// What all servers use.
+    /// What all servers together use.
     #[serde(flatten)]
     pub all: Usage,
-    /// What each server of several uses, in the order of their addresses; empty if they cannot be
-    /// told apart.
+    /// What each of several servers uses, in the order of their addresses; empty if they cannot be
+    /// measured apart.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub servers: Vec<Usage>,
 }
 
-/// What servers use at a time.
+/// The resources that servers use at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Usage {
-    /// Cores, since the moment before.
+    /// CPU cores, on average since the moment before.
     pub cpu_cores: Option<f64>,
-    /// Resident memory.
+    /// Resident memory, in MiB.
     pub resident_mib: Option<f64>,
-    /// The folders of data and logs.
+    /// The size of the folders of data and logs, in MiB.
     pub disk_mib: Option<f64>,
 }
 
-/// A chart of the document.
+/// A chart of the document, with measured lines beside the published ones.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Chart {
-    /// What it shows.
+    /// What the chart shows.
     pub title: String,
-    /// The name of its horizontal axis.
+    /// The name of the horizontal axis.
     pub x: String,
-    /// The unit of its values.
+    /// The unit of the values.
     pub unit: String,
-    /// Whether the values are shown by their logarithms.
+    /// Whether the vertical axis is logarithmic.
     pub is_logarithmic: bool,
-    /// Its places, from left to right.
+    /// The places on the horizontal axis, from left to right.
     pub labels: Vec<String>,
-    /// Its lines.
+    /// The lines of the chart.
     pub series: Vec<Series>,
 }
 
@@ -263,15 +270,15 @@ pub struct Chart {
 pub struct Series {
     /// The name of the line: a system, or the document.
     pub name: String,
-    /// A value for each place; none where there is none.
+    /// A value for each place; `None` where there is none.
     pub values: Vec<Option<f64>>,
 }
 
 impl Results {
-    /// Reads the JSON of a run.
+    /// Parses the JSON of a run.
     ///
     /// # Errors
-    /// The text is no JSON of this schema.
+    /// The text is not JSON of this schema.
     pub fn read(text: &str) -> anyhow::Result<Results> {
         let results: Results = serde_json::from_str(text)?;
         let schema = &results.schema;
@@ -279,7 +286,7 @@ impl Results {
         Ok(results)
     }
 
-    /// Its JSON.
+    /// The run as JSON.
     pub fn to_json(&self) -> String {
         let json = serde_json::to_string(self);
         json.expect("names are texts, and all numbers are finite or null")
@@ -290,14 +297,14 @@ impl Results {
         self.systems.iter().find(|system| system.id == id)
     }
 
-    /// The first system with a role.
+    /// The first system with this role.
     pub fn of_role(&self, role: Role) -> Option<&System> {
         self.systems.iter().find(|system| system.role == role)
     }
 }
 
 impl Test {
-    /// What a system showed.
+    /// What the system with this id showed; `None` if it was not measured.
     pub fn of(&self, id: &str) -> Option<&Measured> {
         self.systems.iter().find(|measured| measured.system == id)
     }
@@ -311,7 +318,7 @@ impl Measured {
 }
 
 impl Figure {
-    /// The median of its values; `None` if it is unknown.
+    /// The median of the rounds; `None` if there are no values.
     pub fn median(&self) -> Option<f64> {
         let mut sorted = self.values.clone();
         sorted.sort_by(f64::total_cmp);
@@ -323,7 +330,7 @@ impl Figure {
         }
     }
 
-    /// The least and the greatest value; `None` if it is unknown.
+    /// The least and the greatest value; `None` if there are no values.
     pub fn range(&self) -> Option<(f64, f64)> {
         let least = self.values.iter().copied().min_by(f64::total_cmp)?;
         Some((least, self.values.iter().copied().max_by(f64::total_cmp)?))

@@ -1,11 +1,12 @@
-//! Line plots as SVG that takes its colours from the page.
+//! Draws line plots as SVG. Colours come from the style sheet of the page.
 //!
-//! Invariant: a plot is only drawn if at least one of its lines can be seen, and no two texts in it
-//! overlap. Lines carry the class `s0`, `s1`, ...; the style sheet gives each a colour and a dash.
+//! Invariant: a plot is only drawn if at least one of its lines is visible, and no two texts in it
+//! overlap. Lines have the class `s0`, `s1`, ...; the style sheet gives each class a colour and a
+//! dash pattern.
 //!
-//! Why not the crate `plotters`: its SVG has whole pixels only, an element for each dash of a
-//! dashed line, a legend that lies over the lines, and colours instead of classes, so that a plot
-//! could not follow the theme of its page. Its labels do not avoid each other on our scales.
+//! Why not the crate `plotters`: its SVG has only whole pixels, one element for each dash of a
+//! dashed line, a legend on top of the lines, and colours instead of classes, so that a plot could
+//! not follow the theme of its page. Its labels overlap on our scales.
 
 mod scale;
 
@@ -14,46 +15,46 @@ use maud::{Markup, PreEscaped, html};
 use scale::Ruler;
 pub use scale::{Axis, Scale};
 
-/// Points of a line at most; more cannot be told apart on paper.
+/// The most points of a line; more could not be distinguished.
 const POINTS_MAX: usize = 600;
-/// How many styles the style sheet has.
+/// How many line styles the style sheet has.
 pub const STYLE_COUNT: usize = 8;
-/// Font size of all texts, in the units of the drawing.
+/// The font size of all texts, in units of the drawing.
 const FONT: f64 = 11.0;
-/// Half the length of the dash that marks a point without neighbours.
+/// Half the length of the dash that stands for a point without neighbours.
 const DASH: f64 = 7.0;
-/// Rows of labels below a plot whose places have long names.
+/// The most rows of labels below a plot whose places have long names.
 const LABEL_ROWS_MAX: usize = 4;
-/// Characters of such a label at most.
+/// The most characters of such a label.
 const LABEL_CHARS_MAX: usize = 32;
 
 /// A plot.
 #[derive(Clone, Debug)]
 pub struct Plot {
-    /// What it shows, for readers who do not see it.
+    /// What the plot shows, for readers who cannot see it.
     pub title: String,
     /// The horizontal axis.
     pub x: Axis,
     /// The vertical axis.
     pub y: Axis,
-    /// The lines; the first lies on top.
+    /// The lines; the first is on top.
     pub lines: Vec<Line>,
-    /// Width and height of the whole drawing.
+    /// The width and the height of the whole drawing.
     pub size: (f64, f64),
 }
 
 /// A line of a plot.
 #[derive(Clone, Debug)]
 pub struct Line {
-    /// The number of its class.
+    /// The number of the line's style.
     pub style: usize,
-    /// Its points from left to right; none where the line is broken.
+    /// The points from left to right; `None` breaks the line.
     pub points: Vec<Option<(f64, f64)>>,
     /// Whether each point has a dot.
     pub has_dots: bool,
 }
 
-/// The rectangle that the lines lie in.
+/// The rectangle in which the lines are drawn.
 #[derive(Clone, Copy, Debug)]
 struct Area {
     left: f64,
@@ -63,7 +64,7 @@ struct Area {
 }
 
 impl Plot {
-    /// The drawing; `None` if no line would be visible.
+    /// The plot as SVG; `None` if no line would be visible.
     pub fn draw(&self) -> Option<Markup> {
         let all = || self.lines.iter().flat_map(|line| line.points.iter().flatten());
         let (xs, ys) = (all().map(|point| point.0), all().map(|point| point.1));
@@ -90,7 +91,7 @@ impl Plot {
     }
 }
 
-/// A short piece of a line, for legends.
+/// A short piece of a line in this style, for legends.
 pub fn swatch(style: usize) -> Markup {
     html! {
         svg.swatch viewBox="0 0 34 10" aria-hidden="true" {
@@ -99,14 +100,14 @@ pub fn swatch(style: usize) -> Markup {
     }
 }
 
-/// The class of a style; styles repeat after the last one.
+/// The class of a style. Styles beyond the last one begin again with the first.
 fn class_of(style: usize) -> String {
     format!("line s{}", style % STYLE_COUNT)
 }
 
-/// The width of a text at most, in the units of the drawing.
+/// An upper bound of the width of a text, in units of the drawing.
 fn width_of(text: &str) -> f64 {
-    // Parts of the font size, of the widest of the usual fonts without serifs.
+    // Widths as parts of the font size, for the widest of the usual fonts without serifs.
     let part = |c: char| match c {
         c if " .,:;!|'-/()ijl".contains(c) => 0.42,
         c if "mwMW@%".contains(c) => 1.0,
@@ -118,14 +119,14 @@ fn width_of(text: &str) -> f64 {
     text.chars().map(|c| part(c) * FONT).sum()
 }
 
-/// Where all texts of a plot stand, and what they leave of it for the lines.
+/// The positions of all texts of a plot, and the area that is left for the lines.
 struct Labels {
     area: Area,
-    /// Place, text and full text of those below.
+    /// The labels below the plot: x, y, shown text, and full text.
     below: Vec<(f64, f64, String, String)>,
-    /// Height and text of those at the left.
+    /// The labels at the left of the plot: y and text.
     beside: Vec<(f64, String)>,
-    /// The line of the axis' name.
+    /// The y of the horizontal axis' name.
     name_y: f64,
 }
 
@@ -137,14 +138,15 @@ impl Labels {
         let right = width - (widest / 2.0 + 2.0).max(10.0);
         let left = left.max(if x.has_all_labels { widest / 2.0 + 2.0 } else { 0.0 });
         let place = |at: f64| left + at * (right - left);
-        // Named places need this many rows; where that is too many, some labels are left out.
+        // Named places need this many rows of labels. If that is too many, some labels are left
+        // out.
         let gap = (right - left) / x.ticks.len().max(1) as f64;
         let needed =
             if x.has_all_labels { ((widest + 8.0) / gap).ceil().max(1.0) as usize } else { 1 };
         let stride = needed.div_ceil(LABEL_ROWS_MAX);
         let rows = needed.div_ceil(stride);
         let line = FONT * 1.35;
-        // The lowest of the labels beside is below the corner of the axes.
+        // The lowest label at the left reaches below the corner of the axes.
         let corner = 4.0;
         let bottom = height - 6.0 - corner - line * (rows + 1) as f64;
         let area = Area { left, right, top: 8.0, bottom };
@@ -189,7 +191,7 @@ impl Labels {
     }
 }
 
-/// A label of at most [`LABEL_CHARS_MAX`] characters.
+/// A label, cut to at most [`LABEL_CHARS_MAX`] characters.
 fn cut(text: &str) -> String {
     if text.chars().count() <= LABEL_CHARS_MAX {
         return text.to_string();
@@ -198,7 +200,7 @@ fn cut(text: &str) -> String {
     format!("{}…", kept.trim_end())
 }
 
-/// The lines of the grid and the two axes.
+/// Draws the grid and the two axes.
 fn grid(x: &Ruler, y: &Ruler, area: Area) -> Markup {
     let Area { left, right, top, bottom } = area;
     let mut d = String::new();
@@ -218,7 +220,7 @@ fn grid(x: &Ruler, y: &Ruler, area: Area) -> Markup {
     }
 }
 
-/// One line with its dots; `None` if it has no point inside the plot.
+/// Draws a line and its dots; `None` if no point has a place in the plot.
 fn draw_line(line: &Line, x: &Ruler, y: &Ruler, area: Area) -> Option<Markup> {
     let place = |point: &(f64, f64)| {
         let (across, up) = (x.place(point.0)?, y.place(point.1)?);
@@ -248,7 +250,7 @@ fn draw_line(line: &Line, x: &Ruler, y: &Ruler, area: Area) -> Option<Markup> {
     })
 }
 
-/// The path through some points; a single one becomes a short dash.
+/// The path through some points. A single point becomes a short dash.
 fn path_of(points: &[(f64, f64)], area: Area) -> String {
     if let [(x, y)] = points {
         let (from, to) = ((x - DASH).max(area.left), (x + DASH).min(area.right));
@@ -260,7 +262,8 @@ fn path_of(points: &[(f64, f64)], area: Area) -> String {
     steps.join(" ")
 }
 
-/// Leaves the highest and the lowest of neighbouring points, if there are too many.
+/// Thins out a line that has too many points: keeps the highest and the lowest of each few
+/// neighbours.
 fn thinned(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     if points.len() <= POINTS_MAX {
         return points.to_vec();
@@ -275,7 +278,7 @@ fn thinned(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     points.chunks(size).flat_map(extremes).collect()
 }
 
-/// A coordinate with one decimal.
+/// A coordinate as text with one decimal.
 fn number(value: f64) -> String {
     let text = format!("{value:.1}");
     text.strip_suffix(".0").unwrap_or(&text).to_string()

@@ -1,4 +1,4 @@
-//! The tables of a run as plain text, for a terminal.
+//! Renders the tables of a run as plain text, for a terminal.
 
 use crate::number::{duration, shown};
 use crate::ratio::Verdict;
@@ -8,15 +8,15 @@ use crate::rows::{
 };
 use crate::schema::{Published, Results, Role};
 
-/// Columns of a line at most.
+/// The most characters of a line.
 pub const WIDTH_MAX: usize = 140;
 /// Blanks between two columns.
 const GAP: usize = 2;
-/// Characters of each column at most; longer texts go on in the next line.
+/// The most characters of each column; longer texts continue in the next line.
 const WIDTHS_MAX: [usize; 7] = [30, 14, 19, 19, 18, 13, 15];
-/// Characters of a published text that is shown as it is.
+/// The most characters of a published text; if it is longer, its number is shown.
 const PUBLISHED_MAX: usize = 28;
-/// The columns whose texts begin at the left.
+/// Whether the texts of each column are aligned to the left.
 const AT_LEFT: [bool; 7] = [true, false, false, false, false, false, true];
 
 const _: () = {
@@ -29,18 +29,18 @@ const _: () = {
     assert!(sum <= WIDTH_MAX);
 };
 
-/// The cells of a line, before they are broken.
+/// The cells of a row, before their texts are broken into lines.
 pub(crate) type Cells = [String; 7];
 
-/// A part of a table.
+/// A row of a table, or a line in it.
 enum Part {
-    /// A line of its own: the title of a test with several rows, or why it was skipped.
+    /// A line without columns: the title of a test with several rows, or why a test was skipped.
     Line(String),
-    /// A row.
+    /// A row with columns.
     Cells(Cells),
 }
 
-/// The main tables of a run.
+/// The tables of a run, with its title and warnings.
 pub fn table(results: &Results) -> String {
     let mut out = vec![results.title.clone()];
     let took = duration(results.seconds);
@@ -61,7 +61,7 @@ pub fn table(results: &Results) -> String {
     lines.map(|line| line.trim_end().replace('\u{a0}', " ") + "\n").collect()
 }
 
-/// What the rows of a group say together; `None` if there is no ratio.
+/// The summary of a group's rows; `None` if no row has a ratio.
 pub(crate) fn summary(group: &Group) -> Option<String> {
     let summary = group.summary();
     let (mean, tests) = (summary.mean?, summary.tests);
@@ -70,7 +70,7 @@ pub(crate) fn summary(group: &Group) -> Option<String> {
     Some(format!("geometric mean of {tests} {of}: {mean:.2} times as good; rows: {counts}"))
 }
 
-/// The lines of the table of a group.
+/// The lines of a group's table.
 fn table_of(results: &Results, group: &Group) -> Vec<String> {
     let mut parts = vec![Part::Cells(header(results))];
     for TestRows { test, rows } in &group.tests {
@@ -112,12 +112,12 @@ pub(crate) fn header(results: &Results) -> Cells {
     ]
 }
 
-/// The cells of a row; `name` comes before the name of the figure.
+/// The cells of a row. The first cell is `name`, followed by the name of the figure.
 pub(crate) fn cells(name: &str, row: &Row) -> Cells {
     let unit = if row.unit.is_empty() { String::new() } else { format!(", {}", row.unit) };
     let pair = row.pair.as_ref().map(|pair| format!(" ({pair})")).unwrap_or_default();
     let ratio = row.ratio.map(|ratio| {
-        // An interval stays in one line.
+        // Keep an interval in one line.
         let interval = interval_text(&ratio).unwrap_or_default().replace(' ', "\u{a0}");
         let verdict = match ratio.verdict() {
             Verdict::Better => "",
@@ -141,7 +141,7 @@ pub(crate) fn cells(name: &str, row: &Row) -> Cells {
     ]
 }
 
-/// What the document says; its number where the text is long.
+/// What the document says: its text, or the number if the text is too long.
 fn published(row: &Row) -> String {
     let short = |published: &&Published| match published.value {
         Some(value) if published.text.chars().count() > PUBLISHED_MAX => shown(value),
@@ -156,7 +156,7 @@ fn spread(spread: Option<Spread>) -> String {
     shown(spread.median) + &range
 }
 
-/// The lines of one row.
+/// The lines of one row, with aligned columns.
 fn aligned(row: &Cells, widths: &[usize; 7]) -> Vec<String> {
     let cells: Vec<Vec<String>> =
         row.iter().zip(widths).map(|(text, width)| broken(text, *width)).collect();
@@ -171,7 +171,7 @@ fn aligned(row: &Cells, widths: &[usize; 7]) -> Vec<String> {
     (0..height).map(line).collect()
 }
 
-/// A text in lines of at most `width` characters, broken at blanks where there are some.
+/// Breaks a text into lines of at most `width` characters, at blanks if possible.
 fn broken(text: &str, width: usize) -> Vec<String> {
     if text.chars().count() <= width {
         return vec![text.to_string()];
@@ -219,7 +219,7 @@ mod tests {
         }
     }
 
-    /// How many `x` the table has besides those of the limit.
+    /// How many `x` the table has apart from those of the limit.
     fn table_without_limit(results: &Results) -> usize {
         let mut results = results.clone();
         results.tests[0].limit = "-".into();

@@ -1,4 +1,4 @@
-//! All that is known of a test: plots, every figure with its rounds, notes, trouble.
+//! Shows everything known about a test: plots, every figure with its rounds, notes, and errors.
 
 use maud::{Markup, html};
 
@@ -8,7 +8,7 @@ use crate::number::shown;
 use crate::rows::Spread;
 use crate::schema::{Figure, Results, Test};
 
-/// A test, folded.
+/// A test as a folded section.
 pub fn test(results: &Results, test: &Test, styles: &Styles) -> Markup {
     let figures = figures_of(test);
     html! {
@@ -30,7 +30,7 @@ pub fn test(results: &Results, test: &Test, styles: &Styles) -> Markup {
     }
 }
 
-/// The figures of all systems, each once.
+/// The figures of all systems. A figure that several systems have appears once.
 fn figures_of(test: &Test) -> Vec<&Figure> {
     let mut figures: Vec<&Figure> = Vec::new();
     for figure in test.systems.iter().flat_map(|measured| &measured.figures) {
@@ -84,7 +84,7 @@ fn table(results: &Results, test: &Test, figures: &[&Figure]) -> Markup {
     }
 }
 
-/// Median and range of a figure, and the value of each round.
+/// The median and the range of a figure, and the value of each round.
 fn values(figure: Option<&Figure>) -> Markup {
     let Some(figure) = figure else { return html! { (NONE) } };
     let rounds: Vec<String> = figure.values.iter().copied().map(shown).collect();
@@ -94,7 +94,7 @@ fn values(figure: Option<&Figure>) -> Markup {
     }
 }
 
-/// What the document says of figures that stand in no table.
+/// The published values whose figures are in no table, as text.
 fn published(test: &Test, figures: &[&Figure]) -> Markup {
     let is_shown = |name: &str| figures.iter().any(|f| f.name == name && f.is_headline);
     html! {

@@ -1,4 +1,4 @@
-//! Where a run was made, and what was measured.
+//! Shows the machine that a run was made on, and the systems that were measured.
 
 use maud::{Markup, html};
 
@@ -6,7 +6,7 @@ use super::{plots, shell};
 use crate::number::{bytes, shown};
 use crate::schema::{Disk, Results, Role};
 
-/// The machine with its disk.
+/// The section about the machine and its disk.
 pub fn machine(results: &Results) -> Markup {
     let machine = &results.machine;
     let cores = if machine.cores == 0 { String::new() } else { machine.cores.to_string() };
@@ -34,7 +34,7 @@ fn disk(disk: &Disk) -> Markup {
     }
 }
 
-/// The systems with their configuration.
+/// The section about the systems and their configurations.
 pub fn systems(results: &Results) -> Markup {
     let role = |role| match role {
         Role::Ours => "ours",

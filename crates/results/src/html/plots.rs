@@ -1,4 +1,4 @@
-//! The plots of a page: charts of the document, curves of latencies, courses, the disk.
+//! Draws the plots of a page: the document's charts, latency curves, courses, and the disk.
 
 use maud::{Markup, html};
 
@@ -6,26 +6,27 @@ use super::shell::with_unit;
 use crate::schema::{Chart, Curve, Measured, Moment, Results, Role, System, Test, Usage};
 use crate::svg::{Axis, Line, Plot, STYLE_COUNT, Scale, swatch};
 
-/// The size of a single plot.
+/// Width and height of a plot that has a row of its own.
 const WIDE: (f64, f64) = (640.0, 300.0);
-/// The size of one of several plots.
+/// Width and height of one of several plots in a row.
 const SMALL: (f64, f64) = (360.0, 190.0);
-/// The style of lines of the document.
+/// The style of lines with the document's values.
 const PUBLISHED_STYLE: usize = 3;
 
-/// Which style each system has, on the whole page.
+/// The line style of each system, the same in all plots of a page.
 pub struct Styles<'a> {
     systems: &'a [System],
 }
 
-/// What one of the small plots of a course shows.
+/// The value that a plot of a course shows for each moment.
 type Value = fn(&Moment) -> Option<f64>;
 
-/// What one of the small plots of the servers shows.
+/// The value that a plot about the servers shows for each moment.
 type UsedValue = fn(&Usage) -> Option<f64>;
 
 impl<'a> Styles<'a> {
-    /// The styles of a run: each system has the one with its number, without the document's.
+    /// The styles of a run: each system has the style with its index, skipping the document's
+    /// style.
     pub fn of(results: &'a Results) -> Styles<'a> {
         Styles { systems: &results.systems }
     }
@@ -47,8 +48,8 @@ impl<'a> Styles<'a> {
         self.systems.iter().any(|system| system.id == id && system.role == Role::Null)
     }
 
-    /// The style of each line of a chart: that of the system whose name or role it names. Where two
-    /// lines name one system, the second takes a free style.
+    /// The style of each line of a chart: that of the system whose name or role is in the line's
+    /// name. If two lines name the same system, the second gets a free style.
     pub fn of_chart(&self, chart: &Chart) -> Vec<usize> {
         let mut taken = Vec::new();
         for series in &chart.series {
@@ -79,7 +80,7 @@ impl<'a> Styles<'a> {
     }
 }
 
-/// The charts of the document.
+/// The document's charts.
 pub fn charts(results: &Results, styles: &Styles) -> Markup {
     let charts: Vec<Markup> =
         results.charts.iter().filter_map(|chart| one_chart(chart, styles)).collect();
@@ -112,7 +113,7 @@ fn one_chart(chart: &Chart, styles: &Styles) -> Option<Markup> {
     (!drawn.0.is_empty()).then_some(drawn)
 }
 
-/// A plot with its heading and its legend; nothing if no line can be seen.
+/// A plot with its heading and its legend; empty if no line would be visible.
 fn figure(heading: &str, plot: &Plot, names: &[(usize, &str)], is_wide: bool) -> Markup {
     let class = is_wide.then_some("wide");
     html! {
@@ -132,7 +133,7 @@ fn legend(names: &[(usize, &str)]) -> Markup {
     }
 }
 
-/// All plots of a test under one legend.
+/// All plots of a test, with one legend.
 pub fn of_test(test: &Test, styles: &Styles) -> Markup {
     let mut plots = latencies(test, styles);
     plots.extend(courses(test, styles));
@@ -152,7 +153,7 @@ pub fn of_test(test: &Test, styles: &Styles) -> Markup {
     }
 }
 
-/// A plot for each operation: how long the slowest parts of all requests took.
+/// One plot of latencies, by percentile, for each operation.
 fn latencies(test: &Test, styles: &Styles) -> Vec<Markup> {
     let mut names: Vec<&str> = Vec::new();
     for curve in test.systems.iter().flat_map(|measured| &measured.latencies) {
@@ -185,8 +186,8 @@ fn curve_figure(heading: &str, lines: Vec<Line>) -> Markup {
     figure(heading, &plot, &[], false)
 }
 
-/// How rate, latencies and what the servers use went on over time. The null server is left out: its
-/// rate would press the lines of all others to the ground.
+/// Plots of rate, latencies and resource usage over the time of the last round. The null server is
+/// left out, because its high rate would flatten all other lines.
 fn courses(test: &Test, styles: &Styles) -> Vec<Markup> {
     let of_clients: [(&str, Scale, Value); 3] = [
         ("answers and events, per s", Scale::Linear, |moment| moment.rate),
@@ -214,7 +215,7 @@ fn courses(test: &Test, styles: &Styles) -> Vec<Markup> {
         plots.push(course(heading, scale, lines));
     }
     for (what, unit, value) in of_servers {
-        // Servers of several have a line each, in the colour of their system.
+        // If a system has several servers, each has a line, in the colour of the system.
         let are_apart = shown().any(|measured| server_count(measured) > 1);
         let lines = shown().flat_map(|measured| match server_count(measured) {
             0 => vec![line(measured, &|moment| value(&moment.all))],
@@ -228,12 +229,12 @@ fn courses(test: &Test, styles: &Styles) -> Vec<Markup> {
     plots.into_iter().flatten().filter(|markup| !markup.0.is_empty()).collect()
 }
 
-/// The servers of a system that are told apart.
+/// How many servers of a system were measured apart; 0 if only their sum was.
 fn server_count(measured: &Measured) -> usize {
     measured.course.iter().map(|moment| moment.servers.len()).max().unwrap_or(0)
 }
 
-/// One of the small plots of a course; `None` if no line has two moments.
+/// One plot of a course; `None` if no line has two moments.
 fn course(heading: &str, scale: Scale, lines: Vec<Line>) -> Option<Markup> {
     if !lines.iter().any(|line| line.points.iter().flatten().count() > 1) {
         return None;
@@ -248,7 +249,7 @@ fn course(heading: &str, scale: Scale, lines: Vec<Line>) -> Option<Markup> {
     Some(figure(heading, &plot, &[], false))
 }
 
-/// The disk before and after the run.
+/// A plot of fdatasync times of the disk, before and after the run.
 pub fn disk(before: &Curve, after: Option<&Curve>) -> Markup {
     let mut lines = vec![line_of(before, 0)];
     lines.extend(after.map(|curve| line_of(curve, 1)));

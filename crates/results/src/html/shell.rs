@@ -6,10 +6,10 @@ use crate::number::shown;
 use crate::ratio::{Ratio, Verdict};
 use crate::rows::{Spread, interval_text, verdict_text};
 
-/// Stands for a value that is not known.
+/// Shown in place of an unknown value.
 pub const NONE: &str = "–";
 
-/// A whole document.
+/// A complete HTML document.
 pub fn page(title: &str, body: &Markup) -> String {
     let page = html! {
         (DOCTYPE)
@@ -26,7 +26,7 @@ pub fn page(title: &str, body: &Markup) -> String {
     page.into_string()
 }
 
-/// A headed list; nothing without entries.
+/// A list with a heading; empty if there are no entries.
 pub fn list(heading: &str, entries: &[String]) -> Markup {
     html! {
         @if !entries.is_empty() {
@@ -36,7 +36,7 @@ pub fn list(heading: &str, entries: &[String]) -> Markup {
     }
 }
 
-/// Names with a text each; those with an empty text are left out.
+/// Pairs of a name and a text. Pairs with an empty text are left out.
 pub fn facts(facts: &[(&str, String)]) -> Markup {
     html! {
         dl.facts {
@@ -48,7 +48,7 @@ pub fn facts(facts: &[(&str, String)]) -> Markup {
     }
 }
 
-/// A median with its range below it.
+/// A median, and the range below it.
 pub fn spread(spread: Option<Spread>) -> Markup {
     html! {
         @match spread {
@@ -61,7 +61,7 @@ pub fn spread(spread: Option<Spread>) -> Markup {
     }
 }
 
-/// A ratio with its interval and what it says.
+/// A ratio with its interval and its verdict.
 pub fn ratio(ratio: Option<&Ratio>) -> Markup {
     html! {
         @match ratio {
@@ -74,7 +74,7 @@ pub fn ratio(ratio: Option<&Ratio>) -> Markup {
     }
 }
 
-/// A verdict on a coloured ground.
+/// A verdict on a coloured background.
 pub fn chip(verdict: Verdict) -> Markup {
     let class = match verdict {
         Verdict::Better => "chip better",

@@ -1,4 +1,5 @@
-//! The table of a group: a row for each headline figure, our server beside the real one.
+//! Renders the table of a group of tests: one row for each headline figure, with our server beside
+//! the real one.
 
 use maud::{Markup, html};
 
@@ -7,7 +8,7 @@ use crate::number::shown;
 use crate::rows::{Cpu, Group, Row, TestRows, names};
 use crate::schema::{Results, Role, Test};
 
-/// The table of a group with its remarks.
+/// The table of a group, followed by the remarks of its tests.
 pub fn group(results: &Results, group: &Group) -> Markup {
     let heading = if group.name.is_empty() { "Results" } else { group.name };
     let unit = group.unit().unwrap_or_default();

@@ -1,5 +1,5 @@
-//! Tests of pages: they need nothing but themselves, show no text of a run as markup, have no empty
-//! plot, say what must not be quoted, and can be read back.
+//! Tests of pages: they load nothing, show no text of a run as markup, have no empty plot, warn of
+//! figures that must not be quoted, and can be read back.
 
 use super::*;
 use crate::compare;
@@ -7,10 +7,10 @@ use crate::example::{run, run_with};
 use crate::schema::{Measured, Test};
 use crate::svg::STYLE_COUNT;
 
-/// A text that is harmful wherever it is not escaped.
+/// A text that does harm in a page if it is not escaped.
 const EVIL: &str = "</script><script>\"'><img src=x>&amp;";
 
-/// The run with such texts in all fields that a page shows.
+/// The example run with this text in every field that a page shows.
 fn evil() -> Results {
     let mut results = run();
     let text = results.to_json();
@@ -38,18 +38,18 @@ fn evil() -> Results {
     results
 }
 
-/// The value of every attribute with this name.
+/// The values of all attributes with this name.
 fn attributes<'a>(page: &'a str, name: &str) -> Vec<&'a str> {
     let opening = format!(" {name}=\"");
     page.split(opening.as_str()).skip(1).filter_map(|part| part.split('"').next()).collect()
 }
 
-/// The drawings of a page.
+/// The SVG drawings of a page.
 fn drawings(page: &str) -> Vec<&str> {
     page.split("<svg").skip(1).filter_map(|part| part.split("</svg>").next()).collect()
 }
 
-/// Whether a path has two points inside the drawing that differ.
+/// Whether a path is inside the drawing and has two different points.
 fn is_visible(path: &str, width: f64, height: f64) -> bool {
     let numbers: Vec<f64> = path.split(' ').filter_map(|word| word.parse().ok()).collect();
     let points: Vec<&[f64]> = numbers.chunks(2).collect();
@@ -107,12 +107,13 @@ fn every_plot_shows_a_line() {
     let page = page(&run());
     check_drawings(&page);
     let plots = drawings(&page).iter().filter(|drawing| drawing.contains("role=\"img\"")).count();
-    // A chart, the disk, and for each of three tests latencies, rate, two percentiles, CPU, memory.
+    // The chart, the disk, and six for each of three tests: latencies, rate, two percentiles, CPU,
+    // memory.
     assert_eq!(plots, 1 + 1 + 3 * 6);
     assert!(!page.contains("data folders of"), "nobody measured them");
 }
 
-/// Three servers of two systems each.
+/// Two systems with three servers each.
 #[test]
 fn each_server_has_a_line_in_the_colour_of_its_system() {
     let page = page(&run());
@@ -140,7 +141,7 @@ fn lines_of_a_chart_look_different() {
     different.sort_unstable();
     different.dedup();
     assert_eq!((styles[0], different.len()), (0, crowded.series.len()), "{styles:?}");
-    // A name of a system gives a line the style that the system has in all plots.
+    // A line that names a system has the style that the system has in all plots.
     let mut chart = results.charts[0].clone();
     assert_eq!(Styles::of(&results).of_chart(&chart), [3, 1, 0]);
     chart.series[1].name = "real server here".into();
@@ -188,7 +189,7 @@ fn a_page_without_data_is_a_page() {
 #[test]
 fn a_run_that_says_nothing_has_no_headline() {
     let mut whole = run();
-    // The errors of a peer have a box, too.
+    // Without the peer's errors, which would cause a box, too.
     whole.tests.iter_mut().flat_map(|it| &mut it.systems).for_each(|it| it.trouble = 0);
     assert!(page(&whole).contains("<h2>Summary</h2>"));
     assert!(!page(&whole).contains("class=\"box\""));
@@ -225,7 +226,8 @@ fn a_page_is_read_back() {
     assert!(results_of(cut).is_err());
 }
 
-/// The pages of the example, for a look at them in a browser: `REPORT_EXAMPLES` names a folder.
+/// Writes the example's pages into the folder that `REPORT_EXAMPLES` names, to look at in a
+/// browser.
 #[test]
 #[expect(clippy::disallowed_methods, reason = "a browser reads files; the crate has none")]
 fn the_example_makes_whole_pages() {
@@ -243,7 +245,7 @@ fn the_example_makes_whole_pages() {
     }
 }
 
-/// A run of another build on another machine, with a test less.
+/// A run of another build on another machine, with one test less.
 fn other_run() -> Results {
     let mut results = run_with("ours", 0.93);
     results.machine.kernel = "Linux 6.2.0".into();

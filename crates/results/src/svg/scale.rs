@@ -1,44 +1,44 @@
-//! Scales of plots: where a value lies between the ends of an axis, and which values are labelled.
+//! The scales of plots: where a value is between the ends of an axis, and which values get a label.
 
 use crate::number::shown;
 
-/// An axis.
+/// An axis of a plot.
 #[derive(Clone, Debug)]
 pub struct Axis {
-    /// What it measures, with the unit; empty if the title of the plot says it.
+    /// What the axis measures, with the unit; empty if the title of the plot says that.
     pub name: String,
-    /// How values are laid out along it.
+    /// How values are laid out along the axis.
     pub scale: Scale,
 }
 
 /// How values are laid out along an axis.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Scale {
-    /// Evenly, from 0 or the least value.
+    /// Evenly, from 0 or from the least value if that is negative.
     Linear,
-    /// By their logarithm; values of 0 have no place.
+    /// By logarithm; values of 0 and below have no place.
     Logarithmic,
-    /// Percentages by the logarithm of what they leave out, as HDR histograms are drawn.
+    /// Percentiles, by the logarithm of the percentage above them, as HDR histograms are drawn.
     Percentile,
-    /// Named places, each with a label; values are their indices.
+    /// Named places, each with a label; a value is the index of a place.
     Places(Vec<String>),
 }
 
-/// A scale that knows its ends.
+/// A scale with known ends, for one axis of one plot.
 #[derive(Clone, Debug)]
 pub struct Ruler {
     scale: Scale,
     low: f64,
     high: f64,
-    /// Places between 0 and 1 with the text of each.
+    /// The labels: position from 0 to 1, and text.
     pub ticks: Vec<(f64, String)>,
-    /// Whether each tick should keep its label.
+    /// Whether every label should be shown, as far as there is room.
     pub has_all_labels: bool,
 }
 
 impl Axis {
-    /// The ruler for some values; `None` if no value has a place. `tick_count` is how many labels
-    /// fit.
+    /// The ruler for these values; `None` if none of them has a place. `tick_count` is how many
+    /// labels fit.
     pub fn ruler(&self, values: &[f64], tick_count: f64) -> Option<Ruler> {
         let inner: Vec<f64> =
             values.iter().filter_map(|value| transformed(&self.scale, *value)).collect();
@@ -55,7 +55,7 @@ impl Axis {
             Scale::Places(names) => {
                 least?;
                 let ticks = names.iter().enumerate().map(|(at, name)| (at as f64, name.clone()));
-                // Half a place at both ends keeps the labels away from the neighbours of the plot.
+                // Half a place at both ends keeps the labels away from the edges of the plot.
                 (-0.5, names.len() as f64 - 0.5, ticks.collect())
             }
         };
@@ -71,14 +71,15 @@ impl Axis {
 }
 
 impl Ruler {
-    /// The place of a value between 0 and 1; `None` if it has none.
+    /// The position of a value, from 0 to 1; `None` if it has no place on the scale.
     pub fn place(&self, value: f64) -> Option<f64> {
         let inner = transformed(&self.scale, value)?;
         Some(((inner - self.low) / (self.high - self.low)).clamp(0.0, 1.0))
     }
 }
 
-/// A value as it is laid out; endless for the 100th percentile only.
+/// A value in the units of the scale; infinite only for the 100th percentile. `None` if it has no
+/// place.
 fn transformed(scale: &Scale, value: f64) -> Option<f64> {
     if !value.is_finite() {
         return None;
@@ -93,7 +94,7 @@ fn transformed(scale: &Scale, value: f64) -> Option<f64> {
 
 type Ends = (f64, f64, Vec<(f64, String)>);
 
-/// Ticks at 1, 2 or 5 times a power of ten.
+/// The ends and the ticks of a linear scale, at 1, 2 or 5 times a power of ten.
 fn linear(least: f64, most: f64, tick_count: f64) -> Ends {
     let low = least.min(0.0);
     let high = if most > low { most } else { low + 1.0 };
@@ -107,7 +108,8 @@ fn linear(least: f64, most: f64, tick_count: f64) -> Ends {
     (first as f64 * step, last as f64 * step, ticks)
 }
 
-/// Ticks at powers of ten, or at 1, 2 and 5 times them where there is room.
+/// The ends and the ticks of a logarithmic scale: at powers of ten, or, if there is room, at 1, 2
+/// and 5 times them.
 fn logarithmic(least: f64, most: f64, tick_count: f64) -> Ends {
     let (first, last) = (least.floor() as i32, most.ceil() as i32);
     let fine = (first..=last.max(first + 1))
@@ -129,8 +131,8 @@ fn logarithmic(least: f64, most: f64, tick_count: f64) -> Ends {
     (low, high, ticks.into_iter().map(|tick| (tick, shown(10f64.powf(tick)))).collect())
 }
 
-/// Ticks at 0, 50, 90, 99 and so on, as far as the values reach. The greatest value of all, if it
-/// is known, is at a place of its own behind them.
+/// The ends and the ticks of percentiles: 0, 50, 90, 99 and so on, as far as the values reach. The
+/// greatest value, if it is known, has a place of its own behind them.
 fn percentile(most: f64, has_greatest: bool) -> Ends {
     let nines = (most - 1e-9).ceil().clamp(2.0, 7.0) as usize;
     let mut ticks = vec![(0.0, "0".to_string()), (2f64.log10(), "50".to_string())];

@@ -1,4 +1,4 @@
-//! Tests of plots: what is drawn can be seen, and texts leave room for each other.
+//! Tests of plots: everything drawn is visible, and texts do not overlap.
 
 use super::*;
 
@@ -20,7 +20,7 @@ fn drawn(plot: &Plot) -> String {
     plot.draw().map(|markup| markup.into_string()).unwrap_or_default()
 }
 
-/// The labels of a drawing, in order.
+/// The texts of all labels, in the order of the drawing.
 fn texts(svg: &str) -> Vec<String> {
     let parts = svg.split("<text").skip(1);
     parts.map(|part| part.split(['>', '<']).nth(1).expect("it has text").to_string()).collect()
@@ -77,7 +77,7 @@ fn nothing_is_drawn_where_nothing_can_be_seen() {
     assert_eq!(drawn(&plot(Scale::Linear, Scale::Linear, &[])), "");
     assert_eq!(drawn(&plot(Scale::Linear, Scale::Linear, &[(1.0, f64::NAN)])), "");
     assert_eq!(drawn(&plot(Scale::Linear, Scale::Logarithmic, &[(1.0, 0.0), (2.0, 0.0)])), "");
-    // A single point becomes a short dash, and equal values a level line.
+    // A single point becomes a short dash, and equal values a horizontal line.
     let one = path(&drawn(&plot(Scale::Linear, Scale::Linear, &[(0.0, 0.0)])));
     assert!(one[2] > one[0]);
     let level = path(&drawn(&plot(Scale::Linear, Scale::Logarithmic, &[(0.0, 5.0), (9.0, 5.0)])));
