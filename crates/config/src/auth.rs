@@ -15,7 +15,7 @@ use super::tls::TlsConfig;
 pub(super) struct AuthDraft {
     /// `ensembleAuthName`.
     pub ensemble_names: Option<BTreeSet<String>>,
-    /// Whether the scheme `ensemble` is switched on.
+    /// Whether the scheme `ensemble` is switched on (`EnsembleAuthenticationProvider`).
     pub has_ensemble_provider: bool,
     /// `enforce.auth.enabled`.
     pub is_enforced: bool,

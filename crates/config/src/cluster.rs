@@ -35,7 +35,7 @@ const SYNC_LIMIT_DEFAULT: u32 = 5;
 /// The default of `cnxTimeout`: how long connecting to another server may take, 5 s
 /// (`QuorumPeer.quorumCnxnTimeoutMs`).
 pub const CONNECT_TIMEOUT_MS_DEFAULT: u32 = 5_000;
-/// `QuorumCnxManager.DEFAULT_PORT_BIND_MAX_RETRY`.
+/// The default of `electionPortBindRetry` (`QuorumCnxManager.DEFAULT_PORT_BIND_MAX_RETRY`).
 const BIND_ATTEMPTS_DEFAULT: u32 = 3;
 /// The most bytes that a DNS name has (RFC 1035, 2.3.4).
 const HOST_BYTES_MAX: usize = 253;
@@ -95,7 +95,7 @@ impl ClusterConfig {
     }
 }
 
-/// The contents of a `server.N` line: `host:port:port[:role][;[host:]port]`.
+/// A server of the list, as a `server.N` line describes it: `host:port:port[:role][;[host:]port]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerAddress {
     /// The host name or IP address.
@@ -135,7 +135,7 @@ impl ServerAddress {
     }
 }
 
-/// `QuorumServer.toString`.
+/// Shows a server as `QuorumServer.toString` does.
 impl fmt::Display for ServerAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ServerAddress { host, peer_port, election_port, role, client, .. } = self;
@@ -214,7 +214,7 @@ pub(super) struct OwnDraft {
     pub number: Option<(u64, Place)>,
     pub number_default: Option<(u64, Place)>,
     pub peer_type: Option<(Role, Place)>,
-    /// This server's number, from whichever source; set by [`settle::settle`].
+    /// This server's number; set by [`settle::settle`].
     pub my_id: Option<u64>,
 }
 

@@ -1,6 +1,6 @@
 //! The environment variables of ZooKeeper's container image (`ZOO_*`). Its entry point makes a
 //! `zoo.cfg` of them if none is mounted (`docker-entrypoint.sh` of the official image, 3.9). Here
-//! each variable is applied like the key that it stands for, and an error names the variable.
+//! each variable is applied like its key of `zoo.cfg`, and an error names the variable.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

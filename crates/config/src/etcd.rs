@@ -31,7 +31,7 @@ pub struct EtcdConfig {
     pub auth: EtcdAuth,
     /// Whether etcd v2 is served, too (`enable-v2`).
     pub has_v2: bool,
-    /// What clients see about this server, and how HTTP is served.
+    /// The facts about this server that clients see, and how HTTP is served.
     pub about: EtcdAbout,
 }
 
@@ -52,13 +52,13 @@ impl Default for EtcdAuth {
     }
 }
 
-/// `auth.simpleTokenTTLDefault`, in s.
+/// The default of `auth-token-ttl`, in s (`auth.simpleTokenTTLDefault`).
 const TOKEN_TTL_S: u64 = 300;
 
-/// `bcrypt.DefaultCost`.
+/// The default of `bcrypt-cost` (`bcrypt.DefaultCost`).
 const BCRYPT_COST: u32 = 10;
 
-/// `bcrypt.MinCost`, `bcrypt.MaxCost`.
+/// The possible values of `bcrypt-cost` (`bcrypt.MinCost`, `bcrypt.MaxCost`).
 const BCRYPT_COSTS: RangeInclusive<u32> = 4..=31;
 
 /// The limits on each client connection, and its keep-alive pings.
@@ -109,7 +109,7 @@ pub enum EtcdWire {
     Either,
 }
 
-/// The services of a port.
+/// The services that a port offers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EtcdService {
     /// gRPC, the JSON gateway, and the other HTTP routes.
@@ -122,7 +122,7 @@ pub enum EtcdService {
     Metrics,
 }
 
-/// What etcd's clients see about this server, and how HTTP is served.
+/// The facts about this server that etcd's clients see, and how HTTP is served.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EtcdAbout {
     /// The name of this server (`--name`).

@@ -30,10 +30,10 @@ pub struct EtcdGiven {
     pub cluster: Option<GivenServers>,
     /// The folder of the log; `None` if it is the data directory.
     pub log_dir: Option<PathBuf>,
-    /// The text of [`LEVEL_MAX_VARIABLE`].
+    /// The value of [`LEVEL_MAX_VARIABLE`], not parsed yet.
     pub level_max: Option<String>,
     /// The form and the destinations of log lines.
     pub log: LogStyle,
-    /// Warnings about flags, variables and keys.
+    /// Warnings about flags, variables and keys of the file.
     pub warnings: Vec<Warning>,
 }

@@ -57,7 +57,7 @@ impl FourLetterWords {
         if words.contains("*") { FourLetterWords::All } else { FourLetterWords::Listed(words) }
     }
 
-    /// The allowed words, `srvr` last; `*` stands for all.
+    /// The allowed words with `srvr` last; only `*` if all are allowed.
     pub fn allowed(&self) -> Vec<String> {
         match self {
             FourLetterWords::All => vec!["*".to_string()],
@@ -176,7 +176,7 @@ fn settle_words(words: Option<FourLetterWords>, read_only_mode: bool) -> FourLet
 /// A host, without the brackets of an IPv6 address.
 fn bare(host: &str) -> String {
     if host.is_empty() {
-        // `InetAddress.getByName("")`.
+        // Java resolves the empty host to loopback (`InetAddress.getByName("")`).
         return "127.0.0.1".to_string();
     }
     host.trim_start_matches('[').trim_end_matches(']').to_string()

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use tracing_subscriber::EnvFilter;
 
-/// The form and the destinations of the log.
+/// The form, the default filter and the destinations of log lines.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogStyle {
     /// The default filter; one in the environment or the configuration file wins.

@@ -84,7 +84,7 @@ pub struct MetricsConfig {
 pub(super) struct MetricsDraft {
     /// The address from our own key or option; it alone switches metrics on.
     pub addr: Option<ListenAddress>,
-    /// Whether ZooKeeper's provider is configured.
+    /// Whether ZooKeeper's `PrometheusMetricsProvider` is configured.
     pub is_prometheus: bool,
     pub host: Option<String>,
     pub port: Option<u16>,
@@ -118,7 +118,7 @@ impl MetricsDraft {
                 let port = value.parse().map_err(|_| format!("{value:?} is not a port"))?;
                 self.port = Some(port);
             }
-            // The rule of `Boolean.parseBoolean`.
+            // Parsed as by `Boolean.parseBoolean`.
             "exportJvmInfo" => self.with_process = Some(value.eq_ignore_ascii_case("true")),
             "numWorkerThreads" | "maxQueueSize" | "workerShutdownTimeoutMs" => {
                 return Ok(Fate::Moot);
@@ -129,16 +129,16 @@ impl MetricsDraft {
     }
 }
 
-/// `JettyAdminServer.DEFAULT_PORT`.
+/// The default port of the admin server (`JettyAdminServer.DEFAULT_PORT`).
 pub const ADMIN_PORT_DEFAULT: u16 = 8080;
 
-/// `JettyAdminServer.DEFAULT_COMMAND_URL`.
+/// The default of `admin.commandURL` (`JettyAdminServer.DEFAULT_COMMAND_URL`).
 const COMMAND_URL_DEFAULT: &str = "/commands";
 
-/// `JettyAdminServer.DEFAULT_IDLE_TIMEOUT`.
+/// The default of `admin.idleTimeout`, in ms (`JettyAdminServer.DEFAULT_IDLE_TIMEOUT`).
 const ADMIN_IDLE_MS_DEFAULT: u32 = 30_000;
 
-/// The admin server.
+/// The settings of the admin server's port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AdminConfig {
     /// The address.

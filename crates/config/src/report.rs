@@ -8,7 +8,7 @@ pub use tls::settings::Place;
 /// A warning about a setting that may not do what its author expects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Warning {
-    /// The level.
+    /// How serious it is.
     pub severity: Severity,
     /// The place of the setting.
     pub place: Place,
@@ -24,7 +24,7 @@ impl fmt::Display for Warning {
     }
 }
 
-/// The level of a [`Warning`].
+/// How serious a [`Warning`] is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Severity {
     /// Logged as a warning: the server does not do what the setting says.

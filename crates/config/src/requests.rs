@@ -14,7 +14,7 @@ pub(super) const JUTE_BYTES_MAX_MAX: u32 = 48 << 20;
 const _: () = assert!((JUTE_BYTES_MAX_MAX as usize) < machine::limits::ENTRY_BYTES_MAX);
 const _: () = assert!(JUTE_BYTES_MAX_DEFAULT <= JUTE_BYTES_MAX_MAX);
 
-/// The limits on clients' requests.
+/// The limits on requests and replies of ZooKeeper's clients.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RequestsConfig {
     /// The largest request in bytes (`jute.maxbuffer`); at most [`JUTE_BYTES_MAX_MAX`].

@@ -25,7 +25,7 @@ pub struct ServeConfig {
     pub storage: StorageConfig,
     /// The ports for ZooKeeper's clients.
     pub listeners: ListenersConfig,
-    /// TLS for clients; `None` if no port speaks it.
+    /// TLS for clients; `None` if no port speaks TLS.
     pub tls: Option<TlsConfig>,
     /// The timeouts of ZooKeeper's sessions.
     pub sessions: SessionsConfig,
@@ -33,7 +33,7 @@ pub struct ServeConfig {
     pub requests: RequestsConfig,
     /// How often the leader looks for containers and TTL znodes to remove.
     pub container: ContainerSettings,
-    /// The log.
+    /// The settings of the log.
     pub logging: LoggingConfig,
     /// The admin server and the metrics.
     pub monitoring: MonitoringConfig,

@@ -8,7 +8,7 @@ use super::report::{ConfigError, Place, Report};
 /// The default of `tickTime` (`ZooKeeperServer.DEFAULT_TICK_TIME`).
 const TICK_MS_DEFAULT: u32 = 3_000;
 
-/// The times of sessions, in ms.
+/// The timeouts of sessions, in ms.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SessionsConfig {
     pub tick_ms: u32,

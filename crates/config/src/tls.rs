@@ -266,7 +266,7 @@ impl Store {
     }
 }
 
-/// `X509Util.ClientAuth.fromPropertyValue`.
+/// Parses `ssl.clientAuth` (`X509Util.ClientAuth.fromPropertyValue`).
 fn client_auth(value: &str) -> Result<ClientAuth, String> {
     match value.to_ascii_uppercase().as_str() {
         "NONE" => Ok(ClientAuth::None),

@@ -8,7 +8,7 @@ use member::snapshot::log_rule::SnapshotLog;
 
 use zk::files::properties;
 
-/// What became of a key.
+/// The result of applying a key.
 pub(super) enum Fate {
     Taken,
     /// The key is known, and nothing is missed because it has no effect here.

@@ -376,7 +376,7 @@ fn sessions_property(
 ) -> Result<Fate, String> {
     match name {
         "readonlymode.enabled" => sessions.read_only_mode = boolean(value)?,
-        // `NIOServerCnxnFactory`.
+        // Read by `NIOServerCnxnFactory`.
         "nio.sessionlessCnxnTimeout" => {
             sessions.sessionless_ms_max = Some(number_in(value, 1, i32::MAX)?);
         }
@@ -433,7 +433,7 @@ fn storage_property(storage: &mut StorageDraft, name: &str, value: &str) -> Resu
             let off = value == "no";
             return Ok(unless(!off, "nothing is acknowledged before it is on disk; it is ignored"));
         }
-        // `FileTxnSnapLog`.
+        // Read by `FileTxnSnapLog`.
         "datadir.autocreate" => storage.is_data_dir_required = !boolean(value)?,
         _ if name.starts_with("autopurge.") => return autopurge(name, value),
         _ => return Ok(Fate::Unknown),
@@ -463,7 +463,7 @@ fn container_property(
 
 fn logging_property(logging: &mut LoggingConfig, name: &str, value: &str) -> Result<Fate, String> {
     match name {
-        // `Boolean.getBoolean`.
+        // Parsed as by `Boolean.getBoolean`.
         "audit.enable" => logging.audit = value.eq_ignore_ascii_case("true"),
         "audit.impl.class" => {
             let is_own = value == "org.apache.zookeeper.audit.Slf4jAuditLogger";
@@ -504,7 +504,7 @@ fn cluster_property(
     value: &str,
 ) -> Result<Fate, String> {
     match name {
-        // `QuorumCnxManager`.
+        // Read by `QuorumCnxManager`.
         "cnxTimeout" => {
             cluster.links.connect_timeout_ms = Some(number_in(value, 1, i32::MAX)?);
         }
@@ -512,7 +512,7 @@ fn cluster_property(
         "electionPortBindRetry" => {
             cluster.links.bind_attempts = u32::try_from(number(value)?).ok();
         }
-        // `Boolean.getBoolean`.
+        // Parsed as by `Boolean.getBoolean`.
         "tcpKeepAlive" => cluster.links.keep_alive = value.eq_ignore_ascii_case("true"),
         "quorate.bootstrap" => cluster.attendance = attendance(value)?,
         "quorate.quorum.secretFile" => {

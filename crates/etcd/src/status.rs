@@ -1,5 +1,5 @@
-//! etcd's errors, with the codes and texts by which clients tell them apart
-//! (`api/v3rpc/rpctypes/error.go`).
+//! etcd's errors (`api/v3rpc/rpctypes/error.go`), with their codes and texts. Clients tell the
+//! errors apart by both.
 //!
 //! Clients compare the whole text, so a text never changes.
 
@@ -22,7 +22,7 @@ pub enum Error {
     LeaseProvided,
     /// A transaction has too many comparisons or operations.
     TooManyOps,
-    /// A transaction puts a key twice, or puts a key that it deletes.
+    /// A transaction puts a key twice, or puts a key that it also deletes.
     DuplicateKey,
     /// The client states an API version that is malformed.
     InvalidClientApiVersion,
@@ -58,7 +58,7 @@ pub enum Error {
     LearnerNotReady,
     /// The cluster already has as many learners as it may.
     TooManyLearners,
-    /// The other side belongs to another cluster.
+    /// The member at the other end belongs to another cluster.
     ClusterIdMismatch,
     /// The request is larger than `max-request-bytes`.
     RequestTooLarge,
@@ -154,7 +154,7 @@ const fn row(error: Error, code: Code, text: &'static str) -> Row {
     Row { error, code, text }
 }
 
-/// The number of errors.
+/// How many errors there are.
 const COUNT: usize = 64;
 
 /// Every error, in the order of [`Error`].

@@ -1,4 +1,4 @@
-//! The versions that clients see.
+//! The versions that the server reports to etcd's clients.
 
 /// The version of etcd that a server behaves like. Clients choose by it which features to use.
 pub const ETCD_VERSION: &str = "3.6.16";

@@ -16,7 +16,7 @@ pub const PREFIX_BYTES: usize = 5;
 /// copied only once or twice.
 const BUFFER_TIMES: usize = 4;
 
-/// The part of the next message of a stream that has arrived.
+/// The part of a stream's next message that has arrived.
 #[derive(Debug)]
 pub(super) struct Assembly {
     /// The rest of the last frame, which belongs to no message yet.

@@ -25,7 +25,7 @@ pub struct Call<M> {
 }
 
 impl<M> Call<M> {
-    /// Waits for work that is neither receiving nor sending, such as a command in the log.
+    /// Waits for work that neither receives nor sends messages, such as a command in the log.
     ///
     /// # Errors
     /// The client has reset the stream or gone away, or the deadline has passed. The work may

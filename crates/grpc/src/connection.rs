@@ -28,7 +28,7 @@ use super::web::Exchange;
 /// The largest flow-control window of HTTP/2.
 const WINDOW_BYTES_MAX: u32 = (1 << 31) - 1;
 
-/// What all connections of a face share.
+/// The state that all connections of a face share.
 pub struct Server<M> {
     /// The methods of the face.
     pub methods: Methods<M>,
@@ -47,7 +47,7 @@ pub struct Server<M> {
     pub credits: Option<Arc<Credits>>,
 }
 
-/// The library's connection over a socket.
+/// The HTTP/2 library's connection over a socket.
 type Http2<S> = Connection<GatheringSocket<S>, Piece>;
 
 /// A stream that a client has opened.

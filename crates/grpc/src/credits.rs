@@ -9,7 +9,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::status::Status;
 
-/// The credits of a face.
+/// Limits the requests under way on one face.
 #[derive(Debug)]
 pub struct Credits {
     all: Arc<Semaphore>,

@@ -24,7 +24,7 @@ const MEDIA_TYPE: &str = "application/grpc";
 const ENCODING: HeaderName = HeaderName::from_static("grpc-encoding");
 const TIMEOUT: HeaderName = HeaderName::from_static("grpc-timeout");
 
-/// What the headers of a call say.
+/// The decoded headers of a call.
 #[derive(Debug)]
 pub(super) struct Head<M> {
     pub(super) method: M,

@@ -25,7 +25,7 @@ const TOO_MANY_PINGS: &[u8] = b"too_many_pings";
 
 /// Bytes of the head of a frame.
 pub(super) const HEAD_BYTES: usize = 9;
-/// Bytes that a client sends before its first frame.
+/// Bytes of the connection preface, which a client sends before its first frame.
 pub(super) const PREFACE_BYTES: usize = 24;
 
 // Kinds of frames (RFC 9113, 6).
@@ -95,7 +95,7 @@ struct Strikes {
     last_ping: Option<Instant>,
 }
 
-/// What a connection's socket observes, for the connection's task to act on.
+/// Observations of a connection's socket, for the connection's task to act on.
 #[derive(Debug)]
 pub(super) struct SignsOfLife {
     policy: Option<PingPolicy>,

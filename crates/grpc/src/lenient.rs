@@ -288,7 +288,7 @@ fn next_field<'b>(block: &mut &'b [u8]) -> Option<Field<'b>> {
             b":path" => Some(Name::Path),
             _ => None,
         }),
-        // The static table (RFC 7541, appendix A).
+        // Indexes of HPACK's static table (RFC 7541, appendix A).
         1 => Some(Name::Authority),
         4 | 5 => Some(Name::Path),
         _ => None,

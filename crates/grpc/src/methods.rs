@@ -20,7 +20,8 @@ pub enum Kind {
     BidiStreaming,
 }
 
-/// One method of a face. `M` is the type by which the face's handler tells methods apart.
+/// One method of a face. `M` is a type of the face, by whose values its handler tells methods
+/// apart.
 #[derive(Clone, Copy, Debug)]
 pub struct Method<M> {
     /// The service with its package, as `etcdserverpb.KV`.
@@ -29,7 +30,7 @@ pub struct Method<M> {
     pub name: &'static str,
     /// The sides that stream.
     pub kind: Kind,
-    /// What the face's handler matches on.
+    /// The value for the face's handler to match on.
     pub method: M,
 }
 

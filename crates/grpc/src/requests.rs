@@ -31,7 +31,7 @@ pub struct Message {
     pub credit: Option<Credit>,
 }
 
-/// The messages that a client sends on a stream.
+/// Receives the messages that a client sends on a stream.
 #[derive(Debug)]
 pub struct Requests {
     kind: Kind,
@@ -42,7 +42,7 @@ pub struct Requests {
     unreleased: usize,
     /// Whether at least one complete message has come.
     has_had_one: bool,
-    /// The shares from which room for messages is taken.
+    /// The shares that give room for messages.
     shares: SharesBySize,
     credits: Option<StreamCredits>,
     /// The message that has begun to arrive.

@@ -71,7 +71,7 @@ impl SharesBySize {
         SharesBySize { small, large, small_bytes_max }
     }
 
-    /// The same shares for all sizes.
+    /// Uses the same shares for all sizes.
     pub fn of_all_sizes(shares: Shares) -> SharesBySize {
         SharesBySize { small: shares.clone(), large: shares, small_bytes_max: 0 }
     }

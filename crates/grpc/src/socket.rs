@@ -59,7 +59,7 @@ pub(super) struct GatheringSocket<S> {
     long: Option<LongHeaders>,
 }
 
-/// Long headers of which the library has a part.
+/// Long headers that the library has only in part.
 struct LongHeaders {
     _place: OwnedSemaphorePermit,
     deadline: Pin<Box<Sleep>>,

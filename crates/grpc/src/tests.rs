@@ -265,7 +265,7 @@ fn message(bytes: &[u8]) -> Bytes {
     framed(|out| out.extend_from_slice(bytes)).unwrap()
 }
 
-/// What the client gets for a call.
+/// The answer that the client gets for a call.
 #[derive(Debug, PartialEq)]
 struct Outcome {
     http: u16,
@@ -799,7 +799,7 @@ fn a_call_with_an_odd_authority_is_served() {
             socket.read_exact(&mut payload).await.unwrap();
             assert_ne!(head[3], 3, "the stream is reset");
             if head[3] == 1 {
-                // `:status: 200`.
+                // The encoded field `:status: 200`.
                 assert_eq!(payload[0], 0x88);
                 return;
             }

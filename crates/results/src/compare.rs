@@ -52,7 +52,7 @@ pub fn page(old: &Results, new: &Results) -> String {
     shell::page(&title, &body)
 }
 
-/// When each run was made, and with which command.
+/// The time and the command of each run.
 fn runs(old: &Results, new: &Results) -> Markup {
     let line = |results: &Results| {
         format!("{}, {}", results.began_at, results.command).trim_matches([',', ' ']).to_string()

@@ -163,7 +163,7 @@ fn test(title: &str, operation: &str, rates: [(&str, f64); 2]) -> Test {
     }
 }
 
-/// What a system with this rate shows. The values of the rounds differ by up to 2 %.
+/// The measured values of a system with this rate. The values of the rounds differ by up to 2 %.
 fn measured(system: &str, operation: &str, rate: f64) -> Measured {
     let figure = |name: &str, unit: &str, good, value: f64, is_headline| Figure {
         name: format!("{operation} {name}"),

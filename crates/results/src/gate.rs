@@ -31,7 +31,7 @@ pub enum Verdict {
 /// A headline figure of our system, in both runs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
-    /// Group, test, system and figure.
+    /// The figure's group, test, system and name, as [`Key`] shows them.
     pub name: String,
     /// The name of the peer by whose figures both values were divided; `None` if the values
     /// themselves were compared.

@@ -37,11 +37,11 @@ pub struct Matching<'a> {
 /// One difference between two runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
-    /// What differs.
+    /// The property that differs.
     pub what: String,
-    /// What the old run had.
+    /// The value in the old run.
     pub old: String,
-    /// What the new run has.
+    /// The value in the new run.
     pub new: String,
     /// Whether figures must not be compared because of it. Another name or build of our own server
     /// is not serious.

@@ -48,7 +48,7 @@ pub struct Ratio {
     pub is_rate: bool,
 }
 
-/// What a ratio says about the first system.
+/// The verdict on the first system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// It is better than the second.
@@ -117,7 +117,7 @@ impl Ratio {
         (1.0 / self.value, self.interval.map(|(low, high)| (1.0 / high, 1.0 / low)))
     }
 
-    /// What the ratio says about the first system.
+    /// The verdict on the first system.
     pub fn verdict(&self) -> Verdict {
         match self.interval {
             None => Verdict::TooFewPairs,

@@ -35,7 +35,7 @@ pub struct Row<'a> {
     pub pair: Option<String>,
     /// The unit of the figure.
     pub unit: &'a str,
-    /// What the document says about this figure; only in the first row of the figure.
+    /// The document's values of this figure; only in the figure's first row.
     pub published: Vec<&'a Published>,
     /// The values of the peer.
     pub peer: Option<Spread>,
@@ -45,7 +45,8 @@ pub struct Row<'a> {
     pub ratio: Option<Ratio>,
     /// The CPU time of the servers for each operation.
     pub cpu: Option<Cpu<'a>>,
-    /// What limits our server. A limit of the whole test is only in the test's first row.
+    /// The bottleneck of our server. A bottleneck of the whole test is only in the test's first
+    /// row.
     pub limit: String,
     /// Whether the row counts in the mean of its group: true for the first row of a test.
     pub is_lead: bool,
@@ -113,9 +114,9 @@ pub fn reservations(results: &Results) -> Vec<String> {
     quick.into_iter().chain(doubts).chain(trouble(results, Role::Ours)).collect()
 }
 
-/// What a reader must know before the figures, a sentence each: the reservations, errors of the
-/// real servers or why there are none, and whether parts are missing. All reports show this at
-/// their head.
+/// Everything that a reader must know before the figures, a sentence each: the reservations, errors
+/// of the real servers or why there are none, and whether parts are missing. All reports show this
+/// at their head.
 pub fn warnings(results: &Results) -> Vec<String> {
     let alone = |why: &String| format!("There is no real server beside ours: {why}");
     let cut = |why: &String| format!("The run was cut short, parts are missing: {why}");

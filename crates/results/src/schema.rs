@@ -15,13 +15,13 @@ pub const SCHEMA: &str = "quorate-bench/1";
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Results {
-    /// [`SCHEMA`].
+    /// The schema of this JSON: [`SCHEMA`].
     pub schema: String,
     /// The name of the workload on the command line: `zk-latencies`, `reproduce hunt`.
     pub workload: String,
     /// The title for readers.
     pub title: String,
-    /// What the run did, a sentence each.
+    /// Sentences about the method of the run.
     pub about: Vec<String>,
     /// The command line of the run.
     pub command: String,
@@ -45,7 +45,7 @@ pub struct Results {
     pub systems: Vec<System>,
     /// How the method differs from the document's, a sentence each.
     pub deviations: Vec<String>,
-    /// What is known to be wrong or unclear in the document, a sentence each.
+    /// Known errors and ambiguities of the document, a sentence each.
     pub traps: Vec<String>,
     /// The tests, in order.
     pub tests: Vec<Test>,
@@ -104,7 +104,7 @@ pub enum Role {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct System {
-    /// The id by which [`Measured`] names the system.
+    /// The id of the system; [`Measured`] refers to it.
     pub id: String,
     /// The system's role in the run.
     pub role: Role,
@@ -124,15 +124,15 @@ pub struct System {
 pub struct Test {
     /// The table that the test belongs to; empty if there is only one.
     pub group: String,
-    /// What the test does. It is unique within a group.
+    /// The action that the test measures. The title is unique within a group.
     pub title: String,
-    /// What was warmed up before the test began.
+    /// The warm-up before the test, in words.
     pub warm: String,
     /// The document's values for this test.
     pub published: Vec<Published>,
-    /// What each system showed in the test.
+    /// The measured values of each system.
     pub systems: Vec<Measured>,
-    /// What limits the rate of the system in question; empty if unknown.
+    /// The bottleneck of the system in question; empty if unknown.
     pub limit: String,
     /// Why published and measured figures differ, and other remarks, a sentence each.
     pub remarks: Vec<String>,
@@ -152,7 +152,7 @@ pub struct Published {
     pub text: String,
 }
 
-/// What one system showed in a test.
+/// The measured values of one system in a test.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Measured {
@@ -225,11 +225,11 @@ pub struct Moment {
     pub p50_ms: Option<f64>,
     /// The 99th percentile of the latency since the moment before, in ms.
     pub p99_ms: Option<f64>,
-    /// What all servers together use.
+    /// The sum over all servers.
     #[serde(flatten)]
     pub all: Usage,
-    /// What each of several servers uses, in the order of their addresses; empty if they cannot be
-    /// measured apart.
+    /// The usage of each of several servers, in the order of their addresses; empty if they cannot
+    /// be measured apart.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub servers: Vec<Usage>,
 }
@@ -250,7 +250,7 @@ pub struct Usage {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Chart {
-    /// What the chart shows.
+    /// The title above the chart.
     pub title: String,
     /// The name of the horizontal axis.
     pub x: String,
@@ -304,7 +304,7 @@ impl Results {
 }
 
 impl Test {
-    /// What the system with this id showed; `None` if it was not measured.
+    /// The measured values of the system with this id; `None` if it was not measured.
     pub fn of(&self, id: &str) -> Option<&Measured> {
         self.systems.iter().find(|measured| measured.system == id)
     }

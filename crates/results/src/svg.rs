@@ -31,7 +31,7 @@ const LABEL_CHARS_MAX: usize = 32;
 /// A plot.
 #[derive(Clone, Debug)]
 pub struct Plot {
-    /// What the plot shows, for readers who cannot see it.
+    /// A description of the plot for readers who cannot see it.
     pub title: String,
     /// The horizontal axis.
     pub x: Axis,

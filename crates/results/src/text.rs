@@ -141,7 +141,7 @@ pub(crate) fn cells(name: &str, row: &Row) -> Cells {
     ]
 }
 
-/// What the document says: its text, or the number if the text is too long.
+/// The document's value: its text, or the number if the text is too long.
 fn published(row: &Row) -> String {
     let short = |published: &&Published| match published.value {
         Some(value) if published.text.chars().count() > PUBLISHED_MAX => shown(value),

@@ -81,15 +81,15 @@ pub enum Event {
         /// The zxid of the change, or -1.
         zxid: i64,
     },
-    /// A connection is open.
+    /// A connection with the session is open.
     Connected {
-        /// The server.
+        /// The server, as `host:port`.
         server: String,
-        /// The id of the session.
+        /// The session's id.
         session: i64,
         /// Whether this is the session of the connection before.
         again: bool,
-        /// Whether the server is cut off from its ensemble.
+        /// Whether the server is cut off from its ensemble and serves reads only.
         read_only: bool,
         /// How many watches are set again on this connection.
         watch_count: usize,
@@ -98,12 +98,12 @@ pub enum Event {
     Lost {
         /// The server at the other end of the connection.
         server: String,
-        /// The reason.
+        /// Why the connection ended.
         reason: String,
     },
-    /// The session is over.
+    /// The session has expired.
     Expired,
-    /// Watches could not be set again.
+    /// The server refused to set watches again, with this error.
     WatchesLost(ErrorCode),
 }
 
@@ -129,7 +129,7 @@ pub struct Reconfiguration {
     pub joining: Option<String>,
     /// The numbers of the servers that leave, separated by commas.
     pub leaving: Option<String>,
-    /// The complete list of servers, in place of single changes.
+    /// The complete list of servers; set in place of `joining` and `leaving`.
     pub members: Option<String>,
     /// Refuse the change unless the configuration has this version; -1: any version.
     pub version: i64,

@@ -15,10 +15,10 @@ use super::limits::{COMPLETION_CHILDREN_MAX, COMPLETION_LIMIT};
 use super::walk::join;
 use crate::client::Client;
 
-/// What may complete a word.
+/// The possible completions of a word.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Wanted {
-    /// One of these words.
+    /// One of these words completes it.
     OneOf(Vec<String>),
     /// The child of a znode, given by the path of the znode and the beginning of the child's name.
     Child(String, String),

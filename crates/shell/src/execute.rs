@@ -138,7 +138,7 @@ impl Shell {
         Ok(Answer::Config(Some("Committed new configuration:"), text, stat.then_some(own)))
     }
 
-    // Watching.
+    // The command `watch`, and Ctrl-C.
 
     /// Runs `watch`: prints events until Ctrl-C.
     fn watch(&mut self, path: &str, mode: AddWatchMode) -> Result<Answer, Failure> {
@@ -203,7 +203,7 @@ impl Shell {
         Ok(())
     }
 
-    // Quotas.
+    // The commands about quotas.
 
     /// The session, for commands about quotas. Quotas are in one place of the whole tree, which a
     /// chroot would hide, so a session with a chroot is refused.

@@ -39,7 +39,7 @@ use show::Answer;
 
 pub use screen::Format;
 
-/// What the user asks for on the command line.
+/// The user's request on the command line.
 #[derive(Clone, Debug)]
 pub struct Invocation {
     /// The connect string: servers separated by commas, and optionally a path that is the root of
@@ -123,7 +123,7 @@ const NO_COMMAND: u8 = 127;
 enum Failure {
     /// An error of the client or the server, and the path of the request.
     Client(ClientError, Option<String>),
-    /// A message for the user.
+    /// An error message for the user.
     Said(String),
     /// An error that is already printed, as the last field of a JSON value.
     Shown,
@@ -179,7 +179,7 @@ struct Shell {
     watches_interrupts: bool,
 }
 
-/// Stands in the history for a command that may have a password.
+/// Replaces, in the history, a command that may have a password.
 const NOT_KEPT: &str = "addauth (not kept)";
 
 impl Shell {

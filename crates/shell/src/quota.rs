@@ -14,7 +14,7 @@ pub const STATS: &str = "zookeeper_stats";
 const COUNT: &str = "count";
 const BYTES: &str = "bytes";
 
-/// What a limit counts, and whether it is enforced.
+/// The quantity that a limit counts, and whether the limit is enforced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limit {
     /// Count of znodes; the server only logs an excess.
@@ -78,7 +78,7 @@ impl Track {
         Track { values: values.collect() }
     }
 
-    /// What is used, for a new quota: 0.
+    /// The used amounts of a new quota: 0.
     pub fn zero() -> Track {
         Track { values: [COUNT, BYTES].map(|key| (key.to_string(), 0)).into() }
     }

@@ -26,7 +26,7 @@ pub enum Format {
     Json,
 }
 
-/// What a running `watch` receives.
+/// A message to a running `watch`.
 #[derive(Clone, Debug)]
 pub enum Signal {
     /// An event arrived.
@@ -35,7 +35,7 @@ pub enum Signal {
     Interrupted,
 }
 
-/// Standard output and standard error.
+/// Prints to standard output and standard error.
 pub struct Screen {
     format: Format,
     state: Mutex<State>,

@@ -28,13 +28,13 @@ pub enum Answer {
     Data(Option<Vec<u8>>, Form, Option<Stat>),
     /// The configuration of an ensemble. The line in front of it is shown in text form only.
     Config(Option<&'static str>, String, Option<Stat>),
-    /// A stat.
+    /// The stat of a znode.
     Stat(Stat),
     /// The ACL of a znode.
     Acl(Vec<AclEntry>, Option<Stat>),
     /// A count.
     Count(i64),
-    /// Paths of ephemeral znodes.
+    /// Paths of the session's ephemeral znodes.
     Ephemerals(Vec<String>),
     /// Scheme and user of each identity.
     Identities(Vec<(String, String)>),
@@ -49,9 +49,9 @@ pub enum Answer {
 /// An answer as text.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Shown {
-    /// Text for standard output.
+    /// The text for standard output.
     pub out: String,
-    /// Text for standard error.
+    /// The text for standard error.
     pub err: String,
 }
 
@@ -480,7 +480,7 @@ pub fn time(ms: i64) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{ms:03}Z")
 }
 
-/// What `config -c` prints: the version of a configuration, and the address for clients of each
+/// The text of `config -c`: the version of a configuration, and the address for clients of each
 /// server (`ConfigUtils.getClientConfigStr`). In a `server.N` line that address is
 /// `...;[host:]port`.
 pub fn client_addresses(config: &str) -> String {

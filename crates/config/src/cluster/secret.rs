@@ -1,4 +1,4 @@
-//! The secret with which the servers of an ensemble authenticate each other.
+//! The secret that the servers of an ensemble share, to authenticate each other.
 
 use std::fmt;
 

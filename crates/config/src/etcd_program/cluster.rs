@@ -14,8 +14,8 @@ use crate::cluster::PeerAuth;
 use crate::self_signed::SelfSigned;
 use crate::{GivenServer, GivenServers};
 
-/// The distance from a server's peer port to its election port. Nothing listens on the latter; it
-/// is there because `/zookeeper/config` shows one.
+/// The distance from a server's peer port to its election port. Nothing listens on the election
+/// port; it exists because `/zookeeper/config` shows one.
 const ELECTION_PORT_DISTANCE: u16 = 20_000;
 
 /// The members for a first start. They are numbered from 1 in the order of their names, so that all

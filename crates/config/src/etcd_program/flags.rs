@@ -2,7 +2,7 @@
 //! `etcdmain/config.go`) and a few of etcd 3.4 and 3.5 that many manifests use, each with its
 //! effect here.
 
-/// The form of a flag's value.
+/// The form that a flag's value must have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// True or false; true if no value is given.

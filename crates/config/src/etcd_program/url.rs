@@ -13,7 +13,7 @@ pub(super) struct Url {
     pub port: u16,
 }
 
-/// The part in front of `://`.
+/// The scheme: the part in front of `://`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Scheme {
     Http,

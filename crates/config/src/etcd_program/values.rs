@@ -249,7 +249,7 @@ fn with_gates(text: &str) -> Result<Vec<Gate>, String> {
     Ok(gates)
 }
 
-/// Whether a value means the default.
+/// Whether a value means the same as the flag's default.
 fn is_same(kind: Kind, text: &str, default: &str) -> bool {
     match kind {
         Kind::Switch => switch(text) == switch(default),

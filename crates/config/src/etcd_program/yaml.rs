@@ -81,7 +81,7 @@ fn flag_of(path: &[String]) -> Option<&'static Flag> {
         [map, key] => {
             let (_, prefix) = SECURITY.iter().find(|(name, _)| name == map)?;
             let (_, rest) = SECURITY_KEYS.iter().find(|(name, _)| name == key)?;
-            // For clients, only the flags of allowed names have a prefix.
+            // Of the flags for clients, only those about allowed names have a prefix.
             let is_of_clients = prefix.is_empty() && rest.starts_with("cert-allowed");
             let prefix = if is_of_clients { "client-" } else { prefix };
             flags::find_in_file(&format!("{prefix}{rest}"))

@@ -36,7 +36,7 @@ pub(super) const META_BYTES: usize = 64;
 pub(super) const MAGIC: u32 = 0xED0C_DAED;
 pub(super) const VERSION: u32 = 2;
 
-/// FNV-1a of 64 bits.
+/// The 64-bit FNV-1a hash.
 pub(super) fn fnv_1a(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xCBF2_9CE4_8422_2325, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01B3)

@@ -30,7 +30,7 @@ pub(super) struct BoltReader<F: Read + Seek> {
     root: u64,
 }
 
-/// The meta of a database.
+/// The contents of a meta page.
 struct Meta {
     page_bytes: usize,
     root: u64,
@@ -213,7 +213,7 @@ impl Page {
         u64_at(&self.bytes, self.entry() + 8)
     }
 
-    /// The next record: flags, key, value.
+    /// Flags, key and value of the next record; `None` if the page is too short for it.
     fn record(&self) -> Option<(u32, &[u8], &[u8])> {
         let at = self.entry();
         let field =

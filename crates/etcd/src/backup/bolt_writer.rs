@@ -14,7 +14,7 @@ const PAGE_BYTES: usize = 4096;
 /// Size of the write buffer of the file.
 const BUFFER_BYTES: usize = 256 * 1024;
 
-/// Writes a database.
+/// Writes a bbolt database.
 pub(super) struct BoltWriter<F: Write + Seek> {
     pages: Pages<F>,
     /// The tree of the bucket that is being written.
@@ -31,7 +31,7 @@ struct Pages<F: Write + Seek> {
 }
 
 impl<F: Write + Seek> BoltWriter<F> {
-    /// Begins a database in an empty file.
+    /// Begins a database in an empty file. Each error here and below is one of the file.
     pub fn new(file: F) -> io::Result<BoltWriter<F>> {
         let mut file = BufWriter::with_capacity(BUFFER_BYTES, file);
         // The two metas are known only at the end; zeros keep their place.
@@ -117,7 +117,7 @@ impl<F: Write + Seek> Pages<F> {
     }
 }
 
-/// A record of a leaf.
+/// A record to add to a leaf.
 struct Entry<'a> {
     flags: u32,
     key: &'a [u8],
@@ -183,7 +183,7 @@ impl Tree {
     }
 }
 
-/// A page that is not written yet.
+/// A page that is still being filled.
 struct OpenPage {
     flags: u16,
     /// The four numbers of each entry. One of them is the position; until the page is written it

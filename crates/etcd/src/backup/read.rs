@@ -39,10 +39,10 @@ pub enum ReadError {
 /// version.
 const KNOWN_VERSIONS: [&str; 3] = ["3.5.", "3.6.", "3.7."];
 
-/// A backup that was read.
+/// The result of reading a backup.
 #[derive(Debug)]
 pub struct Imported {
-    /// The state.
+    /// The state that an ensemble can begin with.
     pub machine: Machine,
     /// Differences between the file and the state, for a person to read, one line each.
     pub differences: Vec<String>,

@@ -146,7 +146,7 @@ impl Run {
         Run { offset, end, bytes: Vec::new(), place, next: 0 }
     }
 
-    /// The present record.
+    /// Key and value of the present record.
     fn record(&self) -> (&[u8], &[u8]) {
         self.place.record(&self.bytes)
     }

@@ -88,9 +88,9 @@ impl AuthMethod {
 /// A request of the service `Auth`.
 #[derive(Clone, Debug)]
 pub enum AuthRequest {
-    /// A change.
+    /// A change of users and roles, which becomes a command.
     Change(AuthChange),
-    /// A question.
+    /// A question about users and roles.
     Question(AuthQuestion),
     /// A user asks for a token and gives the password.
     Authenticate(pb::AuthenticateRequest),
@@ -146,11 +146,11 @@ pub enum AuthFlaw<'a> {
         /// The user whose password is to change.
         user: &'a str,
     },
-    /// The kind of the permission is not known.
+    /// The permission to grant has an unknown kind.
     PermissionKind {
         /// The role that is to get the permission.
         role: &'a str,
-        /// The range of the permission.
+        /// The range of keys of the permission.
         range: KeyRange<'a>,
     },
 }

@@ -82,7 +82,7 @@ pub fn range_stream(request: &pb::RangeRequest) -> Result<RangeOp<'_>, StreamRef
     Ok(op)
 }
 
-/// The write that a request asks for.
+/// The put that a request asks for.
 pub fn put(request: &pb::PutRequest) -> Result<Put<'_>, Error> {
     if request.key.is_empty() {
         return Err(Error::EmptyKey);
@@ -103,7 +103,7 @@ pub fn put(request: &pb::PutRequest) -> Result<Put<'_>, Error> {
     })
 }
 
-/// The removal that a request asks for.
+/// The deletion that a request asks for.
 pub fn delete_range(request: &pb::DeleteRangeRequest) -> Result<DeleteRange<'_>, Error> {
     if request.key.is_empty() {
         return Err(Error::EmptyKey);
@@ -120,12 +120,12 @@ pub fn compaction(request: &pb::CompactionRequest) -> Command<'static> {
     Command::Compact { revision: request.revision }
 }
 
-/// The grant that a request asks for.
+/// The grant of a lease that a request asks for.
 pub fn grant(request: &pb::LeaseGrantRequest) -> Command<'static> {
     Command::Grant { lease: LeaseId(request.id), ttl_s: request.ttl }
 }
 
-/// The revocation that a request asks for.
+/// The revocation of a lease that a request asks for.
 pub fn revoke(request: &pb::LeaseRevokeRequest) -> Command<'static> {
     Command::Revoke { lease: LeaseId(request.id) }
 }
@@ -179,13 +179,13 @@ fn op<'a>(
     })
 }
 
-/// Holds for every key, also for one that does not exist: no version is below 0.
+/// A comparison that holds for every key, even a missing one: no version is below 0.
 const ALWAYS: (Relation, CompareTarget<'static>) = (Relation::NotEqual, CompareTarget::Version(-1));
 
-/// Holds for no key.
+/// A comparison that holds for no key.
 const NEVER: (Relation, CompareTarget<'static>) = (Relation::Less, CompareTarget::Version(0));
 
-/// Holds for every key that exists.
+/// A comparison that holds for every key that exists.
 const EXISTS: (Relation, CompareTarget<'static>) = (Relation::Greater, CompareTarget::Version(0));
 
 /// A comparison. An unknown number means the same as in etcd (`compareKV` in

@@ -106,7 +106,7 @@ impl<'a> Response<'a> {
         Response { header, body, lengths, len }
     }
 
-    /// The length in bytes.
+    /// Bytes of the message.
     pub fn bytes(&self) -> usize {
         self.len
     }
@@ -119,7 +119,7 @@ impl<'a> Response<'a> {
         self.body.write(&mut self.lengths.iter().copied(), out);
     }
 
-    /// The message.
+    /// The encoded message.
     pub fn to_vec(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(self.len);
         self.write(&mut out);
@@ -316,7 +316,7 @@ pub fn key_value_bytes(event: &Event) -> usize {
     kv_bytes(event, false)
 }
 
-/// Writes an event as a `KeyValue` field of number `field`, which must be below 16.
+/// Writes a version as a `KeyValue`, in the field with this number, which must be below 16.
 pub fn write_key_value(field: u32, event: &Event, out: &mut impl BufMut) {
     write_kv(field, event, false, out);
 }

@@ -37,8 +37,7 @@ impl<'a> Reader<'a> {
         Reader { text, at: 0 }
     }
 
-    /// Skips blanks, and the commas and colons between values. Returns the offset of the next
-    /// token.
+    /// Skips blanks, commas and colons. Returns the offset of the next token.
     pub fn position(&mut self) -> usize {
         while matches!(self.peek(), Some(b' ' | b'\t' | b'\r' | b'\n' | b',' | b':')) {
             self.at += 1;
@@ -46,7 +45,7 @@ impl<'a> Reader<'a> {
         self.at
     }
 
-    /// The text between two offsets.
+    /// The text between two offsets; invalid UTF-8 is replaced.
     fn raw(&self, start: usize, end: usize) -> Cow<'a, str> {
         String::from_utf8_lossy(self.text.get(start..end).unwrap_or_default())
     }

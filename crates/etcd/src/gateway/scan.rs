@@ -7,7 +7,7 @@
 use super::BadJson;
 use crate::limits::JSON_DEPTH_MAX;
 
-/// What the next byte belongs to.
+/// Where in a value the next byte is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     /// A value.
@@ -18,7 +18,7 @@ enum State {
     Name,
     /// The name of a field, or the end of the object that was just opened.
     NameOrEnd,
-    /// The byte behind a name or a value in its object or array.
+    /// The byte behind a name or a value in an object or array: a colon, a comma or an end.
     After,
     /// The rest of a string.
     Text,

@@ -19,7 +19,7 @@ pub struct Field {
     pub number: u32,
     /// The name in `proto/`. Responses use this name; requests may use this one or `json_name`.
     pub name: &'static str,
-    /// The name in lower camel case.
+    /// The name in JSON: `name` in lower camel case.
     pub json_name: &'static str,
     /// The type of the value; of one item if the field is a list.
     pub kind: Kind,
@@ -41,7 +41,7 @@ pub enum Kind {
     Uint64,
     /// An unsigned 32-bit number; a number in JSON.
     Uint32,
-    /// Text.
+    /// A string.
     String,
     /// Bytes; base64 in JSON.
     Bytes,
@@ -60,7 +60,7 @@ pub struct Enum {
     pub values: &'static [(i32, &'static str)],
 }
 
-/// A call of a service.
+/// The description of a call of a service.
 #[derive(Debug)]
 pub struct GatewayMethod {
     /// The path in gRPC, as `/etcdserverpb.KV/Put`.

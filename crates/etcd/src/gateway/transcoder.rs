@@ -18,7 +18,7 @@ const VARINT_BYTES_MAX: usize = 10;
 /// The most bytes of a string. A string is kept until it is complete; a longer one is an error.
 const TEXT_BYTES_MAX: usize = 1024 * 1024;
 
-/// Turns one message into JSON.
+/// Turns one encoded message into JSON, piece by piece.
 #[derive(Debug)]
 pub struct Transcoder {
     /// The messages that have begun and not ended, the innermost last.
@@ -39,7 +39,7 @@ struct Open {
     last: Option<usize>,
 }
 
-/// What the next bytes are.
+/// The kind of the next bytes.
 #[derive(Debug)]
 enum State {
     /// The tag of a field: its number and wire type.
@@ -178,7 +178,7 @@ impl Transcoder {
         Ok(())
     }
 
-    /// Takes the next part of a value of type bytes, of which `left` bytes are to come.
+    /// Takes the next part of a value of type bytes that has `left` bytes to come.
     fn take_bytes(&mut self, left: u64, bytes: &mut &[u8], out: &mut String) {
         let part = split(bytes, left);
         let left = left - part.len() as u64;

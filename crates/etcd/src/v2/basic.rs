@@ -1,4 +1,4 @@
-//! Basic authentication (RFC 7617), with which clients of etcd v2 name their user.
+//! Basic authentication (RFC 7617): clients of etcd v2 name their user so.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;

@@ -17,7 +17,7 @@ pub enum Code {
     NotFile = 102,
     /// A node above the key is a file.
     NotDir = 104,
-    /// There is a node at the key already.
+    /// A node exists at the key.
     NodeExist = 105,
     /// The root cannot be changed.
     RootReadOnly = 107,
@@ -90,11 +90,11 @@ impl Code {
 /// An error, ready to be answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// The code.
+    /// The error's code.
     pub code: Code,
     /// The cause. It may quote a value, so it may be invalid UTF-8.
     pub cause: Vec<u8>,
-    /// The index of the store; 0 if the store was not asked.
+    /// The index of the store when it refused; 0 if the store was not asked.
     pub index: u64,
 }
 
@@ -114,7 +114,7 @@ impl Failure {
         }
     }
 
-    /// The body of the answer.
+    /// The JSON of the answer.
     pub fn body(&self) -> Vec<u8> {
         let mut out = format!("{{\"errorCode\":{},\"message\":", self.code as u16).into_bytes();
         json::put_text(self.code.message().as_bytes(), &mut out);

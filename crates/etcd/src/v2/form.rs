@@ -37,7 +37,7 @@ pub enum FormError {
     /// An escape is malformed.
     #[error("{0}")]
     Escape(BadEscape),
-    /// A semicolon separates two parameters.
+    /// A semicolon separates two parameters, which Go refuses.
     #[error("invalid semicolon separator in query")]
     Semicolon,
 }

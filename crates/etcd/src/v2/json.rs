@@ -205,7 +205,7 @@ fn put_rest(state: &NodeState, out: &mut Vec<u8>) {
     }
 }
 
-/// Appends the end of a node. Indexes of 0 are left out.
+/// Appends the indexes and the end of a node. Indexes of 0 are left out.
 fn put_indexes(modified: u64, created: u64, out: &mut Vec<u8>) {
     for (name, index) in [("modifiedIndex", modified), ("createdIndex", created)] {
         if index > 0 {

@@ -21,11 +21,11 @@ pub enum Verb {
     Head,
     /// Read, or wait for a change.
     Get,
-    /// Write.
+    /// Create or change a node.
     Put,
     /// Create a node with a generated name, in order of creation.
     Post,
-    /// Remove.
+    /// Remove a node.
     Delete,
 }
 

@@ -48,7 +48,7 @@ fn what_the_library_takes_passes_as_it_is() {
         frame(HEADERS, 4, &block(1, b"127.0.0.1:2379")),
         frame(HEADERS, 4, &block(4, b"/etcdserverpb.KV/Range")),
         frame(0, 1, &[HEADERS; 100]),
-        // Another field may have any value.
+        // A field other than authority and path may have any value.
         frame(HEADERS, 4, &block(58, b"#x[")),
         frame(HEADERS, 4, &[0x83, 0x86, 0x84, 0xbe]),
         frame(HEADERS, 4, &[]),

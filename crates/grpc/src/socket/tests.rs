@@ -1,4 +1,4 @@
-//! Tests of which writes are gathered.
+//! Tests of gathering: some writes are delayed, others are not.
 #![allow(clippy::unwrap_used)]
 
 use std::task::Waker;

@@ -5,7 +5,7 @@ use crate::number::shown;
 /// An axis of a plot.
 #[derive(Clone, Debug)]
 pub struct Axis {
-    /// What the axis measures, with the unit; empty if the title of the plot says that.
+    /// The quantity on the axis, with its unit; empty if the title of the plot names it.
     pub name: String,
     /// How values are laid out along the axis.
     pub scale: Scale,
@@ -37,8 +37,8 @@ pub struct Ruler {
 }
 
 impl Axis {
-    /// The ruler for these values; `None` if none of them has a place. `tick_count` is how many
-    /// labels fit.
+    /// The ruler for these values; `None` if no value has a place. `tick_count` is how many labels
+    /// fit.
     pub fn ruler(&self, values: &[f64], tick_count: f64) -> Option<Ruler> {
         let inner: Vec<f64> =
             values.iter().filter_map(|value| transformed(&self.scale, *value)).collect();

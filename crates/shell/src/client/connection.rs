@@ -51,7 +51,7 @@ struct Shared {
     on_event: Listener,
 }
 
-/// The phase of the session.
+/// Whether the session has a connection, or is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
     /// There is no connection now.
@@ -666,7 +666,7 @@ impl Shared {
                 }
                 if let Some(Some(answer)) = state.pending_auths.pop_front() {
                     drop(state);
-                    // The caller may have stopped waiting.
+                    // Ignore an error: the caller may have stopped waiting.
                     let _ = answer.send(body);
                 }
             }
@@ -749,7 +749,7 @@ fn no_session(body: &[u8], error: JuteError) -> std::io::Error {
     })
 }
 
-/// `KeeperException.Code.NOTREADONLY`.
+/// A server that is cut off refuses a request with this (`KeeperException.Code.NOTREADONLY`).
 const NOT_READ_ONLY: ErrorCode = ErrorCode(-119);
 
 /// Assembles frames from the bytes of a connection.

@@ -1,7 +1,7 @@
 //! Checks a path as ZooKeeper's client does before it sends one, with the same error texts
 //! (`PathUtils.validatePath`, 3.9.5). Pure.
 
-/// What is wrong with a path; `None` if it is valid.
+/// The fault of a path, as text; `None` if the path is valid.
 pub fn path_fault(path: &str) -> Option<String> {
     if path.is_empty() {
         return Some("Path length must be > 0".to_string());

@@ -8,7 +8,7 @@ use zk::request::{SetWatches2Request, SetWatchesRequest, WatcherType, XID_SET_WA
 
 use super::limits::{SET_WATCHES_BYTES_MAX, WATCHES_MAX};
 
-/// What a watch waits for, and whether it stays.
+/// The changes that a watch waits for, and whether it stays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WatchKind {
     /// A change of a znode's data, or its deletion. Fires once.

@@ -37,7 +37,7 @@ impl Wire {
 
     /// Ends the connection; later reads and writes fail.
     pub fn shutdown(&self) {
-        // The connection may be over already.
+        // Ignore an error: the connection may have ended already.
         let _ = self.tcp.shutdown(std::net::Shutdown::Both);
     }
 

@@ -38,7 +38,7 @@ fn state(keys: i64) -> Machine {
     import.finish(LogIndex(55)).unwrap()
 }
 
-/// The state as a database.
+/// Encodes a state as a database.
 fn database(mut machine: Machine) -> Vec<u8> {
     let empty = || Cursor::new(Vec::new());
     let mut backup = Backup::new(empty(), empty(), Applied { index: 55, term: 3 }).unwrap();

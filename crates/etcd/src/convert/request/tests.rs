@@ -30,7 +30,7 @@ fn txn_of(success: Vec<pb::RequestOp>, failure: Vec<pb::RequestOp>) -> pb::TxnRe
     pb::TxnRequest { compare: Vec::new(), success, failure }
 }
 
-/// Reads of `count` keys.
+/// `count` reads of one key.
 fn reads(count: usize) -> Vec<pb::RequestOp> {
     vec![op_of(Request::RequestRange(range_of("k"))); count]
 }
@@ -167,7 +167,7 @@ fn nested_ops_count_against_what_the_longest_list_leaves() {
     check(5, 0, Some(Error::TooManyOps));
 }
 
-/// A transaction within `depth` others.
+/// A transaction nested in `depth` others.
 fn deep(depth: usize) -> pb::TxnRequest {
     (0..depth).fold(pb::TxnRequest::default(), |txn, _| txn_of(vec![nested(txn)], Vec::new()))
 }

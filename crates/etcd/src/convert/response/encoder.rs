@@ -59,7 +59,7 @@ struct Lengths {
     read: usize,
 }
 
-/// How far a response is measured.
+/// How much of a response is measured.
 #[derive(Debug, Default)]
 struct Measuring {
     /// The branches that are not measured to their end, the innermost last. Empty for a response

@@ -35,7 +35,7 @@ pub enum LeaseResponse {
     KeptAlive {
         /// The store's revision.
         revision: i64,
-        /// The lease.
+        /// The lease's id.
         lease: LeaseId,
         /// Seconds until the lease expires without another keep-alive; 0 if the lease does not
         /// exist.
@@ -57,7 +57,7 @@ pub enum LeaseResponse {
 pub struct TimeToLive {
     /// The store's revision.
     pub revision: i64,
-    /// The lease.
+    /// The lease's id.
     pub lease: LeaseId,
     /// Whole seconds until the lease expires; -1 if it does not exist.
     pub ttl_s: i64,

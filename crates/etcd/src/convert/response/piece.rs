@@ -19,7 +19,7 @@ pub struct Piece {
     events: Vec<Event>,
     /// Bytes that the versions take in the message.
     kvs_bytes: usize,
-    /// Whether values are left out.
+    /// Whether the message leaves values out.
     keys_only: bool,
     /// `None` in all messages but the last.
     end: Option<PieceEnd>,
@@ -37,7 +37,7 @@ pub struct PieceEnd {
 }
 
 impl Piece {
-    /// A piece without keys.
+    /// An empty piece.
     pub fn new(keys_only: bool) -> Piece {
         Piece { keys_only, ..Piece::default() }
     }
@@ -63,7 +63,7 @@ impl Piece {
         self.end = Some(end);
     }
 
-    /// The length of the `RangeResponse` in the message.
+    /// Bytes of the `RangeResponse` inside the message.
     fn inner_bytes(&self, header: Header) -> usize {
         let end_bytes = self.end.map_or(0, |end| {
             message_bytes(header_bytes(header, end.revision))
@@ -73,7 +73,7 @@ impl Piece {
         end_bytes + self.kvs_bytes
     }
 
-    /// The length of the message.
+    /// Bytes of the message.
     pub fn bytes(&self, header: Header) -> usize {
         message_bytes(self.inner_bytes(header))
     }

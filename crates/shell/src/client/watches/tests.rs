@@ -1,4 +1,4 @@
-//! Tests of which watches are left, and of the requests that set them again.
+//! Tests of the watches that are left after events, and of the requests that set them again.
 #![allow(clippy::unwrap_used)]
 
 use zk::{JuteReader, RequestHeader};
