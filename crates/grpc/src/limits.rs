@@ -64,8 +64,7 @@ pub struct Patience {
     pub stall_time: Duration,
     /// How long the next byte may take while other clients wait for the room that the stream holds.
     pub waited_time: Duration,
-    /// How long the rest of a message may take if it is a finisher of a share (see
-    /// [`super::room`]).
+    /// How long the rest of a message may take if its room is a finisher (see the module `room`).
     pub finish_time: Duration,
     /// How long the first message may take; then the call ends with `UNAVAILABLE`. `None` for no
     /// limit.
