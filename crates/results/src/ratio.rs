@@ -237,8 +237,8 @@ fn middle_of(mut samples: Vec<f64>, tail: f64) -> (f64, f64) {
     (samples[low], samples[SAMPLES - 1 - low])
 }
 
-/// The degrees of freedom of a difference of two means (Welch and Satterthwaite), and the factor by
-/// which a bootstrap underestimates its variance, since it divides by n in place of n - 1.
+/// The degrees of freedom of a difference of two means (Welch and Satterthwaite), and how many
+/// times larger its variance is than in a bootstrap, which divides by n in place of n - 1.
 fn welch(first: &[f64], second: &[f64]) -> (f64, f64) {
     let parts = [first, second].map(|values| {
         let (count, mean) = (values.len() as f64, mean(values));
@@ -255,8 +255,8 @@ fn welch(first: &[f64], second: &[f64]) -> (f64, f64) {
     (total * total / spread, total / sampled)
 }
 
-/// The part of the samples to cut off at each end. `shortfall` is the factor by which the samples
-/// underestimate the variance.
+/// The part of the samples to cut off at each end. `shortfall` says how many times larger the true
+/// variance is than that of the samples.
 fn expanded_tail(freedom: f64, shortfall: f64) -> f64 {
     let normal = Normal::new(0.0, 1.0).expect("the standard one exists");
     normal.cdf(shortfall.sqrt() * quantile(freedom))

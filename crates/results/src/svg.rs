@@ -21,7 +21,7 @@ const POINTS_MAX: usize = 600;
 pub const STYLE_COUNT: usize = 8;
 /// The font size of all texts, in units of the drawing.
 const FONT: f64 = 11.0;
-/// Half the length of the dash that stands for a point without neighbours.
+/// Half the length of the dash drawn for a point without neighbours.
 const DASH: f64 = 7.0;
 /// The most rows of labels below a plot whose places have long names.
 const LABEL_ROWS_MAX: usize = 4;
