@@ -1,4 +1,4 @@
-//! Requests to commands, and outcomes to responses.
+//! Turns decoded requests into commands for the log, and the outcomes of commands into responses.
 //!
 //! A request is checked here in etcd's order and refused with etcd's errors
 //! (`server/etcdserver/api/v3rpc/key.go`); a command that comes out has the form that the log
