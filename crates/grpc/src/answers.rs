@@ -4,13 +4,13 @@
 //! pieces: the next one is made when the client's window and the library have room for its first
 //! byte.
 
-use grpc_code::Code;
 use std::future::poll_fn;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll, Waker};
 
 use bytes::{Buf, Bytes};
+use grpc_code::Code;
 use h2::server::SendResponse;
 use h2::{Reason, SendStream};
 use hyper::header::HeaderValue;

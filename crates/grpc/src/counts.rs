@@ -2,10 +2,10 @@
 //! face wants that. Each connection runtime has its own counts, so that no runtime waits for
 //! another one's memory.
 
-use grpc_code::{CODES, Code};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use grpc_code::{CODES, Code};
 /// Upper bounds of the buckets of durations, in us (`prometheus.DefBuckets`).
 pub const TIME_BOUNDS_US: [u64; 11] = [
     5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000, 1_000_000, 2_500_000, 5_000_000,

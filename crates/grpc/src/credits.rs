@@ -2,9 +2,9 @@
 //! that finds no free credit is refused at once, so no request queues behind a store that is too
 //! slow.
 
-use grpc_code::Code;
 use std::sync::Arc;
 
+use grpc_code::Code;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::status::Status;

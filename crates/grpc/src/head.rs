@@ -2,9 +2,9 @@
 //! The order of the checks and the texts are those of grpc-go (`http2Server.operateHeaders`,
 //! `Server.handleStream`).
 
-use grpc_code::Code;
 use std::sync::Arc;
 
+use grpc_code::Code;
 use hyper::header::{CONTENT_TYPE, HOST, HeaderName, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::{Method, Request, Response, StatusCode};

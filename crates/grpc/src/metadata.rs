@@ -1,12 +1,12 @@
 //! The metadata of a call: headers that its client chose, and the memory that they may take.
 
-use grpc_code::Code;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use base64::alphabet::STANDARD;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use base64::{DecodeError, Engine};
+use grpc_code::Code;
 use hyper::header::{HeaderMap, HeaderValue};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 

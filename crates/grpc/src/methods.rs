@@ -1,11 +1,11 @@
 //! The table of the methods that a face serves, found by path.
 
-use grpc_code::Code;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use super::counts::CallCounts;
 use super::status::Status;
+use grpc_code::Code;
 
 /// Which sides of a method send a stream of messages; the other side sends exactly one message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,12 +1,12 @@
 //! The receiving half of a call: its messages, one after the other. While a message waits for room
 //! ([`Room`]), its bytes stay counted against the client's window, so the client must stop sending.
 
-use grpc_code::Code;
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
+use grpc_code::Code;
 use h2::RecvStream;
 use tokio::time::Instant;
 

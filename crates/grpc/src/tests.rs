@@ -1,7 +1,6 @@
 //! Tests of the crate over an in-memory connection, with an HTTP/2 client that may misbehave.
 #![allow(clippy::unwrap_used)]
 
-use grpc_code::Code;
 use std::io::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,6 +9,7 @@ use std::time::Duration;
 use bytes::{BufMut, Bytes, BytesMut};
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use grpc_code::Code;
 use h2::client::{ResponseFuture, SendRequest};
 use h2::{Reason, RecvStream, SendStream};
 use hyper::header::HeaderMap;

@@ -1,6 +1,5 @@
 //! The answers of HTTP/1.1, and their bodies.
 
-use grpc_code::Code;
 use std::cell::Cell;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -8,6 +7,7 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use etcd::gateway;
+use grpc_code::Code;
 use http_body_util::{Either, Full};
 use hyper::body::{Body, Frame};
 use hyper::header::{CONTENT_TYPE, HeaderValue};
