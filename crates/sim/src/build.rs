@@ -1,4 +1,5 @@
-//! Builds of the program: what each knows of levels and messages, and which servers run which.
+//! Builds (program versions) of the servers in a run: what each build knows of levels and messages,
+//! and which server runs which build.
 
 use machine::Level;
 use member::membership::hello::{Known, VersionRange};
@@ -6,58 +7,58 @@ use workload::generate::Random;
 
 use crate::limits::ASK_INTERVAL_US_MAX;
 
-/// Sets a seed apart from itself, to draw the builds of its servers. With this number all servers
-/// of the kept seeds run the same build.
+/// XORed into a seed to draw the builds of its servers independently of the rest of the run. With
+/// this number all servers of the kept seeds (those in the tests) run the same build.
 const BUILDS_SEED: u64 = 0x6275_696c_6405_8709;
 
-/// Sets a seed apart from itself, to draw the levels that the builds know.
+/// XORed into a seed to draw which levels the builds know.
 const LEVELS_SEED: u64 = 0x6c65_7665_6c73_0302;
 
-/// A build, by the levels that it knows.
+/// One of the two builds of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Build {
-    /// Knows levels up to the lower one of the run's two.
+    /// Knows levels up to [`Builds::old`].
     Old,
-    /// Knows levels up to the higher one.
+    /// Knows levels up to [`Builds::new`].
     New,
 }
 
-/// What people do about levels.
+/// An act of a client or an operator that has to do with levels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ask {
-    /// A client of this member uses what a higher level adds.
+    /// A client of this member uses a feature that needs a higher level.
     Client(usize),
     /// An operator asks the leader to raise the level.
     Operator,
-    /// Somebody installs an old build for the next start of this server.
+    /// An operator installs the old build, which this server runs from its next start on.
     OldBuild(usize),
 }
 
-/// The builds of a run in which they differ, and who asks for a higher level.
+/// The builds of a run whose servers run different builds, and the requests for a higher level.
 #[derive(Clone, Debug)]
 pub struct Builds {
     /// The highest level that an old build knows.
     pub old: Level,
     /// The highest level that a new build knows.
     pub new: Level,
-    /// The seed for everything about builds and levels that is left to chance.
+    /// The seed of all random choices about builds and levels.
     pub seed: u64,
     /// The build of each server at its first start.
     pub first: Vec<Build>,
-    /// Whether a restart while faults come may be one with another build.
+    /// Whether a restart while faults come may change the build.
     pub may_change: bool,
-    /// Whether every server is started with the new build when the faults stop; else a server
-    /// keeps its build as long as that knows the level.
+    /// Whether every server is restarted with the new build when the faults stop. Otherwise a
+    /// server keeps its build while that build knows the level.
     pub end_new: bool,
-    /// The mean time between two questions for a higher level while faults come; `None` if no
-    /// question comes by chance.
+    /// Mean time between two random requests for a higher level while faults come; `None` if none
+    /// come at random.
     pub ask_interval_us: Option<u64>,
-    /// Questions that are not left to chance, each at a time of its own.
+    /// Planned requests, each with its virtual time in us.
     pub asks: Vec<(u64, Ask)>,
 }
 
 impl Builds {
-    /// Draws the builds of an ensemble: in half of the seeds they differ.
+    /// Draws the builds of an ensemble; `None`, in half of the seeds, if all servers run one build.
     pub fn draw(seed: u64, member_count: usize) -> Option<Builds> {
         let mut random = Random::new(seed ^ BUILDS_SEED);
         if random.one_in(2) {
@@ -89,16 +90,16 @@ impl Builds {
         })
     }
 
-    /// Servers that start with these builds and keep them, and questions at these times. The old
-    /// ones know level 1, the new ones level 2.
+    /// Builds for a test: servers start with `first` and keep their builds, and `asks` come at the
+    /// given times. Old builds know level 1, new builds level 2.
     pub fn planned(first: Vec<Build>, asks: Vec<(u64, Ask)>) -> Builds {
         let (may_change, end_new, ask_interval_us) = (false, true, None);
         let (old, new) = (Level::FIRST, Level::ETCD);
         Builds { old, new, seed: 1, first, may_change, end_new, ask_interval_us, asks }
     }
 
-    /// Draws what a program of this build says that it knows. Some new ones speak a second version
-    /// of the messages.
+    /// Draws what a program of this build tells its peers about itself. Some new builds speak
+    /// version 2 of the messages.
     pub fn known(&self, build: Build, random: &mut Random) -> Known {
         let (messages_max, level_max) = match build {
             Build::Old => (1, self.old),

@@ -1,9 +1,9 @@
-//! The disk of a simulated member: storage's [`FaultDisk`], watched.
+//! The disk of a simulated member: a [`FaultDisk`] plus a watch that checks which log entries are
+//! durable.
 //!
-//! The watch knows nothing of the log's format. It is told the payload of each entry that is on its
-//! way to the disk, looks for those bytes in what is written, and then for a completed sync of the
-//! same file. So it can say of each entry whether a sync covers it, and does not have to believe
-//! what the log says of itself.
+//! The watch does not know the log's format and does not trust it. A caller announces the payload
+//! of each entry before the log writes it. The watch searches every write for those bytes, and then
+//! waits for a completed sync of the same file. Only then does the entry count as synced.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -14,7 +14,7 @@ use bytes::Bytes;
 use storage::disk::Disk;
 use storage::fault_disk::{FaultDisk, FaultFile, FaultPlan, Operation};
 
-/// How far an entry's bytes have come.
+/// How far an announced entry's bytes have come on the way to the disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Progress {
     Announced,
@@ -32,7 +32,7 @@ struct Watched {
 #[derive(Debug, Default)]
 struct Watch {
     entries: BTreeMap<u64, Watched>,
-    /// The indexes of entries that no completed sync covers.
+    /// The indexes of entries that are not synced yet.
     unsynced: Vec<u64>,
     /// Completed syncs since the last call of `take_sync_count`.
     sync_count: u64,
@@ -85,17 +85,17 @@ fn holds(bytes: &[u8], part: &[u8]) -> bool {
     ends.filter(|(_, end)| end == last).any(|(at, _)| bytes[..at + 8].ends_with(part))
 }
 
-/// A fault disk that knows which entries a completed sync covers. Clones share everything.
+/// A fault disk that knows which log entries are synced. Clones share one disk.
 #[derive(Clone, Debug)]
 pub struct SimDisk {
     inner: FaultDisk,
     watch: Rc<RefCell<Watch>>,
     plan: Rc<RefCell<FaultPlan>>,
-    /// Whether syncs lie in every life of the process.
+    /// Whether syncs do nothing, yet report success, in every process run.
     always_lies: bool,
 }
 
-/// What somebody removes from a disk.
+/// What an operator removes from a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lost<'a> {
     /// All files.
@@ -125,35 +125,34 @@ impl SimDisk {
         Rc::ptr_eq(&self.watch, &other.watch)
     }
 
-    /// Changes what goes wrong from now on.
+    /// Changes the plan of faults, from the next operation on.
     pub fn change_plan(&self, change: impl FnOnce(&mut FaultPlan)) {
         let mut plan = self.plan.borrow_mut();
         change(&mut plan);
         self.inner.set_plan(plan.clone());
     }
 
-    /// What goes wrong.
+    /// The current plan of faults.
     pub fn plan(&self) -> FaultPlan {
         self.plan.borrow().clone()
     }
 
-    /// Operations so far that changed the disk or made something durable.
+    /// How many operations so far changed the disk or made data durable.
     pub fn ops(&self) -> u64 {
         self.inner.ops()
     }
 
-    /// Whether the operation at which everything stops was reached.
+    /// Whether the disk has gone past the operation at which its plan stops everything (`stop_at`).
     pub fn is_stopped(&self) -> bool {
         self.plan.borrow().stop_at.is_some_and(|stop| self.inner.ops() > stop)
     }
 
-    /// Whether all operations before the one at which everything stops are done. Reads fail from
-    /// then on.
+    /// Whether all operations before the planned stop are done. From then on reads fail.
     pub fn is_stopping(&self) -> bool {
         self.plan.borrow().stop_at.is_some_and(|stop| self.inner.ops() >= stop)
     }
 
-    /// Whether something that only reads fails now or later.
+    /// Whether the plan makes a read or an open fail.
     pub fn fails_reads(&self) -> bool {
         let is_read = |(operation, _): &(Operation, u64)| {
             matches!(operation, Operation::Read | Operation::Open)
@@ -161,27 +160,27 @@ impl SimDisk {
         self.plan.borrow().fail.iter().any(is_read)
     }
 
-    /// Whether its room is limited.
+    /// Whether the plan limits the bytes that fit on the disk.
     pub fn is_limited(&self) -> bool {
         self.plan.borrow().bytes_max.is_some()
     }
 
-    /// Whether a process may find too little room: it is limited, or something fails now or later.
-    /// The log takes a segment that cannot be made for want of room, whatever the cause.
+    /// Whether a process may believe that the disk is full: the disk is limited, or some operation
+    /// is planned to fail. The log treats any failure to create a segment as lack of room.
     pub fn may_lack_room(&self) -> bool {
         let plan = self.plan.borrow();
         plan.bytes_max.is_some() || !plan.fail.is_empty()
     }
 
-    /// Bytes of all files.
+    /// The total size of all files, in bytes.
     pub fn bytes(&self) -> u64 {
         let paths = self.inner.paths();
         let sizes = paths.iter().filter_map(|path| self.inner.content(path));
         sizes.map(|content| content.len() as u64).sum()
     }
 
-    /// Ends a life of the process. If power was cut, what no completed sync covers may be lost,
-    /// too.
+    /// Ends the run of a process and its planned faults, except lying syncs and the size limit. If
+    /// power was cut, data that no completed sync covers may be lost.
     pub fn end_life(&self, power_is_cut: bool) {
         {
             let mut plan = self.plan.borrow_mut();
@@ -202,8 +201,8 @@ impl SimDisk {
         }
     }
 
-    /// Removes everything, or one directory. Entries that a sync has covered still count as
-    /// covered: others count on them until the member is replaced.
+    /// Removes all files, or one directory. Synced entries still count as synced: other members
+    /// rely on them until the member is replaced.
     pub fn lose(&self, what: Lost<'_>) {
         match what {
             Lost::All => {
@@ -214,8 +213,7 @@ impl SimDisk {
         }
     }
 
-    /// Puts back what the disk held at an earlier time. Entries that a sync has covered since then
-    /// still count as covered.
+    /// Restores an earlier copy of the disk. Entries synced since that copy still count as synced.
     pub fn put_back(&self, copy: &FaultDisk) {
         self.inner.set_all(copy);
         self.watch.borrow_mut().forget_unsynced();
@@ -226,7 +224,7 @@ impl SimDisk {
         self.inner.paths()
     }
 
-    /// Flips bits of one byte of a file, durably. Does nothing if the file has no such byte.
+    /// XORs `bits` into one byte of a file, durably. Does nothing if the file has no such byte.
     pub fn flip(&self, path: &str, offset: usize, bits: u8) {
         let Some(mut content) = self.inner.content(path) else { return };
         if let Some(byte) = content.get_mut(offset) {
@@ -235,19 +233,19 @@ impl SimDisk {
         }
     }
 
-    /// The positions of the bytes of a file that are not 0. A new segment holds zeros only.
+    /// The positions of a file's non-zero bytes. A new segment holds zeros only.
     pub fn written(&self, path: &str) -> Vec<usize> {
         let content = self.inner.content(path).unwrap_or_default();
         (0..content.len()).filter(|at| content[*at] != 0).collect()
     }
 
-    /// A copy of what the disk holds, on a disk without faults.
+    /// A copy of the disk's content, without planned faults.
     pub fn copy(&self) -> FaultDisk {
         self.inner.fork(0)
     }
 
-    /// Tells the watch that an entry is on its way to the disk. Its index may have been another
-    /// entry's before a crash.
+    /// Tells the watch that an entry is about to be written. The index may have belonged to another
+    /// entry before a crash.
     pub fn announce(&self, index: u64, payload: &Bytes) {
         let mut watch = self.watch.borrow_mut();
         let progress = Progress::Announced;

@@ -1,5 +1,5 @@
-//! The faults of a run, drawn from its seed: which kinds it has at all, how often they come, and
-//! when.
+//! The faults of a run, drawn from its seed: which kinds may come, how often, when, and to which
+//! members.
 
 use storage::fault_disk::Operation;
 use workload::generate::Random;
@@ -7,27 +7,27 @@ use workload::generate::Random;
 use crate::limits::{HANG_US_MAX, SECLUDED_US, STUTTER_US_MAX};
 use crate::links::Roughness;
 
-/// The members that a fault is for.
+/// The members that a fault strikes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Whom {
     /// The members whose bits are set: bit 0 is member 0.
     Members(u32),
-    /// The members that lead, or think so, when the fault comes.
+    /// The members that lead, or believe so, when the fault begins.
     Leader,
-    /// The first member that does not lead when the fault comes.
+    /// The first member that does not lead when the fault begins.
     Follower,
-    /// The members that send a snapshot when the fault comes, and do not lead.
+    /// The followers that send a snapshot to another member when the fault begins.
     Lender,
 }
 
 impl Whom {
-    /// The member with this number.
+    /// Only the member with this number.
     pub fn one(member: usize) -> Whom {
         Whom::Members(1 << member)
     }
 }
 
-/// The disks of a machine that a fault is for: the log and the snapshots may be on two.
+/// The disks of a machine that a fault strikes. The log and the snapshots may be on two disks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Disks {
     /// All files.
@@ -39,12 +39,12 @@ pub enum Disks {
 }
 
 impl Disks {
-    /// Whether the log is on one of them.
+    /// Whether the log is on a struck disk.
     pub fn have_log(self) -> bool {
         self != Disks::Snapshots
     }
 
-    /// Whether the snapshots are on one of them.
+    /// Whether the snapshots are on a struck disk.
     pub fn have_snapshots(self) -> bool {
         self != Disks::Log
     }
@@ -53,25 +53,25 @@ impl Disks {
 /// One thing that goes wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// `kill -9`: what was written is still in the page cache.
+    /// `kill -9`: data that was written but not synced survives in the page cache.
     Kill,
-    /// Power is cut: what no completed sync covers is kept, lost or torn.
+    /// Power is cut: unsynced data is kept, lost or torn.
     PowerLoss,
-    /// The process is killed, or power is cut, after so many more disk operations.
+    /// The process is killed, or power is cut, after `ops` more disk operations.
     StopAt {
-        /// Disk operations until then.
+        /// Disk operations until the stop.
         ops: u64,
         /// Whether power is cut; else only the process ends.
         power_is_cut: bool,
     },
-    /// The n-th operation of a kind from now on fails once.
+    /// The n-th next operation of one kind fails, once.
     IoError {
         /// The kind of operation.
         operation: Operation,
-        /// The position of the operation that fails, from 0.
+        /// How many operations of that kind succeed before the one that fails.
         nth: u64,
     },
-    /// The disk takes only so many bytes more, for a time.
+    /// The disk is full, or nearly so, for a time.
     DiskFull {
         /// The number of bytes that it still takes.
         bytes: u64,
@@ -80,7 +80,7 @@ pub enum Fault {
     },
     /// Syncs take longer, for a time.
     SlowDisk {
-        /// The disks that it concerns.
+        /// The slow disks.
         disks: Disks,
         /// How many times longer they take.
         factor: u64,
@@ -89,24 +89,24 @@ pub enum Fault {
     },
     /// No sync returns, for a time.
     HangingDisk {
-        /// The disks that it concerns.
+        /// The hanging disks.
         disks: Disks,
         /// How long the fault lasts.
         for_us: u64,
     },
-    /// Apply is given the CPU late, for a time.
+    /// Apply gets the CPU late, for a time.
     SlowApply {
-        /// The longest that it is late.
+        /// The longest delay of a wake-up, in us.
         lag_us: u64,
         /// How long the fault lasts.
         for_us: u64,
     },
-    /// The process is not given the CPU, for a time.
+    /// The process gets no CPU, for a time.
     Pause {
         /// How long the fault lasts.
         for_us: u64,
     },
-    /// The process is given the CPU for a short while of each period only, for a time.
+    /// The process gets the CPU for only a part of each period, for a time.
     Stutter {
         /// How long the process runs in each period.
         run_us: u64,
@@ -115,117 +115,116 @@ pub enum Fault {
         /// How long the fault lasts.
         for_us: u64,
     },
-    /// The machine is suspended for a time: nothing runs, and its monotonic clock stands still.
+    /// The machine is suspended for a time: nothing runs, and its monotonic clock stops.
     Suspend {
         /// How long the fault lasts.
         for_us: u64,
     },
-    /// The monotonic clock of a machine jumps ahead, as after a suspension that it counts.
+    /// The monotonic clock jumps ahead, as after a suspension on a machine whose clock counts
+    /// suspended time.
     ClockJump {
         /// How far it jumps ahead, in us.
         by_us: u64,
     },
-    /// Connections break.
+    /// Connections of clients break.
     Cut {
-        /// One in so many of them is chosen, at random.
+        /// One in so many connections, at random.
         one_in: u64,
     },
-    /// Connections carry nothing in one direction, for a time.
+    /// Connections of clients carry nothing in one direction, for a time.
     Stall {
-        /// One in so many of them is chosen, at random.
+        /// One in so many connections, at random.
         one_in: u64,
         /// How long the fault lasts.
         for_us: u64,
     },
     /// Members are cut off from the others, for a time.
     Partition {
-        /// Whether only what they send is lost, and what they are sent comes through.
+        /// Whether only the frames that the members send are lost, and those sent to them arrive.
         is_one_way: bool,
         /// How long the fault lasts.
         for_us: u64,
     },
     /// Links between members break.
     BreakLinks {
-        /// One in so many of them is chosen, at random.
+        /// One in so many links, at random.
         one_in: u64,
     },
-    /// Links between members carry little, for a time.
+    /// Links between members are slow, for a time.
     SlowLinks {
-        /// One in so many of them is chosen, at random.
+        /// One in so many links, at random.
         one_in: u64,
-        /// The bytes per second that they carry.
+        /// The bandwidth, in bytes per second.
         bytes_per_s: u64,
-        /// How much longer each frame takes, beside the time for its bytes.
+        /// Additional latency of each frame, in us.
         latency_us: u64,
         /// How long the fault lasts.
         for_us: u64,
     },
-    /// Single frames between members are lost, come twice or overtake each other, for a time.
+    /// Single frames between members are lost, duplicated or reordered, for a time.
     RoughLinks {
-        /// How often a frame is lost, comes twice or overtakes others.
+        /// How often a frame is lost, duplicated or reordered.
         roughness: Roughness,
         /// How long the fault lasts.
         for_us: u64,
     },
-    /// Links between members break, and a member that dials is refused, for a time.
+    /// Links between members break, and the receiver refuses new ones, for a time.
     RefusedLinks {
-        /// One in so many of them is chosen, at random.
+        /// One in so many links, at random.
         one_in: u64,
         /// How long the fault lasts.
         for_us: u64,
     },
-    /// The leader is asked to let another one lead.
+    /// The leader is asked to hand over its leadership.
     HandOver {
-        /// The member that is to lead; `None` if the leader chooses.
+        /// The member that is to lead next; `None` if the leader chooses.
         to: Option<usize>,
     },
-    /// The process is told to stop. If it leads, it lets another member lead first, if there is
-    /// one.
+    /// The process is asked to stop. A leader first hands over to another member, if it can.
     Stop,
-    /// The process ends, and bits of what its disk holds have flipped when it is started again. The
-    /// fault comes only if the other members are a majority that has lost nothing.
+    /// The process ends, and some bits on its disk flip before it starts again. Skipped unless the
+    /// other members are a majority that has lost nothing.
     BitRot,
-    /// Bits of a file of the log, or of the snapshots, flip while the process runs. The fault comes
-    /// only if the other members are a majority that has lost nothing.
+    /// Bits of a log or snapshot file flip while the process runs. Skipped unless the other members
+    /// are a majority that has lost nothing.
     RunningRot {
-        /// The disks that may hold the file.
+        /// The disks whose files may be struck.
         disks: Disks,
     },
-    /// The process ends, and its directory is empty when it is started again. The fault comes only
-    /// if the other members are a majority that has lost nothing.
+    /// The process ends, and its directory is emptied before it starts again. Skipped unless the
+    /// other members are a majority that has lost nothing.
     EmptiedDisk,
-    /// Another machine with another directory takes the place of the server: the machine that had
-    /// the place before, or one with an empty directory. The old machine is cut off, and its
-    /// process stands still until that machine has the place again.
+    /// Another machine, with another directory, takes the server's place: the machine that had the
+    /// place before this one, or a new one with an empty directory. The replaced machine is cut off
+    /// and its process is frozen until the machine gets the place back.
     OtherMachine,
-    /// Someone copies what the disk holds.
+    /// An operator copies the disk's content, for a later [`Fault::OldCopy`].
     Copy,
-    /// The process ends, and its disk holds an earlier copy when it is started again. The fault
-    /// waits until all members are well.
+    /// The process ends, and an earlier copy of its disk is restored before it starts again. The
+    /// fault waits until all members are well.
     OldCopy,
-    /// The process ends, and the end of its log is damaged behind all that is marked as durable.
-    /// The fault waits until all members are well.
+    /// The process ends, and the end of its log is damaged, behind the part that is marked as
+    /// durable. The fault waits until all members are well.
     TornTail,
-    /// The state differs from what the log says, from then on. The fault waits until all members
-    /// are well.
+    /// From now on the member's state differs from what its log gives. The fault waits until all
+    /// members are well.
     WrongState,
-    /// Someone restores a snapshot: the newest, or one that was put aside at an earlier time.
+    /// An operator restores a snapshot: the newest, or one that was copied elsewhere earlier.
     Restore,
-    /// Someone sets the wall clock.
+    /// An operator sets the wall clock.
     WallJump {
-        /// How far the clock is set ahead, in ms; back if negative.
+        /// How far the clock moves ahead, in ms; negative to move it back.
         by_ms: i64,
     },
 }
 
-/// Kinds of faults that a run may have.
+/// Number of fault kinds that any run may have: 0 to `KINDS - 1`.
 const KINDS: u64 = 11;
 
-/// The kind of a restore: a run of one member has it only if it is asked for
-/// ([`FaultMix::restoring`]).
+/// The kind of a restore. A run of one member has it only in the mix [`FaultMix::restoring`].
 const RESTORE: u64 = KINDS;
 
-/// The kind of a full disk, one of the first [`KINDS`].
+/// The kind of a full disk.
 const DISK_FULL: u64 = 5;
 
 /// Kinds that only an ensemble has.
@@ -239,12 +238,12 @@ const STOP: u64 = KINDS + 7;
 const BIT_ROT: u64 = KINDS + 8;
 const EMPTIED_DISK: u64 = KINDS + 9;
 
-/// Kinds in which a member deceives the others: they count on what it does not have.
+/// Kinds in which a member deceives the others: they rely on data that it no longer has.
 const OLD_COPY: u64 = KINDS + 10;
 const TORN_TAIL: u64 = KINDS + 11;
 const WRONG_STATE: u64 = KINDS + 12;
 
-/// Kinds added later: a run has them only if [`LATER_SEED`] says so.
+/// Kinds that were added later. A draw of its own decides about them ([`LATER_SEED`]).
 const STUTTER: u64 = KINDS + 13;
 const SUSPEND: u64 = KINDS + 14;
 const CLOCK_JUMP: u64 = KINDS + 15;
@@ -256,14 +255,14 @@ const REFUSED_LINKS: u64 = KINDS + 18;
 const RUNNING_ROT: u64 = KINDS + 19;
 const OTHER_MACHINE: u64 = KINDS + 20;
 
-/// A long partition, in runs in which members serve reads without a leader.
+/// The kind of a long partition, only in runs whose members serve reads without a leader.
 const SECLUSION: u64 = KINDS + 21;
 
-/// Sets a seed apart from itself, to draw the kinds added later. With this number the kept seeds
-/// have none of them, and mean what they meant before.
+/// XORed into a seed to draw the kinds added later, so that older seeds keep their meaning. With
+/// this number the kept seeds (those in the tests) have none of these kinds.
 pub const LATER_SEED: u64 = 0x6c61_7465_7200_0004;
 
-/// Draws which of the kinds added later a run has: none in half of the runs.
+/// Draws which of the kinds added later a run has; no kind at all in half of the runs.
 fn later_kinds(later: &mut Random, all: std::ops::RangeInclusive<u64>) -> Vec<u64> {
     match later.one_in(2) {
         true => all.filter(|_| later.one_in(3)).collect(),
@@ -271,21 +270,20 @@ fn later_kinds(later: &mut Random, all: std::ops::RangeInclusive<u64>) -> Vec<u6
     }
 }
 
-/// The faults that a run has.
+/// The faults of a run: the kinds that come at random, or a planned list.
 #[derive(Clone, Debug)]
 pub struct FaultMix {
     random: Random,
     member_count: usize,
     kinds: Vec<u64>,
     interval_us: u64,
-    /// Faults that are planned, each with the time since the one before. The next one is the last
-    /// in the list.
+    /// Planned faults, last one first, each with its wait after the one before, in us.
     planned: Vec<(u64, Whom, Fault)>,
 }
 
 impl FaultMix {
-    /// Draws what may go wrong. One run in eight has no faults. `later` says which of the kinds
-    /// added later there are, and the rest does not depend on it.
+    /// Draws the faults of a single member. One run in eight has none. `later` decides only about
+    /// the kinds added later.
     pub fn draw(mut random: Random, mut later: Random) -> FaultMix {
         let mut kinds = Vec::new();
         if !random.one_in(8) {
@@ -296,8 +294,8 @@ impl FaultMix {
         FaultMix { random, member_count: 1, kinds, interval_us, planned: Vec::new() }
     }
 
-    /// Draws what may go wrong in an ensemble of so many members. `apart` and `later` say which of
-    /// the kinds added later there are, and the rest does not depend on them.
+    /// Draws the faults of an ensemble. `apart` and `later` decide only about kinds that were added
+    /// later.
     pub fn draw_ensemble(
         mut random: Random,
         mut apart: Random,
@@ -309,7 +307,8 @@ impl FaultMix {
             kinds.extend((0..KINDS).filter(|_| random.one_in(4)));
             kinds.extend((PARTITION..=HANGING_DISK).filter(|_| random.one_in(3)));
             kinds.extend((HAND_OVER..=EMPTIED_DISK).filter(|_| random.one_in(4)));
-            // An ensemble refuses a restore: the other members do not have the snapshot.
+            // An ensemble refuses a restore, since the other members lack the snapshot; the refusal
+            // is tested.
             kinds.extend((RESTORE..=RESTORE).filter(|_| random.one_in(12)));
             kinds.extend((OLD_COPY..=WRONG_STATE).filter(|_| apart.one_in(8)));
             kinds.extend(later_kinds(&mut later, STUTTER..=OTHER_MACHINE));
@@ -318,8 +317,7 @@ impl FaultMix {
         FaultMix { random, member_count, kinds, interval_us, planned: Vec::new() }
     }
 
-    /// A mix in which snapshots are restored, time and again, and the process ends in the middle of
-    /// that.
+    /// A mix that restores snapshots often, and often kills the process during a restore.
     pub fn restoring(mut random: Random) -> FaultMix {
         let mut kinds = vec![RESTORE; 3];
         kinds.extend((0..KINDS).filter(|_| random.one_in(3)));
@@ -332,21 +330,22 @@ impl FaultMix {
         FaultMix::planned(Vec::new())
     }
 
-    /// A mix of these faults for all members, each so long after the one before.
+    /// A mix of planned faults that strike all members, each with its wait after the one before, in
+    /// us.
     pub fn planned(planned: Vec<(u64, Fault)>) -> FaultMix {
         let everybody = Whom::Members(u32::MAX);
         let planned = planned.into_iter().map(|(wait_us, fault)| (wait_us, everybody, fault));
         FaultMix::planned_for(planned.collect())
     }
 
-    /// A mix of these faults, each for its members and so long after the one before.
+    /// A mix of planned faults, each with its wait after the one before, in us, and its members.
     pub fn planned_for(mut planned: Vec<(u64, Whom, Fault)>) -> FaultMix {
         planned.reverse();
         let (random, kinds) = (Random::new(0), Vec::new());
         FaultMix { random, member_count: 1, kinds, interval_us: 1, planned }
     }
 
-    /// Adds long partitions to a mix that has faults by chance.
+    /// Adds long partitions, unless the mix has no random faults.
     pub fn isolate_members(&mut self) {
         if self.is_any() {
             self.kinds.extend([SECLUSION; 2]);
@@ -358,18 +357,18 @@ impl FaultMix {
         self.kinds.contains(&DISK_FULL)
     }
 
-    /// Whether snapshots are restored.
+    /// Whether the mix restores snapshots.
     pub fn restores(&self) -> bool {
         let planned = self.planned.iter().any(|(_, _, fault)| *fault == Fault::Restore);
         planned || self.kinds.contains(&RESTORE)
     }
 
-    /// Whether things go wrong by chance.
+    /// Whether faults come at random.
     pub fn is_any(&self) -> bool {
         !self.kinds.is_empty()
     }
 
-    /// How long it is until the next fault; `None` if no fault will come.
+    /// The wait until the next fault, in us; `None` if no fault will come.
     pub fn next_us(&mut self) -> Option<u64> {
         if let Some((wait_us, ..)) = self.planned.last() {
             return Some(*wait_us);
@@ -380,7 +379,7 @@ impl FaultMix {
         }
     }
 
-    /// The next fault.
+    /// Takes the next planned fault, or draws one.
     pub fn next_fault(&mut self) -> (Whom, Fault) {
         if let Some((_, whom, fault)) = self.planned.pop() {
             return (whom, fault);
@@ -388,7 +387,7 @@ impl FaultMix {
         (self.next_whom(), self.next_kind())
     }
 
-    /// Draws the members that a fault is for: mostly one, often the leader, sometimes several or
+    /// Draws the members that a fault strikes: mostly one, often the leader, sometimes several or
     /// all.
     fn next_whom(&mut self) -> Whom {
         let (random, count) = (&mut self.random, self.member_count);
@@ -402,7 +401,7 @@ impl FaultMix {
         }
     }
 
-    /// Draws a fault of the links for the time in which members look for each other.
+    /// Draws a fault of the links for the time before the ensemble's birth.
     pub fn trouble_of_birth(&self, random: &mut Random) -> (Whom, Fault) {
         let for_us = random.magnitude(100_000, 20_000_000);
         let fault = match random.below(3) {
@@ -491,7 +490,7 @@ impl FaultMix {
     }
 }
 
-/// An error of one operation of the disk; reads have a kind of their own.
+/// A failure of one disk operation, except reads: these have a kind of their own.
 fn io_error(random: &mut Random) -> Fault {
     let operations = [
         Operation::Sync,
@@ -508,7 +507,7 @@ fn io_error(random: &mut Random) -> Fault {
     Fault::IoError { operation, nth: random.below(6) }
 }
 
-/// One of two disks is slow or hangs.
+/// Only the log's disk, or only the snapshots' disk, is slow or hangs.
 fn one_disk(random: &mut Random) -> Fault {
     let disks = *random.pick(&[Disks::Log, Disks::Snapshots]);
     if random.one_in(2) {
@@ -519,7 +518,7 @@ fn one_disk(random: &mut Random) -> Fault {
     }
 }
 
-/// Connections of clients break or carry nothing.
+/// Connections of clients break, or carry nothing for a time.
 fn cut_or_stall(random: &mut Random) -> Fault {
     if random.one_in(2) {
         return Fault::Cut { one_in: random.between(1, 4) };

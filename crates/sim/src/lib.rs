@@ -1,13 +1,15 @@
-//! The fake world: members with their disks, their network and their clients, under one seed.
+//! Simulates a whole cluster in one thread: members with their disks, network, faults and clients,
+//! all driven by one seed.
 //!
-//! It runs the step functions that ship (`member`), driven as the shell that ships drives them, in
-//! virtual time over [`storage::fault_disk`]. Clients speak ZooKeeper's bytes. All chance, that of
-//! faults included, is drawn from the seed: one seed gives one run, event by event, and [`Failure`]
-//! names the line that repeats it.
+//! The simulator runs the same step functions as the real server (crate `member`), and calls them
+//! as the real shell does (crate `node`), in virtual time and on an in-memory disk
+//! ([`storage::fault_disk`]). Its clients speak ZooKeeper's and etcd's protocols. Every random
+//! choice, also of a fault, comes from the seed. So one seed always gives one run, event by event,
+//! and [`Failure`] names the command that repeats it.
 //!
 //! - [`run_seed`]: a run with all options drawn from the seed. [`run`]: a run with the caller's
 //!   [`Options`].
-//! - [`script`]: a short fixed load, with a crash at every operation of the disk.
+//! - [`script`]: a short fixed load, for runs that crash at each disk operation in turn.
 
 pub mod build;
 pub mod check;
@@ -37,19 +39,19 @@ use thiserror::Error;
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{reason}\nrepeat with: quorate sim --seed {seed} --members {member_count}")]
 pub struct Failure {
-    /// The seed of the run.
+    /// The seed that repeats the run.
     pub seed: u64,
     /// The number of members in the run.
     pub member_count: usize,
-    /// What went wrong.
+    /// The broken promise or invariant, as text for people.
     pub reason: String,
 }
 
-/// The first seed of ensembles: where the caller names no member count, seeds from here on run 3 or
-/// 5 members. Lower seeds run one member, as they did before there were ensembles.
+/// The first of the seeds that run an ensemble. If the caller names no member count, seeds from
+/// here on run 3 or 5 members, and lower seeds run one member.
 pub const ENSEMBLE_SEEDS: u64 = 1_000_000_000;
 
-/// How many members a seed has if the caller does not say so: 1, 3 or 5.
+/// How many members the run of a seed has if the caller does not say so: 1, 3 or 5.
 pub fn member_count(seed: u64) -> usize {
     match seed {
         ENSEMBLE_SEEDS.. if seed.is_multiple_of(4) => 5,
@@ -58,26 +60,27 @@ pub fn member_count(seed: u64) -> usize {
     }
 }
 
-/// Runs everything that a seed says, with one member.
+/// Runs one member, with all options drawn from the seed.
 ///
 /// # Errors
-/// The member did what no correct one would have done.
+/// The member broke a promise or an invariant.
 pub fn run_seed(seed: u64) -> Result<Summary, Failure> {
     run(Options::draw(seed))
 }
 
-/// Runs everything that a seed says, with so many members: 1 to [`limits::MEMBERS_MAX`].
+/// Runs `member_count` members (1 to [`limits::MEMBERS_MAX`]), with all other options drawn from
+/// the seed.
 ///
 /// # Errors
-/// The members did what no correct ones would have done.
+/// A member broke a promise or an invariant.
 pub fn run_ensemble(seed: u64, member_count: usize) -> Result<Summary, Failure> {
     run(Options::draw_ensemble(seed, member_count))
 }
 
-/// Runs what the options say.
+/// Runs a simulation with these options.
 ///
 /// # Errors
-/// As [`run_seed`].
+/// Like [`run_seed`].
 pub fn run(options: Options) -> Result<Summary, Failure> {
     let (seed, member_count) = (options.seed, options.member_count);
     let outcome = catch_unwind(AssertUnwindSafe(|| Simulation::new(options).run()));

@@ -1,268 +1,270 @@
-//! Named bounds of a simulated run. Times are virtual unless they say otherwise.
+//! Named bounds of a simulated run. Times are in virtual time unless a comment says otherwise.
 
-/// Length of a tick of the replica in an ensemble of one, as in the shell that ships.
+/// Length of a Raft tick in an ensemble of one, as in the real server.
 pub const RAFT_TICK_ALONE_MS: u64 = 100;
 
-/// Length of a tick of the replica in an ensemble of several members.
+/// Length of a Raft tick in an ensemble of several members.
 pub const RAFT_TICK_MS: u64 = 20;
 
-/// How often a connection runtime looks at the clock, as in the shell that ships.
+/// How often the timer of a ZooKeeper connection runtime fires, as in the real server.
 pub const FRONT_TICK_US: u64 = 100_000;
 
-/// A runtime that is no later than this looks at the clock again as if it had been in time, so that
-/// two looks may be closer to each other than a tick (`tokio::time::Interval`).
+/// If a runtime's timer fires at most this late, the next one is due as if it had been on time. So
+/// two may be less than a tick apart (as in `tokio::time::Interval`).
 pub const FRONT_TICK_LATE_US_MAX: u64 = 5_000;
 
-/// How often a connection runtime with calls of etcd's clients looks at the clock, as in the shell
-/// that ships.
+/// How often the timer of an etcd connection runtime fires while it has calls, as in the real
+/// server.
 pub const ETCD_TICK_US: u64 = 100_000;
 
-/// How often a connection runtime without such calls looks at the clock, as in the shell that
-/// ships.
+/// How often the timer of an etcd connection runtime fires while it has no calls, as in the real
+/// server.
 pub const ETCD_TICK_IDLE_US: u64 = 5_000_000;
 
-/// How long a call of an etcd client may take when nothing goes wrong any more, beside the members'
-/// own bound: a look at the clock, Loop's answer and the network, with slow syncs in between.
+/// The longest that an etcd client waits for an answer once the faults have stopped: the members'
+/// own bound, plus a timer, Loop's answer, the network, and slow syncs in between.
 pub const ETCD_ANSWER_US_MAX: u64 =
     member::fronts::etcd::limits::ETCD_CALL_MS_MAX * 1_000 + 5_000_000;
 
-/// How long a client may wait for the promise of a revision for all its watches, at a member that
-/// has answered a linearizable read with that revision: the client asks every 100 ms. Beside that
-/// it may still be late to take earlier messages.
+/// The longest that a client waits until a member promises progress of all watches up to a revision
+/// that it has already shown in a linearizable read. The client asks every 100 ms, and may handle
+/// earlier messages late.
 pub const ETCD_PROGRESS_US_MAX: u64 = crate::etcd_clients::watcher::TAKEN_LATE_US_MAX + 1_000_000;
 
-/// How long a member is without contact until the watch streams end that require a leader.
+/// How long a member must be without a leader until it ends the watch streams that require a
+/// leader.
 pub const ETCD_NO_LEADER_US: u64 = member::fronts::etcd::limits::ETCD_NO_LEADER_MS * 1_000;
 
-/// How much later the client of such a stream knows, at most: contact is counted from what was
-/// still on its way, the member looks at the clock, and the client takes earlier messages late.
+/// How much later than [`ETCD_NO_LEADER_US`] the client of such a stream learns of the end, at
+/// most: messages of the leader may have been in flight, the member's timer must fire, and the
+/// client may handle earlier messages late.
 pub const ETCD_LEADERLESS_US_MAX: u64 = crate::etcd_clients::watcher::TAKEN_LATE_US_MAX + 2_000_000;
 
-/// How long a client may wait for a lock when its key is the first in the states of all members and
-/// nothing goes wrong any more: there is a leader again, the event comes, beside messages that the
-/// client is late to take, and then it reads, twice at most.
+/// The longest that a client waits for a lock once its key comes first in the states of all members
+/// and the faults have stopped: a leader is elected, the event arrives behind messages that the
+/// client handles late, and the client reads at most twice.
 pub const LOCK_PASSED_US_MAX: u64 =
     READY_US_MAX + crate::etcd_clients::watcher::TAKEN_LATE_US_MAX + 2 * ETCD_ANSWER_US_MAX;
 
-/// How long the key of a session that is over may be there when nothing goes wrong any more: there
-/// is a leader again, which gives each lease its whole time.
+/// The longest that a key outlives its session once the faults have stopped: a leader is elected,
+/// and a new leader gives each lease its full time again.
 pub const KEY_OUTLIVES_US_MAX: u64 = READY_US_MAX + LEASES_END_US_MAX;
 
-/// Keys that the reads of one hold of the state's lock look at: some ranges take several holds.
+/// The most keys that etcd reads look at under one hold of the state's lock: small, so that some
+/// ranges take several holds.
 pub const ETCD_HOLD_KEYS_MAX: u64 = 3;
 
-/// Bytes after which a piece of a streamed read ends: a key or two, so that most reads have several
-/// pieces.
+/// The size at which a piece of a streamed read ends: one or two keys, so that most reads have
+/// several pieces.
 pub const ETCD_PIECE_BYTES: usize = 20;
 
-/// How long before a term begins a member may have given up a command that is proposed in it: the
-/// time that a message to the new leader was under way.
+/// A leader may still propose a command that its origin gave up, if its term began at most this
+/// long after that: the delay of a message to the new leader.
 pub const ETCD_FENCE_US_MAX: u64 = 2_000_000;
 
-/// How long after its member has given it up a command may take effect, and how long nothing must
-/// have gone wrong then: the message to the leader, syncs that are slow, and a round of messages.
+/// The longest that a command may take effect after its origin gave it up, if nothing went wrong
+/// for that long: the message to the leader, slow syncs and a round of messages.
 pub const ETCD_LATE_US_MAX: u64 = 3_000_000;
 
-/// Bytes of a request that a member takes at most, as with ZooKeeper's `jute.maxbuffer`.
+/// The largest request of a ZooKeeper client that a member accepts, as with ZooKeeper's
+/// `jute.maxbuffer`.
 pub const FRAME_BYTES_MAX: u32 = 0xf_ffff;
 
-/// The least number of commands that a drawn throttle lets one connection runtime have under way.
-/// With fewer, ten clients do not finish within [`FINISH_US_MAX`].
+/// The lowest drawn throttle of concurrent commands per connection runtime. With fewer, ten clients
+/// do not finish within [`FINISH_US_MAX`].
 pub const COMMANDS_MAX_LEAST: u64 = 4;
 
-/// Bytes of a request that a drawn throttle takes for large, at least. A client whose watches, set
-/// again on each connection, are too large a request never gets on.
+/// The lowest drawn threshold above which a request counts as large. A client that sets all its
+/// watches again on each connection would never get on if that request were too large.
 pub const LARGE_REQUEST_BYTES_LEAST: u64 = 8_000;
 
-/// How long a member that is configured for that is without a leader before it serves reads, as in
-/// the shell that ships with a `tickTime` of two seconds at most.
+/// How long a member configured for read-only mode is without a leader before it serves reads. As
+/// in the real server for a `tickTime` of at most two seconds.
 pub const READ_ONLY_AFTER_MS: u64 = 2_000;
 
-/// Operations of a client in a run in which members serve reads without a leader, at least.
+/// The least number of operations per client in a run with read-only mode.
 pub const READ_ONLY_OPS: u64 = 100;
 
-/// The longest pause between two bursts of such a client is at least this long.
+/// The lowest maximum of a client's pause between two bursts in such a run.
 pub const READ_ONLY_THINK_US: u64 = 1_000_000;
 
-/// How long such a run cuts members off: several times as long as members wait for a leader.
+/// How long a partition lasts in such a run: several times as long as members wait for a leader.
 pub const SECLUDED_US: core::ops::RangeInclusive<u64> = 4_000_000..=25_000_000;
 
-/// The longest that a client stays with a member that serves it reads only, before it looks for
-/// another one.
+/// The longest that a client stays with a member in read-only mode before it looks for another.
 pub const READ_ONLY_US_MAX: u64 = 20_000_000;
 
-/// Bytes read from a socket at once, as in the shell that ships.
+/// Bytes that one read takes from a socket, as in the real server.
 pub const READ_BYTES: u64 = 16 * 1024;
 
-/// After the faults have stopped, a started server serves clients within this time.
+/// The longest that a started server takes to serve clients, once the faults have stopped.
 pub const READY_US_MAX: u64 = 30_000_000;
 
-/// After the faults have stopped, all clients have all answers within this time.
+/// The longest that clients take to get all their answers, once the faults have stopped.
 pub const FINISH_US_MAX: u64 = 600_000_000;
 
-/// How long a client that visits a member waits for its session, at the end of a run. Where the
-/// connection is lost it dials again.
+/// How long a client that visits a member at the end of a run waits for its session. If it loses
+/// the connection, it dials again.
 pub const VISIT_PATIENCE_US: u64 = 20_000_000;
 
-/// The least timeout that a client asks for when it visits a member. A follower serves no session
-/// while its contact is older than a third of the timeout, and with the latencies here contact is
-/// up to half a second old although nothing is wrong.
+/// The lowest session timeout that a client asks for when it visits a member. A follower serves no
+/// session if its last contact with the leader is older than a third of the timeout, and with the
+/// latencies here contact is up to half a second old in good times.
 pub const VISIT_TIMEOUT_MS_MIN: u32 = 3_000;
 
-/// Events of one run. A run that needs more goes round in circles.
+/// The most events of one run. A run with more is assumed to loop.
 pub const EVENTS_MAX: u64 = 20_000_000;
 
-/// Disk operations of the fixed script at which a crash is tried, at most.
+/// The most disk operations of the fixed script at which tests try a crash.
 pub const SCRIPT_OPS_MAX: u64 = 5_000;
 
-/// How long Apply waits before it looks again whether a runtime has taken its mail, as in the shell
-/// that ships.
+/// How long Apply waits until it checks again whether a runtime has taken its messages, as in the
+/// real server.
 pub const MAIL_WAIT_US: u64 = 1_000;
 
-/// How late the threads of a process run, summed over all threads that a client's bytes pass: each
-/// of them is woken some 5 ms late at most ([`crate::world::World::hop_us`]).
+/// The total scheduling delay of all threads that handle a client's bytes: each thread wakes up at
+/// most about 5 ms late ([`crate::world::World::hop_us`]).
 pub const LATE_US_MAX: u64 = 50_000;
 
-/// How long a server may take to hear a client whose bytes have arrived, in its own waking time:
-/// a report interval, the look at the clock that ends it, and what its threads are late.
+/// The longest that a server takes to note that it heard a client, from the arrival of the bytes,
+/// not counting pauses of the process: a report interval, the timer that ends it, and the delays of
+/// threads.
 pub const HEARING_US_MAX: u64 =
     (member::limits::HEARD_INTERVAL_MS * 1_000) + FRONT_TICK_US + LATE_US_MAX;
 
-/// How long a session may live on when its client is silent, beside its timeout and a tick: its
-/// last report, what the deadline includes, a look at the clock, the log's syncs, and 1 % of some
-/// seconds because each look at the clock drops a fraction of a millisecond.
+/// How long a session may outlive its timeout plus a tick when its client is silent: its last
+/// report, what the deadline includes, a timer, syncs of the log, and 1 % of some seconds, since
+/// each reading of the clock drops a fraction of a millisecond.
 pub const LINGER_US_MAX: u64 = 3_000_000;
 
-/// How much of a pause of the process may count as silence of its clients: the longest rest that
-/// Loop may have planned. Near a deadline its rests are shorter
-/// (`member::order::limits::EXPIRY_MARGIN_MS`), so no client that spoke is taken for silent.
+/// How much of a pause of the process may count as silence of its clients: the longest sleep that
+/// Loop may have planned. Near a deadline Loop sleeps less
+/// (`member::order::limits::EXPIRY_MARGIN_MS`), so no client that sent something counts as silent.
 pub const PAUSE_COUNTS_US: u64 = member::order::limits::LOOK_MS_MAX * 1_000;
 const _: () =
     assert!(member::order::limits::LOOK_MS_MAX >= member::spaces::limits::LEASE_ADVANCE_MS_MAX);
 
-/// The longest that the syncs of one round of a thread take, however slow the disk is.
+/// The longest that all syncs of one step of a thread take together, however slow the disk is.
 pub const SYNC_US_MAX: u64 = 3_000_000;
 
-/// The longest sync of a usual disk. While a longer one lasts, the others may hear that a leader is
-/// gone.
+/// The longest sync of a disk that is not slow. During a longer sync the other members may conclude
+/// that the leader is gone.
 pub const USUAL_SYNC_US_MAX: u64 = 100_000;
 
-/// The longest that a disk hangs: some times as long as a leader bears it.
+/// The longest hang of a disk: many times as long as a leader tolerates.
 pub const HANG_US_MAX: u64 = 18 * member::order::limits::DISK_STALL_MS * 1_000;
 
-/// The longest period of a process that stutters.
+/// The longest period of a stuttering process.
 pub const STUTTER_US_MAX: u64 = 5_000_000;
 
-/// How long a process that is told to stop waits for another member to lead, as in the shell that
-/// ships.
+/// How long a process that was asked to stop waits for another member to lead, as in the real
+/// server.
 pub const LEAVE_US_MAX: u64 = 1_500_000;
 
-/// How often a process that is told to stop looks whether another member leads.
+/// How often a process that was asked to stop checks whether another member leads.
 pub const LEAVE_LOOK_US: u64 = 5_000;
 
-/// The number of directories that were set aside at which someone looks at them and removes them.
+/// An operator removes the directories that were set aside once there are this many.
 pub const SET_ASIDE_MAX: usize = 3;
 
-/// How many bytes are damaged, one after the other, to find one whose damage the next start
-/// notices.
+/// How many times the simulation flips bits in a random byte, to find a byte whose damage the next
+/// start notices.
 pub const ROT_TRIES_MAX: u64 = 8;
 
-/// Rounds in which each client does one more operation. After them a wrong state must have been
-/// found out: they are two intervals of digests.
+/// The most rounds of one more operation per client until a wrong state must be detected: two
+/// intervals between digests.
 pub const FIND_OUT_TRIES_MAX: u64 = 2 * member::leader::limits::DIGEST_INTERVAL_ENTRIES;
 
-/// The least number of entries that must still come before digests are compared when a state is
-/// made wrong.
+/// A state is made wrong only if at least this many entries are left until digests are compared.
 pub const WRONG_ENTRIES_MIN: u64 = 2;
 
-/// The largest number of such entries. It is small because nothing else goes wrong until the wrong
-/// state is found out.
+/// A state is made wrong only if at most this many entries are left until digests are compared.
+/// Small, since no other fault comes until the wrong state is detected.
 pub const WRONG_ENTRIES_MAX: u64 = 24;
 
-/// How long a member that has all of what it forgot is watched before it counts as honest: what it
-/// sent before may still be on its way into the log.
+/// How long after its start a member that has recovered everything it forgot counts as honest
+/// again: messages that it sent before may still be in flight.
 pub const HONEST_US_MIN: u64 = 2_000_000;
 
-/// Bytes of one piece of a snapshot that someone brings to restore it.
+/// Bytes per piece of a snapshot that an operator restores.
 pub const RECEIVED_PIECE_BYTES: usize = 16 * 1024;
 
-/// The upper bound of a network's latency. The latency is the least time that a frame takes between
-/// two members.
+/// The largest base latency of the links between members: the least time that a frame takes.
 pub const LINK_LATENCY_US_MAX: u64 = 20_000;
 
-/// How long a member waits until it dials again, at most.
+/// The longest wait before a member dials again.
 pub const DIAL_US_MAX: u64 = 1_000_000;
 
-/// Bytes on their way on one link. What is sent beyond is dropped.
+/// The most bytes in flight on one channel of a link. Frames beyond it are dropped.
 pub const LINK_BYTES_MAX: usize = 64 * 1024 * 1024;
 
-/// How long a link that carries nothing is taken for alive, at least.
+/// The least time after which a member gives up a link that carries nothing.
 pub const LINK_PATIENCE_US_MIN: u64 = 500_000;
 
-/// The longest that a link that carries nothing is taken for alive; also how late one end may learn
-/// that the other's machine is gone.
+/// The longest time after which a member gives up a link that carries nothing; also the longest
+/// until one end notices that the other's machine is gone.
 pub const LINK_PATIENCE_US_MAX: u64 = 15_000_000;
 
-/// How much faster or slower than the world's the clock of a machine goes at most, in millionths:
-/// ten times what a quartz of a common server does.
+/// How much faster or slower than the world's clock a machine's clock runs at most, in millionths:
+/// ten times the error of a common server's quartz.
 pub const CLOCK_PPM_MAX: u64 = 500;
 
-/// How long the news that a client was heard may take from its member to the leader, beside
-/// [`HEARING_US_MAX`]: a look at the clock of each Loop, the heartbeat with which the report before
-/// is answered, twice the latency and what threads are late.
+/// How much longer than [`HEARING_US_MAX`] it takes at most until the leader learns that a member
+/// heard a client: a timer of each Loop, the heartbeat that answers the previous report, the
+/// latency both ways, and the delays of threads.
 pub const HEARD_AT_LEADER_US_MAX: u64 = HEARING_US_MAX
     + (2 * RAFT_TICK_MS + member::limits::HEARTBEAT_QUIET_MS) * 1_000
     + 4 * LINK_LATENCY_US_MAX;
 
-/// How late a member may fall silent for a session that the others have ended, beside a third of
-/// its timeout: a look at the clock, a report of who was heard, and some syncs of its disk, each of
-/// which may take 400 ms.
+/// How long after the end of a session, beside a third of its timeout, a member that has not
+/// applied that end may still write to the client: a timer, a report of heard sessions, and some
+/// syncs of its disk of up to 400 ms each.
 pub const FALLS_SILENT_US_MAX: u64 = 2_500_000;
 
-/// How long a frame that was lost, came twice or overtook another one explains that others do not
-/// know what they should: a report of who was heard, or its answer, is missed and sent again, and
-/// each Loop looks at the clock.
+/// How long a lost, duplicated or reordered frame may explain that members lack information: the
+/// report of heard sessions, or its answer, is missed and sent again, and each Loop's timer must
+/// fire.
 pub const HARM_LASTS_US: u64 =
     (member::order::limits::HEARD_RETRY_MS + 2 * RAFT_TICK_MS) * 1_000 + 4 * LINK_LATENCY_US_MAX;
 
-/// Bytes of input that a connection runtime may hold in a server whose clients wait for nothing. A
-/// ping of 12 bytes may have arrived in part from each of ten clients.
+/// The most input bytes that a connection runtime holds in an idle server: part of a ping of 12
+/// bytes from each of ten clients.
 pub const FRONT_INPUT_IDLE_MAX: usize = 120;
 
-/// Bytes of output that a connection runtime may hold in such a server: ten answers to pings, of 20
-/// bytes each.
+/// The most output bytes that a connection runtime holds in an idle server: ten answers to pings,
+/// of 20 bytes each.
 pub const FRONT_OUTPUT_IDLE_MAX: usize = 200;
 
-/// Batches of Loop itself, such as a removal of containers, that may be under way in a server whose
-/// clients wait for nothing.
+/// The most batches of Loop's own commands, such as the removal of containers, in flight in an idle
+/// server.
 pub const OWN_BATCHES_IDLE_MAX: usize = 4;
 
-/// Bytes of such batches.
+/// The most bytes of such batches.
 pub const OWN_BYTES_IDLE_MAX: usize = 64 * 1024;
 
-/// Inputs that Loop has not looked at in a server that is idle: heartbeats and reports.
+/// The most inputs, such as heartbeats and reports, that Loop has not handled in an idle server.
 pub const LOOP_INPUTS_IDLE_MAX: usize = 64;
 
 /// The largest number of members of an ensemble.
 pub const MEMBERS_MAX: usize = 5;
 
-/// The mean time between two questions for a higher level, at most.
+/// The largest mean time between two random requests for a higher level.
 pub const ASK_INTERVAL_US_MAX: u64 = 8_000_000;
 
-/// The longest time from a question for a higher level to a fault beside it: about as long as a
-/// raise takes in a slow network.
+/// The longest time from a request for a higher level to the fault that is to meet the raise: about
+/// as long as a raise takes in a slow network.
 pub const STRIKE_US_MAX: u64 = 1_000_000;
 
-/// The longest that a server stays with a build that does not know the ensemble's level while
-/// faults come. Then somebody installs a newer build.
+/// The longest that a server runs a build below the ensemble's level while faults come. Then an
+/// operator installs a newer build.
 pub const TOO_OLD_US_MAX: u64 = 20_000_000;
 
-/// The longest that a server stays with such a build when no faults come any more.
+/// The longest that a server runs such a build after the faults have stopped.
 pub const TOO_OLD_CALM_US_MAX: u64 = 3_000_000;
 
-/// How long a raise takes that somebody asked for when all is well and every member knows the
-/// level: a learner that is gone must be silent for a while before it is removed, by a leader that
-/// has listened for as long, and a member asks the leader once a second.
+/// The longest that a requested raise takes once the faults have stopped and every member knows the
+/// level: a lost learner is removed only after it was silent for a while under a leader that has
+/// listened for as long, and a member asks the leader once a second.
 pub const RAISE_US_MAX: u64 = (2 * member::order::limits::REPLACED_SILENCE_MS
     + 5 * member::membership::limits::RAISES_INTERVAL_MS)
     * 1_000;
@@ -270,26 +272,28 @@ pub const RAISE_US_MAX: u64 = (2 * member::order::limits::REPLACED_SILENCE_MS
 /// How long a run checks that the level does not rise while a member does not know it.
 pub const NO_RAISE_US: u64 = 4 * member::membership::limits::RAISES_INTERVAL_MS * 1_000;
 
-/// How much earlier than the world's clock a leader's clock may say that a lease has lived for its
-/// time of a few seconds: it goes up to 500 millionths faster.
+/// How much before its time a lease may end on the world's clock, since the leader's clock may run
+/// up to 500 millionths fast: that is enough for leases of a few seconds.
 pub const LEASE_SLACK_US: u64 = 10_000;
 
-/// How much a clock that jumps ahead takes from the time of a lease: one look at the clock.
+/// How much of a lease's time a jump of the leader's clock may cost: one sleep of Loop.
 pub const LEASE_JUMP_US_MAX: u64 = (member::order::limits::LOOK_MS_MAX + 50) * 1_000;
 
-/// How long after the last call that may keep one alive all leases must be over: the longest time
-/// to live that is drawn, and some time for the end and for a new leader.
+/// All leases must have ended this long after the last call that may keep one alive: the longest
+/// drawn time to live, plus time to end it and to elect a leader.
 pub const LEASES_END_US_MAX: u64 = 15_000_000;
 
-/// The longest that work on a password takes: as long as some in a queue, in the server that ships.
+/// The longest that hashing or checking a password takes: as long as several in a queue do in the
+/// real server.
 pub const PASSWORD_US_MAX: u64 = 1_000_000;
 
-/// The longest that the body of a request of HTTP comes behind its head.
+/// The longest that the body of an HTTP request arrives after its head.
 pub const HTTP_BODY_US_MAX: u64 = 500_000;
 
-/// How long a simple token of etcd's users may stay unused, in ms. Long runs reach it.
+/// How long an unused simple token of etcd's users stays valid, in ms: short, so that long runs
+/// reach its end.
 pub const TOKEN_TTL_MS: u64 = 20_000;
 
-/// How long after the end of its leadership a member may be taken for the leader by another one, in
-/// us: until the other hears of the next, or stops leading itself.
+/// The longest that another member takes a deposed leader for the leader, in us: until it learns of
+/// the next leader, or stops leading itself.
 pub const MOVED_LATE_US_MAX: u64 = 5_000_000;

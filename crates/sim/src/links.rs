@@ -1,16 +1,16 @@
-//! Links between members: frames from the one that dialled to the one that accepted.
+//! The links between members. Each link is one-way: it carries frames from the member that dialled
+//! to the member that accepted.
 //!
-//! Within a link frames arrive in order, or the link ends: then a part of what is in flight may
-//! still arrive, and each end is told at a time of its own. Where nothing comes through in one
-//! direction frames wait, as in a kernel that sends them again, until that is over or an end gives
-//! the link up. Pieces of snapshots have a channel of their own, so that nothing waits behind them.
+//! Frames on a link arrive in order until the link ends. When it ends, a random part of the frames
+//! in flight still arrives, and each end learns of the end at its own time. While a fault blocks a
+//! direction, frames wait, as in a kernel that retransmits, until the fault is over or an end gives
+//! the link up. Pieces of snapshots have their own channel, so other frames never wait behind them.
 //!
-//! A member must bear more than that, so in a rough network single frames are lost, come
-//! twice or overtake each other.
+//! Members must tolerate worse than TCP, so in a rough network single frames are lost, duplicated
+//! or reordered.
 //!
-//! A link knows what both ends said of themselves when it began (`node::peer_sockets`): frames go
-//! to a member, not to a machine, and when one of the ends says something else the link is made
-//! anew.
+//! A link remembers the hello of both ends (`node::peer_sockets`). Frames are addressed to a member
+//! id, not to a machine. When the hello of an end changes, the link ends and is dialled again.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ use crate::limits::{
 };
 use crate::world::{Event, World};
 
-/// One direction between two members, by their numbers.
+/// A direction between two members, by their numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pair {
     /// The number of the member that dials and sends.
@@ -35,7 +35,7 @@ pub struct Pair {
     pub to: usize,
 }
 
-/// What the links tell a member.
+/// A notice from the links to a member.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Told {
     /// A frame came from another member.
@@ -49,32 +49,32 @@ pub enum Told {
     },
     /// A link that the member accepted is up, or has ended.
     Linked {
-        /// The number of the member that is told.
+        /// The number of the notified member.
         member: usize,
-        /// What the other end said of itself.
+        /// The hello of the other end.
         peer: Arc<Hello>,
         /// Whether the link is up.
         is_up: bool,
     },
     /// A link that the member dialled is up, or has ended.
     Link {
-        /// The number of the member that is told.
+        /// The number of the notified member.
         member: usize,
-        /// What the other end said of itself.
+        /// The hello of the other end.
         peer: Arc<Hello>,
         /// Whether the link is up.
         is_up: bool,
     },
 }
 
-/// How single frames fare in a rough network; 0 is never.
+/// How often single frames are lost, duplicated or reordered in a rough network. 0 means never.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Roughness {
-    /// One of so many is lost.
+    /// One of so many frames is lost.
     pub lost_one_in: u64,
-    /// One of so many comes twice.
+    /// One of so many frames is delivered twice.
     pub doubled_one_in: u64,
-    /// One of so many overtakes others.
+    /// One of so many frames overtakes frames sent before it.
     pub early_one_in: u64,
 }
 
@@ -86,24 +86,24 @@ enum Parcel {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// No member has dialled it, or the one that did knows that the link has ended.
+    /// No member has dialled the link, or the dialling member knows that it has ended.
     Down,
     /// The link takes frames.
     Up,
-    /// The link has ended, and the member that dialled was not told yet.
+    /// The link has ended, and the dialling member does not know it yet.
     Over,
 }
 
 #[derive(Debug, Default)]
 struct Channel {
     in_flight: VecDeque<Parcel>,
-    /// When each parcel arrives if nothing holds it up. The times are in order even if a frame
-    /// overtakes another one.
+    /// When each parcel arrives unless the link is blocked. The times ascend even if frames are
+    /// reordered.
     due_us: VecDeque<u64>,
-    /// When the last parcel in flight arrives.
+    /// When the last parcel in flight arrives, in us.
     last_us: u64,
-    /// The number of arrivals that wait because the link carries nothing. It is 0 again when the
-    /// link carries frames.
+    /// How many arrival events fell due while the link was blocked. They are scheduled again when
+    /// the link is unblocked.
     held_count: usize,
 }
 
@@ -117,16 +117,16 @@ struct Link {
     channels: [Channel; 2],
     /// Whether a fault lets nothing come through.
     is_blocked: bool,
-    /// Whether the receiver ends the link as soon as it is dialled, since its handshakes fail.
+    /// Whether the receiver refuses new connections, as if its handshakes failed.
     is_refused: bool,
     /// The bytes per second that a slow link carries; `None` if the link is not slow.
     bytes_per_s: Option<u64>,
     more_latency_us: u64,
-    /// Whether the receiver was told that the link came up, and not yet that it ended.
+    /// Whether the receiver knows that the link came up, and not yet that it ended.
     is_known: bool,
-    /// When a frame was last lost on it, came twice or overtook another one.
+    /// When a frame of this link was last lost, duplicated or reordered; `None` if never.
     harmed_us: Option<u64>,
-    /// What the two ends said when it was last made.
+    /// The hellos of both ends when the link last came up; `None` before.
     ends: Option<Ends>,
 }
 
@@ -157,12 +157,12 @@ pub struct Links {
     random: Random,
     latency_us: u64,
     roughness: Roughness,
-    /// Pairs that were refused because one end does not know the level of the other's ensemble.
+    /// Attempts to dial that were refused because one end does not know the other ensemble's level.
     refused_by_level: Vec<Pair>,
 }
 
 impl Links {
-    /// The links between so many members, all of them down.
+    /// The links of an ensemble of `member_count` members, all down.
     pub fn new(member_count: usize, mut random: Random) -> Links {
         let pairs = (0..member_count).flat_map(|from| (0..member_count).map(move |to| (from, to)));
         let links = pairs
@@ -189,13 +189,13 @@ impl Links {
         pair.from * self.member_count + pair.to
     }
 
-    /// All pairs of two members.
+    /// All ordered pairs of two different members.
     pub fn pairs(&self) -> Vec<Pair> {
         let pairs = self.links.iter().map(|link| link.pair);
         pairs.filter(|pair| pair.from != pair.to).collect()
     }
 
-    /// The link on which a member sends to another, if there is one.
+    /// The link that is up from `from` to the member with id `to`; `None` if none is.
     pub fn pair_to(&self, from: usize, to: MemberId) -> Option<Pair> {
         let leads_there = |link: &&Link| {
             let is_to = |ends: &Ends| ends.to.member == to;
@@ -205,7 +205,7 @@ impl Links {
         links.iter().find(leads_there).map(|link| link.pair)
     }
 
-    /// Whether everything that is sent now from one to the other arrives, and soon.
+    /// Whether a frame sent now arrives, and without extra delay.
     pub fn is_good(&self, pair: Pair) -> bool {
         let link = &self.links[self.at(pair)];
         link.state == State::Up
@@ -215,15 +215,15 @@ impl Links {
             && self.roughness == Roughness::default()
     }
 
-    /// Whether nothing that is sent between a member and any other comes through now.
+    /// Whether no frame gets through between a member and any other, in either direction.
     pub fn is_cut_off(&self, member: usize) -> bool {
         let is_its = |link: &&Link| (link.pair.from == member) != (link.pair.to == member);
         let is_cut = |link: &Link| link.state != State::Up || link.is_blocked;
         self.links.iter().filter(is_its).all(is_cut)
     }
 
-    /// Whether everything that was sent lately between two members, in both directions, has arrived
-    /// soon: both links are there and quick, and no single frame fared badly since `since_us`.
+    /// Whether frames between two members, in both directions, get through at normal speed: both
+    /// links are up and quick, and no frame was lost, duplicated or reordered since `since_us`.
     pub fn were_good(&self, one: usize, other: usize, since_us: u64) -> bool {
         [Pair { from: one, to: other }, Pair { from: other, to: one }].into_iter().all(|pair| {
             let link = &self.links[self.at(pair)];
@@ -235,8 +235,8 @@ impl Links {
         })
     }
 
-    /// Whether what is sent between two members takes long, or a frame fared badly since
-    /// `since_us`. Nobody is told of either.
+    /// Whether a link between two members is slow, or a frame was lost, duplicated or reordered
+    /// since `since_us`. Unlike the end of a link, the members do not learn of either.
     pub fn were_slow(&self, one: usize, other: usize, since_us: u64) -> bool {
         let pairs = [Pair { from: one, to: other }, Pair { from: other, to: one }];
         pairs.into_iter().any(|pair| self.is_slow(pair) || self.was_harmed(pair, since_us))
@@ -253,7 +253,7 @@ impl Links {
 
     // The life of a link.
 
-    /// A process was started: it dials all other members.
+    /// Called when a process starts: it dials all other members.
     pub fn on_start(&mut self, world: &mut World, member: usize) {
         for to in (0..self.member_count).filter(|to| *to != member) {
             let link = self.at(Pair { from: member, to });
@@ -266,8 +266,8 @@ impl Links {
         world.schedule(world.now_us + wait_us, Event::Dial { link });
     }
 
-    /// A member dials, if the link is down. `hello` gives what the process of a member says of
-    /// itself, if it runs.
+    /// A member dials, unless the link is up or ending. `hello` returns the hello of a member's
+    /// process, `None` if none runs or it cannot answer.
     pub fn dial(
         &mut self,
         world: &mut World,
@@ -301,8 +301,7 @@ impl Links {
         };
         let found = &mut self.links[link];
         let mut told = Vec::new();
-        // The receiver learns that the link before has ended when the new one comes up, at the
-        // latest.
+        // If the receiver has not noticed the end of the previous link, it learns it now.
         if found.is_known {
             told.push(found.told_at_receiver(false));
         }
@@ -315,7 +314,7 @@ impl Links {
         told
     }
 
-    /// A process says something else of itself from now on: all its links are made anew.
+    /// Ends all links of a member, because its hello changes.
     pub fn renew(&mut self, world: &mut World, member: usize) {
         for other in (0..self.member_count).filter(|other| *other != member) {
             for pair in [Pair { from: member, to: other }, Pair { from: other, to: member }] {
@@ -325,8 +324,8 @@ impl Links {
         }
     }
 
-    /// A member tells others from now on that its ensemble is at that level. Its links to servers
-    /// that do not know the level end; the others stay (`node::peer_sockets`).
+    /// Called when a member begins to announce a higher level. Its links to servers that do not
+    /// know that level end; the others stay (`node::peer_sockets`).
     pub fn on_level(&mut self, world: &mut World, member: usize, level: Level) {
         for other in (0..self.member_count).filter(|other| *other != member) {
             for pair in [Pair { from: member, to: other }, Pair { from: other, to: member }] {
@@ -342,13 +341,13 @@ impl Links {
         }
     }
 
-    /// Pairs that were refused since the last call because one end does not know the level of the
-    /// other's ensemble.
+    /// Takes the attempts to dial that were refused, since the last call, because one end does not
+    /// know the other ensemble's level.
     pub fn take_refused_by_level(&mut self) -> Vec<Pair> {
         core::mem::take(&mut self.refused_by_level)
     }
 
-    /// What a member will be told of its links that are up, if it is cut off for long.
+    /// The notices that a member will get once its links have timed out, when it is cut off.
     pub fn told_when_cut_off(&self, member: usize) -> Vec<Told> {
         let mut told = Vec::new();
         for link in &self.links {
@@ -363,8 +362,8 @@ impl Links {
         told
     }
 
-    /// Ends the links of a process that is gone. The other members learn it soon, or late if its
-    /// machine is gone, too.
+    /// Ends the links of a process that has ended. The other members notice it soon, or late if
+    /// `power_is_cut`: then its machine sends no more packets.
     pub fn on_end(&mut self, world: &mut World, member: usize, power_is_cut: bool) {
         for other in (0..self.member_count).filter(|other| *other != member) {
             let (out, back) = (
@@ -374,13 +373,13 @@ impl Links {
             self.end(world, out, power_is_cut);
             self.links[out].state = State::Down;
             self.end(world, back, power_is_cut);
-            // A process that is gone is told nothing.
+            // A process that has ended gets no notices.
             self.links[back].is_known = false;
             self.links[back].channels = Default::default();
         }
     }
 
-    /// A link breaks: a part of what is on its way may still arrive.
+    /// Breaks a link. A random part of what is in flight still arrives.
     pub fn break_off(&mut self, world: &mut World, pair: Pair) {
         let is_late = self.random.one_in(3);
         let link = self.at(pair);
@@ -413,7 +412,7 @@ impl Links {
         world.schedule(world.now_us + sender_us, Event::LinkOver { link, epoch });
     }
 
-    /// The member that dialled learns that the link has ended, and dials again.
+    /// The dialling member learns that the link has ended, and schedules another dial.
     pub fn over(&mut self, world: &mut World, link: usize, epoch: u64) -> Option<Told> {
         let found = &mut self.links[link];
         if found.epoch != epoch || found.state != State::Over {
@@ -425,7 +424,7 @@ impl Links {
         Some(told)
     }
 
-    /// An end of a link gives the link up, if the link still carries nothing.
+    /// One end gives up a link that is still blocked.
     pub fn lose_patience(&mut self, world: &mut World, link: usize, epoch: u64) {
         let found = &self.links[link];
         if found.epoch == epoch && found.is_blocked {
@@ -435,7 +434,7 @@ impl Links {
 
     // Frames.
 
-    /// A member sends. What does not fit, or has no link, is dropped.
+    /// Sends a frame. The frame is dropped if the link is down or its channel holds too many bytes.
     pub fn send(&mut self, world: &mut World, pair: Pair, frame: PeerFrame) {
         let link = self.at(pair);
         let found = &self.links[link];
@@ -480,7 +479,8 @@ impl Links {
         world.schedule(at_us, Event::Frame { link, epoch, is_bulk });
     }
 
-    /// Something arrives, if it is not held up.
+    /// Handles an [`Event::Frame`]: the next parcel of a channel arrives, unless the link is
+    /// blocked.
     pub fn arrive(
         &mut self,
         world: &mut World,
@@ -493,8 +493,7 @@ impl Links {
             return None;
         }
         let channel = &mut found.channels[usize::from(is_bulk)];
-        // The parcel has arrived already: the link was slow when this event was scheduled, and is
-        // not any more.
+        // This event is out of date: the parcel arrived earlier, since the link is no longer slow.
         if channel.due_us.front().is_none_or(|due_us| *due_us > world.now_us) {
             return None;
         }
@@ -522,8 +521,8 @@ impl Links {
 
     // What goes wrong.
 
-    /// Blocks or unblocks a link. While it is blocked nothing comes through; then all that waits
-    /// does.
+    /// Blocks or unblocks a link. A blocked link delivers nothing; when unblocked it delivers
+    /// everything that waited.
     pub fn block(&mut self, world: &mut World, pair: Pair, is_blocked: bool) {
         let link = self.at(pair);
         if self.links[link].is_blocked == is_blocked {
@@ -544,7 +543,7 @@ impl Links {
         }
     }
 
-    /// Breaks a link and refuses it from now on when it is dialled, or ends the refusal.
+    /// Breaks a link and makes the receiver refuse new ones, or ends the refusal.
     pub fn refuse(&mut self, world: &mut World, pair: Pair, is_refused: bool) {
         if is_refused {
             self.break_off(world, pair);
@@ -553,7 +552,7 @@ impl Links {
         self.links[link].is_refused = is_refused;
     }
 
-    /// Makes a link slow from now on.
+    /// Makes a link slow, until `speed_up`.
     pub fn slow_down(&mut self, pair: Pair, bytes_per_s: u64, more_latency_us: u64) {
         let link = self.at(pair);
         let found = &mut self.links[link];
@@ -561,7 +560,7 @@ impl Links {
         found.more_latency_us = more_latency_us;
     }
 
-    /// Ends the slowness of a link. What is on its way arrives soon.
+    /// Ends the slowness of a link. Frames in flight arrive within the normal latency.
     pub fn speed_up(&mut self, world: &mut World, pair: Pair) {
         let link = self.at(pair);
         let latency_us = self.latency_us;
@@ -578,13 +577,13 @@ impl Links {
         }
     }
 
-    /// Sets how single frames fare from now on.
+    /// Sets how often single frames are lost, duplicated or reordered, on all links.
     pub fn roughen(&mut self, roughness: Roughness) {
         self.roughness = roughness;
     }
 }
 
-/// Why one server refuses another.
+/// Why a server refuses a link from another server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Refusal {
     OtherCluster,
@@ -592,8 +591,8 @@ enum Refusal {
     Versions(Incompatibility),
 }
 
-/// Why one server refuses another that dials it, if it does, as the handshake of `node` says it:
-/// only the ensemble and the versions can be wrong here.
+/// Whether the server `own` refuses a link from `other`, and why; `None` if it accepts. A copy of
+/// the rules of `node`'s handshake about ensembles and versions; no other rule can fail here.
 fn refusal(own: &Hello, other: &Hello) -> Option<Refusal> {
     let taken = handshakes(own);
     let is_taken = || handshakes(other).dialled().any(|version| taken.takes(version));
@@ -603,13 +602,14 @@ fn refusal(own: &Hello, other: &Hello) -> Option<Refusal> {
         }
         _ => match own.agree(other) {
             Err(incompatibility) => Some(Refusal::Versions(incompatibility)),
-            // Never so while each side knows the level of the other.
+            // Cannot happen while each side knows the other's level.
             Ok(_) => (!is_taken()).then_some(Refusal::Handshake),
         },
     }
 }
 
-/// A build that knows level 4 knows the new handshake.
+/// The handshakes that a server supports. Builds that know [`Level::TOKENS`] (level 4) know the new
+/// handshake.
 fn handshakes(hello: &Hello) -> Handshakes {
     let knows_new = hello.known.level_max >= Level::TOKENS;
     Handshakes::of(knows_new, true, hello.level.as_ref().map(|stated| stated.level))

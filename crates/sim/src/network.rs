@@ -1,5 +1,6 @@
-//! Connections between clients and the server: bytes in order, cut into pieces anywhere, late, and
-//! sometimes never; and what each side's kernel keeps for its program.
+//! The network between ZooKeeper clients and servers. A connection carries bytes in order, cut into
+//! pieces at random, with latency; it may stall or break. Each end has a buffer, like a kernel's
+//! socket buffer.
 
 use std::collections::VecDeque;
 
@@ -7,12 +8,12 @@ use workload::generate::Random;
 
 use crate::world::{Event, World};
 
-/// What a program finds behind the bytes in its kernel's buffer.
+/// Whether the stream goes on behind the bytes in a socket's buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// More may come.
+    /// The stream is open: more bytes may come.
     Open,
-    /// The other side has closed, or the connection broke.
+    /// The other end has closed the connection, or the connection broke.
     Over,
 }
 
@@ -28,7 +29,7 @@ struct Pipe {
     in_flight: VecDeque<Parcel>,
     /// When the last parcel in flight arrives.
     last_us: u64,
-    /// The end of the last stall: nothing arrives before.
+    /// When the last stall ends. Nothing arrives before.
     stalled_until_us: u64,
 }
 
@@ -42,7 +43,7 @@ impl Pipe {
     }
 }
 
-/// One connection.
+/// A connection between a client and a server's process.
 #[derive(Debug)]
 pub struct Connection {
     /// The number of the client that opened it.
@@ -51,52 +52,51 @@ pub struct Connection {
     pub opened_us: u64,
     /// The member that the client connected to.
     pub member: usize,
-    /// The life of that member's process.
+    /// The number of the process run that it leads to.
     pub life: u64,
     /// The number of the connection runtime that serves it.
     pub front: u32,
-    /// The id that the process gave it; 0 before the process accepts it.
+    /// The id that the server gave the connection; 0 before the server accepts it.
     pub server_id: u64,
     up: Pipe,
     down: Pipe,
-    /// Bytes that have arrived and that the server has not read.
+    /// Bytes that have arrived at the server and that the server has not read.
     pub server_buffer: VecDeque<u8>,
-    /// What the server finds behind these bytes.
+    /// Whether more bytes may follow those in `server_buffer`.
     pub server_end: End,
-    /// Bytes that have arrived and that the client has not read.
+    /// Bytes that have arrived at the client and that the client has not read.
     pub client_buffer: VecDeque<u8>,
-    /// What the client finds behind these bytes.
+    /// Whether more bytes may follow those in `client_buffer`.
     pub client_end: End,
-    /// Bytes that may be on their way to the client or lie in its buffer.
+    /// The most bytes towards the client that may be in flight or unread.
     window_bytes: usize,
-    /// When bytes arrived at the server, for the judge of expiries.
+    /// When each piece of bytes arrived at the server, for the judge of session expiries.
     pub arrivals_us: Vec<u64>,
-    /// When the server last read bytes that did not end the connection: it read on behind them.
+    /// When the server last read bytes and kept the connection open. 0 if never.
     pub read_us: u64,
-    /// When the server last read bytes.
+    /// When the server last read bytes, even if they made it end the connection. 0 if never.
     pub handed_us: u64,
-    /// When the server began to end it, maybe long before its socket is closed. The server does not
-    /// read bytes that arrive later.
+    /// When the server decided to end the connection, perhaps long before it closes the socket. The
+    /// server reads no bytes that arrive later. `None` while it serves the connection.
     pub ended_us: Option<u64>,
-    /// When the server wrote last.
+    /// When the server last wrote bytes. 0 if never.
     pub written_us: u64,
-    /// When the client closed it; 0 if it has not yet, or has forgotten it.
+    /// When the client closed the connection; 0 if it has not, or has abandoned it silently.
     pub left_us: u64,
-    /// The client has closed its side and hears nothing any more.
+    /// Whether the client has closed or abandoned its end. It then receives nothing.
     client_is_gone: bool,
 }
 
-/// All connections of a run, also those that have ended. The number of a connection is its
-/// position.
+/// All connections of a run, also those that have ended. A connection's number is its position.
 pub struct Network {
     /// The connections, by number.
     pub connections: Vec<Connection>,
     random: Random,
-    /// The least time from one side to the other.
+    /// The least one-way latency, in us.
     latency_us: u64,
 }
 
-/// Bytes of a connection's buffers, at most.
+/// The largest window of a connection, in bytes.
 const WINDOW_BYTES_MAX: u64 = 64 * 1024;
 
 impl Network {
@@ -106,7 +106,7 @@ impl Network {
         Network { connections: Vec::new(), random, latency_us }
     }
 
-    /// Connects a client to a server that runs. Returns the number of the connection.
+    /// Connects a client to a running server process. Returns the number of the connection.
     pub fn connect(&mut self, client: usize, member: usize, life: u64, now_us: u64) -> usize {
         let window_bytes = self.random.magnitude(512, WINDOW_BYTES_MAX) as usize;
         self.connections.push(Connection {
@@ -134,14 +134,14 @@ impl Network {
         self.connections.len() - 1
     }
 
-    /// The client writes.
+    /// The client sends bytes.
     pub fn send_up(&mut self, world: &mut World, number: usize, bytes: &[u8]) {
         for piece in self.cut(bytes) {
             self.post(world, number, true, Parcel::Bytes(piece));
         }
     }
 
-    /// The server writes as much as the connection takes now. Returns how many bytes that is.
+    /// The server writes as many bytes as fit into the window. Returns how many.
     pub fn send_down(&mut self, world: &mut World, number: usize, bytes: &[u8]) -> usize {
         let connection = &self.connections[number];
         if connection.client_is_gone {
@@ -159,14 +159,14 @@ impl Network {
         count
     }
 
-    /// Whether the server could write something.
+    /// Whether the server could write at least one byte.
     pub fn has_room_down(&self, number: usize) -> bool {
         let connection = &self.connections[number];
         let taken = connection.down.bytes_in_flight() + connection.client_buffer.len();
         connection.client_is_gone || taken < connection.window_bytes
     }
 
-    /// The client closes: what it wrote still arrives.
+    /// The client closes its end. Bytes that it sent still arrive.
     pub fn close_by_client(&mut self, world: &mut World, number: usize) {
         let connection = &mut self.connections[number];
         if connection.client_is_gone {
@@ -178,7 +178,8 @@ impl Network {
         self.post(world, number, true, Parcel::Over);
     }
 
-    /// The client forgets the connection without closing it: what it wrote arrives late.
+    /// The client's machine vanishes without closing the connection. Bytes that it sent arrive only
+    /// after `until_us`.
     pub fn abandon(&mut self, number: usize, until_us: u64) {
         let connection = &mut self.connections[number];
         connection.client_is_gone = true;
@@ -186,15 +187,15 @@ impl Network {
         connection.up.stalled_until_us = until_us;
     }
 
-    /// The server closes: what it wrote still arrives.
+    /// The server closes its end. Bytes that it sent still arrive.
     pub fn close_by_server(&mut self, world: &mut World, number: usize) {
         self.connections[number].server_buffer.clear();
         self.connections[number].server_end = End::Over;
         self.post(world, number, false, Parcel::Over);
     }
 
-    /// Breaks the connection. A part of what is in flight may still arrive, then both sides are
-    /// told.
+    /// Breaks the connection. A random part of what is in flight still arrives, then both ends see
+    /// the end of the stream.
     pub fn cut_off(&mut self, world: &mut World, number: usize) {
         for is_up in [true, false] {
             let connection = &mut self.connections[number];
@@ -205,14 +206,15 @@ impl Network {
         }
     }
 
-    /// Nothing arrives for a time, in one direction.
+    /// Delays everything in one direction until `until_us`; `is_up` means towards the server.
     pub fn stall(&mut self, number: usize, is_up: bool, until_us: u64) {
         let connection = &mut self.connections[number];
         let pipe = if is_up { &mut connection.up } else { &mut connection.down };
         pipe.stalled_until_us = until_us;
     }
 
-    /// Something arrives. False if it was lost on the way.
+    /// Handles an [`Event::Arrive`]: moves the next piece into the receiver's buffer. Returns false
+    /// if nothing arrived, because of a stall or a break.
     pub fn arrive(&mut self, world: &mut World, number: usize, at_server: bool) -> bool {
         let connection = &mut self.connections[number];
         let pipe = if at_server { &mut connection.up } else { &mut connection.down };
@@ -234,8 +236,8 @@ impl Network {
             }
             (Parcel::Bytes(bytes), false) => {
                 world.note_bytes(&bytes);
-                // A server that has not heard of a cut goes on to send: no byte comes behind an
-                // end.
+                // A server that has not noticed a cut goes on sending. Those bytes are dropped:
+                // none follow the end of the stream.
                 if !connection.client_is_gone && connection.client_end == End::Open {
                     connection.client_buffer.extend(bytes);
                 }

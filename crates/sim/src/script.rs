@@ -1,12 +1,12 @@
-//! A short fixed load, for a crash at every operation of the disk.
+//! A short fixed load that tests repeat, with a crash at a different disk operation each time.
 
 use crate::client::ClientConfig;
 use crate::fault::FaultMix;
 use crate::simulation::{LaterOps, Options, Summary};
 use crate::{Failure, run};
 
-/// The load: two clients, a few dozen operations each, segments and snapshots small enough that all
-/// of the log's and the snapshots' operations occur.
+/// The options of the load: two clients with 25 operations each. Segments and snapshots are so
+/// small that every kind of disk operation of the log and of snapshots occurs.
 pub fn script(seed: u64) -> Options {
     let mut options = Options::draw(seed);
     options.etcd = None;
@@ -29,11 +29,11 @@ pub fn script(seed: u64) -> Options {
     options
 }
 
-/// The load with everything stopping at the disk's operation number `op`: with a loss of power, or
-/// with the end of the process alone.
+/// Runs the load and stops everything at the disk's operation number `op`: by a power cut, or by
+/// killing the process only.
 ///
 /// # Errors
-/// As [`run`].
+/// Like [`run`].
 pub fn stopped_at(seed: u64, op: u64, power_is_cut: bool) -> Result<Summary, Failure> {
     let mut options = script(seed);
     options.stop_at = Some((op, power_is_cut));

@@ -1,10 +1,9 @@
-//! A run: the world, the members, the clients and the faults, event by event, and the end of the
-//! run.
+//! A run of the simulation: the main loop over events, and the end of the run.
 //!
-//! A run has three parts. While faults come, clients work. Then the faults stop: each process that
-//! is down is started, every member must serve, all must have one state and the clients must finish
-//! within a bounded time. At last power is cut once more, everywhere: each member must come back
-//! with the state that it had, to the bit.
+//! A run has three parts. First, faults come while clients work. Then the faults stop: stopped
+//! processes start again, and within a bounded time every member must serve, all members must have
+//! the same state, and the clients must finish. Last, power is cut once more for all members: each
+//! must come back with exactly the state that it had.
 
 mod cluster;
 mod course;
@@ -64,7 +63,7 @@ pub(crate) struct Simulation {
     cluster: Cluster,
     course: Course,
     faults: Faults,
-    /// What clients of etcd that want locks wait for.
+    /// What the etcd clients that want locks wait for, and since when.
     turns: Turns,
 }
 
@@ -97,13 +96,13 @@ impl Simulation {
         simulation
     }
 
-    /// Schedules the events with which a run begins. `apart` is the chance of ensembles.
+    /// Schedules the first events of a run. `apart` is the generator for what only ensembles have.
     fn schedule_first(&mut self, apart: &mut Random) {
         self.cluster.zk.begin_later_ops(self.cluster.options.later_ops);
         self.begin_asking();
         let begins_unborn = self.cluster.options.begins_unborn;
         for member in 0..self.cluster.hosts.len() {
-            // An operator does not start all servers at one moment.
+            // The operator starts the servers at different times.
             let at_us = if begins_unborn { apart.magnitude(1, 5_000_000) } else { 0 };
             self.cluster.world.schedule(at_us, Event::Start { member });
         }
@@ -115,7 +114,7 @@ impl Simulation {
             hosts[0].stop_at(op, power_is_cut);
         }
         if let Some(mut wait_us) = options.faults.next_us() {
-            // The first fault may come sooner than the interval says: before there is an ensemble.
+            // The first fault may come early, before the birth of the ensemble.
             if begins_unborn && apart.one_in(2) {
                 wait_us = wait_us.min(apart.magnitude(1_000, 5_000_000));
             }
@@ -191,7 +190,7 @@ impl Simulation {
             | Event::LinkPatience { .. } => cluster.on_link_event(event),
             Event::Fault if is_calm => {}
             Event::Fault => {
-                // Nothing else goes wrong while a member deceives the others.
+                // No other fault comes while a member deceives the others.
                 if !cluster.hosts.is_any_deceiving() {
                     self.faults.begin_next(cluster);
                 }
@@ -217,7 +216,7 @@ impl Simulation {
         Ok(())
     }
 
-    /// A client of ZooKeeper's looks at its clock.
+    /// The timer of a ZooKeeper client fires.
     fn on_client(&mut self, client: usize) -> Result<(), String> {
         let Cluster { zk, world, hosts, .. } = &mut self.cluster;
         if zk.on_time(client, world, hosts)? == Wish::Connect {
@@ -231,7 +230,7 @@ impl Simulation {
     fn connect(&mut self, client: usize) {
         let Cluster { zk, world, hosts, .. } = &mut self.cluster;
         let Some(member) = zk.connect(client, world, hosts, self.course.is_last()) else { return };
-        // A slow disk keeps writes on their way long enough for the race.
+        // A slow disk delays writes long enough for the race that the client wants to provoke.
         let may_be_slow =
             !self.course.is_calm() && world.random.one_in(2) && !hosts.is_any_deceiving();
         if zk.clients[client].take_race() && may_be_slow {
@@ -242,7 +241,7 @@ impl Simulation {
         }
     }
 
-    /// A client of etcd's looks at its clock.
+    /// The timer of an etcd client fires.
     fn on_etcd_client(&mut self, client: usize) -> Result<(), String> {
         let Cluster { etcd, world, hosts, .. } = &mut self.cluster;
         etcd.on_time(client, world, hosts, self.course.is_last())?;
@@ -256,7 +255,7 @@ impl Simulation {
         self.faults.begin(&mut self.cluster, whom, fault);
     }
 
-    /// Notes which members may not hear, or not pass on, what clients say to them now.
+    /// Notes which members may fail to hear their clients, or to report them to the leader, now.
     fn note_trouble(&mut self) {
         let Cluster { hosts, links, world, .. } = &mut self.cluster;
         hosts.note_trouble(links, world.now_us);
@@ -293,7 +292,8 @@ impl Simulation {
         etcd.calm_down(world);
     }
 
-    /// Checks that a started server serves soon and that clients finish, when nothing goes wrong.
+    /// Checks that started servers and unfinished clients do not take too long, once the faults
+    /// have stopped.
     fn check_in_time(&self) -> Result<(), String> {
         let Cluster { world, hosts, zk, etcd, .. } = &self.cluster;
         let now_us = world.now_us;
@@ -344,7 +344,7 @@ impl Simulation {
             return Ok(());
         }
         if hosts.is_any_wrong() {
-            // A wrong state is found out when a new entry comes, by members that are there.
+            // Members detect a wrong state only at a new entry, and only while they run.
             if !hosts.are_ready() {
                 return Ok(());
             }
@@ -362,8 +362,8 @@ impl Simulation {
         Ok(())
     }
 
-    /// Sends all clients to other members, which must answer them as well, until each client was at
-    /// each member. Returns false when that is done.
+    /// Starts the next round of visits: each client connects to another member, which must answer
+    /// it. Returns false once each client has visited each member.
     fn visit_others(&mut self) -> bool {
         let Cluster { world, hosts, zk, etcd, .. } = &mut self.cluster;
         let member_count = hosts.len();
@@ -376,8 +376,8 @@ impl Simulation {
         true
     }
 
-    /// Whether all clients have said their last words, servers keep no connection that no client
-    /// has, and members agree.
+    /// Whether all clients have had their last answers, servers hold no connection that its client
+    /// has left, and members agree.
     fn has_settled(&self) -> Result<bool, String> {
         self.check_in_time()?;
         let Cluster { hosts, zk, etcd, .. } = &self.cluster;
@@ -410,26 +410,26 @@ impl Simulation {
         }
     }
 
-    /// Whether the sessions of clients that vanished have had the time to expire.
+    /// Whether the sessions of the clients that vanished have had enough time to expire.
     fn is_silence_over(&self) -> bool {
         let Cluster { options, world, hosts, zk, .. } = &self.cluster;
         let gone = zk.clients.iter().filter(|client| client.is_gone());
         let timeout_ms = gone.map(|client| client.session().1).max().unwrap_or(0);
         let settings = &options.member.options.spaces.zk;
         let timeout_us = u64::from(timeout_ms) * 1000;
-        // A round of removals may have begun before.
+        // A round of container removals may have begun before.
         let rounds_us = match options.more_seed {
             Some(_) => 2 * u64::from(settings.containers.check_interval_ms) * 1000,
             None => 0,
         };
         let over_us = timeout_us.max(rounds_us) + settings.tick_ms * 1000 + LINGER_US_MAX;
-        // While a disk hangs the server may take it for full. It renews all sessions once there is
-        // room.
+        // While a disk hangs, the server may take it for full. When it has room again, the server
+        // renews all sessions.
         let since_us = self.course.began_us().max(hosts.held_until_us());
         world.now_us >= since_us + over_us
     }
 
-    /// Judges the life that served clients, ends it and gives its digest.
+    /// Judges the run so far, cuts the power of all members, and returns the state's digest.
     fn end_last_life(&mut self) -> Result<Digest, String> {
         let hosts = &self.cluster.hosts;
         let first = hosts.servers().next().expect("it answered the last words");
@@ -464,23 +464,23 @@ impl Simulation {
         }
     }
 
-    /// Judges the calls of etcd's clients, and the states of members if they are given.
+    /// Judges the calls of etcd's clients, and the states of `machines`, which may be empty.
     fn judge_etcd(&self, machines: &[&Machine]) -> Result<EtcdCounts, String> {
         let slack_us = LEASE_SLACK_US + self.faults.clock_jumps() * LEASE_JUMP_US_MAX;
         let (evidence, is_last) = (self.cluster.evidence(), self.course.is_last());
         self.cluster.etcd.judge(&evidence, machines, slack_us, is_last)
     }
 
-    /// Checks after the last start that the state is what it was. In an ensemble some members are
-    /// ready before others, and znodes may have gone by themselves: there the committed order says
-    /// what the state must be.
+    /// Checks that the state survived the last power cut. In an ensemble some members are ready
+    /// before others, and znodes may have expired meanwhile, so there the state must match the
+    /// committed log.
     fn finish(self, digest: Option<Digest>) -> Result<Summary, String> {
         let Cluster { options, world, hosts, zk, witness, levels, .. } = &self.cluster;
         let machines: Vec<_> = hosts.servers().map(Server::machine).collect();
         if !hosts.is_ensemble() && Some(machines[0].digest()) != digest {
             return Err("after a loss of power the state is another one".to_string());
         }
-        // The last entries that were handed over may not be applied by any member yet.
+        // It may be that no member has applied the last entries yet.
         let newest = witness.newest_index();
         let are_there = machines.iter().all(|machine| machine.index().0 == newest);
         let is_known = !hosts.is_ensemble() || (hosts.do_agree() && are_there);

@@ -1,14 +1,16 @@
-//! Virtual time, chance and the queue of what happens next.
+//! The simulated world's core: the virtual clock, the random generator and the queue of future
+//! events.
 //!
-//! Events are ordered by time and, at the same time, by when they were scheduled. Everything drawn
-//! comes from one seed, and every event goes into the trace: same seed, same trace.
+//! Events run in order of their time; events at one time run in the order in which they were
+//! scheduled. All random numbers come from one seed, and a hash, the trace, covers every event: the
+//! same seed gives the same trace.
 
 use std::collections::BTreeMap;
 use std::hash::{Hash, Hasher};
 
 use workload::generate::Random;
 
-/// A thread of a server's process. The simulation wakes each of them on its own.
+/// A thread of a server's process. Each thread has wake-up events of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Actor {
     /// Loop, which decides the order of commands.
@@ -19,40 +21,41 @@ pub enum Actor {
     Disk,
     /// The thread of the snapshot files.
     Snapshot,
-    /// The thread that makes log segments ahead of need.
+    /// The thread that creates log segments before they are needed.
     Spare,
     /// The connection runtime with this number.
     Front(u32),
 }
 
-/// Something that happens at a point in time.
+/// An event of the simulation, at a point in virtual time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Event {
-    /// A thread of a server's process runs. The event is stale if the token is not that of the
-    /// thread's newest wake-up.
+    /// A thread of a server's process wakes up. Ignored if `token` is not the token of the thread's
+    /// newest wake-up.
     Run {
-        /// The life of the process.
+        /// Unique number of the process run.
         life: u64,
         /// The thread.
         actor: Actor,
         /// The token of the wake-up.
         token: u64,
     },
-    /// A thread of a server's process has finished work that takes time.
+    /// A thread of a server's process finishes a piece of work that took virtual time, such as a
+    /// sync.
     Done {
-        /// The life of the process.
+        /// Unique number of the process run.
         life: u64,
         /// The thread.
         actor: Actor,
     },
-    /// A connection delivers bytes, or its end.
+    /// Bytes, or the end of the stream, arrive on a ZooKeeper connection.
     Arrive {
         /// The number of the connection.
         connection: usize,
-        /// Whether they arrive at the server; else they arrive at the client.
+        /// Whether they arrive at the server's end; otherwise at the client's end.
         at_server: bool,
     },
-    /// A client looks at its clock. The event is stale if the token is not that of the client's
+    /// The timer of a ZooKeeper client fires. Ignored if `token` is not the token of the client's
     /// newest wake-up.
     Client {
         /// The number of the client.
@@ -60,33 +63,34 @@ pub enum Event {
         /// The token of the wake-up.
         token: u64,
     },
-    /// The process of a member is started.
+    /// The process of a member starts.
     Start {
         /// The number of the member.
         member: usize,
     },
-    /// A process whose directory is not born yet looks at what its links have told it.
+    /// A process with an unborn directory decides whether the ensemble can be born, from what its
+    /// links have reported.
     Decide {
-        /// The life of the process. No two processes have a life in common.
+        /// Unique number of the process run.
         life: u64,
     },
-    /// A process that was told to stop looks whether another member leads.
+    /// A process that was asked to stop checks whether another member leads already.
     Leave {
-        /// The life of the process. No two processes have a life in common.
+        /// Unique number of the process run.
         life: u64,
-        /// The latest time at which the process stops.
+        /// When the process stops even if no other member leads.
         until_us: u64,
     },
-    /// A frame, or the end of the link, arrives on a link between members.
+    /// A frame, or the end of the link, arrives at the receiving end of a link between members.
     Frame {
         /// The number of the link.
         link: usize,
-        /// The epoch of the link, which counts the times that the link came up.
+        /// How many times the link has come up. Ignored if the link has come up again since.
         epoch: u64,
-        /// Whether it arrives on the channel for pieces of snapshots.
+        /// Whether the event belongs to the channel for pieces of snapshots.
         is_bulk: bool,
     },
-    /// A member dials a link.
+    /// A member tries to connect a link that is down.
     Dial {
         /// The number of the link.
         link: usize,
@@ -95,44 +99,44 @@ pub enum Event {
     LinkOver {
         /// The number of the link.
         link: usize,
-        /// The epoch of the link, which counts the times that the link came up.
+        /// How many times the link has come up. Ignored if the link has come up again since.
         epoch: u64,
     },
-    /// An end of a link gives the link up, if the link still carries nothing.
+    /// One end of a link breaks the link off, if the link is still blocked.
     LinkPatience {
         /// The number of the link.
         link: usize,
-        /// The epoch of the link, which counts the times that the link came up.
+        /// How many times the link has come up. Ignored if the link has come up again since.
         epoch: u64,
     },
-    /// The next fault is due.
+    /// The next fault of the mix begins.
     Fault,
-    /// A fault that lasted is over.
+    /// The fault with this number ends.
     Relief(u32),
-    /// A machine that stutters stands still again, after it has run for a while.
+    /// A stuttering process loses the CPU again, after its share of the period.
     Stutter {
-        /// The number of the member that the machine belongs to.
+        /// The number of the member on that machine.
         member: usize,
     },
-    /// Somebody asks for a higher level, as planned, or by chance.
+    /// A client or an operator asks for a higher level.
     Ask {
-        /// The position of the question among the planned ones; `None` if it comes by chance.
+        /// Position in the list of planned questions; `None` for a question drawn at random.
         planned: Option<usize>,
     },
-    /// A fault strikes close to a question for a higher level.
+    /// A fault begins shortly after a question for a higher level.
     Strike {
-        /// Whether the leader is raising the level.
+        /// Whether the leader has begun to raise the level.
         is_raising: bool,
     },
-    /// A connection of an etcd client delivers a message, or its end.
+    /// A message, or the end of the connection, arrives on a connection of an etcd client.
     EtcdArrive {
         /// The number of the connection.
         connection: usize,
-        /// The number of the message.
+        /// The number of the message on its way.
         parcel: u64,
     },
-    /// A client of etcd looks at its clock. The event is stale if the token is not that of the
-    /// client's newest wake-up.
+    /// The timer of an etcd client fires. Ignored if `token` is not the token of the client's
+    /// newest wake-up.
     EtcdClient {
         /// The number of the client.
         client: usize,
@@ -141,8 +145,8 @@ pub enum Event {
     },
 }
 
-/// A hasher that adds its input to the trace. Formatting events as text for that would take longer
-/// than most events do.
+/// A hasher that adds its input to the trace. Formatting each event as text instead would take
+/// longer than handling most events.
 struct Noting<'a>(&'a mut World);
 
 impl Hasher for Noting<'_> {
@@ -155,11 +159,11 @@ impl Hasher for Noting<'_> {
     }
 }
 
-/// Time, chance, and what happens next.
+/// The virtual clock, the random generator and the queue of events.
 pub struct World {
     /// Virtual microseconds since the run began.
     pub now_us: u64,
-    /// The generator for everything that is left to chance.
+    /// The generator of all random choices that belong to no part of its own.
     pub random: Random,
     queue: BTreeMap<(u64, u64), Event>,
     sequence: u64,
@@ -170,15 +174,17 @@ pub struct World {
 /// The wall clock at the start of a run, in ms since 1970.
 const EPOCH_MS: i64 = 1_700_000_000_000;
 
-/// The clocks of one machine.
+/// The two clocks of one machine, wall and monotonic, as offsets from the world's clock. One
+/// oscillator drives both.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Clock {
-    /// How much faster than the world's clock it goes, in millionths.
+    /// How much faster than the world's clock the oscillator runs, in millionths; negative if
+    /// slower.
     pub fast_ppm: i64,
-    /// How far the wall clock is off beside that, in ms. It changes when the wall clock jumps.
+    /// Error of the wall clock beside the oscillator's, in ms. Changes when the wall clock is set.
     pub wall_offset_ms: i64,
-    /// How far the monotonic clock is ahead (or, while the machine was suspended, has stayed
-    /// behind), in us. It never makes the clock go back while a process looks at it.
+    /// Offset of the monotonic clock from the oscillator's count, in us: positive after a jump
+    /// ahead, negative after a suspension. A running process never sees the clock go back.
     pub monotonic_offset_us: i64,
 }
 
@@ -188,12 +194,12 @@ impl Clock {
         self.elapsed_us(at_us).saturating_add_signed(self.monotonic_offset_us)
     }
 
-    /// How many us the oscillator of the machine has counted when the world's clock shows `at_us`.
+    /// The count of the machine's oscillator, in us, when the world's clock shows `at_us`.
     pub fn elapsed_us(&self, at_us: u64) -> u64 {
         at_us.saturating_add_signed(at_us as i64 * self.fast_ppm / 1_000_000)
     }
 
-    /// How many us go by on the world's clock while this clock goes on by `local_us`.
+    /// How many us pass on the world's clock while this clock advances by `local_us`.
     pub fn world_us(&self, local_us: u64) -> u64 {
         local_us.saturating_add_signed(-(local_us as i64 * self.fast_ppm / 1_000_000))
     }
@@ -217,19 +223,20 @@ impl World {
         }
     }
 
-    /// A number that no other wake-up has.
+    /// A number that no other call returns: the token of a new wake-up.
     pub fn token(&mut self) -> u64 {
         self.sequence += 1;
         self.sequence
     }
 
-    /// Lets something happen at a point in time, now at the earliest.
+    /// Schedules an event at a time; now if that time has passed.
     pub fn schedule(&mut self, at_us: u64, event: Event) {
         self.sequence += 1;
         self.queue.insert((at_us.max(self.now_us), self.sequence), event);
     }
 
-    /// Takes out what happens at that time in a process.
+    /// Removes and returns the `Run` and `Done` events of one process at exactly `at_us`, in order.
+    /// `process` is the number of the process run (`life`).
     pub fn take_due_at(&mut self, at_us: u64, process: u64) -> Vec<Event> {
         let due = self.queue.range((at_us, 0)..(at_us + 1, 0));
         let is_its = |event: &Event| match event {
@@ -240,7 +247,7 @@ impl World {
         keys.iter().filter_map(|key| self.queue.remove(key)).collect()
     }
 
-    /// The next event; the clock is set to it.
+    /// Removes the next event and advances the clock to its time.
     pub fn next_event(&mut self) -> Option<Event> {
         let ((at_us, _), event) = self.queue.pop_first()?;
         assert!(at_us >= self.now_us);
@@ -251,19 +258,19 @@ impl World {
         Some(event)
     }
 
-    /// When the next event is.
+    /// The time of the next event; `None` if no event is scheduled.
     #[cfg(test)]
     pub fn next_us(&self) -> Option<u64> {
         self.queue.first_key_value().map(|((at_us, _), _)| *at_us)
     }
 
-    /// Events so far.
+    /// How many events have happened.
     pub fn event_count(&self) -> u64 {
         self.event_count
     }
 
-    /// How long a message between two threads takes: mostly a wake-up, sometimes a thread that is
-    /// not given the CPU.
+    /// Draws how long a message takes from one thread to another, in us: mostly a short wake-up,
+    /// sometimes up to 5 ms for a thread that does not get the CPU.
     pub fn hop_us(&mut self) -> u64 {
         match self.random.below(60) {
             0 => self.random.magnitude(50, 5_000),

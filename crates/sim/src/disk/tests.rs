@@ -1,4 +1,4 @@
-//! The watch says "synced" of an entry only when its bytes were written and then synced.
+//! The watch counts an entry as synced only after its bytes were written and then synced.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! What a link does with frames, and when its ends are told that it is over.
+//! What a link does with frames, and when its ends learn that it is over.
 
 use bytes::Bytes;
 use machine::Level;
@@ -13,7 +13,7 @@ fn frame(number: u8) -> PeerFrame {
     PeerFrame { kind: 1, body: Bytes::from(vec![number; 100]) }
 }
 
-/// What a member says of itself while it is not born.
+/// The hello of a member with an unborn directory.
 fn hello(member: usize) -> Arc<Hello> {
     let server = member as u64 + 1;
     Arc::new(Hello::unborn(server, MemberId(10 * server), vec![1, 2], Known::up_to(Level::FIRST)))
@@ -24,17 +24,17 @@ fn born(member: usize, cluster_id: u128) -> Arc<Hello> {
     Arc::new(Hello { birth, ..Hello::clone(&hello(member)) })
 }
 
-/// The notice that the member that dialled is given.
+/// The notice to the member that dialled the link.
 fn link_at(member: usize, is_up: bool) -> Told {
     Told::Link { member, peer: hello(1 - member), is_up }
 }
 
-/// The notice that the member that accepted is given.
+/// The notice to the member that accepted the link.
 fn linked_at(member: usize, is_up: bool) -> Told {
     Told::Linked { member, peer: hello(1 - member), is_up }
 }
 
-/// Two members with a link that is up from the first to the second.
+/// Two members with a link from the first to the second that is up.
 fn linked() -> (World, Links) {
     let mut world = World::new(Random::new(1));
     let mut links = Links::new(2, Random::new(2));
@@ -44,8 +44,8 @@ fn linked() -> (World, Links) {
     (world, links)
 }
 
-/// Runs until no event is left and returns everything that members are told. A link that has ended
-/// is not dialled again.
+/// Runs until no event is left and returns all notices to members. A link that has ended is not
+/// dialled again.
 fn run(world: &mut World, links: &mut Links) -> Vec<Told> {
     let mut told = Vec::new();
     while let Some(event) = world.next_event() {
@@ -202,7 +202,7 @@ fn members_of_two_ensembles_are_not_linked() {
     let link = links.at(PAIR);
     let told = links.dial(&mut world, link, |member| Some(born(member, member as u128)));
     assert_eq!(told, []);
-    // A member that is not born yet is told how the other one was born.
+    // The hello tells a member that is not born yet how the other one was born.
     let one = |member| Some(if member == 0 { born(0, 1) } else { hello(1) });
     assert_eq!(links.dial(&mut world, link, one).len(), 2);
 }
