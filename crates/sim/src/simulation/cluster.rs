@@ -1,5 +1,5 @@
-//! The parts of a run: the members on their machines, the links between them, and the clients with
-//! their networks. Processes start and end here.
+//! All parts of a run: the members' machines, the links between members, and the clients with their
+//! networks. Also starts and ends the members' processes.
 
 use storage::datadir::Birth;
 use storage::fault_disk::FaultDisk;
@@ -22,23 +22,23 @@ use crate::server::{Death, Server, Started, Step};
 use crate::witness::Witness;
 use crate::world::{Event, World};
 
-/// The members of a run, and all that is around them.
+/// The members of a run, their clients, and everything that connects and observes them.
 pub(super) struct Cluster {
     pub options: Options,
     pub world: World,
     pub hosts: Hosts,
     pub links: Links,
-    /// ZooKeeper's clients.
+    /// The ZooKeeper clients, with their network.
     pub zk: ZkClients,
-    /// The clients of etcd.
+    /// The etcd clients, with their network.
     pub etcd: EtcdClients,
     pub witness: Witness,
-    /// Builds, and questions for a higher level.
+    /// The builds of the servers, and the requests for a higher level.
     pub levels: Levels,
 }
 
 impl Cluster {
-    /// Prints what happens, if the run is to be told.
+    /// Prints what happens, if the run is verbose.
     pub fn say(&self, member: Option<usize>, what: impl FnOnce() -> String) {
         if self.options.is_verbose {
             let which = member.filter(|_| self.hosts.is_ensemble());
@@ -47,7 +47,7 @@ impl Cluster {
         }
     }
 
-    /// What the judges are given.
+    /// Everything that the judges look at, apart from the states of members.
     pub fn evidence(&self) -> Evidence<'_> {
         let member = &self.options.member;
         Evidence {
@@ -66,7 +66,7 @@ impl Cluster {
 
     // Links.
 
-    /// Something happens to the links between members.
+    /// Handles an event of a link between members.
     pub fn on_link_event(&mut self, event: Event) {
         match event {
             Event::Frame { link, epoch, is_bulk } => {
@@ -98,7 +98,7 @@ impl Cluster {
         }
     }
 
-    /// Tells a member what the links say.
+    /// Passes a notice of the links to the member's process.
     pub fn tell(&mut self, told: Told) {
         let member = match &told {
             Told::Frame { member, .. } | Told::Link { member, .. } => *member,
@@ -130,7 +130,8 @@ impl Cluster {
 
     // Steps of processes.
 
-    /// Handles an event of a process, unless the process does not run or stands still.
+    /// Handles an event of a process. If the process is frozen or paused the event waits; if it has
+    /// ended the event is dropped.
     pub fn on_process(&mut self, event: Event) -> Result<(), String> {
         let (Event::Run { life, .. } | Event::Done { life, .. }) = event else {
             unreachable!("other events are not the process's")
@@ -171,7 +172,7 @@ impl Cluster {
             server.starve_apply(host.slowness.apply_lag_us);
         }
         for (to, frame) in server.take_outbox() {
-            // A frame for which there is no link is lost.
+            // A frame is lost if no link leads to its receiver.
             if let Some(pair) = self.links.pair_to(member, to) {
                 self.links.send(&mut self.world, pair, frame);
             }
@@ -212,10 +213,10 @@ impl Cluster {
         }
     }
 
-    /// A member has condemned its directory, and its process has ended. Checks that there is a
+    /// A member's process has ended because it condemned its directory. Checks that it had a
     /// reason.
     fn on_condemned(&mut self, member: usize, why: Condemned) -> Result<(), String> {
-        // A machine may be forgotten while another one has its place.
+        // A member may find that the others have removed it while another machine had its place.
         let has_other = self.hosts[member].other.is_some();
         let is_explained = match (why, self.hosts[member].deceives) {
             (Condemned::Forgotten, _) => has_other,
@@ -234,7 +235,7 @@ impl Cluster {
         self.say(Some(member), || format!("the directory is condemned: {why}"));
         self.hosts.counts.condemned += 1;
         if why == Condemned::Forgotten {
-            // Another directory draws another id.
+            // Its next directory draws a new member id.
             let host = &mut self.hosts[member];
             host.note_lost(host.member());
         }
@@ -243,14 +244,15 @@ impl Cluster {
         Ok(())
     }
 
-    /// A process that runs has met a level that it does not know.
+    /// A running process has met a level that its build does not know.
     fn on_too_old(&mut self, member: usize, what: &str) -> Result<(), String> {
         self.levels.count_too_old();
         let id = self.hosts[member].member();
         self.end_too_old(member, id, what)
     }
 
-    /// A start has met a level that it does not know, on a disk that was like this `before`.
+    /// A start has met a level that its build does not know. `before` is a copy of the disk from
+    /// before the start; `None` with a new build, which must never meet one.
     fn on_too_old_start(
         &mut self,
         member: usize,
@@ -265,8 +267,8 @@ impl Cluster {
         self.end_too_old(member, identity.map(|it| MemberId(it.member_id)), what)
     }
 
-    /// The process of a member ends at a level that it does not know: a newer build ran on its
-    /// directory before.
+    /// Ends a process that met a level that its build does not know. Checks that a newer build ran
+    /// on the directory `id` before.
     fn end_too_old(
         &mut self,
         member: usize,
@@ -285,8 +287,8 @@ impl Cluster {
         Ok(())
     }
 
-    /// Notes what came of a step of a process. `was_ready` and `fetched_count` are from before the
-    /// step.
+    /// Checks and counts what a step of a process brought about. `was_ready` and `fetched_count`
+    /// are from before the step.
     fn note_progress(
         &mut self,
         member: usize,
@@ -304,7 +306,8 @@ impl Cluster {
         }
     }
 
-    /// Checks that a server which was started below the level of the ensemble does not get ready.
+    /// Checks that a server that started with a build below the ensemble's level does not become
+    /// ready.
     fn check_ready_build(&self, member: usize) -> Result<(), String> {
         let host = &self.hosts[member];
         let Some(server) = &host.server else { return Ok(()) };
@@ -318,8 +321,8 @@ impl Cluster {
 
     // Lives.
 
-    /// Starts the process of a member. Settings may change before it, and its replay may be long,
-    /// unless it `is_calm`.
+    /// Starts the process of a member. Unless `is_calm`, its settings may change first, and its
+    /// replay of the log may take long.
     pub fn start(&mut self, member: usize, is_calm: bool) -> Result<(), String> {
         let host = &self.hosts[member];
         if host.is_there() || host.is_left_down {
@@ -336,7 +339,7 @@ impl Cluster {
         let host = &mut self.hosts[member];
         let before = self.levels.choose_build((member, host), level, is_calm, may_change);
         let mut replay_lag_us = 0;
-        // A long replay: clients wait for the server, and not the other way round.
+        // A long replay, so that clients wait for a server that is slow to start.
         if !is_calm && self.options.faults.is_any() && self.world.random.one_in(4) {
             replay_lag_us = self.world.random.magnitude(100_000, 8_000_000);
         }
@@ -374,7 +377,7 @@ impl Cluster {
         }
     }
 
-    /// A process was started, or tried to.
+    /// Notes a start of a process, with its member id and its build.
     fn note_life(&mut self, member: usize, started: &Result<Started, Death>) {
         let id = match started {
             Ok(Started::Running(server)) => server.hello().member,
@@ -388,7 +391,7 @@ impl Cluster {
         }
     }
 
-    /// Goes on with a start, unless the disk has stopped.
+    /// Goes on with a start, unless the disk has reached its planned stop.
     fn end_or(&mut self, member: usize, go_on: impl FnOnce(&mut Cluster)) -> Result<(), String> {
         let host = &self.hosts[member];
         match host.disk.is_stopped() {
@@ -405,8 +408,7 @@ impl Cluster {
         host.server = Some(server);
         match is_first {
             true => self.links.on_start(&mut self.world, member),
-            // A member that is born introduces itself otherwise than before, so its links are made
-            // anew.
+            // A member's hello changes at its birth, so its links are made anew.
             false => self.links.renew(&mut self.world, member),
         }
         self.say(Some(member), || "the process is started".to_string());
@@ -430,7 +432,8 @@ impl Cluster {
         }
     }
 
-    /// A process that is not born yet looks at what its links said.
+    /// A process with an unborn directory decides whether the ensemble can be born, from what its
+    /// links have reported.
     pub fn decide(&mut self, life: u64) -> Result<(), String> {
         let is_it = |host: &Host| host.unborn.as_ref().is_some_and(|it| it.life() == life);
         let Some(member) = self.hosts.iter().position(is_it) else { return Ok(()) };
@@ -481,7 +484,7 @@ impl Cluster {
         }
     }
 
-    /// Checks that a member is born to the ensemble of the members that run.
+    /// Checks that a member is born to the same ensemble as all members that run.
     fn check_one_ensemble(&self, member: usize, birth: &Birth) -> Result<(), String> {
         let births =
             self.hosts.iter().filter_map(|host| host.server.as_ref()?.hello().birth.as_ref());
@@ -491,7 +494,7 @@ impl Cluster {
         }
     }
 
-    /// Ends the process of a member, and starts it again after a while.
+    /// Ends the process of a member, and schedules its next start.
     pub fn end_process(&mut self, member: usize, power_is_cut: bool) {
         self.say(Some(member), || format!("the process is gone, power cut: {power_is_cut}"));
         let host = &mut self.hosts[member];
@@ -511,30 +514,31 @@ impl Cluster {
         for number in self.etcd.connections_of(life) {
             self.etcd.network.close_by_server(&mut self.world, number);
         }
-        // The new life keeps connections from being told twice.
+        // A new number for the time without a process, so that late events find no process.
         self.hosts.begin_life(member);
         self.links.on_end(&mut self.world, member, power_is_cut);
         let down_us = self.world.random.magnitude(1_000, 3_000_000);
         self.world.schedule(self.world.now_us + down_us, Event::Start { member });
     }
 
-    /// Ends the process of a member, if there is one.
+    /// Ends the process of a member, if one runs.
     pub fn maybe_end_process(&mut self, member: usize, power_is_cut: bool) {
         if self.hosts[member].is_there() {
             self.end_process(member, power_is_cut);
         }
     }
 
-    /// Ends the process of a member whose disk has stopped.
+    /// Ends the process of a member whose disk has reached its planned stop.
     pub fn stop_with_disk(&mut self, member: usize) {
         self.end_process(member, self.hosts[member].stop_cuts_power);
     }
 
-    /// A process that was told to stop lets another member lead, if it can (`node::Node::stop`).
+    /// A process that was asked to stop first hands over its leadership, if it can
+    /// (`node::Node::stop`).
     pub fn leave(&mut self, life: u64, until_us: u64, is_calm: bool) {
         let is_it = |host: &Host| host.life == life && host.server.is_some();
         let Some(member) = self.hosts.iter().position(is_it) else { return };
-        // A process that was paused since the faults came is not stopped after them.
+        // A stop that was delayed by a pause is dropped once the faults have stopped.
         if is_calm || self.hosts.is_any_deceiving() {
             return;
         }
@@ -552,14 +556,15 @@ impl Cluster {
 
     // Builds.
 
-    /// Ends the processes whose builds are to be replaced by new ones at the end of the run.
+    /// Ends the processes with old builds when the faults stop, if the run ends with new builds
+    /// only.
     pub fn end_old_builds(&mut self) {
         for member in self.levels.ending(&self.hosts) {
             self.end_process(member, false);
         }
     }
 
-    /// Ends the processes on whose machines somebody installs a new build now.
+    /// Ends the processes that an operator upgrades now, since their builds are below the level.
     pub fn pursue_builds(&mut self, is_calm: bool) {
         let (level, now_us) = (self.witness.levels.level(), self.world.now_us);
         for member in self.levels.upgraded(&mut self.hosts, level, now_us, is_calm) {
@@ -567,8 +572,7 @@ impl Cluster {
         }
     }
 
-    /// Checks that the level only rose, as entries say, and that all servers have the level at its
-    /// end.
+    /// Checks that the level in the log only ever rose, and that all servers are at the last level.
     pub fn check_levels(&self) -> Result<(), String> {
         let level = self.witness.check_levels()?;
         self.hosts.check_levels(level)
@@ -576,7 +580,8 @@ impl Cluster {
 
     // Faults of one machine.
 
-    /// Somebody restores a snapshot at a member: its newest one, or the one put aside before.
+    /// An operator restores a snapshot at a member: its newest one, or an older one that was kept
+    /// at the last restore.
     pub fn restore(&mut self, member: usize) {
         let host = &mut self.hosts[member];
         let Some(server) = &mut host.server else { return };
@@ -590,7 +595,8 @@ impl Cluster {
         }
     }
 
-    /// A machine that stutters stands still, and does so again after a period.
+    /// A stuttering process loses the CPU for the rest of its period, and the next time is
+    /// scheduled.
     pub fn stand_still(&mut self, member: usize) {
         let now_us = self.world.now_us;
         let host = &mut self.hosts[member];

@@ -1,37 +1,37 @@
-//! How far a run has come: its phase, and what was done in the phases after the faults.
+//! How far a run has come: its phase, and counts of what was done after the faults.
 
 /// A part of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
-    /// Clients work, and things go wrong.
+    /// Clients work while faults come.
     Faults,
-    /// Nothing goes wrong any more; clients finish.
+    /// The faults have stopped; clients finish their work.
     Calm,
-    /// Clients say their last words.
+    /// Clients make their last requests, then visit the members in rounds.
     LastWords,
-    /// Some clients vanish: their sessions expire, and those of the others do not.
+    /// Some clients vanish: their sessions must expire, and the others' must not.
     Silence,
-    /// The members are started once more after a loss of power.
+    /// All members start once more after a power cut.
     LastStart,
 }
 
-/// The course of a run.
+/// The current phase of a run, with counts of its last rounds.
 pub(super) struct Course {
     phase: Phase,
-    /// When the phase began.
+    /// When the current phase began, in us.
     began_us: u64,
-    /// When all clients had done everything they had to, and had every answer.
+    /// When all clients had finished their work and had all answers, in us.
     worked_us: u64,
-    /// Rounds of visits that clients have begun at the end.
+    /// Rounds of visits to other members that have begun.
     visit_count: usize,
-    /// Rounds of extra operations that are to make members find out a state that was made wrong.
+    /// Rounds of extra operations that should make members detect a wrong state.
     find_out_tries: u64,
-    /// The newest zxid and the wall clock when some clients vanished.
+    /// The newest zxid, and the lowest wall clock of a machine in ms, when some clients vanished.
     silence_began_at: (i64, i64),
 }
 
 impl Course {
-    /// The course of a run that begins.
+    /// A run that begins, in the phase of faults.
     pub fn new() -> Course {
         Course {
             phase: Phase::Faults,
@@ -43,27 +43,27 @@ impl Course {
         }
     }
 
-    /// The phase.
+    /// The current phase.
     pub fn phase(&self) -> Phase {
         self.phase
     }
 
-    /// Whether nothing goes wrong any more.
+    /// Whether the faults have stopped.
     pub fn is_calm(&self) -> bool {
         self.phase != Phase::Faults
     }
 
-    /// Whether the members are started for the last time.
+    /// Whether the run is in its last phase, after the final power cut.
     pub fn is_last(&self) -> bool {
         self.phase == Phase::LastStart
     }
 
-    /// When the phase began.
+    /// When the current phase began, in us.
     pub fn began_us(&self) -> u64 {
         self.began_us
     }
 
-    /// When all clients had done everything they had to, and had every answer.
+    /// When all clients had finished their work and had all answers, in us.
     pub fn worked_us(&self) -> u64 {
         self.worked_us
     }
@@ -76,8 +76,8 @@ impl Course {
         }
     }
 
-    /// Counts a round of visits, unless there were as many as there are members. Returns the
-    /// number of rounds before it.
+    /// Begins a round of visits and returns the number of rounds before it; `None` if there were as
+    /// many rounds as members.
     pub fn begin_visits(&mut self, member_count: usize) -> Option<usize> {
         let before = self.visit_count;
         let is_any_left = before < member_count;
@@ -85,18 +85,19 @@ impl Course {
         is_any_left.then_some(before)
     }
 
-    /// Counts a round of extra operations. Returns the number of rounds.
+    /// Counts a round of extra operations. Returns how many rounds there were.
     pub fn try_to_find_out(&mut self) -> u64 {
         self.find_out_tries += 1;
         self.find_out_tries
     }
 
-    /// Notes the newest zxid and the wall clock when some clients vanish.
+    /// Notes the newest zxid, and the lowest wall clock of a machine in ms, when some clients
+    /// vanish.
     pub fn note_silence(&mut self, at: (i64, i64)) {
         self.silence_began_at = at;
     }
 
-    /// The newest zxid and the wall clock when some clients vanished.
+    /// The newest zxid, and the lowest wall clock of a machine in ms, when some clients vanished.
     pub fn silence_began_at(&self) -> (i64, i64) {
         self.silence_began_at
     }

@@ -1,10 +1,10 @@
-//! Disks that lose what was durable: bits that flip, directories that somebody empties.
+//! Damage to disks that loses durable data: flipped bits, and directories that an operator empties.
 //!
-//! An ensemble tolerates that for a minority of its members at a time: a member is lost until
-//! another directory has its vote. Until then no member beyond that minority loses anything. A part
-//! of the log's end that was not confirmed to be durable counts as torn when it is damaged
-//! (`storage::wal`). A member with such a torn log has lost in silence what it had acknowledged:
-//! that is tried apart from this (`super::deceit`).
+//! An ensemble tolerates this for a minority of its members at a time. A member counts as lost
+//! until another directory has its vote, and meanwhile only that minority is damaged. Damage to an
+//! end of the log that was not confirmed as durable passes for a torn write (`storage::wal`): then
+//! the member silently forgets entries that it had acknowledged. That is tested separately
+//! (`super::deceit`).
 
 use storage::inspect::inspect;
 use storage::snapshot::SNAPSHOT_DIR;
@@ -18,7 +18,7 @@ use crate::disk::Lost;
 use crate::fault::Disks;
 use crate::limits::{ROT_TRIES_MAX, SET_ASIDE_MAX};
 
-/// What happens to a disk.
+/// A way to damage a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Damage {
     Rot,
@@ -26,12 +26,13 @@ pub(super) enum Damage {
 }
 
 impl Cluster {
-    /// Ends the process of a member, and damages what it has on its disk.
+    /// Ends the process of a member, and damages its disk, unless the others are no majority that
+    /// has lost nothing.
     pub fn damage(&mut self, member: usize, damage: Damage) {
         if !self.hosts.may_lose(member, &self.witness) {
             return;
         }
-        // A member without a process is left alone: its member id is not known.
+        // A member without a process is spared, since the simulation does not know its member id.
         let Some(id) = self.hosts[member].member() else { return };
         let power_is_cut = self.world.random.one_in(2);
         self.end_process(member, power_is_cut);
@@ -51,8 +52,8 @@ impl Cluster {
         host.hinder_start(&mut self.world.random);
     }
 
-    /// Flips bits of a file that the process of a member uses, if the next start will notice it.
-    /// Returns whether they are left flipped.
+    /// Flips bits of a file while the process of a member uses it. Keeps the damage only if a start
+    /// would find the directory corrupt. Returns whether it did.
     pub fn rot_running(&mut self, member: usize, disks: Disks) -> bool {
         let Some(id) = self.hosts[member].member() else { return false };
         if self.hosts[member].lost.is_some() || !self.hosts.may_lose(member, &self.witness) {
@@ -67,18 +68,18 @@ impl Cluster {
         if is_rotten {
             let host = &mut self.hosts[member];
             host.note_lost(Some(id));
-            // A process that reads the bits ends itself.
+            // The process ends itself if it reads the flipped bits.
             host.is_excused = true;
         }
         is_rotten
     }
 
-    /// Flips bits of a file in use. Returns whether they are left flipped.
+    /// Flips bits of a file in use. Returns whether the damage was kept.
     fn rot(&mut self, member: usize) -> bool {
         let is_in_use = |path: &str| !path.starts_with(storage::datadir::SET_ASIDE_PREFIX);
         self.flip_some(member, is_in_use, |found, random| match found {
             Found::Corrupt => true,
-            // Such damage may stay unnoticed for long.
+            // A start may not notice such damage for long, so it is kept seldom.
             Found::Same => random.one_in(ROT_TRIES_MAX),
             Found::Torn | Found::Other => false,
         })
@@ -98,8 +99,8 @@ impl Cluster {
         flipped.is_some()
     }
 
-    /// Ends the process of a member. Returns the last entry that it has acknowledged: others may
-    /// count on all up to it.
+    /// Ends the process of a member. Returns the index of its last entry: the others may rely on
+    /// all entries up to it.
     fn stop(&mut self, member: usize) -> Option<u64> {
         let last_index = self.hosts[member].server.as_ref()?.status().last_index;
         let power_is_cut = self.world.random.one_in(2);
@@ -107,7 +108,8 @@ impl Cluster {
         Some(last_index)
     }
 
-    /// Ends the process, and puts back what somebody copied from its disk earlier.
+    /// Ends the process, and restores an earlier copy of its disk. `None` if there is no copy or no
+    /// process.
     pub fn put_back(&mut self, member: usize) -> Option<Deceives> {
         let (_, copy) = self.hosts[member].copy.take()?;
         let index = self.stop(member)?;
@@ -116,8 +118,8 @@ impl Cluster {
         Some(Deceives::Forgot { index })
     }
 
-    /// Ends the process, and damages a part of the log that no mark says to be durable, if it has
-    /// one.
+    /// Ends the process, and damages the end of its log, behind what is marked as durable. `None`
+    /// if the log has no such part or no process runs.
     pub fn tear(&mut self, member: usize) -> Option<Deceives> {
         let index = self.stop(member)?;
         self.hosts[member].tidy_up();
@@ -128,7 +130,7 @@ impl Cluster {
         })
     }
 
-    /// Makes the state of a member differ from those of the others.
+    /// Makes the state of a member differ from the others'. `None` if no process runs.
     pub fn make_wrong(&mut self, member: usize) -> Option<Deceives> {
         self.hosts[member].server.as_mut()?.make_wrong();
         Some(Deceives::Differs)
@@ -136,7 +138,7 @@ impl Cluster {
 }
 
 impl Host {
-    /// Lets the next start stop after a few disk operations, now and then.
+    /// In one of three cases, plans a stop of the next start after a few disk operations.
     pub fn hinder_start(&mut self, random: &mut Random) {
         if random.one_in(3) {
             let (ops, power_is_cut) = (random.magnitude(1, 60), random.one_in(2));
@@ -145,8 +147,8 @@ impl Host {
         }
     }
 
-    /// Removes directories that were set aside, once there are too many: someone has looked at
-    /// them.
+    /// Removes the directories that were set aside, once there are [`SET_ASIDE_MAX`]: an operator
+    /// cleans up.
     fn tidy_up(&self) {
         let disk = &self.disk;
         let paths = disk.paths();
@@ -162,9 +164,9 @@ impl Host {
         }
     }
 
-    /// Flips bits of a byte of a file that `is_candidate` takes, and puts them back, until
-    /// `is_kept` takes what the next start makes of it. Returns what was done, as text for people;
-    /// `None` if no bits are left flipped.
+    /// Flips bits of one random byte in a file that `is_candidate` accepts. Undoes it and tries
+    /// again until `is_kept` accepts what a start makes of the damage. Returns a description of the
+    /// kept damage; `None` if none was kept.
     fn flip_some(
         &self,
         random: &mut Random,
@@ -194,8 +196,8 @@ impl Host {
         None
     }
 
-    /// Flips bits of the log's end, so that it passes for a torn write. Returns whether they are
-    /// left flipped.
+    /// Flips bits at the log's end so that they pass for a torn write. Returns whether the damage
+    /// was kept.
     fn tear(&self, random: &mut Random) -> bool {
         let before = self.disk.copy();
         let Some(last) = inspect(&before, &mut |_| Ok(())).segments.pop() else { return false };

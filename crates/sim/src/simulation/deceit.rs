@@ -1,16 +1,16 @@
-//! Members that deceive the others: the others count on what such a member does not have. It runs
-//! on an old copy of its directory, or the end of its log was damaged so that it passes for a torn
-//! write, or its state differs from theirs.
+//! Members that deceive the others: the others rely on data that such a member no longer has. It
+//! runs on an old copy of its directory, or the end of its log was damaged so that it passes for a
+//! torn write, or its state differs from theirs.
 //!
-//! Raft tolerates the first two from no member. A member that has forgotten what it acknowledged
-//! helps to elect a leader that lacks the same entries, and a new leader knows nothing of what was
-//! acknowledged to the one before. The promise is that the leader of that time finds it out,
-//! provided that this loss is the only one. So a deceit waits for a moment at which all members
-//! run, have their votes, follow one leader that goes on to lead, and hear each other, on disks
-//! without faults. Nothing else goes wrong until the member was found out and replaced, or has all
-//! of it again. The member that forgets does not lead: its successor might not have what it alone
-//! had counted as acknowledged. A wrong state waits for such a moment, too, although less would do:
-//! no member is to fetch a snapshot from a leader that is wrong.
+//! Raft does not tolerate the first two from even one member. A member that has forgotten what it
+//! acknowledged helps to elect a leader that lacks those entries, too, and a new leader does not
+//! know what the one before acknowledged. The server's promise is that the current leader detects
+//! the loss, if it is the only one. So a deceit waits until all members run and vote, follow one
+//! stable leader, hear each other, and have disks without faults. Then nothing else goes wrong
+//! until the member was detected and replaced, or has recovered everything. A forgetful member is
+//! never the leader: its successor might lack entries that only the old leader had counted as
+//! acknowledged. A wrong state waits for such a moment, too, although less would do, so that no
+//! member fetches a snapshot from a leader with a wrong state.
 
 use member::leader::limits::DIGEST_INTERVAL_ENTRIES;
 use replica::LogMemory;
@@ -22,8 +22,8 @@ use crate::fault::Whom;
 use crate::limits::{WRONG_ENTRIES_MAX, WRONG_ENTRIES_MIN};
 
 impl Faults {
-    /// Ends a deceit by which no member is deceived any more, and begins the one that waits if this
-    /// is the moment. While it `is_calm` no deceit begins.
+    /// Ends each deceit that has become harmless, and begins the waiting one if the moment is
+    /// right. Unless `is_calm`: then none begins.
     pub fn pursue_deceit(&mut self, cluster: &mut Cluster, is_calm: bool) {
         for member in 0..cluster.hosts.len() {
             let Cluster { hosts, witness, world, .. } = &*cluster;
@@ -42,7 +42,7 @@ impl Faults {
         }
     }
 
-    /// Forgets the deceit that waits.
+    /// Drops the waiting deceit.
     pub fn end_waiting(&mut self) {
         self.waiting = None;
     }
@@ -52,7 +52,7 @@ impl Faults {
         let Some(leader) = hosts.leader_of_all() else { return };
         let forgets = deceit != Deceit::WrongState;
         let mut members = hosts.resolve(whom);
-        // If the member that was meant leads, or was not copied, another one takes its place.
+        // If the chosen member leads, or has no copy, another one takes its place.
         members.extend(0..hosts.len());
         members.retain(|member| !(forgets && *member == leader));
         members.retain(|member| deceit != Deceit::OldCopy || hosts[*member].is_copied());
@@ -69,7 +69,7 @@ impl Faults {
             return;
         }
         self.waiting = None;
-        // Disk faults that were about to come do not come, either.
+        // Planned faults of the disks are dropped, too.
         hosts.iter().for_each(Host::spare_disk);
         let Some(id) = hosts[member].member() else { return };
         let deceives = match deceit {
@@ -89,14 +89,14 @@ impl Faults {
     }
 }
 
-/// Whether a member may need a snapshot although all is well. A leader that is wrong could send its
-/// own snapshot, and a majority would be wrong then. A follower's snapshot is compared first (seed
-/// 510114 of three members).
+/// Whether members keep so little of the log that one may need a snapshot in good times. A leader
+/// with a wrong state could then send its snapshot and make a majority wrong. A snapshot from a
+/// follower is compared with the leader first (seed 510114 of three members).
 fn is_log_short(host: &Host) -> bool {
     host.config.options.order.log_memory != LogMemory::default()
 }
 
-/// Whether digests are compared soon, and not at once.
+/// Whether the members compare digests soon, but not at the very next entry.
 fn is_digest_near(host: &Host) -> bool {
     let Some(server) = &host.server else { return false };
     let left = DIGEST_INTERVAL_ENTRIES - server.machine().index().0 % DIGEST_INTERVAL_ENTRIES;

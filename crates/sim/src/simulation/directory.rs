@@ -1,4 +1,4 @@
-//! The judgement of a damaged directory: what a start finds in it.
+//! What a start finds in a damaged directory.
 
 use machine::{Level, MemberId};
 use member::recovery::{OpenedMember, Reading, Recovered, open_member};
@@ -7,28 +7,28 @@ use storage::fault_disk::FaultDisk;
 use crate::disk::SimDisk;
 use crate::server::MemberConfig;
 
-/// What a start makes of a damaged directory.
+/// The result of a start on a damaged directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Found {
-    /// The directory is what it was.
+    /// The member's id, vote and log are as before.
     Same,
-    /// The directory is corrupt, and is set aside.
+    /// The start finds the directory corrupt and sets it aside.
     Corrupt,
-    /// The directory passes for one whose last write was torn: it has less than it had.
+    /// The start takes the damage for a torn write: the directory has lost its last entries.
     Torn,
-    /// A start takes it for something else.
+    /// Anything else.
     Other,
 }
 
-/// Compares what a start makes of a damaged disk with what it makes of the disk before the damage.
+/// Compares the start on a damaged disk with a start on the disk before the damage.
 pub(super) fn found(config: &MemberConfig, before: &FaultDisk, damaged: &SimDisk) -> Found {
-    // Whether it is damaged does not depend on the build.
+    // Whether a directory is damaged does not depend on the build.
     let reading = || Reading { level_max: Level::NEWEST, ..config.reading() };
     let open = |disk: &FaultDisk| open_member(disk, &config.drawn(0), reading(), |_| {});
     let (before, after) = (open(before), open(&damaged.copy()));
     if let (Ok(_), Err(error)) = (&before, &after) {
-        // The others have what the directory held, so it is of no use to wait until someone looks
-        // at it.
+        // A start must set a damaged directory aside and not refuse it: the other members have the
+        // data, so waiting for an operator is of no use.
         panic!("bits have flipped, and no start takes the directory: {error}");
     }
     match (before.ok(), after.ok()) {
@@ -48,7 +48,8 @@ pub(super) fn found(config: &MemberConfig, before: &FaultDisk, damaged: &SimDisk
     }
 }
 
-/// What a member must not forget: who it is, its vote, and its log.
+/// What a member must not forget: its id, its term and vote, and the index and term of its last
+/// entry.
 fn view(recovered: &Recovered<FaultDisk>) -> (MemberId, (u64, u64), (u64, u64)) {
     let restored = &recovered.restored;
     let last = restored.entries.last().map(|entry| (entry.index, entry.term));

@@ -1,4 +1,4 @@
-//! The clients of etcd in a run: events, the end of the run, and the judge.
+//! The etcd clients of a run: their events, their end of the run, and the check of their calls.
 
 use workload::etcd::leases::LeaseCounts;
 use workload::etcd::locks::LockCounts;
@@ -23,12 +23,12 @@ use crate::witness::Witness;
 use crate::world::{Event, World};
 use workload::generate::Random;
 
-/// What etcd's clients did in a run.
+/// What the etcd clients of a run did, in counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EtcdCounts {
-    /// Clients.
+    /// Number of clients.
     pub clients: usize,
-    /// Connections.
+    /// Number of connections.
     pub connections: usize,
     /// Calls that write.
     pub writes: EtcdWriteCounts,
@@ -36,105 +36,106 @@ pub struct EtcdCounts {
     pub reads: EtcdReadCounts,
     /// Calls that failed.
     pub failures: EtcdFailureCounts,
-    /// Counts of the judge of leases.
+    /// What the judge of leases found.
     pub leases: LeaseCounts,
-    /// Counts of the judge of locks.
+    /// What the judge of locks found.
     pub locks: LockCounts,
     /// What happened to clients that want locks.
     pub contenders: ContenderCounts,
-    /// What a client that changes users and roles found.
+    /// What the client that manages users and roles found.
     pub users: UsersCounts,
-    /// Counts of the answers to operators.
+    /// Answers to clients that act as operators.
     pub operator: OperatorCounts,
-    /// Counts of requests of HTTP.
+    /// Requests over plain HTTP (health, members, users).
     pub http: HttpCounts,
-    /// Watches.
+    /// What the watches did.
     pub watches: WatchCounts,
     /// What clients of etcd v2 did.
     pub v2: V2Counts,
 }
 
-/// The writes of etcd's clients in a run.
+/// The writes of the etcd clients of a run, in counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EtcdWriteCounts {
-    /// Writes that were answered with success.
+    /// Writes answered with success.
     pub done: usize,
-    /// Transactions among them.
+    /// The transactions in `done`.
     pub txns: usize,
-    /// Compactions among them.
+    /// The compactions in `done`.
     pub compactions: usize,
-    /// Compactions that leaders began by themselves.
+    /// Compactions that a leader made on its own (auto-compaction).
     pub own_compactions: usize,
     /// Writes that the store refused.
     pub refused: usize,
-    /// Calls that were refused before the log.
+    /// Calls that were refused before they entered the log.
     pub never_logged: usize,
-    /// Writes of unknown fate that took effect.
+    /// Writes without an answer that tells their fate, which took effect.
     pub unknown_done: usize,
-    /// Writes of unknown fate that did not.
+    /// Writes without an answer that tells their fate, which took no effect.
     pub unknown_not_done: usize,
 }
 
-/// The reads of etcd's clients in a run.
+/// The reads of the etcd clients of a run, in counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EtcdReadCounts {
-    /// Reads that were answered with a value.
+    /// Reads answered with a value.
     pub done: usize,
     /// Reads that the store refused.
     pub refused: usize,
-    /// Streamed reads that were answered in several pieces.
+    /// Streamed reads answered in several pieces.
     pub streamed: usize,
-    /// Streamed reads that ended as compacted behind a piece.
+    /// Streamed reads that ended behind a piece, since their revision was compacted.
     pub streams_cut: usize,
 }
 
-/// The calls of etcd's clients that failed in a run, by their error.
+/// The failed calls of the etcd clients of a run, by error.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EtcdFailureCounts {
-    /// Definite failures.
+    /// Calls that failed for want of a leader: certainly without effect.
     pub no_leader: usize,
-    /// Failures of unknown fate.
+    /// Calls that timed out: their fate is unknown.
     pub timed_out: usize,
-    /// Calls that a level does not have yet.
+    /// Calls that need a higher level than the ensemble has.
     pub not_capable: usize,
-    /// Calls that were refused for want of space, on a disk or in the store.
+    /// Calls refused for want of space, on a disk or by the store's quota.
     pub no_space: usize,
-    /// Calls among them that the store refused.
+    /// The calls in `no_space` that the store's quota refused.
     pub no_quota: usize,
-    /// Times that an alarm said so from then on.
+    /// Times that the alarm for want of space was raised.
     pub alarms: usize,
-    /// Times that no alarm said so any more.
+    /// Times that the alarm for want of space was disarmed.
     pub disarmed: usize,
 }
 
-/// What watches did in a run.
+/// What the watches of etcd clients did in a run, in counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WatchCounts {
-    /// Streams.
+    /// Watch streams.
     pub streams: usize,
-    /// Watches that were created.
+    /// Watches created.
     pub created: usize,
     /// Requests for a watch that were refused.
     pub refused: usize,
-    /// Watches that went on with what an earlier stream had shown.
+    /// Watches that continued behind the last event of an earlier stream.
     pub resumed: usize,
-    /// Watches that clients ended.
+    /// Watches that clients cancelled.
     pub cancelled: usize,
-    /// Events.
+    /// Events received.
     pub events: usize,
-    /// Responses in several messages.
+    /// Responses that came in several messages.
     pub fragmented: usize,
-    /// Responses that watches of new events got from the history.
+    /// Responses to watches of new events that had fallen behind and were served from the history.
     pub behind: usize,
-    /// Watches that ended as compacted.
+    /// Watches that ended because their next revision was compacted.
     pub compacted: usize,
-    /// Watches that had shown events and ended as compacted.
+    /// The watches in `compacted` that had shown events before.
     pub overtaken: usize,
-    /// Promises of progress to one watch.
+    /// Notices of progress for one watch.
     pub promises: usize,
-    /// Promises of progress to all watches of a stream.
+    /// Notices of progress for all watches of a stream.
     pub promises_of_all: usize,
-    /// Responses with events on streams whose member had taken another state since they began.
+    /// Responses with events on streams whose member had installed a snapshot since the stream
+    /// began.
     pub outlived_installs: usize,
     /// Streams that ended because their member had no leader.
     pub leaderless: usize,
@@ -143,10 +144,10 @@ pub struct WatchCounts {
 impl EtcdClients {
     // Events.
 
-    /// Something arrives at an end of a connection.
+    /// Handles the arrival of a message at one end of a connection.
     ///
     /// # Errors
-    /// No client of etcd could understand it.
+    /// The client could not understand it.
     pub(super) fn on_arrival(
         &mut self,
         (number, parcel): (usize, u64),
@@ -161,10 +162,10 @@ impl EtcdClients {
         Ok(())
     }
 
-    /// A client looks at its clock. It finds no server if `is_last`.
+    /// The timer of a client fires. If `is_last`, a client that dials finds no server.
     ///
     /// # Errors
-    /// It cannot understand what has come while it paused.
+    /// The client cannot understand a message that arrived while it was paused.
     pub(super) fn on_time(
         &mut self,
         client: usize,
@@ -182,7 +183,7 @@ impl EtcdClients {
         Ok(())
     }
 
-    /// Something new has come for the process that a connection leads to, if it still runs.
+    /// Wakes the process at the other end of a connection, if that process still runs.
     fn tell_server(&self, number: usize, world: &mut World, hosts: &mut Hosts) {
         let connection = &self.network.connections[number];
         if let Some(server) = &mut hosts[connection.member].server
@@ -203,7 +204,7 @@ impl EtcdClients {
         Ok(())
     }
 
-    /// Lets a client that has paused take what has come meanwhile.
+    /// If a client's pause is over, lets it handle what has arrived meanwhile.
     fn end_pause(&mut self, client: usize, world: &mut World) -> Result<(), String> {
         let EtcdClients { clients, network, history } = self;
         match clients[client].end_pause(world, network, history) {
@@ -225,7 +226,7 @@ impl EtcdClients {
         clients[client].on_connected(number, world.now_us);
     }
 
-    /// Schedules the next look of a client at its clock.
+    /// Schedules the next firing of a client's timer.
     pub(super) fn wake(&mut self, client: usize, world: &mut World) {
         let token = world.token();
         self.clients[client].token = token;
@@ -235,13 +236,13 @@ impl EtcdClients {
 
     // Faults.
 
-    /// The connections of this life of a process.
+    /// The connections to the process run numbered `life`.
     pub(super) fn connections_of(&self, life: u64) -> Vec<usize> {
         let connections = self.network.connections.iter().enumerate();
         connections.filter(|(_, it)| it.life == life).map(|(number, _)| number).collect()
     }
 
-    /// Draws some of the connections that clients have.
+    /// Draws one in `one_in` of the clients' current connections.
     pub(super) fn some_connections(&self, one_in: u64, random: &mut Random) -> Vec<usize> {
         let connections = self.clients.iter().filter_map(EtcdClient::connection);
         connections.filter(|_| random.one_in(one_in)).collect()
@@ -249,7 +250,7 @@ impl EtcdClients {
 
     // The end.
 
-    /// Ends the mischief of all clients.
+    /// Ends the faults that clients make themselves, and the stalls of the network.
     pub(super) fn calm_down(&mut self, world: &mut World) {
         self.network.end_stalls(world);
         for client in 0..self.clients.len() {
@@ -258,15 +259,15 @@ impl EtcdClients {
         }
     }
 
-    /// Whether all clients have done what they had to.
+    /// Whether all clients have finished their work.
     pub(super) fn are_idle(&self) -> bool {
         self.clients.iter().all(EtcdClient::is_idle)
     }
 
-    /// Checks that each call is answered soon when nothing goes wrong any more, since `calm_us`.
+    /// Checks that no call waits too long. Faults stopped at `calm_us`.
     ///
     /// # Errors
-    /// A client has waited for too long.
+    /// A client has waited too long for an answer or for progress.
     pub(super) fn check_in_time(
         &self,
         hosts: &Hosts,
@@ -287,10 +288,10 @@ impl EtcdClients {
         Ok(())
     }
 
-    /// Sends the clients to members, each of which must let them read everything, for the
-    /// `round`-th time.
+    /// Starts round `round` of visits: each client goes to another member, which must let it read
+    /// everything.
     pub(super) fn visit(&mut self, round: usize, world: &mut World, hosts: &Hosts) {
-        // Nobody changes keys any more.
+        // No client changes keys any more.
         let revisions = hosts.servers().map(|server| server.machine().etcd().revision());
         let revision = revisions.max().unwrap_or(0);
         for client in 0..self.clients.len() {
@@ -301,7 +302,7 @@ impl EtcdClients {
         }
     }
 
-    /// Whether the clients have read everything, and nothing of theirs is under way.
+    /// Whether the clients have read everything, no call is in flight, and all leases have ended.
     pub(super) fn has_settled(&self, hosts: &Hosts) -> bool {
         self.clients.iter().all(EtcdClient::has_read_last)
             && self.network.is_quiet()
@@ -310,18 +311,18 @@ impl EtcdClients {
             && self.have_waits_shown_all(hosts)
     }
 
-    /// Whether clients of etcd v2 have seen all that they wait for.
+    /// Whether the waiting clients of etcd v2 have seen all events that they wait for.
     fn have_waits_shown_all(&self, hosts: &Hosts) -> bool {
         let newest = hosts.servers().map(Server::machine).max_by_key(|machine| machine.index());
         let mut v2 = self.clients.iter().filter_map(EtcdClient::v2);
         newest.is_none_or(|machine| v2.all(|v2| has_shown_all(&v2.line, machine)))
     }
 
-    /// Judges the calls of the clients, and the states of members if they are given. Leases may
-    /// last for longer by `slack_us`. At the end of the last start streams may not have shown all.
+    /// Judges the calls of the clients, and the states `machines` if there are any. A lease may end
+    /// up to `slack_us` early. If `is_last`, streams need not have shown all events.
     ///
     /// # Errors
-    /// What no correct server would have done.
+    /// A correct server could not have behaved so.
     pub(super) fn judge(
         &self,
         evidence: &Evidence<'_>,
@@ -339,7 +340,7 @@ impl EtcdClients {
         let witness = evidence.witness;
         let watches = self.watch_counts(&found.watches, witness);
         let operators = self.clients.iter().filter_map(EtcdClient::operator);
-        // A member that is alone leads always.
+        // A member that is alone always leads, so there are no moves to check.
         let operators = operators.filter(|_| evidence.waking.len() > 1);
         let mut moves = operators.flat_map(|operator| operator.moves());
         moves.try_for_each(|moved| witness.check_moved(moved))?;
@@ -428,23 +429,23 @@ impl EtcdClients {
         }
     }
 
-    /// What happened to all clients that want locks.
+    /// Sums the counts of all clients that want locks.
     fn contender_counts(&self) -> ContenderCounts {
         let mut all = ContenderCounts::default();
         self.contenders().for_each(|contender| all.add(&contender.counts));
         all
     }
 
-    /// All that want a lock or an election.
+    /// The clients that want a lock or an election.
     pub(super) fn contenders(&self) -> impl Iterator<Item = &Contender> {
         self.clients.iter().filter_map(EtcdClient::contender)
     }
 }
 
-/// Checks that leases end soon when nothing goes wrong any more, since `calm_us`.
+/// Checks that all leases have ended soon enough. Faults stopped at `calm_us`.
 ///
 /// # Errors
-/// One lasts for too long.
+/// A lease lasts too long.
 pub(super) fn check_leases_end(hosts: &Hosts, calm_us: u64, now_us: u64) -> Result<(), String> {
     // A member whose sync still hangs may apply the end of a lease late.
     let is_late = calm_us.max(hosts.held_until_us()) + LEASES_END_US_MAX < now_us;
@@ -454,7 +455,7 @@ pub(super) fn check_leases_end(hosts: &Hosts, calm_us: u64, now_us: u64) -> Resu
     }
 }
 
-/// Whether no member has a lease, nor a time to live of etcd v2.
+/// Whether no member has a lease, or a node of etcd v2 with a time to live.
 fn are_leases_over(hosts: &Hosts) -> bool {
     let has_none = |server: &Server| {
         let machine = server.machine();

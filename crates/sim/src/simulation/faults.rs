@@ -1,4 +1,4 @@
-//! The beginning and the end of faults.
+//! Begins and ends the faults of a run.
 
 use std::collections::BTreeMap;
 
@@ -15,16 +15,16 @@ use super::cpu::Stutter;
 use super::damage::Damage;
 use super::host::{Deceit, Host};
 
-/// The faults that came in a run.
+/// The faults of a run, in counts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FaultCounts {
-    /// Faults, by name.
+    /// How often each kind of fault came, by its name.
     pub by_name: BTreeMap<String, u64>,
-    /// Members that faults were for, in the order of the faults.
+    /// The struck members of each fault, in the order of the faults.
     pub struck: Vec<usize>,
-    /// Members that deceived the others.
+    /// How often a member began to deceive the others.
     pub deceits: u64,
-    /// Files of running members in which bits have flipped.
+    /// How often bits flipped in a file of a running member.
     pub running_rots: u64,
 }
 
@@ -41,37 +41,37 @@ impl FaultCounts {
     }
 }
 
-/// The faults that last, the one that waits, and the counts of all that came.
+/// The current faults, the deceit that waits, and the counts.
 #[derive(Default)]
 pub(super) struct Faults {
-    /// The faults that last, each with the members that it is for, by the number of its relief.
+    /// Current faults that need an end, each with its struck members. The key is the number in the
+    /// [`Event::Relief`] that ends the fault.
     lasting: BTreeMap<u32, (Vec<usize>, Fault)>,
-    /// A deceit that waits until everything else is well.
+    /// A deceit that waits until nothing else is wrong.
     pub(super) waiting: Option<(Whom, Deceit)>,
-    /// How often the monotonic clock of a machine has jumped ahead.
+    /// How often a monotonic clock has jumped ahead.
     clock_jumps: u64,
     pub(super) counts: FaultCounts,
 }
 
 impl Faults {
-    /// How often the monotonic clock of a machine has jumped ahead.
+    /// How often a monotonic clock has jumped ahead.
     pub fn clock_jumps(&self) -> u64 {
         self.clock_jumps
     }
 
-    /// What came.
+    /// The faults so far, in counts.
     pub fn counts(&self) -> &FaultCounts {
         &self.counts
     }
 
-    /// Begins the next fault of the mix.
+    /// Takes the next fault from the mix and begins it.
     pub fn begin_next(&mut self, cluster: &mut Cluster) {
         let (whom, fault) = cluster.options.faults.next_fault();
         self.begin(cluster, whom, fault);
     }
 
-    /// Begins a fault in half of the runs while the members look for each other, beside those of
-    /// the mix.
+    /// In half of the runs, begins an additional fault of the links before the ensemble's birth.
     pub fn trouble_birth(&mut self, cluster: &mut Cluster, random: &mut Random) {
         if random.one_in(2) {
             let (whom, fault) = cluster.options.faults.trouble_of_birth(random);
@@ -113,7 +113,7 @@ impl Faults {
             | Fault::SlowLinks { .. }
             | Fault::RefusedLinks { .. }
             | Fault::RoughLinks { .. } => self.begin_for_links(cluster, members, fault),
-            // Without a copy there is nothing to put back, so all members make one.
+            // Without a copy nothing can be restored, so all members make one first.
             Fault::OldCopy if !cluster.hosts.iter().any(Host::is_copied) => {
                 cluster.hosts.iter_mut().for_each(Host::make_copy);
             }
@@ -244,12 +244,12 @@ impl Faults {
         cluster.world.schedule(cluster.world.now_us + for_us, Event::Relief(number));
     }
 
-    /// Ends a fault that lasted.
+    /// Ends a fault.
     pub fn relieve(&mut self, cluster: &mut Cluster, number: u32) {
         let Some((members, fault)) = self.lasting.remove(&number) else { return };
         let Cluster { links, world, hosts, .. } = cluster;
         match fault {
-            // The end of one partition ends all others, too.
+            // The end of one partition also ends all other partitions.
             Fault::Partition { .. } => {
                 for pair in links.pairs() {
                     links.block(world, pair, false);
@@ -270,20 +270,20 @@ impl Faults {
         }
     }
 
-    /// Ends all faults that last.
+    /// Ends all current faults that need an end.
     pub fn relieve_all(&mut self, cluster: &mut Cluster) {
         let numbers: Vec<u32> = self.lasting.keys().copied().collect();
         numbers.into_iter().for_each(|number| self.relieve(cluster, number));
     }
 
-    /// Whether no fault lasts.
+    /// Whether no fault that needs an end is current.
     pub fn are_over(&self) -> bool {
         self.lasting.is_empty()
     }
 }
 
 impl Host {
-    /// Ends a fault of the machine.
+    /// Ends a fault of this machine.
     fn relieve(&mut self, fault: Fault) {
         match fault {
             Fault::DiskFull { .. } => self.disk.change_plan(|plan| plan.bytes_max = None),
@@ -295,13 +295,13 @@ impl Host {
     }
 }
 
-/// Draws some of the pairs of members.
+/// Draws one in `one_in` of the pairs of members.
 fn some_pairs(links: &Links, one_in: u64, random: &mut Random) -> Vec<Pair> {
     links.pairs().into_iter().filter(|_| random.one_in(one_in)).collect()
 }
 
-/// The pairs on which nothing comes through when these members are cut off from the others: the
-/// pairs on which they send and, unless it is one way only, those on which they receive.
+/// The pairs that a partition blocks: those on which `members` send to the others and, unless
+/// `is_one_way`, also those on which they receive from the others.
 fn cut_pairs(links: &Links, members: &[usize], is_one_way: bool) -> Vec<Pair> {
     let is_in = |member: usize| members.contains(&member);
     let is_cut = |pair: &Pair| match (is_in(pair.from), is_in(pair.to)) {
@@ -312,7 +312,7 @@ fn cut_pairs(links: &Links, members: &[usize], is_one_way: bool) -> Vec<Pair> {
     links.pairs().into_iter().filter(is_cut).collect()
 }
 
-/// How long a fault of a machine lasts, if something has to be done at its end.
+/// How long a fault of a machine lasts if something must be undone at its end; otherwise `None`.
 fn lasts_us(fault: Fault) -> Option<u64> {
     match fault {
         Fault::DiskFull { for_us, .. }

@@ -1,4 +1,5 @@
-//! A member's machine, as the simulation sees it.
+//! A member's machine as the simulation sees it: its disk, its clocks, the process on it, and what
+//! went wrong with them.
 
 use std::sync::Arc;
 
@@ -14,86 +15,90 @@ use crate::fault::Disks;
 use crate::server::{MemberConfig, Pace, Paces, Server, Unborn};
 use crate::world::{Clock, Event};
 
-/// What somebody wants of the build of the next start.
+/// Which build the next start of a server should have.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct NextBuild {
-    /// Whether it is to be a new one, since the one that ran does not know the level.
+    /// Whether the next start must run a new build, since the current one does not know the
+    /// ensemble's level.
     pub wants_new: bool,
-    /// Whether it is to be an old one, since somebody has installed it.
+    /// Whether an operator has installed an old build for the next start.
     pub wants_old: bool,
-    /// When somebody installs a newer build, once the one that runs is below the level.
+    /// When an operator installs a newer build; `None` while the running build knows the ensemble's
+    /// level.
     pub upgrade_at_us: Option<u64>,
 }
 
-/// How slow a machine is.
+/// How slow a machine's disks and its Apply thread are.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Slowness {
-    /// How the syncs of its disks go.
+    /// The pace of the syncs of each disk.
     pub paces: Paces,
-    /// How late Apply is given the CPU at most; 0: as usual.
+    /// The longest delay of Apply's wake-ups, in us; 0 if normal.
     pub apply_lag_us: u64,
-    /// When the last sync that its disks held back has returned, at the latest: a sync that is
-    /// under way when the faults stop still takes that long.
+    /// When the last hang of a disk ends, in us. It stays when the faults stop: a sync that is
+    /// already hanging takes that long anyway.
     held_until_us: u64,
 }
 
 impl Slowness {
-    /// Whether syncs are slow or hang, or Apply is late.
+    /// Whether syncs are slow or hanging, or Apply gets the CPU late.
     fn is_any(&self, now_us: u64) -> bool {
         self.paces.are_slow(now_us) || self.apply_lag_us > 0
     }
 }
 
-/// When the clients of a member could expect less of it.
+/// The spells in which the clients of a member could expect less of it, for the judges.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Spells {
-    /// When others may not have heard of its clients.
+    /// When the leader may not have heard of the member's clients.
     pub trouble: Trouble,
-    /// When it ran and could hear no other member.
+    /// When the member ran but could reach no other member.
     pub cut_off: Trouble,
-    /// When it may have been late to apply what was committed, though it heard of the leader.
+    /// When the member may have applied committed entries late, although it was in contact with the
+    /// leader.
     pub lag: Trouble,
 }
 
-/// A member's machine: its disk, its clocks, and the process if it runs.
+/// A member's machine: its disk, its clocks, and its process if one runs.
 pub(super) struct Host {
     pub config: MemberConfig,
     pub disk: SimDisk,
-    /// The clocks of the machine, and when a process is given the CPU.
+    /// The clocks of the machine, and when a process gets the CPU.
     pub cpu: Cpu,
     /// How slow the machine is.
     pub slowness: Slowness,
     pub server: Option<Server>,
-    /// The process, while its directory is not born; none when it is born or no process runs.
+    /// The process while its directory is unborn; `None` after the birth, or if no process runs.
     pub unborn: Option<Unborn>,
-    /// The number of the process that runs, or of the time without one. No two in a run have the
-    /// same number.
+    /// Number of the current process run, or of the current time without a process. Unique in a run
+    /// of the simulation.
     pub life: u64,
-    /// When its clients could expect less of it.
+    /// When the member's clients could expect less of it.
     pub spells: Spells,
-    /// Whether the process stays down until a script starts it.
+    /// Whether the process stays down until a test's script starts it.
     pub is_left_down: bool,
-    /// Whether the disk has failed in a way that excuses the end of the process.
+    /// Whether a fault of the disk excuses it if the process ends itself.
     pub is_excused: bool,
-    /// The bytes of a snapshot that someone keeps elsewhere; none before the first restore.
+    /// The bytes of a snapshot that an operator keeps elsewhere; `None` before the first restore.
     pub put_aside: Option<Vec<u8>>,
     pub stop_cuts_power: bool,
-    /// The member whose directory is lost, or may be found to be; none once another directory has
-    /// its vote.
+    /// The member whose directory was lost, or damaged so that a start may find it lost. `None`
+    /// once another directory has its vote.
     pub lost: Option<MemberId>,
-    /// The error of the others while they count on what the member in [`Host::lost`] does not have;
-    /// `None` if it deceives nobody.
+    /// What the others wrongly believe of the member in [`Host::lost`]; `None` if it does not
+    /// deceive them.
     pub deceives: Option<Deceives>,
-    /// The machine that had the server's place before, and is cut off.
+    /// The machine that had the server's place before this one, and is cut off now.
     pub other: Option<OtherMachine>,
-    /// What the disk held when somebody copied it, and the member whose directory that is.
+    /// A copy of the disk, and the member id of the directory that was copied. `None` before a copy
+    /// was made.
     pub copy: Option<(MemberId, FaultDisk)>,
-    /// The build that the next start is to have.
+    /// Which build the next start should have.
     pub build: NextBuild,
 }
 
 impl Host {
-    /// A machine on which nothing runs.
+    /// A machine on which no process has run.
     pub fn new(config: MemberConfig, disk: SimDisk, clock: Clock) -> Host {
         Host {
             config,
@@ -118,7 +123,7 @@ impl Host {
 
     // Slowness.
 
-    /// Changes how the syncs of these disks go, also for the process that runs.
+    /// Changes the pace of the syncs of these disks, also for the running process.
     pub fn pace(&mut self, disks: Disks, change: impl Fn(&mut Pace)) {
         self.slowness.paces.change(disks, change);
         if let Some(server) = &mut self.server {
@@ -126,13 +131,13 @@ impl Host {
         }
     }
 
-    /// Lets no sync of these disks return before `at_us`.
+    /// Makes syncs of these disks return no earlier than `at_us`.
     pub fn hang_until(&mut self, disks: Disks, at_us: u64) {
         self.slowness.held_until_us = self.slowness.held_until_us.max(at_us);
         self.pace(disks, |pace| pace.hangs_until_us = at_us);
     }
 
-    /// Lets Apply be given the CPU up to `lag_us` late from now on; 0 is as usual.
+    /// Sets the longest delay of Apply's wake-ups, in us; 0 for normal.
     pub fn starve_apply(&mut self, lag_us: u64) {
         self.slowness.apply_lag_us = lag_us;
         if let Some(server) = &mut self.server {
@@ -140,12 +145,12 @@ impl Host {
         }
     }
 
-    /// When the last sync that its disks held back has returned, at the latest.
+    /// When the last hang of a disk ends, in us.
     pub fn held_until_us(&self) -> u64 {
         self.slowness.held_until_us
     }
 
-    /// Ends all that its disk is about to do wrong.
+    /// Drops the planned faults of the disk.
     pub fn spare_disk(&self) {
         self.disk.change_plan(|plan| {
             plan.stop_at = None;
@@ -153,16 +158,16 @@ impl Host {
         });
     }
 
-    /// Whether its disk works at its usual pace and is about to do nothing wrong, and Apply is
-    /// given the CPU in time.
+    /// Whether the disk runs at its usual pace without planned faults, and Apply gets the CPU in
+    /// time.
     pub fn is_treated_well(&self, now_us: u64) -> bool {
         let is_sound = !self.disk.is_stopping() && !self.disk.is_limited();
         is_sound && !self.slowness.is_any(now_us)
     }
 
-    /// Notes whether others hear of its clients, whether it is cut off from the others, and whether
-    /// it may be late to apply what was committed: its leader is far, its disk slow or its Apply
-    /// late.
+    /// Notes three facts about the member for the judges: `is_well`: the leader hears of its
+    /// clients; `is_cut_off`: it reaches no other member; and whether it may apply committed
+    /// entries late, because the leader is far (`is_far`), its disk slow or its Apply late.
     pub fn note_trouble(&mut self, (is_well, is_far): (bool, bool), is_cut_off: bool, now_us: u64) {
         let runs = self.server.as_ref().is_some_and(Server::is_open) && self.is_awake(now_us);
         let is_held = now_us < self.slowness.held_until_us;
@@ -172,8 +177,8 @@ impl Host {
         self.spells.lag.note(is_far || is_slow, now_us);
     }
 
-    /// Notes that the member that has this directory is lost, or may be found to be. The next
-    /// directory draws other ids.
+    /// Notes that the directory of this member is lost, or damaged. The next directory draws new
+    /// ids.
     pub fn note_lost(&mut self, member: Option<MemberId>) {
         self.lost = member;
         self.config.lost_count += 1;
@@ -181,15 +186,15 @@ impl Host {
 
     // The CPU and the clocks.
 
-    /// The process, if there is one that runs, is not given the CPU for so long.
+    /// Pauses the process for `for_us`, if one runs that is not paused yet.
     pub fn pause(&mut self, now_us: u64, for_us: u64) {
         if self.is_awake(now_us) {
             self.cpu.pause(now_us, for_us);
         }
     }
 
-    /// The process, if there is one that runs, is not given the CPU for so long, and the machine's
-    /// monotonic clock stands still.
+    /// Pauses the process for `for_us` and stops the machine's monotonic clock meanwhile, if a
+    /// process runs that is not paused yet.
     pub fn suspend(&mut self, now_us: u64, for_us: u64) {
         if self.is_awake(now_us) {
             self.cpu.suspend(now_us, for_us);
@@ -197,13 +202,13 @@ impl Host {
         }
     }
 
-    /// Ends the pause of a process that is gone.
+    /// Ends the pause, since the process is gone.
     pub fn end_pause(&mut self, now_us: u64) {
         self.cpu.end_pause(now_us);
         self.tell_clock();
     }
 
-    /// The monotonic clock jumps ahead. Returns false if the process is paused: then it does not.
+    /// Makes the monotonic clock jump ahead, unless the process is paused. Returns whether it did.
     pub fn jump_clock(&mut self, now_us: u64, by_us: u64) -> bool {
         let is_running = !self.cpu.is_paused(now_us);
         if is_running {
@@ -213,7 +218,7 @@ impl Host {
         is_running
     }
 
-    /// Moves the wall clock ahead.
+    /// Moves the wall clock ahead; back if negative.
     pub fn move_wall_clock(&mut self, by_ms: i64) {
         self.cpu.move_wall_clock(by_ms);
         self.tell_clock();
@@ -225,29 +230,29 @@ impl Host {
         }
     }
 
-    /// Lets everything stop at this operation of the disk.
+    /// Plans that the process, or the power, ends at this operation of the disk.
     pub fn stop_at(&mut self, op: u64, power_is_cut: bool) {
         self.stop_cuts_power = power_is_cut;
         self.disk.change_plan(|plan| plan.stop_at = Some(op));
     }
 
-    /// Whether a process runs, and is given the CPU.
+    /// Whether a process runs and is not paused.
     pub fn is_awake(&self, now_us: u64) -> bool {
         self.is_there() && !self.cpu.is_paused(now_us)
     }
 
-    /// Whether there is a process.
+    /// Whether a process runs, on a born or an unborn directory.
     pub fn is_there(&self) -> bool {
         self.server.is_some() || self.unborn.is_some()
     }
 
-    /// Somebody copies the directory that it uses.
+    /// An operator copies the disk with the current directory.
     pub fn make_copy(&mut self) {
         let id = self.member();
         self.copy = id.map(|id| (id, self.disk.copy()));
     }
 
-    /// Whether there is a copy of the directory that it uses.
+    /// Whether the copy is one of the current directory.
     pub fn is_copied(&self) -> bool {
         let id = self.member();
         self.copy.as_ref().is_some_and(|(of, _)| Some(*of) == id)
@@ -258,7 +263,7 @@ impl Host {
         self.hello().map(|hello| hello.member)
     }
 
-    /// The hello that introduces the process to others; `None` if no process runs.
+    /// The hello that the process sends to other members; `None` if no process runs.
     pub fn hello(&self) -> Option<&Arc<Hello>> {
         let born = self.server.as_ref().map(Server::hello);
         born.or(self.unborn.as_ref().map(Unborn::hello))
@@ -297,26 +302,26 @@ impl Host {
     }
 }
 
-/// A machine that is cut off while another one has its place.
+/// A machine that is cut off while another machine has its place.
 pub(super) struct OtherMachine {
-    /// The member id of its directory; `None` if it was never started.
+    /// The member id of its directory; `None` if the machine never ran a process.
     pub id: Option<MemberId>,
-    /// The build that is installed there.
+    /// The build that is installed on it.
     pub known: Known,
     pub disk: SimDisk,
     pub clock: Clock,
-    /// The paused process of the machine; `None` if it has ended.
+    /// The frozen process of the machine; `None` if it has ended.
     pub server: Option<Server>,
-    /// The life of that process.
+    /// The number of that process run.
     pub life: u64,
-    /// Events that are due in that process once it goes on, in order.
+    /// Events of the frozen process that wait until it continues, in order.
     pub events: Vec<Event>,
-    /// Whether the disk has failed in a way that excuses the end of the process.
+    /// Whether a fault of the disk excuses it if the process ends itself.
     pub is_excused: bool,
     pub stop_cuts_power: bool,
 }
 
-/// How a member deceives the others.
+/// A way to deceive the other members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Deceit {
     OldCopy,
@@ -324,11 +329,11 @@ pub(super) enum Deceit {
     WrongState,
 }
 
-/// What the others are wrong about.
+/// What the others wrongly believe of a member that deceives them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Deceives {
-    /// It may have forgotten what it acknowledged, up to this entry.
+    /// That it has all entries that it acknowledged: it may lack some up to this index.
     Forgot { index: u64 },
-    /// Its state differs from theirs.
+    /// That its state is the one that the log gives.
     Differs,
 }

@@ -1,5 +1,5 @@
-//! All members' machines, and what can be asked about the members together: who leads, whether they
-//! agree, and which of them may lose what they have.
+//! The machines of all members, and questions about the members together: which one leads, whether
+//! they agree, and which may lose its data.
 
 use std::ops::{Deref, DerefMut};
 
@@ -21,33 +21,34 @@ use crate::server::{LifeCounts, MemberConfig, Server};
 use crate::witness::Witness;
 use crate::world::Clock;
 
-/// What became of the members' processes and directories.
+/// What happened to the processes and directories of a run's members, in counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemberCounts {
-    /// Starts of processes, those that failed included.
+    /// Starts of processes, including failed ones.
     pub starts: u64,
-    /// Directories that were born with a vote, once the members had found each other.
+    /// Directories that voted in the ensemble's birth.
     pub founded: u64,
-    /// Directories that were born to an ensemble that already existed.
+    /// Directories that joined an ensemble that was born already.
     pub joined: u64,
-    /// Directories that were corrupt or condemned, and were set aside.
+    /// Directories that a start set aside, because they were corrupt or condemned.
     pub set_aside: u64,
-    /// Members that were found out, and condemned their directories.
+    /// Members that condemned their directory because the others found that it had lost data.
     pub condemned: u64,
     /// Times that another machine took a server's place.
     pub machine_changes: u64,
 }
 
-/// The machines of all members, by number.
+/// The machines of all members, by member number.
 pub(super) struct Hosts {
     machines: Vec<Host>,
-    /// Counts the lives of all processes, and the times without one.
+    /// How many process runs and times without a process there have been, for their numbers.
     lives: u64,
-    /// What the lives that are over have counted.
+    /// The counts of all process runs that have ended.
     ended: LifeCounts,
-    /// Draws changes of the configuration, if there is more to configure.
+    /// The generator for changes of the configuration; `None` if the run does not change those
+    /// settings.
     more: Option<Random>,
-    /// What became of processes and directories.
+    /// What happened to processes and directories.
     pub counts: MemberCounts,
 }
 
@@ -66,8 +67,8 @@ impl DerefMut for Hosts {
 }
 
 impl Hosts {
-    /// Machines on which nothing runs. `more` draws changes of the configuration, if there is more
-    /// to configure.
+    /// Machines on which no process has run. `more` is the generator for changes of the
+    /// configuration; `None` if the run does not change those settings.
     pub fn new(machines: Vec<Host>, more: Option<Random>) -> Hosts {
         Hosts {
             machines,
@@ -85,32 +86,32 @@ impl Hosts {
 
     // Lives.
 
-    /// Begins another life of a member's process, or another time without one.
+    /// Gives a member's next process run, or time without a process, its number.
     pub fn begin_life(&mut self, member: usize) {
         self.lives += 1;
         self.machines[member].life = self.lives;
     }
 
-    /// Changes settings before a process is started.
+    /// Changes settings at random before a process starts.
     pub fn change_settings(&mut self, member: usize, random: &mut Random) {
         let settings = &mut self.machines[member].config.options.spaces.zk.settings;
-        // Someone changes a setting that no client here notices.
+        // A setting that does not affect these clients.
         if random.one_in(4) {
             settings.reconfig_enabled ^= true;
         }
-        // Someone also changes settings that clients do notice.
+        // Settings that do affect these clients.
         if let Some(more) = &mut self.more {
             settings.extended_types ^= more.one_in(6);
             settings.enforce_quota ^= more.one_in(6);
         }
     }
 
-    /// Adds what a process has counted that is at its end.
+    /// Adds the counts of a process that is ending.
     pub fn on_end(&mut self, server: &Server) {
         self.ended.add(server.life_counts());
     }
 
-    /// What all lives of all processes have counted.
+    /// The sum of the counts of all process runs so far.
     pub fn life_counts(&self) -> LifeCounts {
         let mut counts = self.ended;
         self.servers().for_each(|server| counts.add(server.life_counts()));
@@ -119,7 +120,7 @@ impl Hosts {
 
     // Who is there.
 
-    /// The processes that run on a directory that is born.
+    /// The running processes whose directory is born.
     pub fn servers(&self) -> impl Iterator<Item = &Server> {
         self.iter().filter_map(|host| host.server.as_ref())
     }
@@ -129,18 +130,18 @@ impl Hosts {
         self.iter().all(|host| host.server.as_ref().is_some_and(Server::is_ready))
     }
 
-    /// The states of all members, as text for people.
+    /// A description of all members, as text for people.
     pub fn describe(&self) -> String {
         let states: Vec<String> = self.iter().map(Host::describe).collect();
         states.join("; ")
     }
 
-    /// The member whose process introduces itself with this id.
+    /// The member whose process has this member id now.
     pub fn position(&self, id: MemberId) -> Option<usize> {
         self.iter().position(|host| host.member() == Some(id))
     }
 
-    /// The members that a fault is for.
+    /// The members that a fault strikes.
     pub fn resolve(&self, whom: Whom) -> Vec<usize> {
         let all = 0..self.len();
         match whom {
@@ -154,7 +155,7 @@ impl Hosts {
         }
     }
 
-    /// The members that snapshots are fetched from, except those that lead.
+    /// The followers from which other members fetch a snapshot now.
     pub fn lenders(&self) -> Vec<usize> {
         let leaders = self.leaders();
         let lends = |member: &usize| {
@@ -166,7 +167,7 @@ impl Hosts {
         (0..self.len()).filter(lends).collect()
     }
 
-    /// The members that lead, or think so; the one of the newest term is the last.
+    /// The members that lead, or believe so, in the order of their terms.
     pub fn leaders(&self) -> Vec<usize> {
         let term = |member: usize| {
             let status = self[member].server.as_ref()?.status();
@@ -177,7 +178,7 @@ impl Hosts {
         leaders.into_iter().map(|(_, member)| member).collect()
     }
 
-    /// The leader, if all members that run follow it in one term.
+    /// The leader, if all running members follow it in one term; otherwise `None`.
     pub fn leader_of_all(&self) -> Option<usize> {
         let leader = *self.leaders().last()?;
         let at = |server: &Server| (server.status().term, server.status().leader);
@@ -187,14 +188,14 @@ impl Hosts {
 
     // Whether they are well.
 
-    /// Whether every server runs and has a vote, and no other member has one.
+    /// Whether every server runs and is a voter, and no other member is.
     pub fn do_all_vote(&self) -> bool {
         let mut ids: Vec<u64> = self.servers().map(|server| server.hello().member.0).collect();
         ids.sort_unstable();
         ids.len() == self.len() && self.servers().all(|server| server.voters() == ids)
     }
 
-    /// Whether all members that run have the same leader and the same state.
+    /// Whether all running members have the same leader and the same state, and are ready.
     pub fn do_agree(&self) -> bool {
         let mut views = self.servers().map(|server| {
             let (status, machine) = (server.status(), server.machine());
@@ -206,12 +207,12 @@ impl Hosts {
             && views.all(|view| Some(view) == first)
     }
 
-    /// Whether nothing is wrong with any member, disk or link.
+    /// Whether no fault affects any member, disk or link, and all members vote.
     pub fn are_all_well(&self, links: &Links, now_us: u64) -> bool {
         let is_well = |host: &Host| {
             let is_there = host.is_awake(now_us)
                 && host.server.as_ref().is_some_and(|server| {
-                    // A sync from when the disk was slow may last for seconds yet.
+                    // A sync that began while the disk was slow may take seconds more.
                     server.is_disk_done(now_us + USUAL_SYNC_US_MAX)
                         && server.is_ready()
                         && server.status().transferring_to.is_none()
@@ -225,8 +226,8 @@ impl Hosts {
             && self.do_all_vote()
     }
 
-    /// Until when the disks of so many servers hang that the others are no quorum. A sync that hung
-    /// before the calm ends as late as it would have.
+    /// Until when hanging disks may keep the members from a quorum, in us. A sync that hung when
+    /// the faults stopped lasts as long as planned.
     pub fn quorum_held_us(&self) -> u64 {
         let serves = |host: &&Host| host.server.as_ref().is_some_and(Server::is_ready);
         let serving = self.iter().filter(serves);
@@ -235,12 +236,12 @@ impl Hosts {
         held_us.get(self.len() / 2).or(held_us.last()).copied().unwrap_or(0)
     }
 
-    /// Until when a disk hangs.
+    /// When the last hang of any disk ends, in us.
     pub fn held_until_us(&self) -> u64 {
         self.iter().map(Host::held_until_us).max().unwrap_or(0)
     }
 
-    /// Notes which members may not hear, or not pass on, what clients say to them now.
+    /// Notes which members may fail to hear their clients, or to report them to the leader, now.
     pub fn note_trouble(&mut self, links: &Links, now_us: u64) {
         let leads = |id: u64| {
             self.iter().position(|host| {
@@ -249,8 +250,8 @@ impl Hosts {
             })
         };
         let since_us = now_us.saturating_sub(HARM_LASTS_US);
-        // Looks whether the leader hears what clients say to a member, and whether a slow link may
-        // keep the leader's news from that member.
+        // For one member: whether the leader hears of its clients, and whether a slow link may
+        // delay the leader's news to it.
         let look = |member: usize| {
             let host = &self[member];
             let Some(server) = host.server.as_ref() else { return (false, false) };
@@ -261,7 +262,7 @@ impl Hosts {
             let was_good = |other: usize| links.were_good(member, other, since_us);
             let is_near = match is_led {
                 true => was_good(leader),
-                // A leader asks a quorum whether it still leads.
+                // A leader checks with a quorum whether it still leads.
                 false => {
                     let others = (0..self.len()).filter(|other| *other != member);
                     others.filter(|other| was_good(*other)).count() >= self.len() / 2
@@ -278,12 +279,12 @@ impl Hosts {
 
     // What they may lose.
 
-    /// Whether a majority has lost nothing if this member loses its directory. An ensemble of one
-    /// never loses its directory.
+    /// Whether a majority would still have lost nothing if this member lost its directory. False in
+    /// an ensemble of one.
     pub fn may_lose(&mut self, member: usize, witness: &Witness) -> bool {
         self.note_replaced(witness);
-        // Where a majority may begin an ensemble, a member that has no place yet could begin
-        // another one.
+        // If any majority may begin an ensemble, members without a vote yet could begin a second
+        // one.
         let may_begin = self[member].config.attendance != Attendance::All;
         let is_missing = |at: &usize| {
             let is_lost = self[*at].lost.is_some();
@@ -292,7 +293,7 @@ impl Hosts {
         (0..self.len()).filter(is_missing).count() < self.len().div_ceil(2) - 1
     }
 
-    /// Notes which members have replaced what they lost.
+    /// Updates [`Host::lost`]: clears it for each member whose lost directory is replaced.
     pub fn note_replaced(&mut self, witness: &Witness) {
         for at in 0..self.len() {
             if self.is_replaced(at, witness) {
@@ -301,15 +302,17 @@ impl Hosts {
         }
     }
 
-    /// Whether what was lost is replaced: the member has another directory, which is one of as many
-    /// voters as there were, and all members know that. Then it has what was committed before,
-    /// since the change was committed behind that. No member waits for the vote of the one that is
-    /// gone, and no log holds a change under way that could make a member wait for it.
+    /// Whether a member's lost directory is replaced: its new directory is a voter, there are as
+    /// many voters as servers, and all members know that. The new directory then has everything
+    /// that was committed before, since the change of voters came behind it in the log. No member
+    /// waits for the lost voter any more, and no log holds an unfinished change that could make one
+    /// wait.
     fn is_replaced(&self, member: usize, witness: &Witness) -> bool {
         let host = &self[member];
         let id = host.member().filter(|id| host.lost != Some(*id));
         let Some(id) = id else { return false };
-        // A learner may be about to be a voter: then no member could do without its vote.
+        // A lost member that is a learner might become a voter again, and then its vote might be
+        // needed.
         let is_out = |it: &Server| host.lost.is_none_or(|lost| !it.learners().contains(&lost.0));
         let knows = |server: &Server| {
             self.has_vote(id, server)
@@ -319,8 +322,8 @@ impl Hosts {
         self.iter().all(|host| host.server.as_ref().is_some_and(knows))
     }
 
-    /// Whether a member runs and is one of as many voters as there are servers, as far as a member
-    /// other than `lost` knows: what only `lost` knows is lost with it.
+    /// Whether a member runs and is a voter, and there are as many voters as servers, as some
+    /// member other than `lost` knows. What only `lost` knows is lost with it.
     fn has_its_place(&self, member: usize, lost: usize) -> bool {
         let Some(server) = &self[member].server else { return false };
         let id = server.hello().member;
@@ -329,7 +332,8 @@ impl Hosts {
         others.any(|server| self.has_vote(id, server))
     }
 
-    /// Whether a member votes, and as many do as there are servers, as far as one of them knows.
+    /// Whether a member is a voter, and there are as many voters as servers, in the view of
+    /// `known_to`.
     fn has_vote(&self, id: MemberId, known_to: &Server) -> bool {
         let voters = known_to.voters();
         voters.len() == self.len() && voters.contains(&id.0)
@@ -337,19 +341,19 @@ impl Hosts {
 
     // Whether they deceive.
 
-    /// Whether a member is not what the others take it for.
+    /// Whether some member deceives the others.
     pub fn is_any_deceiving(&self) -> bool {
         self.iter().any(|host| host.deceives.is_some())
     }
 
-    /// Whether a state that runs was made wrong.
+    /// Whether a running member has a wrong state.
     pub fn is_any_wrong(&self) -> bool {
         self.servers().any(Server::is_wrong)
     }
 
-    /// Whether a member that deceived was replaced, or is what the others take it for after all: it
-    /// has again what it forgot, and the others have told it so in the term of a leader that led
-    /// before.
+    /// Whether a member that deceived the others does so no longer: its directory was replaced, or
+    /// its state is right again, or it has recovered all entries that it forgot and has been
+    /// running for [`HONEST_US_MIN`].
     pub fn is_honest(&self, member: usize, witness: &Witness, now_us: u64) -> bool {
         let host = &self[member];
         match (&host.server, host.deceives) {
@@ -367,7 +371,8 @@ impl Hosts {
         }
     }
 
-    /// Checks that there is a reason for what a leader found when it compared digests.
+    /// Checks that a difference between digests has a reason: a state that the simulation made
+    /// wrong.
     pub fn check_difference(&self, difference: Difference) -> Result<(), String> {
         let is_wrong = |id: MemberId| {
             let is_it =
@@ -380,7 +385,7 @@ impl Hosts {
         }
     }
 
-    /// Checks that all servers have this level at the end.
+    /// Checks that all servers have this level, in their state and in Loop.
     pub fn check_levels(&self, level: Level) -> Result<(), String> {
         let levels: Vec<(Level, Level)> = self.servers().map(Server::levels).collect();
         match levels.iter().all(|of_one| *of_one == (level, level)) {
@@ -390,8 +395,8 @@ impl Hosts {
     }
 }
 
-/// The records of the servers. They have no addresses for ZooKeeper: no judge knows the znode that
-/// would show them.
+/// The ensemble's server records. They have no ZooKeeper address, since that would create a znode
+/// that the judges do not expect.
 fn server_list(count: u64) -> ServerList {
     let server = |number: u64| ServerRecord {
         name: format!("server {number}"),
@@ -403,7 +408,7 @@ fn server_list(count: u64) -> ServerList {
     ServerList { version: 0, servers: (1..=count).map(|number| (number, server(number))).collect() }
 }
 
-/// The machines of all members. The first one has this disk.
+/// Creates the machines of all members. The first machine gets `disk`.
 pub(super) fn machines(options: &Options, disk: SimDisk, mut random: Random) -> Vec<Host> {
     if options.member_count == 1 {
         return vec![Host::new(options.member.clone(), disk, Clock::default())];

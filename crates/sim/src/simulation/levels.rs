@@ -1,10 +1,10 @@
-//! Builds of the servers, and the level of the ensemble: which build a start has, and when somebody
-//! asks for a higher level.
+//! Mixed builds in a run: which build (program version) each start has, and when a client or an
+//! operator asks for a higher level.
 //!
-//! A server may go back to a build that does not know what the ensemble uses. Its process then
-//! ends, or the others refuse its links, and somebody installs a newer build again after a while. A
-//! directory on which no newer build ever ran is never given an entry or a snapshot that its build
-//! does not know.
+//! A server may return to a build that does not know the ensemble's level. Then its process ends,
+//! or the other servers refuse its links, and after a while an operator installs a newer build
+//! again. If no newer build ever ran on a directory, it must never get an entry or a snapshot that
+//! its build does not know.
 
 use std::collections::BTreeSet;
 
@@ -21,7 +21,7 @@ use crate::build::{Ask, Build, Builds};
 use crate::fault::{Fault, Whom};
 use crate::limits::{RAISE_US_MAX, STRIKE_US_MAX, TOO_OLD_CALM_US_MAX, TOO_OLD_US_MAX};
 
-/// What happened about builds and levels in a run.
+/// What happened to builds and levels in a run, in counts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LevelCounts {
     /// Whether the servers ran different builds.
@@ -30,53 +30,55 @@ pub struct LevelCounts {
     pub upgrades: u64,
     /// Starts with an older build than the one before.
     pub downgrades: u64,
-    /// Questions for a higher level.
+    /// Requests for a higher level.
     pub asked: u64,
-    /// Questions that were refused since a member was not there.
+    /// Requests refused because a member was absent.
     pub refused_absent: u64,
-    /// Questions that were refused since a member does not know the level.
+    /// Requests refused because a member does not know the level.
     pub refused_unknown: u64,
-    /// Questions that were refused since members came or went.
+    /// Requests refused because the membership was changing.
     pub refused_changing: u64,
-    /// When the level rose.
+    /// When the level first rose, in virtual us; `None` if it did not.
     pub raised_us: Option<u64>,
-    /// Links that were refused since one end does not know the level of the other's ensemble.
+    /// Links refused because one end does not know the other ensemble's level.
     pub links_refused: u64,
-    /// Refused links of which one end was a directory that was not born yet, with a build below the
-    /// level.
+    /// The links in `links_refused` with an end that is an unborn directory whose build is below
+    /// the level.
     pub joiners_refused: u64,
-    /// Processes that ended at an entry or a snapshot of a level that they do not know.
+    /// Processes that ended because they met an entry or a snapshot of a level that they do not
+    /// know.
     pub too_old: u64,
-    /// Starts that ended at such an entry or snapshot.
+    /// Starts that failed for that reason.
     pub too_old_starts: u64,
-    /// Snapshots that a member of an old build has from one of a new build.
+    /// Snapshots that a member with an old build fetched from one with a new build.
     pub snapshots_to_old: u64,
-    /// Snapshots that a member of a new build has from one of an old build.
+    /// Snapshots that a member with a new build fetched from one with an old build.
     pub snapshots_to_new: u64,
 }
 
-/// What somebody does by chance about levels.
+/// A random act that has to do with levels.
 pub(super) enum Question {
-    /// Restarts this server, maybe to install another build.
+    /// Restarts this server, maybe with another build.
     Restart(usize),
-    /// Asks for a higher level, maybe close to a fault: one before the question, or one that comes
-    /// `apart_us` after it.
+    /// Asks for a higher level, and maybe begins a fault close to it: just before, or `apart_us`
+    /// after.
     Raise { ask: Ask, is_struck_before: bool, is_struck_after: bool, apart_us: u64 },
 }
 
-/// The builds of a run, and its questions for a higher level.
+/// The builds of a run, the requests for a higher level, and their counts.
 pub(super) struct Levels {
     builds: Option<Builds>,
     random: Random,
     counts: LevelCounts,
-    /// Servers that were started before.
+    /// The servers that have had their first start.
     started: BTreeSet<usize>,
-    /// When somebody asked for a raise at the end of the run, and when an operator asks next.
+    /// For the end of the run: when the first request for a raise came, and when the next one is
+    /// due.
     asked_at_last: Option<(u64, u64)>,
 }
 
 impl Levels {
-    /// The builds of a run in which no server was started yet.
+    /// The state before any server has started. `builds` is `None` if all servers run one build.
     pub fn new(builds: Option<Builds>) -> Levels {
         let seed = builds.as_ref().map_or(0, |builds| builds.seed);
         let are_builds_mixed = builds.is_some();
@@ -94,12 +96,12 @@ impl Levels {
         self.counts.are_builds_mixed
     }
 
-    /// What happened. `raised_us` says when the level rose.
+    /// The counts. `raised_us` is when the level rose.
     pub fn counts(&self, raised_us: Option<u64>) -> LevelCounts {
         LevelCounts { raised_us, ..self.counts.clone() }
     }
 
-    /// The highest level that new builds know; `None` if all builds are alike.
+    /// The highest level that new builds know; `None` if all servers run one build.
     pub fn level_of_new_builds(&self) -> Option<Level> {
         self.builds.as_ref().map(|builds| builds.new)
     }
@@ -110,8 +112,8 @@ impl Levels {
 
     // Builds.
 
-    /// Chooses the build for a start of a member. Returns a copy of the disk if the build is an old
-    /// one: a newer build may have run on it.
+    /// Chooses the build for a start of a member. For an old build returns a copy of the disk: a
+    /// newer build may have run on it, and the start must then leave it unchanged.
     pub fn choose_build(
         &mut self,
         (member, host): (usize, &mut Host),
@@ -134,7 +136,7 @@ impl Levels {
             Build::Old if host.build.wants_new => !random.one_in(3),
             Build::New if may_change && host.build.wants_old => false,
             Build::Old if builds.may_change => random.one_in(3),
-            // A new machine for a lost server may get the program that the old one had at first.
+            // The operator of a new machine may install the build that the lost one had at first.
             Build::New if builds.may_change && host.lost.is_some() => !random.one_in(3),
             Build::New if builds.may_change => !random.one_in(8),
             build => build == Build::New,
@@ -153,15 +155,15 @@ impl Levels {
         (build == Build::Old).then(|| host.disk.copy())
     }
 
-    /// The members whose builds are to be replaced by new ones at the end of the run, so that their
-    /// processes end first.
+    /// The members with old builds whose processes end when the faults stop, to start again with
+    /// new builds.
     pub fn ending(&self, hosts: &Hosts) -> Vec<usize> {
         let Some(Builds { new, end_new: true, .. }) = self.builds else { return Vec::new() };
         let is_old = |at: &usize| hosts[*at].is_there() && hosts[*at].level_max() < new;
         (0..hosts.len()).filter(is_old).collect()
     }
 
-    /// The members on which somebody installs a new build now, having seen after a while that they
+    /// The members on which an operator installs a new build now: he noticed a while ago that they
     /// do not know this level of the ensemble.
     pub fn upgraded(
         &mut self,
@@ -182,7 +184,7 @@ impl Levels {
             let random = &mut self.random;
             let mut at_us = || now_us + random.magnitude(10_000, wait_us_max);
             let at_us = *host.build.upgrade_at_us.get_or_insert_with(&mut at_us);
-            // A time that was drawn while faults came may be later than bearable.
+            // A time drawn while faults came may be too late after they have stopped.
             let at_us = at_us.min(now_us + wait_us_max);
             host.build.upgrade_at_us = Some(at_us);
             if at_us <= now_us {
@@ -195,25 +197,24 @@ impl Levels {
 
     // Counts.
 
-    /// Counts a process that has met a level that it does not know.
+    /// Counts a running process that met a level that it does not know.
     pub fn count_too_old(&mut self) {
         self.counts.too_old += 1;
     }
 
-    /// Counts a start that has met a level that it does not know.
+    /// Counts a start that met a level that it does not know.
     pub fn count_too_old_start(&mut self) {
         self.counts.too_old_starts += 1;
     }
 
-    /// Counts a link that was refused for the levels of its ends.
+    /// Counts a link that was refused because of the levels of its ends.
     pub fn count_refused_link(&mut self, ends: [&Host; 2], level: Level) {
         let is_below = |host: &Host| host.unborn.is_some() && host.level_max() < level;
         self.counts.links_refused += 1;
         self.counts.joiners_refused += u64::from(ends.into_iter().any(is_below));
     }
 
-    /// A member has taken the snapshot of another one. Counts snapshots that passed between two
-    /// builds.
+    /// A member has installed a snapshot of another member. Counts it if their builds differ.
     pub fn count_fetched(&mut self, hosts: &Hosts, member: usize) {
         let host = &hosts[member];
         let Some(holder) = host.server.as_ref().and_then(|it| it.fetching().last()) else { return };
@@ -226,19 +227,18 @@ impl Levels {
 
     // Raising.
 
-    /// The questions that are planned, and when they come.
+    /// The planned requests, each with its time in us.
     pub fn planned(&self) -> &[(u64, Ask)] {
         self.builds.as_ref().map_or(&[], |builds| &builds.asks)
     }
 
-    /// Draws how long it takes until somebody asks for a higher level next by chance, if anybody
-    /// does.
+    /// Draws the time until the next random request, in us; `None` if there are none.
     pub fn draw_interval_us(&mut self) -> Option<u64> {
         let interval_us = self.builds.as_ref().and_then(|builds| builds.ask_interval_us);
         interval_us.map(|interval_us| self.random.between(1, 2 * interval_us))
     }
 
-    /// Draws what somebody does: restarts a server, or asks for a higher level.
+    /// Draws a random act: a restart of a server, or a request for a higher level.
     pub fn draw_question(&mut self, hosts: &mut Hosts) -> Question {
         let new = self.new_level();
         let random = &mut self.random;
@@ -257,13 +257,13 @@ impl Levels {
         Question::Raise { ask, is_struck_before, is_struck_after, apart_us }
     }
 
-    /// Counts the question of a client. Returns the level that it needs.
+    /// Counts a client's request. Returns the level that the client needs.
     pub fn ask_as_client(&mut self) -> Level {
         self.counts.asked += 1;
         self.new_level()
     }
 
-    /// Counts the answer to an operator.
+    /// Counts an operator's request by the answer to it.
     pub fn count_answer(&mut self, raised: &Result<Level, RaiseRefused>) {
         let counts = &mut self.counts;
         counts.asked += 1;
@@ -275,15 +275,15 @@ impl Levels {
         }
     }
 
-    /// How long ago somebody asked for a raise at the end of the run first, and the question that
-    /// is due now, if one is.
+    /// For the end of the run: how many us ago the first request for a raise came, and the request
+    /// that is due now, if any.
     pub fn ask_at_last(&mut self, member_count: usize, now_us: u64) -> (u64, Option<Ask>) {
         let (since_us, next_us) = *self.asked_at_last.get_or_insert((now_us, now_us));
         let waited_us = now_us - since_us;
         let Some(Builds { seed, .. }) = self.builds.as_ref().filter(|_| now_us >= next_us) else {
             return (waited_us, None);
         };
-        // A client's question is kept until it is answered; an operator asks again.
+        // A member keeps a client's request until it is answered; an operator must ask again.
         let (ask, again_us) = match seed % 2 {
             0 => (Ask::Client((seed / 2 % member_count as u64) as usize), 2 * RAISE_US_MAX),
             _ => (Ask::Operator, member::membership::limits::RAISES_INTERVAL_MS * 1_000),
@@ -292,15 +292,15 @@ impl Levels {
         (waited_us, Some(ask))
     }
 
-    /// Draws a fault close to a question for a higher level, mostly one of the leader. In the
-    /// middle of a raise often all processes end, so that the raise is in logs and no member knows
-    /// whether it is committed.
+    /// Draws a fault close to a request for a higher level, mostly one of the leader. During a
+    /// raise often all processes end, so that the raise is in logs while no member knows whether it
+    /// is committed.
     pub fn draw_strike(&mut self, is_raising: bool, hosts: &mut Hosts) -> (Whom, Fault) {
         let random = &mut self.random;
         let one = Whom::one(random.below(hosts.len() as u64) as usize);
         let all = Whom::Members(u32::MAX);
         if random.one_in(2) {
-            // The old build runs from the next start on.
+            // The old build runs from this server's next start on.
             let back = random.below(hosts.len() as u64) as usize;
             hosts[back].build.wants_old = true;
         }
@@ -321,7 +321,7 @@ impl Levels {
     }
 }
 
-/// Checks that a start that is too old has left the directory as it was.
+/// Checks that a start that met an unknown level left the directory as it was.
 ///
 /// # Errors
 /// The start has changed it.
@@ -338,8 +338,8 @@ pub(super) fn check_left_alone(before: &FaultDisk, after: &FaultDisk) -> Result<
     Ok(())
 }
 
-/// The part of a directory that a start that is too old must leave as it is: the directory's
-/// identity, the newest entry of the log, and the names of the snapshots.
+/// The part of a directory that such a start must not change: the directory's identity, the index
+/// of the log's last entry, and the names of the snapshots.
 fn kept_on(disk: &FaultDisk) -> (Option<Identity>, Option<u64>, Vec<String>) {
     let report = inspect(disk, &mut |_| Ok(()));
     let snapshots = report.snapshots.into_iter().map(|it| it.name).collect();

@@ -1,4 +1,4 @@
-//! Whether locks and elections are passed on when nothing goes wrong any more.
+//! Checks that etcd locks and elections are passed on soon after the faults have stopped.
 
 use std::collections::BTreeMap;
 
@@ -9,35 +9,39 @@ use crate::etcd_clients::{EtcdClients, recipe};
 use crate::limits::{KEY_OUTLIVES_US_MAX, LOCK_PASSED_US_MAX};
 use crate::server::Server;
 
-/// The key that comes first of those who want what a client waits for.
+/// The first key in the queue for a lock, as seen by a client that waits for the lock. The number
+/// is the key's creation revision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Front {
-    /// The client's own one, in the states of all members. The client must come to hold.
+    /// The client's own key is first in the states of all members: the client must get the lock
+    /// soon.
     Own(i64),
-    /// One of a session that no client keeps alive. It must go.
+    /// The key of a session that no client keeps alive: it must expire soon.
     Orphan(i64),
-    /// One of another client, which will give it up.
+    /// The key of another live client, which will release the lock.
     Other,
 }
 
-/// The key that a member has first below a name. All numbers are 0 where there is none.
+/// The first key that a member's state has below a lock's name. `token` and `lease` are 0 if it has
+/// none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 struct First {
-    /// The revision of the member's state, also without a key.
+    /// The revision of the member's state.
     revision: i64,
     /// The revision at which the key was created.
     token: i64,
     lease: i64,
 }
 
-/// What each client of etcd that wants a lock waits for, and since when, by client.
+/// The first key that each waiting client last saw, and since when, by the client's number.
 #[derive(Default)]
 pub(super) struct Turns {
     fronts: BTreeMap<usize, (Front, u64)>,
 }
 
 impl Turns {
-    /// Looks at what a client waits for, and notes since when that is so.
+    /// Notes which key is first for a client, and since when. Forgets the client if it does not
+    /// wait.
     pub fn note(&mut self, client: usize, etcd: &EtcdClients, hosts: &Hosts, now_us: u64) {
         let Some(front) = front(client, etcd, hosts, now_us) else {
             self.fronts.remove(&client);
@@ -49,12 +53,11 @@ impl Turns {
         }
     }
 
-    /// Checks that clients come to hold when their turn has come, and that the keys of sessions
-    /// that are over go. Nothing goes wrong since `calm_us`, but a sync that hung then may hang for
-    /// longer.
+    /// Checks that a client gets its lock soon after its key comes first, and that the keys of dead
+    /// sessions go. Faults stopped at `calm_us`, but a sync may hang longer.
     ///
     /// # Errors
-    /// A client has waited for too long.
+    /// A client has waited too long.
     pub fn check_in_time(
         &self,
         etcd: &EtcdClients,
@@ -80,7 +83,7 @@ impl Turns {
     }
 }
 
-/// The front of what a client waits for; `None` if it does not wait.
+/// The first key in the queue that a client waits in; `None` if it does not wait.
 fn front(client: usize, etcd: &EtcdClients, hosts: &Hosts, now_us: u64) -> Option<Front> {
     let contender = etcd.clients[client].contender()?;
     let lease = contender.waits()?;

@@ -1,9 +1,10 @@
-//! Two machines, each with a directory of its own, that have the place of one server in turn.
+//! Two machines that take turns in the place of one server, each with its own directory.
 //!
-//! An operator takes a server for lost and gives its number to another machine. Later the first
-//! machine is back, since nobody had switched it off. A machine without the place is cut off from
-//! all members and stands still, so its process goes on in the middle of what it did. The rule of
-//! lost disks holds: a majority of the servers has what it had (`super::damage`).
+//! An operator believes that a server is lost and gives its number to another machine. Later the
+//! first machine returns, since nobody had switched it off. A machine without the place is cut off
+//! from all members and its process is frozen, so that it later continues in the middle of its
+//! work. Like a lost disk (`super::damage`), this happens only while a majority of the servers has
+//! lost nothing.
 
 use machine::MemberId;
 
@@ -15,14 +16,14 @@ use super::cluster::Cluster;
 use super::host::OtherMachine;
 
 impl Cluster {
-    /// Gives the place of a server to its other machine, if a majority of the servers has what it
-    /// had.
+    /// Swaps the machine in a server's place for its other machine, unless fewer than a majority of
+    /// the servers would have what they had.
     pub fn change_machine(&mut self, member: usize) {
         self.hosts.note_replaced(&self.witness);
         let Some(id) = self.hosts[member].member() else { return };
         let lost = self.hosts[member].lost;
         let other = self.hosts[member].other.as_ref();
-        // The other machine must bring back what was lost, unless nothing was.
+        // While a directory is lost, only the machine that holds that directory may come.
         let is_found = lost.is_some() && other.is_some_and(|other| other.id == lost);
         if !is_found && (lost.is_some() || !self.hosts.may_lose(member, &self.witness)) {
             return;
@@ -34,7 +35,8 @@ impl Cluster {
         let mut next = other.unwrap_or_else(|| self.new_machine(member));
         let last = self.cut_off_machine(member, id);
         if is_new {
-            // A new machine does not take the clock of a suspended one, which stands still.
+            // A new machine starts with the present clock, not with that of a suspended machine,
+            // which stopped.
             next.clock = last.clock;
         }
         let host = &mut self.hosts[member];
@@ -43,7 +45,7 @@ impl Cluster {
         self.take_place(member, next);
     }
 
-    /// A machine on which nothing ran yet.
+    /// A machine on which no process has run, with the same build.
     fn new_machine(&mut self, member: usize) -> OtherMachine {
         OtherMachine {
             id: None,
@@ -58,18 +60,19 @@ impl Cluster {
         }
     }
 
-    /// Takes the place from the machine that has it. Its process stands still, or has ended.
+    /// Cuts off the machine that has the place. Its process is frozen, or in one of three cases
+    /// ends.
     fn cut_off_machine(&mut self, member: usize, id: MemberId) -> OtherMachine {
         let now_us = self.world.now_us;
-        // The old machine learns that its links have ended when it goes on; the others learn it
-        // late.
+        // The old machine learns of the ends of its links when it continues; the other members
+        // learn of them late.
         for told in self.links.told_when_cut_off(member) {
             self.tell(told);
         }
         self.links.on_end(&mut self.world, member, true);
         let host = &mut self.hosts[member];
         let life = host.life;
-        // What a pause has put off goes on when the machine is back.
+        // Events that a pause delayed happen when the machine returns.
         let events = match host.cpu.is_paused(now_us) {
             true => self.world.take_due_at(host.cpu.paused_until_us(), life),
             false => Vec::new(),
@@ -100,7 +103,7 @@ impl Cluster {
         }
     }
 
-    /// Gives the place to a machine. Its process goes on, or is started.
+    /// Gives the place to a machine. Its frozen process continues, or a process starts.
     fn take_place(&mut self, member: usize, next: OtherMachine) {
         let now_us = self.world.now_us;
         let host = &mut self.hosts[member];
@@ -132,7 +135,7 @@ impl Cluster {
         self.links.on_start(&mut self.world, member);
     }
 
-    /// Keeps an event that is due in a process that stands still on a machine without its place.
+    /// Keeps an event of a process that is frozen on a machine without its place.
     pub fn keep_for_later(&mut self, life: u64, event: Event) {
         let mut others = self.hosts.iter_mut().filter_map(|host| host.other.as_mut());
         let is_it = |other: &&mut OtherMachine| other.life == life && other.server.is_some();

@@ -1,4 +1,4 @@
-//! What a run consists of, and how that is drawn from the seed.
+//! The options of a run, and how they are drawn from the seed.
 
 use machine::Level;
 use member::limits::QUIET_TIMEOUT_MS_MIN;
@@ -22,58 +22,56 @@ use crate::limits::{
 };
 use crate::server::{MemberConfig, Throttles};
 
-/// Sets a seed apart from itself, to draw containers, znodes with a time to live and quotas without
-/// a change of the rest. With this number the kept seeds have none of them, and mean what they
-/// meant before.
+/// XORed into a seed to draw whether clients use containers, znodes with a time to live and quotas.
+/// With this number the kept seeds (those in the tests) do not use them and keep their meaning.
 const MORE_SEED: u64 = 0x6d6f_7265_0000_0002;
 
-/// Sets a seed apart from itself, to draw what only an ensemble has.
+/// XORed into a seed to draw what only an ensemble has.
 pub(super) const ENSEMBLE_SEED: u64 = 0x656e_7365_6d00_0001;
 
-/// Sets a seed apart from itself, to draw members that deceive the others.
+/// XORed into a seed to draw whether members deceive the others.
 const DECEIT_SEED: u64 = 0x6465_6365_6974_0001;
 
-/// Sets a seed apart from itself, to draw the later operations of clients. With this number the
-/// kept seeds have none of them.
+/// XORed into a seed to draw the operations of clients that were added later. With this number the
+/// kept seeds have none.
 const LATER_OPS_SEED: u64 = 0x6c61_7465_6f70_010f;
 
-/// Sets the seed of reads without a leader apart from itself, to draw what makes them likely.
+/// XORed into the seed of read-only mode to draw the conditions that make members enter that mode.
 const READ_ONLY_SEED: u64 = 0x7265_6164_0000_0001;
 
-/// Sets a seed apart from itself, to draw whether a leader knows that sessions may be short. With
-/// this number it does not know it in any of the kept seeds.
+/// XORed into a seed to draw whether a leader is configured with the short session timeouts that
+/// clients get. With this number no leader of a kept seed is.
 const SHORT_TIMEOUT_SEED: u64 = 0x7365_7373_0000_000e;
 
-/// Sets a seed apart from itself, to draw whether a leader keeps more of its log for a member that
-/// is away.
+/// XORed into a seed to draw whether a leader keeps more of its log for a member that is away.
 const AWAY_SEED: u64 = 0x6177_6179;
 
-/// Sets a seed apart from itself, to draw whether any majority may begin the ensemble. With this
-/// number none of the kept seeds begins so.
+/// XORed into a seed to draw whether any majority may begin the ensemble. With this number no kept
+/// seed begins so.
 const AGREEMENT_SEED: u64 = 0x6167_7265_0000_005a;
 
-/// Operations of clients that were added later. Each kind that a run has holds its own seed, so the
-/// rest of the run does not depend on it.
+/// Kinds of client operations that were added later. Each field is the seed of one kind, or `None`
+/// if the run does not have that kind; the rest of the run does not depend on it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LaterOps {
-    /// The seed of frames that no server takes, which clients send.
+    /// Frames that every server must reject.
     pub bad_frames: Option<u64>,
-    /// The seed of watches that stay, which clients set.
+    /// Persistent watches (they stay after an event).
     pub lasting_watches: Option<u64>,
-    /// The seed of users that clients prove to be, and of znodes that only some users may change.
+    /// Clients that authenticate as users, and znodes that only some users may change.
     pub users: Option<u64>,
-    /// The seed of low bounds for the work that clients may have under way. Clients then send no
-    /// bad frames: an unknown operation that waited for too long ends no connection.
+    /// Low throttles of the clients' concurrent work. Clients then send no bad frames: a throttled
+    /// server answers an unknown operation with an error and does not end the connection.
     pub throttles: Option<u64>,
-    /// The seed of clients that accept reads only. Members of an ensemble serve these without a
+    /// Clients that accept read-only mode. Members of an ensemble then serve reads without a
     /// leader.
     pub read_only: Option<u64>,
-    /// The seed of users that clients prove to be, and of znodes that only some users may read.
+    /// Clients that authenticate as users, and znodes that only some users may read.
     pub private_znodes: Option<u64>,
 }
 
 impl LaterOps {
-    /// Draws the kinds that a run has: none in half of the runs.
+    /// Draws the kinds that a run has; no kind at all in half of the runs.
     fn draw(seed: u64) -> LaterOps {
         let mut random = Random::new(seed ^ LATER_OPS_SEED);
         if random.one_in(2) {
@@ -88,51 +86,51 @@ impl LaterOps {
             lasting_watches: kind(),
             users: kind(),
             throttles: kind(),
-            // Each kind that is added is drawn last, so the kinds before it stay what they were.
+            // A new kind must be drawn last, so that the kinds before it stay the same.
             read_only: kind(),
             private_znodes: kind(),
         }
     }
 }
 
-/// What a run consists of. Everything else comes from the seed.
+/// The options of a run. All else comes from the seed.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The seed of everything that is left to chance.
+    /// The seed of all random choices.
     pub seed: u64,
     /// How many members there are: 1 to [`MEMBERS_MAX`].
     pub member_count: usize,
-    /// The configuration of the members. What tells one from another is drawn from the seed.
+    /// The configuration that all members share. Each member's own values are drawn from the seed.
     pub member: MemberConfig,
     /// The configuration of each client.
     pub clients: Vec<ClientConfig>,
-    /// Whether the members of an ensemble have to find each other first, and to agree on how it
-    /// begins; else they are born when they are started.
+    /// Whether the members begin with unborn directories, and must find each other and agree on the
+    /// ensemble's birth. Otherwise they are born when they first start.
     pub begins_unborn: bool,
-    /// The faults that come.
+    /// The faults of the run.
     pub faults: FaultMix,
-    /// How long faults come.
+    /// How long faults come, in virtual us.
     pub faults_us: u64,
-    /// Whether the disks say that they synced, and did not.
+    /// Whether syncs of the disks do nothing, yet report success.
     pub syncs_lie: bool,
-    /// The operation of the first member's disk at which everything stops, and whether power is cut
-    /// then; `None` if no such stop is planned.
+    /// The operation of the first member's disk at which its process ends, and whether that is a
+    /// power cut; `None` for no such stop.
     pub stop_at: Option<(u64, bool)>,
     /// The seed of containers, znodes with a time to live and quotas, and of changes of their
-    /// configuration; `None` if clients do not make them. What else happens does not depend on it.
+    /// settings; `None` if clients do not use them. The rest of the run does not depend on it.
     pub more_seed: Option<u64>,
-    /// Operations of clients that were added later.
+    /// Kinds of client operations that were added later.
     pub later_ops: LaterOps,
-    /// The clients of etcd; `None` if there are no such clients.
+    /// The etcd clients and their settings; `None` if the run has none.
     pub etcd: Option<EtcdLoad>,
-    /// The builds of the servers of an ensemble, if they differ; `None` if all know the released
-    /// levels.
+    /// The builds of an ensemble whose servers run different builds; `None` if all run one build
+    /// that knows the released levels.
     pub builds: Option<Builds>,
-    /// Whether at the end some clients vanish, to see their sessions expire.
+    /// Whether some clients vanish at the end, to check that their sessions expire.
     pub some_vanish: bool,
-    /// Whether the judges watch what members do inside, and not only what clients see.
+    /// Whether the judges also check what members do inside, and not only what clients see.
     pub looks_inside: bool,
-    /// Whether every fault and every life of a process is printed to standard error.
+    /// Whether faults and process starts and ends are printed to standard error.
     pub is_verbose: bool,
 }
 
@@ -144,7 +142,8 @@ impl Options {
         let mut secret = [0; 32];
         secret.fill_with(|| random.bits() as u8);
         let faults = FaultMix::draw(random.fork(), Random::new(seed ^ LATER_SEED));
-        // Much data and few snapshots: segments fill, and a disk can become full.
+        // A heavy load: much data and few snapshots, so that segments fill and a disk may become
+        // full.
         let is_heavy = random.one_in(if faults.fills_disk() { 2 } else { 8 });
         let segment_bytes_max = if is_heavy { 96 * 1024 } else { 256 * 1024 };
         let segment_bytes = random.magnitude(64 * 1024, segment_bytes_max);
@@ -188,7 +187,7 @@ impl Options {
         let apart = Random::new(seed ^ DECEIT_SEED);
         let later = Random::new(seed ^ LATER_SEED);
         options.faults = FaultMix::draw_ensemble(random.fork(), apart, later, member_count);
-        // Elections take seconds.
+        // Elections take seconds, so faults come for longer.
         options.faults_us = random.magnitude(5_000_000, 120_000_000);
         let tick_ms = random.magnitude(500, 2_000);
         options.member.options.spaces.zk.tick_ms = tick_ms;
@@ -207,7 +206,7 @@ impl Options {
         } else if Random::new(seed ^ AGREEMENT_SEED).one_in(3) {
             options.member.attendance = Attendance::AnyMajority;
         }
-        // The log in memory is so short that a member that was away for a while needs a snapshot.
+        // The log in memory is so short that a member that was away needs a snapshot.
         if random.one_in(2) {
             let bytes_max = random.magnitude(1_000, 300_000) as usize;
             let pinned_bytes_max = bytes_max + random.magnitude(10_000, 3_000_000) as usize;
@@ -218,7 +217,7 @@ impl Options {
             options.member.options.order.log_memory =
                 LogMemory { bytes_max, away_bytes_max, pinned_bytes_max };
         }
-        // Most leaders are configured with a longer timeout than clients are given.
+        // Most leaders are configured with a longer minimum session timeout than clients ask for.
         options.member.options.order.session_timeout_ms_min =
             match Random::new(seed ^ SHORT_TIMEOUT_SEED).one_in(4) {
                 true => 2 * tick_ms as u32,
@@ -228,7 +227,7 @@ impl Options {
         options
     }
 
-    /// Makes the options agree with each other, before the run begins.
+    /// Resolves dependencies between the options before the run begins.
     pub(super) fn prepare(&mut self) {
         if let Some(seed) = self.later_ops.throttles {
             self.member.throttles = Throttles::draw(Random::new(seed));
@@ -240,13 +239,13 @@ impl Options {
         self.prepare_for_etcd();
     }
 
-    /// Lets members serve the clients of etcd, if there are some. Where someone restores snapshots
-    /// there are none: no client of etcd could bear that.
+    /// Configures the members for the etcd clients, or removes these clients if an operator may
+    /// restore snapshots: no etcd client could survive that.
     fn prepare_for_etcd(&mut self) {
         if self.member_count == 1 && self.faults.restores() {
             self.etcd = None;
         }
-        // Where no build knows level 3, there are no clients of etcd v2, and no users.
+        // If no build knows level 3, there are no clients of etcd v2 and no users.
         let has_v2 = self.builds.as_ref().is_none_or(|builds| builds.new >= Level::ETCD_V2);
         if let Some(load) = self.etcd.as_mut().filter(|_| !has_v2) {
             load.clients.retain(|client| client.v2.is_none());
@@ -261,9 +260,9 @@ impl Options {
         self.member.progress_ms = load.progress_ms;
     }
 
-    /// Members of an ensemble serve reads without a leader; alone, as in the shell that ships, none
-    /// is needed. Members are cut off for longer than others, and clients work for longer and have
-    /// short timeouts, so that some come to a member without a leader.
+    /// Makes the members of an ensemble serve reads without a leader. (An ensemble of one never
+    /// lacks one, as in the real server.) To bring clients to members without a leader, members are
+    /// cut off for longer than in other runs, and clients work for longer with short timeouts.
     fn serve_reads_only(&mut self, mut random: Random) {
         if self.member_count == 1 {
             return;
@@ -279,7 +278,7 @@ impl Options {
     }
 }
 
-/// Draws the configuration of a member, as that of a standalone server.
+/// Draws the configuration of a member, as for a standalone server.
 fn draw_member(
     random: &mut Random,
     tick_ms: u64,
@@ -359,7 +358,7 @@ fn draw_clients(random: &mut Random, tick_ms: u64, is_heavy: bool) -> Vec<Client
         .collect()
 }
 
-/// Draws settings that the first seeds did not have.
+/// Draws settings of containers, znodes with a time to live, and quotas.
 fn draw_more(more: &mut Random, options: &mut recovery::Options) {
     options.spaces.zk.settings.extended_types = !more.one_in(4);
     options.spaces.zk.settings.enforce_quota = !more.one_in(4);

@@ -1,23 +1,23 @@
-//! Behaviour of ensembles as text: each line says what is done, and the indented lines below it say
-//! what came of it. The name of a file says what it shows.
+//! Tests of ensembles as text: each line of a script is an action, and the indented lines below it
+//! are the expected events. A script's file name says what it shows.
 //!
 //! ```text
 //! members 3             a new ensemble
-//! members 3 forgetful   one that keeps hardly any log in memory
-//! run 500ms             time goes by
-//! settle                until all that run follow one leader and have applied the same
-//! lend                  until a snapshot is being sent by a member that does not lead
+//! members 3 forgetful   an ensemble that keeps almost no log in memory
+//! run 500ms             virtual time passes
+//! settle                wait until all running members follow one leader and have one state
+//! lend                  wait until a follower is sending a snapshot
 //! kill 0 | kill leader  a process ends, and stays down until `start` (also: follower; last;
 //!                       lender, a follower that sends a snapshot)
-//! start 0               it is started again
+//! start 0               a process starts again
 //! cut leader            a member is cut off from the others, until `heal`
-//! lag 300ms             what members send takes longer by so much, until `heal`
-//! hang last             no sync of its disk returns, for 30 s
-//! heal                  everything is connected again, and there is room
-//! pause leader 5s       a process is not given the CPU
-//! fill leader           a disk takes nothing more, until everything is healed
+//! lag 300ms             each frame between members takes this much longer, until `heal`
+//! hang last             no sync of a disk returns, for 30 s
+//! heal                  cuts, lags and full disks end
+//! pause leader 5s       a process gets no CPU
+//! fill leader           a disk is full, until `heal`
 //! c1: connect 0         a client connects to a member, with its session if it has one
-//! c1: leave             and closes its connection
+//! c1: leave             a client closes its connection
 //! c1: create /a x       also: set, get, exists, ls, delete, sync, close; `big`: sets much;
 //!                       `e` behind the data: ephemeral; `w`: with a watch; several on a line are
 //!                       separated by |
@@ -39,7 +39,7 @@ use crate::simulation::{LaterOps, Options, Simulation};
 /// The folder of the scripts, each a file `NAME.txt`.
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/simulation/play/scripts");
 
-/// Name and text of every script, by name.
+/// The name and the text of every script.
 fn scripts() -> BTreeMap<String, String> {
     let files = std::fs::read_dir(FOLDER).expect("the folder of the scripts is there");
     let script = |path: PathBuf| {
@@ -51,18 +51,18 @@ fn scripts() -> BTreeMap<String, String> {
 
 const MS: u64 = 1_000;
 
-/// Bytes of the data that `big` sets.
+/// Bytes that `big` writes.
 const BIG_BYTES: usize = 100_000;
 
-/// The longest that `settle` or `lend` may take.
+/// The longest virtual time that `settle` or `lend` may take.
 const SETTLE_US_MAX: u64 = 30_000 * MS;
 
 struct Play {
     simulation: Simulation,
-    /// The number of terms that were told, and how much was told of each connection.
+    /// How many terms with a leader were written to `out`.
     terms_told: usize,
     received_told: BTreeMap<usize, usize>,
-    /// How many fetched snapshots were told of each process, by its life.
+    /// How many fetches of snapshots were written to `out`, by process run.
     fetching_told: BTreeMap<u64, usize>,
     connected: Vec<Option<usize>>,
     sessions: Vec<i64>,
@@ -163,7 +163,7 @@ impl Play {
         }
     }
 
-    /// Finds a member by its number, or by its role at this moment.
+    /// Finds a member by its number, or by its current role.
     fn member(&self, who: &str) -> usize {
         let leader = self.simulation.cluster.hosts.leaders().last().copied();
         match who {
@@ -235,7 +235,7 @@ impl Play {
             && self.simulation.cluster.hosts.do_agree()
     }
 
-    /// Puts down what happened since the last time.
+    /// Writes what happened since the last call to `out`.
     fn tell(&mut self) {
         let led = self.simulation.cluster.witness.leaders();
         for (term, member) in led.skip(self.terms_told) {
@@ -290,7 +290,7 @@ impl Play {
 }
 
 impl Play {
-    /// Puts down which members begin to fetch a snapshot, and from which member.
+    /// Writes to `out` which members begin to fetch a snapshot, and from which member.
     fn tell_fetching(&mut self) {
         let hosts = &self.simulation.cluster.hosts;
         let leaders = self.simulation.cluster.hosts.leaders();
@@ -378,7 +378,7 @@ fn shown(answer: &Answer) -> String {
     }
 }
 
-/// Plays the lines of a script that are not indented and puts what happened below each.
+/// Plays the lines of a script that are not indented, and writes the actual events below each.
 fn replay(script: &str) -> String {
     let mut play = None;
     let mut out = String::new();

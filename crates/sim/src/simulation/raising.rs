@@ -1,5 +1,5 @@
-//! Questions for a higher level: planned ones, those that come by chance, and the last one, which
-//! must come about soon where every member knows the level.
+//! Requests for a higher level: planned ones, random ones, and a last one at the end of the run,
+//! which must succeed soon if every member knows the level.
 
 use super::Simulation;
 use super::cluster::Cluster;
@@ -10,7 +10,7 @@ use crate::limits::{NO_RAISE_US, RAISE_US_MAX};
 use crate::world::Event;
 
 impl Simulation {
-    /// Schedules the questions for a higher level that are planned, and the first by chance.
+    /// Schedules the planned requests, and the first random one.
     pub(super) fn begin_asking(&mut self) {
         let Cluster { levels, world, .. } = &mut self.cluster;
         for (number, (at_us, _)) in levels.planned().iter().enumerate() {
@@ -26,7 +26,8 @@ impl Simulation {
         }
     }
 
-    /// Somebody asks for a higher level, or stops a server to install another build.
+    /// Handles an [`Event::Ask`]: a planned request, or a random act, which may restart a server
+    /// instead.
     pub(super) fn on_ask(&mut self, planned: Option<usize>) {
         if let Some(number) = planned {
             let ask = self.cluster.levels.planned().get(number).map(|(_, ask)| *ask);
@@ -56,8 +57,7 @@ impl Simulation {
         }
     }
 
-    /// Asks for a higher level. Returns whether an operator has just made the leader raise the
-    /// level.
+    /// Asks for a higher level. Returns whether an operator has just made the leader start a raise.
     fn ask(&mut self, ask: Ask) -> bool {
         let cluster = &mut self.cluster;
         match ask {
@@ -85,7 +85,8 @@ impl Simulation {
         }
     }
 
-    /// Begins a fault close to a question for a higher level, unless nothing goes wrong now.
+    /// Begins a fault close to a request for a higher level, unless the faults have stopped or a
+    /// member deceives the others.
     pub(super) fn strike(&mut self, is_raising: bool) {
         let Cluster { levels, hosts, options, .. } = &mut self.cluster;
         if self.course.is_calm() || hosts.is_any_deceiving() || !options.faults.is_any() {
@@ -95,8 +96,8 @@ impl Simulation {
         self.begin_fault(whom, fault);
     }
 
-    /// Asks for a raise once all is well again. The raise must come about soon where every member
-    /// knows the level, and must not where one does not. Returns whether that is still open.
+    /// Asks for a raise after the faults have stopped. The raise must succeed soon if every member
+    /// knows the level, and must not happen otherwise. Returns whether the result is still open.
     pub(super) fn ask_at_last(&mut self) -> Result<bool, String> {
         let Cluster { levels, hosts, witness, world, .. } = &mut self.cluster;
         let Some(new) = levels.level_of_new_builds() else { return Ok(false) };

@@ -1,10 +1,10 @@
-//! What a run was like: counts, each kept by the part that counts it, and put together at the end.
+//! The summary of a run: counts from all its parts, put together at the end.
 
 use super::{EtcdCounts, FaultCounts, LevelCounts, MemberCounts, ZkCounts};
 use crate::server::SnapshotCounts;
 use crate::witness::GivenUpCounts;
 
-/// What a run was like.
+/// The summary of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Summary {
     /// The seed of the run.
@@ -15,27 +15,27 @@ pub struct Summary {
     pub trace: u64,
     /// The number of events.
     pub event_count: u64,
-    /// Virtual time it took.
+    /// Virtual length of the run.
     pub virtual_us: u64,
-    /// When all clients had done everything they had to, and had every answer.
+    /// When all clients had finished their work and had all answers, in virtual us.
     pub worked_us: u64,
     /// Terms that had a leader.
     pub led_count: usize,
     /// Log entries committed.
     pub entry_count: usize,
-    /// Operations that changed the disk.
+    /// Operations that changed a disk or made data durable, on all disks.
     pub disk_ops: u64,
-    /// Connections that a throttle closed.
+    /// Connections that a throttle refused.
     pub turned_away_count: usize,
-    /// Snapshots that members took and fetched.
+    /// Snapshots that members took, and those that they fetched.
     pub snapshots: SnapshotCounts,
-    /// Commands that nobody waited for any more.
+    /// Commands that their client had stopped waiting for.
     pub given_up: GivenUpCounts,
-    /// What became of processes and of their directories.
+    /// What happened to the processes and directories.
     pub members: MemberCounts,
     /// The faults that came.
     pub faults: FaultCounts,
-    /// What happened about builds and levels.
+    /// What happened to builds and levels.
     pub levels: LevelCounts,
     /// What ZooKeeper's clients did.
     pub zk: ZkCounts,

@@ -1,4 +1,4 @@
-//! ZooKeeper's clients in a run: what they begin with, and what they did.
+//! The ZooKeeper clients of a run: their events, their network, and counts of what they did.
 
 use workload::generate::{OWNED, Random};
 use workload::history::{History, Received};
@@ -11,68 +11,68 @@ use crate::client::{Client, Wish};
 use crate::network::Network;
 use crate::world::{Event, World};
 
-/// What ZooKeeper's clients did in a run.
+/// What the ZooKeeper clients of a run did, in counts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ZkCounts {
-    /// Writes that were acknowledged.
+    /// Acknowledged writes.
     pub writes: usize,
     /// Writes without a reply that took effect.
     pub unknown_done: usize,
-    /// Writes that were refused for want of room.
+    /// Writes refused for want of disk space.
     pub refused: usize,
-    /// Writes that a quota refused.
+    /// Writes refused by a quota.
     pub over_quota: usize,
-    /// Writes of znodes with owners that were done.
+    /// Successful writes of znodes with owners.
     pub owned: usize,
-    /// Writes of znodes with owners that were refused for want of permission.
+    /// Writes of znodes with owners refused for want of permission.
     pub denied: usize,
-    /// Reads that were answered.
+    /// Answered reads.
     pub reads: usize,
-    /// Reads that were answered on connections that are served reads only.
+    /// Reads answered on read-only connections.
     pub read_only: usize,
-    /// Requests that were refused on such connections.
+    /// Requests refused on read-only connections.
     pub not_read_only: usize,
-    /// Requests that were refused because they had waited for too long.
+    /// Requests refused because they had waited too long.
     pub throttled: usize,
-    /// Connections that a member closed behind a frame that no server takes.
+    /// Connections that a member closed because of a frame that every server must reject.
     pub ended: usize,
-    /// Sessions that expired.
+    /// Expired sessions.
     pub expired: usize,
-    /// Containers and znodes with a time to live that went by themselves.
+    /// Containers and znodes with a time to live that the servers removed.
     pub gone: usize,
-    /// Snapshots restored.
+    /// Restored snapshots.
     pub restored: usize,
-    /// What their watches showed.
+    /// What the watches showed.
     pub watches: ZkWatchCounts,
-    /// The longest that a client of each member waited for the answer to a write, or for the end of
-    /// the connection instead.
+    /// For each member, the longest time from a write to its answer or to the end of the
+    /// connection, in us.
     pub write_wait_us_max: Vec<u64>,
 }
 
-/// What the watches of ZooKeeper's clients showed in a run.
+/// What the watches of the ZooKeeper clients showed, in counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ZkWatchCounts {
-    /// Events.
+    /// Events received.
     pub events: usize,
-    /// Events that came only for watches that stay.
+    /// Events received only because of persistent watches.
     pub lasting: usize,
-    /// Events that came and that only some users may see.
+    /// Events received about znodes that only some users may read.
     pub private: usize,
-    /// Events that were kept from connections that may not see them.
+    /// Events withheld from connections that may not read the znode.
     pub hidden: usize,
-    /// Watches that stay and were set again on another connection.
+    /// Persistent watches that were set again on a new connection.
     pub set_again: usize,
-    /// Events that a client missed while it was away, and was told of later.
+    /// Events that a client missed while disconnected, and received later.
     pub missed: usize,
 }
 
-/// All of ZooKeeper's clients in a run, their connections and what they saw.
+/// All ZooKeeper clients of a run, with their network and the history of their operations.
 pub(super) struct ZkClients {
     /// The clients, by number.
     pub clients: Vec<Client>,
-    /// Their connections.
+    /// All connections of the run.
     pub network: Network,
-    /// Their operations.
+    /// Everything that the clients sent and received, for the judges.
     pub history: History,
 }
 
@@ -88,7 +88,7 @@ impl ZkClients {
         ZkClients { clients: clients.collect(), network, history: History::default() }
     }
 
-    /// Adds operations of later kinds to what clients do.
+    /// Adds the kinds of client operations that the run has.
     pub fn begin_later_ops(&mut self, later_ops: LaterOps) {
         let LaterOps {
             bad_frames,
@@ -121,10 +121,10 @@ impl ZkClients {
 
     // Events.
 
-    /// Something arrives at an end of a connection.
+    /// Handles the arrival of bytes at one end of a connection.
     ///
     /// # Errors
-    /// No client of ZooKeeper's could understand it.
+    /// The client could not understand them.
     pub fn on_arrival(
         &mut self,
         (number, at_server): (usize, bool),
@@ -147,7 +147,7 @@ impl ZkClients {
         Ok(())
     }
 
-    /// The server's kernel has something new for a connection.
+    /// Wakes the process at the other end of a connection, if that process still runs.
     fn tell_server(&self, number: usize, world: &mut World, hosts: &mut Hosts) {
         let connection = &self.network.connections[number];
         if let Some(server) = &mut hosts[connection.member].server
@@ -166,7 +166,7 @@ impl ZkClients {
         let ZkClients { clients, network, history } = self;
         let number = clients[client].connection();
         clients[client].on_arrival(world, network, history)?;
-        // The connection has room again for what the server has to say.
+        // The client has read, so the server may have room to write again.
         if let Some(number) = number {
             self.tell_server(number, world, hosts);
         }
@@ -174,10 +174,10 @@ impl ZkClients {
         Ok(())
     }
 
-    /// A client looks at its clock.
+    /// The timer of a client fires: it reads what has arrived, then acts.
     ///
     /// # Errors
-    /// It cannot understand what has come.
+    /// The client could not understand what arrived.
     pub fn on_time(
         &mut self,
         client: usize,
@@ -192,8 +192,8 @@ impl ZkClients {
         Ok(clients[client].on_time(world, network, history))
     }
 
-    /// Connects a client to the member that it tries next. It finds no server if `is_last`. Returns
-    /// the member; `None` if the client does not ask for a session there.
+    /// Connects a client to the next member that it tries. If `is_last`, it finds no server.
+    /// Returns the member; `None` if the client found no server or sent a bad connect request.
     pub fn connect(
         &mut self,
         client: usize,
@@ -223,12 +223,12 @@ impl ZkClients {
         Some(member)
     }
 
-    /// Whether all clients have done what they had to.
+    /// Whether all clients have finished their work.
     pub fn are_idle(&self) -> bool {
         self.clients.iter().all(Client::is_idle)
     }
 
-    /// Schedules the next look of a client at its clock.
+    /// Schedules the next firing of a client's timer.
     pub fn wake(&mut self, client: usize, world: &mut World) {
         let token = world.token();
         self.clients[client].token = token;
@@ -236,7 +236,7 @@ impl ZkClients {
         world.schedule(at_us, Event::Client { client, token });
     }
 
-    /// Changes each client, which then plans anew when it looks at its clock.
+    /// Changes each client, and reschedules its timer.
     pub fn change_all(&mut self, world: &mut World, change: impl Fn(&mut Client)) {
         for number in 0..self.clients.len() {
             change(&mut self.clients[number]);
@@ -244,7 +244,7 @@ impl ZkClients {
         }
     }
 
-    /// Sends the clients to members, each of which must answer them, for the `round`-th time.
+    /// Starts round `round` of visits: each client goes to another member, which must answer it.
     pub fn visit(&mut self, round: usize, world: &mut World, member_count: usize) {
         for client in 0..self.clients.len() {
             let member = (client + round) % member_count;
@@ -253,19 +253,19 @@ impl ZkClients {
         }
     }
 
-    /// Draws some of the connections that clients have.
+    /// Draws one in `one_in` of the clients' current connections.
     pub fn some_connections(&self, one_in: u64, random: &mut Random) -> Vec<usize> {
         let connections = self.clients.iter().filter_map(Client::connection);
         connections.filter(|_| random.one_in(one_in)).collect()
     }
 
-    /// The connections of this life of a process.
+    /// The connections to the process run numbered `life`.
     pub fn connections_of(&self, life: u64) -> Vec<usize> {
         let connections = self.network.connections.iter().enumerate();
         connections.filter(|(_, it)| it.life == life).map(|(number, _)| number).collect()
     }
 
-    /// Counts what the clients did at `member_count` members, as judged.
+    /// The counts of a run with `member_count` members, given the judge's verdict.
     pub fn counts(&self, verdict: &Verdict, member_count: usize) -> ZkCounts {
         ZkCounts {
             writes: verdict.acknowledged.len(),
@@ -307,7 +307,7 @@ impl ZkClients {
         longest_us
     }
 
-    /// The number of answers with this code to writes of znodes that have owners.
+    /// How many writes of znodes with owners were answered with this error code.
     fn owned_count(&self, code: i32) -> usize {
         let records = self.history.ops.iter().filter(|record| match &record.op {
             Op::CreateOwned { .. } | Op::SetAclOwned { .. } => true,
