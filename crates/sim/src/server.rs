@@ -1,11 +1,11 @@
-//! One life of a member's process: the three step functions, the log, the snapshots and the
-//! connection runtimes, over a [`SimDisk`], a [`Network`] and virtual time.
+//! One run of a member's process: Loop, Apply, the log, the snapshots and the connection runtimes,
+//! on a [`SimDisk`], a [`Network`] and virtual time.
 //!
-//! The server does what the shell that ships does (`node::start`, `node::threads`, `listen_zk`),
-//! part by part, and nothing else: each thread there is an actor here that runs when something was
-//! pushed to its queue, some random time later. Queues are in order; whatever was pushed meanwhile
-//! is taken at once. Work on a disk takes virtual time: its effect comes at the start, the report
-//! at the end, and a crash may come in between.
+//! The server mirrors the real shell (`node::start`, `node::threads`, `listen_zk`) part by part and
+//! adds nothing. Each thread of the shell is an [`Actor`] here: it runs a random time after
+//! something was pushed to its queue, and then takes everything in the queue, in order. Disk work
+//! takes virtual time: its effect comes at the start and its report at the end, and a crash may
+//! come in between.
 
 mod etcd_audit;
 mod etcd_passwords;
@@ -88,64 +88,63 @@ pub use sabotage::Sabotage;
 pub use unborn::{Step, Unborn};
 use wakes::Wakes;
 
-/// No member has this id.
+/// A member id that no member has.
 const NOBODY: MemberId = MemberId(u64::MAX);
 
-/// The configuration of a member. Each of its lives has the same one.
+/// The configuration of a member, for all runs of its process.
 #[derive(Clone, Debug)]
 pub struct MemberConfig {
     /// The number of the member, from 0.
     pub number: usize,
-    /// The servers that vote, by the numbers that they are configured with; empty in an ensemble of
-    /// one.
+    /// The numbers of the ensemble's configured servers; empty in an ensemble of one.
     pub servers: Vec<u64>,
-    /// How the ensemble begins, if the members need not agree on it first.
+    /// The ensemble's birth; `None` if the members must agree on it first.
     pub birth: Option<Birth>,
-    /// Which servers must take part when an ensemble begins.
+    /// Which servers must take part in the ensemble's birth.
     pub attendance: Attendance,
-    /// How often its directory was lost. The ids of the next directory depend on it, so that they
-    /// are new ones.
+    /// How often the member's directory was lost. The ids of the next directory depend on it, so
+    /// that they are new.
     pub lost_count: u64,
-    /// The number of connection runtimes of ZooKeeper's clients.
+    /// The number of ZooKeeper connection runtimes.
     pub front_count: u32,
-    /// The number of connection runtimes of etcd's clients.
+    /// The number of etcd connection runtimes.
     pub etcd_front_count: u32,
-    /// The bounds of watch streams of etcd's clients.
+    /// The limits of etcd watch streams.
     pub watch_bounds: WatchBounds,
-    /// How long a watcher is without events until it is told of progress, in ms.
+    /// How long an etcd watch is without events until it gets a notice of progress, in ms.
     pub progress_ms: u64,
-    /// The secret that ids are drawn from.
+    /// The secret from which ids are derived.
     pub secret: [u8; 32],
-    /// The options that a start takes from the configuration.
+    /// The options that a start takes from the configuration file.
     pub options: recovery::Options,
-    /// Sizes of log segments.
+    /// The sizes of log segments.
     pub wal: WalOptions,
-    /// Bytes of log that must still fit when the disk is full: below this, writes are refused.
+    /// Bytes of log that must still fit on the disk; with less room the member refuses writes.
     pub room_bytes_min: u64,
-    /// The number of deliveries that wait for one connection runtime at which Apply waits.
+    /// If a connection runtime has this many unread deliveries, Apply waits.
     pub mail_max: usize,
-    /// The largest number of bytes of a request frame.
+    /// The largest request frame that the member accepts, in bytes.
     pub frame_bytes_max: u32,
-    /// How long a member is without a leader before it serves reads to clients that accept that;
-    /// `None` if it never does.
+    /// How long the member is without a leader before it serves reads to clients that accept
+    /// read-only mode, in ms; `None` if it never does.
     pub read_only_after_ms: Option<u64>,
-    /// Settings that keep clients from asking for too much at once.
+    /// The limits of what clients may ask for at once.
     pub throttles: Throttles,
-    /// Whether each sync takes 1 ms at most unless a fault slows it; else one of a hundred takes up
-    /// to 400 ms.
+    /// Whether each sync takes at most 1 ms unless a fault slows it. Otherwise one sync in a
+    /// hundred takes up to 400 ms.
     pub syncs_are_even: bool,
-    /// The mistake that the shell makes on purpose, if it makes one.
+    /// The deliberate mistake of the shell; `None` if it works correctly.
     pub sabotage: Option<Sabotage>,
 }
 
-/// The settings that bound what clients may have under way, and how fast they may connect.
+/// The limits of the clients' concurrent work, and of how fast they may connect.
 #[derive(Clone, Debug)]
 pub struct Throttles {
-    /// The largest number of unanswered commands of one connection runtime. Further requests wait.
+    /// The most unanswered commands of one connection runtime. Further requests wait.
     pub commands_max: usize,
-    /// How long a request may wait before it is refused; 0: it is never refused for that.
+    /// How long a request may wait before it is refused, in ms; 0 if it never is.
     pub op_wait_ms: u64,
-    /// Bounds for connect requests and for large requests.
+    /// Limits of connect requests and of large requests.
     pub config: ThrottleConfig,
 }
 
@@ -157,7 +156,7 @@ impl Default for Throttles {
 }
 
 impl Throttles {
-    /// Draws bounds. Each of them is low in half of the cases.
+    /// Draws the limits. Each is low in half of the cases.
     pub fn draw(mut random: Random) -> Throttles {
         let mut throttles = Throttles::default();
         if random.one_in(2) {
@@ -182,41 +181,42 @@ impl Throttles {
 }
 
 impl MemberConfig {
-    /// Whether the ensemble has no other members.
+    /// Whether this is an ensemble of one.
     pub fn is_alone(&self) -> bool {
         self.servers.is_empty()
     }
 
-    /// The secret that the ids of a directory and of a start are drawn from. A server that has lost
-    /// its directory draws others, and each life has an id of its own.
+    /// Derives the secret for the ids of a directory and of a process run. A server that has lost
+    /// its directory gets new ids for the next one, and each process run has its own id.
     pub fn drawn(&self, life: u64) -> [u8; 32] {
         let is_old = self.sabotage == Some(Sabotage::OldIdAgain);
         let lost_count = if is_old { 0 } else { self.lost_count };
-        // Both ids of a directory change when the one before was lost.
+        // A lost directory changes both ids of the next one.
         let drawn = with_word(with_word(self.secret, 1, lost_count), 2, lost_count);
         with_word(drawn, 3, life)
     }
 
-    /// The secret of one start: two starts, and two members, must not draw the same session ids.
+    /// Derives the secret of one start: no two starts, and no two members, may derive the same
+    /// session ids.
     fn secret_of_boot(&self, boot: u64) -> [u8; 32] {
         let mut secret = with_word(with_word(self.secret, 0, boot), 1, self.lost_count);
         secret[31] ^= self.number as u8;
         secret
     }
 
-    /// The seed of the watch tree of the Front with this id.
+    /// The seed of the watch tree of this Front.
     fn watch_seed(&self, id: FrontId) -> u64 {
         let drawn = with_word(self.secret, 0, u64::from(id.0) << 32 | self.number as u64);
         u64::from_le_bytes(*drawn.first_chunk().expect("a secret is longer than a word"))
     }
 
-    /// How a start reads the directory.
+    /// The options with which a start reads the directory.
     pub fn reading(&self) -> Reading {
         let level_max = self.options.order.known.level_max;
         Reading { level_max, ..Reading::from(self.wal) }
     }
 
-    /// The levels and versions that it says its build knows.
+    /// The levels and versions that the member tells other members that its build knows.
     fn known(&self) -> Known {
         let known = self.options.order.known.clone();
         match self.sabotage {
@@ -225,7 +225,7 @@ impl MemberConfig {
         }
     }
 
-    /// The hello that introduces it to others.
+    /// The hello that introduces the member to other members.
     fn hello(&self, origin: Origin, birth: &Birth, level: StatedLevel) -> Hello {
         let (server, known) = (self.number as u64 + 1, self.known());
         Hello::unborn(server, origin.member, self.servers.clone(), known).born(
@@ -235,7 +235,7 @@ impl MemberConfig {
         )
     }
 
-    /// The connection runtimes of etcd's clients.
+    /// Creates the etcd connection runtimes.
     fn etcd_runtimes(
         &self,
         (apply, served): (&Apply, Served),
@@ -258,8 +258,8 @@ impl MemberConfig {
         (0..self.etcd_front_count).map(runtime).collect()
     }
 
-    /// The configuration of the Front with this position among those of etcd's clients, which have
-    /// the numbers behind ZooKeeper's.
+    /// The configuration of the etcd Front at this position among the etcd Fronts. Their ids follow
+    /// those of the ZooKeeper Fronts.
     fn of_etcd_front(
         &self,
         position: u32,
@@ -291,7 +291,7 @@ impl MemberConfig {
         }
     }
 
-    /// The configuration of its Fronts, without what they share with each other.
+    /// The configuration of the ZooKeeper Fronts, without what they share.
     fn of_fronts(&self, origin: Origin, settings: Arc<Settings>) -> ZkFrontConfig {
         ZkFrontConfig {
             id: FrontId(0),
@@ -314,7 +314,7 @@ impl MemberConfig {
             throttle: Arc::new(Throttle::new(self.throttles.config.clone())),
             replies: Arc::default(),
             reply_bytes_max: None,
-            // No draw: the other choices of a seed stay what they were.
+            // Not drawn from the seed, so that the seed's other draws stay the same.
             list_step_names: 1 + usize::from(self.secret_of_boot(origin.boot.0)[0] % 4),
             sessionless_ms_max: member::fronts::zk::limits::SESSIONLESS_MS_DEFAULT,
             audit: false,
@@ -324,7 +324,7 @@ impl MemberConfig {
     }
 }
 
-/// Mixes a value into a word of a secret. Each value gives another secret.
+/// XORs a value into a 64-bit word of a secret. Different values give different secrets.
 fn with_word(mut secret: [u8; 32], word: usize, value: u64) -> [u8; 32] {
     for (byte, value) in secret[8 * word..].iter_mut().zip(value.to_le_bytes()) {
         *byte ^= value;
@@ -332,29 +332,29 @@ fn with_word(mut secret: [u8; 32], word: usize, value: u64) -> [u8; 32] {
     secret
 }
 
-/// Why a process is at its end.
+/// Why a process has ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Death {
-    /// The process ended itself, as it should: its disk failed.
+    /// Its disk failed, and it ended itself as it should.
     Disk(String),
-    /// The process ended itself: its directory is not to be used any more, and says so.
+    /// It condemned its directory.
     Condemned(Condemned),
-    /// The process ended itself: a later build wrote what it was to read or apply.
+    /// It met data of a level that its build does not know.
     TooOld(String),
-    /// The process ended, and should have gone on.
+    /// It should not have ended, or broke an invariant.
     Bug(String),
 }
 
-/// How the syncs of one of a machine's disks go.
+/// How fast the syncs of one disk are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pace {
-    /// How many times slower than usual they are; 1 is as usual.
+    /// How many times longer than usual they take; 1 if normal.
     pub slowness: u64,
-    /// The time before which no sync returns.
+    /// The time before which no sync returns, in us.
     pub hangs_until_us: u64,
 }
 
-/// The paces of a machine's two disks.
+/// The paces of a machine's two disks, which may be one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Paces {
     /// The directory of the log.
@@ -381,14 +381,14 @@ impl Paces {
         }
     }
 
-    /// Whether the syncs of a disk are slower than usual, or hang.
+    /// Whether syncs of a disk are slow or hanging.
     pub fn are_slow(&self, now_us: u64) -> bool {
         let is_slow = |pace: &Pace| pace.slowness > 1 || pace.hangs_until_us > now_us;
         is_slow(&self.log) || is_slow(&self.snapshots)
     }
 }
 
-/// The result of running a part of the process: an error says why the process is at its end.
+/// The result of a step of the process; an error says why the process has ended.
 pub type Lived = Result<(), Death>;
 
 /// The queues between the threads of a process.
@@ -399,36 +399,37 @@ struct Queues {
     to_disk: VecDeque<LogInput<SimDisk>>,
     to_snapshot: VecDeque<SnapshotJob>,
     to_spare: VecDeque<SpareJob<SimDisk>>,
-    /// The report of the disk's thread when its time is over; `None` while it waits.
+    /// What the disk thread will report when its current work is done; `None` while it is idle.
     disk_report: Option<Vec<LoopInput>>,
-    /// The report of the snapshots' thread when its time is over; `None` while it waits.
+    /// What the snapshot thread will report when its current work is done; `None` while it is idle.
     snapshot_report: Option<Vec<LoopInput>>,
-    /// The report of the thread that makes segments when its time is over; `None` while it waits.
+    /// What the segment thread will report when its current work is done; `None` while it is idle.
     spare_report: Option<(SpareJob<SimDisk>, Result<(), StorageError>)>,
     /// Frames for other members, in order.
     outbox: Vec<(MemberId, PeerFrame)>,
 }
 
-/// The times of a process, by the world's clock unless a comment says otherwise.
+/// The times of a process, on the world's clock unless a comment says otherwise.
 struct Times {
     started_us: u64,
-    /// When the process was started, by the clock of its machine.
+    /// When the process started, on the clock of its machine.
     started_local_us: u64,
-    /// The time up to which Loop was told that time went by, by the clock of its machine.
+    /// The time up to which Loop has been advanced, on the clock of its machine.
     last_us: u64,
     next_tick_us: u64,
     raft_tick_us: u64,
-    /// When connections are taken at the latest, where reads are served without a leader.
+    /// When the member opens for clients even if it is not ready, in us; `None` unless it may serve
+    /// reads without a leader.
     opens_us: Option<u64>,
-    /// When the log's disk is done with what was last asked of it.
+    /// When the log's disk finishes its current work.
     disk_done_us: u64,
 }
 
-/// How the world treats a process, and how it is set up.
+/// The disks' pace and the delays that the simulation imposes on a process, and its settings.
 struct Conditions {
     paces: Paces,
     syncs_are_even: bool,
-    /// How late Apply is given the CPU at most, if later than usual.
+    /// The longest delay of Apply's wake-ups, in us; 0 if normal.
     apply_lag_us: u64,
     mail_max: usize,
     commands_max: usize,
@@ -438,33 +439,36 @@ struct Conditions {
     sabotage: Option<Sabotage>,
 }
 
-/// Notes for judging a process.
+/// What the simulation notes about a process to judge it.
 struct Judged {
-    /// Jobs that Loop gave to the disk and was not told about.
+    /// Jobs that Loop gave to the disk and whose end it does not know yet.
     persisting: VecDeque<PersistId>,
-    /// The sequence of the last own batch that Apply was told of.
+    /// The number of this member's newest batch that was handed to Apply.
     announced: u64,
-    /// Since when something may wait in Loop for the disk to take more; `None` if nothing does.
+    /// Since when entries may have waited in Loop because the disk had enough work, in us; `None`
+    /// if none can.
     waiting_since_us: Option<u64>,
-    /// For each sync that is not answered, the last entry that was committed when it came.
+    /// For each unanswered sync request of a client, the index of the last entry committed when it
+    /// came.
     syncs: BTreeMap<Caller, u64>,
-    /// The last entry of the newest snapshot that is known to be durable.
+    /// The last index of the newest snapshot that is known to be durable.
     snapshot_index: u64,
-    /// Why writes may be refused for want of room.
+    /// Whether the member has a reason to refuse writes for want of disk space.
     refusing: Refusing,
     /// Copies of answers that [`Sabotage::AnswersKept`] keeps.
     answers_kept: Vec<Answer>,
-    /// The levels that other members have said they know.
+    /// The levels that other members know, as they said in their hellos.
     heard: Heard,
-    /// Since when leadership is being transferred, so that proposals wait; `None` if it is not.
+    /// Since when a transfer of leadership has delayed proposals, in us; `None` if none is going
+    /// on.
     transferring_since_us: Option<u64>,
-    /// The level to which this leader decided to raise, and when. Its entry may come in a later
+    /// The level to which this leader has decided to raise, and when. The entry may come in a later
     /// turn.
     raising: Option<(Level, u64)>,
 }
 
 impl Judged {
-    /// The notes on a process that has done nothing yet.
+    /// The notes about a new process.
     fn new(snapshot_index: u64, refusing: Refusing) -> Judged {
         Judged {
             persisting: VecDeque::new(),
@@ -481,28 +485,28 @@ impl Judged {
     }
 }
 
-/// Snapshots that members took, and those that they have from others.
+/// Snapshots that a member took, and those that it fetched from others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SnapshotCounts {
     /// Snapshots taken.
     pub taken: u64,
-    /// Snapshots of other members that took the place of the state.
+    /// Snapshots fetched from other members and installed.
     pub fetched: u64,
-    /// Snapshots that came whole from a member other than the leader.
+    /// Snapshots that were fetched as a whole from a member other than the leader.
     pub borrowed: u64,
 }
 
-/// What one life of a process counts, or several together.
+/// Counts of one process run, or the sum of several.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LifeCounts {
     /// Snapshots taken and fetched.
     pub snapshots: SnapshotCounts,
-    /// Connections that a throttle closed.
+    /// Connections that a throttle refused.
     pub turned_away_count: usize,
 }
 
 impl LifeCounts {
-    /// Adds the counts of another life.
+    /// Adds the counts of another process run.
     pub fn add(&mut self, other: LifeCounts) {
         let snapshots = &mut self.snapshots;
         snapshots.taken += other.snapshots.taken;
@@ -516,19 +520,19 @@ impl LifeCounts {
 struct Seen {
     /// The counts of this life, without those of Loop.
     counts: LifeCounts,
-    /// Snapshots that were to be fetched, in order.
+    /// The fetches of snapshots that began, in order.
     fetching: Vec<Fetching>,
-    /// Members whose links to this one are to end, since they sent what has no meaning.
+    /// Members that sent a frame without meaning: their links to this one must end.
     refused: Vec<MemberId>,
-    /// Differences that it found when it compared digests.
+    /// Differences found by comparing digests.
     differences: Vec<Difference>,
-    /// The level that it tells others from now on; none once the simulation has taken it.
+    /// The level that the member has begun to announce; `None` once the simulation has taken it.
     raised: Option<Level>,
-    /// The status of the replica, as of the last turn of Loop.
+    /// The status of the replica after Loop's last turn.
     status: replica::Status,
 }
 
-/// The cluster and the member that responses of this start to etcd's clients name.
+/// The cluster id and the member id in responses to etcd clients.
 fn served_by(origin: Origin) -> Served {
     Served { cluster_id: 1, member_id: origin.member.0 }
 }
@@ -550,7 +554,7 @@ impl Times {
 }
 
 impl Conditions {
-    /// The conditions of a process as configured, in a world that treats it as usual.
+    /// The configured settings, with normal pace and no delays.
     fn new(config: &MemberConfig, throttle: Arc<Throttle>) -> Conditions {
         Conditions {
             paces: Paces::default(),
@@ -567,7 +571,7 @@ impl Conditions {
 }
 
 impl Seen {
-    /// The counts of a process that has done nothing yet.
+    /// The counts of a new process.
     fn new(status: replica::Status) -> Seen {
         Seen {
             counts: LifeCounts::default(),
@@ -580,12 +584,12 @@ impl Seen {
     }
 }
 
-/// One life of the process.
+/// A running process with a born directory.
 pub struct Server {
     number: usize,
     is_alone: bool,
     origin: Origin,
-    /// The hello that introduces it to others.
+    /// The hello that introduces the member to other members.
     hello: Arc<Hello>,
     clock: Clock,
     disk: SimDisk,
@@ -607,13 +611,13 @@ pub struct Server {
 
 /// The result of a start.
 pub enum Started {
-    /// The threads run.
+    /// The directory is born, and the threads run.
     Running(Box<Server>),
-    /// The directory is to be born first.
+    /// The directory is unborn: the member must find the others first.
     Unborn(Box<Unborn>),
 }
 
-/// Whether a state is wrong in the way of [`Server::make_wrong`].
+/// Whether [`Server::make_wrong`] has changed this state.
 fn is_wrong(machine: &Machine) -> bool {
     machine.control().last_batch(NOBODY).is_some()
 }
@@ -623,7 +627,7 @@ fn disk_failed(error: StorageError) -> Death {
 }
 
 impl Server {
-    /// Opens or makes the data directory and starts the threads, as `node::start` does.
+    /// Opens or creates the data directory and starts the threads, as `node::start` does.
     ///
     /// # Errors
     /// The directory cannot be used.
@@ -724,17 +728,17 @@ impl Server {
 
     // What the simulation asks.
 
-    /// Its member, and this start of it.
+    /// The member's id, and the number of this start.
     pub fn origin(&self) -> Origin {
         self.origin
     }
 
-    /// Which life of the process this is.
+    /// The number of this process run.
     pub fn life(&self) -> u64 {
         self.wakes.life()
     }
 
-    /// Whether it has become ready: clients are served all.
+    /// Whether the member has become ready to serve clients in full.
     pub fn is_ready(&self) -> bool {
         self.is_ready
     }
@@ -744,25 +748,25 @@ impl Server {
         self.fronts.are_open()
     }
 
-    /// When the process was started.
+    /// When the process started, in us.
     pub fn started_us(&self) -> u64 {
         self.times.started_us
     }
 
-    /// The state, for the judges.
+    /// The member's state.
     pub fn machine(&self) -> &Machine {
         &self.machine
     }
 
-    /// What this life has counted.
+    /// The counts of this process run so far.
     pub fn life_counts(&self) -> LifeCounts {
         let mut counts = self.seen.counts;
         counts.snapshots.borrowed = self.member.counts().snapshots_borrowed;
         counts
     }
 
-    /// Checks that a connection runtime has no more commands under way than it may. A connect
-    /// request needs no credit.
+    /// Checks that a connection runtime has at most the allowed number of unanswered commands.
+    /// Connect requests do not count, and there is at most one per connection.
     fn check_credit(&self, front: usize) -> Lived {
         let runtime = &self.fronts.zk[front];
         let (count, connections) = (runtime.commands_in_flight(), runtime.connection_count());
@@ -773,91 +777,92 @@ impl Server {
         }
     }
 
-    /// Snapshots of other members that took the place of the state in this life.
+    /// How many snapshots of other members it has installed in this run.
     pub fn fetched_count(&self) -> u64 {
         self.seen.counts.snapshots.fetched
     }
 
-    /// Snapshots that were to be fetched in this life, in order.
+    /// The fetches of snapshots that began in this run, in order.
     pub fn fetching(&self) -> &[Fetching] {
         &self.seen.fetching
     }
 
-    /// The member that it fetches a snapshot from now; `None` if it fetches no snapshot.
+    /// The member from which it fetches a snapshot now; `None` if it fetches none.
     pub fn fetches_from(&self) -> Option<MemberId> {
         self.member.fetches_from()
     }
 
-    /// Sets how the syncs of its disks go from now on.
+    /// Sets the pace of its disks' syncs.
     pub fn set_paces(&mut self, paces: Paces) {
         self.conditions.paces = paces;
     }
 
-    /// Lets Apply be given the CPU up to `lag_us` late from now on; 0 is as usual.
+    /// Sets the longest delay of Apply's wake-ups, in us; 0 for normal.
     pub fn starve_apply(&mut self, lag_us: u64) {
         self.conditions.apply_lag_us = lag_us;
     }
 
-    /// Someone sets the wall clock, or the monotonic one jumps or has stood still.
+    /// Sets the clocks of its machine, after a jump or a suspension.
     pub fn set_clock(&mut self, clock: Clock) {
         self.clock = clock;
     }
 
-    /// A frame came from this member.
+    /// A frame arrived from another member.
     pub fn on_peer(&mut self, from: MemberId, frame: PeerFrame, world: &mut World) {
         self.push_loop(world, [LoopInput::Peer { from, frame }]);
     }
 
-    /// A member has linked to this one, or that link has ended.
+    /// A link from another member to this one is up, or has ended.
     pub fn on_linked(&mut self, peer: &Hello, is_up: bool, world: &mut World) {
         let server = is_up.then(|| peer.into());
         self.push_loop(world, [LoopInput::Linked { peer: peer.member, server }]);
     }
 
-    /// The link to a member is up, or has ended.
+    /// The link from this member to another one is up, or has ended.
     pub fn on_link(&mut self, peer: &Hello, is_up: bool, world: &mut World) {
         self.push_loop(world, [LoopInput::Link { peer: peer.member, is_up }]);
     }
 
-    /// Takes the frames that are to be sent to other members.
+    /// Takes the frames to send to other members.
     pub fn take_outbox(&mut self) -> Vec<(MemberId, PeerFrame)> {
         core::mem::take(&mut self.queues.outbox)
     }
 
-    /// Takes the members whose links to this one are to end.
+    /// Takes the members whose links to this one must end, since they sent a frame without meaning.
     pub fn take_refused(&mut self) -> Vec<MemberId> {
         core::mem::take(&mut self.seen.refused)
     }
 
-    /// Takes the differences that it found when it compared digests.
+    /// Takes the differences that this leader found by comparing digests.
     pub fn take_differences(&mut self) -> Vec<Difference> {
         core::mem::take(&mut self.seen.differences)
     }
 
-    /// Takes the level that it tells others from now on, if that has changed since the last call.
+    /// Takes the level that the member has begun to announce since the last call; `None` if it has
+    /// not changed.
     pub fn take_raised(&mut self) -> Option<Level> {
         self.seen.raised.take()
     }
 
-    /// The cluster and the member that responses to etcd's clients name.
+    /// The cluster id and the member id in responses to etcd clients.
     pub fn served(&self) -> Served {
         served_by(self.origin)
     }
 
-    /// The level of its state, as Apply and Loop know it.
+    /// The level of the state, and the level that Loop knows.
     pub fn levels(&self) -> (Level, Level) {
         (self.machine.control().level().level, self.member.level())
     }
 
-    /// A client uses what a level adds for the first time.
+    /// A client needs this level, for the first time.
     pub fn need(&mut self, level: Level, world: &mut World) {
         self.push_loop(world, [LoopInput::Front(ToLoop::Need(level))]);
     }
 
-    /// An operator asks it to raise the level to the highest that it knows.
+    /// An operator asks the leader to raise the level to the highest that its build knows.
     ///
     /// # Errors
-    /// As [`Loop::upgrade`].
+    /// Like [`Loop::upgrade`].
     pub fn upgrade(&mut self, world: &mut World) -> Result<Level, RaiseRefused> {
         let raised = self.member.upgrade();
         self.note_raising(world.now_us);
@@ -865,8 +870,7 @@ impl Server {
         raised
     }
 
-    /// The member ids of all voters and learners that it knows of, without the placeholders of
-    /// absent servers.
+    /// The member ids of the voters and learners that it knows of, without placeholders.
     fn members(&self) -> Vec<u64> {
         let mut members = self.member.voters();
         members.extend(self.member.learners());
@@ -874,24 +878,24 @@ impl Server {
         members
     }
 
-    /// Makes the state differ from what the log says, in a way that no client notices and no
-    /// checksum shows.
+    /// Makes the state differ from the one that the log gives, in a way that clients and checksums
+    /// do not notice.
     pub fn make_wrong(&mut self) {
         let origin = Origin { member: NOBODY, boot: BootId(1) };
         assert!(self.machine.begin_batch(origin, 1), "it is wrong already");
     }
 
-    /// Whether the state is wrong in that way.
+    /// Whether [`Server::make_wrong`] has changed the state.
     pub fn is_wrong(&self) -> bool {
         is_wrong(&self.machine)
     }
 
-    /// The hello that introduces it to others.
+    /// The hello that introduces the member to other members.
     pub fn hello(&self) -> &Arc<Hello> {
         &self.hello
     }
 
-    /// The status of its replica.
+    /// The status of its replica after Loop's last turn.
     pub fn status(&self) -> &replica::Status {
         &self.seen.status
     }
@@ -906,24 +910,25 @@ impl Server {
         self.member.learners()
     }
 
-    /// Asks it to let another member lead: `to`, or any. Returns whether it leads and can do so.
+    /// Asks the member to hand its leadership over to `to`, or to any member. Returns whether it
+    /// leads and can.
     pub fn hand_over(&mut self, to: Option<MemberId>, world: &mut World) -> bool {
         let is_handing_over = self.member.hand_over(to);
         self.wake(world, Actor::Loop);
         is_handing_over
     }
 
-    /// Connections that it has not closed.
+    /// ZooKeeper connections that it has not closed.
     pub fn connection_count(&self) -> usize {
         self.fronts.connection_count()
     }
 
-    /// Whether the log's disk is done at `at_us` with all that was asked of it.
+    /// Whether the log's disk will have finished its current work at `at_us`.
     pub fn is_disk_done(&self, at_us: u64) -> bool {
         self.times.disk_done_us <= at_us
     }
 
-    /// Whether nothing is under way: no command, no entry, no job.
+    /// Whether no message, command, entry or disk job is in progress.
     pub fn is_idle(&self) -> bool {
         self.queues.to_loop.is_empty()
             && self.queues.to_apply.is_empty()
@@ -933,11 +938,10 @@ impl Server {
             && !self.apply.has_work()
     }
 
-    /// Checks that it keeps nothing for work that is done. For a server that is idle, whose
-    /// clients wait for nothing.
+    /// Checks that an idle server, whose clients wait for nothing, holds almost nothing in memory.
     ///
     /// # Errors
-    /// The thing that it keeps without need, and how much of it.
+    /// Names the thing that it holds too much of.
     pub fn check_memory(&self) -> Result<(), String> {
         let LoopHeld { batches, unapplied_bytes, waiting_reads, deadlines, deadline_places } =
             self.member.held();
@@ -973,7 +977,7 @@ impl Server {
         )
     }
 
-    /// The bytes of the newest snapshot.
+    /// The bytes of the newest snapshot; `None` if there is none or it cannot be read.
     pub fn newest_snapshot(&self) -> Option<Vec<u8>> {
         let name = snapshot::list(&self.disk).ok()?.pop()?.name;
         let file = self.disk.open_read_only(&format!("{SNAPSHOT_DIR}/{name}")).ok()?;
@@ -982,7 +986,7 @@ impl Server {
         (count == bytes.len()).then_some(bytes)
     }
 
-    /// Restores a snapshot that someone brings, as `node::Upload` does.
+    /// An operator restores a snapshot, as with `node::Upload`.
     pub fn restore(&mut self, bytes: &[u8], world: &mut World, witness: &mut Witness) {
         if self.member.check_install().is_err() {
             return;
@@ -998,7 +1002,7 @@ impl Server {
             self.member.install(image).is_ok()
         });
         if !is_installed {
-            // The next start removes what is left of the image.
+            // The next start removes the remains of the image.
             let _ = received::discard(&self.disk);
         }
         self.wake(world, Actor::Loop);
@@ -1006,7 +1010,7 @@ impl Server {
 
     // Connections of ZooKeeper's clients.
 
-    /// A client connected.
+    /// A ZooKeeper client connected.
     pub fn accept(&mut self, number: usize, world: &mut World, network: &mut Network) {
         let front = self.fronts.next_zk();
         network.connections[number].front = front;
@@ -1014,7 +1018,7 @@ impl Server {
         self.wake(world, Actor::Front(front));
     }
 
-    /// Something came for a connection, or there is room to write again.
+    /// Bytes arrived on a ZooKeeper connection, or it can be written to again.
     pub fn on_socket(&mut self, number: usize, world: &mut World, network: &Network) {
         let connection = &network.connections[number];
         let (id, front) = (ConnectionId(connection.server_id), connection.front);
@@ -1023,7 +1027,7 @@ impl Server {
         }
     }
 
-    /// Lets a runtime take one thing that has come, and then drive its Front.
+    /// Lets a runtime handle one event and then drives its Front.
     fn run_front(
         &mut self,
         front: usize,
@@ -1063,7 +1067,7 @@ impl Server {
         self.wake_at(world, actor, tick_us);
     }
 
-    /// Whether reads are served without a leader.
+    /// Whether the member has heard from no leader for so long that it serves reads only.
     fn is_leaderless(&self, world: &World) -> bool {
         let now_us = self.clock.local_us(world.now_us) - self.times.started_local_us;
         let is_silent = |at_ms, after_ms| at_ms == 0 || now_us / 1000 >= at_ms + after_ms;
@@ -1086,10 +1090,10 @@ impl Server {
         self.wakes.plan(world, actor, at_us);
     }
 
-    /// A part of the process runs.
+    /// A thread of the process wakes up and runs.
     ///
     /// # Errors
-    /// The process is at its end.
+    /// The process has ended.
     pub fn run(
         &mut self,
         actor: Actor,
@@ -1124,7 +1128,7 @@ impl Server {
         }
     }
 
-    /// A part of the process has finished work that took time.
+    /// A thread has finished work that took virtual time.
     pub fn done(&mut self, actor: Actor, world: &mut World) {
         match actor {
             Actor::Disk => {
@@ -1181,20 +1185,20 @@ impl Server {
     }
 
     fn wake_disk(&mut self, world: &mut World) {
-        // A disk at work is not woken: it looks at its queue afterwards.
+        // A busy disk thread needs no wake-up: it checks its queue when it is done.
         if self.queues.disk_report.is_none() {
             self.wake(world, Actor::Disk);
         }
     }
 
-    /// The connection runtimes start, and connections come from now on.
+    /// Opens the connection runtimes: clients can connect from now on.
     fn open(&mut self, world: &mut World) {
         if self.fronts.open(&self.machine, world.now_us, self.clock) {
             self.fronts.actors().for_each(|actor| self.wake(world, actor));
         }
     }
 
-    /// Shows the witness the state behind a hold of Apply.
+    /// Shows the witness the state after a hold of Apply.
     fn show_state(&self, world: &World, witness: &mut Witness) -> Lived {
         let history = self.machine.etcd_v2().history();
         witness.v2.on_history(history, world.now_us).map_err(Death::Bug)?;
@@ -1209,7 +1213,7 @@ impl Server {
         if !self.apply.has_work() {
             return Ok(());
         }
-        // No runtime takes mail before the server is open.
+        // Before the server is open, runtimes take no deliveries.
         if self.fronts.are_open() && self.fronts.is_mail_full(self.conditions.mail_max) {
             self.wake_at(world, Actor::Apply, world.now_us + MAIL_WAIT_US);
             return Ok(());
@@ -1218,7 +1222,7 @@ impl Server {
         while self.apply.has_work() && count < APPLY_HOLD_COMMANDS_MAX {
             let step = world.random.magnitude(1, 64) as usize;
             count += self.apply.step(&mut self.machine, step);
-            // The time of a hold may be over at any step.
+            // A hold may end after any step.
             if world.random.one_in(3) {
                 break;
             }
@@ -1238,7 +1242,8 @@ impl Server {
                 if self.conditions.sabotage == Some(Sabotage::AnswersKept) {
                     self.judged.answers_kept.extend(delivery.answers.iter().cloned());
                 }
-                // A runtime without watches or answers finds the changes when it looks next.
+                // A runtime without watches or answers handles the changes when it runs next
+                // anyway.
                 let is_urgent = delivery.is_urgent() || runtime.has_watches();
                 match self.conditions.sabotage {
                     Some(Sabotage::ChangesLost) if world.random.one_in(10) => {
@@ -1272,7 +1277,8 @@ impl Server {
         Ok(())
     }
 
-    /// A sync is answered when everything that was committed when it came is applied.
+    /// Checks each answer to a client's sync: everything committed when the request came must be
+    /// applied.
     fn check_syncs(&mut self, front: FrontId, delivery: &Delivery, witness: &Witness) -> Lived {
         for answer in &delivery.answers {
             let Answer::Synced { connection, ticket, mark } = *answer else { continue };
@@ -1312,7 +1318,7 @@ impl Server {
         Ok(())
     }
 
-    /// When the disk is done with what was just asked of it.
+    /// Draws when the disk finishes the operations made since `ops_before`, in us.
     fn done_us(&mut self, pace: Pace, world: &mut World, ops_before: u64) -> u64 {
         let ops = self.disk.ops() - ops_before;
         let syncs = self.disk.take_sync_count();
@@ -1373,28 +1379,28 @@ impl Server {
         Ok(())
     }
 
-    /// A finished snapshot reads, and is the state at its entry: the digest in it says so, and the
-    /// counters.
+    /// Checks that a finished snapshot can be read and equals the state at its index, by its digest
+    /// and its counters.
     fn check_snapshot(&self, index: u64, witness: &Witness) -> Lived {
-        // A planned read error is for the member and not for this check.
+        // A planned read error must hit the member and not this check.
         if self.disk.fails_reads() {
             return Ok(());
         }
         match restore_newest(&self.disk, index, |_| {}) {
-            // A newer snapshot may have come from another member.
+            // A newer snapshot may have been fetched from another member.
             Ok((meta, machine)) => {
                 let found = (machine.index(), machine.mark().ordinal);
                 witness.check_snapshot(meta.index, found).map_err(Death::Bug)
             }
-            // The disk stopped meanwhile.
+            // The disk has reached its planned stop meanwhile.
             Err(RecoveryError::Storage(_)) if self.disk.is_stopping() => Ok(()),
             Err(error) => Err(Death::Bug(error.to_string())),
         }
     }
 }
 
-/// Checks that a member keeps no more of each thing than it may. `held` gives the name of each
-/// thing, how many the member keeps, and how many it may keep.
+/// Checks that a member holds no more of each thing than it may. Each element of `held` is a name,
+/// the number held and the allowed maximum.
 fn check_held(
     member: usize,
     held: impl IntoIterator<Item = (&'static str, usize, usize)>,

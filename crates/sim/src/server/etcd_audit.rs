@@ -1,5 +1,5 @@
-//! The audit log of etcd's clients: `listen_etcd/audit.rs` for virtual connections. A line is begun
-//! with its call, told the result, and logged when the call is over.
+//! The audit log of etcd clients: `listen_etcd/audit.rs` for virtual connections. A line begins
+//! with its call, gets the result when the Front answers, and is logged when the call is over.
 
 use core::net::{IpAddr, Ipv4Addr};
 use std::collections::BTreeMap;
@@ -11,29 +11,29 @@ use workload::etcd::history::CallId;
 
 use crate::world::World;
 
-/// The address of all clients.
+/// The address of every client.
 const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
-/// A mistake with the audit log on purpose, to see that the judges notice it.
+/// A deliberate mistake with the audit log, which the judges must notice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AuditSabotage {
-    /// Lines are lost now and then.
+    /// Some lines are lost.
     LinesLost,
-    /// A line says that a call failed whose fate is not known.
+    /// A line reports a failure although the call's fate is unknown.
     UnknownFailed,
 }
 
-/// The audit log of a connection runtime.
+/// The audit log of one etcd connection runtime.
 #[derive(Default)]
 pub(super) struct AuditLog {
-    /// The lines of calls that are not done. `None` in place of the method: of etcd v2.
+    /// The lines of unfinished calls. The method is `None` for a call of etcd v2.
     begun: BTreeMap<Ticket, (Option<EtcdMethod>, AuditLine)>,
-    /// The lines of calls that have ended since the last look.
+    /// The finished lines since the last `take`.
     logged: Vec<(CallId, String)>,
 }
 
 impl AuditLog {
-    /// A call begins: a line if it changes something.
+    /// A call begins. It gets a line if `operation` is given: if it changes something.
     pub fn begin(
         &mut self,
         ticket: Ticket,
@@ -48,7 +48,7 @@ impl AuditLog {
     pub fn tell(&mut self, ticket: Ticket, result: &CallResult) {
         match self.begun.get_mut(&ticket) {
             Some((Some(method), line)) => line.tell(*method, result),
-            // The Front refuses calls of etcd v2 in the same way.
+            // The Front refuses calls of etcd v2 with the same errors.
             Some((None, line)) => line.tell_result(result.as_ref().map(drop).map_err(|it| *it)),
             None => {}
         }
@@ -61,13 +61,13 @@ impl AuditLog {
         }
     }
 
-    /// A call is over, answered or cancelled.
+    /// A call has been answered or cancelled. `call` is `None` if its line is to be dropped.
     pub fn end(&mut self, ticket: Ticket, call: Option<CallId>) {
         let line = self.begun.remove(&ticket);
         self.logged.extend(call.zip(line).map(|(call, (_, line))| (call, line.to_string())));
     }
 
-    /// The lines that were logged since the last look.
+    /// Takes the lines logged since the last call. A sabotage may change them.
     pub fn take(
         &mut self,
         sabotage: Option<AuditSabotage>,

@@ -1,5 +1,5 @@
-//! Work on passwords: what threads of their own do in the server that ships. The hash here is no
-//! secret, and takes a drawn time.
+//! Hashes and checks passwords, as separate threads do in the real server. The hash here is not
+//! secret, and its work takes a random time.
 
 use member::fronts::etcd::{PasswordDone, PasswordTask, PasswordWork};
 use member::message::Ticket;
@@ -7,20 +7,20 @@ use member::message::Ticket;
 use crate::limits::PASSWORD_US_MAX;
 use crate::world::World;
 
-/// The hash of a password.
+/// The fake hash of a password.
 pub fn hash_of(password: &[u8]) -> Vec<u8> {
     [b"hash of ", password].concat()
 }
 
-/// Work that is not done.
+/// Password work that is not finished.
 #[derive(Default)]
 pub(super) struct Passwords {
-    /// When each is done, for whom, and the result.
+    /// When each piece of work finishes, in us, with its ticket and its result.
     under_way: Vec<(u64, Ticket, PasswordDone)>,
 }
 
 impl Passwords {
-    /// Begins work. What nobody waits for any more is skipped.
+    /// Begins pieces of work. Skips those that no caller waits for any more.
     pub fn begin(&mut self, works: Vec<(Ticket, PasswordWork)>, world: &mut World) {
         for (ticket, PasswordWork { password, task, waits }) in works {
             if waits.upgrade().is_none() {
@@ -46,12 +46,12 @@ impl Passwords {
         }
     }
 
-    /// When the next work is done.
+    /// When the next piece of work finishes, in us.
     pub fn next_us(&self) -> Option<u64> {
         self.under_way.iter().map(|(at_us, ..)| *at_us).min()
     }
 
-    /// The results of what is done.
+    /// Takes the results of the finished work.
     pub fn take_done(&mut self, now_us: u64) -> Vec<(Ticket, PasswordDone)> {
         let done = self.under_way.extract_if(.., |(at_us, ..)| *at_us <= now_us);
         done.map(|(_, ticket, done)| (ticket, done)).collect()

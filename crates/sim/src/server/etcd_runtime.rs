@@ -1,8 +1,8 @@
-//! A connection runtime for etcd's clients: `listen_etcd` on virtual connections.
+//! An etcd connection runtime: `listen_etcd` on virtual connections. It owns one `EtcdFront`.
 //!
-//! The calls that have arrived become tasks, which hand them to the Front; then the driver's task
-//! runs. Between two holds of the state's lock Apply may run; here that is a drive that goes on the
-//! next time the runtime runs.
+//! Each time it runs, it hands the arrived calls to the Front and then drives the Front: it runs
+//! the Front's reads until nothing is left to do. Apply may run between two holds of the state's
+//! lock. To allow that, a drive may stop in the middle and continue the next time the runtime runs.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -25,39 +25,39 @@ use crate::limits::{ETCD_TICK_IDLE_US, ETCD_TICK_US};
 use crate::network::End;
 use crate::world::{Clock, World};
 
-/// One connection runtime.
+/// One etcd connection runtime.
 pub(super) struct EtcdRuntime {
     pub config: EtcdFrontConfig,
     front: EtcdFront,
-    /// Deliveries that Apply pushed, the oldest first.
+    /// Deliveries of Apply that the Front has not got yet, oldest first.
     pub mail: VecDeque<Delivery>,
-    /// Connections that may have something to do.
+    /// Connections with input that was not handled yet.
     pub woken: BTreeSet<usize>,
-    /// The calls that are not done, each with its connection.
+    /// The unfinished calls, each with its connection.
     waiting: BTreeMap<Ticket, (usize, CallId)>,
-    /// Waits of etcd v2, which may last for ever, and whether each is a stream.
+    /// The waits of etcd v2 in progress, which may last for ever, and whether each is a stream.
     v2_waits: BTreeMap<Ticket, bool>,
-    /// Calls for hashes, for a sabotage.
+    /// Calls that ask for a hash of the keys, for a sabotage.
     pub hash_calls: BTreeSet<Ticket>,
     /// The audit log.
     pub audit: AuditLog,
-    /// Requests of HTTP that take several steps.
+    /// The HTTP requests that take several steps.
     pub steps: Steps,
-    /// Watch streams.
+    /// The watch streams.
     pub slots: Slots,
-    /// Work on passwords.
+    /// The unfinished password work.
     pub passwords: Passwords,
-    /// Makes a mistake with users.
+    /// Makes deliberate mistakes with users.
     pub user_forger: UserForger,
-    /// Reads of etcd v2 that were done at once, each with its connection.
+    /// Results of etcd v2 reads that needed no waiting, each with its connection.
     pub got: Vec<(usize, CallId, V2Result)>,
-    /// The calls that have ended since the last look.
+    /// The calls that have ended since `take_ended`.
     ended: Vec<CallId>,
-    /// Whether another state has taken the place of the one before since the last look.
+    /// Whether a snapshot was installed since `take_installed`.
     has_installed: bool,
     pub is_driving: bool,
     pub next_tick_us: u64,
-    /// When the runtime was made, by the clock of its machine.
+    /// When the runtime was created, on the clock of its machine.
     started_local_us: u64,
 }
 
@@ -85,27 +85,27 @@ impl EtcdRuntime {
         }
     }
 
-    /// The clock of its Front, in ms.
+    /// The time that the Front is given, in ms since the runtime was created.
     pub fn monotonic_ms(&self, now_us: u64, clock: Clock) -> u64 {
         (clock.local_us(now_us) - self.started_local_us) / 1000
     }
 
-    /// The runtime starts, and connections come from now on. A member that joins has a state with
-    /// tokens by then, whose times begin now.
+    /// Opens the runtime: connections come from now on. The Front is made anew, since the state may
+    /// hold tokens by now, whose times begin now.
     pub fn open(&mut self, level: Level, token_times: &Arc<TokenTimes>) {
         self.config.level = level;
         self.config.token_times = token_times.clone();
         self.front = EtcdFront::new(self.config.clone());
     }
 
-    /// Whether no message waits for it, and it is not in the middle of something.
+    /// Whether no message waits for the runtime, and no drive is unfinished.
     pub fn is_quiet(&self) -> bool {
         let has_work = self.is_driving || self.front.has_more() || self.steps.is_ready(0);
         self.mail.is_empty() && self.woken.is_empty() && !has_work
     }
 
-    /// What its Front holds for calls that are no open watch streams: calls, commands, and bytes
-    /// of commands.
+    /// How many calls, commands and bytes of commands its Front holds, not counting watch streams
+    /// and waits of etcd v2.
     pub fn held(&self) -> [usize; 3] {
         let (commands, bytes) = self.front.commands_in_flight();
         let lasting = self.slots.count() + self.v2_waits.len();
@@ -113,7 +113,8 @@ impl EtcdRuntime {
         [calls.max(self.waiting.len() - self.v2_waits.len()), commands, bytes]
     }
 
-    /// `contact_at_ms` is by the clock of the machine since the start, as [`Now`] has it.
+    /// Tells the Front the time. `contact_at_ms` counts on the machine's clock from the start, as
+    /// in [`Now`].
     pub fn set_now(
         &mut self,
         world: &World,
@@ -125,7 +126,7 @@ impl EtcdRuntime {
         self.front.set_now(Now { monotonic_ms, raft_term, contact_at_ms });
     }
 
-    /// Lets the Front look at the clock, more often while it has calls.
+    /// Runs the Front's timer and plans the next firing, sooner if the Front has calls.
     pub fn tick(&mut self, world: &World, clock: Clock) {
         self.front.on_tick();
         let has_calls = self.front.call_count() > 0;
@@ -133,8 +134,8 @@ impl EtcdRuntime {
         self.next_tick_us = world.now_us + clock.world_us(tick_us);
     }
 
-    /// Takes what has come on a connection, or some of it. Returns the calls that were begun, and
-    /// whether something is left.
+    /// Handles all, or a random part, of the messages that have arrived on a connection. Returns
+    /// the calls that began, and whether messages are left.
     pub fn take_input(
         &mut self,
         number: usize,
@@ -167,7 +168,7 @@ impl EtcdRuntime {
                     begun.push((ticket, id));
                 }
                 FromClient::V2(id, request) => {
-                    // The lock is free for every other read.
+                    // For every other read, as if the lock of the state were free.
                     let is_free = id.number.is_multiple_of(2);
                     let got = is_free.then(|| self.front.get_v2(&request, machine.etcd_v2()));
                     if let Some(result) = got.flatten() {
@@ -205,7 +206,7 @@ impl EtcdRuntime {
         (begun, is_left)
     }
 
-    /// Cancels the calls that are not done and that nobody waits for any more.
+    /// Cancels the unfinished calls that `is_over` accepts, since their clients have gone.
     fn cancel(&mut self, is_over: impl Fn((usize, CallId)) -> bool) {
         self.steps.arrived.retain(|(number, id, _)| !is_over((*number, *id)));
         let over = self.waiting.iter().filter(|(_, waiting)| is_over(**waiting));
@@ -216,14 +217,15 @@ impl EtcdRuntime {
         }
     }
 
-    /// Runs the Front until it has nothing more to do. `None` if Apply is to run first.
+    /// Runs the Front until it has nothing to do. `None` if Apply may run first: the drive
+    /// continues later.
     pub fn drive(&mut self, machine: &Machine, world: &mut World) -> Option<EtcdOutput> {
         if !self.is_driving {
             self.take_mail();
         }
         self.is_driving = true;
         while self.front.is_runnable() {
-            // Everything that the state shows was pushed before the lock was let go.
+            // Apply pushed all deliveries about the visible state before it released the lock.
             self.take_mail();
             self.front.run_reads(machine);
             if world.random.one_in(3) {
@@ -241,7 +243,7 @@ impl EtcdRuntime {
         }
     }
 
-    /// The connection and the call that a result is for; `None` if it was cancelled.
+    /// Ends the call of a ticket. Returns its connection and its id; `None` if it was cancelled.
     pub fn done(&mut self, ticket: Ticket) -> Option<(usize, CallId)> {
         let found = self.waiting.remove(&ticket);
         self.v2_waits.remove(&ticket);
@@ -250,40 +252,42 @@ impl EtcdRuntime {
         found
     }
 
-    /// A step of a request waits for the result for this ticket.
+    /// Notes that a step of an HTTP request waits for the result of this ticket.
     pub(super) fn add_waiting(&mut self, ticket: Ticket, at: (usize, CallId)) {
         self.waiting.insert(ticket, at);
     }
 
-    /// The connection and the request whose step has its result; `None` if it was given up.
+    /// Ends the wait of a step. Returns the connection and the request; `None` if it was cancelled.
     pub(super) fn end_step(&mut self, ticket: Ticket) -> Option<(usize, CallId)> {
         let found = self.waiting.remove(&ticket);
         self.audit.end(ticket, found.map(|(_, call)| call));
         found
     }
 
-    /// A request is answered.
+    /// Notes that a request is answered.
     pub(super) fn note_end(&mut self, call: CallId) {
         self.ended.push(call);
     }
 
-    /// Whether the Front began a call itself, as a part of one that waits for its turn.
+    /// Whether the Front itself made this call, as a part of a call that waits in a queue.
     pub fn is_part(&self, ticket: Ticket) -> bool {
         self.front.is_part(ticket)
     }
 
-    /// The connection and the call that a piece is for; `None` if it was cancelled.
+    /// The connection and the call that a piece of a result belongs to; `None` if the call was
+    /// cancelled.
     pub fn waiting_for(&self, ticket: Ticket) -> Option<(usize, CallId)> {
         self.waiting.get(&ticket).copied()
     }
 
-    /// Begins the work on passwords that the output has. Returns when the next work is done.
+    /// Begins the password work that the Front asks for. Returns when the next work finishes, in
+    /// us.
     pub fn work_on_passwords(&mut self, output: &mut EtcdOutput, world: &mut World) -> Option<u64> {
         self.passwords.begin(core::mem::take(&mut output.passwords), world);
         self.passwords.next_us()
     }
 
-    /// Gives the results of work on passwords that is done to the Front, or to requests.
+    /// Passes on the results of finished password work, to the Front or to HTTP requests.
     pub fn take_passwords(&mut self, now_us: u64, sabotage: Option<UserSabotage>) {
         for (ticket, mut done) in self.passwords.take_done(now_us) {
             sabotage.into_iter().for_each(|sabotage| forge_password(sabotage, &mut done));
@@ -295,15 +299,15 @@ impl EtcdRuntime {
         }
     }
 
-    /// Passes on what the Front gives for watch streams; the other results stay.
+    /// Passes the Front's messages and ends to watch streams; other results stay in `output`.
     pub fn pass_on_watched(&mut self, output: &mut EtcdOutput, world: &mut World) {
         let watched = core::mem::take(&mut output.watched);
         let accepting = core::mem::take(&mut output.accepting);
         self.slots.pass_on(watched, &mut output.results, accepting, &mut self.front, world);
     }
 
-    /// The connection and the call that something of a wait of etcd v2 is for; `None` if the wait
-    /// was cancelled.
+    /// The connection and the call that an answer to an etcd v2 wait belongs to; `None` if the wait
+    /// was cancelled. Ends the wait if this is its last answer.
     pub fn v2_waited(&mut self, ticket: Ticket, waited: &V2Waited) -> Option<(usize, CallId)> {
         let is_last = match waited {
             V2Waited::Begun { .. } => false,
@@ -313,7 +317,7 @@ impl EtcdRuntime {
         if is_last { self.done(ticket) } else { self.waiting_for(ticket) }
     }
 
-    /// The shell says that a piece was taken, or ends a call, though its client did not.
+    /// The Front, for reading.
     pub fn front(&self) -> &EtcdFront {
         &self.front
     }
@@ -322,12 +326,12 @@ impl EtcdRuntime {
         &mut self.front
     }
 
-    /// Whether another state has taken the place of the one before since the last look.
+    /// Whether a snapshot was installed since the last call.
     pub fn take_installed(&mut self) -> bool {
         core::mem::take(&mut self.has_installed)
     }
 
-    /// The calls that have ended since the last look.
+    /// Takes the calls that have ended since the last call.
     pub fn take_ended(&mut self) -> Vec<CallId> {
         core::mem::take(&mut self.ended)
     }

@@ -1,4 +1,4 @@
-//! Mistakes that the shell makes with watches on purpose, to see that the judge notices each.
+//! Deliberate mistakes with watches, each of which the judge must notice.
 
 use bytes::Bytes;
 use etcd::Error;
@@ -9,48 +9,48 @@ use member::fronts::etcd::CallRefused;
 
 use crate::world::World;
 
-/// A mistake with watches, made now and then.
+/// A deliberate mistake with watches, mostly made at random.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WatchSabotage {
     /// A message with events is lost.
     EventsLost,
-    /// A message with events comes twice.
+    /// A message with events is sent twice.
     EventsDoubled,
-    /// Two messages with events change places.
+    /// Two messages with events are swapped.
     EventsSwapped,
-    /// The events of one revision come in two responses.
+    /// The events of one revision come in two separate responses.
     RevisionsSplit,
-    /// A promise overtakes the events that it covers.
+    /// A notice of progress overtakes the events that it covers.
     PromisesEarly,
-    /// No promise of progress is sent.
+    /// Notices of progress are lost.
     PromisesLost,
-    /// A watch ends as compacted, and is not.
+    /// A watch ends as compacted although it is not.
     EndedAsCompacted,
-    /// A watch that begins at a revision begins one later, now and then.
+    /// A watch that starts at a revision starts one later, sometimes.
     StartsSkip,
-    /// A watch that begins at a revision begins earlier.
+    /// A watch that starts at a revision starts earlier.
     StartsEarly,
-    /// A watch of new events shows the pairs before them wrongly: none.
+    /// A watch that asks for previous pairs does not get them.
     PrevKvLost,
     /// Filters are ignored.
     FiltersIgnored,
-    /// The header of a message with events has an older revision.
+    /// The header of a message with events has too old a revision.
     HeadersOld,
-    /// The answer to a request comes twice.
+    /// The answer to a request for a watch comes twice.
     CreatedTwice,
-    /// The answer to a request does not come.
+    /// The answer to a request for a watch is lost.
     CreatedLost,
-    /// Another value is shown.
+    /// An event shows a wrong value.
     ValuesChanged,
-    /// A Front is not told that another state has come.
+    /// A Front does not learn that a snapshot was installed.
     InstallsForgotten,
-    /// A stream ends without a leader, and there is one.
+    /// A stream ends for want of a leader although there is one.
     EndedAsLeaderless,
     /// A Front does not know that its member has no leader.
     LeaderlessIgnored,
 }
 
-/// Makes the mistake.
+/// Applies the sabotage to requests and messages of watches; does nothing without one.
 #[derive(Default)]
 pub(super) struct WatchForger {
     sabotage: Option<WatchSabotage>,
@@ -61,7 +61,7 @@ impl WatchForger {
         WatchForger { sabotage: Some(sabotage) }
     }
 
-    /// A request, as the Front gets it.
+    /// Changes a client's request on its way to the Front.
     pub fn request(&self, request: Bytes, world: &mut World) -> Bytes {
         let Some(sabotage) = self.sabotage else { return request };
         let mut decoded = pb::WatchRequest::decode(request.clone()).expect("a client encoded it");
@@ -69,8 +69,8 @@ impl WatchForger {
             return request;
         };
         match sabotage {
-            // Seldom: a start that skips the newest revision also keeps progress back, and a run
-            // that ends for that shows nothing of the gap.
+            // Done seldom: a start that skips the newest revision also delays progress, and a run
+            // that fails for that reason does not test whether the judge finds the gap.
             WatchSabotage::StartsSkip if create.start_revision > 0 && world.random.one_in(40) => {
                 create.start_revision += 1;
             }
@@ -82,7 +82,7 @@ impl WatchForger {
         decoded.encode_to_vec().into()
     }
 
-    /// Messages, as the client gets them.
+    /// Changes messages on their way to the client.
     pub fn messages(&self, messages: Vec<Vec<u8>>, world: &mut World) -> Vec<Vec<u8>> {
         let Some(sabotage) = self.sabotage else { return messages };
         let decode = |message: &Vec<u8>| {
@@ -99,14 +99,14 @@ impl WatchForger {
         forged.iter().map(|message| message.encode_to_vec()).collect()
     }
 
-    /// Why a stream ends now, if one does.
+    /// The error with which the sabotage ends a stream now, if it does.
     pub fn end(&self, world: &mut World) -> Option<CallRefused> {
         let is_made = self.sabotage == Some(WatchSabotage::EndedAsLeaderless);
         (is_made && world.random.one_in(1_000)).then(|| Error::NoLeader.into())
     }
 }
 
-/// Lets two messages of one watch change places.
+/// Swaps two neighbouring messages of one watch, if there are any.
 fn swap(messages: &mut [pb::WatchResponse]) {
     let is_whole = |it: &pb::WatchResponse| !it.events.is_empty() && !it.fragment;
     for at in 1..messages.len() {
@@ -160,7 +160,7 @@ fn forge(
     }
 }
 
-/// The first event alone, and the others, if it is of the same revision as the second one.
+/// Splits off the first event, if the second one has the same revision.
 fn split(mut message: pb::WatchResponse) -> Vec<pb::WatchResponse> {
     let revision = |event: &mvccpb::Event| event.kv.as_ref().map(|kv| kv.mod_revision);
     match message.events.as_slice() {

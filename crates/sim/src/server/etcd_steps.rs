@@ -1,7 +1,8 @@
-//! Requests of HTTP that a member answers in several steps: the loops of `listen_etcd` over these
-//! steps, on virtual connections. Between two steps a request waits for a call of the Front, for
-//! work on a password or for its body, under a ticket; a client may give it up there. The next step
-//! is taken when the runtime runs again, so a cancel may come before it.
+//! HTTP requests about health, members, users and keys, which a member answers in several steps:
+//! the loops of `listen_etcd` over these steps, on virtual connections. Between two steps a request
+//! waits under a ticket: for a call of the Front, for password work, or for the body of the
+//! request. Meanwhile the client may cancel it. The next step runs when the runtime runs again, so
+//! a cancellation may come first.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -28,22 +29,22 @@ use crate::etcd_clients::http::{Change, HttpAnswer, HttpRequest, ReadCame, Wish}
 use crate::limits::HTTP_BODY_US_MAX;
 use crate::world::World;
 
-/// A mistake with these requests on purpose, to see that the judge notices each.
+/// A deliberate mistake with HTTP requests, which the judge must notice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HttpSabotage {
-    /// The reads that health needs are not made, and pass for good ones.
+    /// The reads that a health check needs are not made and count as successful.
     ReadsFeigned,
-    /// A change of users is answered as done now and then, and never handed over.
+    /// Some changes of users are answered as done without being made.
     ChangesFeigned,
-    /// A change of users that was done is answered as refused now and then.
+    /// Some changes of users that were done are answered as refused.
     ChangesDenied,
-    /// Every password is right.
+    /// Every password counts as right.
     PasswordsIgnored,
-    /// Reads of keys with a quorum need none.
+    /// Reads of keys with a quorum are served without one.
     QuorumIgnored,
-    /// Every client may change members.
+    /// Every client may change the members.
     MembersPermitted,
-    /// The member names a member as the leader that is none.
+    /// The member names a member as leader that is not.
     LeaderForged,
 }
 
@@ -58,7 +59,7 @@ pub(super) struct Around<'a> {
 /// The connection and the id of a request.
 type At = (usize, CallId);
 
-/// A request between two steps.
+/// The next step of a request.
 enum Step {
     Health(HealthStep),
     Members(MembersStep),
@@ -66,7 +67,7 @@ enum Step {
     Reader(UserStep, V2Request),
 }
 
-/// The rest of a request, by the thing that it waits for.
+/// A waiting request: how it goes on, by what it waits for.
 enum Waiting {
     Health(HealthCall),
     Members(MembersCall),
@@ -78,75 +79,76 @@ enum Waiting {
     Urls(ReadingUrls),
 }
 
-/// The result for a ticket.
+/// What a waiting request gets.
 pub(super) enum StepResult {
-    /// Result of a call of etcd v3, or a refusal of any call.
+    /// The result of an etcd v3 call, or the refusal of any call.
     Call(CallResult),
-    /// Result of a call of etcd v2.
+    /// The result of an etcd v2 call.
     V2(V2Result),
-    /// Result of work on a password.
+    /// The result of password work.
     Password(PasswordDone),
-    /// Whether the body has come whole.
+    /// Whether the whole body arrived.
     Body(bool),
 }
 
-/// The requests that are under way.
+/// The HTTP requests in progress.
 #[derive(Default)]
 pub(super) struct Steps {
-    /// Requests that have arrived, and were not begun.
+    /// Requests that have arrived and not begun.
     pub arrived: Vec<(usize, CallId, HttpRequest)>,
     waiting: BTreeMap<Ticket, Waiting>,
-    /// Kept while a request waits for work on a password, and dropped when it is given up.
+    /// A handle for each request that waits for password work. Dropping the handle cancels the
+    /// work.
     wanted: BTreeMap<Ticket, Arc<()>>,
-    /// When each body that is waited for is there.
+    /// When each awaited body arrives, in us.
     bodies: BTreeMap<Ticket, u64>,
-    /// Results of requests that go on when the runtime runs next.
+    /// Results with which requests continue when the runtime runs next.
     ready: Vec<(Ticket, StepResult)>,
-    /// Count of the tickets made for passwords and bodies.
+    /// How many tickets for passwords and bodies were made.
     own_count: u64,
     counts: HealthCounts,
-    /// Calls that were begun since the last look.
+    /// The calls begun since the last look, with their requests.
     pub begun: Vec<(Ticket, CallId)>,
-    /// Answers that were made since the last look.
+    /// The answers made since the last look.
     pub answered: Vec<(usize, CallId, HttpAnswer)>,
 }
 
 impl Steps {
-    /// Whether a ticket is one of a request.
+    /// Whether a ticket belongs to an HTTP request.
     pub fn has(&self, ticket: Ticket) -> bool {
         self.waiting.contains_key(&ticket)
     }
 
-    /// Whether a request is under way.
+    /// Whether a request waits for something.
     pub fn has_any(&self) -> bool {
         !self.waiting.is_empty()
     }
 
-    /// Whether a request may go on now.
+    /// Whether a request can go on now.
     pub fn is_ready(&self, now_us: u64) -> bool {
         let has_body = self.bodies.values().any(|at_us| *at_us <= now_us);
         has_body || !self.arrived.is_empty() || !self.ready.is_empty()
     }
 
-    /// When the first body is there that is waited for.
+    /// When the next awaited body arrives, in us.
     pub fn body_us(&self) -> Option<u64> {
         self.bodies.values().min().copied()
     }
 
-    /// A request goes on with this result when the runtime runs next.
+    /// Gives a request its result; it continues when the runtime runs next.
     pub fn add_result(&mut self, ticket: Ticket, result: StepResult) {
         self.ready.push((ticket, result));
     }
 
-    /// The request waits no longer.
+    /// Forgets a cancelled request.
     pub fn forget(&mut self, ticket: Ticket) {
         self.waiting.remove(&ticket);
         self.wanted.remove(&ticket);
         self.bodies.remove(&ticket);
     }
 
-    /// A ticket for something else than a call. The Front counts up from 0; these count down, so
-    /// they never meet.
+    /// A ticket for password work or a body. The Front's tickets count up from 0 and these count
+    /// down, so they never collide.
     fn own_ticket(&mut self) -> Ticket {
         self.own_count += 1;
         Ticket(u64::MAX - self.own_count)
@@ -154,7 +156,7 @@ impl Steps {
 }
 
 impl EtcdRuntime {
-    /// Takes the next steps of all requests that may go on.
+    /// Continues all requests that can go on.
     pub(super) fn take_steps(&mut self, around: &Around<'_>, world: &mut World) {
         for (number, id, request) in core::mem::take(&mut self.steps.arrived) {
             self.advance((number, id), begin(request, around.sabotage), around, world);
@@ -170,7 +172,7 @@ impl EtcdRuntime {
         }
     }
 
-    /// Goes on with a request that waits for a result.
+    /// Continues a request with its result.
     fn on_step_result(
         &mut self,
         ticket: Ticket,
@@ -224,7 +226,7 @@ impl EtcdRuntime {
         self.advance(at, step, around, world);
     }
 
-    /// Goes on until a request waits, or is answered.
+    /// Runs steps until the request waits or is answered.
     fn advance(&mut self, at: At, mut step: Step, around: &Around<'_>, world: &mut World) {
         let is_feigned = around.sabotage == Some(HttpSabotage::ReadsFeigned);
         let waits = loop {
@@ -288,7 +290,7 @@ impl EtcdRuntime {
         self.wait_for(at, ticket, waits);
     }
 
-    /// Reads a key: at once if that needs no sync and the lock is free.
+    /// Reads a key: at once if that needs no quorum and the lock is free.
     fn read_key(&mut self, at: At, request: V2Request, around: &Around<'_>) {
         let is_free = at.1.number.is_multiple_of(2);
         let got = self.front().get_v2(&request, around.machine.etcd_v2()).filter(|_| is_free);
@@ -300,7 +302,7 @@ impl EtcdRuntime {
         self.wait_for(at, ticket, Waiting::Read);
     }
 
-    /// Begins the work that a step asks for.
+    /// Begins the call or the password work that a step needs.
     fn work(
         &mut self,
         at: At,
@@ -390,7 +392,7 @@ fn about_users(method: &str, rest: &str, presented: Presented, change: Option<Ch
 }
 
 impl StepResult {
-    /// The result as a read of health takes it.
+    /// The result as a health check needs it.
     fn into_read(self) -> Result<(), CallRefused> {
         match self {
             StepResult::Call(result) => result.map(drop),
@@ -398,7 +400,7 @@ impl StepResult {
         }
     }
 
-    /// The result as a step takes it.
+    /// The result as other steps need it.
     fn into_done(self) -> Done {
         match self {
             StepResult::Call(Err(refused)) => Done::Called(Err(refused)),
@@ -408,7 +410,7 @@ impl StepResult {
         }
     }
 
-    /// The result as the client of a key sees it.
+    /// The result as the client that reads a key sees it.
     fn into_read_came(self) -> ReadCame {
         match self {
             StepResult::V2(Err(refusal)) if refusal.reason == Reason::Unauthorized => {
@@ -420,7 +422,7 @@ impl StepResult {
         }
     }
 
-    /// A body, if it has come whole.
+    /// `Some` if the whole body arrived.
     fn into_body(self) -> Option<()> {
         match self {
             StepResult::Body(is_whole) => is_whole.then_some(()),

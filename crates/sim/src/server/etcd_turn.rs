@@ -1,4 +1,4 @@
-//! A turn of a connection runtime for etcd's clients.
+//! One run of an etcd connection runtime, as part of its process.
 
 use etcd::Error;
 use etcd::pb::{Message, etcdserverpb as pb};
@@ -22,13 +22,13 @@ use crate::witness::Witness;
 use crate::world::{Actor, World};
 
 impl Server {
-    /// A client of etcd connected.
+    /// An etcd client connected.
     pub fn accept_etcd(&mut self, number: usize, network: &mut EtcdNetwork) {
         let front = number % self.fronts.etcd.len();
         network.connections[number].front = front;
     }
 
-    /// Something came for a connection.
+    /// A message arrived on an etcd connection.
     pub fn on_etcd(&mut self, number: usize, world: &mut World, network: &EtcdNetwork) {
         let front = network.connections[number].front;
         self.fronts.etcd[front].woken.insert(number);
@@ -36,13 +36,13 @@ impl Server {
         self.wake(world, actor);
     }
 
-    /// Whether the runtimes for etcd's clients have nothing to do.
+    /// Whether the etcd runtimes have nothing to do.
     pub fn is_etcd_quiet(&self) -> bool {
         self.fronts.is_etcd_quiet()
     }
 
-    /// Checks that every Front of etcd's clients that has nothing to do knows the level of the
-    /// state: one that does not refuses what the level allows.
+    /// Checks that each idle etcd Front knows the level of the state; otherwise it would refuse
+    /// what the level allows.
     pub fn check_levels_of_fronts(&self) -> Result<(), String> {
         self.fronts.check_levels(self.machine.control().level().level)
     }
@@ -114,7 +114,7 @@ impl Server {
         self.wake_at(world, actor, tick_us);
     }
 
-    /// Tells a Front of the replica, if it has calls about members.
+    /// Gives a Front the state of the replica, if it has calls about members.
     fn tell_of_replica(&mut self, front: usize) {
         if !self.fronts.etcd[front].front().wants_replica() {
             return;
@@ -124,7 +124,7 @@ impl Server {
         runtime.front_mut().set_replica(replica);
     }
 
-    /// The state of the replica.
+    /// The state of the replica, as the Front sees it.
     fn replica_view(&self) -> ReplicaView {
         let status = self.member.status();
         ReplicaView {
@@ -144,7 +144,7 @@ impl Server {
         }
     }
 
-    /// Takes the next steps of the requests of HTTP that may go on.
+    /// Continues the HTTP requests that can go on.
     fn take_steps(&mut self, front: usize, world: &mut World) {
         let runtime = &self.fronts.etcd[front];
         if !runtime.is_driving && runtime.steps.is_ready(world.now_us) {
@@ -155,7 +155,7 @@ impl Server {
         }
     }
 
-    /// Keeps the results that requests of HTTP wait for, for their next steps. Other results stay.
+    /// Moves the results that belong to HTTP requests from `output` to these requests.
     fn keep_step_results(&mut self, front: usize, output: &mut EtcdOutput, world: &mut World) {
         let steps = &mut self.fronts.etcd[front].steps;
         let results = output.results.extract_if(.., |(ticket, _)| steps.has(*ticket));
@@ -170,7 +170,7 @@ impl Server {
         self.wake(world, self.etcd_actor(front));
     }
 
-    /// Sends the answers to requests of HTTP, and notes the calls that were begun for them.
+    /// Sends the answers to HTTP requests, and notes the calls begun for them.
     fn end_steps(
         &mut self,
         front: usize,
@@ -192,7 +192,7 @@ impl Server {
         }
     }
 
-    /// Has Loop hand leadership over, for calls that ask for it.
+    /// Makes Loop hand over leadership for the calls that ask for it.
     fn hand_over_for(&mut self, front: usize, moves: Vec<(Ticket, MemberId)>, world: &mut World) {
         for (ticket, to) in moves {
             let is_begun = self.hand_over(Some(to), world);
@@ -201,7 +201,7 @@ impl Server {
         }
     }
 
-    /// Takes what has come on a connection; a sabotage may change it first.
+    /// Handles messages that have arrived on a connection; a sabotage may change them first.
     fn take_etcd_input(
         &mut self,
         front: usize,
@@ -243,7 +243,7 @@ impl Server {
         self.conditions.sabotage == Some(Sabotage::EtcdWatches(sabotage))
     }
 
-    /// Apply pushes a delivery.
+    /// Apply pushes a delivery to an etcd runtime.
     pub(super) fn push_etcd_mail(
         &mut self,
         front: usize,
@@ -292,7 +292,7 @@ impl Server {
         self.forge_etcd(front, &mut to_loop, &mut results, world);
         self.push_loop(world, to_loop.into_iter().map(LoopInput::Front));
         for (ticket, result) in results {
-            // The client of a cancelled call wants no result.
+            // A cancelled call needs no result.
             if let Some((number, id)) = self.fronts.etcd[front].done(ticket) {
                 network.send_down(world, number, FromServer { id, result, has_more: false });
             }
@@ -302,7 +302,7 @@ impl Server {
         }
     }
 
-    /// Passes on the reads of etcd v2 that were done at once.
+    /// Sends the results of etcd v2 reads that needed no waiting.
     fn pass_on_v2_reads(&mut self, front: usize, world: &mut World, network: &mut EtcdNetwork) {
         for (number, id, mut result) in core::mem::take(&mut self.fronts.etcd[front].got) {
             if let Some(Sabotage::EtcdV2(sabotage)) = self.conditions.sabotage {
@@ -312,7 +312,7 @@ impl Server {
         }
     }
 
-    /// Passes on what the Front gives for clients of etcd v2; other results stay.
+    /// Sends the Front's answers to etcd v2 clients; other results stay in `output`.
     fn pass_on_v2(
         &mut self,
         front: usize,
@@ -337,8 +337,8 @@ impl Server {
         }
     }
 
-    /// Takes some pieces away, if the sabotage is one of streamed reads. Returns results in their
-    /// places.
+    /// For a sabotage of streamed reads: removes some pieces, and returns the errors to send
+    /// instead.
     fn forge_pieces(
         &mut self,
         front: usize,
@@ -369,7 +369,7 @@ impl Server {
         results
     }
 
-    /// Changes what Loop is told of leases, if the sabotage is one of them.
+    /// For a sabotage of leases: changes what Apply tells Loop about leases.
     pub(super) fn forge_leases(&self, to_loop: &mut [FromApply]) {
         for message in to_loop {
             let FromApply::Applied { news, .. } = message else { continue };
@@ -388,7 +388,8 @@ impl Server {
         }
     }
 
-    /// Answers some keep-alives of leases that exist, and takes them away.
+    /// For a sabotage of keep-alives: answers some for existing leases and removes them from
+    /// `to_loop`.
     fn answer_keep_alives(
         &self,
         front: usize,
@@ -414,7 +415,7 @@ impl Server {
         }
     }
 
-    /// Changes some hashes of keys.
+    /// For a sabotage of hashes: changes some of them.
     fn forge_hashes(&self, front: usize, results: &mut [(Ticket, SentResult)], world: &mut World) {
         for (ticket, result) in results {
             let is_hash = self.fronts.etcd[front].hash_calls.contains(ticket);
@@ -429,7 +430,7 @@ impl Server {
         }
     }
 
-    /// Changes what a Front gives, if the sabotage is one of etcd's clients.
+    /// For a sabotage of etcd calls: changes what a Front sends to Loop and to clients.
     fn forge_etcd(
         &mut self,
         front: usize,
@@ -491,7 +492,7 @@ impl Server {
     }
 }
 
-/// The state of a member, for requests of HTTP.
+/// What HTTP requests see of the member.
 fn around<'m>(
     config: &EtcdFrontConfig,
     replica: &ReplicaView,

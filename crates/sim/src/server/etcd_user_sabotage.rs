@@ -1,5 +1,5 @@
-//! Mistakes that the shell makes with users of etcd on purpose, to see that the actor that judges
-//! them notices each.
+//! Deliberate mistakes with etcd's users and permissions, each of which the client that checks
+//! users must notice.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,32 +10,32 @@ use member::fronts::etcd::{Credentials, EtcdMethod, PasswordDone};
 
 use crate::etcd_clients::network::{FromClient, FromWatcher};
 
-/// A mistake with users and permissions.
+/// A deliberate mistake with users and permissions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UserSabotage {
     /// Permissions are checked on reads only.
     WritesUnchecked,
     /// Permissions are not checked on watches.
     WatchesUnchecked,
-    /// Clients without credentials may do everything.
+    /// Clients without credentials have all permissions.
     NobodyIsRoot,
-    /// A token that a member does not know is refused, though the member may lag.
+    /// A member refuses a token that it does not know, although it may just lag behind.
     UnknownRefused,
-    /// Tokens outlive a change of the password.
+    /// Tokens stay valid after a change of the password.
     TokensSurvive,
-    /// Every password is right.
+    /// Every password counts as right.
     PasswordsIgnored,
 }
 
-/// Makes the mistake.
+/// Applies the sabotage to messages of clients.
 #[derive(Default)]
 pub(super) struct UserForger {
-    /// The users of the tokens that were valid once.
+    /// The user of each token that was ever valid.
     known: BTreeMap<Arc<str>, Arc<str>>,
 }
 
 impl UserForger {
-    /// A message of a client, as the Front gets it.
+    /// Changes a client's message on its way to the Front.
     pub fn message(&mut self, sabotage: UserSabotage, message: &mut FromClient, auth: &Auth) {
         let (credentials, is_write) = match message {
             FromClient::Call { method: EtcdMethod::Auth(_), .. } => return,
@@ -71,7 +71,7 @@ impl UserForger {
     }
 }
 
-/// The result of work on a password, as the Front gets it.
+/// Changes the result of password work on its way to the Front.
 pub(super) fn forge_password(sabotage: UserSabotage, done: &mut PasswordDone) {
     if sabotage == UserSabotage::PasswordsIgnored && matches!(done, PasswordDone::Wrong) {
         *done = PasswordDone::RightFor(*b"abcdefghijklmnop");

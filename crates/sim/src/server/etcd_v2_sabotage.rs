@@ -1,4 +1,4 @@
-//! Mistakes that the shell makes with etcd v2 on purpose, to see that the judge notices each.
+//! Deliberate mistakes with etcd v2, each of which the judge must notice.
 
 use std::sync::Arc;
 
@@ -11,31 +11,31 @@ use member::spaces::etcd_v2::News;
 use crate::etcd_clients::network::FromClient;
 use crate::world::World;
 
-/// A mistake with etcd v2.
+/// A deliberate mistake with etcd v2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum V2Sabotage {
-    /// The first of several events of a wait is lost, now and then.
+    /// The first of several events of a wait is lost.
     EventsLost,
-    /// Events of waits come twice, now and then.
+    /// Some events of waits come twice.
     EventsDoubled,
-    /// Reads with a quorum need none.
+    /// Reads with a quorum are served without one.
     ReadsUnconfirmed,
-    /// Writes that took effect are refused, now and then.
+    /// Some writes that took effect are answered as refused.
     WritesRefused,
-    /// Writes are answered with another index, now and then.
+    /// Some writes are answered with a wrong index.
     IndexesForged,
-    /// Reads find another value, now and then.
+    /// Some reads return a wrong index.
     ValuesForged,
-    /// Loop is told a shorter time to live of each node than it was given.
+    /// Loop believes that each node has a shorter time to live than it was given.
     LivesShortened,
-    /// Loop is not told of times to live.
+    /// Loop does not learn of times to live.
     LivesUntold,
-    /// Waits are refused as if their events were gone from the history, now and then.
+    /// Some waits are refused as if the history no longer held their events.
     WaitsRefused,
 }
 
 impl V2Sabotage {
-    /// Changes a message of a client, as the Front gets it.
+    /// Changes a client's message on its way to the Front.
     pub(super) fn message(self, message: &mut FromClient) {
         if let FromClient::V2(_, request) = message
             && let Ask::Get { is_quorum, .. } = &mut request.ask
@@ -45,7 +45,7 @@ impl V2Sabotage {
         }
     }
 
-    /// Changes a result of a read or a write, now and then.
+    /// Changes some results of reads and writes.
     pub(super) fn result(self, result: &mut V2Result, world: &mut World) {
         if !world.random.one_in(10) {
             return;
@@ -63,7 +63,7 @@ impl V2Sabotage {
         }
     }
 
-    /// Changes what the Front gives.
+    /// Changes what the Front sends to clients.
     pub(super) fn output(self, output: &mut EtcdOutput, world: &mut World) {
         for (_, result) in &mut output.v2_results {
             self.result(result, world);
@@ -89,7 +89,7 @@ impl V2Sabotage {
         }
     }
 
-    /// Changes what Loop is told of times to live.
+    /// Changes what Apply tells Loop about times to live.
     pub(super) fn deadlines(self, news: &mut News) {
         match self {
             V2Sabotage::LivesUntold => news.deadlines.clear(),

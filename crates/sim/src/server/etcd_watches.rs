@@ -1,6 +1,6 @@
-//! The watch streams of a connection runtime for etcd's clients: `listen_etcd::watch` on virtual
-//! connections. A stream is sent the next messages when its client has taken those before, and its
-//! requests wait until the Front accepts one.
+//! The watch streams of an etcd connection runtime: `listen_etcd::watch` on virtual connections. A
+//! stream sends its next messages when the client has taken the ones before. Requests of a stream
+//! wait until the Front accepts one.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -13,30 +13,30 @@ use super::etcd_sabotage::{WatchForger, WatchSabotage};
 use crate::etcd_clients::network::{FromWatcher, ToWatcher};
 use crate::world::World;
 
-/// A message for a stream of a connection.
+/// A message to the client of a stream.
 pub(super) struct Sent {
     pub number: usize,
     pub stream: usize,
     pub message: ToWatcher,
 }
 
-/// One stream that the Front has.
+/// One open stream.
 struct Slot {
     /// The number of its connection.
     number: usize,
-    /// Its number in the history.
+    /// The stream's number in the history.
     stream: usize,
-    /// What its client says of itself.
+    /// The client's credentials.
     credentials: Credentials,
-    /// Whether the client has not taken what it was sent last.
+    /// Whether the client has not yet taken the last message.
     is_sending: bool,
-    /// What the Front has left for it.
+    /// The next message of the Front for the client.
     left: Option<ToWatcher>,
-    /// Requests that the Front has not accepted.
+    /// Requests that the Front has not accepted yet.
     requests: VecDeque<Bytes>,
 }
 
-/// All streams of a runtime.
+/// All streams of a runtime, by ticket.
 #[derive(Default)]
 pub(super) struct Slots {
     slots: BTreeMap<Ticket, Slot>,
@@ -45,17 +45,17 @@ pub(super) struct Slots {
 }
 
 impl Slots {
-    /// The number of streams.
+    /// The number of open streams.
     pub fn count(&self) -> usize {
         self.slots.len()
     }
 
-    /// The shell makes this mistake from now on.
+    /// Makes this mistake from now on.
     pub fn sabotage(&mut self, sabotage: WatchSabotage) {
         self.forger = WatchForger::new(sabotage);
     }
 
-    /// Something came from a client on a stream.
+    /// Handles a client's message about a stream.
     pub fn on_message(
         &mut self,
         (number, stream): (usize, usize),
@@ -70,7 +70,7 @@ impl Slots {
             self.slots.insert(ticket, slot);
             return;
         }
-        // The server may have ended the stream.
+        // The server may already have ended the stream.
         let Some(ticket) = self.ticket_of(number, stream) else { return };
         match message {
             FromWatcher::Request(request) => {
@@ -85,7 +85,7 @@ impl Slots {
         }
     }
 
-    /// The client has taken the last messages of a stream.
+    /// The client has taken the last message of a stream.
     pub fn on_taken(&mut self, number: usize, stream: usize, front: &mut EtcdFront) {
         let Some(ticket) = self.ticket_of(number, stream) else { return };
         self.slots.get_mut(&ticket).expect("it was found").is_sending = false;
@@ -93,13 +93,13 @@ impl Slots {
         self.go_on(ticket, front);
     }
 
-    /// A connection is over.
+    /// A connection has ended, and so have its streams.
     pub fn on_over(&mut self, number: usize, front: &mut EtcdFront) {
         let over = self.slots.extract_if(.., |_, slot| slot.number == number);
         over.for_each(|(ticket, _)| front.on_cancel(ticket));
     }
 
-    /// Passes on what the Front gives, and takes the ends of streams out of the results.
+    /// Passes on what the Front gives to streams, and removes the ends of streams from `results`.
     pub fn pass_on(
         &mut self,
         watched: Vec<(Ticket, WatchMessages)>,
@@ -133,7 +133,7 @@ impl Slots {
         stirred.into_iter().for_each(|ticket| self.go_on(ticket, front));
     }
 
-    /// What the task of a stream does until it must wait.
+    /// Does what the task of a stream does until it must wait.
     fn go_on(&mut self, ticket: Ticket, front: &mut EtcdFront) {
         let Some(slot) = self.slots.get_mut(&ticket) else { return };
         let (number, stream) = (slot.number, slot.stream);

@@ -17,16 +17,15 @@ use super::sabotage::Sabotage;
 use crate::etcd_clients::network::FromClient;
 use crate::world::World;
 
-/// Bytes of the frame of a connect request that says whether the client can do with reads.
+/// Bytes of the frame of a connect request with the flag for read-only mode.
 const CONNECT_BYTES: usize = 4 + 45;
 
-/// The places in that frame of the newest zxid that the client has seen and of the session that it
-/// asks for.
+/// Where that frame has the newest zxid that the client has seen, and the session that it asks for.
 const SEEN_ZXID: core::ops::Range<usize> = 8..16;
 const SESSION: core::ops::Range<usize> = 20..28;
 
-/// Changes a connect request that came whole, and gives the session that it asks for: 0 for a new
-/// one, and where it did not come whole.
+/// Changes a whole connect request, and returns the session that it asks for. Returns 0 for a new
+/// session, and if the request is not whole yet.
 pub(super) fn forge_connect(sabotage: Sabotage, input: &mut [u8]) -> i64 {
     let Some(frame) = input.get_mut(..CONNECT_BYTES) else { return 0 };
     match sabotage {
@@ -38,7 +37,7 @@ pub(super) fn forge_connect(sabotage: Sabotage, input: &mut [u8]) -> i64 {
     i64::from_be_bytes(session)
 }
 
-/// Changes the request of a call of an etcd client, if the sabotage is one of these.
+/// Changes the request of an etcd call, for a sabotage of etcd calls.
 pub(super) fn forge_call(sabotage: Sabotage, message: &mut FromClient, world: &mut World) {
     let FromClient::Call { method, request, .. } = message else { return };
     let decoded = "a client encoded it";
@@ -52,7 +51,7 @@ pub(super) fn forge_call(sabotage: Sabotage, message: &mut FromClient, world: &m
             *request = Bytes::from(txn.encode_to_vec());
         }
         (Sabotage::MovesFeigned, EtcdMethod::Cluster(ClusterMethod::MoveLeader)) => {
-            // The response is as empty.
+            // The response is empty, too.
             (*method, *request) = (EtcdMethod::Cluster(ClusterMethod::Defragment), Bytes::new());
         }
         (Sabotage::EtcdNeighboursHidden, EtcdMethod::Range) => {
@@ -66,8 +65,8 @@ pub(super) fn forge_call(sabotage: Sabotage, message: &mut FromClient, world: &m
     }
 }
 
-/// The writes among whole frames of a client. A Front hands them over so if it does not look
-/// whether the client is served reads only. No client waits for their answers.
+/// The writes among the whole frames of a client, as a Front would hand them to Loop that does not
+/// check for read-only mode. No client waits for their answers.
 pub(super) fn forge_writes(
     front: FrontId,
     connection: ConnectionId,
@@ -84,7 +83,7 @@ pub(super) fn forge_writes(
         if let Ok(header) = RequestHeader::decode(&mut reader)
             && let Ok(Request::Write(write)) = Request::decode(header.opcode, &mut reader)
         {
-            // As many as one batch takes.
+            // The batch takes as many as fit.
             let _ = batch.push(connection, &identities, &write_command(session, &write));
         }
         input = rest;

@@ -1,4 +1,4 @@
-//! All connection runtimes of a process, those of ZooKeeper's clients first.
+//! All connection runtimes of a process: ZooKeeper's first, then etcd's.
 
 use std::sync::Arc;
 
@@ -14,31 +14,32 @@ use crate::world::{Actor, Clock};
 
 /// The connection runtimes of a process.
 pub(super) struct Fronts {
-    /// Those of ZooKeeper's clients.
+    /// The ZooKeeper runtimes.
     pub zk: Vec<Runtime>,
-    /// Those of etcd's clients.
+    /// The etcd runtimes.
     pub etcd: Vec<EtcdRuntime>,
-    /// The runtime that took the last of ZooKeeper's connections.
+    /// The runtime that got the last ZooKeeper connection.
     last: u32,
-    /// `Now::contact_at_ms`, by the clock of the runtimes.
+    /// The time for `Now::contact_at_ms`, on the runtimes' clock; `None` if the member needs no
+    /// contact.
     pub contact_at_ms: Option<u64>,
-    /// Whether they take connections and mail: once the member is ready or, where reads are served
-    /// without a leader, some time after the start.
+    /// Whether the runtimes accept connections and deliveries: once the member is ready, or some
+    /// time after the start if it may serve reads without a leader.
     is_open: bool,
 }
 
 impl Fronts {
-    /// Runtimes that take nothing yet.
+    /// Runtimes that are not open yet.
     pub fn new(zk: Vec<Runtime>, etcd: Vec<EtcdRuntime>) -> Fronts {
         Fronts { zk, etcd, last: 0, contact_at_ms: None, is_open: false }
     }
 
-    /// Whether they take connections and mail.
+    /// Whether the runtimes accept connections and deliveries.
     pub fn are_open(&self) -> bool {
         self.is_open
     }
 
-    /// Has them take connections and mail from now on. Returns false if they did before.
+    /// Opens the runtimes. Returns false if they were open before.
     pub fn open(&mut self, machine: &Machine, now_us: u64, clock: Clock) -> bool {
         if core::mem::replace(&mut self.is_open, true) {
             return false;
@@ -53,55 +54,54 @@ impl Fronts {
         true
     }
 
-    /// The number of runtimes for each kind of clients.
+    /// The number of runtimes of each kind.
     pub fn counts(&self) -> FrontCounts {
         FrontCounts { zk: self.zk.len() as u32, etcd: self.etcd.len() as u32 }
     }
 
-    /// All of them, as parts of the process.
+    /// All runtimes, as threads of the process.
     pub fn actors(&self) -> impl Iterator<Item = Actor> + use<> {
         (0..(self.zk.len() + self.etcd.len()) as u32).map(Actor::Front)
     }
 
-    /// The id of the Front of a runtime for etcd's clients.
+    /// The id of the Front of an etcd runtime.
     pub fn etcd_id(&self, front: usize) -> FrontId {
         FrontId((self.zk.len() + front) as u32)
     }
 
-    /// The position of a Front among those of etcd's clients; `None` if it is one of
-    /// ZooKeeper's.
+    /// The position of a Front among the etcd Fronts; `None` for a ZooKeeper Front.
     pub fn etcd_position(&self, front: FrontId) -> Option<usize> {
         (front.0 as usize).checked_sub(self.zk.len())
     }
 
-    /// Chooses the runtime that takes the next of ZooKeeper's connections.
+    /// Chooses the runtime for the next ZooKeeper connection.
     pub fn next_zk(&mut self) -> u32 {
         self.last = (self.last + 1) % self.zk.len() as u32;
         self.last
     }
 
-    /// Whether so many deliveries wait for one of them.
+    /// Whether a runtime has at least `mail_max` unread deliveries.
     pub fn is_mail_full(&self, mail_max: usize) -> bool {
         let of_zk = self.zk.iter().map(|runtime| runtime.mail.len());
         let of_etcd = self.etcd.iter().map(|runtime| runtime.mail.len());
         of_zk.chain(of_etcd).any(|count| count >= mail_max)
     }
 
-    /// Connections of ZooKeeper's clients that are not closed.
+    /// ZooKeeper connections that are not closed.
     pub fn connection_count(&self) -> usize {
         self.zk.iter().map(Runtime::connection_count).sum()
     }
 
-    /// Whether those of etcd's clients have nothing to do.
+    /// Whether the etcd runtimes have nothing to do.
     pub fn is_etcd_quiet(&self) -> bool {
         self.etcd.iter().all(EtcdRuntime::is_quiet)
     }
 
-    /// Checks that every Front of etcd's clients that has nothing to do knows the level of the
-    /// state: one that does not refuses what the level allows.
+    /// Checks that each idle etcd Front knows the level of the state; otherwise it would refuse
+    /// what the level allows.
     ///
     /// # Errors
-    /// One does not.
+    /// A Front does not know the level.
     pub fn check_levels(&self, level: Level) -> Result<(), String> {
         for runtime in self.etcd.iter().filter(|runtime| runtime.is_quiet()) {
             let known = runtime.front().level();
@@ -112,8 +112,8 @@ impl Fronts {
         Ok(())
     }
 
-    /// What they hold: its name, how much of it there is, and how much there may be when nobody
-    /// waits for anything.
+    /// What the runtimes hold in memory: a name, the amount, and the allowed maximum while no
+    /// client waits for anything.
     pub fn held(&self) -> Vec<(&'static str, usize, usize)> {
         let of_zk = self.zk.iter().flat_map(|runtime| {
             let HeldBytes { output, input, commands, travelling_reads } = runtime.held_bytes();

@@ -1,29 +1,30 @@
-//! When a process may refuse writes for want of room on a disk: its own, or that of the member
-//! that it takes for the leader.
+//! Whether a process has a reason to refuse writes for want of disk space: its own disk is full, or
+//! the member that it takes for the leader said so.
 
 use std::collections::BTreeMap;
 
 use machine::MemberId;
 use member::order::limits::FULL_LASTS_MS;
 
-/// How much longer than [`FULL_LASTS_MS`] Loop may take another disk for full, by the clock of its
-/// machine: Loop counts whole milliseconds, and was told the time up to a tick ago.
+/// How long Loop may believe after a report that another member's disk is full, on its machine's
+/// clock: [`FULL_LASTS_MS`], plus a tick and a millisecond since Loop counts whole milliseconds and
+/// learns the time late.
 fn lasts_us(raft_tick_us: u64) -> u64 {
     FULL_LASTS_MS * 1_000 + raft_tick_us + 1_000
 }
 
-/// What one process was told of full disks.
+/// What a process knows about full disks.
 pub(super) struct Refusing {
-    /// Whether Loop takes its own disk for full, as of its last turn.
+    /// Whether Loop considers its own disk full, after its last turn.
     is_full: bool,
-    /// Whether the disk could lack room at any time in this life. Reports of a disk that was full
-    /// may come when there is room again.
+    /// Whether the disk could lack room at any time in this process run. A report of a full disk
+    /// may come after there is room again.
     could_lack_room: bool,
-    /// When each other member last said that its disk is full, by the clock of the machine.
+    /// When each other member last reported a full disk, on the machine's clock.
     said_us: BTreeMap<MemberId, u64>,
-    /// Whether Loop took its own disk for full at any time in its present turn.
+    /// Whether Loop considered its own disk full at any time in the current turn.
     was_full: bool,
-    /// Whether Loop took the leader's disk for full at any time in its present turn.
+    /// Whether Loop considered the leader's disk full at any time in the current turn.
     was_told: bool,
 }
 
@@ -39,13 +40,13 @@ impl Refusing {
         }
     }
 
-    /// A turn of Loop begins, on a disk that may lack room or not.
+    /// A turn of Loop begins. `may_lack_room`: whether a fault may make the disk lack room now.
     pub fn begin_turn(&mut self, may_lack_room: bool) {
         self.could_lack_room |= may_lack_room;
         (self.was_full, self.was_told) = (self.is_full, false);
     }
 
-    /// Another member says whether its disk is full.
+    /// Another member reports whether its disk is full.
     pub fn on_said(&mut self, member: MemberId, is_full: bool, local_us: u64) {
         if is_full {
             self.said_us.insert(member, local_us);
@@ -54,8 +55,8 @@ impl Refusing {
         }
     }
 
-    /// Looks whether the member that Loop takes for the leader has said that its disk is full.
-    /// `local_us` is by the clock of the machine. Returns whether it has, not long ago.
+    /// Returns whether the member that Loop takes for the leader has reported a full disk not long
+    /// ago, and notes it for the turn. `local_us` is on the machine's clock.
     pub fn look(&mut self, leader: Option<u64>, local_us: u64, raft_tick_us: u64) -> bool {
         let said_us = leader.and_then(|leader| self.said_us.get(&MemberId(leader)));
         let is_told = said_us.is_some_and(|said_us| local_us < said_us + lasts_us(raft_tick_us));
@@ -63,11 +64,11 @@ impl Refusing {
         is_told
     }
 
-    /// Loop says at the end of a turn whether it takes its own disk for full, if that has changed
-    /// in this turn.
+    /// Notes what Loop says at the end of a turn about its own disk; `None` if that has not
+    /// changed.
     ///
     /// # Errors
-    /// There always was room on the disk.
+    /// Loop considers a disk full that always had room.
     pub fn on_own(&mut self, changed: Option<bool>) -> Result<(), String> {
         let Some(is_full) = changed else { return Ok(()) };
         self.was_full = true;
@@ -78,17 +79,17 @@ impl Refusing {
         Ok(())
     }
 
-    /// Whether Loop takes its own disk for full, as of its last turn.
+    /// Whether Loop considers its own disk full, after its last turn.
     pub fn is_full(&self) -> bool {
         self.is_full
     }
 
-    /// Whether there was a reason to refuse writes at any time in the present turn.
+    /// Whether there was a reason to refuse writes at any time in the current turn.
     pub fn has_reason(&self) -> bool {
         self.was_full || self.was_told
     }
 
-    /// Whether Loop took its own disk for full at any time in its present turn.
+    /// Whether Loop considered its own disk full at any time in the current turn.
     pub fn was_full(&self) -> bool {
         self.was_full
     }
@@ -116,7 +117,7 @@ mod tests {
         assert!(may_refuse(&mut refusing, Some(OTHER.0), S));
         assert!(may_refuse(&mut refusing, Some(OTHER.0), 4 * S + TICK_US));
         assert!(!may_refuse(&mut refusing, Some(OTHER.0), 4 * S + TICK_US + 1_000));
-        // Another member that is full is none.
+        // The full disk of a member that does not lead is no reason.
         assert!(!may_refuse(&mut refusing, Some(8), S));
         assert!(!may_refuse(&mut refusing, None, S));
         refusing.on_said(OTHER, false, 2 * S);

@@ -1,8 +1,9 @@
-//! The connection runtimes: `listen_zk` on virtual sockets.
+//! A ZooKeeper connection runtime: `listen_zk` on virtual sockets. It owns one `ZkFront`.
 //!
-//! A runtime does one thing at a time: a socket that can be read or written, the mail of Apply, its
-//! clock. After each it drives its Front until nothing is left to do. Between two holds of the
-//! state's lock, Apply may run; here that is a drive that goes on the next time the runtime runs.
+//! Each time it runs, it handles one event: a socket that can be read or written, deliveries of
+//! Apply, or its timer. Then it drives its Front: it runs the Front's reads until nothing is left
+//! to do. Apply may run between two holds of the state's lock. To allow that, a drive may stop in
+//! the middle and continue the next time the runtime runs.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -20,58 +21,58 @@ use crate::network::{End, Network};
 use crate::witness::Witness;
 use crate::world::{Clock, World};
 
-/// Parts of the notices that a Front gives when a throttle closes a connection.
+/// Parts of the notices of a Front that closes a connection because of a throttle.
 const THROTTLED: [&str; 2] = ["too many ask for a session at once", "beside other large ones"];
 
-/// One connection runtime.
+/// One ZooKeeper connection runtime.
 pub(super) struct Runtime {
     config: ZkFrontConfig,
     front: ZkFront,
-    /// Deliveries that Apply pushed, the oldest first.
+    /// Deliveries of Apply that the Front has not got yet, oldest first.
     pub mail: VecDeque<Delivery>,
-    /// Connections that were accepted, and sockets that may have something to do.
+    /// Accepted connections that the Front does not know yet.
     accepted: VecDeque<usize>,
     woken: VecDeque<ConnectionId>,
     sockets: BTreeMap<ConnectionId, Socket>,
     next_connection: u64,
     is_driving: bool,
     next_tick_us: u64,
-    /// When the runtime was made, by the clock of its machine.
+    /// When the runtime was created, on the clock of its machine.
     started_local_us: u64,
 }
 
-/// The server's side of a connection.
+/// The server's end of a connection.
 struct Socket {
     /// The number of the connection.
     number: usize,
-    /// Whether the kernel's buffer is full.
+    /// Whether the socket's buffer is full.
     is_blocked: bool,
-    /// Whether the Front wants no input for now: then the task waits until it is woken.
+    /// Whether the Front wants no input for now.
     is_paused: bool,
-    /// Whether everything is written and the connection is over.
+    /// Whether everything is written and the connection can be closed.
     is_done: bool,
-    /// The session that its client asked for while there was no leader; none before it asked. Known
-    /// only to a sabotage.
+    /// The session that the client asked for in read-only mode: 0 otherwise, and `None` before it
+    /// asked. Used only by a sabotage.
     session_asked: Option<i64>,
 }
 
-/// What a turn of a runtime depends on in its process.
+/// What a runtime needs to know of its process.
 pub(super) struct Ground {
-    /// The member, and this start of it.
+    /// The member's id, and the number of this start.
     pub origin: Origin,
     pub clock: Clock,
-    /// `Now::contact_at_ms`, by the clock of the runtimes.
+    /// The time for `Now::contact_at_ms`, on the runtimes' clock.
     pub contact_at_ms: Option<u64>,
-    /// Whether reads are served without a leader. Known only to a sabotage.
+    /// Whether the member serves reads without a leader. Used only by a sabotage.
     pub is_leaderless: bool,
     pub sabotage: Option<Sabotage>,
 }
 
-/// What a Front gave when it was driven.
+/// What a Front produced when it was driven.
 #[derive(Default)]
 pub(super) struct Driven {
     pub to_loop: Vec<ToLoop>,
-    /// Connections that a throttle closed.
+    /// Connections that a throttle refused.
     pub turned_away_count: usize,
 }
 
@@ -92,28 +93,28 @@ impl Runtime {
         }
     }
 
-    /// The runtime starts, and connections come from now on.
+    /// Opens the runtime with a new Front: connections come from now on.
     pub fn open(&mut self, settings: &Arc<Settings>) {
         self.config.settings = settings.clone();
         self.front = ZkFront::new(self.config.clone());
     }
 
-    /// Whether clients have watches, so that it must be woken for every change.
+    /// Whether clients have watches, so that each change must wake the runtime.
     pub fn has_watches(&self) -> bool {
         self.front.has_watches()
     }
 
-    /// Connections that are accepted, or about to be.
+    /// Connections that are accepted or about to be.
     pub fn connection_count(&self) -> usize {
         self.sockets.len() + self.accepted.len()
     }
 
-    /// Commands that were handed over and not answered.
+    /// Commands that were handed to Loop and not answered.
     pub fn commands_in_flight(&self) -> usize {
         self.front.commands_in_flight()
     }
 
-    /// Connections that are over, whose commands are not answered and may take effect.
+    /// Closed connections with unanswered commands, which may still take effect.
     pub fn departed_count(&self) -> usize {
         self.front.departed_count()
     }
@@ -129,7 +130,7 @@ impl Runtime {
         self.front.set_now(Now { monotonic_ms: monotonic_us / 1000, wall_ms, contact_at_ms });
     }
 
-    /// Writes what a connection has to say, as far as the socket takes it.
+    /// Writes the output of a connection, as far as the socket takes it.
     fn write(&mut self, id: ConnectionId, world: &mut World, network: &mut Network) {
         let Some(socket) = self.sockets.get_mut(&id) else { return };
         loop {
@@ -165,8 +166,7 @@ impl Runtime {
         self.accepted.push_back(number);
     }
 
-    /// Something came for a socket, or there is room to write again. Returns false if the socket is
-    /// closed.
+    /// A socket can be read or written again. Returns false if it is closed.
     pub fn wake_socket(&mut self, id: ConnectionId) -> bool {
         let is_there = self.sockets.contains_key(&id);
         if is_there {
@@ -175,7 +175,7 @@ impl Runtime {
         is_there
     }
 
-    /// Whether it has something to do before its next tick.
+    /// Whether the runtime has work before its timer fires.
     pub fn has_more(&self) -> bool {
         self.is_driving
             || self.front.may_go_on()
@@ -184,13 +184,13 @@ impl Runtime {
             || !self.woken.is_empty()
     }
 
-    /// When its clock ticks next.
+    /// When its timer fires next, in us.
     pub fn next_tick_us(&self) -> u64 {
         self.next_tick_us
     }
 
-    /// Takes one thing that has come, unless it is still driving its Front. Returns writes that a
-    /// sabotage forges; `None` if there was nothing to do, so that the Front is not driven.
+    /// Handles one event, unless a drive is unfinished. Returns the writes that a sabotage forges;
+    /// `None` if there was no work, so that the Front is not driven.
     pub fn take_one(
         &mut self,
         ground: &Ground,
@@ -232,8 +232,8 @@ impl Runtime {
         Some(Vec::new())
     }
 
-    /// Does what the task of a socket does when it is woken. Returns writes that a sabotage forges;
-    /// `None` if there was nothing to do.
+    /// Does what a socket's task does when woken. Returns the writes that a sabotage forges; `None`
+    /// if there was no work.
     fn poll(
         &mut self,
         id: ConnectionId,
@@ -261,7 +261,7 @@ impl Runtime {
         };
         socket.is_paused = false;
         let connection = &mut network.connections[number];
-        // The server reads on, so what it read before did not end the connection.
+        // The server reads again, so the bytes that it read before did not end the connection.
         connection.read_us = connection.handed_us;
         if connection.server_buffer.is_empty() {
             if connection.server_end == End::Open {
@@ -280,7 +280,7 @@ impl Runtime {
             true => world.random.between(1, there.min(READ_BYTES)),
             false => there.min(READ_BYTES),
         };
-        // Whole slices are copied, because a copy byte for byte takes long.
+        // Whole slices are copied, since copying byte by byte is slow.
         let (first, second) = connection.server_buffer.as_slices();
         let of_first = first.len().min(count as usize);
         input.extend_from_slice(&first[..of_first]);
@@ -295,7 +295,7 @@ impl Runtime {
         Some(forged)
     }
 
-    /// Changes what a client sent, if the sabotage is one of client bytes. Returns writes for Loop.
+    /// For a sabotage of client bytes: changes what a client sent. Returns writes for Loop.
     fn forge_input(
         &mut self,
         sabotage: Sabotage,
@@ -315,7 +315,8 @@ impl Runtime {
         forge_writes(self.config.id, id, SessionId(session), input).into_iter().collect()
     }
 
-    /// Runs the Front until it has nothing more to do, and passes on what it gives.
+    /// Runs the Front until it has nothing to do, then writes its output. Returns nothing if Apply
+    /// may run first: the drive continues later.
     pub fn drive(
         &mut self,
         ground: &Ground,
@@ -332,7 +333,7 @@ impl Runtime {
         }
         self.is_driving = true;
         while self.front.is_runnable() {
-            // Everything that the state shows was pushed before the lock was let go.
+            // Apply pushed all deliveries about the visible state before it released the lock.
             for delivery in core::mem::take(&mut self.mail) {
                 self.front.on_delivery(delivery);
             }

@@ -1,4 +1,4 @@
-//! Mistakes that the shell makes on purpose.
+//! Deliberate mistakes of the shell, which show that the judges notice mistakes.
 
 use super::etcd_audit::AuditSabotage;
 use super::etcd_sabotage::WatchSabotage;
@@ -6,91 +6,90 @@ use super::etcd_steps::HttpSabotage;
 use super::etcd_user_sabotage::UserSabotage;
 use super::etcd_v2_sabotage::V2Sabotage;
 
-/// A mistake that the shell makes on purpose, to see that the judges notice it.
+/// A deliberate mistake of the shell, which the judges must notice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sabotage {
-    /// Loop is told that a job is durable when the disk is given it.
+    /// Loop believes that a job is durable as soon as the disk thread gets it.
     PersistedTooEarly,
-    /// Terms and votes are not written.
+    /// Terms and votes are not written to the log.
     VotesForgotten,
-    /// A sync is answered from what is applied here.
+    /// A client's sync is answered at the local state, without the leader.
     SyncFromLocalState,
-    /// A Front does not know that its member has heard none of the others for a while.
+    /// A Front does not know that its member has had no contact for a while.
     ContactIgnored,
-    /// Some batches of Fronts are refused for want of room while there is room.
+    /// Some batches of Fronts are refused for want of disk space although there is room.
     RoomDenied,
-    /// A batch of a Front is handed to Loop twice, now and then.
+    /// Some batches of a Front are handed to Loop twice.
     BatchesDoubled,
-    /// A server that proposes a birth takes it for chosen.
+    /// A server takes a birth for decided as soon as it proposes it.
     TwoBirths,
-    /// A directory that was lost is born again as the member that it was, with its vote.
+    /// A lost directory is born again with its old member id and vote.
     OldIdAgain,
-    /// A member that is told not to use its directory any more goes on with it.
+    /// A member that should condemn its directory goes on with it.
     CondemnedIgnored,
-    /// Loop is not told which clients a Front has heard.
+    /// Loop does not learn which clients a Front has heard.
     RenewalsOmitted,
-    /// Changes do not reach a Front, now and then, so that watches do not fire.
+    /// Some changes do not reach a Front, so that watches do not fire.
     ChangesLost,
-    /// A Front is given the answers of a hold before the changes that they show.
+    /// A Front gets the answers of a hold before the changes that they show.
     AnswersFirst,
-    /// A Front is given the changes of a hold twice, now and then.
+    /// A Front sometimes gets the changes of a hold twice.
     ChangesDoubled,
-    /// A Front takes each connection for one that has proved to be a user.
+    /// A Front believes that every connection has authenticated as a user.
     EveryoneIdentified,
-    /// A Front has no bound for the commands under way.
+    /// A Front has no limit of unanswered commands.
     CreditIgnored,
-    /// A Front has no bound for the bytes of a request.
+    /// A Front has no limit of the size of a request.
     FrameBoundIgnored,
-    /// A Front is not told that a client has closed its connection.
+    /// A Front does not learn that a client has closed its connection.
     ClosesUntold,
-    /// Copies of answers are kept after a Front was given them, so their room is not given back.
+    /// Copies of answers are kept after a Front got them, so that their bytes stay counted.
     AnswersKept,
-    /// Each client that says whether it accepts a server of reads only passes for one that does.
+    /// Every client that sends the flag for read-only mode is taken to accept it.
     ReadsDoForAll,
-    /// A Front takes each client for one that has seen nothing before.
+    /// A Front forgets the newest zxid that each client has seen.
     SeenZxidForgotten,
-    /// Loop is handed the writes of clients that are served reads only.
+    /// Loop gets the writes of clients that are in read-only mode.
     WritesWithoutLeader,
-    /// Loop takes each other member for one that knows all levels.
+    /// Loop believes that every other member knows all levels.
     LevelsIgnored,
-    /// A build says that it knows all levels, whichever it knows.
+    /// A build claims to know all levels.
     LevelsOverstated,
-    /// An EtcdFront answers linearizable reads from the state as it is, as if its member were
-    /// alone.
+    /// An etcd Front answers linearizable reads from the local state, as if its member were alone.
     EtcdReadsUnconfirmed,
-    /// Some writes of etcd's clients are answered when they are handed over.
+    /// Some writes of etcd clients are answered when they are handed to Loop.
     EtcdAnsweredEarly,
-    /// Some writes of etcd's clients are answered, and Loop never gets them.
+    /// Some writes of etcd clients are answered, and Loop never gets them.
     EtcdWritesLost,
-    /// Every failure of an etcd call is called definite.
+    /// Every failed etcd call is reported as certainly without effect.
     EtcdFatesDefinite,
-    /// Loop is not told which calls of etcd's clients are given up, and the clients are.
+    /// Clients learn that their etcd calls were given up, and Loop does not.
     EtcdGiveUpsLost,
-    /// Pieces of streamed reads of etcd's clients are lost, now and then.
+    /// Some pieces of streamed etcd reads are lost.
     EtcdPiecesLost,
-    /// Streamed reads of etcd's clients end as compacted, now and then, and are not.
+    /// Some streamed etcd reads end as compacted although they are not.
     EtcdStreamsCut,
-    /// Reads of etcd's clients at a compacted revision are answered.
+    /// etcd reads at a compacted revision are answered.
     EtcdCompactedAnswered,
-    /// Answers of Apply do not reach an EtcdFront, now and then.
+    /// Some answers of Apply do not reach an etcd Front.
     EtcdAnswersLost,
-    /// A member says that leadership was moved, and moves nothing.
+    /// A member claims that leadership was moved, and moves nothing.
     MovesFeigned,
-    /// The hash of a member's keys is wrong now and then.
+    /// A member's hash of its keys is sometimes wrong.
     HashesForged,
-    /// Loop is not told of etcd's leases.
+    /// Loop does not learn of etcd's leases.
     LeasesUntold,
-    /// Loop is told a shorter time to live of each lease than it was granted.
+    /// Loop believes that each lease has a shorter time to live than it was granted.
     LeasesShortened,
     /// Some keep-alives of leases are answered, and Loop never gets them.
     KeepAlivesLost,
-    /// Puts with a lease that does not exist are answered.
+    /// Puts with a lease that does not exist are answered with success.
     UnknownLeasesTaken,
-    /// Calls of etcd that the store refused for want of space are answered.
+    /// etcd calls that the store refused for want of space are answered with success.
     QuotaIgnored,
-    /// Conditions of etcd's transactions on the revision at which a key was created are ignored.
+    /// etcd transactions ignore conditions on a key's creation revision.
     EtcdGuardsIgnored,
-    /// Some reads of etcd's clients below a creation revision find nothing.
+    /// Some etcd reads below a creation revision find nothing.
     EtcdNeighboursHidden,
     /// Watches of etcd's clients are served wrongly.
     EtcdWatches(WatchSabotage),

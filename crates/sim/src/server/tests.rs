@@ -1,4 +1,4 @@
-//! Tests of the bounds of what a member keeps: at each bound and one past it.
+//! Tests of `check_held`: at each limit and one above it.
 
 use super::*;
 
