@@ -1,8 +1,8 @@
-//! A client that speaks ZooKeeper's bytes as ZooKeeper's own do: one session over many connections,
-//! requests pipelined, pings when it has nothing to say, its watches set again after a reconnect.
+//! A simulated ZooKeeper client that behaves like ZooKeeper's own: one session over many
+//! connections, pipelined requests, pings while idle, and watches set again after a reconnect.
 //!
-//! What it sends and receives goes into the history. A byte that a ZooKeeper client could not
-//! understand ends the run.
+//! Everything that it sends and receives goes into the history, which the judges check later. Bytes
+//! that a ZooKeeper client could not decode end the run at once.
 
 mod bad_frame;
 mod choice;
@@ -32,17 +32,17 @@ pub use wire::{decode_answer, encode};
 /// How a client behaves.
 #[derive(Clone, Debug)]
 pub struct ClientConfig {
-    /// The number of operations that it does.
+    /// How many operations it does.
     pub ops: u64,
-    /// The largest number of requests without a reply.
+    /// The most unanswered requests.
     pub pipeline_max: u64,
     /// One in so many writes is large.
     pub large_one_in: u64,
-    /// The session timeout it asks for.
+    /// The session timeout that it asks for, in ms.
     pub timeout_ms: u32,
-    /// The longest it thinks between two bursts.
+    /// The longest pause between two bursts of requests, in us.
     pub think_us_max: u64,
-    /// Whether it breaks its connection, falls asleep, stops reading, closes its session.
+    /// Whether it sometimes breaks its connection, pauses, stops reading or closes its session.
     pub is_erratic: bool,
 }
 
@@ -52,7 +52,7 @@ pub struct Client {
     config: ClientConfig,
     random: Random,
     generator: Generator,
-    /// The `tickTime` of the server.
+    /// The server's `tickTime`, in us.
     tick_us: u64,
     session: Session,
     link: Link,
@@ -60,16 +60,16 @@ pub struct Client {
     mischief: Mischief,
     bad_frames: BadFrames,
     reads_only: ReadsOnly,
-    /// Whether the password that it showed on this connection is not the session's.
+    /// Whether it sent a wrong password on this connection.
     is_impostor: bool,
     ops_left: u64,
-    /// When the next burst or the next attempt to connect is due.
+    /// When the next burst or the next attempt to connect is due, in us.
     next_us: u64,
-    /// How far it has come with its last words.
+    /// The progress of its last requests, at the end of the run.
     last_words: LastWords,
-    /// Whether it is gone for good.
+    /// Whether it has vanished for good.
     is_gone: bool,
-    /// The token of its newest wake-up. Earlier wake-ups are stale.
+    /// The token of its newest timer event. Older timer events are ignored.
     pub token: u64,
 }
 
@@ -81,12 +81,12 @@ enum LastWords {
     Answered,
 }
 
-/// What a client wants of the simulation.
+/// What a client wants from the simulation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wish {
-    /// It wishes for nothing.
+    /// The client wants nothing.
     Nothing,
-    /// A connection, if the server takes connections.
+    /// A connection to its next member.
     Connect,
 }
 
@@ -116,37 +116,37 @@ impl Client {
         }
     }
 
-    /// Adds containers, znodes with a time to live, and quotas to what it does.
+    /// Adds containers, znodes with a time to live, and quotas to its operations.
     pub fn do_more(&mut self, random: Random) {
         self.generator.add_more(random);
     }
 
-    /// Adds watches that stay to what it does.
+    /// Adds persistent watches to its operations.
     pub fn set_lasting_watches(&mut self, random: Random) {
         self.generator.add_lasting(random);
     }
 
-    /// Adds proofs to be users, and znodes that only some users may change, to what it does.
+    /// Adds authentication as users, and znodes that only some users may change, to its operations.
     pub fn be_users(&mut self, random: Random) {
         self.generator.add_users(random);
     }
 
-    /// Adds proofs to be users, and znodes that only some users may read, to what it does.
+    /// Adds authentication as users, and znodes that only some users may read, to its operations.
     pub fn have_private_znodes(&mut self, random: Random) {
         self.generator.add_private(random);
     }
 
-    /// Adds frames that no server takes to what it sends.
+    /// Adds frames that every server must reject to what it sends.
     pub fn send_bad_frames(&mut self, random: Random) {
         self.bad_frames.begin(random);
     }
 
-    /// Lets it accept reads only, where a server has no leader.
+    /// Makes it accept read-only mode, for members without a leader.
     pub fn take_reads_only(&mut self, random: Random) {
         self.reads_only.accept(random);
     }
 
-    /// Whether it accepts a server that serves reads only.
+    /// Whether it accepts read-only mode.
     pub fn takes_reads_only(&self) -> bool {
         self.reads_only.is_accepted()
     }
@@ -156,17 +156,17 @@ impl Client {
         self.session.last_zxid()
     }
 
-    /// Connections that a server closed behind a frame that no server takes.
+    /// Connections that a server closed because of a frame that every server must reject.
     pub fn ended_count(&self) -> usize {
         self.link.ended_count()
     }
 
-    /// The number of its connection, while it has one.
+    /// The number of its connection; `None` without one.
     pub fn connection(&self) -> Option<usize> {
         self.link.number()
     }
 
-    /// Whether it has done everything it had to, and has every answer.
+    /// Whether it has done all its operations, has all answers and is connected.
     pub fn is_idle(&self) -> bool {
         self.ops_left == 0 && self.link.is_answered() && self.link.state() == State::Connected
     }
@@ -176,12 +176,13 @@ impl Client {
         self.ops_left += 1;
     }
 
-    /// Ends its mischief: from now on it sends and reads at once.
+    /// Ends its mischief: from now on it sends and reads without delay.
     pub fn calm_down(&mut self) {
         self.mischief.end();
     }
 
-    /// Makes it go for good and let its session expire. Its connection is closed, or left as it is.
+    /// Makes it vanish for good, so that its session expires. Its connection is closed, or silently
+    /// abandoned.
     pub fn vanish(&mut self, world: &mut World, network: &mut Network) {
         self.is_gone = true;
         if self.link.number().is_some()
@@ -193,7 +194,7 @@ impl Client {
         self.leave(world, network);
     }
 
-    /// What it does, as text for people.
+    /// Its state, as text for people.
     pub fn describe(&self) -> String {
         format!(
             "{:?} at member {} with session {:#x} of {} ms, {} unanswered, {:?}, next {} us",
@@ -207,24 +208,24 @@ impl Client {
         )
     }
 
-    /// Whether it is gone for good.
+    /// Whether it has vanished for good.
     pub fn is_gone(&self) -> bool {
         self.is_gone
     }
 
-    /// The session it has, or had last, and its timeout.
+    /// The id of its current or last session, and the timeout in ms.
     pub fn session(&self) -> (i64, u32) {
         (self.session.id(), self.session.timeout_ms())
     }
 
-    /// Makes it look at the state once more and then send nothing but pings.
+    /// Makes it do its last requests (a sync and a read of the root) and from then on only pings.
     pub fn say_last_words(&mut self) {
         if self.last_words == LastWords::NotYet {
             self.last_words = LastWords::Wanted;
         }
     }
 
-    /// Makes it say its last words to this member, on a connection to that member.
+    /// Makes it do its last requests again, at this member.
     pub fn visit(&mut self, member: usize, world: &mut World, network: &mut Network) {
         self.choice.visit(member);
         self.config.timeout_ms = self.config.timeout_ms.max(VISIT_TIMEOUT_MS_MIN);
@@ -236,12 +237,12 @@ impl Client {
         }
     }
 
-    /// Whether it has said its last words and has the answers.
+    /// Whether it has the answers to its last requests.
     pub fn has_said_last_words(&self) -> bool {
         self.last_words == LastWords::Answered
     }
 
-    /// Looks at the clock: sends what is due. The simulation connects it if it wishes so.
+    /// Its timer fires: it sends what is due. If it returns a wish, the simulation connects it.
     pub fn on_time(
         &mut self,
         world: &mut World,
@@ -259,7 +260,7 @@ impl Client {
             }
             State::Greeting => {}
             State::Connected if now_us >= self.gives_up_us(timeout_us) => {
-                // Java's readTimeout: the server is taken for dead.
+                // Java's readTimeout: the client assumes that the server is dead.
                 self.leave(world, network);
             }
             // `ClientCnxn.SendThread.pingRwServer`
@@ -273,7 +274,7 @@ impl Client {
         Wish::Nothing
     }
 
-    /// When it wants to look at the clock next.
+    /// When its timer must fire next, in us.
     pub fn wakes_us(&self, now_us: u64) -> u64 {
         let (link, mischief, timeout_us) = (&self.link, &self.mischief, self.session.timeout_us());
         let at_us = match link.state() {
@@ -305,8 +306,8 @@ impl Client {
         self.last_words == LastWords::Wanted && !self.link.is_read_only()
     }
 
-    /// When it takes the server for dead. Once nothing goes wrong any more a server must close the
-    /// connection behind a frame that no server takes, so the client waits for that.
+    /// When it assumes that the server is dead, in us. After the faults have stopped a server must
+    /// close the connection because of a bad frame, so the client waits for that without limit.
     fn gives_up_us(&self, timeout_us: u64) -> u64 {
         match self.mischief.is_over() && self.link.waits_for_end() {
             true => u64::MAX,
@@ -314,7 +315,7 @@ impl Client {
         }
     }
 
-    /// How long it waits for its session (connectTimeout of `ClientCnxn`).
+    /// How long it waits for its session, in us (connectTimeout of `ClientCnxn`).
     fn patience_us(&self) -> u64 {
         match self.choice.is_visiting() {
             true => VISIT_PATIENCE_US,
@@ -322,7 +323,7 @@ impl Client {
         }
     }
 
-    /// Whether it reads what has arrived.
+    /// Whether it does not read what has arrived.
     pub fn is_deaf(&self, now_us: u64) -> bool {
         self.mischief.deaf_until_us() > now_us
     }
@@ -330,26 +331,26 @@ impl Client {
     /// The server could not be reached.
     pub fn on_refused(&mut self, now_us: u64) {
         self.next_us = now_us + self.random.magnitude(1_000, 500_000);
-        // The client gives the server time now and then, but not more than its session has.
+        // Sometimes the client gives the server more time, but at most a session timeout.
         if self.mischief.is_possible() && self.random.one_in(8) {
             let timeout_us = u64::from(self.session.timeout_ms()) * 1000;
             self.next_us = now_us + self.random.below(timeout_us + 1);
         }
     }
 
-    /// The member that it tries next, of so many: sometimes the same again.
+    /// The member that it tries next, of `member_count`; it may be the same again.
     pub fn next_member(&mut self, member_count: usize) -> usize {
         self.choice.next(member_count, &mut self.random)
     }
 
-    /// Makes it connect and ask only when it is told to, from now on.
+    /// Makes it connect and send only when a test tells it to.
     #[cfg(test)]
     pub fn obey(&mut self) {
         self.choice.obey();
         self.next_us = u64::MAX;
     }
 
-    /// Makes it connect to this member, on a new connection.
+    /// Makes it connect to this member on a new connection.
     #[cfg(test)]
     pub fn dial(&mut self, member: usize, world: &mut World, network: &mut Network) {
         if self.link.number().is_some() {
@@ -359,7 +360,7 @@ impl Client {
         self.next_us = world.now_us;
     }
 
-    /// Whether nothing that it asked for is under way.
+    /// Whether it has no unanswered request and no connection attempt in progress.
     #[cfg(test)]
     pub fn is_waiting_for_nothing(&self) -> bool {
         let is_resting = match self.link.state() {
@@ -370,7 +371,7 @@ impl Client {
         is_resting && self.link.is_answered()
     }
 
-    /// Makes it send this operation, if it is connected.
+    /// Sends this operation, if it is connected.
     #[cfg(test)]
     pub fn do_op(
         &mut self,
@@ -386,7 +387,7 @@ impl Client {
         }
     }
 
-    /// The session it asks for, and the password it shows: sometimes not the right one.
+    /// The session that it asks for, and the password that it sends: sometimes a wrong one.
     pub fn ask(&mut self) -> (i64, [u8; 16]) {
         let mut password = self.session.password();
         let may_lie = self.mischief.is_possible() && self.session.id() != 0;
@@ -397,12 +398,12 @@ impl Client {
         (self.session.id(), password)
     }
 
-    /// Whether it comes back at a time when a race is likely.
+    /// Whether it reconnects now in order to provoke a race. Resets the flag.
     pub fn take_race(&mut self) -> bool {
         self.mischief.take_race()
     }
 
-    /// It is connected and asks for its session.
+    /// It is connected, and sends its connect request.
     pub fn on_connected(
         &mut self,
         number: usize,
@@ -427,8 +428,8 @@ impl Client {
         network.send_up(world, number, &out);
     }
 
-    /// Sends something else than a connect request on a new connection, if it is to. Returns
-    /// whether it did.
+    /// Sometimes sends something other than a connect request on a new connection. Returns whether
+    /// it did.
     pub fn maybe_spoil_connect(
         &mut self,
         number: usize,
@@ -449,7 +450,7 @@ impl Client {
         true
     }
 
-    /// Gives the connection up: what was under way is of unknown fate.
+    /// Gives the connection up: the fate of unanswered requests is unknown.
     fn leave(&mut self, world: &mut World, network: &mut Network) {
         self.link.close(world, network);
         if self.last_words == LastWords::Sent {
@@ -509,8 +510,8 @@ impl Client {
         self.next_us = now_us + self.random.magnitude(1, self.config.think_us_max);
     }
 
-    /// Sends a frame that no server takes between two requests, now and then. If the frame ends the
-    /// connection, no server reads what the client sends behind it.
+    /// Sometimes sends a frame that every server must reject, between two requests. If that frame
+    /// ends the connection, the server reads nothing behind it.
     fn maybe_send_bad_frame(&mut self, now_us: u64, history: &mut History, out: &mut Vec<u8>) {
         let xid = self.link.next_xid();
         let Some(op) = self.bad_frames.behind_request(xid) else { return };
@@ -540,7 +541,8 @@ impl Client {
                 self.leave(world, network);
                 self.next_us = now_us + self.random.between(timeout_us / 4, timeout_us * 2);
             }
-            // Back when its session is about to expire: a look at the clock after the deadline.
+            // Reconnects about when its session expires: up to a tick and half a second after the
+            // deadline.
             4 | 8 => {
                 match self.random.one_in(2) {
                     true => self.leave(world, network),
@@ -550,12 +552,12 @@ impl Client {
                 self.next_us = self.link.sent_us() + timeout_us + late_us;
                 self.mischief.race();
             }
-            // Back at once, while its last requests are still on their way.
+            // Reconnects at once, while its last requests are still in flight.
             5 => {
                 let until_us = now_us + self.random.magnitude(1_000, timeout_us);
                 self.abandon(until_us, history, world, network);
             }
-            // Back soon: its last requests arrive when it is just being given its session.
+            // Reconnects soon: its last requests arrive about when it gets its session back.
             9 => {
                 let back_us = now_us + self.random.magnitude(10, 300_000);
                 let until_us = back_us + self.random.magnitude(1_000, 200_000);
@@ -563,8 +565,8 @@ impl Client {
                 self.next_us = back_us;
                 self.mischief.race();
             }
-            // Mute until the last moment before its session expires, and meanwhile content with
-            // what it hears.
+            // Sends nothing until just before its session expires, and meanwhile does not assume
+            // that the server is dead.
             10 => {
                 let early_us = self.random.below(250_000).min(timeout_us / 2);
                 let until_us = self.link.sent_us() + timeout_us - early_us;
@@ -580,7 +582,7 @@ impl Client {
         self.next_us = self.next_us.max(now_us + 1);
     }
 
-    /// Sends something and forgets the connection without closing it. The bytes arrive at
+    /// Sends requests and abandons the connection without closing it. The bytes arrive at
     /// `until_us`.
     fn abandon(
         &mut self,
@@ -603,10 +605,10 @@ impl Client {
 
     // Receiving.
 
-    /// Bytes have arrived, or the end of the connection.
+    /// Handles bytes that have arrived, or the end of the connection.
     ///
     /// # Errors
-    /// A ZooKeeper client would not have understood them.
+    /// A ZooKeeper client could not decode the bytes.
     pub fn on_arrival(
         &mut self,
         world: &mut World,

@@ -1,11 +1,12 @@
-//! What the members claim to have done: every entry that was handed to Apply, by its index.
+//! Records what all members did: every entry that a member handed to Apply, by its index. An entry
+//! handed to Apply is committed, as far as the member knows.
 //!
-//! An entry that any member has handed over once stays for ever, under its index and with its
-//! bytes. Syncs of a quorum cover it; the member that hands it over need not belong to that quorum.
-//! The witness checks that, in all lives of the processes. It makes the committed order that the
-//! judge is given from the entries. In an ensemble it also checks that a term has one leader, which
-//! has everything that was handed over in earlier terms; that an index and a term never name two
-//! entries; that states at one index are equal; and that levels rise as they should (`levels`).
+//! The witness checks, across all process runs: once any member has handed an entry over, that
+//! entry keeps its index and its bytes for ever, and syncs of a quorum cover it (the member itself
+//! need not belong to that quorum). From the entries it derives the committed order for the judges.
+//! In an ensemble it also checks that each term has one leader, which has all entries handed over
+//! in earlier terms; that an index and a term never name two entries; that states at one index are
+//! equal; and that levels rise by the rules (`levels`).
 
 pub mod audit;
 mod etcd;
@@ -53,17 +54,17 @@ pub use giving_up::GivenUpCounts;
 struct Handed {
     term: u64,
     payload: Bytes,
-    /// What the entry holds: commands or the membership.
+    /// Whether the entry holds commands or a membership.
     kind: EntryKind,
-    /// Commands in this entry and all before it, but for those that are skipped.
+    /// How many commands this entry and all before it hold, without skipped ones.
     ordinal: u64,
     /// The last batch of each origin in this entry and all before it: boot and sequence.
     last_batches: LastBatches,
-    /// When and by which member it was proposed, as far as is known.
+    /// When it was proposed and by which member, as far as known.
     proposed: Proposed,
-    /// When it was first handed over: syncs covered it then.
+    /// When a member first handed it over: syncs of a quorum covered it then.
     handed_us: u64,
-    /// The highest term that had a leader then: no later one has committed it.
+    /// The highest term that had a leader then: no leader of a later term has committed it.
     led_term: u64,
 }
 
@@ -81,39 +82,39 @@ type LastBatches = BTreeMap<u64, (u64, u64)>;
 struct Proposed {
     /// The number of the member that proposed it.
     member: usize,
-    /// The earliest time at which the member may have decided to propose it.
+    /// The earliest time at which the member may have decided to propose it, in us.
     judged_us: u64,
     /// When it went to the disk.
     at_us: u64,
 }
 
-/// When the entry of a command was proposed and when it was handed over.
+/// When the entry of a command was proposed, and when it was first handed over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Times {
     /// The number of the member that proposed it.
     pub member: usize,
-    /// The earliest time at which the member can have decided to propose it. Later than this it was
-    /// waiting.
+    /// The earliest time at which the member may have decided to propose it, in us. From then on it
+    /// may have waited in Loop.
     pub judged_us: u64,
-    /// When it went to the disk.
+    /// When it went to the disk, in us.
     pub proposed_us: u64,
-    /// When it was first handed over: syncs covered it then.
+    /// When a member first handed it over, in us: syncs of a quorum covered it then.
     pub handed_us: u64,
 }
 
-/// The record of what one member did.
+/// What one member did.
 #[derive(Default)]
 struct Seen {
-    /// The last entry that it handed over, in any life.
+    /// The last entry that it handed over and that its own disk had, in any process run.
     handed: u64,
-    /// The last entry that any member had handed over when this member's process was started.
+    /// The last entry that any member had handed over when this member's process started.
     handed_in_earlier_lives: u64,
-    /// Whether it serves clients, and whether it knows its disk to be full.
+    /// Whether it serves clients.
     is_ready: bool,
     is_full: bool,
-    /// When it may have refused writes: its disk, or that of the leader that it knew, was full.
+    /// When it may have refused writes, since its disk or that of its leader was full.
     refusing: Trouble,
-    /// The times from which on clients could attach (`true`) or could not, in order.
+    /// When clients became able to attach (`true`) or unable to, in order.
     doors: Vec<(u64, bool)>,
     /// When each machine took the member's place, and the number of the machine's disk.
     machines: Vec<(u64, usize)>,
@@ -131,66 +132,67 @@ impl Seen {
     }
 }
 
-/// The record of all members, in all lives of their processes.
+/// The record of all members, in all process runs.
 pub struct Witness {
-    /// Whether what the members do inside is checked, and not only what clients see.
+    /// Whether the witness checks what members do inside, and not only what clients see.
     looks_inside: bool,
     /// The disk that each member uses now.
     disks: Vec<SimDisk>,
-    /// All disks that a member has used, with its number.
+    /// All disks that a member has ever used, each with the member's number. The position is the
+    /// disk's number.
     all_disks: Vec<(usize, SimDisk)>,
     seen: Vec<Seen>,
-    /// `handed_in_earlier_lives` of the process of each machine that has lost its place, by the
-    /// number of the machine's disk.
+    /// `handed_in_earlier_lives` for the frozen process of each replaced machine, by the number of
+    /// the machine's disk.
     handed_before_start: BTreeMap<usize, u64>,
     entries: BTreeMap<u64, Handed>,
-    /// When and by which member entries were proposed, by index and term; and what they hold.
+    /// When and by which member each entry was proposed, by index and term.
     proposed: BTreeMap<(u64, u64), Proposed>,
     payloads: BTreeMap<(u64, u64), Bytes>,
-    /// Indexes at which any member had a change of the membership in its log.
+    /// The indexes at which some member's log had a change of the membership.
     memberships: BTreeSet<u64>,
     /// The leader of each term: its number, and the member id of its directory.
     leaders: BTreeMap<u64, (usize, MemberId)>,
-    /// When each term was first seen to have a leader.
+    /// When each term was first seen to have a leader, in us.
     led_since_us: BTreeMap<u64, u64>,
     /// The digest of the state at the end of each entry, by index.
     digests: BTreeMap<u64, Digest>,
-    /// The number of each connection in the network, by member, boot and the id that the process
-    /// gave it.
+    /// The connection's number in the network, by the member id, the boot and the id that the
+    /// process gave it.
     connections: BTreeMap<(u64, u64, u64), usize>,
-    /// The ordinal of the state of each image that was to be installed, by its hash.
+    /// The ordinal of the state in each image that an operator restores, by the image's hash.
     images: BTreeMap<u128, u64>,
-    /// All settings that processes were started with.
+    /// All settings that processes started with.
     configured: Vec<Settings>,
-    /// Commands that were given up: no client waits for them any more.
+    /// Commands that were given up: their clients no longer wait for them.
     given_up: GivenUpCommands,
-    /// The levels that members said they know, and those that entries raise to.
+    /// The levels that members claim to know, and those that entries raise to.
     pub levels: Levels,
-    /// The calls of etcd's clients that commands belong to.
+    /// Which commands belong to which calls of etcd clients.
     pub etcd: EtcdCalls,
-    /// The renewals of leases that have reached leaders.
+    /// The lease renewals that have reached leaders.
     pub renewals: Renewals,
-    /// The events of etcd v2.
+    /// All events of etcd v2.
     pub v2: V2Events,
 }
 
-/// A command of the committed order that changes etcd's keys.
+/// A command in the committed order that changes etcd's keys.
 #[derive(Clone, Debug)]
 pub struct EtcdCommand {
-    /// The call that it belongs to, or what a member did by itself.
+    /// The call that it belongs to, or the act of a member without a call.
     pub claimed: Claimed,
     /// When its entry was proposed and handed over.
     pub times: Times,
-    /// The id of the member that handed it over.
+    /// The id of the member that submitted it.
     pub origin: u64,
     /// The term of its entry.
     pub term: u64,
-    /// When that term was first seen to have a leader.
+    /// When that term was first seen to have a leader, in us.
     pub led_since_us: u64,
 }
 
 impl Witness {
-    /// A witness of members with these disks, to which nothing has happened yet.
+    /// The record of members with these disks that have done nothing yet.
     pub fn new(looks_inside: bool, disks: Vec<SimDisk>) -> Witness {
         Witness {
             looks_inside,
@@ -222,19 +224,19 @@ impl Witness {
         self.seen.len() > 1
     }
 
-    /// A process is started with these settings.
+    /// A process starts with these settings.
     pub fn on_configuration(&mut self, settings: &Settings) {
         if !self.configured.contains(settings) {
             self.configured.push(settings.clone());
         }
     }
 
-    /// A process was started: `restored` is what its directory holds, and `machine` the state with
-    /// all applied entries of it. A state that was made wrong is not compared: other members are to
-    /// find it out.
+    /// A process has started: `restored` is what its directory holds, and `machine` the state with
+    /// all applied entries. If `is_wrong`, the state was made wrong on purpose and is not compared,
+    /// so that the other members can detect it.
     ///
     /// # Errors
-    /// The directory does not hold what was written, or what was committed.
+    /// The directory lacks something that was committed, or holds something else.
     pub fn on_recovered(
         &mut self,
         member: usize,
@@ -249,7 +251,7 @@ impl Witness {
         if is_wrong { Ok(()) } else { self.on_applied(machine) }
     }
 
-    /// A process was started with a state up to `index` and these entries behind it.
+    /// A process has started with a state up to `index` and with these entries behind it.
     fn on_start(
         &mut self,
         member: usize,
@@ -275,7 +277,7 @@ impl Witness {
             ));
         }
         for entry in entries {
-            // Later entries may have lost against those of another leader.
+            // Entries behind that may have been replaced by another leader's.
             if entry.index <= handed {
                 self.check_same(entry)?;
             }
@@ -284,13 +286,14 @@ impl Witness {
         Ok(())
     }
 
-    /// A member has lost its directory. The others have what it handed over.
+    /// A member has lost its directory, and with it what it had handed over. The others still have
+    /// it.
     pub fn on_lost(&mut self, member: usize) {
         self.seen[member].handed = 0;
     }
 
-    /// Another machine with this disk has the place of a member from now on. `is_ready`: it serves
-    /// clients already.
+    /// A machine with this disk takes a member's place. `is_ready`: its process already serves
+    /// clients.
     pub fn on_machine(&mut self, member: usize, disk: SimDisk, is_ready: bool, now_us: u64) {
         self.on_lost(member);
         let found = self.all_disks.iter().position(|(_, old)| old.is(&disk));
@@ -300,7 +303,8 @@ impl Witness {
         }
         self.disks[member] = disk;
         let seen = &mut self.seen[member];
-        // A process that goes on later on its machine keeps the index that it was started with.
+        // If the replaced machine's process continues later, it still has the index from its own
+        // start.
         if let Some((_, before)) = seen.machines.last() {
             self.handed_before_start.insert(*before, seen.handed_in_earlier_lives);
         }
@@ -308,11 +312,11 @@ impl Witness {
         seen.handed_in_earlier_lives = handed.unwrap_or(0);
         seen.machines.push((now_us, number));
         (seen.is_ready, seen.is_full) = (is_ready, false);
-        // A process that goes on renews nothing.
+        // A process that continues renews no sessions.
         seen.doors.push((now_us, is_ready));
     }
 
-    /// Checks that an index and a term name one entry, on all members.
+    /// Checks that an index and a term name the same entry on all members.
     fn check_payload(&mut self, at: (u64, u64), payload: &Bytes) -> Result<(), String> {
         let found = self.payloads.entry(at).or_insert_with(|| payload.clone());
         match !self.looks_inside || found == payload {
@@ -330,8 +334,8 @@ impl Witness {
         }
     }
 
-    /// An entry, by index and term, goes to the disk of a member. If this member is the first that
-    /// has it, its commands wait since `judged_us` at the earliest.
+    /// An entry, given by index and term, goes to the disk of a member. If no other member had it
+    /// before, this member proposes it, and its commands may have waited since `judged_us`.
     pub fn on_proposed(
         &mut self,
         member: usize,
@@ -349,14 +353,14 @@ impl Witness {
         self.memberships.insert(index);
     }
 
-    /// Whether a member may have a change of the membership in its log that it has not applied.
+    /// Whether a member's log may hold a change of the membership that the member has not applied.
     pub fn may_change_membership(&self, status: &Status) -> bool {
         let mut behind = self.memberships.range(status.applied_index + 1..);
         behind.next().is_some_and(|index| *index <= status.last_index)
     }
 
-    /// Notes where the replica of a member stands. Checks that a term has one leader, which has
-    /// everything that was committed in earlier terms.
+    /// Notes the status of a member's replica. Checks that each term has one leader, and that it
+    /// has everything committed in earlier terms.
     pub fn on_status(
         &mut self,
         member: usize,
@@ -377,8 +381,8 @@ impl Witness {
         if has_begun {
             self.led_since_us.insert(term, now_us);
             self.seen[member].renew(now_us);
-            // A leader that hears late of its votes may lack an entry of an earlier term that the
-            // leader of a later one has committed.
+            // A leader that learns late of its votes may lack an entry of an earlier term that the
+            // leader of a later term has committed.
             let is_earlier = |handed: &Handed| handed.term < term && handed.led_term < term;
             let mut earlier = self.entries.iter().rev().filter(|(_, handed)| is_earlier(handed));
             if let Some((index, _)) = earlier.next()
@@ -394,10 +398,10 @@ impl Witness {
         Ok(())
     }
 
-    /// Checks that states of members at the end of one entry are equal.
+    /// Checks that all members have the same state at the end of an entry.
     pub fn on_applied(&mut self, machine: &Machine) -> Result<(), String> {
         let (index, ordinal) = (machine.index(), machine.mark().ordinal);
-        // In the middle of an entry there is nothing to compare.
+        // States are compared only at the ends of entries.
         let is_inside = ordinal.0 != self.ordinal_at(index.0) || machine.is_amid_command();
         if !self.looks_inside || is_inside {
             return Ok(());
@@ -409,17 +413,18 @@ impl Witness {
         }
     }
 
-    /// The last entry that was handed over, in any life.
+    /// The index of the last entry that any member has handed over.
     pub fn newest_index(&self) -> u64 {
         self.entries.last_key_value().map_or(0, |(index, _)| *index)
     }
 
-    /// Commands in all entries up to this one: the ordinal of the state there.
+    /// How many commands all entries up to this one hold: the ordinal of the state there.
     pub fn ordinal_at(&self, index: u64) -> u64 {
         self.entries.range(..=index).next_back().map_or(0, |(_, handed)| handed.ordinal)
     }
 
-    /// A process says that it serves clients, with everything up to `index` applied.
+    /// A process becomes ready, with everything up to `index` applied. Checks that it has
+    /// everything that was handed over before it started.
     pub fn on_ready(&mut self, member: usize, index: u64, now_us: u64) -> Result<(), String> {
         self.seen[member].is_ready = true;
         self.note_door(member, now_us);
@@ -430,7 +435,8 @@ impl Witness {
         }
     }
 
-    /// A sync is answered at `ordinal`; `index` was the last entry handed over when it arrived.
+    /// Checks the answer to a client's sync: at `ordinal`, everything up to `index`, the last
+    /// committed entry when the request came, must be applied.
     pub fn check_sync(&self, index: u64, ordinal: u64) -> Result<(), String> {
         let wanted = self.ordinal_at(index);
         match self.looks_inside && ordinal < wanted {
@@ -454,7 +460,7 @@ impl Witness {
         }
     }
 
-    /// Entries are handed to Apply: from now on they may be acknowledged.
+    /// A member hands entries to Apply: from now on they may be acknowledged to clients.
     pub fn on_committed(
         &mut self,
         member: usize,
@@ -469,7 +475,7 @@ impl Witness {
                 }
                 self.check_synced(entry)?;
             }
-            // An entry that only other disks have may be gone after a restart.
+            // An entry that only other disks have may be missing here after a restart.
             if self.disks[member].has_synced(entry.index, &entry.payload) {
                 let seen = &mut self.seen[member];
                 seen.handed = seen.handed.max(entry.index);
@@ -479,7 +485,7 @@ impl Witness {
         Ok(())
     }
 
-    /// A member takes the state of a snapshot that it fetched, and which is durable.
+    /// A member installs a durable snapshot that it fetched.
     pub fn on_replaced(
         &mut self,
         member: usize,
@@ -517,7 +523,7 @@ impl Witness {
         let before = self.entries.range(..entry.index).next_back().map(|(_, handed)| handed);
         let mut ordinal = before.map_or(0, |handed| handed.ordinal);
         let mut last_batches = before.map_or_else(LastBatches::new, |it| it.last_batches.clone());
-        // An entry that does not decode is found when the order is made.
+        // A later check reports an entry that does not decode.
         if kind == EntryKind::Normal {
             ordinal += command_count(&payload, &mut last_batches).unwrap_or(0);
         }
@@ -525,7 +531,7 @@ impl Witness {
         let new =
             Handed { term, payload, kind, ordinal, last_batches, proposed, handed_us, led_term };
         match self.entries.entry(entry.index) {
-            // A later life, or another member, hands it over again.
+            // Another member, or a later process run, hands it over again.
             Slot::Occupied(old) if old.get().payload == new.payload => {}
             Slot::Occupied(mut old) => {
                 old.insert(new);
@@ -545,15 +551,15 @@ impl Witness {
         self.note_door(member, now_us);
     }
 
-    /// A member ends a turn: whether there was a reason to refuse writes in it, and whether there
-    /// is one from now on.
+    /// A member ends a turn of Loop: whether there was a reason to refuse writes in it, and whether
+    /// there still is one.
     pub fn on_refusing(&mut self, member: usize, (in_turn, from_now): (bool, bool), now_us: u64) {
         let refusing = &mut self.seen[member].refusing;
         refusing.note(in_turn || from_now, now_us);
         refusing.note(from_now, now_us);
     }
 
-    /// When a member may have refused writes for want of room.
+    /// When a member may have refused writes for want of disk space.
     pub fn refusing(&self, member: usize) -> &Trouble {
         &self.seen[member].refusing
     }
@@ -567,8 +573,8 @@ impl Witness {
         }
     }
 
-    /// When the machine that has a member's place at `until_us` last gave all sessions a full
-    /// timeout: clients could attach again that could not before, or it began to lead. 0 if never.
+    /// When the machine in a member's place at `until_us` last gave all sessions a full timeout:
+    /// when clients became able to attach, or when it began to lead. In us; 0 if never.
     pub fn renewed_us(&self, member: usize, until_us: u64) -> u64 {
         let seen = &self.seen[member];
         let machine = seen.machine_at(until_us);
@@ -576,29 +582,29 @@ impl Witness {
         seen.renewals.iter().rfind(is_its).map_or(0, |(at_us, _)| *at_us)
     }
 
-    /// Whether no client could attach to a member from one point in time to another.
+    /// Whether no client could attach to a member between two times.
     pub fn is_shut_between(&self, member: usize, from_us: u64, until_us: u64) -> bool {
         let doors = &self.seen[member].doors;
         let before = doors.iter().take_while(|(at_us, _)| *at_us <= until_us);
         before.last().is_some_and(|(at_us, is_open)| !is_open && *at_us <= from_us)
     }
 
-    /// A connection got its name in a life of a process.
+    /// A process gives a connection its id.
     pub fn on_accept(&mut self, origin: Origin, connection: u64, number: usize) {
         self.connections.insert((origin.member.0, origin.boot.0, connection), number);
     }
 
-    /// The terms that had a leader, each with the number of that leader.
+    /// The terms that had a leader, each with the leader's number.
     #[cfg(test)]
     pub fn leaders(&self) -> impl Iterator<Item = (u64, usize)> {
         self.leaders.iter().map(|(term, (member, _))| (*term, *member))
     }
 
-    /// Checks that a member led which leadership was moved to: between the question and the answer,
-    /// or so shortly before that the member which answered may still have taken it for the leader.
+    /// Checks an answered move of leadership: the target must have led between the question and the
+    /// answer, or so shortly before that the answering member may still have believed it to lead.
     ///
     /// # Errors
-    /// It did not lead then.
+    /// The target did not lead then.
     pub fn check_moved(&self, moved: &Moved) -> Result<(), String> {
         let Moved { target, asked_us, answered_us } = *moved;
         let led = |(term, (_, id)): (&u64, &(usize, MemberId))| {
@@ -614,7 +620,7 @@ impl Witness {
         }
     }
 
-    /// Whether a member led before.
+    /// Whether the directory with this member id began to lead at `before_us` or earlier.
     pub fn has_led(&self, id: u64, before_us: u64) -> bool {
         let led = |(term, (_, leader)): (&u64, &(usize, MemberId))| {
             let since_us = self.led_since_us.get(term).copied().unwrap_or(0);
@@ -628,21 +634,21 @@ impl Witness {
         self.leaders.len()
     }
 
-    /// An image is to be installed: the state at this ordinal.
+    /// An operator restores an image with this hash: the state at this ordinal.
     pub fn on_image(&mut self, hash: u128, ordinal: u64) {
         self.images.insert(hash, ordinal);
     }
 
-    /// The number of entries that were handed over.
+    /// How many entries were handed over.
     pub fn entry_count(&self) -> usize {
         self.entries.len()
     }
 
-    /// The committed order, and the times of each command's entry.
+    /// The committed order of all commands, and the times of each command's entry.
     ///
     /// # Errors
-    /// An ensemble of one has a batch twice, or lacks one. Larger ensembles send batches again, and
-    /// skip each that is not the next one.
+    /// An ensemble of one has a batch twice, or lacks one. (Larger ensembles may send batches
+    /// again; they skip a batch that is not the next of its origin.)
     pub fn order(&self) -> Result<(Vec<Committed>, Vec<Times>), String> {
         let (mut committed, mut times) = (Vec::new(), Vec::new());
         self.each_command(|handed, time_ms, batch, _, framed| {
@@ -656,12 +662,14 @@ impl Witness {
     /// The committed order of the commands that change etcd's keys.
     ///
     /// # Errors
-    /// As [`Witness::order`], or no client asked for a command.
+    /// Like [`Witness::order`], or a command belongs to no client's call.
     pub fn etcd_order(&self, history: &etcd_history::History) -> Result<Vec<EtcdCommand>, String> {
         let mut order = Vec::new();
-        // The ordinal of each command that may have granted a lease, with its index in the order.
+        // The ordinals of commands that grant a lease, each with the command's position in the
+        // order.
         let (mut ordinal, mut grants) = (0, BTreeMap::new());
-        // Decides who may do what, from the first change of users and roles on.
+        // A copy of the machine that decides about permissions, from the first change of users or
+        // roles on.
         let mut permits: Option<Machine> = None;
         self.each_command(|handed, _, batch, position, framed| {
             ordinal += 1;
@@ -695,7 +703,7 @@ impl Witness {
             }
             if let MachineCommand::Expire { leases } = command {
                 for (lease, judged) in leases {
-                    // One that is of no grant ends nothing.
+                    // The end of a lease that no command granted has no effect.
                     let granted = grants.get(&judged.0).copied().unwrap_or(usize::MAX);
                     add(Claimed::Expire { lease: lease.0, granted });
                 }
@@ -713,7 +721,7 @@ impl Witness {
             if !asked.is_some_and(|op| is_asked_for(command, op)) {
                 return Err(format!("{command:?} is logged for {call:?}, which is {asked:?}"));
             }
-            // The actor that changes users judges who may do what.
+            // Another judge (the client that manages users) checks the permissions.
             if !is_denied {
                 add(Claimed::Call(call));
             }
@@ -722,11 +730,11 @@ impl Witness {
         Ok(order)
     }
 
-    /// Runs `with` for each change of users of etcd v2 in the committed order, with its call, its
-    /// user (`None` for a guest), and when the first member handed its entry over.
+    /// Calls `with` for each committed change of etcd v2's users: with its call, its user (`None`
+    /// for a guest), and when its entry was first handed over, in us.
     ///
     /// # Errors
-    /// As [`Witness::order`], no client asked for a change, or `with` fails.
+    /// Like [`Witness::order`], or a change belongs to no client's call, or `with` fails.
     pub fn each_change_of_v2_users(
         &self,
         mut with: impl FnMut((CallId, Option<&str>), &AuthCommand<'_>, u64) -> Result<(), String>,
@@ -740,7 +748,7 @@ impl Witness {
         })
     }
 
-    /// What a command says of the space that there is; `None` if it says nothing of it.
+    /// What a command changes about the store's space: its quota or its alarm; `None` if nothing.
     fn claim_of_space(
         &self,
         batch: &Batch<'_>,
@@ -762,8 +770,8 @@ impl Witness {
         })
     }
 
-    /// Runs `with` for each command in the committed order, with its entry, the entry's wall clock,
-    /// its batch and its position there.
+    /// Calls `with` for each command in the committed order: with its entry, the entry's wall clock
+    /// in ms, its batch and its position in the batch.
     fn each_command(
         &self,
         mut with: impl FnMut(&Handed, i64, &Batch<'_>, usize, &Framed<'_>) -> Result<(), String>,
@@ -801,8 +809,8 @@ impl Witness {
         Ok(())
     }
 
-    /// Checks that the level only rises in the committed order, and that each entry states a level
-    /// that was raised to before, but for the entry that raises it. Returns the level at the end.
+    /// Checks that the level only rises in the committed order, and that no entry states a level
+    /// above the one raised to so far, except the entry that raises it. Returns the last level.
     ///
     /// # Errors
     /// An entry breaks these rules, or does not decode.
@@ -818,7 +826,7 @@ impl Witness {
             for (origin, sequence, raised) in levels::raises(&handed.payload).map_err(bad)? {
                 let is_next = is_next(&mut last_batches, origin, sequence);
                 let Some(raised) = raised.filter(|_| is_next) else { continue };
-                // A member that does not know the level must see that from the header.
+                // A member that does not know the level must be able to tell from the header alone.
                 if raised <= level || raised > stated {
                     return Err(format!(
                         "entry {index} states level {stated} and raises level {level} to {raised}"
@@ -883,7 +891,7 @@ impl Witness {
                 let unknown = || format!("image {hash:032x}, which nobody brought");
                 Committed::Install { ordinal: *ordinal.ok_or_else(unknown)? }
             }
-            // ZooKeeper's clients cannot see such a command.
+            // Commands that ZooKeeper clients do not see.
             Command::Control(_) | Command::Etcd(_) | Command::EtcdV2(_) => {
                 Committed::Expire(Vec::new())
             }
@@ -903,7 +911,8 @@ impl Witness {
     }
 }
 
-/// Runs a command of etcd's space, and tells whether who asked for it may not do it.
+/// Applies a command of etcd's space to `permits`, and returns whether its user lacks the
+/// permission.
 fn is_denied(permits: &mut Machine, batch: &Batch<'_>, framed: &Framed<'_>) -> bool {
     let identities = &batch.identities[framed.identity_list];
     let (origin, connection) = (batch.origin, framed.connection);
@@ -913,7 +922,7 @@ fn is_denied(permits: &mut Machine, batch: &Batch<'_>, framed: &Framed<'_>) -> b
     matches!(reply.outcome, Outcome::Etcd(Err(refusal)) if denials.contains(&refusal))
 }
 
-/// Whether a batch is the next one of its origin, by the rule of the machine. Notes it if it is.
+/// Whether a batch is the next one of its origin, by the machine's rule. If it is, notes it.
 fn is_next(last_batches: &mut LastBatches, origin: Origin, sequence: u64) -> bool {
     let (member, boot) = (origin.member.0, origin.boot.0);
     let expected = match last_batches.get(&member) {
@@ -927,14 +936,14 @@ fn is_next(last_batches: &mut LastBatches, origin: Origin, sequence: u64) -> boo
     sequence == expected
 }
 
-/// A member that is forgotten begins again with its first batch, if it ever comes back.
+/// If a forgotten member ever returns, it starts with its first batch again.
 fn forget(last_batches: &mut LastBatches, command: &Command<'_>) {
     if let Command::Control(ControlCommand::Forget { member }) = command {
         last_batches.remove(&member.0);
     }
 }
 
-/// Commands of an entry that are not skipped.
+/// How many commands of an entry are not skipped.
 fn command_count(payload: &Bytes, last_batches: &mut LastBatches) -> Result<u64, DecodeError> {
     if payload.is_empty() {
         return Ok(0);

@@ -1,5 +1,5 @@
-//! Frames that no server takes: too long, too short, of an unknown operation, or with a body that
-//! does not decode.
+//! Bad frames, which every server must reject: too long, too short, with an unknown operation, or
+//! with a body that does not decode.
 
 use workload::generate::Random;
 use workload::op::{BadFrame, Op};
@@ -9,39 +9,40 @@ use zk::request::{XID_AUTH, opcode};
 
 use crate::limits::FRAME_BYTES_MAX;
 
-/// A client that sends such frames does so behind one in so many requests.
+/// How often a client with bad frames sends one: behind one in so many requests.
 const BAD_FRAME_ONE_IN: u64 = 25;
 
-/// Such a client sends something else than a connect request on one in so many connections.
+/// How often such a client sends a bad frame instead of a connect request: on one in so many
+/// connections.
 const BAD_CONNECT_ONE_IN: u64 = 8;
 
-/// No operation of ZooKeeper's has this code.
+/// A code that no operation of ZooKeeper has.
 const UNKNOWN_OPCODE: i32 = 99;
 
-/// Draws the frames that no server takes, which a client sends now and then.
+/// Draws the bad frames of a client.
 pub(super) struct BadFrames {
-    /// `None` if the client sends no such frames.
+    /// `None` if the client sends no bad frames.
     random: Option<Random>,
 }
 
 impl BadFrames {
-    /// No such frames.
+    /// A client without bad frames.
     pub fn none() -> BadFrames {
         BadFrames { random: None }
     }
 
-    /// Has the client send such frames.
+    /// Makes the client send bad frames.
     pub fn begin(&mut self, random: Random) {
         self.random = Some(random);
     }
 
-    /// What the client sends instead of a connect request, if it is to.
+    /// The frame that the client sends instead of a connect request; `None` in most cases.
     pub fn instead_of_connect(&mut self) -> Option<Op> {
         let random = self.random.as_mut()?;
         random.one_in(BAD_CONNECT_ONE_IN).then(|| instead_of_connect(random))
     }
 
-    /// What the client sends between two requests, if it is to.
+    /// The bad frame that the client sends between two requests; `None` in most cases.
     pub fn behind_request(&mut self, xid: i32) -> Option<Op> {
         let random = self.random.as_mut()?;
         random.one_in(BAD_FRAME_ONE_IN).then(|| match random.one_in(2) {
@@ -51,7 +52,7 @@ impl BadFrames {
     }
 }
 
-/// A first frame that is no connect request.
+/// A first frame that is not a connect request.
 fn instead_of_connect(random: &mut Random) -> Op {
     let bytes = match random.below(4) {
         0 => length_and_some(CONNECT_BYTES_MAX + 1, random),
@@ -62,7 +63,7 @@ fn instead_of_connect(random: &mut Random) -> Op {
     Op::BadFrame { kind: BadFrame::InsteadOfConnect, bytes }
 }
 
-/// A request after which the server closes the connection.
+/// A request that makes the server close the connection.
 fn that_closes(xid: i32, random: &mut Random) -> Op {
     let kind = BadFrame::Request;
     let bytes = match random.below(6) {
@@ -71,7 +72,7 @@ fn that_closes(xid: i32, random: &mut Random) -> Op {
             length_and_some(FRAME_BYTES_MAX + beyond, random)
         }
         2 => length_and_some(random.between(1 << 31, u64::from(u32::MAX)) as u32, random),
-        // The header has 8 bytes.
+        // Too short: a header has 8 bytes.
         3 => frame(&vec![0; random.below(8) as usize]),
         4 => request(XID_AUTH, opcode::AUTH, &[0; 3]),
         _ => {
@@ -82,10 +83,10 @@ fn that_closes(xid: i32, random: &mut Random) -> Op {
     Op::BadFrame { kind, bytes }
 }
 
-/// A request that is answered with an error: the connection stays.
+/// A request that the server answers with an error; the connection stays open.
 fn that_does_not_decode(xid: i32, random: &mut Random) -> Op {
     let is_write = random.one_in(2);
-    // A multi takes a zxid before it is decoded, a read of nothing takes none.
+    // A multi gets a zxid before it is decoded; a read of nothing gets none.
     let code = if is_write { opcode::MULTI } else { opcode::GET_DATA };
     let body: &[u8] = if is_write { &[0, 0, 0, 1] } else { &[0, 0] };
     Op::Undecodable { is_write, bytes: request(xid, code, body) }
@@ -107,7 +108,7 @@ fn request(xid: i32, code: i32, body: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// A frame that claims to have `length` bytes, and has only the first few.
+/// A frame whose length field says `length` but that has only a few bytes.
 fn length_and_some(length: u32, random: &mut Random) -> Vec<u8> {
     let mut bytes = length.to_be_bytes().to_vec();
     bytes.resize(bytes.len() + random.below(40) as usize, random.bits() as u8);

@@ -1,28 +1,28 @@
-//! The member that a client connects to, and the server of reads only that it puts up with.
+//! Which member a client connects to, and how it deals with members in read-only mode.
 
 use workload::generate::Random;
 
 use crate::limits::READ_ONLY_US_MAX;
 
-/// A client's choice of a member.
+/// Which member a client connects to.
 pub(super) struct Choice {
-    /// The member that it tried last, or is to try.
+    /// The member that it tried last, or must try next.
     member: usize,
     /// How many members it knows.
     member_count: usize,
-    /// Whether it stays with `member` and waits for its answer, however long that takes.
+    /// Whether it stays with `member` and waits for its answer as long as needed.
     is_visiting: bool,
-    /// Whether it connects only when it is told to.
+    /// Whether it connects only when a test tells it to.
     is_obedient: bool,
 }
 
 impl Choice {
-    /// A choice that is free.
+    /// A client that chooses at random.
     pub fn new() -> Choice {
         Choice { member: 0, member_count: 1, is_visiting: false, is_obedient: false }
     }
 
-    /// The member that it tried last, or is to try.
+    /// The member that it tried last, or must try next.
     pub fn member(&self) -> usize {
         self.member
     }
@@ -37,12 +37,12 @@ impl Choice {
         self.is_visiting
     }
 
-    /// Whether it connects only when it is told to.
+    /// Whether it connects only when a test tells it to.
     pub fn is_obedient(&self) -> bool {
         self.is_obedient
     }
 
-    /// The member that it tries next, of so many: sometimes the same again.
+    /// Chooses the member that it tries next, of `member_count`; it may be the same again.
     pub fn next(&mut self, member_count: usize, random: &mut Random) -> usize {
         self.member_count = member_count;
         let is_free = !self.is_obedient && !self.is_visiting;
@@ -52,56 +52,56 @@ impl Choice {
         self.member
     }
 
-    /// Has it stay with a member.
+    /// Makes it stay with this member.
     pub fn visit(&mut self, member: usize) {
         (self.member, self.is_visiting) = (member, true);
     }
 
-    /// Has it connect only when it is told to.
+    /// Makes it connect only when a test tells it to.
     #[cfg(test)]
     pub fn obey(&mut self) {
         self.is_obedient = true;
     }
 
-    /// Has it try a member.
+    /// Makes it try this member next.
     #[cfg(test)]
     pub fn dial(&mut self, member: usize) {
         self.member = member;
     }
 }
 
-/// How a client puts up with servers that serve reads only.
+/// How a client deals with members in read-only mode.
 pub(super) struct ReadsOnly {
-    /// Draws what has to do with such servers; `None` if the client asks for more.
+    /// The generator for that; `None` if the client does not accept read-only mode.
     random: Option<Random>,
-    /// When it leaves such a server, to look for one that takes writes.
+    /// When it leaves such a member to look for one that takes writes, in us.
     searches_us: u64,
 }
 
 impl ReadsOnly {
-    /// A client that asks for more.
+    /// A client that does not accept read-only mode.
     pub fn new() -> ReadsOnly {
         ReadsOnly { random: None, searches_us: 0 }
     }
 
-    /// Lets the client accept such servers.
+    /// Makes the client accept read-only mode.
     pub fn accept(&mut self, random: Random) {
         self.random = Some(random);
     }
 
-    /// Whether the client accepts such servers.
+    /// Whether the client accepts read-only mode.
     pub fn is_accepted(&self) -> bool {
         self.random.is_some()
     }
 
-    /// When the client leaves such a server.
+    /// When the client leaves a member in read-only mode, in us.
     pub fn searches_us(&self) -> u64 {
         self.searches_us
     }
 
-    /// Such a server has given the client a session. Returns whether the client asks for it on its
-    /// next connection. ZooKeeper's clients do not ask for one that only a server without a leader
-    /// knows (`ClientCnxn.SendThread.seenRwServerBefore`), others do.
+    /// A member in read-only mode has given the client a session. Returns whether the client asks
+    /// for that session on its next connection. ZooKeeper's clients do not ask for a local session,
+    /// which only that member knows (`ClientCnxn.SendThread.seenRwServerBefore`); other clients do.
     pub fn keeps_session(&mut self, is_local: bool, now_us: u64) -> bool {
         match &mut self.random {
             Some(random) => {

@@ -1,4 +1,5 @@
-//! The connection of a client: what it has sent on it, what it waits for, and what has come.
+//! A client's connection: what it has sent, which replies it waits for, and the bytes that have
+//! arrived.
 
 use std::collections::VecDeque;
 
@@ -12,37 +13,37 @@ use crate::world::World;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
-    /// There is no connection.
+    /// No connection.
     Away,
-    /// There is a connection, and the client waits for its session.
+    /// Connected, and waiting for the session.
     Greeting,
-    /// There is a connection, and the client has a session.
+    /// Connected, with a session.
     Connected,
 }
 
-/// The connection of a client, while it has one.
+/// A client's connection, or the lack of one.
 pub(super) struct Link {
     state: State,
-    /// The number of the connection, while there is one.
+    /// The number of the connection; `None` without one.
     number: Option<usize>,
-    /// The xid of the last request, on this connection or one before.
+    /// The xid of the last request, on this connection or an earlier one.
     xid: i32,
-    /// The xid and the number in the history of each request without a reply, the oldest first.
+    /// Each unanswered request: its xid and its number in the history, oldest first.
     outstanding: VecDeque<(i32, usize)>,
     pings: VecDeque<usize>,
     input: Vec<u8>,
     sent_us: u64,
     heard_us: u64,
-    /// Whether the server has no leader, and serves the client reads only on this connection.
+    /// Whether the member is in read-only mode on this connection.
     is_read_only: bool,
-    /// Whether the client has sent a frame that no server takes, and waits for the end.
+    /// Whether the client has sent a bad frame and waits for the end of the connection.
     waits_for_end: bool,
-    /// The number of connections that a server closed behind such a frame.
+    /// How many connections a server closed because of a bad frame.
     ended_count: usize,
 }
 
 impl Link {
-    /// No connection.
+    /// No connection yet.
     pub fn new() -> Link {
         Link {
             state: State::Away,
@@ -59,57 +60,57 @@ impl Link {
         }
     }
 
-    /// How far the client is with its connection.
+    /// The state of the connection.
     pub fn state(&self) -> State {
         self.state
     }
 
-    /// The number of the connection, while there is one.
+    /// The number of the connection; `None` without one.
     pub fn number(&self) -> Option<usize> {
         self.number
     }
 
-    /// Whether the server serves the client reads only.
+    /// Whether the member is in read-only mode on this connection.
     pub fn is_read_only(&self) -> bool {
         self.is_read_only
     }
 
-    /// Whether the client waits for the end of the connection.
+    /// Whether the client waits for the end of the connection, behind a bad frame.
     pub fn waits_for_end(&self) -> bool {
         self.waits_for_end
     }
 
-    /// Connections that a server closed behind a frame that no server takes.
+    /// How many connections a server closed because of a bad frame.
     pub fn ended_count(&self) -> usize {
         self.ended_count
     }
 
-    /// The number of requests without a reply.
+    /// How many requests are unanswered, not counting pings.
     pub fn outstanding_count(&self) -> u64 {
         self.outstanding.len() as u64
     }
 
-    /// Whether each request has its reply.
+    /// Whether no request is unanswered.
     pub fn is_answered(&self) -> bool {
         self.outstanding.is_empty()
     }
 
-    /// When the client sent something last.
+    /// When the client last sent something, in us.
     pub fn sent_us(&self) -> u64 {
         self.sent_us
     }
 
-    /// When the client heard of the server last.
+    /// When the client last received something, in us.
     pub fn heard_us(&self) -> u64 {
         self.heard_us
     }
 
-    /// The xid that the next request has.
+    /// The xid of the next request.
     pub fn next_xid(&self) -> i32 {
         self.xid + 1
     }
 
-    /// Begins a connection, on which the client asks for its session.
+    /// A new connection, on which the client asks for its session.
     pub fn open(&mut self, number: usize, now_us: u64) {
         self.number = Some(number);
         self.state = State::Greeting;
@@ -118,18 +119,19 @@ impl Link {
         self.input.clear();
     }
 
-    /// The client has its session.
+    /// The client has got its session.
     pub fn on_session(&mut self, is_read_only: bool) {
         self.state = State::Connected;
         self.is_read_only = is_read_only;
     }
 
-    /// Has the client wait for the end of the connection.
+    /// Makes the client wait for the end of the connection.
     pub fn wait_for_end(&mut self) {
         self.waits_for_end = true;
     }
 
-    /// Has the client be content with what it hears until then.
+    /// Sets the time of the last reception, so that the client waits longer before it assumes that
+    /// the server is dead.
     pub fn pretend_heard(&mut self, until_us: u64) {
         self.heard_us = until_us;
     }
@@ -139,7 +141,7 @@ impl Link {
         self.number.take()
     }
 
-    /// Ends the connection: what was under way is of unknown fate.
+    /// Closes the connection: the fate of unanswered requests is unknown.
     pub fn close(&mut self, world: &mut World, network: &mut Network) {
         if let Some(number) = self.number.take() {
             network.close_by_client(world, number);
@@ -153,7 +155,7 @@ impl Link {
 
     // Sending.
 
-    /// Appends the frame of a request, and notes that the request waits for its reply.
+    /// Appends the frame of a request to `out`, and notes that it waits for a reply.
     pub fn request(&mut self, op: Op, now_us: u64, history: &mut History, out: &mut Vec<u8>) {
         let number = self.open_number();
         let xid = match op {
@@ -168,13 +170,13 @@ impl Link {
         self.outstanding.push_back((xid, history.invoke(number, op, now_us)));
     }
 
-    /// Appends the frame of a ping.
+    /// Appends the frame of a ping to `out`.
     pub fn ping(&mut self, now_us: u64, history: &mut History, out: &mut Vec<u8>) {
         self.pings.push_back(history.invoke(self.open_number(), Op::Ping, now_us));
         Request::Ping.encode(XID_PING, out);
     }
 
-    /// Sends frames.
+    /// Sends the frames in `bytes`.
     pub fn send(&mut self, bytes: &[u8], world: &mut World, network: &mut Network) {
         if bytes.is_empty() {
             return;
@@ -199,7 +201,7 @@ impl Link {
         connection.client_end == End::Over
     }
 
-    /// The next whole frame that has arrived, with its length before it.
+    /// The next whole frame that has arrived, with its length field; `None` if there is none.
     pub fn next_frame(&mut self) -> Option<Vec<u8>> {
         let length = u32::from_be_bytes(*self.input.first_chunk::<4>()?) as usize;
         if self.input.len() < 4 + length {
@@ -212,7 +214,7 @@ impl Link {
     /// The number in the history of the request that a reply with this xid answers.
     ///
     /// # Errors
-    /// Nobody waits for that reply now.
+    /// The client does not wait for that reply now.
     pub fn answered(&mut self, xid: i32) -> Result<usize, String> {
         let waiting = match xid {
             XID_PING => self.pings.pop_front().map(|op| (XID_PING, op)),

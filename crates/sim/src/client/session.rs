@@ -1,11 +1,11 @@
-//! The session of a client, and what the client keeps with it over its connections: the newest zxid
-//! that it has seen, the users that it has proved to be, and its watches.
+//! The session of a client, and what the client keeps from one connection to the next: the newest
+//! zxid that it has seen, the users that it has authenticated as, and its watches.
 
 use std::collections::BTreeSet;
 
 use workload::op::{EventKind, Op, Watching, error};
 
-/// The list of `setWatches` or `setWatches2` that a watch stands in.
+/// The list in `setWatches` or `setWatches2` that a watch belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Table {
     Data,
@@ -17,13 +17,13 @@ enum Table {
 
 /// The session of a client.
 pub(super) struct Session {
-    /// The session that it asks for on its next connection; 0: a new one.
+    /// The session that it asks for on its next connection; 0 for a new one.
     id: i64,
     password: [u8; 16],
-    /// The timeout that a server gave last.
+    /// The last timeout that a server gave it, in ms; 0 if none did.
     timeout_ms: u32,
     last_zxid: i64,
-    /// Users that it has proved to be, in order. It proves them again on each connection.
+    /// The users that it has authenticated as, in order. It does so again on each connection.
     users: Vec<usize>,
     watches: BTreeSet<(Table, String)>,
 }
@@ -41,7 +41,7 @@ impl Session {
         }
     }
 
-    /// The session that it asks for; 0: a new one.
+    /// The session that it asks for; 0 for a new one.
     pub fn id(&self) -> i64 {
         self.id
     }
@@ -51,12 +51,12 @@ impl Session {
         self.password
     }
 
-    /// The timeout that a server gave last; 0: none did.
+    /// The last timeout that a server gave it, in ms; 0 if none did.
     pub fn timeout_ms(&self) -> u32 {
         self.timeout_ms
     }
 
-    /// The timeout by which the client acts, in us.
+    /// The timeout that the client acts by, in us: at least one second.
     pub fn timeout_us(&self) -> u64 {
         u64::from(self.timeout_ms.max(1_000)) * 1000
     }
@@ -66,17 +66,17 @@ impl Session {
         self.last_zxid
     }
 
-    /// Asks for this session from now on.
+    /// Keeps this session, to ask for it on the next connection.
     pub fn keep(&mut self, id: i64, password: [u8; 16]) {
         (self.id, self.password) = (id, password);
     }
 
-    /// Takes the timeout that a server gave.
+    /// Notes the timeout that a server gave.
     pub fn set_timeout(&mut self, timeout_ms: u32) {
         self.timeout_ms = timeout_ms;
     }
 
-    /// Forgets the session, which is over, and all that belongs to it.
+    /// Forgets the session, which has ended, with its users and watches.
     pub fn forget(&mut self) {
         self.id = 0;
         self.password = [0; 16];
@@ -85,7 +85,7 @@ impl Session {
         self.watches.clear();
     }
 
-    /// Learns what an answer says.
+    /// Learns from an answer: the zxid, watches and users.
     pub fn on_answer(&mut self, op: &Op, code: i32, zxid: i64) {
         self.last_zxid = self.last_zxid.max(zxid);
         self.learn_watches(op, code);
@@ -96,7 +96,7 @@ impl Session {
         }
     }
 
-    /// Forgets the watches that an event ends.
+    /// Forgets the watches that this event removes.
     pub fn on_event(&mut self, kind: EventKind, path: &str) {
         let gone: &[Table] = match kind {
             EventKind::Created | EventKind::DataChanged => &[Table::Data, Table::Exist],
@@ -108,12 +108,12 @@ impl Session {
         }
     }
 
-    /// Proofs to be the users that it has proved to be before.
+    /// Authentication requests for all users that it has authenticated as.
     pub fn proofs(&self) -> Vec<Op> {
         self.users.iter().map(|user| Op::Auth { user: *user }).collect()
     }
 
-    /// The request that sets its watches again; `None` if it has no watches.
+    /// The request that sets its watches again; `None` without watches.
     pub fn watches_again(&self) -> Option<Op> {
         if self.watches.is_empty() {
             return None;
@@ -132,8 +132,8 @@ impl Session {
         })
     }
 
-    /// Notes which watches the client has now. ZooKeeper's clients keep their watches, to set them
-    /// again.
+    /// Updates its list of watches after an answer. ZooKeeper's clients keep such a list to set the
+    /// watches again.
     fn learn_watches(&mut self, op: &Op, code: i32) {
         if let (Op::FindWatch { path, which, removes: true }, error::OK) = (op, code) {
             for table in tables_of(*which) {

@@ -1,4 +1,4 @@
-//! Operations as the bytes of requests, and the bytes of replies as answers.
+//! Encodes operations as requests, and decodes replies to answers.
 
 use machine::AclEntry;
 use workload::op::{Answer, CreateRequest, Op, Owner, Stat, USERS, Watching, error, perms};
@@ -38,7 +38,7 @@ fn owned_acl(owner: Owner, others: u32) -> Vec<AclEntry> {
     [vec![owner], acl(others)].concat()
 }
 
-/// Appends the frame of a request.
+/// Appends the frame of a request to `out`.
 pub fn encode(op: &Op, xid: i32, out: &mut Vec<u8>) {
     match op {
         Op::Multi(ops) => Request::Multi(ops.iter().filter_map(write).collect()).encode(xid, out),
@@ -172,10 +172,10 @@ fn names(reader: &mut JuteReader<'_>) -> Result<Vec<String>, JuteError> {
     Ok(names)
 }
 
-/// The body of the reply to an operation.
+/// Decodes the body of the reply to an operation.
 ///
 /// # Errors
-/// The bytes are not the body of such a reply.
+/// The bytes are not such a body.
 pub fn decode_answer(op: &Op, reader: &mut JuteReader<'_>) -> Result<Answer, JuteError> {
     Ok(match op {
         Op::Create { request: CreateRequest::Create, .. }
@@ -227,7 +227,8 @@ pub fn decode_answer(op: &Op, reader: &mut JuteReader<'_>) -> Result<Answer, Jut
     })
 }
 
-/// A multi that was not taken says so for each operation and not in the header.
+/// A multi that failed as a whole reports the error in each of its results and not in the header.
+/// Returns the error code and the answer as if it were in the header.
 pub(super) fn refusal_of_all(answer: Answer) -> (i32, Answer) {
     let is_refused = |result: &Result<Answer, i32>| *result == Err(error::SYSTEM_ERROR);
     match &answer {
@@ -238,7 +239,7 @@ pub(super) fn refusal_of_all(answer: Answer) -> (i32, Answer) {
     }
 }
 
-/// `MultiResponse`: a header before each result, and one that says it was the last.
+/// Decodes `MultiResponse`: a header before each result, and a last header that marks the end.
 fn decode_results(ops: &[Op], reader: &mut JuteReader<'_>) -> Result<Answer, JuteError> {
     let mut results = Vec::new();
     loop {
@@ -267,7 +268,7 @@ fn decode_results(ops: &[Op], reader: &mut JuteReader<'_>) -> Result<Answer, Jut
     }
 }
 
-/// `OpResult.CreateResult`: a result with a stat is that of create2, whatever request made it.
+/// `OpResult.CreateResult`: a result with a stat has the code of create2, for every kind of create.
 fn result_kind_of(op: &Op) -> i32 {
     match op {
         Op::Create { request: CreateRequest::Create, .. } | Op::CreateOwned { .. } => {

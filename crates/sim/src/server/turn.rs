@@ -1,4 +1,5 @@
-//! A turn of Loop in a process of the simulation: as `node` runs it, and judged.
+//! One turn of Loop in a simulated process: takes inputs, lets Loop decide and hands out its
+//! output, as `node` does, and checks the result.
 
 use std::sync::Arc;
 
@@ -20,7 +21,7 @@ use crate::witness::renewals::{Asked, Leader};
 use crate::world::{Actor, World};
 
 impl Server {
-    /// Tells Loop how much time went by, if it is time to. Returns whether it was.
+    /// Tells Loop how much time has passed, if that is due. Returns whether it was.
     fn advance_loop(&mut self, world: &World) -> bool {
         let elapsed_us = self.clock.local_us(world.now_us) - self.times.last_us;
         let is_time =
@@ -36,7 +37,7 @@ impl Server {
     /// Runs one turn of Loop.
     ///
     /// # Errors
-    /// The process is at its end.
+    /// The process has ended.
     pub(super) fn run_loop(&mut self, world: &mut World, witness: &mut Witness) -> Lived {
         let since_us = *self.judged.waiting_since_us.get_or_insert(world.now_us);
         self.judged.refusing.begin_turn(self.disk.may_lack_room());
@@ -52,8 +53,8 @@ impl Server {
         self.note_refusing(output.disk_is_full, world, witness)?;
         self.note_renewed(&output, world, witness);
         self.plan_tick(world);
-        // No correct member sends such frames. If this member condemns its directory, the fault is
-        // its own.
+        // No correct member sends frames without meaning. If this member condemns its directory
+        // now, it caused them itself.
         let is_explained = output.condemned.is_some() || self.conditions.sabotage.is_some();
         if let Some(what) = unheard_of.filter(|_| !is_explained) {
             return Err(Death::Bug(what));
@@ -101,7 +102,7 @@ impl Server {
         Ok(())
     }
 
-    /// Lets the log release entries that a durable snapshot covers, if it is told to.
+    /// If Loop asks for it, lets the log release the entries that a durable snapshot covers.
     fn release_log(&mut self, point: Option<SnapshotPoint>, world: &mut World) -> Lived {
         let Some(point) = point else { return Ok(()) };
         if point.index > self.judged.snapshot_index {
@@ -115,17 +116,16 @@ impl Server {
         Ok(())
     }
 
-    /// Notes when Loop is to be told the time again at the latest.
+    /// Plans the latest time at which Loop must learn the time again.
     fn plan_tick(&mut self, world: &World) {
         let due_us = self.times.last_us + self.member.due_ms() * 1000;
         let due_in_us = due_us.saturating_sub(self.clock.local_us(world.now_us));
         self.times.next_tick_us = world.now_us + self.clock.world_us(due_in_us);
     }
 
-    /// Takes some of the inputs that wait for Loop, or all.
+    /// Takes all, or a random part, of the inputs that wait for Loop.
     fn some_inputs(&mut self, world: &mut World) -> Vec<LoopInput> {
-        // A thread takes the inputs that have come; it takes those that come a moment later the
-        // next time.
+        // A thread takes the inputs that have arrived by then, and the later ones in its next turn.
         let some = match world.random.one_in(4) {
             true => world.random.below(self.queues.to_loop.len() as u64 + 1) as usize,
             false => self.queues.to_loop.len(),
@@ -133,7 +133,7 @@ impl Server {
         self.queues.to_loop.drain(..some).collect()
     }
 
-    /// A sabotage: whether an input does not reach Loop.
+    /// For a sabotage: whether this input does not reach Loop.
     fn is_kept_from_loop(&mut self, input: &mut LoopInput, world: &mut World) -> bool {
         match (self.conditions.sabotage, input) {
             (Some(Sabotage::RenewalsOmitted), LoopInput::Front(ToLoop::Heard(_))) => true,
@@ -150,7 +150,8 @@ impl Server {
         }
     }
 
-    /// Gives Loop its inputs. Returns what another member sent without meaning, if one did.
+    /// Gives Loop its inputs. Returns a description of the first frame without meaning; `None` if
+    /// there was none.
     fn take_inputs(
         &mut self,
         inputs: Vec<LoopInput>,
@@ -192,7 +193,7 @@ impl Server {
                     witness.on_room(self.number, *is_full, world.now_us);
                 }
                 LoopInput::Linked { peer, server } => {
-                    // A member says it again on a new link.
+                    // On a new link, the member reports a full disk again.
                     self.note_full(*peer, false, world);
                     let level_max = server.as_ref().map(|server| server.level_max);
                     self.judged.heard.on_linked(*peer, level_max, world.now_us);
@@ -219,13 +220,13 @@ impl Server {
         unheard_of
     }
 
-    /// The term that this member leads in, with its number.
+    /// This member's number and the term that it leads in; `None` if it does not lead.
     fn led(&self) -> Option<Leader> {
         let status = &self.seen.status;
         (status.role == Role::Leader).then_some((self.number, status.term))
     }
 
-    /// Notes renewals of leases that reach this leader.
+    /// Notes the lease renewals that reach this leader.
     fn note_renewals(&self, input: &LoopInput, world: &World, witness: &mut Witness) {
         let Some(leader) = self.led() else { return };
         match input {
@@ -249,7 +250,7 @@ impl Server {
         }
     }
 
-    /// Notes which renewals this leader answers.
+    /// Notes the lease renewals that this leader answers.
     fn note_renewed(&self, output: &LoopOutput, world: &World, witness: &mut Witness) {
         let Some(leader) = self.led() else { return };
         for message in &output.apply {
@@ -268,25 +269,26 @@ impl Server {
         }
     }
 
-    /// Notes that another member says whether its disk is full.
+    /// Notes that another member reports whether its disk is full.
     fn note_full(&mut self, from: MemberId, is_full: bool, world: &World) {
         let leader = self.seen.status.leader;
-        // What was said before counts for the inputs before.
+        // The inputs handled so far depended on its previous report.
         self.look_at_leader(leader, world);
         self.judged.refusing.on_said(from, is_full, self.clock.local_us(world.now_us));
         self.look_at_leader(leader, world);
     }
 
-    /// Looks whether this leader has said that its disk is full.
+    /// Returns whether this member's leader has recently reported a full disk.
     fn look_at_leader(&mut self, leader: Option<u64>, world: &World) -> bool {
         let local_us = self.clock.local_us(world.now_us);
         self.judged.refusing.look(leader, local_us, self.times.raft_tick_us)
     }
 
-    /// Notes at the end of a turn whether writes may have been refused in it, and are from now on.
+    /// At the end of a turn, notes whether there was a reason to refuse writes in it, and whether
+    /// there still is one.
     fn note_refusing(&mut self, own: Option<bool>, world: &World, witness: &mut Witness) -> Lived {
         self.judged.refusing.on_own(own).map_err(Death::Bug)?;
-        // Loop learns only at the end of a turn that another member leads.
+        // Only at the end of a turn does Loop know of a new leader.
         self.look_at_leader(self.seen.status.leader, world);
         let is_told = self.look_at_leader(self.member.status().leader, world);
         let refusing = &self.judged.refusing;
@@ -295,7 +297,7 @@ impl Server {
         Ok(())
     }
 
-    /// Notes when Loop last had contact, for the connection runtimes.
+    /// Notes when Loop last had contact with the leader, for the connection runtimes.
     fn note_contact(&mut self) {
         let told_ms = (self.times.last_us - self.times.started_local_us) / 1000;
         let is_ignored = self.conditions.sabotage == Some(Sabotage::ContactIgnored);
@@ -306,7 +308,8 @@ impl Server {
         });
     }
 
-    /// Notes since when leadership is being transferred, until what waited for that is proposed.
+    /// Notes since when a transfer of leadership delays proposals. It ends with the first turn that
+    /// proposes nothing.
     fn note_transfer(&mut self, since_us: u64, is_proposing: bool) {
         let transferring_since_us = &mut self.judged.transferring_since_us;
         match self.seen.status.transferring_to {
@@ -316,13 +319,13 @@ impl Server {
         }
     }
 
-    /// Tells others from now on that its ensemble is at this level.
+    /// Announces this level to other members from now on.
     fn tell_level(&mut self, stated: StatedLevel) {
         self.seen.raised = Some(stated.level);
         self.hello = Arc::new(Hello { level: Some(stated), ..Hello::clone(&self.hello) });
     }
 
-    /// Gives the log its jobs. The entries in them may have waited since `since_us`.
+    /// Gives the log its jobs, and checks them. Their entries may have waited since `since_us`.
     fn give_disk(
         &mut self,
         jobs: Vec<DiskJob>,
@@ -366,7 +369,7 @@ impl Server {
         Ok(())
     }
 
-    /// Notes when a leader decides to raise the level.
+    /// Notes when this leader decides to raise the level.
     pub(super) fn note_raising(&mut self, now_us: u64) {
         let before = self.judged.raising.take();
         let raising = self.member.raising();
@@ -376,8 +379,9 @@ impl Server {
         });
     }
 
-    /// A leader raises the level only if every member has a link to it then on which the member
-    /// said that it knows the level. The leader may have decided that since `since_us`.
+    /// Checks an entry that raises the level: at some time since the leader may have decided it,
+    /// every member must have had a link to it and have said on that link that it knows the level.
+    /// The leader may have decided it since `since_us`.
     fn check_raise(
         &self,
         payload: &Bytes,
@@ -469,7 +473,7 @@ impl Server {
         self.is_ready = true;
         let index = self.machine.index().0;
         witness.on_ready(self.number, index, world.now_us).map_err(Death::Bug)?;
-        // An ensemble takes the settings of its leader.
+        // An ensemble uses the settings of its leader.
         if self.is_alone && *self.machine.zk().settings() != self.conditions.settings {
             return Err(Death::Bug("ready without the settings that are wanted".to_string()));
         }
@@ -477,8 +481,8 @@ impl Server {
         Ok(())
     }
 
-    /// A sabotage: returns a second copy of the commands now and then. No client waits for its
-    /// answers.
+    /// For a sabotage: sometimes returns a copy of a batch, to be handed over again. No client
+    /// waits for the copy's answers.
     fn doubled(&self, message: &ToLoop, world: &mut World) -> Option<ToLoop> {
         let ToLoop::Submit(Submission { front, batch, .. }) = message else { return None };
         if self.conditions.sabotage != Some(Sabotage::BatchesDoubled) || !world.random.one_in(20) {
@@ -490,9 +494,9 @@ impl Server {
     }
 }
 
-/// What a frame says of its sender's disk; `None` if it says something else.
+/// Whether the frame reports a full disk, or room again; `None` if it is another message.
 fn fullness_in(from: MemberId, frame: &PeerFrame) -> Option<bool> {
-    // Other messages are longer, and cost more to decode.
+    // All other messages are longer; decoding them would cost more.
     if frame.body.len() != 1 {
         return None;
     }

@@ -1,7 +1,7 @@
-//! A process whose directory is not born yet: `node::cluster::wait_for_birth`.
+//! A process with an unborn directory: `node::cluster::wait_for_birth`.
 //!
-//! Such a process has links, and nothing else. What the other ends of its links say goes to
-//! [`Bootstrap`]; frames are dropped.
+//! Such a process has only links. It passes the hellos of other members to [`Bootstrap`], which
+//! decides on the ensemble's birth, and drops all other frames.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::disk::SimDisk;
 use crate::witness::Witness;
 use crate::world::{Clock, World};
 
-/// One life of such a process, up to its birth.
+/// One process run with an unborn directory, until the birth.
 pub struct Unborn {
     life: u64,
     started_us: u64,
@@ -24,17 +24,17 @@ pub struct Unborn {
     bootstrap: Bootstrap,
     hello: Arc<Hello>,
     cluster_id: u128,
-    /// When it looks at the clock next.
+    /// When its timer fires next, in us; `None` before the first time.
     looks_us: Option<u64>,
 }
 
-/// What such a process does when it decides.
+/// The result of a decision.
 pub enum Step {
-    /// Its directory is to be born so.
+    /// The directory is to be born with this birth.
     Born(Birth),
-    /// It keeps more than before, and introduces itself otherwise from now on.
+    /// The process has stored a vote on the birth, so its hello has changed.
     Kept,
-    /// It waits.
+    /// The process must wait for other members.
     Waits,
 }
 
@@ -56,27 +56,27 @@ impl Unborn {
         Unborn { life, started_us, member, bootstrap, hello, cluster_id, looks_us }
     }
 
-    /// The life of the process. No two processes have a life in common.
+    /// Unique number of the process run.
     pub fn life(&self) -> u64 {
         self.life
     }
 
-    /// When the process was started.
+    /// When the process started, in us.
     pub fn started_us(&self) -> u64 {
         self.started_us
     }
 
-    /// The hello that introduces it to others.
+    /// The hello that the process sends to other members.
     pub fn hello(&self) -> &Arc<Hello> {
         &self.hello
     }
 
-    /// Why the directory was set aside, if this start did that.
+    /// Why this start set the directory aside; `None` if it did not.
     pub fn set_aside(&self) -> Option<&RecoveryError> {
         self.member.set_aside.as_ref().map(|(_, cause)| cause)
     }
 
-    /// A link came up or ended. `peer` is what the other end of it said of itself.
+    /// A link came up or ended. `peer` is the hello of the other end.
     pub fn on_link(&mut self, peer: &Hello, is_up: bool) {
         match is_up {
             true => self.bootstrap.on_link_up(peer.clone()),
@@ -84,7 +84,7 @@ impl Unborn {
         }
     }
 
-    /// Decides, and keeps what it is to keep.
+    /// Decides about the birth, and stores on disk what must be durable.
     ///
     /// # Errors
     /// The disk has failed.
@@ -108,7 +108,7 @@ impl Unborn {
         }
     }
 
-    /// When it is to look at the clock, if that was not said before.
+    /// When the timer must fire next; `None` if none is needed or the time is already planned.
     pub fn next_look_us(&mut self, now_us: u64) -> Option<u64> {
         let is_due = self.looks_us.is_none_or(|at_us| at_us <= now_us);
         if !self.bootstrap.looks_at_clock() || !is_due {
@@ -118,7 +118,7 @@ impl Unborn {
         self.looks_us
     }
 
-    /// What it waits for, as text for people.
+    /// What the process waits for, as text for people.
     pub fn describe(&self) -> String {
         match self.bootstrap.clone().decide(self.cluster_id, 0) {
             Decision::BeBorn(_) => "about to be born".to_string(),
@@ -127,10 +127,10 @@ impl Unborn {
         }
     }
 
-    /// The directory is born, and the threads are started.
+    /// Makes the directory born and starts the threads.
     ///
     /// # Errors
-    /// As [`Server::start`].
+    /// Like [`Server::start`].
     pub fn be_born(
         self,
         birth: &Birth,

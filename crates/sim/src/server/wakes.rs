@@ -1,28 +1,29 @@
-//! The wake-ups of the parts of a process. Each part has one at most: an earlier one replaces it.
+//! The planned wake-ups of a process's threads. Each thread has at most one: an earlier wake-up
+//! replaces a later one.
 
 use std::collections::BTreeMap;
 
 use crate::world::{Actor, Event, World};
 
-/// The wake-ups of the parts of a process.
+/// The planned wake-ups of one process run.
 pub(super) struct Wakes {
     life: u64,
-    /// When each part is to run next, and the token of that wake-up.
+    /// When each thread runs next, and the token of that wake-up.
     planned: BTreeMap<Actor, (u64, u64)>,
 }
 
 impl Wakes {
-    /// No wake-ups in this life of a process.
+    /// A process run without wake-ups; `life` is its number.
     pub fn new(life: u64) -> Wakes {
         Wakes { life, planned: BTreeMap::new() }
     }
 
-    /// The life of the process.
+    /// The number of the process run.
     pub fn life(&self) -> u64 {
         self.life
     }
 
-    /// Lets a part run at `at_us`, unless it runs before that anyway.
+    /// Plans that a thread runs at `at_us`, unless it runs earlier anyway.
     pub fn plan(&mut self, world: &mut World, actor: Actor, at_us: u64) {
         if self.planned.get(&actor).is_some_and(|(scheduled, _)| *scheduled <= at_us) {
             return;
@@ -32,12 +33,12 @@ impl Wakes {
         world.schedule(at_us, Event::Run { life: self.life, actor, token });
     }
 
-    /// Lets a part report at `at_us` that its work is done.
+    /// Plans that a thread reports finished work at `at_us`.
     pub fn report(&self, world: &mut World, actor: Actor, at_us: u64) {
         world.schedule(at_us, Event::Done { life: self.life, actor });
     }
 
-    /// Takes the wake-up with this token. Returns false if another one replaced it.
+    /// Takes the wake-up with this token. Returns false if another wake-up has replaced it.
     pub fn take(&mut self, actor: Actor, token: u64) -> bool {
         let is_newest = self.planned.get(&actor).is_some_and(|(_, newest)| *newest == token);
         if is_newest {

@@ -1,21 +1,21 @@
-//! The lines of the audit log about the calls of etcd's clients.
+//! The lines of the audit log about the calls of etcd clients, and the check of these lines.
 
 use std::collections::BTreeMap;
 
 use workload::etcd::history::CallId;
 
-/// The lines that members have logged.
+/// The lines that members have logged, by call.
 #[derive(Default)]
 pub struct AuditLines(BTreeMap<CallId, Vec<String>>);
 
-/// The result that a line names.
+/// The result that a line states.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Logged {
     /// The call took effect.
     Success,
     /// The call failed.
     Failure,
-    /// The member does not know.
+    /// The member does not know the call's fate.
     Invoked,
 }
 
@@ -25,10 +25,10 @@ impl AuditLines {
         self.0.entry(call).or_default().push(line);
     }
 
-    /// The result of a call by its line; `None` if it has none.
+    /// The result that a call's line states; `None` if the call has no line.
     ///
     /// # Errors
-    /// It has two lines, or one that names no result.
+    /// The call has two lines, or the line states no result.
     pub fn logged(&self, call: CallId) -> Result<Option<Logged>, String> {
         let lines = self.0.get(&call).map(Vec::as_slice).unwrap_or_default();
         let [line] = lines else {
@@ -44,11 +44,11 @@ impl AuditLines {
     }
 
     /// Checks the line about a call. `changes`: whether the call asks for a change. `is_done`:
-    /// whether it took effect, if the judge knows. `answered`: whether its client was told that it
-    /// did; `None` if the client was told nothing, or that nobody knows.
+    /// whether it took effect; `None` if the judge does not know. `answered`: whether its client
+    /// learned that it took effect; `None` without an answer, or if the answer leaves it open.
     ///
     /// # Errors
-    /// No correct member logs that.
+    /// The line contradicts these facts.
     pub fn check(
         &self,
         call: CallId,

@@ -1,8 +1,8 @@
-//! The calls of etcd's clients that commands in the log belong to.
+//! Matches etcd commands in the log with the client calls that they come from.
 //!
-//! Two calls may have the same bytes. So a command is matched with its call by its place: Loop says
-//! which request waits for each command of a batch, and the connection runtime says which call each
-//! request is. The content is compared as well.
+//! Two calls may have the same bytes, so bytes alone cannot match them. Instead Loop tells which
+//! ticket waits for each command of a batch, and the connection runtime tells which call has that
+//! ticket. The content is checked as well.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,32 +19,32 @@ use workload::etcd::op::Op;
 use super::audit::AuditLines;
 use crate::etcd_clients::{recipe, wire};
 
-/// The requests of etcd's clients, in all lives of the processes.
+/// The calls of etcd clients and their tickets, in all process runs.
 #[derive(Default)]
 pub struct EtcdCalls {
-    /// The request that waits for each command of a batch, by the member, boot and sequence of the
-    /// batch.
+    /// The tickets that wait for the commands of a batch, by the batch's member id, boot and
+    /// sequence.
     batches: BTreeMap<(u64, u64, u64), (FrontId, Vec<Ticket>)>,
-    /// The call that each request is, by member and boot.
+    /// The call of each ticket, by member id, boot and Front.
     calls: BTreeMap<(u64, u64, FrontId, Ticket), CallId>,
-    /// The requests of members themselves, as parts of calls of `Lock` and `Campaign`.
+    /// The tickets of requests that a member makes itself, as parts of a `Lock` or `Campaign` call.
     parts: BTreeSet<(u64, u64, FrontId, Ticket)>,
-    /// When each call ended at its member: it was answered or cancelled, its connection ended, or
-    /// the process did.
+    /// When each call ended at its member, in us: answered or cancelled, or its connection or
+    /// process ended.
     ended_us: BTreeMap<CallId, u64>,
-    /// When a Front learned that its member, with this number, has taken another state.
+    /// When a Front learned that its member, with this number, installed a snapshot.
     installed_us: Vec<(usize, u64)>,
-    /// The lines of the audit log about them.
+    /// The audit log's lines about the calls.
     pub audit: AuditLines,
 }
 
 impl EtcdCalls {
-    /// A connection runtime gives a call to its Front, which names it by this ticket.
+    /// A connection runtime gives a call to its Front, which assigns this ticket.
     pub fn on_call(&mut self, origin: Origin, front: FrontId, ticket: Ticket, call: CallId) {
         self.calls.insert((origin.member.0, origin.boot.0, front, ticket), call);
     }
 
-    /// A Front hands over a part of a call that waits for its turn.
+    /// A Front submits a part of a `Lock` or `Campaign` call under this ticket.
     pub fn on_part(&mut self, origin: Origin, front: FrontId, ticket: Ticket) {
         self.parts.insert((origin.member.0, origin.boot.0, front, ticket));
     }
@@ -54,7 +54,7 @@ impl EtcdCalls {
         self.ended_us.entry(call).or_insert(now_us);
     }
 
-    /// A process ends, and with it all calls that it has.
+    /// A process ends, and with it all its calls.
     pub fn on_process_end(&mut self, origin: Origin, now_us: u64) {
         let (member, boot) = (origin.member.0, origin.boot.0);
         let is_its =
@@ -64,24 +64,25 @@ impl EtcdCalls {
         }
     }
 
-    /// A Front of a member learns that another state has taken the place of the one before.
+    /// A Front learns that its member, with this number, has installed a snapshot.
     pub fn on_installed(&mut self, member: usize, now_us: u64) {
         self.installed_us.push((member, now_us));
     }
 
-    /// Whether a Front of a member has learned of another state between two points in time.
+    /// Whether a Front of this member learned of an installed snapshot between two times.
     pub fn has_installed(&self, member: usize, from_us: u64, until_us: u64) -> bool {
         let is_it =
             |(of, at_us): &(usize, u64)| *of == member && (from_us..=until_us).contains(at_us);
         self.installed_us.iter().any(is_it)
     }
 
-    /// When a call ended at its member; `None` if it never did.
+    /// When a call ended at its member, in us; `None` if it has not.
     pub fn ended_us(&self, call: CallId) -> Option<u64> {
         self.ended_us.get(&call).copied()
     }
 
-    /// Loop gives a batch of a Front its sequence. Each request waits for one command, in order.
+    /// Loop gives a Front's batch its sequence. Each ticket waits for one command of the batch, in
+    /// order.
     pub fn on_batch(
         &mut self,
         origin: Origin,
@@ -92,15 +93,15 @@ impl EtcdCalls {
         self.batches.insert((origin.member.0, origin.boot.0, sequence), (front, tickets));
     }
 
-    /// Whether a Front handed over a batch, and not Loop itself.
+    /// Whether a batch came from a Front, and not from Loop itself.
     pub fn is_of_front(&self, origin: Origin, sequence: u64) -> bool {
         self.batches.contains_key(&(origin.member.0, origin.boot.0, sequence))
     }
 
-    /// The call that sent the command at this position of a batch.
+    /// The call that the command at this position of a batch comes from.
     ///
     /// # Errors
-    /// No client sent it.
+    /// It comes from no client's call.
     pub fn call_of(
         &self,
         origin: Origin,
@@ -113,7 +114,7 @@ impl EtcdCalls {
         })
     }
 
-    /// Whether the command at this position of a batch is a part of a call.
+    /// Whether the command at this position of a batch is a part of a `Lock` or `Campaign` call.
     pub fn is_part(&self, origin: Origin, sequence: u64, position: usize) -> bool {
         let request = self.request_at(origin, sequence, position);
         request.is_some_and(|request| self.parts.contains(&request))
@@ -131,7 +132,7 @@ impl EtcdCalls {
     }
 }
 
-/// Whether a command is the one that a call asks for.
+/// Whether a command is what this call asks for.
 pub fn is_asked_for(command: &Command<'_>, op: &Op) -> bool {
     let (method, bytes) = wire::encode(op);
     let ops_max = etcd::limits::TXN_OPS_MAX_DEFAULT;
@@ -164,10 +165,11 @@ pub fn is_asked_for(command: &Command<'_>, op: &Op) -> bool {
     }
 }
 
-/// What a part of a call does: it puts the key of a lease below a name, or removes one.
+/// The operation of a part of a `Lock` or `Campaign` call: it puts the key of a lease below the
+/// lock's name, or deletes that key.
 ///
 /// # Errors
-/// No part is such a command.
+/// The command is neither.
 pub fn op_of_part(command: &Command<'_>) -> Result<Op, String> {
     let op = match command {
         Command::Txn(txn) => recipe::of_part(txn),

@@ -1,4 +1,4 @@
-//! All events of etcd v2, which the states of members keep for a while only.
+//! All events of etcd v2 in a run. The members' states keep only the newest ones.
 
 use std::sync::Arc;
 
@@ -6,18 +6,18 @@ use machine::etcd_v2::event::Event;
 use machine::etcd_v2::history::History;
 use machine::etcd_v2::store::FIRST_INDEX;
 
-/// The events of all indexes, as the states of members had them first.
+/// The events of all indexes.
 #[derive(Default)]
 pub struct V2Events {
-    /// The events in order, each with the time at which a member's state had it first.
+    /// The events in order, each with the time in us when a member's state first had it.
     seen: Vec<(u64, Arc<Event>)>,
 }
 
 impl V2Events {
-    /// A member's state has this history.
+    /// Adds the new events of a member's history.
     ///
     /// # Errors
-    /// Events that no state has shown are gone from it already.
+    /// The history has already lost events that were not seen before.
     pub fn on_history(&mut self, history: &History, now_us: u64) -> Result<(), String> {
         let known = FIRST_INDEX + self.seen.len() as u64;
         let newest = history.events().next_back().map_or(0, |event| event.index());
@@ -32,7 +32,7 @@ impl V2Events {
         Ok(())
     }
 
-    /// These events in order, each with the time at which it was there.
+    /// A record of these events, for tests.
     #[cfg(test)]
     pub fn of(seen: impl Iterator<Item = (u64, Arc<Event>)>) -> V2Events {
         V2Events { seen: seen.collect() }
@@ -43,7 +43,7 @@ impl V2Events {
         self.seen.iter().map(|(_, event)| event.clone()).collect()
     }
 
-    /// When a member's state had the event of an index first; `None` if none had it.
+    /// When a member's state first had the event of an index, in us; `None` if none has had it.
     pub fn seen_us(&self, index: u64) -> Option<u64> {
         let place = index.checked_sub(FIRST_INDEX + 1)?;
         self.seen.get(place as usize).map(|(at_us, _)| *at_us)

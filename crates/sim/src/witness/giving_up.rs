@@ -1,5 +1,5 @@
-//! Commands that were given up. The witness compares their fates, as Loop tells them, with the log
-//! and with what the member hands over from then on.
+//! Checks commands that a member gave up, since their client stopped waiting: their fate as Loop
+//! states it must fit the log, and the member must not submit them again.
 
 use std::collections::BTreeMap;
 
@@ -12,37 +12,37 @@ use replica::EntryKind;
 
 use super::{LastBatches, Witness, forget, is_next};
 
-/// All commands that were given up, in all lives of the processes.
+/// All commands that were given up, in all process runs.
 #[derive(Default)]
 pub(super) struct GivenUpCommands {
-    /// The commands of batches, by their positions.
+    /// Commands with a place in a batch, by batch and position.
     batches: BTreeMap<BatchName, BTreeMap<usize, Record>>,
-    /// The last sequence that a connection which was given up may have commands in, by member, boot
-    /// and connection.
+    /// For each connection that was given up, the last batch that may have commands of it, by
+    /// member id, boot and connection.
     connections: BTreeMap<(u64, u64, u64), u64>,
-    /// The number of batches that were withdrawn before any leader had them.
+    /// How many batches were withdrawn before any leader had them.
     gone_count: usize,
 }
 
-/// The member, the boot and the sequence of a batch.
+/// The member id, the boot and the sequence of a batch.
 type BatchName = (u64, u64, u64);
 
 #[derive(Clone, Copy)]
 struct Record {
     fate: Fate,
-    /// The term of the member when it gave the command up. In a later term it proposes `Nothing` in
-    /// the command's place.
+    /// The member's term when it gave the command up. In later terms the member must propose
+    /// `Nothing` instead.
     term: u64,
 }
 
-/// How often commands were given up.
+/// How many commands were given up, and what became of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GivenUpCounts {
-    /// The number of batches that were withdrawn before any leader had them.
+    /// Batches withdrawn before any leader had them.
     pub gone: usize,
-    /// The number of commands of batches that `Nothing` took the place of.
+    /// Commands in batches that were replaced by `Nothing`.
     pub replaced: usize,
-    /// The number of such commands that were applied all the same, since a leader had them.
+    /// The commands in `replaced` that were applied nevertheless, since a leader already had them.
     pub done: usize,
 }
 
@@ -57,7 +57,7 @@ impl GivenUpCommands {
     /// The record of a command that was given up; `None` if it was not.
     ///
     /// # Errors
-    /// Its connection was given up before it got a place in a batch.
+    /// The command's connection was given up before this batch existed.
     fn record_of(
         &self,
         batch: &Batch<'_>,
@@ -79,7 +79,7 @@ impl GivenUpCommands {
         Ok(found.and_then(|positions| positions.get(&position)).copied())
     }
 
-    /// Runs `check` for each command of a batch that was given up and is not `Nothing`.
+    /// Calls `check` for each command of a batch that was given up and is not `Nothing`.
     fn check_batch(
         &self,
         batch: &Batch<'_>,
@@ -101,7 +101,7 @@ impl GivenUpCommands {
 }
 
 impl Witness {
-    /// Connections of a member were given up; `last_sequence` is the last batch that has a
+    /// Connections of a member were given up. `last_sequence` is the last batch so far that has a
     /// sequence.
     pub fn on_connections_given_up(
         &mut self,
@@ -114,8 +114,8 @@ impl Witness {
         self.given_up.connections.extend(given_up);
     }
 
-    /// Batches of a member are gone, since all their commands were given up before they got a
-    /// sequence.
+    /// Batches of a member were dropped, since all their commands were given up before the batches
+    /// got a sequence.
     pub fn on_batches_gone(&mut self, count: usize) {
         self.given_up.gone_count += count;
     }
@@ -131,10 +131,10 @@ impl Witness {
         }
     }
 
-    /// A member sends these frames, after all that it has given up so far.
+    /// Checks frames that a member sends now.
     ///
     /// # Errors
-    /// A frame has a command that was given up.
+    /// A frame has a command that the member gave up before.
     pub fn check_sent<'a>(
         &self,
         origin: Origin,
@@ -155,7 +155,7 @@ impl Witness {
         Ok(())
     }
 
-    /// A member that leads in this term proposes an entry.
+    /// Checks an entry that a leader proposes in this term.
     ///
     /// # Errors
     /// The entry has a command that this member gave up in an earlier term.
@@ -174,10 +174,10 @@ impl Witness {
         })
     }
 
-    /// Compares the whole log with the commands that were given up.
+    /// Checks the whole log for commands that were given up.
     ///
     /// # Errors
-    /// The log has a command that was never to be in it.
+    /// The log has a command that was given up as certainly without effect.
     pub fn check_given_up(&self) -> Result<GivenUpCounts, String> {
         let replaced = self.given_up.batches.values().map(BTreeMap::len).sum();
         let gone = self.given_up.gone_count;

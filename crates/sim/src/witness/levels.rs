@@ -1,8 +1,8 @@
-//! The levels that the log states and raises to, and what members have said that they know.
+//! Records the levels that the log states and raises to, and the levels that members claim to know.
 //!
-//! A raise must come behind the word of every member: the leader that proposed it had a link from
-//! each of them then, on which the member said that it knows the level. A member that never ran a
-//! build that knows a level must not be given an entry that needs it.
+//! A raise needs the consent of every member: when the leader decided it, each member must have had
+//! a link to the leader, and have said on it that it knows the level. And a directory on which no
+//! build that knows a level ever ran must never get an entry that needs that level.
 
 use std::collections::BTreeMap;
 
@@ -11,10 +11,11 @@ use machine::codec::DecodeError;
 use machine::entry::{self, HEADER_BYTES};
 use machine::{Command, ControlCommand, Level, MemberId, Origin};
 
-/// What one process was told on links, at the times when its Loop took it.
+/// What the other members have told one process about levels, in the times at which its Loop
+/// learned it.
 #[derive(Default)]
 pub struct Heard {
-    /// What each member said, by member id, the oldest first.
+    /// What each member said, by member id, oldest first.
     said: BTreeMap<MemberId, Vec<Said>>,
 }
 
@@ -22,13 +23,13 @@ pub struct Heard {
 struct Said {
     level_max: Level,
     from_us: u64,
-    /// When Loop took note that the link had ended; none as long as it has not.
+    /// When Loop learned that the link had ended, in us; `None` while it is up.
     until_us: Option<u64>,
 }
 
 impl Heard {
-    /// Loop takes note that a link from a member is up, on which the member said that it knows the
-    /// levels up to `level_max`; `None` if the link has ended.
+    /// Loop learns that a link from a member is up, on which the member said that it knows levels
+    /// up to `level_max`; `None` if the link has ended.
     pub fn on_linked(&mut self, peer: MemberId, level_max: Option<Level>, now_us: u64) {
         let said = self.said.entry(peer).or_default();
         if let Some(last) = said.last_mut() {
@@ -37,7 +38,8 @@ impl Heard {
         said.extend(level_max.map(|level_max| Said { level_max, from_us: now_us, until_us: None }));
     }
 
-    /// Whether a link was up between these times on which the member said that it knows this level.
+    /// Whether, at some time between these, a link was up on which the member had said that it
+    /// knows this level.
     pub fn knew(&self, peer: MemberId, level: Level, from_us: u64, until_us: u64) -> bool {
         let is_it = |said: &Said| {
             let is_then = said.from_us <= until_us && said.until_us.is_none_or(|it| it >= from_us);
@@ -47,15 +49,15 @@ impl Heard {
     }
 }
 
-/// The record of levels, in all lives of the processes.
+/// The record of levels, in all process runs.
 #[derive(Default)]
 pub struct Levels {
-    /// The highest level to which an entry that was handed over raises, and when it was first
-    /// handed over.
+    /// The highest level to which a handed-over entry raises, and when that entry was first handed
+    /// over, in us.
     raised: Option<(Level, u64)>,
-    /// The highest level that any build that ran on a directory knew, by member id.
+    /// The highest level that any build that ran on a directory knows, by member id.
     ran: BTreeMap<MemberId, Level>,
-    /// The highest level that a member said on a link to know, by member id.
+    /// The highest level that a member ever claimed to know, by member id.
     said: BTreeMap<MemberId, Level>,
 }
 
@@ -65,32 +67,33 @@ impl Levels {
         self.raised.map_or(Level::FIRST, |(level, _)| level)
     }
 
-    /// When the entry that raised the level was first handed over.
+    /// When the entry that raised to this level was first handed over, in us; `None` at the first
+    /// level.
     pub fn raised_us(&self) -> Option<u64> {
         self.raised.map(|(_, at_us)| at_us)
     }
 
-    /// A process starts on this directory, of a build that knows the levels up to that one.
+    /// A process starts on this directory, with a build that knows levels up to `level_max`.
     pub fn on_life(&mut self, member: MemberId, level_max: Level) {
         let ran = self.ran.entry(member).or_insert(level_max);
         *ran = level_max.max(*ran);
     }
 
-    /// Whether a build that knows levels above this one ever ran on a directory.
+    /// Whether a build that knows levels above `level_max` ever ran on a directory.
     pub fn ran_above(&self, member: MemberId, level_max: Level) -> bool {
         self.ran.get(&member).is_some_and(|ran| *ran > level_max)
     }
 
-    /// A member says on a link that it knows the levels up to that one.
+    /// A member claims on a link to know levels up to `level_max`.
     pub fn on_said(&mut self, member: MemberId, level_max: Level) {
         let said = self.said.entry(member).or_insert(level_max);
         *said = level_max.max(*said);
     }
 
-    /// A raise is handed over for the first time, while these are the members.
+    /// Checks a raise that is handed over for the first time, while these are the members.
     ///
     /// # Errors
-    /// One of them never said that it knows the level.
+    /// A member never claimed to know the level.
     pub fn check_members(&self, level: Level, members: &[u64]) -> Result<(), String> {
         let has_said = |id: &u64| self.said.get(&MemberId(*id)).is_some_and(|it| *it >= level);
         match members.iter().find(|id| !has_said(id)) {
@@ -103,7 +106,7 @@ impl Levels {
 
     /// An entry with commands is handed over for the first time.
     pub fn on_handed(&mut self, payload: &Bytes, now_us: u64) {
-        // An entry that does not decode is found when the order is made.
+        // A later check reports an entry that does not decode.
         if let Some(level) = raise_of(payload)
             && level > self.level()
         {
@@ -112,7 +115,7 @@ impl Levels {
     }
 }
 
-/// The highest level to which an entry raises, if it does.
+/// The highest level to which an entry raises; `None` if it raises none.
 pub fn raise_of(payload: &Bytes) -> Option<Level> {
     let header = entry::decode_header(payload).ok()?;
     if header.level == Level::FIRST {
@@ -122,7 +125,7 @@ pub fn raise_of(payload: &Bytes) -> Option<Level> {
     batches.into_iter().filter_map(|(_, _, level)| level).max()
 }
 
-/// The name of each batch of an entry, with the level that it raises to, if it does.
+/// The origin and the sequence of each batch in an entry, and the level to which it raises, if any.
 pub fn raises(payload: &Bytes) -> Result<Vec<(Origin, u64, Option<Level>)>, DecodeError> {
     let header = entry::decode_header(payload)?;
     let (mut batches, mut offset) = (Vec::new(), HEADER_BYTES);

@@ -1,6 +1,6 @@
-//! The renewals of etcd's leases that have reached a leader. While one waits for its answer, as
-//! long as its client may wait, the leader must not end the lease: the answer waits for Apply,
-//! which may take longer than the lease has.
+//! The renewals of etcd leases that have reached a leader. A leader must not end a lease while a
+//! renewal of it waits for its answer, for as long as a client may wait: the answer must pass
+//! through Apply, which may take longer than the lease has left.
 
 use std::collections::BTreeMap;
 
@@ -9,24 +9,24 @@ use member::lease::LeaseQuestion;
 use member::message::Caller;
 use member::spaces::limits::LEASE_ANSWER_MS_MAX;
 
-/// The renewals, in all lives of the processes.
+/// The lease renewals, in all process runs.
 #[derive(Default)]
 pub struct Renewals {
-    /// Those of each leader and lease, in the order of arrival.
+    /// The renewals of each lease at each leader, in the order of arrival.
     all: BTreeMap<(Leader, LeaseId), Vec<Renewal>>,
-    /// Those that are not answered: the lease, and the position among its renewals.
+    /// The unanswered renewals: the lease, and the position in its list in `all`.
     open: BTreeMap<(Leader, Asked), (LeaseId, usize)>,
 }
 
 /// The number of a member, and a term that it leads in.
 pub type Leader = (usize, u64);
 
-/// A question, as its leader knows it.
+/// The name of a renewal at its leader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Asked {
-    /// Another member's.
+    /// From another member: its id, its boot and the number of the question.
     By(MemberId, BootId, u64),
-    /// One of the leader's own clients: the runtime, the connection and the ticket.
+    /// From a client of the leader itself: the Front, the connection and the ticket.
     Here(u32, u64, u64),
 }
 
@@ -43,7 +43,7 @@ struct Renewal {
 }
 
 impl Renewals {
-    /// A leader gets a question.
+    /// A question about a lease reaches a leader.
     pub fn on_question(
         &mut self,
         leader: Leader,
@@ -60,18 +60,18 @@ impl Renewals {
         all.push(Renewal { arrived_us: now_us, answered_us: None });
     }
 
-    /// A leader gives an answer.
+    /// A leader answers a renewal.
     pub fn on_answer(&mut self, leader: Leader, asked: Asked, now_us: u64) {
         let Some((lease, position)) = self.open.remove(&(leader, asked)) else { return };
         let all = self.all.get_mut(&(leader, lease)).expect("it is one of them");
         all[position].answered_us = Some(now_us);
     }
 
-    /// Checks that a leader could end a lease between these times. Its clock may be ahead by
-    /// `slack_us`.
+    /// Checks that a leader was allowed to end a lease at some time between these two. Its clock
+    /// may be up to `slack_us` ahead.
     ///
     /// # Errors
-    /// The oldest renewal without an answer protected the lease all the while.
+    /// A renewal waited for its answer during the whole time.
     pub fn check_end(
         &self,
         leader: Leader,

@@ -1,4 +1,4 @@
-//! The witness notices what members must not do with entries they have handed over.
+//! The witness detects forbidden treatment of entries that were handed over.
 
 use machine::entry::{BatchBuilder, encode_identities};
 use machine::{BootId, ConnectionId, LogIndex, MemberId, Ordinal, Origin, ZkCommand};
@@ -10,7 +10,7 @@ fn entry(index: u64, payload: &'static [u8]) -> Entry {
     Entry { index, term: 2, kind: EntryKind::Normal, payload: Bytes::from_static(payload) }
 }
 
-/// A disk on which a sync covers entry 2.
+/// A disk on which entry 2 is synced.
 fn disk() -> SimDisk {
     let disk = SimDisk::new(1, false);
     let file = disk.create("log").unwrap();
@@ -20,7 +20,7 @@ fn disk() -> SimDisk {
     disk
 }
 
-/// A disk on which entry 2 is written, and no sync covers it.
+/// A disk on which entry 2 is written but not synced.
 fn unsynced() -> SimDisk {
     let disk = SimDisk::new(1, false);
     let file = disk.create("log").unwrap();
@@ -67,7 +67,7 @@ fn an_entry_must_be_on_the_disks_of_a_quorum() {
     assert_eq!(refused, Err("entry 2 is applied, and on 1 disks only".to_string()));
     let mut enough = witness(&[disk(), unsynced(), disk()]);
     assert_eq!(enough.on_committed(0, &[entry(2, b"two")], 0), Ok(()));
-    // A member whose own disk does not have it yet may apply it, and lack it after a restart.
+    // A member may apply an entry that its own disk does not have yet, and lack it after a restart.
     assert_eq!(enough.on_committed(1, &[entry(2, b"two")], 0), Ok(()));
     assert!(enough.on_start(1, 1, &[], 0).is_ok());
     assert!(enough.on_start(0, 1, &[], 0).is_err());
@@ -92,7 +92,7 @@ fn an_index_and_a_term_name_one_entry() {
     assert!(witness.on_proposed(2, (2, 2), &other, 0, 0).is_err());
 }
 
-/// The status of a leader of this term, with a log that ends at `last_index`.
+/// The status of a leader of this term with a log that ends at `last_index`.
 fn leader(term: u64, last_index: u64) -> Status {
     Status {
         role: Role::Leader,
@@ -120,15 +120,15 @@ fn a_term_has_one_leader_who_has_what_was_applied() {
     assert!(witness.on_status(1, MemberId(1), &leader(3, 2), 0).is_ok());
     assert!(witness.on_status(2, MemberId(2), &leader(3, 2), 0).is_err());
     assert!(witness.on_status(2, MemberId(2), &leader(4, 1), 0).is_err());
-    // A leader may hear late that a later term began.
+    // A leader may learn late that a later term has begun.
     assert!(witness.on_status(2, MemberId(2), &leader(2, 1), 0).is_ok());
     assert_eq!(witness.led_count(), 3);
     // A machine with another directory is another member.
     assert!(witness.on_status(1, MemberId(7), &leader(3, 2), 0).is_err());
 }
 
-/// The leader of term 6 commits an entry of an earlier term. The one of term 5, which hears late of
-/// its votes, never had it; that of term 7 must.
+/// The leader of term 6 commits an entry of an earlier term. The leader of term 5, which learns
+/// late of its votes, may lack that entry; the leader of term 7 must have it.
 #[test]
 fn a_leader_who_hears_late_of_its_votes_may_lack_what_a_later_one_committed() {
     let mut witness = witness(&[disk(), disk(), disk()]);
@@ -147,7 +147,7 @@ fn a_member_that_has_lost_its_directory_need_not_have_what_it_applied() {
     assert!(witness.on_start(0, 1, &[], 0).is_ok());
 }
 
-/// Entry 2 with as many commands as asked.
+/// A witness to which entry 2 with so many commands was handed over.
 fn handed(command_count: usize) -> Witness {
     let mut builder = BatchBuilder::default();
     let nobody = encode_identities([].into_iter());
@@ -230,7 +230,7 @@ fn a_machine_that_comes_back_has_renewed_nothing_meanwhile() {
     assert_eq!(witness.renewed_us(0, 55), 50);
 }
 
-/// An order of entries, each with the level that it states and those to which it raises.
+/// Checks a log of entries, each with the level that it states and the levels to which it raises.
 fn levelled(entries: &[(Level, &[Level])]) -> Result<Level, String> {
     let mut witness = Witness::new(false, vec![SimDisk::new(1, false)]);
     let nobody = encode_identities([].into_iter());

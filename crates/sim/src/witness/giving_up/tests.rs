@@ -1,4 +1,4 @@
-//! The witness notices what must not become of a command that was given up.
+//! The witness detects a given-up command that is logged, sent or proposed although it must not be.
 
 use machine::entry::{BatchBuilder, encode_identities};
 use machine::{BootId, Level, MemberId, SessionId, ZkCommand};
@@ -12,7 +12,7 @@ use super::*;
 
 const ORIGIN: Origin = Origin { member: MemberId(7), boot: BootId(3) };
 
-/// A batch with a command of each of these connections; those of `replaced` have none left.
+/// A batch with one command of each of these connections; the commands of `replaced` are `Nothing`.
 fn batch(sequence: u64, connections: &[u64], replaced: &[u64]) -> Bytes {
     let nobody = encode_identities([].into_iter());
     let mut builder = BatchBuilder::default();
@@ -29,12 +29,12 @@ fn payload(batches: &[Bytes]) -> Bytes {
     entry::encode(0, 0, Level::FIRST, batches)
 }
 
-/// A witness of two members, who takes what is applied for durable.
+/// A witness of two members.
 fn witness() -> Witness {
     Witness::new(true, vec![SimDisk::new(1, false), SimDisk::new(2, false)])
 }
 
-/// Puts these batches into the log, one in each entry, and returns what the witness says of it.
+/// Puts these batches into the log, one per entry, and returns the witness's verdict.
 fn check_log(witness: &mut Witness, batches: &[Bytes]) -> Result<GivenUpCounts, String> {
     for (number, batch) in batches.iter().enumerate() {
         let (payload, index) = (payload(core::slice::from_ref(batch)), 2 + number as u64);
@@ -64,7 +64,7 @@ fn what_no_leader_had_must_not_be_in_the_log() {
         let found = check_log(&mut witness, core::slice::from_ref(of));
         assert_eq!(found.map(|counts| counts.done).ok(), expected);
     }
-    // A batch that the log has twice is applied once: the first one counts.
+    // If a batch is in the log twice, only the first one is applied.
     let mut witness = witness();
     give_up(&mut witness, 1, 1, Fate::Definite);
     assert!(check_log(&mut witness, &[second_replaced, all]).is_ok());
@@ -94,7 +94,7 @@ fn what_was_given_up_must_not_be_handed_over_again() {
     give_up(&mut witness, 1, 1, Fate::Unknown);
     assert!(witness.check_sent(ORIGIN, [&sent(&all)]).is_err());
     assert_eq!(witness.check_sent(ORIGIN, [&sent(&replaced)]), Ok(()));
-    // In the term in which a command is given up it may already be on its way into an entry.
+    // A leader may still propose a command in the term in which it gave the command up.
     assert_eq!(witness.check_proposed(ORIGIN, 5, &payload(core::slice::from_ref(&all))), Ok(()));
     assert!(witness.check_proposed(ORIGIN, 6, &payload(&[all])).is_err());
     assert_eq!(witness.check_proposed(ORIGIN, 6, &payload(&[replaced])), Ok(()));

@@ -1,4 +1,4 @@
-//! What members have said, and when it counts.
+//! Which claims of a member about levels count, and when.
 
 use super::*;
 
@@ -17,7 +17,7 @@ fn what_a_member_said_counts_while_its_link_is_up() {
     heard.on_linked(PEER, None, 20);
     assert!(heard.knew(PEER, NEW, 20, 30));
     assert!(!heard.knew(PEER, NEW, 21, 30));
-    // The member is back with an old build.
+    // The member returns with an old build.
     heard.on_linked(PEER, Some(OLD), 40);
     assert!(!heard.knew(PEER, NEW, 21, 50));
     assert!(heard.knew(PEER, OLD, 50, 60));
