@@ -1,5 +1,6 @@
-//! The judges of a run: the history against the committed order, the final state against the model,
-//! and every expiry against what the server had heard.
+//! The judges of a run. They check the clients' history against the committed order of commands,
+//! the members' final states against a model, and each expiry of a session against the times at
+//! which the server must have heard its client.
 
 mod etcd;
 mod etcd_http;
@@ -23,34 +24,34 @@ use crate::limits::{
 use crate::network::Network;
 use crate::witness::{Times, Witness};
 
-/// Virtual time during which the process ran: pauses do not count.
+/// The times at which a member's process ran: all but its pauses. In virtual us.
 #[derive(Clone, Debug, Default)]
 pub struct WakingTime {
     /// Start and end of each pause, in order.
     pauses: Vec<(u64, u64)>,
-    /// When the process's clock jumped ahead, and by how much: Loop takes a jump for a pause.
+    /// Each jump of the process's clock: when, and by how much. Loop takes a jump for a pause.
     jumps: Vec<(u64, u64)>,
-    /// Start and end of each pause in which the clock stood still, too.
+    /// Start and end of each pause in which the clock stopped, too.
     stops: Vec<(u64, u64)>,
 }
 
 impl WakingTime {
-    /// Notes that the process does not run from one point in time to another.
+    /// Notes a pause of the process.
     pub fn pause(&mut self, from_us: u64, until_us: u64) {
         self.pauses.push((from_us, until_us));
     }
 
-    /// Notes that the process's clock jumps ahead by `by_us`, while the process runs.
+    /// Notes that the clock jumps ahead by `by_us` while the process runs.
     pub fn jump(&mut self, at_us: u64, by_us: u64) {
         self.jumps.push((at_us, by_us));
     }
 
-    /// Notes that the clock does not run in the pause that was noted last.
+    /// Notes that the clock stops during the last noted pause.
     pub fn stop(&mut self) {
         self.stops.extend(self.pauses.last().copied());
     }
 
-    /// Ends the last pause at `at_us` at the latest, since the process that was paused is gone.
+    /// Ends the last pause at `at_us` at the latest, since the paused process has ended.
     pub fn cut_short(&mut self, at_us: u64) {
         if let Some((from_us, until_us)) = self.pauses.last_mut() {
             *until_us = (*until_us).min(at_us).max(*from_us);
@@ -62,7 +63,7 @@ impl WakingTime {
         }
     }
 
-    /// How long the clock stood still between two points in time.
+    /// How long the clock stood still between two times, in us.
     fn stood_between(&self, from_us: u64, until_us: u64) -> u64 {
         let stood = |(start_us, end_us): &(u64, u64)| {
             (*end_us).min(until_us).saturating_sub((*start_us).max(from_us))
@@ -70,13 +71,13 @@ impl WakingTime {
         self.stops.iter().map(stood).sum()
     }
 
-    /// Whether the process's clock jumped between two points in time.
+    /// Whether the clock jumped between two times.
     pub fn has_jumped_between(&self, from_us: u64, until_us: u64) -> bool {
         self.jumps.iter().any(|(at_us, _)| (from_us..=until_us).contains(at_us))
     }
 
-    /// How much the pauses that ended between two points in time, and the jumps between them, may
-    /// have counted as silence.
+    /// How much silence the server may have counted because of pauses that ended, and jumps,
+    /// between two times, in us.
     fn counted_between(&self, from_us: u64, until_us: u64) -> u64 {
         let pauses = self.pauses.iter().map(|&(start_us, end_us)| (end_us, end_us - start_us));
         pauses
@@ -86,7 +87,7 @@ impl WakingTime {
             .sum()
     }
 
-    /// Microseconds that the process ran before `at_us`.
+    /// For how many us the process ran before `at_us`.
     fn before(&self, at_us: u64) -> u64 {
         let paused: u64 = self
             .pauses
@@ -97,17 +98,16 @@ impl WakingTime {
     }
 }
 
-/// When a member was in trouble: its process was not there, not given the CPU or not ready, or one
-/// of its links did not carry everything at once. What a client says to it then may be lost to the
-/// others.
+/// The spells in which something was wrong with a member. [`Evidence`] keeps one list for each
+/// meaning of wrong.
 #[derive(Clone, Debug, Default)]
 pub struct Trouble {
-    /// The start and the end of each spell of trouble, in order. The last one may go on.
+    /// Start and end of each spell, in order. The last one may still go on.
     spans: Vec<(u64, Option<u64>)>,
 }
 
 impl Trouble {
-    /// Notes whether the member is in trouble from now on.
+    /// Notes whether something is wrong from now on.
     pub fn note(&mut self, is_any: bool, now_us: u64) {
         let is_open = matches!(self.spans.last(), Some((_, None)));
         if is_any && !is_open {
@@ -121,14 +121,14 @@ impl Trouble {
         }
     }
 
-    /// The start and the end of each spell, in order. One that goes on never ends.
+    /// Start and end of each spell, in order. A spell that goes on ends at `u64::MAX`.
     fn spells(&self) -> Vec<(u64, u64)> {
         let ended =
             |&(start_us, end_us): &(u64, Option<u64>)| (start_us, end_us.unwrap_or(u64::MAX));
         self.spans.iter().map(ended).collect()
     }
 
-    /// The longest time that one spell lasted between two points in time.
+    /// How long the longest spell lasted between two times, in us.
     fn longest_between(&self, from_us: u64, until_us: u64) -> u64 {
         let lasted = |(start_us, end_us): &(u64, Option<u64>)| {
             let end_us = end_us.unwrap_or(until_us).min(until_us);
@@ -137,7 +137,7 @@ impl Trouble {
         self.spans.iter().map(lasted).max().unwrap_or(0)
     }
 
-    /// Whether the member was in no trouble between two points in time.
+    /// Whether nothing was wrong between two times.
     fn is_none_between(&self, from_us: u64, until_us: u64) -> bool {
         let touches = |(start_us, end_us): &(u64, Option<u64>)| {
             *start_us <= until_us && end_us.is_none_or(|end_us| end_us >= from_us)
@@ -146,44 +146,45 @@ impl Trouble {
     }
 }
 
-/// What the judges are given beside the history.
+/// Everything that the judges look at besides the members' final states.
 pub struct Evidence<'a> {
-    /// What every client saw.
+    /// Everything that the clients sent and received.
     pub history: &'a History,
-    /// What the members claim to have done.
+    /// The record of what the members did.
     pub witness: &'a Witness,
-    /// The connections, with the times at which bytes arrived.
+    /// The ZooKeeper connections, with the times at which bytes arrived.
     pub network: &'a Network,
-    /// When the process of each member ran.
+    /// When each member's process ran.
     pub waking: Vec<&'a WakingTime>,
-    /// When each member was in trouble.
+    /// When each member may have failed to pass on that it heard a client: it did not run, was
+    /// paused or not ready, or its links to the leader were not good.
     pub trouble: Vec<&'a Trouble>,
-    /// When each member may have applied late.
+    /// When each member may have applied committed entries late.
     pub lag: Vec<&'a Trouble>,
-    /// When each member of an ensemble ran and could hear no other one.
+    /// When each member ran and could reach no other member.
     pub cut_off: Vec<&'a Trouble>,
-    /// The present time.
+    /// The current virtual time.
     pub now_us: u64,
-    /// Whether members refuse requests that waited for too long.
+    /// Whether members refuse requests that have waited too long.
     pub may_throttle: bool,
-    /// The age in ms, as configured, past which containers go that never had a child; 0: they never
-    /// do.
+    /// The configured age in ms at which containers that never had a child are removed; 0 for
+    /// never.
     pub never_used_ms_max: u64,
 }
 
 impl Evidence<'_> {
-    /// Whether a member of an ensemble was in no trouble, and was not slow, between two points in
-    /// time.
+    /// Whether a member was in no trouble, and not slow, between two times.
     fn is_well(&self, member: usize, from_us: u64, until_us: u64) -> bool {
         let is_none = |trouble: &Trouble| trouble.is_none_between(from_us, until_us);
         is_none(self.trouble[member]) && is_none(self.lag[member])
     }
 }
 
-/// Judges a run whose members ended in the states `machines`.
+/// Judges the ZooKeeper part of a run. `machines` are the final states of the members; it may be
+/// empty.
 ///
 /// # Errors
-/// What no correct server would have done.
+/// A correct server could not have behaved so.
 pub fn check(evidence: &Evidence<'_>, machines: &[&Machine]) -> Result<Verdict, String> {
     let (committed, times) = evidence.witness.order()?;
     let never_used_ms_max = i64::try_from(evidence.never_used_ms_max).unwrap_or(i64::MAX);
@@ -203,7 +204,7 @@ pub fn check(evidence: &Evidence<'_>, machines: &[&Machine]) -> Result<Verdict, 
     Ok(verdict)
 }
 
-/// Checks that a member's final state is that of the model.
+/// Checks that a member's final state equals the model's.
 fn compare(machine: &Machine, model: &Model) -> Result<(), String> {
     let mark = machine.mark();
     if (mark.zxid.0, mark.ordinal.0) != (model.zxid, model.ordinal) {
@@ -243,7 +244,7 @@ fn compare(machine: &Machine, model: &Model) -> Result<(), String> {
     }
 }
 
-/// When a znode with this owner word goes by itself.
+/// When a znode with this owner word is removed automatically.
 fn goes(owner: i64) -> Goes {
     match ttl_ms(owner) {
         Some(ttl_ms) => Goes::After { ttl_ms: ttl_ms as i64 },
@@ -252,8 +253,8 @@ fn goes(owner: i64) -> Goes {
     }
 }
 
-/// No acknowledgement reaches a client before a sync covers the entry: entries are handed over to
-/// Apply only then, which the witness has seen to.
+/// Checks that no acknowledgement reached a client before a quorum had synced the entry: before a
+/// member handed the entry to Apply, as the witness checks.
 fn check_acknowledgements(
     evidence: &Evidence<'_>,
     verdict: &Verdict,
@@ -273,8 +274,8 @@ fn check_acknowledgements(
     Ok(())
 }
 
-/// No read shows a command before syncs of a quorum cover its entry: `handed_us` says for each
-/// command when they did.
+/// Checks that no read shows a command before a quorum had synced its entry. `handed_us` holds that
+/// time for each command.
 fn check_shown(
     history: &History,
     shown: &[(usize, usize)],
@@ -294,26 +295,25 @@ fn check_shown(
     Ok(())
 }
 
-/// A session expires only when its client was silent for the whole timeout.
+/// Checks that each expired session's client was silent for the whole timeout.
 ///
-/// The reason why that can be demanded, but for what threads are late ([`LATE_US_MAX`]). Bytes that
-/// arrive at `a` are reported at the first look of their runtime at the clock that ends a report
-/// interval of 200 ms, so Loop renews the lease by `a + 300 ms`. The leases' clock stands still
-/// between two rounds of Loop, so the new deadline is later than `a - 100 ms + timeout + 400 ms`:
-/// deadlines include a report interval, a look and a round
-/// (`member::spaces::limits::HEARING_MS_MAX`). If the session is judged at `t`, which is past that
-/// deadline, then the next bytes had not been reported yet: they arrived after `t - 300 ms`, so
-/// after `a + timeout`. A pause of the process counts [`PAUSE_COUNTS_US`] at most on the leases'
-/// clock. Serving begins with a full timeout for all sessions, as if all clients had been heard
-/// then; so it does again when a disk that was full has room. No session is judged while the disk
-/// is full, or before clients are served: no client could attach.
+/// Why that is a fair demand, apart from delays of threads ([`LATE_US_MAX`]): bytes that arrive at
+/// `a` are reported when the runtime's timer ends a report interval of 200 ms, so Loop renews the
+/// lease by `a + 300 ms`. The leases' clock stands still between two turns of Loop, so the new
+/// deadline is later than `a - 100 ms + timeout + 400 ms`: deadlines include a report interval, a
+/// timer and a turn (`member::spaces::limits::HEARING_MS_MAX`). If Loop expires the session at `t`,
+/// past that deadline, then the next bytes had not been reported yet: they arrived after `t - 300
+/// ms`, so after `a + timeout`. A pause of the process counts at most [`PAUSE_COUNTS_US`] on the
+/// leases' clock. When the member begins to serve clients, all sessions get a full timeout, as if
+/// all clients had just been heard; so they do when a full disk has room again. No session expires
+/// while the disk is full or before clients are served, since no client could attach.
 ///
-/// `t` itself is known only where nothing waits in Loop: else the command was proposed some time
-/// after `judged_us`, and the silence may have ended since.
+/// The exact `t` is known only if nothing waits in Loop. Otherwise the command was proposed some
+/// time after `judged_us`, and the silence may have ended since.
 ///
-/// In an ensemble the leader judges. It hears of clients of other members by frames, so a little
-/// later; and its clock may be faster. Bytes of a client need not be heard if its member, or the
-/// leader, is in trouble.
+/// In an ensemble the leader decides. It learns of other members' clients by frames, so a little
+/// later, and its clock may run faster. Bytes of a client need not count while its member or the
+/// leader is in trouble.
 fn check_expiries(
     evidence: &Evidence<'_>,
     verdict: &Verdict,
@@ -353,8 +353,9 @@ fn check_expiries(
     Ok(())
 }
 
-/// No client is answered for a session that the others have ended: a member without contact falls
-/// silent after a third of the timeout by its own clock, and one with contact soon knows of it.
+/// Checks that no client gets answers long after its session expired: a member without contact
+/// stops answering after a third of the timeout by its own clock, and a member with contact soon
+/// applies the expiry.
 fn check_silence(
     evidence: &Evidence<'_>,
     verdict: &Verdict,
@@ -385,7 +386,7 @@ fn check_silence(
     Ok(())
 }
 
-/// The connections that were given a session, each with its timeout.
+/// The connections that were given a session, each with its timeout in us.
 fn connections_of(evidence: &Evidence<'_>, session: i64) -> impl Iterator<Item = (usize, u64)> {
     let connections = evidence.history.connections.iter().enumerate();
     connections.filter_map(move |(number, connection)| {
@@ -398,10 +399,9 @@ fn connections_of(evidence: &Evidence<'_>, session: i64) -> impl Iterator<Item =
     })
 }
 
-/// The timeout of a session, and the times at which bytes of its client arrived that the leader
-/// must have heard of before it proposed the end of the session. A member that has ended a
-/// connection, since it lost contact, hears nothing more on it, however long the client takes to
-/// learn that.
+/// The timeout of a session in us, and the times of its client's bytes that the leader must have
+/// heard of before it proposed the expiry. A member that has ended a connection, since it lost
+/// contact, hears nothing more on it, even if the client notices late.
 fn signs_of_life(
     evidence: &Evidence<'_>,
     session: i64,
@@ -433,10 +433,10 @@ fn signs_of_life(
     (timeout_us, heard_us)
 }
 
-/// The longest silence that a server can have seen when it judged, some time from `judged_us` to
-/// `proposed_us`. It is measured in the server's waking time, with what its pauses may have
-/// counted. The server has heard of what arrived `hearing_us` before, and it knows at once that it
-/// gave all sessions a full timeout at `renewed_us`.
+/// The longest silence, in us, that a server can have seen when it decided, at some time from
+/// `judged_us` to `proposed_us`. It counts the server's waking time, plus what pauses may have
+/// counted. The server knows of bytes `hearing_us` after their arrival, and it knows at once that
+/// it gave all sessions a full timeout at `renewed_us`.
 fn longest_silence(
     waking: &WakingTime,
     heard_us: &[u64],
@@ -460,12 +460,12 @@ fn longest_silence(
     longest_us
 }
 
-/// Checks that the sessions of clients that vanished at `vanished_us`, each with its timeout, have
-/// expired. They may be as late as [`LINGER_US_MAX`](crate::limits::LINGER_US_MAX) says; the caller
-/// waits for that long.
+/// Checks that the sessions of clients that vanished at `vanished_us` have expired. `gone` gives
+/// each session with its timeout in ms. They may linger for
+/// [`LINGER_US_MAX`](crate::limits::LINGER_US_MAX); the caller waits for that long.
 ///
 /// # Errors
-/// A session lives on.
+/// A session still exists.
 pub fn check_late_expiries(
     verdict: &Verdict,
     gone: impl Iterator<Item = (i64, u32)>,
@@ -483,8 +483,8 @@ pub fn check_late_expiries(
     Ok(())
 }
 
-/// Checks that containers and znodes are gone whose time had come at this zxid and wall clock, when
-/// nothing more was written.
+/// Checks that all containers and znodes are removed that were due at this zxid and wall clock (in
+/// ms), when clients stopped writing.
 ///
 /// # Errors
 /// A container or a znode still exists.
@@ -497,7 +497,7 @@ pub fn check_late_removals(
     let model = &verdict.model;
     let never_used_ms_max = i64::try_from(never_used_ms_max).unwrap_or(i64::MAX);
     for path in model.znodes.keys() {
-        // A child that went with a session may have made it due only a moment ago.
+        // If a child expired with a session, its parent may have become due only a moment ago.
         let is_old = model.stat(path).pzxid <= zxid;
         if is_old && model.is_due(path, wall_ms, never_used_ms_max) {
             return Err(format!("{path} was to go by itself, and is still there"));
@@ -506,8 +506,8 @@ pub fn check_late_removals(
     Ok(())
 }
 
-/// When the client of a connection opened its next one. Bytes that arrive on the old one later need
-/// not be heard.
+/// When the client of a connection opened its next one, in us. Later bytes on the old connection
+/// need not count.
 fn successor_opened_us(network: &Network, number: usize) -> u64 {
     let client = network.connections[number].client;
     let later = network.connections.iter().skip(number + 1);
@@ -515,8 +515,9 @@ fn successor_opened_us(network: &Network, number: usize) -> u64 {
     next.unwrap_or(u64::MAX)
 }
 
-/// When a client sent a frame that no server takes. What it sends behind that frame is not read.
-/// The end of the connection may come seconds later, behind answers that the client takes slowly.
+/// When a client sent a bad frame on a connection, in us. The server reads nothing behind that
+/// frame, although the connection may end seconds later, behind answers that the client reads
+/// slowly.
 fn bad_frame_sent_us(history: &History, number: usize) -> u64 {
     let sent = history.connections[number].sent.iter().map(|op| &history.ops[*op]);
     let mut bad = sent.filter(|record| matches!(record.op, Op::BadFrame { .. }));

@@ -1,9 +1,8 @@
-//! Simulated clients of etcd: what they send and receive on the wire, their connections, and how
-//! they behave.
+//! Simulated etcd clients: their behaviour, their connections, and the bytes of their messages.
 //!
-//! HTTP/2 is not simulated. The border is the one that the shell has: a call is a method and the
-//! bytes of a request, and gets the bytes of a response, or an error. Calls of one connection are
-//! independent of each other.
+//! HTTP/2 is not simulated. The boundary is the one between the shell and the Front: a call is a
+//! method with the bytes of a request, and gets the bytes of a response or an error. The calls of
+//! one connection are independent of each other.
 
 mod calls;
 pub mod client;
@@ -37,76 +36,75 @@ use operator::OperatorConfig;
 use users::UsersConfig;
 use v2::V2Config;
 
-/// Sets a seed apart from itself, to draw clients of etcd. With this number the kept seeds have
-/// none of them, and mean what they meant before.
+/// XORed into a seed to draw the etcd clients. With this number the kept seeds (those in the tests)
+/// have no etcd clients and keep their meaning.
 const ETCD_SEED: u64 = 0x6574_6364_0129_db12;
 
-/// Sets a seed apart from itself and from [`ETCD_SEED`], to draw whether clients have leases: runs
-/// without any mean what they meant before there were any.
+/// XORed into a seed to draw whether the clients use leases. Runs without leases keep their
+/// meaning.
 const LEASE_SEED: u64 = 0x6c65_6173_6529_db13;
 
-/// Sets a seed apart from itself, to draw whether clients want locks: runs without any mean what
-/// they meant before. With this number none of the kept seeds has any.
+/// XORed into a seed to draw whether some clients want locks. Runs without locks keep their
+/// meaning; with this number no kept seed has any.
 const LOCK_SEED: u64 = 0x6c6f_636b_6529_db17;
 
-/// Sets a seed apart from itself, to draw which of those that want locks use the services for it:
-/// runs without any mean what they meant before.
+/// XORed into a seed to draw which of these clients use the `Lock` and `Election` services. Runs
+/// without them keep their meaning.
 const SERVED_SEED: u64 = 0x7365_7276_6529_db53;
 
-/// Sets a seed apart from itself, to draw whether there are users with permissions: runs without
-/// any mean what they meant before. With this number none of the kept seeds has any.
+/// XORed into a seed to draw whether there are users with permissions. Runs without users keep
+/// their meaning; with this number no kept seed has any.
 const USERS_SEED: u64 = 0x7573_6572_000b_ad19;
 
-/// Sets a seed apart from itself, to draw whether two clients change users at once: runs with one
-/// mean what they meant before.
+/// XORed into a seed to draw whether two clients change users at once. Runs with one such client
+/// keep their meaning.
 const SECOND_USERS_SEED: u64 = 0x7573_6572_0002_db84;
 
-/// Sets a seed apart from itself, to draw whether there are clients of etcd v2: runs without any
-/// mean what they meant before. With this number none of the kept seeds has any.
+/// XORed into a seed to draw whether there are etcd v2 clients. Runs without them keep their
+/// meaning; with this number no kept seed has any.
 const V2_SEED: u64 = 0x7632_6c61_7374_0026;
 
-/// Sets a seed apart from itself, to draw whether clients of etcd v2 make more events than the
-/// history keeps: runs in which they do not mean what they meant before.
+/// XORed into a seed to draw whether etcd v2 clients make more events than the history keeps. Other
+/// runs keep their meaning.
 const LONG_V2_SEED: u64 = 0x7632_6c6f_6e67_db84;
 
-/// Sets a seed apart from itself, to draw whether the quota is reached: runs in which it is not
-/// mean what they meant before.
+/// XORed into a seed to draw whether the quota is reached. Other runs keep their meaning.
 const QUOTA_SEED: u64 = 0x7175_6f74_6129_db84;
 
-/// Sets a seed apart from itself, to draw whether there is an operator: runs without one mean what
-/// they meant before. With this number none of the kept seeds has one.
+/// XORed into a seed to draw whether there is an operator. Runs without one keep their meaning;
+/// with this number no kept seed has one.
 const OPERATOR_SEED: u64 = 0x6f70_6572_6129_db71;
 
-/// Sets a seed apart from itself, to draw whether there is a client of requests of HTTP: runs
-/// without one mean what they meant before. With this number none of the kept seeds has one.
+/// XORed into a seed to draw whether there is a client of plain HTTP requests. Runs without one
+/// keep their meaning; with this number no kept seed has one.
 const HTTP_SEED: u64 = 0x6874_7470_0029_db85;
 
-/// The leases of clients. With few, grants of one that exists are common.
+/// The lease ids of clients: few, so that clients often grant a lease that exists.
 const LEASES: [i64; 4] = [1, 2, 3, 1 << 40];
 
-/// The clients of etcd in a run.
+/// The etcd clients of a run, and the members' settings for them.
 #[derive(Clone, Debug)]
 pub struct EtcdLoad {
-    /// The seed of all that is left to chance about them.
+    /// The seed of their random choices.
     pub seed: u64,
-    /// The number of connection runtimes of each member that serve them.
+    /// The number of etcd connection runtimes per member.
     pub front_count: u32,
     /// The configuration of each client.
     pub clients: Vec<EtcdClientConfig>,
-    /// What a leader compacts by itself.
+    /// How leaders compact automatically.
     pub auto_compaction: AutoCompaction,
-    /// Whether clients grant leases, keep them alive, and put keys with them.
+    /// Whether clients grant leases, keep them alive, and attach keys to them.
     pub leases: bool,
-    /// The replicated settings. The quota is reached only where [`EtcdLoad::limit_space`] sets it.
+    /// The replicated settings. The quota is out of reach unless [`EtcdLoad::limit_space`] sets it.
     pub settings: Settings,
-    /// The bounds of watch streams.
+    /// The limits of watch streams.
     pub watch_bounds: WatchBounds,
-    /// How long a watcher is without events until it is told of progress, in ms.
+    /// How long a watch is without events until it gets a notice of progress, in ms.
     pub progress_ms: u64,
 }
 
 impl EtcdLoad {
-    /// Draws the clients of etcd for a run: none in half of the runs.
+    /// Draws the etcd clients of a run; `None` in half of the runs.
     pub fn draw(seed: u64) -> Option<EtcdLoad> {
         let mut random = Random::new(seed ^ ETCD_SEED);
         let leases = Random::new(seed ^ LEASE_SEED).one_in(2);
@@ -144,7 +142,7 @@ impl EtcdLoad {
         if has_users && second.one_in(2) {
             load.add_users(second);
         }
-        // The others want each of their writes to be done, or say nothing of the claim.
+        // The other kinds of clients need each of their writes to succeed, or do not record them.
         let is_plain = !(has_locks || has_users || load.has_v2());
         let mut quota = Random::new(seed ^ QUOTA_SEED);
         if is_plain && quota.one_in(3) {
@@ -153,7 +151,7 @@ impl EtcdLoad {
         Some(load)
     }
 
-    /// Adds a client that asks about members, and moves leadership.
+    /// Adds an operator: a client that asks about members and moves leadership.
     pub fn add_operator(&mut self, mut random: Random) {
         let operates = OperatorConfig {
             seed: random.bits(),
@@ -167,8 +165,8 @@ impl EtcdLoad {
         self.clients.push(EtcdClientConfig { operates: Some(operates), ..client });
     }
 
-    /// Adds a client that asks about health and members, and in half of the cases changes users of
-    /// etcd v2.
+    /// Adds a client of plain HTTP requests about health and members; in half of the cases it also
+    /// changes users of etcd v2.
     pub fn add_http(&mut self, mut random: Random) {
         let http = HttpConfig {
             seed: random.bits(),
@@ -181,7 +179,7 @@ impl EtcdLoad {
         self.clients.push(EtcdClientConfig { http: Some(http), ..client });
     }
 
-    /// Sets a quota that is reached, and has an operator end the alarms.
+    /// Sets a quota that the clients reach, and makes an operator disarm the alarms.
     pub fn limit_space(&mut self, mut random: Random) {
         self.settings.quota_bytes = random.magnitude(600, 8_000);
         for client in self.clients.iter_mut().filter(|client| client.ops > 0) {
@@ -195,12 +193,12 @@ impl EtcdLoad {
         }
     }
 
-    /// Whether there are clients of etcd v2.
+    /// Whether there are etcd v2 clients.
     pub fn has_v2(&self) -> bool {
         self.clients.iter().any(|client| client.v2.is_some())
     }
 
-    /// Adds clients of etcd v2. Together they make fewer events than the history keeps, unless
+    /// Adds etcd v2 clients. Together they make fewer events than the history keeps, unless
     /// [`EtcdLoad::lengthen_v2`] changes that.
     pub fn add_v2(&mut self, mut random: Random) {
         let patience_us_max = random.magnitude(500_000, 20_000_000);
@@ -219,8 +217,8 @@ impl EtcdLoad {
         }
     }
 
-    /// Lets clients of etcd v2 make more events than the history keeps, and some of them wait
-    /// rarely and so for events that are gone.
+    /// Makes etcd v2 clients make more events than the history keeps, and some of them wait so
+    /// seldom that they ask for events that are gone.
     pub fn lengthen_v2(&mut self, mut random: Random) {
         for v2 in self.clients.iter_mut().filter_map(|client| client.v2.as_mut()) {
             v2.ops = random.between(1_200, 3_000);
@@ -232,7 +230,7 @@ impl EtcdLoad {
     }
 
     /// Adds a client that changes users, roles and permissions, and makes calls as these users. A
-    /// run has two of them at most.
+    /// run has at most two of them.
     pub fn add_users(&mut self, mut random: Random) {
         let users = UsersConfig {
             seed: random.bits(),
@@ -244,7 +242,7 @@ impl EtcdLoad {
         self.clients.push(EtcdClientConfig { users: Some(users), ..client });
     }
 
-    /// Adds clients that want a lock, or to lead an election, and make no other calls.
+    /// Adds clients that want a lock or to lead an election, and do nothing else.
     pub fn add_contenders(&mut self, mut random: Random) {
         let is_erratic = !random.one_in(4);
         let prizes = *random.pick(&[
@@ -269,7 +267,8 @@ impl EtcdLoad {
         }
     }
 
-    /// Has some of those that want locks use the services for it: none in half of the runs.
+    /// Makes some of these clients use the `Lock` and `Election` services; none in half of the
+    /// runs.
     pub fn serve_contenders(&mut self, mut random: Random) {
         let has_served = random.one_in(2);
         for contends in self.clients.iter_mut().filter_map(|client| client.contends.as_mut()) {
@@ -277,10 +276,10 @@ impl EtcdLoad {
         }
     }
 
-    /// Draws clients of etcd.
+    /// Draws the clients that make plain calls, and the settings.
     pub fn new(mut random: Random) -> EtcdLoad {
         let is_erratic = !random.one_in(4);
-        // A generator of its own, so that calls are the same with and without watches.
+        // A separate generator, so that the calls are the same with and without watches.
         let mut apart = Random::new(random.clone().bits());
         let has_watches = !apart.one_in(4);
         let clients = (0..random.between(1, 4)).map(|_| EtcdClientConfig {
@@ -323,8 +322,8 @@ impl EtcdLoad {
     }
 }
 
-/// Draws bounds of watch streams. Each of them is as in the server that ships in half of the cases,
-/// or so small that it is reached.
+/// Draws the limits of watch streams. Each is the real server's in half of the cases, or so small
+/// that it is reached.
 fn draw_bounds(random: &mut Random) -> WatchBounds {
     let mut draw = |low: u64, ships: usize| match random.one_in(2) {
         true => ships,
@@ -341,18 +340,18 @@ fn draw_bounds(random: &mut Random) -> WatchBounds {
     }
 }
 
-/// All clients of etcd in a run, their connections and what they saw.
+/// All etcd clients of a run, their connections and their history.
 pub struct EtcdClients {
     /// The clients, by number.
     pub clients: Vec<EtcdClient>,
-    /// Their connections.
+    /// All connections of the run.
     pub network: EtcdNetwork,
-    /// Their calls.
+    /// The clients' calls and watches, for the judges.
     pub history: History,
 }
 
 impl EtcdClients {
-    /// Clients without connections; none without a load.
+    /// Clients without connections. Without a load there are none.
     pub fn new(load: Option<&EtcdLoad>) -> EtcdClients {
         let mut random = Random::new(load.map_or(0, |load| load.seed));
         let network = EtcdNetwork::new(random.fork());

@@ -1,5 +1,5 @@
-//! The judge of etcd's clients: their calls against the committed order, and the final state
-//! against the model.
+//! The judge of etcd clients: checks their calls against the committed order of commands, and the
+//! members' final states against a model.
 
 use std::collections::BTreeSet;
 
@@ -22,30 +22,31 @@ use crate::limits::{
 use crate::witness::audit::AuditLines;
 use crate::witness::{EtcdCommand, Times};
 
-/// The results of judging the clients of etcd.
+/// The results of judging the etcd clients.
 pub struct EtcdVerdict {
-    /// That of their calls against the committed order.
+    /// Of the calls, against the committed order.
     pub order: Verdict,
-    /// That of their leases.
+    /// Of the leases.
     pub leases: LeaseCounts,
-    /// That of their locks.
+    /// Of the locks.
     pub locks: LockCounts,
-    /// That of their watches.
+    /// Of the watches.
     pub watches: WatchVerdict,
 }
 
-/// Judges the calls of a run whose members ended in the states `machines`. `slack_us`: how much
-/// earlier the clocks of members may say that a lease has lived for its time.
+/// Judges the etcd clients of a run. `machines` are the final states of the members; it may be
+/// empty. `slack_us`: how much earlier than by the world's clock a lease may end.
 ///
 /// # Errors
-/// What no correct server would have done.
+/// A correct server could not have behaved so.
 pub fn check_etcd(
     history: &History,
     evidence: &Evidence<'_>,
     machines: &[&Machine],
     slack_us: u64,
 ) -> Result<EtcdVerdict, String> {
-    // First what is seen from the outside alone: the other judges would find the cause.
+    // First the violations that clients can see themselves; the other judges would report their
+    // cause.
     let locks = judge_locks(history, slack_us).map_err(|found| format!("etcd: {found}"))?;
     let order = evidence.witness.etcd_order(history)?;
     let claim: Vec<Claimed> = order.iter().map(|it| it.claimed.clone()).collect();
@@ -56,7 +57,7 @@ pub fn check_etcd(
     let cut = cut_calls(history, evidence);
     let verdict =
         judge_with(history, &claim, &members, &cut).map_err(|found| format!("etcd: {found}"))?;
-    // A grant that was refused for want of space is none.
+    // A grant that was refused for want of space has not granted a lease.
     let of_leases = |claimed: &Claimed| match claimed {
         Claimed::Call(call) if verdict.spaceless.contains(call) => {
             Claimed::NoSpace { is_raised: true }
@@ -76,7 +77,7 @@ pub fn check_etcd(
     Ok(EtcdVerdict { order: verdict, leases, locks, watches })
 }
 
-/// Checks the line of the audit log about each call.
+/// Checks each call's line in the audit log.
 fn check_audit(history: &History, audit: &AuditLines, verdict: &Verdict) -> Result<(), String> {
     for record in &history.calls {
         let answered = match record.answer() {
@@ -115,8 +116,8 @@ fn check_watches(
     Ok(found)
 }
 
-/// A stream that requires a leader ends soon where no member of a majority is heard, and only where
-/// something is wrong.
+/// Checks a stream that requires a leader: it must end soon after its member can reach no other
+/// member, and must not end for want of a leader while all is well.
 fn check_leaderless(
     stream: &StreamRecord,
     history: &History,
@@ -135,7 +136,7 @@ fn check_leaderless(
         Some(Step::Ended(Error::NoLeader)) if stream.requires_leader => {
             let from_us = until_us.saturating_sub(ETCD_NO_LEADER_US + ETCD_LEADERLESS_US_MAX);
             let is_well = |member| evidence.is_well(member, from_us, until_us);
-            // By a clock that jumps, a leader was heard of long ago.
+            // By a clock that jumped, the last contact with the leader is long past.
             let has_jumped = evidence.waking[member].has_jumped_between(from_us, until_us);
             match !has_jumped && (0..evidence.trouble.len()).all(is_well) {
                 true => Err(describe("ended without a leader, and there was one")),
@@ -154,7 +155,7 @@ fn check_leaderless(
     }
 }
 
-/// The streamed reads that ended as compacted whose member took another state before.
+/// The streamed reads that ended as compacted after their member installed a snapshot.
 fn cut_calls(history: &History, evidence: &Evidence<'_>) -> BTreeSet<CallId> {
     let is_cut = |record: &&CallRecord| {
         let Some(Answered { moment, answer }) = &record.answered else { return false };
@@ -165,7 +166,7 @@ fn cut_calls(history: &History, evidence: &Evidence<'_>) -> BTreeSet<CallId> {
     history.calls.iter().filter(is_cut).map(|record| record.id).collect()
 }
 
-/// No answer to a write reaches a client before syncs of a quorum cover its entry.
+/// Checks that no answer to a write reached a client before a quorum had synced its entry.
 fn check_acknowledgements(history: &History, order: &[EtcdCommand]) -> Result<(), String> {
     for EtcdCommand { claimed, times, .. } in order {
         let &Claimed::Call(call) = claimed else { continue };
@@ -184,9 +185,9 @@ fn check_acknowledgements(history: &History, order: &[EtcdCommand]) -> Result<()
     Ok(())
 }
 
-/// Checks that a call that was refused for want of space, and is not in the claim, was refused by a
-/// member that refused writes then. `refusing` says for each member when it may have: its disk, or
-/// that of the member that it took for the leader, was full.
+/// Checks each call that was refused for want of space and is not in the log: its member must have
+/// refused writes then. `refusing` gives for each member when it may have: when its own disk, or
+/// its leader's, was full.
 fn check_refusals(
     history: &History,
     claim: &[Claimed],
@@ -214,7 +215,7 @@ fn check_refusals(
     Ok(())
 }
 
-/// Checks that a leader ended no lease of which a renewal waited for its answer.
+/// Checks that a leader did not end a lease while a renewal of it waited for its answer.
 fn check_protection(
     command: &EtcdCommand,
     evidence: &Evidence<'_>,
@@ -228,7 +229,7 @@ fn check_protection(
     evidence.witness.renewals.check_end(leader, LeaseId(lease), between, slack_us)
 }
 
-/// Checks that a write that its member gave up takes effect soon, or never.
+/// Checks that a write that its member gave up takes effect soon or never.
 fn check_late_effect(
     history: &History,
     command: &EtcdCommand,
@@ -247,27 +248,26 @@ fn check_late_effect(
     late.map_err(|what| format!("{call:?} was given up at {ended_us} us, and {what}"))
 }
 
-/// A write that its member gave up, and which took effect.
+/// A write that its member gave up and that took effect.
 struct GivenUp {
-    /// The number of the member that the client had called.
+    /// The number of the member that the client called.
     origin: usize,
-    /// When that member gave it up.
+    /// When that member gave it up, in us.
     ended_us: u64,
     times: Times,
-    /// When the term of its entry was first seen to have a leader.
+    /// When the term of its entry was first seen to have a leader, in us.
     led_since_us: u64,
 }
 
 impl GivenUp {
-    /// Checks that the write took effect in time, in an ensemble of so many members. `is_well`:
-    /// whether nothing went wrong with a member between two points in time.
+    /// Checks that the write took effect in time, in an ensemble of `member_count` members.
+    /// `is_well` tells whether nothing went wrong with a member between two times.
     ///
-    /// Once the origin has given the write up it gives leaders `Nothing` in its place. So only a
-    /// leader that was given the command before can propose it, and no leader of a term that begins
-    /// later. The message to that leader may still be under way, for as long as something is wrong
-    /// with the origin or its link: a link that carries nothing for a while holds the message, and
-    /// nobody can take it back. While nothing goes wrong the message arrives at once, the leader
-    /// proposes at once what it has, and the entry is committed at once.
+    /// After the origin has given the write up, it sends leaders `Nothing` in its place. So only a
+    /// leader that already got the command can propose it, and no leader of a later term. The
+    /// message to that leader may be delayed while something is wrong with the origin or its link:
+    /// a blocked link holds the message, and the origin cannot take it back. While all is well the
+    /// message arrives at once, the leader proposes at once, and the entry is committed at once.
     fn late_effect(
         &self,
         member_count: usize,
@@ -281,7 +281,7 @@ impl GivenUp {
             ));
         }
         if member_count == 1 {
-            // What goes wrong with a member alone is not noted.
+            // The trouble of a member that is alone is not recorded.
             return Ok(());
         }
         let is_late = |at_us: u64| at_us > ended_us + ETCD_LATE_US_MAX;
@@ -296,7 +296,7 @@ impl GivenUp {
     }
 }
 
-/// Checks that a member's keys, with all their numbers, and its revisions are those of the model.
+/// Checks that a member's keys and revisions equal the model's.
 fn compare(machine: &Machine, verdict: &Verdict) -> Result<(), String> {
     let (store, view) = (machine.etcd(), verdict.model.view());
     if (store.revision(), store.compacted()) != (view.revision, view.compacted) {

@@ -1,15 +1,17 @@
-//! The judge of clients that make requests of HTTP.
+//! The judge of clients that make plain HTTP requests: about health, members, users of etcd v2, and
+//! keys.
 //!
-//! Health: a member that could hear no other one for as long as the question took gives no good
-//! answer that needs a leader. Members: nothing is answered as changed, and a member that is named
-//! as the leader led before.
+//! Health: a member that could reach no other member during the whole request must not call itself
+//! healthy, if that needs a leader. Members: no change is answered as done, and a member named as
+//! the leader must have led before.
 //!
-//! Users of etcd v2: a model applies the committed changes in order. Each is one that a call asked
-//! for, by a client with that identity, and has the status of the model. A change that was answered
-//! as done is committed; one that was refused before the log is not. An answer that depends on
-//! users fits the model at one index for the client and a later one for the rest, no earlier than
-//! the last change answered on its connection. For a read with a quorum the later one has all
-//! changes that were answered before. At the end each member has the users of the model.
+//! Users of etcd v2: a model applies the committed changes in order. Each change must come from one
+//! call by a client with that identity, and be answered with the model's status. A change answered
+//! as done must be committed; one that was refused before the log must not be. Any other answer
+//! about users must fit the model at one index for the client's identity and at that or a later
+//! index for the rest, not earlier than the last change answered on its connection. For a read with
+//! a quorum the later index must include all changes answered before. At the end each member must
+//! have the model's users.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -29,31 +31,31 @@ use crate::etcd_clients::http::{
 use crate::server::hash_of;
 use crate::witness::audit::AuditLines;
 
-/// The user and the role that may do everything.
+/// The user and the role that have all permissions.
 const ROOT: &str = "root";
 
-/// The errors of a request that never reached the log.
+/// The errors of requests that never reached the log.
 const NEVER_LOGGED: [Error; 4] =
     [Error::TooManyRequests, Error::NoLeader, Error::NotCapable, Error::NoSpace];
 
-/// Counts of the requests of HTTP in a run.
+/// What the HTTP requests of a run brought about, in counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HttpCounts {
-    /// Requests.
+    /// Requests sent.
     pub requests: usize,
-    /// Good and bad answers about health.
+    /// Answers about health: healthy ones, then the others.
     pub health: (usize, usize),
     /// Answers about members.
     pub members: usize,
-    /// Changes of users that were answered as done.
+    /// Changes of users answered as done.
     pub changes: usize,
-    /// Changes that Apply refused.
+    /// Changes that the store refused.
     pub refused: usize,
-    /// Changes that Apply refused because their client had lost the right meanwhile.
+    /// Changes that the store refused because their client had lost the permission meanwhile.
     pub overtaken: usize,
-    /// Requests refused because their client lacks the right.
+    /// Requests refused because their client lacks the permission.
     pub denied: usize,
-    /// Reads that were permitted.
+    /// Permitted reads.
     pub reads: usize,
     /// Changes without an answer that took effect.
     pub unknown_done: usize,
@@ -75,10 +77,11 @@ impl HttpCounts {
     }
 }
 
-/// Judges the clients of a run whose members ended in the states `machines`.
+/// Judges the HTTP clients of a run. `machines` are the final states of the members; it may be
+/// empty.
 ///
 /// # Errors
-/// A server did something that no correct one does.
+/// A correct server could not have behaved so.
 pub fn check_etcd_http<'c>(
     clients: impl Iterator<Item = &'c HttpClient>,
     evidence: &Evidence<'_>,
@@ -105,7 +108,7 @@ pub fn check_etcd_http<'c>(
     Ok(counts)
 }
 
-/// Checks what a member says of itself and of the members.
+/// Checks an answer about health or members.
 fn check_view(
     call: &HttpCall,
     evidence: &Evidence<'_>,
@@ -155,7 +158,7 @@ fn check_members(
     if has_changed_members(method, answer) {
         return Err("a change of the members is answered as done".to_string());
     }
-    // The witness notes no terms of a lone member.
+    // The witness knows no terms of a member that is alone.
     let is_alone = evidence.waking.len() == 1;
     match &answer.content {
         MembersContent::Members(members) => {
@@ -176,19 +179,19 @@ fn check_members(
     Ok(())
 }
 
-/// Users and roles.
+/// The model of etcd v2's users and roles.
 #[derive(Clone, Debug, Default)]
 struct Model {
     is_enforced: bool,
-    /// Whether permissions were enforced ever: then guests have a role.
+    /// Whether permissions were ever enforced: from then on there is a role for guests.
     was_enforced: bool,
-    /// The hash of the password and the roles of each user.
+    /// Each user's password hash and roles.
     users: BTreeMap<String, (Vec<u8>, BTreeSet<String>)>,
-    /// The patterns that each role may read.
+    /// The key patterns that each role may read.
     roles: BTreeMap<String, BTreeSet<String>>,
 }
 
-/// The identity that a member finds for a client.
+/// The identity that a member derives from a client's credentials.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Who<'a> {
     Guest,
@@ -197,7 +200,7 @@ enum Who<'a> {
 }
 
 impl Model {
-    /// The identity of a login in this state.
+    /// The identity that these credentials give in this state.
     fn who(&self, login: Login) -> Who<'static> {
         let Login::User(name, password) = login else { return Who::Guest };
         if !self.is_enforced {
@@ -217,12 +220,12 @@ impl Model {
         }
     }
 
-    /// Whether a client may read a key.
+    /// Whether this identity may read a key.
     fn permits(&self, who: Who<'_>, key: &str) -> bool {
         match who {
             Who::Wrong => false,
             _ if !self.is_enforced => true,
-            // The role of guests permits everything, and nobody changes it.
+            // The role of guests permits everything, and no client changes it.
             Who::Guest => true,
             Who::User(name) => {
                 let mut roles = self.users.get(name).into_iter().flat_map(|(_, roles)| roles);
@@ -234,10 +237,10 @@ impl Model {
         }
     }
 
-    /// Applies a change for the user that its command names. Returns the status of the answer.
+    /// Applies a change by the user in its command. Returns the status of the answer.
     ///
     /// # Errors
-    /// It is refused with this status.
+    /// The status with which it is refused.
     fn apply(&mut self, who: Who<'_>, change: Change) -> Result<u16, u16> {
         if !self.is_root(who) {
             return Err(401);
@@ -257,7 +260,7 @@ impl Model {
                 let (_, roles) = self.users.get_mut(name).ok_or(404u16)?;
                 let is_changed =
                     if adds { roles.insert(role.to_string()) } else { roles.remove(role) };
-                // That user always has the role.
+                // The user root always has the role root.
                 if name == ROOT {
                     roles.insert(ROOT.to_string());
                 }
@@ -283,7 +286,7 @@ impl Model {
         }
     }
 
-    /// An equal password changes nothing: the hash of the simulator has no salt.
+    /// Setting an equal password is refused as no change: the simulated hash has no salt.
     fn put_user(&mut self, name: &str, password: &str) -> Result<u16, u16> {
         let hash = hash_of(password.as_bytes());
         match self.users.get_mut(name) {
@@ -300,17 +303,17 @@ impl Model {
         }
     }
 
-    /// The roles that the answer about a user shows.
+    /// The roles in the answer about a user.
     ///
     /// # Errors
-    /// The status of the answer: the user or one of its roles does not exist.
+    /// The status of the refusal: the user or one of its roles does not exist.
     fn show(&self, name: &str) -> Result<&BTreeSet<String>, u16> {
         let (_, roles) = self.users.get(name).ok_or(404u16)?;
         let is_known = |role: &String| role == ROOT || self.roles.contains_key(role);
         if roles.iter().all(is_known) { Ok(roles) } else { Err(404) }
     }
 
-    /// Compares the model with the users of a member.
+    /// Checks that a member's users and roles equal the model's.
     fn compare(&self, auth: &Auth) -> Result<(), String> {
         let texts = |names: &BTreeSet<Arc<str>>| -> BTreeSet<String> {
             names.iter().map(ToString::to_string).collect()
@@ -340,20 +343,20 @@ impl Model {
     }
 }
 
-/// Whether a pattern is a key, or the beginning of it with `*` behind it.
+/// Whether a key matches a pattern: it equals the pattern, or begins with the part before `*`.
 fn matches(pattern: &str, key: &str) -> bool {
     pattern.strip_suffix('*').map_or(pattern == key, |begin| key.starts_with(begin))
 }
 
-/// The committed changes, applied by the model.
+/// The committed changes, replayed on the model.
 struct Replay<'c> {
-    /// The status that the model gives each change, by its index.
+    /// The model's status for each change, by index.
     expected: Vec<Result<u16, u16>>,
     /// The index of the change that each call made.
     indices: BTreeMap<CallId, usize>,
-    /// The model before each change, and behind the last one.
+    /// The model before each change, and after the last one.
     models: Vec<Model>,
-    /// When the entry of each change was handed over first.
+    /// When the entry of each change was first handed over, in us.
     handed_us: Vec<u64>,
     calls: &'c [&'c HttpCall],
 }
@@ -361,7 +364,7 @@ struct Replay<'c> {
 /// The models that may explain an answer.
 struct Window<'w> {
     models: &'w [Model],
-    /// The index of the first one.
+    /// The index of the first of them.
     low: usize,
 }
 
@@ -400,7 +403,7 @@ impl<'c> Replay<'c> {
         if !is_asked_for(change, command) {
             return Err("which asks for another one".to_string());
         }
-        // The client was found when the request came, or later.
+        // The member checked the client's identity when the request arrived, or later.
         let who = user.map_or(Who::Guest, Who::User);
         let low = self.own_floor(call);
         if !self.models[low..].iter().any(|model| model.who(call.request.login) == who) {
@@ -416,8 +419,8 @@ impl<'c> Replay<'c> {
         Ok(())
     }
 
-    /// The states that may explain an answer: from the last change answered on the connection, to
-    /// the last one committed before the answer.
+    /// The models that may explain an answer: from the last change answered on this connection to
+    /// the last change committed before the answer.
     fn window(&self, call: &HttpCall) -> Window<'_> {
         let low = self.own_floor(call);
         let answered_us = call.answered.as_ref().map_or(u64::MAX, |(at_us, _)| *at_us);
@@ -425,12 +428,13 @@ impl<'c> Replay<'c> {
         Window { models: &self.models[low..=high.max(low)], low }
     }
 
-    /// The least index of a state that a call may be judged by.
+    /// The lowest index of a model that may explain the call's answer.
     fn own_floor(&self, call: &HttpCall) -> usize {
         self.floor(call, |other| other.connection == call.connection)
     }
 
-    /// The index behind the last change of some calls that was answered before a call was sent.
+    /// The index after the last change, among the calls that `is_meant` accepts, that was answered
+    /// before this call was sent.
     fn floor(&self, call: &HttpCall, is_meant: impl Fn(&HttpCall) -> bool) -> usize {
         let before = self.calls.iter().filter(|other| is_meant(other)).filter_map(|other| {
             let (answered_us, answer) = other.answered.as_ref()?;
@@ -488,7 +492,7 @@ impl<'c> Replay<'c> {
             (Some(Err(_)), None) => return Err("it was refused without a reason".to_string()),
         }
         let logged = audit.logged(call.id)?;
-        // A request that was refused before the store was asked has no line.
+        // A request that was refused before it reached the store has no line.
         if logged.is_none() && expected.is_none() && !matches!(status, Some(Ok(_))) {
             return Ok(());
         }
@@ -496,7 +500,7 @@ impl<'c> Replay<'c> {
         found.map_err(|why| format!("the audit log: {why}"))
     }
 
-    /// Checks that a change of members was refused with 401 exactly if its client is not root.
+    /// Checks that a change of members is refused with 401 if and only if its client is not root.
     fn check_refused(&self, call: &HttpCall, counts: &mut HttpCounts) -> Result<(), String> {
         let Some((_, HttpAnswer::Members(answer))) = &call.answered else { return Ok(()) };
         match &answer.content {
@@ -509,7 +513,7 @@ impl<'c> Replay<'c> {
         }
     }
 
-    /// Finds a model that may explain an answer.
+    /// Checks that some model may explain an answer.
     fn find(&self, call: &HttpCall, is_it: impl Fn(&Model) -> bool) -> Result<(), String> {
         let Window { models, .. } = self.window(call);
         if models.iter().any(is_it) {
@@ -574,14 +578,15 @@ impl<'c> Replay<'c> {
             ReadCame::Failed => return Ok(()),
         };
         *if is_permitted { &mut counts.reads } else { &mut counts.denied } += 1;
-        // The client is found first, in a state that may lag, and the key is read later.
+        // The member first finds the client's identity, in a state that may lag, and reads the key
+        // later.
         let Window { models, low } = self.window(call);
         let fresh = if is_quorum { self.floor(call, |_| true).saturating_sub(low) } else { 0 };
         let is_explained = models.iter().enumerate().any(|(index, model)| {
             let who = model.who(call.request.login);
             let mut later = models.iter().skip(index.max(fresh));
             match who {
-                // Then the key is not read.
+                // Then the key is not read at all.
                 Who::Wrong => !is_permitted,
                 _ => later.any(|model| model.permits(who, key) == is_permitted),
             }
@@ -593,7 +598,7 @@ impl<'c> Replay<'c> {
     }
 }
 
-/// The status that an answer gives a change; `None` if nobody knows whether it took effect.
+/// The status in the answer to a change; `None` if the answer leaves open whether it took effect.
 fn status_of(answer: &HttpAnswer) -> Option<Result<u16, u16>> {
     match answer {
         HttpAnswer::Users(UsersAnswer::Line { status, .. }) => Some(Ok(*status)),
@@ -607,7 +612,7 @@ fn status_of(answer: &HttpAnswer) -> Option<Result<u16, u16>> {
     }
 }
 
-/// Whether the answer to a request says that it never reached the log, or that its time was up.
+/// Whether the answer says that the request never reached the log or timed out.
 fn is_never_logged(call: &HttpCall) -> bool {
     let Some((_, HttpAnswer::Users(UsersAnswer::Refused { text, .. }))) = &call.answered else {
         return false;

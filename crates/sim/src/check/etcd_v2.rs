@@ -1,12 +1,13 @@
-//! The judge of clients of etcd v2. The histories of events in the states of members are the claim:
-//! a state keeps the last ones only, and the witness has all that were there.
+//! The judge of etcd v2 clients. The committed order that it checks against are the events in the
+//! members' histories: a state keeps only the newest events, and the witness has collected all.
 //!
-//! Replayed, each event must follow from the tree before it, and be the write of one call: of an
-//! acknowledged one as it was answered, of one of unknown fate at most once, and of none that was
-//! refused. Or it is the end of a time to live that was given, and comes no earlier. Reads and
-//! refusals show the tree at their index. Nobody who acts behind an answer is shown an earlier
-//! index, but by a read of its own member. Waits have all events that they want, in order. One is
-//! refused for its index exactly if the history is not as long.
+//! Replayed in order, each event must follow from the tree before it. It must come from exactly one
+//! write: an acknowledged write made the event in its answer, a write of unknown fate made at most
+//! one event, and a refused write none. Or the event is the end of a time to live, and not too
+//! early. Reads and refusals must show the tree at their index. A call that was sent after an
+//! answer must not show an earlier index, unless it is a read without a quorum. A wait must get all
+//! events that it wants, in order, and must be refused for its index if and only if the history
+//! does not reach back that far.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -24,36 +25,36 @@ use crate::etcd_clients::v2::{Began, Call, Came, Line, Op, Prev, V2Client};
 use crate::witness::audit::{AuditLines, Logged};
 use crate::witness::etcd_v2::V2Events;
 
-/// The events that the history keeps (`v2store.New` of etcd 3.4: `newWatchHub(1000)`).
+/// How many events the history keeps (`v2store.New` of etcd 3.4: `newWatchHub(1000)`).
 const HISTORY_EVENTS: u64 = 1_000;
 
-/// What clients of etcd v2 did in a run.
+/// What the etcd v2 clients of a run did, in counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct V2Counts {
-    /// Writes that were acknowledged.
+    /// Acknowledged writes.
     pub written: usize,
-    /// Comparisons among them.
+    /// The writes in `written` that compared a value or an index.
     pub compared: usize,
     /// Calls that the store refused.
     pub refused: usize,
     /// Reads that found a file.
     pub read: usize,
-    /// Writes of unknown fate that took effect.
+    /// Writes without a clear answer that took effect.
     pub unknown_done: usize,
     /// Times to live that ended.
     pub expired: usize,
-    /// Events that waits were shown.
+    /// Events that waits received.
     pub shown: usize,
-    /// Events that are gone from the history.
+    /// Events that the history has dropped.
     pub gone: usize,
-    /// Waits that were refused for their index.
+    /// Waits refused because their index is no longer in the history.
     pub cleared: usize,
-    /// Streams that ended since their next events are gone from the history.
+    /// Streams that ended because the history had dropped their next event.
     pub ended: usize,
 }
 
 impl V2Counts {
-    /// Adds those of another run.
+    /// Adds the counts of another run.
     pub fn add(&mut self, other: &V2Counts) {
         self.written += other.written;
         self.compared += other.compared;
@@ -68,14 +69,14 @@ impl V2Counts {
     }
 }
 
-/// A node: the state as the last event of it showed it.
+/// The nodes by key, each in the state that its last event showed.
 type Tree = BTreeMap<Arc<str>, NodeState>;
 
-/// Judges the clients of a run whose members ended in the states `machines`. `slack_us`: how much
-/// earlier the clocks of members may say that a time to live is over.
+/// Judges the etcd v2 clients of a run. `machines` are the final states of the members; it may be
+/// empty. `slack_us`: how much earlier than by the world's clock a time to live may end.
 ///
 /// # Errors
-/// What no correct server would have done.
+/// A correct server could not have behaved so.
 pub fn check_etcd_v2<'c>(
     clients: impl Iterator<Item = &'c V2Client>,
     machines: &[&Machine],
@@ -100,7 +101,7 @@ pub fn check_etcd_v2<'c>(
     Ok(counts)
 }
 
-/// Checks the line of the audit log about a call.
+/// Checks the call's line in the audit log.
 fn check_audit(call: &Call, done: &BTreeSet<CallId>, audit: &AuditLines) -> Result<(), String> {
     let answered = match call.came {
         Some((_, Came::Written(_) | Came::Found { .. })) => Some(true),
@@ -108,13 +109,14 @@ fn check_audit(call: &Call, done: &BTreeSet<CallId>, audit: &AuditLines) -> Resu
         Some((_, Came::Unknown)) | None => None,
     };
     let Some(id) = call.id else { return Ok(()) };
-    // Several calls may ask for these, and the event may be taken for that of another one.
+    // Several calls may ask for the same of these, so the event may have been matched with another
+    // call.
     let is_unique = !call.op.is_refresh && call.op.verb != Verb::Delete;
     let is_done = (is_unique || answered.is_some()).then(|| done.contains(&id));
     audit.check(id, !call.op.is_read(), is_done, answered)
 }
 
-/// Checks that the history of a state has the last events, as many as it keeps, and no others.
+/// Checks that a state's history holds exactly the newest events, as many as it keeps.
 fn check_history(events: &[Arc<Event>], history: &History) -> Result<(), String> {
     let kept = events.len().min(HISTORY_EVENTS as usize);
     let last = &events[events.len() - kept..];
@@ -124,7 +126,7 @@ fn check_history(events: &[Arc<Event>], history: &History) -> Result<(), String>
     }
 }
 
-/// Checks that waits begin, and are refused or ended for their index, as the history reaches.
+/// Checks that waits began, or were refused or ended for their index, as the history demands.
 fn check_begun(line: &Line, claim: &V2Events, counts: &mut V2Counts) -> Result<(), String> {
     for (at_us, next, began) in &line.begun {
         let reaches = |index: u64| *next == 0 || next + HISTORY_EVENTS > index;
@@ -149,7 +151,8 @@ fn check_begun(line: &Line, claim: &V2Events, counts: &mut V2Counts) -> Result<(
             }
             Began::Ended => {
                 counts.ended += 1;
-                // How far the member had looked is not known: at least to there.
+                // The member has seen at least the event that pushed the next one out of the
+                // history.
                 let first_us = claim.seen_us(next + HISTORY_EVENTS);
                 if first_us.is_none_or(|first_us| first_us > *at_us) {
                     return describe("no event can be gone");
@@ -160,7 +163,7 @@ fn check_begun(line: &Line, claim: &V2Events, counts: &mut V2Counts) -> Result<(
     Ok(())
 }
 
-/// Whether a wait has shown all events of a state that it wants.
+/// Whether a wait has shown all events in a state's history that it wants.
 pub fn has_shown_all(line: &Line, machine: &Machine) -> bool {
     let events = machine.etcd_v2().history().events();
     let mut wanted = events.filter(|event| wants(line, event));
@@ -198,8 +201,8 @@ fn judge(
     Ok(counts)
 }
 
-/// The call that wrote each event; `None` if a time to live ended. A call whose line in the audit
-/// log says `failure` wrote none.
+/// The call that made each event; `None` for the end of a time to live. A call whose audit line
+/// says `failure` made none.
 fn owners<'c>(
     (calls, audit): (&[&'c Call], &AuditLines),
     events: &[Arc<Event>],
@@ -227,7 +230,7 @@ fn owners<'c>(
         .filter(|call| !call.op.is_read() && matches!(call.came, None | Some((_, Came::Unknown))))
         .filter(|call| call.id.is_none_or(|id| audit.logged(id) != Ok(Some(Logged::Failure))))
         .collect();
-    // Of calls that ask for the same the first one: it may be the write of the most events.
+    // If several calls ask for the same, the first one may have made the most of the events.
     unknown.sort_by_key(|call| call.sent_us);
     for (event, owner) in events.iter().zip(&mut owners) {
         if owner.is_some() || event.action == Action::Expire {
@@ -246,7 +249,7 @@ fn is_comparison(op: &Op) -> bool {
     matches!(op.prev, Prev::Value(_) | Prev::Index(_))
 }
 
-/// Whether an event can be what a call asks for, and its comparison holds.
+/// Whether an event fits the call's request, and its comparison holds.
 fn is_of(op: &Op, event: &Event) -> bool {
     let prev = event.prev.as_ref();
     let is_action = event.action
@@ -283,7 +286,7 @@ fn is_of(op: &Op, event: &Event) -> bool {
     is_action && is_key && holds && has_value && is_life
 }
 
-/// The tree behind each event, from that of a new store on.
+/// The tree after each event, starting with the empty tree of a new store.
 fn replay(events: &[Arc<Event>]) -> Result<Vec<Tree>, String> {
     let mut trees = vec![Tree::new()];
     for event in events {
@@ -313,7 +316,7 @@ fn replay(events: &[Arc<Event>]) -> Result<Vec<Tree>, String> {
                     });
                 }
                 let mut node = event.node.clone();
-                // The index of a directory stays when its time to live changes.
+                // Changing a directory's time to live leaves its index as it is.
                 if let Some(prev) = event.prev.as_ref().filter(|prev| prev.is_dir && node.is_dir) {
                     node.modified = prev.modified;
                 }
@@ -325,7 +328,7 @@ fn replay(events: &[Arc<Event>]) -> Result<Vec<Tree>, String> {
     Ok(trees)
 }
 
-/// Whether two states are the same but for what is left of a time to live.
+/// Whether two states of a node are equal, ignoring the rest of the time to live.
 fn is_same(one: &NodeState, other: &NodeState) -> bool {
     let end = |state: &NodeState| state.expiration.map(|expiration| expiration.at_ms);
     (one.created, one.modified, one.is_dir, &one.value)
@@ -393,7 +396,7 @@ fn check_answer(
     }
 }
 
-/// The index that an answer shows.
+/// The store's index in an answer; `None` if it has none.
 fn index_of(came: &Came) -> Option<u64> {
     match came {
         Came::Written(event) => Some(event.index()),
@@ -403,8 +406,8 @@ fn index_of(came: &Came) -> Option<u64> {
     }
 }
 
-/// Checks that nothing that was sent behind an answer shows an earlier index, but reads that need
-/// not; and that no write took effect before it was sent, as far as answers tell.
+/// Checks that no call that was sent after an answer shows an earlier index, except reads without a
+/// quorum; and that no write took effect before it was sent, as far as answers tell.
 fn check_order(
     calls: &[&Call],
     events: &[Arc<Event>],
@@ -416,7 +419,7 @@ fn check_order(
         .filter_map(|(at_us, came)| Some((*at_us, index_of(came)?)))
         .collect();
     answers.sort_unstable();
-    // The highest index that was answered up to each answer.
+    // For each answer, the highest index answered so far.
     let mut highest = 0;
     for (_, index) in &mut answers {
         highest = highest.max(*index);
@@ -440,7 +443,7 @@ fn check_order(
     Ok(())
 }
 
-/// Checks that no time to live ends early, by what clients saw.
+/// Checks that no time to live ended early, by what clients saw.
 fn check_ends(
     calls: &[&Call],
     lines: &[&Line],
@@ -476,7 +479,7 @@ fn check_ends(
     Ok(())
 }
 
-/// Whether a wait wants an event: without the rules of hidden keys, which the machine's tests have.
+/// Whether a wait wants an event. The rules of hidden keys are left to the machine's tests.
 fn wants(line: &Line, event: &Event) -> bool {
     let (key, watched) = (event.key(), Key::new(line.key).expect("it is a key"));
     let is_hidden = key.text().contains("/_");
@@ -486,11 +489,11 @@ fn wants(line: &Line, event: &Event) -> bool {
     is_it && !event.is_refresh && event.index() >= line.first && !is_missed
 }
 
-/// Checks that a chain of waits was shown what it wants, and nothing twice.
+/// Checks that a line of waits received exactly the events that it wants, each once.
 fn check_line(line: &Line, events: &[Arc<Event>]) -> Result<(), String> {
     let is_other = |event: &Event| {
         let watched = Key::new(line.key).expect("it is a key");
-        // Removals of a directory above, and hidden keys from the history: a wait may have them.
+        // A wait may or may not receive the removal of a directory above, and hidden keys.
         watched.is_below(event.key()) || event.key().text().contains("/_")
     };
     let shown = line.shown.iter().map(|(_, event)| event).filter(|event| !is_other(event));
@@ -531,7 +534,7 @@ mod tests {
         NodeState { created, modified, is_dir: false, value, expiration: None }
     }
 
-    /// A set of a key, then its removal.
+    /// The events of setting a key and deleting it.
     fn set_and_deleted() -> [Arc<Event>; 2] {
         let (key, is_refresh) = (Arc::from("/e"), false);
         let set = node(FIRST, FIRST, Some("v"));
@@ -557,7 +560,7 @@ mod tests {
     fn a_write_of_unknown_fate_takes_effect_behind_its_sending() {
         let events = set_and_deleted();
         let set = call(Verb::Put, 10, Some((20, Came::Written(events[0].clone()))));
-        // A read finds the key gone.
+        // A read finds that the key is gone.
         let gone = refused_at(FIRST + 1, Reason::KeyNotFound("/e".into()));
         let read = call(Verb::Get, 30, Some((40, gone)));
         let sent_at = |sent_us| call(Verb::Delete, sent_us, Some((90, Came::Unknown)));
@@ -569,13 +572,13 @@ mod tests {
         assert_eq!(judged(&[sent_at(35)]), Ok(1));
         let early = judged(&[sent_at(50)]).unwrap_err();
         assert!(early.contains("before"), "{early}");
-        // Of two that ask for the same it was the first one.
+        // If two calls ask for the same, the first one made the event.
         assert_eq!(judged(&[sent_at(50), sent_at(25)]), Ok(1));
         assert!(judged(&[]).unwrap_err().contains("nobody asked"));
     }
 
-    /// Checks whether a wait for this index may begin so, at 50 us, where the states of members had
-    /// 1,500 events by then and another one at 90 us.
+    /// Checks the verdict on a wait for index `next` that began or ended so at 50 us. The members'
+    /// states had 1,500 events by then, and get another at 90 us.
     #[track_caller]
     fn check_wait(next: u64, began: Began, expected: Result<(), &str>) {
         let event = |at: u64| {
@@ -609,7 +612,7 @@ mod tests {
         check_wait(last - 1_000, refused(last, last - 1_000), Ok(()));
         check_wait(last - 999, refused(last, last - 999), Err("its event is in the history"));
         check_wait(0, refused(last, 0), Err("its event is in the history"));
-        // It says something else, or shows what was there only later.
+        // The refusal names another index, or an index that the store had only later.
         check_wait(last - 1_000, refused(last, last), Err("that is no reason"));
         check_wait(last - 1_000, refused(last + 1, last - 1_000), Err("that is no reason"));
         check_wait(last - 1_000, Began::Ended, Ok(()));

@@ -1,11 +1,11 @@
-//! The judges of expiries against silences that they must reject.
+//! The judges of expiries, with silences that they must accept or reject.
 
 use super::*;
 
 const S: u64 = 1_000_000;
 
-/// Checks the longest silence that a server can have seen if it heard its client at these times and
-/// judged at `judged_us`.
+/// Checks the longest silence that a server can have seen if its client's bytes arrived at these
+/// times and it decided at `judged_us`.
 #[track_caller]
 fn check_silence(waking: &WakingTime, heard_us: &[u64], judged_us: u64, expected_us: u64) {
     assert_eq!(
@@ -19,10 +19,10 @@ fn a_silence_lasts_until_the_session_is_judged_or_its_client_speaks() {
     let waking = WakingTime::default();
     check_silence(&waking, &[], 9 * S, 0);
     check_silence(&waking, &[S], 9 * S, 8 * S);
-    // Bytes that were not heard yet end the silence, and excuse nothing.
+    // Bytes that the server may not have noted yet end the silence.
     check_silence(&waking, &[S, 9 * S - 1], 9 * S, 8 * S - 1);
     check_silence(&waking, &[S, 9 * S - HEARING_US_MAX + 1], 9 * S, 8 * S - HEARING_US_MAX + 1);
-    // Bytes that must have been heard end it, too, and a later silence counts.
+    // Bytes that the server must have noted end the silence, too, and a later silence counts.
     check_silence(&waking, &[S, 9 * S - HEARING_US_MAX], 9 * S, HEARING_US_MAX);
     check_silence(&waking, &[S, 5 * S, 6 * S], 9 * S, 3 * S);
 }
@@ -43,10 +43,10 @@ fn a_pause_of_the_process_counts_little() {
     check_silence(&waking, &[S], 9 * S, 2 * S + PAUSE_COUNTS_US);
     waking.pause(9 * S, 20 * S);
     check_silence(&waking, &[S], 21 * S, 3 * S + 2 * PAUSE_COUNTS_US);
-    // A pause before the client spoke does not count.
+    // A pause before the client's bytes does not count.
     check_silence(&waking, &[20 * S], 21 * S, S + PAUSE_COUNTS_US);
     check_silence(&waking, &[20 * S + 1], 21 * S, S - 1);
-    // One that is shorter than a rest of Loop counts as it is.
+    // A pause shorter than a sleep of Loop counts in full.
     waking.pause(22 * S, 22 * S + PAUSE_COUNTS_US / 4);
     check_silence(&waking, &[21 * S], 23 * S, 2 * S);
 }
@@ -61,8 +61,8 @@ fn a_jump_of_the_clock_counts_as_a_pause() {
     check_silence(&waking, &[4 * S], 9 * S, 5 * S);
 }
 
-/// A process that runs for moments only has had no waking time to hear of anything, but it knows
-/// that it has just given everyone a full timeout.
+/// A process that runs only for moments has no waking time to hear of clients, but it knows at once
+/// that it has given all sessions a full timeout.
 #[test]
 fn a_renewal_of_all_counts_from_its_moment() {
     let mut waking = WakingTime::default();

@@ -1,5 +1,5 @@
-//! A client of etcd: several calls at once on one connection, each with a time after which the
-//! client cancels it, and another connection, often to another member, when one breaks.
+//! A simulated etcd client: makes several calls at once on one connection, cancels each after a
+//! time, and connects again, often to another member, when the connection breaks.
 
 use member::fronts::etcd::{Credentials, EtcdMethod};
 use workload::etcd::generate::{Generator, Options};
@@ -25,42 +25,42 @@ use crate::client::Wish;
 use crate::network::End;
 use crate::world::World;
 
-/// An erratic client does something odd once in so many bursts.
+/// In one of so many bursts, an erratic client cancels its newest call or leaves its connection.
 const ODD_ONE_IN: u64 = 15;
 
-/// How long a client waits before it asks again for what it must have.
+/// How long a client waits before it repeats its last read at the end of a run.
 const AGAIN_US: u64 = 100_000;
 
 /// How a client behaves.
 #[derive(Clone, Debug)]
 pub struct EtcdClientConfig {
-    /// The number of calls that it makes.
+    /// The number of plain calls that it makes.
     pub ops: u64,
-    /// The largest number of calls without a result.
+    /// The most open calls.
     pub calls_max: u64,
-    /// The longest it thinks between two bursts.
+    /// The longest pause between two bursts of calls, in us.
     pub think_us_max: u64,
-    /// How long it waits for a result before it cancels the call; for some calls it waits for less.
+    /// How long it waits for a result before it cancels the call, in us; for some calls less.
     /// Members give up a call themselves after 7 s.
     pub patience_us_max: u64,
-    /// The number of watches that it has at most.
+    /// The most watches that it has.
     pub watches_max: usize,
-    /// Whether it leaves its connection, and cancels calls that it has just made.
+    /// Whether it sometimes leaves its connection, or cancels a call that it has just made.
     pub is_erratic: bool,
-    /// What it wants a lock for, if it does.
+    /// How it wants a lock or an election; `None` if it does not.
     pub contends: Option<ContenderConfig>,
-    /// How it changes users and roles, if it does.
+    /// How it changes users and roles; `None` if it does not.
     pub users: Option<UsersConfig>,
-    /// What it makes of etcd v2, if it does.
+    /// How it uses etcd v2; `None` if it does not.
     pub v2: Option<V2Config>,
-    /// How it asks about members, if it does.
+    /// How it acts as an operator; `None` if it does not.
     pub operates: Option<OperatorConfig>,
-    /// How it makes requests of HTTP that take several steps, if it does.
+    /// How it makes plain HTTP requests; `None` if it does not.
     pub http: Option<HttpConfig>,
 }
 
 impl EtcdClientConfig {
-    /// A client without calls of its own, for something that makes others.
+    /// A client without plain calls and watches; the caller adds what it does instead.
     pub fn without_calls(patience_us_max: u64, is_erratic: bool) -> EtcdClientConfig {
         EtcdClientConfig {
             ops: 0,
@@ -78,20 +78,20 @@ impl EtcdClientConfig {
     }
 }
 
-/// What all clients of a run make of etcd beside plain calls.
+/// What the clients of a run use besides plain calls.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Uses {
-    /// Whether clients grant leases, keep them alive, and put keys with them.
+    /// Whether clients grant leases, keep them alive, and attach keys to them.
     pub leases: bool,
-    /// Whether some clients want locks: nobody else deletes the keys of these.
+    /// Whether some clients want locks. Other clients then do not delete their keys.
     pub locks: bool,
-    /// Whether a client changes users and roles: the others may do everything, as root, and nobody
-    /// else deletes its keys.
+    /// Whether a client changes users and roles. Other clients then act as root and do not delete
+    /// its keys.
     pub users: bool,
 }
 
 impl Uses {
-    /// What clients say of themselves.
+    /// The credentials of plain calls.
     fn credentials(self) -> Credentials {
         match self.users {
             true => Credentials::Certificate("root".into()),
@@ -100,7 +100,7 @@ impl Uses {
     }
 }
 
-/// A read of everything at the end of a run.
+/// The progress of the client's read of all keys at the end of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum LastRead {
     NotYet,
@@ -115,29 +115,29 @@ pub struct EtcdClient {
     config: EtcdClientConfig,
     random: Random,
     generator: Generator,
-    /// The number of its connection in the network and in the history, while it has one.
+    /// The number of its connection in the network and in the history; `None` without one.
     connection: Option<usize>,
     calls: Calls,
     streams: Streams,
     watcher: Watcher,
     roles: Roles,
-    /// What it says of itself, unless a call says otherwise.
+    /// Its credentials, unless a call has its own.
     credentials: Credentials,
-    /// The call of its users that is under way, with the watch stream if it is one.
+    /// The open call of its users actor, with the number of the watch stream if it is a watch.
     users_call: Option<(CallId, Option<usize>)>,
-    /// Until when it does nothing and takes nothing, if it pauses.
+    /// Until when it pauses: it does nothing and handles no messages. `None` if it does not pause.
     paused_until_us: Option<u64>,
-    /// When it came to the member that it visits, or was answered there, if it still waits for
+    /// When it last connected or got its last read's answer, in us. From then on it may wait for
     /// progress.
     waits_us: u64,
     ops_left: u64,
-    /// When the next burst or the next attempt to connect is due.
+    /// When the next burst or the next attempt to connect is due, in us.
     next_us: u64,
     member: usize,
-    /// Whether it does no more mischief, and waits for every result. Set when the faults stop.
+    /// Whether it does no more mischief and cancels no calls. Set when the faults stop.
     is_calm: bool,
     last_read: LastRead,
-    /// The token of its newest wake-up. Earlier wake-ups are stale.
+    /// The token of its newest timer event. Older timer events are ignored.
     pub token: u64,
 }
 
@@ -187,57 +187,57 @@ impl EtcdClient {
         }
     }
 
-    /// The number of its connection, while it has one.
+    /// The number of its connection; `None` without one.
     pub fn connection(&self) -> Option<usize> {
         self.connection
     }
 
-    /// Streamed reads that were answered in several pieces.
+    /// How many streamed reads were answered in several pieces.
     pub fn streamed_count(&self) -> usize {
         self.streams.done_count()
     }
 
-    /// What wants a lock or an election, if something does.
+    /// Its contender for a lock or an election, if it has one.
     pub fn contender(&self) -> Option<&Contender> {
         self.roles.contender.as_ref()
     }
 
-    /// Gives what changes users and roles its part among those of the run.
+    /// Gives its users actor, if it has one, its view of the shared ledger.
     pub fn set_share(&mut self, share: Share) {
         self.roles.users.iter_mut().for_each(|users| users.set_share(share.clone()));
     }
 
-    /// What changes users and roles, if something does.
+    /// Its actor that changes users and roles, if it has one.
     pub fn users(&self) -> Option<&Users> {
         self.roles.users.as_ref()
     }
 
-    /// What speaks etcd v2, if something does.
+    /// Its etcd v2 client, if it has one.
     pub fn v2(&self) -> Option<&V2Client> {
         self.roles.v2.as_ref()
     }
 
-    /// The operator, if the client has one.
+    /// Its operator, if it has one.
     pub fn operator(&self) -> Option<&Operator> {
         self.roles.operator.as_ref()
     }
 
-    /// What makes requests of HTTP, if something does.
+    /// Its client of plain HTTP requests, if it has one.
     pub fn http(&self) -> Option<&HttpClient> {
         self.roles.http.as_ref()
     }
 
-    /// A clock of a machine jumps.
+    /// A machine's monotonic clock has jumped.
     pub fn on_clock_jump(&mut self, now_us: u64) {
         self.roles.users.iter_mut().for_each(|users| users.on_clock_jump(now_us));
     }
 
-    /// Whether it has made all its calls, and waits for no result and no lock.
+    /// Whether it has made all its calls, has all results and wants no lock.
     pub fn is_idle(&self) -> bool {
         self.ops_left == 0 && self.calls.are_over() && self.roles.are_done()
     }
 
-    /// Whether it has read everything for the last time, and its watches are as far.
+    /// Whether its last read is answered, and its watches have reached that revision.
     pub fn has_read_last(&self) -> bool {
         self.last_read == LastRead::Answered && self.watcher.is_done()
     }
@@ -249,8 +249,8 @@ impl EtcdClient {
         self.paused_until_us = self.paused_until_us.map(|_| 0);
     }
 
-    /// Makes it read everything once more at a member, and wait there until all its watches are
-    /// promised the last revision.
+    /// Makes it read all keys once more, at this member, and wait there until all its watches have
+    /// been promised this revision.
     pub fn visit(
         &mut self,
         (member, revision): (usize, i64),
@@ -269,19 +269,19 @@ impl EtcdClient {
         }
     }
 
-    /// Since when it waits for a promise of progress at a member that has answered its read, if it
-    /// does.
+    /// Since when it waits for a notice of progress at a member that has answered its last read, in
+    /// us; `None` if it does not.
     pub fn waits_for_progress_since_us(&self) -> Option<u64> {
         let waits = self.last_read == LastRead::Answered && !self.watcher.is_done();
         self.connection.filter(|_| waits).map(|_| self.waits_us)
     }
 
-    /// When the oldest call without a result was made.
+    /// When its oldest open call was made, in us.
     pub fn waits_since_us(&self) -> Option<u64> {
         self.calls.since_us()
     }
 
-    /// What it does, as text for people.
+    /// Its state, as text for people.
     pub fn describe(&self) -> String {
         format!(
             "client {} of etcd at member {} on {:?}, {} calls left, {:?}, open {}, watches {}, \
@@ -297,7 +297,7 @@ impl EtcdClient {
         )
     }
 
-    /// The member that it tries next, of so many: sometimes the same again.
+    /// The member that it tries next, of `member_count`; it may be the same again.
     pub fn next_member(&mut self, member_count: usize) -> usize {
         let is_visiting = self.last_read != LastRead::NotYet;
         if member_count > 1 && !is_visiting && !self.random.one_in(4) {
@@ -317,7 +317,7 @@ impl EtcdClient {
         self.waits_us = now_us;
     }
 
-    /// Looks at the clock. The simulation connects it if it wishes so.
+    /// Its timer fires. If it returns a wish, the simulation connects it.
     pub fn on_time(
         &mut self,
         world: &mut World,
@@ -362,7 +362,7 @@ impl EtcdClient {
         Wish::Nothing
     }
 
-    /// When it wants to look at the clock next.
+    /// When its timer must fire next, in us.
     pub fn wakes_us(&self, now_us: u64) -> u64 {
         if let Some(until_us) = self.paused_until_us {
             return until_us.max(now_us + 1);
@@ -389,7 +389,7 @@ impl EtcdClient {
             || self.roles.want_connection()
     }
 
-    /// Makes the call that its operator wants, on its connection.
+    /// Makes the call that its operator wants, if it is connected.
     fn operate(&mut self, world: &mut World, network: &mut EtcdNetwork, history: &mut History) {
         let Some(number) = self.connection else { return };
         let act = self.roles.operator.as_mut().and_then(|operator| operator.poll(world.now_us));
@@ -405,7 +405,7 @@ impl EtcdClient {
         network.send_up(world, number, FromClient::Call { id, method, request, credentials });
     }
 
-    /// Sends the request of HTTP that is wanted, on its connection.
+    /// Sends the HTTP request that is due, if it is connected.
     fn use_http(&mut self, world: &mut World, network: &mut EtcdNetwork, history: &mut History) {
         let Some(connection) = self.connection else { return };
         let act = self.roles.http.as_mut().and_then(|http| http.poll(world.now_us));
@@ -421,7 +421,7 @@ impl EtcdClient {
         self.roles.http.iter_mut().for_each(|http| http.on_sent(call.clone()));
     }
 
-    /// Takes the answers to requests of HTTP that have arrived.
+    /// Handles the answers to HTTP requests that have arrived.
     fn take_http(&mut self, number: usize, world: &World, network: &mut EtcdNetwork) {
         let arrived = core::mem::take(&mut network.connections[number].http_at_client);
         for (id, answer) in arrived {
@@ -432,7 +432,7 @@ impl EtcdClient {
         }
     }
 
-    /// Does what its client of etcd v2 wants, on its connection.
+    /// Sends what its etcd v2 client wants, if it is connected.
     fn use_v2(&mut self, world: &mut World, network: &mut EtcdNetwork) {
         while let Some(number) = self.connection
             && let Some(act) = self.roles.v2.as_mut().and_then(|v2| v2.poll(world.now_us))
@@ -445,7 +445,7 @@ impl EtcdClient {
                 }
                 V2Act::Wait(request) => {
                     let id = self.apart(world.now_us);
-                    // It has no end by time.
+                    // A wait never times out.
                     self.calls.close(id);
                     network.send_up(world, number, FromClient::V2Wait(id, request));
                     self.roles.v2.iter_mut().for_each(|v2| v2.on_wait_sent(id));
@@ -454,7 +454,7 @@ impl EtcdClient {
         }
     }
 
-    /// Takes what has arrived for its client of etcd v2.
+    /// Handles what has arrived for its etcd v2 client.
     fn take_v2(
         &mut self,
         number: usize,
@@ -481,7 +481,7 @@ impl EtcdClient {
         Ok(())
     }
 
-    /// Does what its users want, on its connection.
+    /// Sends what its users actor wants, if it is connected.
     fn use_users(&mut self, world: &mut World, network: &mut EtcdNetwork, history: &mut History) {
         let Some(number) = self.connection.filter(|_| self.users_call.is_none()) else { return };
         let member = network.connections[number].member;
@@ -505,7 +505,7 @@ impl EtcdClient {
             }
             UsersAct::Watch(credentials, request) => {
                 let id = self.apart(world.now_us);
-                // No history has it.
+                // This stream is not in the history.
                 let apart = self.calls.stream_apart();
                 stream = Some(apart);
                 let open = FromWatcher::Open { requires_leader: false, credentials };
@@ -518,12 +518,12 @@ impl EtcdClient {
         self.users_call = Some((id, stream));
     }
 
-    /// A call that is in no history.
+    /// The id of a new call that is not in the history.
     fn apart(&mut self, now_us: u64) -> CallId {
         self.calls.open_apart(now_us, self.config.patience_us_max)
     }
 
-    /// The call of its users is over.
+    /// The users actor's call is over.
     fn end_users_call(
         &mut self,
         came: users::Came,
@@ -538,14 +538,14 @@ impl EtcdClient {
         let not_capable = matches!(came, users::Came::Refused(etcd::Error::NotCapable));
         let Some(users) = &mut self.roles.users else { return Ok(()) };
         users.on_came(came, world.now_us)?;
-        // Not every server knows what the calls need, and that stays so.
+        // Some servers lack the needed level, and that will not change.
         if self.is_calm && not_capable {
             users.give_up();
         }
         Ok(())
     }
 
-    /// Takes a result, if it is that of the call of its users.
+    /// If a result belongs to the users actor's call, passes it on.
     fn take_users_result(
         &mut self,
         id: CallId,
@@ -561,7 +561,7 @@ impl EtcdClient {
         }
     }
 
-    /// Does what its contender wants, on its connection.
+    /// Does what its contender wants, if it is connected.
     fn contend(&mut self, world: &mut World, network: &mut EtcdNetwork, history: &mut History) {
         let Some(mut contender) = self.roles.contender.take() else { return };
         while let Some(number) = self.connection.filter(|_| self.paused_until_us.is_none())
@@ -603,7 +603,7 @@ impl EtcdClient {
         }
     }
 
-    /// Calls a service that waits for its turn.
+    /// Makes a `Lock` or `Campaign` call.
     fn serve(
         &mut self,
         service: &Service,
@@ -619,7 +619,7 @@ impl EtcdClient {
         id
     }
 
-    /// Takes the result of a service, if it is one.
+    /// If a result belongs to a `Lock` or `Campaign` call, passes it on.
     fn take_served(
         &mut self,
         id: CallId,
@@ -635,8 +635,8 @@ impl EtcdClient {
         Ok(())
     }
 
-    /// Ends its pause if it is over. Returns the connection on which something may have come
-    /// meanwhile.
+    /// Ends its pause if the time has come. Returns the connection on which messages may have
+    /// arrived meanwhile; `None` if it still pauses or has no connection.
     pub fn end_pause(
         &mut self,
         world: &mut World,
@@ -687,7 +687,7 @@ impl EtcdClient {
         self.send((op, is_streamed), number, world, network, history)
     }
 
-    /// Sends a call as it is, as a streamed read if it is one.
+    /// Sends a call, as a streamed read if `is_streamed`.
     fn send(
         &mut self,
         (op, is_streamed): (Op, bool),
@@ -758,9 +758,9 @@ impl EtcdClient {
         network.send_up(world, number, FromClient::Cancel(id));
     }
 
-    /// Gives the connection up: the calls on it are of unknown fate.
+    /// Leaves the connection: the fate of the open calls is unknown.
     fn leave(&mut self, world: &mut World, network: &mut EtcdNetwork, history: &mut History) {
-        // A member that starts again must answer once more before it can promise anything.
+        // After a restart, a member must answer the last read again before it can promise progress.
         let is_waiting = self.last_read == LastRead::Answered && !self.watcher.is_done();
         self.watcher.on_left(history, world.now_us);
         if let Some(contender) = &mut self.roles.contender {
@@ -781,10 +781,10 @@ impl EtcdClient {
         self.next_us = world.now_us + self.random.magnitude(10, 300_000);
     }
 
-    /// Takes what has arrived.
+    /// Handles the messages that have arrived.
     ///
     /// # Errors
-    /// No client of etcd could understand a result.
+    /// The client could not understand a message.
     pub fn on_arrival(
         &mut self,
         by: Served,
@@ -799,7 +799,7 @@ impl EtcdClient {
         let connection = &mut network.connections[number];
         let end = connection.client_end;
         for message in core::mem::take(&mut connection.at_client) {
-            // The result of a call that was cancelled may have been on its way.
+            // The result of a cancelled call may have been in flight.
             let FromServer { id, mut result, has_more } = message;
             if let (Some(v2), Err(refused)) = (&mut self.roles.v2, &result)
                 && v2.on_refused(id, *refused, world.now_us)
@@ -843,10 +843,10 @@ impl EtcdClient {
         Ok(())
     }
 
-    /// Takes what has arrived on watch streams.
+    /// Handles the messages that have arrived on watch streams.
     ///
     /// # Errors
-    /// No client of etcd could understand a message.
+    /// The client could not understand a message.
     fn take_watched(
         &mut self,
         number: usize,
@@ -869,7 +869,8 @@ impl EtcdClient {
             let is_end = matches!(message, ToWatcher::Ended(_));
             let around = Around { connection: number, world, network, history, is_calm };
             self.watcher.on_arrival(stream, message, by, around)?;
-            // A member that had no leader must answer once more before it can promise anything.
+            // A member that had no leader must answer the last read again before it can promise
+            // progress.
             if is_end && self.last_read == LastRead::Answered {
                 self.last_read = LastRead::Wanted;
                 self.next_us = world.now_us;
@@ -888,7 +889,7 @@ impl EtcdClient {
             self.generator.observe(response.revision());
             self.watcher.observe(response.revision());
         }
-        // Not every server knows what the calls need, and that stays so.
+        // Some servers lack the needed level, and that will not change.
         if self.is_calm && *answer == Err(Error::NotCapable) {
             self.ops_left = 0;
         }

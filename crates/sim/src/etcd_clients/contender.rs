@@ -1,17 +1,18 @@
-//! Wants a lock, or to lead an election, as the sessions, mutexes and elections of etcd's Go
-//! package `client/v3/concurrency` do: a lease that is kept alive, a key with it, a wait for the
-//! deletion of the key before, guarded writes while it holds, and the deletion of its key.
+//! A contender: a client that wants a lock or to lead an election, again and again. It works like
+//! the sessions, mutexes and elections of etcd's Go package `client/v3/concurrency`: it keeps a
+//! lease alive, puts a key with that lease, waits until the key created before its own is deleted,
+//! makes guarded writes while it holds, and deletes its key. One such round is a *turn*.
 //!
-//! Some have the services `Lock` and `Election` of a member do it instead. These give calls up at
-//! any moment, call again at another member, and repeat a call while they hold.
+//! Some contenders let a member's `Lock` and `Election` services do this. These cancel calls at any
+//! moment, call again at another member, and repeat a call while they hold.
 //!
-//! A contender decides only: [`Contender::poll`] says what its client is to do, and the client
-//! tells it what came of that. A call that fails, or whose answer is lost, is made again, as the
-//! callers of that package do.
+//! A contender only decides: [`Contender::poll`] returns what its client must do, and the client
+//! reports the result. A call that fails, or whose answer is lost, is repeated, as callers of that
+//! package do.
 //!
-//! Contenders also do what real ones do by accident: they die without a word, which leaves their
-//! key to the end of the lease; they pause for longer than their session lasts, and go on as if
-//! nothing had happened; they write when they do not hold any more.
+//! Contenders also have the accidents of real clients: they die silently, which leaves their key
+//! until the lease ends; they pause for longer than their session lasts and go on as if nothing had
+//! happened; and they write when they no longer hold.
 
 use std::collections::BTreeMap;
 
@@ -23,137 +24,137 @@ use workload::generate::Random;
 use super::observer::Observer;
 use super::recipe;
 
-/// The first lease of contenders. Other clients have smaller ones.
+/// The first lease id of contenders. Other clients use smaller ids.
 const LEASE_MIN: i64 = 1 << 48;
 
-/// How long a contender waits until it makes a call again that failed.
+/// How long a contender waits before it repeats a failed call, in us.
 const AGAIN_US: core::ops::RangeInclusive<u64> = 10_000..=500_000;
 
-/// The longest that a contender pauses: longer than all sessions last.
+/// The longest pause of a contender: longer than any session lasts.
 const PAUSE_US_MAX: u64 = 12_000_000;
 
-/// The turns that a contender still takes when nothing goes wrong any more.
+/// The most turns that a contender still takes after the faults have stopped.
 const CALM_TURNS_MAX: u64 = 2;
 
-/// The longest that it holds then.
+/// The longest hold after the faults have stopped.
 const CALM_HOLD_US_MAX: u64 = 500_000;
 
-/// The longest that a client lets a service wait for its turn.
+/// The longest that a client lets a service wait for the lock before it cancels the call.
 const SERVED_US_MAX: u64 = 10_000_000;
 
-/// What it wants.
+/// What a contender wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Prize {
     /// A lock.
     Lock,
-    /// To lead an election, which it also observes.
+    /// To lead an election. The contender also observes the election.
     Election,
 }
 
 /// How a contender behaves.
 #[derive(Clone, Debug)]
 pub struct ContenderConfig {
-    /// The seed of all that is left to chance about it.
+    /// The seed of its random choices.
     pub seed: u64,
     /// What it wants.
     pub prize: Prize,
-    /// How often it wants it.
+    /// How many turns it takes.
     pub turns: u64,
-    /// The time to live of its leases, in seconds.
+    /// The time to live of its leases, in s.
     pub ttl_s: i64,
-    /// The longest that it holds.
+    /// The longest hold, in us.
     pub hold_us_max: u64,
-    /// The longest that it rests between two turns.
+    /// The longest rest between two turns, in us.
     pub rest_us_max: u64,
-    /// The longest time between two of its accidents; `None` if it has no accidents.
+    /// The longest time between two accidents, in us; `None` without accidents.
     pub accident_us_max: Option<u64>,
-    /// Whether a member's service waits for its turn.
+    /// Whether it uses a member's `Lock` or `Election` service.
     pub is_served: bool,
 }
 
-/// What a client is to do for its contender.
+/// What a contender's client must do.
 #[derive(Debug)]
 pub enum Act {
-    /// Make a call.
+    /// Make a call with this purpose.
     Call(Role, Op),
-    /// Call a service that waits for its turn, and give that up after so long.
+    /// Call a service, and cancel the call after so many us.
     Serve(Role, Service, u64),
-    /// Give up this call.
+    /// Cancel this call.
     Cancel(CallId),
-    /// Have a watch.
+    /// Begin a watch.
     Watch(Watching, Wanted),
-    /// End the watch of this line.
+    /// End the watch with this line.
     Forget(usize),
     /// Leave the connection.
     Leave,
-    /// Do nothing, and take nothing that comes, for so long.
+    /// Do nothing and handle no messages, for so many us.
     Pause(u64),
 }
 
-/// A call of a service that waits for its turn.
+/// A `Lock` or `Campaign` call, which waits until the contender holds.
 #[derive(Clone, Debug)]
 pub struct Service {
-    /// The lock or the election.
+    /// The name of the lock or the election.
     pub name: &'static [u8],
-    /// The lease of the session.
+    /// The session's lease.
     pub lease: i64,
-    /// The value of a candidate; none for a lock.
+    /// A candidate's value; `None` for a lock.
     pub value: Option<Vec<u8>>,
 }
 
-/// What comes of such a call.
+/// The result of such a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Served {
-    /// The client holds. The revision at which its key was created, if the service says it.
+    /// The contender holds. The revision at which its key was created, if the response has it.
     Holds(Option<i64>),
-    /// The call is refused, and may be made again.
+    /// The call is refused, and may be repeated.
     Refused(etcd::Error),
-    /// The key is gone, and its session with it.
+    /// The key is gone, since its session is over.
     Expired,
-    /// The client waits for it no longer.
+    /// The client cancelled the call.
     GivenUp,
 }
 
-/// Whom a watch is for.
+/// The purpose of a watch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Watching {
-    /// The contender, which waits for the end of the key before its own.
+    /// To wait for the deletion of the key before the contender's own.
     Before,
-    /// Its observer.
+    /// To observe who leads.
     Leader,
 }
 
-/// What a call is for.
+/// The purpose of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// Get this lease.
+    /// Grant this lease.
     Grant(i64),
     /// Keep this lease alive.
     KeepAlive(i64),
-    /// Put the key, unless it exists.
+    /// Put the contender's key, unless it exists.
     Enter,
-    /// Wait in a service until it holds.
+    /// Wait in a service until the contender holds.
     Acquire,
-    /// Ask a service once more for what it holds.
+    /// Call the service again for what the contender already holds.
     Repeat,
-    /// Read the key before the own one.
+    /// Read the last key created before its own.
     Look,
-    /// Read the own key.
+    /// Read its own key.
     Confirm,
-    /// Write what this hold guards.
+    /// Make a guarded write in this hold (its position in the history).
     Write(usize),
     /// Put another value, as the leader.
     Proclaim,
-    /// Delete the key.
+    /// Delete its key.
     GiveUp,
-    /// End the lease.
+    /// Revoke the lease.
     Revoke,
-    /// Read the leader for the observer.
+    /// Read who leads, for the observer.
     Observe,
 }
 
 impl Role {
-    /// Whether the turn goes on with the result.
+    /// Whether the turn goes on with this call's result.
     fn is_of_stage(self) -> bool {
         let is_beside = matches!(
             self,
@@ -163,78 +164,78 @@ impl Role {
     }
 }
 
-/// How far it is with its turn.
+/// How far a contender is with its turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     Resting,
     Granting,
     Entering,
-    /// A service waits for its turn.
+    /// Waiting in a service.
     Acquiring,
     Looking,
     Waiting,
     Confirming,
     Holding,
     GivingUp,
-    /// It ends its lease.
+    /// Revoking its lease.
     Closing,
-    /// It has taken all its turns.
+    /// All turns are taken.
     Done,
 }
 
-/// A lease, and how long it lasts by the clock of the client.
+/// A session: a lease, and how long it lasts by the client's clock.
 #[derive(Clone, Copy, Debug)]
 struct Session {
     lease: i64,
     ttl_us: u64,
     ends_us: u64,
-    /// When the next keep-alive is due.
+    /// When the next keep-alive is due, in us.
     keep_us: u64,
-    /// Whether the client has noticed that it is over.
+    /// Whether the client has noticed the session's end.
     is_over: bool,
 }
 
-/// The key before the own one.
+/// The last key created before the contender's own.
 #[derive(Clone, Debug, Default)]
 struct Before {
     key: Vec<u8>,
-    /// The revision at which it existed.
+    /// A revision at which that key existed.
     revision: i64,
-    /// The line of the watch, while there is one.
+    /// The line of the watch on it; `None` without a watch.
     line: Option<usize>,
 }
 
-/// The hold of a contender.
+/// The current hold of a contender.
 #[derive(Clone, Copy, Debug)]
 struct Holding {
-    /// Its position in the history.
+    /// The hold's position in the history.
     hold: usize,
     until_us: u64,
 }
 
-/// What happened to contenders.
+/// What happened to contenders, in counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ContenderCounts {
-    /// Waits for the key before the own one.
+    /// Waits for the deletion of the key before.
     pub waits: usize,
-    /// Calls of services that waited for their turn, and got it.
+    /// `Lock` and `Campaign` calls that got the lock.
     pub served: usize,
-    /// Those that the client gave up.
+    /// `Lock` and `Campaign` calls that the client cancelled.
     pub given_up: usize,
-    /// Calls of services by clients that hold.
+    /// `Lock` and `Campaign` calls by clients that already held.
     pub repeated: usize,
     /// Waits whose watch ended as compacted.
     pub waits_compacted: usize,
-    /// Sessions that were over by the client's clock, or as a member said.
+    /// Sessions that ended, by the client's clock or by an answer.
     pub sessions_over: usize,
-    /// Deaths.
+    /// Accidents in which the client died.
     pub deaths: usize,
-    /// Pauses.
+    /// Accidents in which the client paused.
     pub pauses: usize,
 }
 
 impl ContenderCounts {
-    /// Adds what happened to another one.
+    /// Adds the counts of another contender.
     pub fn add(&mut self, other: &ContenderCounts) {
         self.waits += other.waits;
         self.served += other.served;
@@ -247,10 +248,10 @@ impl ContenderCounts {
     }
 }
 
-/// The watches and calls that a contender wants no longer, and its client is to end.
+/// Watches and calls that the contender no longer wants; its client must end them.
 #[derive(Debug, Default)]
 struct Unwanted {
-    /// Lines of watches.
+    /// The lines of watches.
     lines: Vec<usize>,
     calls: Vec<CallId>,
 }
@@ -260,14 +261,14 @@ impl Unwanted {
         self.lines.is_empty() && self.calls.is_empty()
     }
 
-    /// What is to be ended next.
+    /// What the client must end next.
     fn next(&mut self) -> Option<Act> {
         let line = self.lines.pop().map(Act::Forget);
         line.or_else(|| self.calls.pop().map(Act::Cancel))
     }
 }
 
-/// The observer of an election, and when it may read again.
+/// The observer of an election.
 #[derive(Debug, Default)]
 struct Observing {
     /// `None` for a lock, and once all turns are taken.
@@ -281,7 +282,7 @@ impl Observing {
         self.observer.as_ref().and_then(Observer::line)
     }
 
-    /// When the observer wants something next. It does not read while a read is under way.
+    /// When the observer next wants something, in us. It does not read while a read is open.
     fn wakes_us(&self, is_reading: bool) -> u64 {
         let Some(observer) = &self.observer else { return u64::MAX };
         match observer.watch() {
@@ -302,7 +303,8 @@ impl Observing {
         Some(Act::Call(Role::Observe, read))
     }
 
-    /// A read is answered, or its answer is lost. The observer reads again at `again_us`.
+    /// A read was answered, or its answer was lost (`None`). The observer reads again at `again_us`
+    /// at the earliest.
     fn on_read(&mut self, answer: Option<&Answer>, again_us: u64, history: &mut History) {
         self.read_us = again_us;
         if let Some(observer) = &mut self.observer {
@@ -318,34 +320,34 @@ pub struct Contender {
     config: ContenderConfig,
     random: Random,
     stage: Stage,
-    /// When the stage goes on, if no call of it is under way.
+    /// When the turn goes on, in us, unless it waits for a call.
     next_us: u64,
     turns_left: u64,
     session: Option<Session>,
     session_count: u32,
-    /// The revision at which its key was created.
+    /// The creation revision of its key.
     token: i64,
     before: Before,
     holding: Option<Holding>,
-    /// A write of a hold that is over, which it makes as if it were not.
+    /// A write in a hold that is already over, which it makes as if it still held.
     last_write: Option<Act>,
     value_count: u64,
-    /// Whether the deletion of its key may take effect later than it knows: the deletion of a lock
-    /// has no guard, and may hit a key that the same session puts again. Then it needs another
-    /// session.
+    /// Whether the deletion of its key may still take effect later. The deletion of a lock is not
+    /// guarded, so it could hit a key that this session puts again; the contender therefore needs a
+    /// new session.
     may_unlock_late: bool,
     calls: BTreeMap<CallId, Role>,
     observing: Observing,
     unwanted: Unwanted,
-    /// When its next accident comes, if it has any.
+    /// When its next accident comes, in us; `None` without accidents.
     accident_us: Option<u64>,
     is_calm: bool,
-    /// What happened to it.
+    /// What happened to it, in counts.
     pub counts: ContenderCounts,
 }
 
 impl Contender {
-    /// A contender that rests.
+    /// A contender that rests before its first turn.
     pub fn new(client: u32, config: ContenderConfig) -> Contender {
         let mut random = Random::new(config.seed);
         let next_us = random.magnitude(1, 2_000_000);
@@ -381,7 +383,7 @@ impl Contender {
         self.observing.observer = is_election.then(|| Observer::new(self.client, self.name()));
     }
 
-    /// The lock or the election.
+    /// The name of the lock or the election.
     pub fn name(&self) -> &'static [u8] {
         match self.config.prize {
             Prize::Lock => recipe::LOCK,
@@ -389,12 +391,12 @@ impl Contender {
         }
     }
 
-    /// Whether it has taken all its turns, and wants no watch.
+    /// Whether it has taken all its turns and has no watch or call left.
     pub fn is_done(&self) -> bool {
         self.stage == Stage::Done && self.unwanted.is_empty()
     }
 
-    /// The lease of the key that it waits with, if it does.
+    /// The lease of its key while it waits to hold; `None` if it does not wait.
     pub fn waits(&self) -> Option<i64> {
         self.session.filter(|_| self.is_waiting()).map(|session| session.lease)
     }
@@ -403,13 +405,13 @@ impl Contender {
         matches!(self.stage, Stage::Acquiring | Stage::Looking | Stage::Waiting | Stage::Confirming)
     }
 
-    /// The lease that it keeps alive, if it has one.
+    /// The lease that it keeps alive; `None` without one.
     pub fn live_lease(&self, now_us: u64) -> Option<i64> {
         let session = self.session.filter(|it| !it.is_over && now_us < it.ends_us);
         session.map(|session| session.lease)
     }
 
-    /// What it does, as text for people.
+    /// Its state, as text for people.
     pub fn describe(&self) -> String {
         let Contender { stage, session, token, before, turns_left, calls, next_us, .. } = self;
         format!(
@@ -419,7 +421,7 @@ impl Contender {
         )
     }
 
-    /// Ends its accidents.
+    /// Ends its accidents and limits its turns, since the faults have stopped.
     pub fn calm_down(&mut self) {
         self.is_calm = true;
         self.accident_us = None;
@@ -427,7 +429,7 @@ impl Contender {
         self.config.hold_us_max = self.config.hold_us_max.min(CALM_HOLD_US_MAX);
     }
 
-    /// When it wants to be asked again.
+    /// When it must be polled next, in us.
     pub fn wakes_us(&self) -> u64 {
         if !self.unwanted.is_empty() || self.last_write.is_some() {
             return 0;
@@ -450,13 +452,13 @@ impl Contender {
         self.calls.values().any(|of| *of == role)
     }
 
-    /// Whether the stage waits for the result of a call.
+    /// Whether the turn waits for the result of a call.
     fn is_stage_under_way(&self) -> bool {
         self.calls.values().any(|role| role.is_of_stage())
     }
 
-    /// What its client is to do next, if it is to do something. Its client is connected, and asks
-    /// until it is to do nothing more.
+    /// What its client must do next; `None` if nothing. The client polls while it is connected,
+    /// until this returns `None`.
     pub fn poll(&mut self, now_us: u64, history: &mut History) -> Option<Act> {
         if let Some(act) = self.unwanted.next() {
             return Some(act);
@@ -512,7 +514,7 @@ impl Contender {
         act.filter(|_| self.stage != Stage::Done)
     }
 
-    /// Goes on with its turn.
+    /// Takes the next step of its turn.
     fn go_on(&mut self, now_us: u64, history: &mut History) -> Option<Act> {
         if self.next_us > now_us || self.is_stage_under_way() {
             return None;
@@ -561,7 +563,7 @@ impl Contender {
         })
     }
 
-    /// Begins the next turn, or ends the last session, or is done.
+    /// Begins the next turn, or closes the last session, or is done.
     fn begin_turn(&mut self) {
         self.session = self.session.filter(|session| !session.is_over);
         self.stage = match (self.turns_left, self.session) {
@@ -577,7 +579,7 @@ impl Contender {
         }
     }
 
-    /// Where a turn begins with a session.
+    /// The first stage of a turn that has a session.
     fn first_stage(&self) -> Stage {
         if self.config.is_served { Stage::Acquiring } else { Stage::Entering }
     }
@@ -588,7 +590,7 @@ impl Contender {
         Service { name: self.name(), lease, value }
     }
 
-    /// Makes the next guarded write, or gives up what it holds.
+    /// Makes the next guarded write, or begins to release.
     fn use_hold(&mut self, now_us: u64, history: &mut History) -> Option<Act> {
         let holding = self.holding?;
         if holding.until_us > now_us {
@@ -609,7 +611,7 @@ impl Contender {
             };
         }
         self.end_hold(now_us, history);
-        // A session that is closed takes the key with it.
+        // Closing the session deletes the key.
         let closes = self.random.one_in(6);
         self.stage = if closes { Stage::Closing } else { Stage::GivingUp };
         self.go_on(now_us, history)
@@ -627,12 +629,12 @@ impl Contender {
         format!("{}:{}", self.client, self.value_count).into_bytes()
     }
 
-    /// The first thing that it does behind a pause, before it looks at its clock.
+    /// The first act after a pause, before it notices how much time has passed.
     pub fn act_blindly(&mut self) -> Option<Act> {
         if self.random.one_in(3) { None } else { self.write() }
     }
 
-    /// A call was made as it wanted.
+    /// A call that it wanted was made.
     pub fn on_called(&mut self, role: Role, id: CallId, history: &mut History) {
         self.calls.insert(id, role);
         if let Role::Write(hold) = role {
@@ -640,7 +642,7 @@ impl Contender {
         }
     }
 
-    /// It has a watch as it wanted, which is this line.
+    /// The watch that it wanted exists, with this line.
     pub fn on_watch(&mut self, watching: Watching, line: usize) {
         match (watching, &mut self.observing.observer) {
             (Watching::Before, _) => self.before.line = Some(line),
@@ -662,7 +664,7 @@ impl Contender {
         }
     }
 
-    /// A call is answered; without an answer: nobody waits for it any more.
+    /// A call was answered. `None`: its answer will never come.
     pub fn on_answer(
         &mut self,
         id: CallId,
@@ -672,7 +674,7 @@ impl Contender {
     ) {
         let Some(role) = self.calls.remove(&id) else { return };
         if self.is_calm && answer == Some(&Err(Error::NotCapable)) {
-            // Not every server knows what the call needs, and that stays so.
+            // Some servers lack the needed level, and that will not change.
             self.session = None;
             self.turns_left = 0;
             return self.rest(now_us);
@@ -694,7 +696,7 @@ impl Contender {
                 self.stage = self.first_stage();
             }
             (Role::Write(hold), Some(Ok(Response::Txn(done)))) if !done.succeeded => {
-                // The key is gone, and the session with it.
+                // The key is gone, so the session is over.
                 if self.holding.is_some_and(|holding| holding.hold == hold) {
                     self.end_session(now_us, history);
                 }
@@ -718,13 +720,13 @@ impl Contender {
         }
     }
 
-    /// It has called a service as it wanted.
+    /// A service call that it wanted was made.
     pub fn on_serving(&mut self, role: Role, id: CallId) {
         self.counts.repeated += usize::from(role == Role::Repeat);
         self.calls.insert(id, role);
     }
 
-    /// A service has answered, or is waited for no longer.
+    /// A service call was answered or cancelled.
     pub fn on_served(&mut self, id: CallId, served: Served, now_us: u64, history: &mut History) {
         let role = self.calls.remove(&id);
         self.counts.given_up += usize::from(served == Served::GivenUp);
@@ -751,7 +753,7 @@ impl Contender {
                 self.end_session(now_us, history);
                 self.rest(now_us);
             }
-            // The service removes the key, or the next turn finds it.
+            // The service deletes the key, or the next turn finds it.
             Served::GivenUp if self.random.one_in(3) => self.rest(now_us),
             Served::Refused(_) | Served::GivenUp => self.next_us = now_us + self.again_us(),
         }
@@ -761,7 +763,7 @@ impl Contender {
         self.random.magnitude(*AGAIN_US.start(), *AGAIN_US.end())
     }
 
-    /// A call of the turn is answered with success.
+    /// A call of the turn succeeded.
     fn on_turn(&mut self, role: Role, response: &Response, now_us: u64, history: &mut History) {
         match (role, response) {
             (Role::Enter, Response::Txn(done)) => {
@@ -811,7 +813,7 @@ impl Contender {
         let Some(session) = self.session.as_mut().filter(is_it) else { return };
         match answer {
             Some(Ok(Response::KeptAlive { ttl_s: 0, .. })) => self.end_session(now_us, history),
-            // Behind its end the session stays over.
+            // A session that has ended by the client's clock stays over.
             Some(Ok(_)) if now_us < session.ends_us => {
                 session.ends_us = session.ends_us.max(asked_us + session.ttl_us);
             }
@@ -820,7 +822,7 @@ impl Contender {
         }
     }
 
-    /// Something has come on the watch of a line.
+    /// A response arrived on the watch with this line.
     pub fn on_response(
         &mut self,
         line: usize,
@@ -852,7 +854,7 @@ impl Contender {
         self.unwanted.lines.extend(self.before.line.take());
     }
 
-    /// It holds, if its session lasts.
+    /// Begins to hold, unless the session is over.
     fn hold(&mut self, now_us: u64, history: &mut History) {
         self.next_us = now_us;
         let Some(lease) = self.live_lease(now_us) else {
@@ -861,7 +863,7 @@ impl Contender {
         };
         let hold = history.begin_hold((self.client, self.name()), lease, self.token, now_us);
         let for_us = self.random.magnitude(1_000, self.config.hold_us_max);
-        // Accidents of holders are the worst.
+        // An accident during a hold is the most revealing.
         if self.accident_us.is_some() && self.random.one_in(4) {
             self.accident_us = Some(now_us + self.random.between(1, for_us));
         }
@@ -875,8 +877,8 @@ impl Contender {
         }
     }
 
-    /// The session is over. What it holds is lost, and it may write once more all the same. A
-    /// client that waits may go on with that: etcd's does not look at its session.
+    /// The session is over and any hold is lost, though the contender may make one more write. A
+    /// waiting contender may go on waiting: etcd's client does not check its session then.
     fn end_session(&mut self, now_us: u64, history: &mut History) {
         let is_waiting = self.is_waiting();
         if self.holding.is_some() && self.random.one_in(2) {
@@ -892,7 +894,7 @@ impl Contender {
         }
     }
 
-    /// Its turn is over.
+    /// The turn is over.
     fn rest(&mut self, now_us: u64) {
         self.forget_before();
         let served = self.calls.iter().filter(|(_, role)| **role == Role::Acquire);

@@ -1,6 +1,6 @@
-//! A client of the HTTP requests that a member answers in several steps: about health, members,
-//! users of etcd v2, and keys that these users may read. It sends one at a time, and gives up late
-//! ones. It keeps its requests with the answers; the judge is `check/etcd_http.rs`.
+//! A client of plain HTTP requests: about health, members, users of etcd v2, and keys that these
+//! users may read. It sends one request at a time and gives up slow ones. It only records requests
+//! and answers; the judge is `check/etcd_http.rs`.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -12,22 +12,22 @@ use member::fronts::etcd::v2::users::{RoleBody, UserBody, UserGiven, UsersAnswer
 use workload::etcd::history::CallId;
 use workload::generate::Random;
 
-/// The users. The first one must exist while permissions are enforced.
+/// The users. Permissions can be enforced only while the first one exists.
 const USERS: [&str; 3] = ["root", "ann", "bob"];
 
-/// The passwords of users.
+/// The passwords that users get.
 const PASSWORDS: [&str; 2] = ["first", "second"];
 
 /// The roles.
 const ROLES: [&str; 2] = ["reader", "writer"];
 
-/// Patterns of keys that roles may read.
+/// Key patterns that roles may read.
 const PATTERNS: [&str; 3] = ["/users/a", "/users/*", "/other/*"];
 
-/// The keys that are read. None of them is ever written.
+/// The keys that are read. No client ever writes them.
 const KEYS: [&str; 2] = ["/users/a", "/users/b"];
 
-/// The questions about health: paths and queries.
+/// The requests about health: path and query.
 const HEALTH: [(&str, Option<&str>); 6] = [
     ("/health", None),
     ("/health", Some("serializable=true")),
@@ -37,7 +37,7 @@ const HEALTH: [(&str, Option<&str>); 6] = [
     ("/readyz", Some("exclude=linearizable_read&verbose")),
 ];
 
-/// The requests about members: methods and paths.
+/// The requests about members: method and path.
 const MEMBERS: [(&str, &str); 7] = [
     ("GET", "/v2/members"),
     ("GET", "/v2/members/leader"),
@@ -48,26 +48,26 @@ const MEMBERS: [(&str, &str); 7] = [
     ("DELETE", "/v2/members/1"),
 ];
 
-/// The requests that it still makes when nothing goes wrong any more.
+/// The most requests that it still makes after the faults have stopped.
 const CALM_CALLS_MAX: u64 = 10;
 
-/// How it behaves.
+/// How the client behaves.
 #[derive(Clone, Debug)]
 pub struct HttpConfig {
-    /// The seed of all that is left to chance about it.
+    /// The seed of its random choices.
     pub seed: u64,
     /// The number of requests that it makes.
     pub calls: u64,
-    /// The longest that it waits between two of them.
+    /// The longest pause between two requests, in us.
     pub rest_us_max: u64,
     /// Whether it changes users.
     pub has_users: bool,
 }
 
-/// Credentials that a request shows.
+/// The credentials of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Login {
-    /// None.
+    /// No credentials.
     Guest,
     /// A user and a password.
     User(&'static str, &'static str),
@@ -76,17 +76,17 @@ pub enum Login {
 /// A change of users and roles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// Enforce permissions, or do not.
+    /// Whether permissions are enforced from now on.
     Enforce(bool),
-    /// Make a user with a password, or give it another one.
+    /// Creates a user with a password, or changes its password.
     PutUser(&'static str, &'static str),
-    /// Give a user a role, or take it away.
+    /// Grants a user a role, or revokes it (`false`).
     Grant(&'static str, &'static str, bool),
     /// Delete a user.
     DeleteUser(&'static str),
-    /// Make a role that permits to read the keys of a pattern.
+    /// Creates a role that may read the keys of a pattern.
     MakeRole(&'static str, &'static str),
-    /// Let a role permit to read the keys of a pattern, or no longer.
+    /// Permits a role to read the keys of a pattern, or revokes that (`false`).
     Permit(&'static str, &'static str, bool),
     /// Delete a role.
     DeleteRole(&'static str),
@@ -95,21 +95,21 @@ pub enum Change {
 /// The subject of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wish {
-    /// Whether the member is healthy: a path and a query.
+    /// The member's health: path and query.
     Health(&'static str, Option<&'static str>),
-    /// Something about members: a method and a path.
+    /// About the members: method and path.
     Members(&'static str, &'static str),
     /// A change of users.
     Change(Change),
     /// Whether permissions are enforced.
     IsEnforced,
-    /// A user.
+    /// What a user is.
     ShowUser(&'static str),
-    /// A key, and whether the read must not miss what was acknowledged before.
+    /// A read of a key, and whether it needs a quorum.
     Read(&'static str, bool),
 }
 
-/// A request.
+/// A request of this client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HttpRequest {
     /// Its credentials.
@@ -125,7 +125,7 @@ pub enum ReadCame {
     Permitted,
     /// It was not permitted.
     Denied,
-    /// The member had no room, no leader or no time for it.
+    /// The member was too busy, or had no leader or no time.
     Failed,
 }
 
@@ -142,7 +142,7 @@ pub enum HttpAnswer {
     Read(ReadCame),
 }
 
-/// A request that was sent.
+/// A request that was sent, with its answer.
 #[derive(Clone, Debug)]
 pub struct HttpCall {
     /// Its id.
@@ -153,34 +153,35 @@ pub struct HttpCall {
     pub member: usize,
     /// The request.
     pub request: HttpRequest,
-    /// When it was sent.
+    /// When it was sent, in us.
     pub sent_us: u64,
-    /// The answer with its time; `None` if the client gave up or lost the connection.
+    /// When it was answered, in us, and the answer; `None` if the client gave up or lost the
+    /// connection.
     pub answered: Option<(u64, HttpAnswer)>,
 }
 
-/// An act that a client carries out.
+/// What the client must do.
 #[derive(Debug)]
 pub enum HttpAct {
     /// Send a request.
     Send(HttpRequest),
-    /// Go to another member.
+    /// Leave the connection, for another member.
     Leave,
 }
 
-/// The client.
+/// A client of plain HTTP requests.
 pub struct HttpClient {
     random: Random,
     config: HttpConfig,
     calls_left: u64,
     next_us: u64,
-    /// Whether the newest request has no answer, and may get one.
+    /// Whether the newest request may still get an answer.
     is_open: bool,
-    /// The password of each user as of the last change, which need not have taken effect.
+    /// The password of each user in the last change that was sent, even if that took no effect.
     passwords: [&'static str; USERS.len()],
-    /// The questions about health that still need a good answer, now that nothing goes wrong.
+    /// The health requests that have not been answered as healthy since the faults stopped.
     unhealthy: Vec<(&'static str, Option<&'static str>)>,
-    /// Requests that were sent, in order.
+    /// All requests, in order.
     pub calls: Vec<HttpCall>,
 }
 
@@ -204,12 +205,13 @@ impl HttpClient {
         self.calls_left > 0 || !self.unhealthy.is_empty()
     }
 
-    /// Whether it has made all its requests, and waits for no answer.
+    /// Whether it has made all its requests and waits for no answer.
     pub fn is_done(&self) -> bool {
         !self.has_wish() && !self.is_open
     }
 
-    /// Makes few more requests, and asks each question about health until the answer is good.
+    /// Limits the requests that it still makes, and makes it repeat each health request until the
+    /// member is healthy.
     pub fn calm_down(&mut self) {
         self.calls_left = self.calls_left.min(CALM_CALLS_MAX);
         self.unhealthy = HEALTH.to_vec();
@@ -221,12 +223,13 @@ impl HttpClient {
         format!("http: {} requests left, open {}, {newest:?}", self.calls_left, self.is_open)
     }
 
-    /// When it wants to be asked again.
+    /// When it must be polled next, in us.
     pub fn wakes_us(&self) -> u64 {
         if self.is_open || !self.has_wish() { u64::MAX } else { self.next_us }
     }
 
-    /// The next act, if one is due. The client reports a request with [`HttpClient::on_sent`].
+    /// What the client must do next; `None` if nothing is due. The caller reports a request with
+    /// [`HttpClient::on_sent`].
     pub fn poll(&mut self, now_us: u64) -> Option<HttpAct> {
         if now_us < self.wakes_us() {
             return None;
@@ -263,7 +266,7 @@ impl HttpClient {
         HttpRequest { login: self.draw_login(wish), wish }
     }
 
-    /// Mostly a user with the right to the wish.
+    /// Draws credentials, mostly of a user with the permission for the request.
     fn draw_login(&mut self, wish: Wish) -> Login {
         if self.random.one_in(8) {
             return Login::Guest;
@@ -310,7 +313,7 @@ impl HttpClient {
         self.is_open = true;
     }
 
-    /// A request was given up, or its connection is gone.
+    /// A request was given up (`Some`), or the connection is gone (`None`).
     pub fn on_lost(&mut self, id: Option<CallId>, now_us: u64) {
         let newest = self.calls.last().map(|call| call.id);
         if self.is_open && id.is_none_or(|id| newest == Some(id)) {
@@ -319,7 +322,7 @@ impl HttpClient {
         }
     }
 
-    /// Takes an answer.
+    /// An answer arrived.
     pub fn on_answer(&mut self, id: CallId, answer: HttpAnswer, now_us: u64) {
         let Some(call) = self.calls.last_mut().filter(|call| self.is_open && call.id == id) else {
             return;
@@ -327,7 +330,7 @@ impl HttpClient {
         if let (HttpAnswer::Health(health), Wish::Health(path, query)) =
             (&answer, call.request.wish)
         {
-            // An old build cannot run the read, and an alarm stays: both stay so.
+            // An old build that cannot run the read, and an alarm, stay that way.
             let lasting = [etcd::Error::NotCapable.text(), "ALARM NOSPACE"];
             if health.is_good || lasting.iter().any(|text| health.text.contains(text)) {
                 self.unhealthy.retain(|question| *question != (path, query));
@@ -340,7 +343,7 @@ impl HttpClient {
 }
 
 impl Login {
-    /// The credentials as a request carries them.
+    /// The credentials as the request's headers.
     pub fn presented(self) -> Presented {
         let header =
             |(name, password)| format!("Basic {}", STANDARD.encode([name, password].join(":")));
@@ -367,7 +370,7 @@ impl Change {
         }
     }
 
-    /// The body of a request about a user.
+    /// The body of a request that changes a user.
     pub fn user_body(self) -> UserBody {
         let (user, given) = match self {
             Change::PutUser(user, password) => {
@@ -383,7 +386,7 @@ impl Change {
         UserBody { user: user.to_string(), given: Ok(given) }
     }
 
-    /// The body of a request about a role.
+    /// The body of a request that changes a role.
     pub fn role_body(self) -> RoleBody {
         let lists =
             |pattern: &str| PatternLists { read: Some(vec![pattern.to_string()]), write: None };
@@ -398,7 +401,7 @@ impl Change {
     }
 }
 
-/// Whether an answer about members says that something was changed.
+/// Whether the answer to a request about members claims that something was changed.
 pub fn has_changed_members(method: &str, answer: &MembersAnswer) -> bool {
     let is_refused =
         matches!(answer.content, MembersContent::Refused { .. } | MembersContent::NotAllowed(_));

@@ -1,73 +1,76 @@
-//! What two actors that change users and roles at once know of each other.
+//! A ledger shared by two actors that change users and roles at the same time, so that each knows
+//! what the other may have done.
 //!
-//! Each has users and roles of its own, so an answer about these depends on the other actor in two
-//! ways only: the other one raises the revision of users and roles, and the first actor switches
-//! the enforcement of permissions. The ledger has both, by what was sent and what was answered. An
-//! actor whose finding may be the effect of what the other one has under way drops the finding.
+//! Each actor has its own users and roles. So an answer depends on the other actor in only two
+//! ways: the other raises the shared auth revision, and the first actor switches the enforcement of
+//! permissions. The ledger records both, when they are sent and when they are answered. If an actor
+//! finds something wrong that the other's open changes may explain, it drops the finding.
 
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// The actors of a run, at most.
+/// The most actors in a run.
 pub const ACTORS_MAX: usize = 2;
 
-/// What one actor has done, by what its client saw.
+/// What one actor has done, as its client knows.
 #[derive(Clone, Copy, Debug, Default)]
 struct Done {
-    /// Changes that were sent, or are over.
+    /// A counter that grows when a change is sent and when it ends.
     news: u64,
-    /// Changes that are under way, or may take effect later.
+    /// Changes that are open, or whose fate is unknown.
     open: u64,
-    /// Changes that were acknowledged and have raised the revision.
+    /// Acknowledged changes that raised the revision.
     raised: u64,
 }
 
-/// What all actors have done.
+/// The ledger of all actors.
 #[derive(Debug, Default)]
 struct Ledger {
     done: [Done; ACTORS_MAX],
-    /// Switches of the enforcement that were sent, or are over.
+    /// A counter that grows when a switch of the enforcement is sent and when it ends.
     switch_news: u64,
-    /// Switches that are under way, or may take effect later.
+    /// Switches that are open, or whose fate is unknown.
     switches_open: u64,
 }
 
-/// What came of a change.
+/// How a change ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     /// It has not taken effect, and never will.
     Nothing,
-    /// It took effect. Says whether it has raised the revision.
+    /// It took effect.
     Done {
-        /// Whether it has.
+        /// Whether it raised the revision.
         is_raised: bool,
     },
-    /// It may take effect later.
+    /// Its fate is unknown: it may take effect later.
     Unknown,
 }
 
-/// An actor's view of the ledger.
+/// One actor's view of the ledger.
 #[derive(Clone, Debug, Default)]
 pub struct Share {
     ledger: Rc<RefCell<Ledger>>,
     part: usize,
-    /// The news of switches, and those open, when it last asked how things are.
+    /// The counter of switches, and how many were open, when this actor last asked for all users
+    /// and roles.
     switches: (u64, u64),
-    /// The news of the others when it asked for the revision the last time; `None` if they had
-    /// something open.
+    /// The others' counter when this actor last asked for the revision; `None` if they had a change
+    /// open.
     asked: Option<u64>,
-    /// By how much the others had raised the revision that it knows; `None` if nobody knows.
+    /// How often the others had raised the revision when this actor last learned it; `None` if
+    /// unknown.
     base: Option<u64>,
 }
 
 impl Share {
-    /// The views of all actors.
+    /// The views of all actors, of one ledger.
     pub fn all() -> impl Iterator<Item = Share> {
         let ledger: Rc<RefCell<Ledger>> = Rc::default();
         (0..ACTORS_MAX).map(move |part| Share { ledger: ledger.clone(), part, ..Share::default() })
     }
 
-    /// The place among the actors.
+    /// The actor's position among the actors.
     pub fn part(&self) -> usize {
         self.part
     }
@@ -82,12 +85,12 @@ impl Share {
         })
     }
 
-    /// Whether there is another actor that has done something.
+    /// Whether another actor has ever sent a change.
     pub fn has_others(&self) -> bool {
         self.others().news > 0
     }
 
-    /// The actor sends a change; `is_switch`: of the enforcement.
+    /// This actor sends a change. `is_switch`: it switches the enforcement.
     pub fn on_sent(&self, is_switch: bool) {
         let mut ledger = self.ledger.borrow_mut();
         let own = &mut ledger.done[self.part];
@@ -97,7 +100,7 @@ impl Share {
         ledger.switches_open += u64::from(is_switch);
     }
 
-    /// The change is over for its client.
+    /// This actor's change has ended.
     pub fn on_over(&self, is_switch: bool, end: End) {
         let mut ledger = self.ledger.borrow_mut();
         let own = &mut ledger.done[self.part];
@@ -108,43 +111,43 @@ impl Share {
         ledger.switches_open -= u64::from(is_switch && end != End::Unknown);
     }
 
-    /// The actor begins to ask how things are.
+    /// This actor begins to ask for all users and roles.
     pub fn on_ask_all(&mut self) {
         let ledger = self.ledger.borrow();
         self.switches = (ledger.switch_news, ledger.switches_open);
     }
 
-    /// Whether a switch was sent, or is over, since the actor last began to ask.
+    /// Whether a switch was sent or ended since this actor last began to ask.
     pub fn has_switched(&self) -> bool {
         self.ledger.borrow().switch_news != self.switches.0
     }
 
-    /// Whether the enforcement is what the actor knows, if that was asked for last, and nobody else
-    /// may have changed it since.
+    /// Whether the enforcement is still as this actor last learned it: no switch was open then, and
+    /// none was sent since.
     pub fn knows_enforcement(&self) -> bool {
         !self.has_switched() && self.switches.1 == 0
     }
 
-    /// The actor asks for the revision.
+    /// This actor asks for the revision.
     pub fn on_ask_revision(&mut self) {
         let others = self.others();
         self.asked = (others.open == 0).then_some(others.news);
     }
 
-    /// By how much the others have raised the revision that came now; `None` if they may have done
-    /// something meanwhile.
+    /// How often the others have raised the revision that was just answered; `None` if they may
+    /// have changed something meanwhile.
     fn raised(&self) -> Option<u64> {
         let others = self.others();
         (self.asked == Some(others.news)).then_some(others.raised)
     }
 
-    /// The revision that came now is the one that the actor knows from now on.
+    /// This actor adopts the revision that was just answered.
     pub fn on_revision(&mut self) {
         self.base = self.raised();
     }
 
-    /// By how much the others have raised the revision that came now, above the one that the actor
-    /// knows; `None` if nobody knows.
+    /// How much of the difference between the revision that was just answered and the adopted one
+    /// is due to the others; `None` if unknown.
     pub fn raised_since(&self) -> Option<u64> {
         Some(self.raised()? - self.base?)
     }
@@ -180,7 +183,7 @@ mod tests {
         other.on_sent(false);
         one.on_ask_revision();
         other.on_over(false, End::Done { is_raised: true });
-        // It was under way when the question was sent.
+        // The change was open when the question was sent.
         assert_eq!(one.raised_since(), None);
         one.on_ask_revision();
         other.on_sent(false);

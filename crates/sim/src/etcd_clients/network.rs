@@ -1,7 +1,7 @@
-//! Connections of etcd's clients: calls, cancels and results, each a message with a delay of its
-//! own. The streams of HTTP/2 are independent, so calls and results overtake each other. A cancel
-//! comes behind its call, and the end of the connection behind everything else. The messages of a
-//! watch stream keep their order in each direction.
+//! The connections of etcd clients. Each call, cancellation and result is a message with its own
+//! delay, since the streams of HTTP/2 are independent: calls and results may overtake each other. A
+//! cancellation arrives after its call, and the end of the connection after everything else. The
+//! messages of one watch stream keep their order in each direction.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -16,68 +16,68 @@ use super::wire::Served;
 use crate::network::End;
 use crate::world::{Event, World};
 
-/// A message of a client.
+/// A message from a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FromClient {
-    /// A call.
+    /// A call of etcd v3.
     Call {
-        /// The call.
+        /// The id of the call.
         id: CallId,
         /// Its method.
         method: EtcdMethod,
         /// The bytes of its request.
         request: Bytes,
-        /// What the client says of itself.
+        /// The client's credentials.
         credentials: Credentials,
     },
     /// A read or a write of etcd v2.
     V2(CallId, V2Request),
     /// A wait of etcd v2.
     V2Wait(CallId, V2Request),
-    /// A request of HTTP that takes several steps.
+    /// A plain HTTP request that takes several steps.
     Http(CallId, HttpRequest),
-    /// The client waits for the result of this call no longer.
+    /// The client cancels this call.
     Cancel(CallId),
-    /// The client has taken the last piece of this call.
+    /// The client acknowledges the last piece of this call.
     Taken(CallId),
-    /// Something on a watch stream, which has this number in the history.
+    /// A message on the watch stream with this number in the history.
     Watch(usize, FromWatcher),
-    /// The client has taken the last messages of this watch stream.
+    /// The client acknowledges the last messages of this watch stream.
     WatchTaken(usize),
 }
 
 /// A message of a client on a watch stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FromWatcher {
-    /// The stream begins.
+    /// Opens the stream.
     Open {
-        /// Whether it is to end when there is no leader.
+        /// Whether the stream must end when the member has no leader.
         requires_leader: bool,
-        /// What the client says of itself.
+        /// The client's credentials.
         credentials: Credentials,
     },
-    /// A request.
+    /// A watch request, encoded.
     Request(Bytes),
-    /// The client resets the stream.
+    /// Closes the stream.
     Close,
 }
 
-/// What a server sends on a watch stream.
+/// A message of a server on a watch stream.
 #[derive(Clone, Debug)]
 pub enum ToWatcher {
-    /// Messages, which the client takes together.
+    /// Encoded messages, which the client handles together.
     Messages(Vec<Vec<u8>>),
     /// The end of the stream.
     Ended(CallRefused),
 }
 
-/// The result of a call as it is sent: the bytes of the response, or why there is none.
+/// The result of a call: the bytes of the response, or the error.
 pub type SentResult = Result<Vec<u8>, CallRefused>;
 
-/// The result of a call.
+/// A message of a server with the result of a call.
 #[derive(Clone, Debug)]
 pub struct FromServer {
-    /// The call.
+    /// The id of the call.
     pub id: CallId,
     /// Its result, or a piece of it.
     pub result: SentResult,
@@ -85,12 +85,12 @@ pub struct FromServer {
     pub has_more: bool,
 }
 
-/// What a server sends to a client of etcd v2.
+/// A message of a server to an etcd v2 client.
 #[derive(Clone, Debug)]
 pub enum ToV2 {
-    /// What the store has answered.
+    /// The result of a read or a write.
     Result(V2Result),
-    /// What came of a wait.
+    /// Something about a wait.
     Waited(V2Waited),
 }
 
@@ -110,12 +110,14 @@ impl Parcel {
         matches!(self, Parcel::Up(_) | Parcel::UpOver)
     }
 
-    /// The direction and the number of the watch stream whose order it keeps.
+    /// The direction and the number of the stream in which this message keeps its order; `None` if
+    /// it is independent.
     fn stream(&self) -> Option<(bool, usize)> {
         match self {
             Parcel::Up(FromClient::Watch(stream, _)) => Some((true, *stream)),
             Parcel::DownWatch(stream, _) => Some((false, *stream)),
-            // What comes of one wait keeps its order, too: a number that no watch stream has.
+            // The messages about one wait keep their order, too, under a number that no watch
+            // stream has.
             Parcel::DownV2(id, ToV2::Waited(_)) => Some((false, usize::MAX - id.number as usize)),
             _ => None,
         }
@@ -127,55 +129,55 @@ impl Parcel {
 struct Way {
     /// When the last parcel in flight arrives.
     last_us: u64,
-    /// The end of the last stall: nothing arrives before.
+    /// When the last stall ends. Nothing arrives before.
     stalled_until_us: u64,
-    /// Whether nothing that is sent from now on arrives.
+    /// Whether messages that are sent from now on are lost.
     is_over: bool,
 }
 
-/// One connection.
+/// A connection between a client and a server's process.
 #[derive(Debug)]
 pub struct EtcdConnection {
     /// The number of the client that opened it.
     pub client: usize,
     /// The member that the client connected to.
     pub member: usize,
-    /// The life of that member's process.
+    /// The number of the process run that it leads to.
     pub life: u64,
-    /// The cluster and the member that its responses name.
+    /// The cluster id and the member id in its responses.
     pub served: Served,
-    /// The position of the runtime that serves it among those for etcd's clients.
+    /// The etcd runtime that serves it, by its position among the etcd runtimes.
     pub front: usize,
-    /// Messages that have arrived and that the server has not taken.
+    /// Messages that have arrived and that the server has not handled.
     pub at_server: VecDeque<FromClient>,
-    /// What the server finds behind these.
+    /// Whether more may follow those in `at_server`.
     pub server_end: End,
-    /// Results that have arrived and that the client has not taken.
+    /// Results that have arrived and that the client has not handled.
     pub at_client: VecDeque<FromServer>,
-    /// Messages of watch streams that have arrived, and that the client has not taken.
+    /// Messages of watch streams that have arrived and that the client has not handled.
     pub watched_at_client: VecDeque<(usize, ToWatcher)>,
-    /// Messages for a client of etcd v2 that have arrived, and that the client has not taken.
+    /// Messages to an etcd v2 client that have arrived and that it has not handled.
     pub v2_at_client: VecDeque<(CallId, ToV2)>,
-    /// Answers of HTTP that have arrived, and that the client has not taken.
+    /// HTTP answers that have arrived and that the client has not handled.
     pub http_at_client: VecDeque<(CallId, HttpAnswer)>,
-    /// What the client finds behind these.
+    /// Whether more may follow the messages at the client.
     pub client_end: End,
     up: Way,
     down: Way,
     in_flight: BTreeMap<u64, Parcel>,
-    /// When the last parcel of each watch stream arrives, in each direction.
+    /// When the last message of each stream arrives, by direction and stream.
     stream_last_us: BTreeMap<(bool, usize), u64>,
 }
 
-/// All connections of a run, also those that have ended. The number of a connection is its
+/// All etcd connections of a run, also those that have ended. A connection's number is its
 /// position.
 pub struct EtcdNetwork {
     /// The connections, by number.
     pub connections: Vec<EtcdConnection>,
     random: Random,
-    /// The least time from one side to the other.
+    /// The least one-way latency, in us.
     latency_us: u64,
-    /// The number of parcels that were posted.
+    /// How many messages were ever sent.
     posted: u64,
 }
 
@@ -186,7 +188,7 @@ impl EtcdNetwork {
         EtcdNetwork { connections: Vec::new(), random, latency_us, posted: 0 }
     }
 
-    /// Connects a client to a server that runs. Returns the number of the connection.
+    /// Connects a client to a running server process. Returns the number of the connection.
     pub fn connect(
         &mut self,
         client: usize,
@@ -214,12 +216,12 @@ impl EtcdNetwork {
         self.connections.len() - 1
     }
 
-    /// The client sends.
+    /// The client sends a message.
     pub fn send_up(&mut self, world: &mut World, number: usize, message: FromClient) {
         self.post(world, number, Parcel::Up(message), 0);
     }
 
-    /// The client sends, this much later.
+    /// The client sends a message, `late_us` from now.
     pub fn send_up_late(
         &mut self,
         world: &mut World,
@@ -230,12 +232,12 @@ impl EtcdNetwork {
         self.post(world, number, Parcel::Up(message), late_us);
     }
 
-    /// The server sends.
+    /// The server sends a result.
     pub fn send_down(&mut self, world: &mut World, number: usize, message: FromServer) {
         self.post(world, number, Parcel::Down(message), 0);
     }
 
-    /// The server sends on a watch stream.
+    /// The server sends a message on a watch stream.
     pub fn send_to_watcher(
         &mut self,
         world: &mut World,
@@ -246,17 +248,17 @@ impl EtcdNetwork {
         self.post(world, number, Parcel::DownWatch(stream, message), 0);
     }
 
-    /// The server sends to a client of etcd v2.
+    /// The server sends a message to an etcd v2 client.
     pub fn send_to_v2(&mut self, world: &mut World, number: usize, id: CallId, message: ToV2) {
         self.post(world, number, Parcel::DownV2(id, message), 0);
     }
 
-    /// The server answers a request of HTTP.
+    /// The server answers an HTTP request.
     pub fn send_http(&mut self, world: &mut World, number: usize, id: CallId, answer: HttpAnswer) {
         self.post(world, number, Parcel::DownHttp(id, answer), 0);
     }
 
-    /// The client closes: what it sent still arrives.
+    /// The client closes the connection. Messages that it sent still arrive.
     pub fn close_by_client(&mut self, world: &mut World, number: usize) {
         self.post(world, number, Parcel::UpOver, 0);
         let connection = &mut self.connections[number];
@@ -269,7 +271,7 @@ impl EtcdNetwork {
         connection.in_flight.retain(|_, parcel| parcel.is_up());
     }
 
-    /// The server's process is gone: what it sent still arrives.
+    /// The server's process has ended. Messages that it sent still arrive.
     pub fn close_by_server(&mut self, world: &mut World, number: usize) {
         self.post(world, number, Parcel::DownOver, 0);
         let connection = &mut self.connections[number];
@@ -279,12 +281,12 @@ impl EtcdNetwork {
         connection.in_flight.retain(|_, parcel| !parcel.is_up());
     }
 
-    /// Breaks the connection. A part of what is in flight may still arrive, then each side is told,
-    /// at its own time.
+    /// Breaks the connection. A random part of the messages in flight still arrives, then each end
+    /// sees the end at its own time.
     pub fn cut_off(&mut self, world: &mut World, number: usize) {
         let kept_one_in = self.random.between(1, 4);
         let (random, connection) = (&mut self.random, &mut self.connections[number]);
-        // Nothing of a stream arrives behind what was lost.
+        // Behind a lost message of a stream, nothing of that stream arrives.
         let mut broken = BTreeSet::new();
         connection.in_flight.retain(|_, parcel| match parcel {
             Parcel::UpOver | Parcel::DownOver => true,
@@ -303,14 +305,14 @@ impl EtcdNetwork {
         connection.down.is_over = true;
     }
 
-    /// Nothing arrives for a time, in one direction.
+    /// Delays everything in one direction until `until_us`; `is_up` means towards the server.
     pub fn stall(&mut self, number: usize, is_up: bool, until_us: u64) {
         let connection = &mut self.connections[number];
         let way = if is_up { &mut connection.up } else { &mut connection.down };
         way.stalled_until_us = until_us;
     }
 
-    /// Ends all stalls: what they held up arrives now.
+    /// Ends all stalls: what they delayed arrives now.
     pub fn end_stalls(&mut self, world: &mut World) {
         for (number, connection) in self.connections.iter_mut().enumerate() {
             connection.up.stalled_until_us = 0;
@@ -322,8 +324,8 @@ impl EtcdNetwork {
         }
     }
 
-    /// Something arrives. Returns whether it arrives at the server; `None` if it was lost, or is
-    /// held up.
+    /// Handles an [`Event::EtcdArrive`]. Returns whether the message arrived at the server's end;
+    /// `None` if it was lost or is stalled.
     pub fn arrive(&mut self, world: &mut World, number: usize, parcel: u64) -> Option<bool> {
         let connection = &mut self.connections[number];
         let is_up = connection.in_flight.get(&parcel)?.is_up();
@@ -334,7 +336,7 @@ impl EtcdNetwork {
             world.schedule(at_us, Event::EtcdArrive { connection: number, parcel });
             return None;
         }
-        // Of a watch stream the oldest arrives first.
+        // In a stream, the oldest message arrives first.
         let stream = connection.in_flight.get(&parcel)?.stream();
         let is_of_stream = |(_, it): &(&u64, &Parcel)| stream.is_some() && it.stream() == stream;
         let oldest = connection.in_flight.iter().find(is_of_stream).map(|(number, _)| *number);
@@ -360,7 +362,7 @@ impl EtcdNetwork {
         Some(is_up)
     }
 
-    /// Whether nothing is on its way, on any connection.
+    /// Whether no message is in flight on any connection.
     pub fn is_quiet(&self) -> bool {
         self.connections.iter().all(|connection| connection.in_flight.is_empty())
     }

@@ -1,5 +1,5 @@
-//! Follows an election as `Election.Observe` does: a read of the leader, then a watch of its key
-//! until that is deleted, then a read again.
+//! Observes an election like `Election.Observe` of etcd's Go client: reads who leads, watches that
+//! key until it is deleted, and reads again.
 
 use workload::etcd::history::History;
 use workload::etcd::locks::Shown;
@@ -8,12 +8,12 @@ use workload::etcd::watch::{Response, Wanted};
 
 use super::recipe;
 
-/// How far it is.
+/// The state of an observer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Stage {
-    /// It reads, or is to read, who leads.
+    /// It reads who leads.
     Asking,
-    /// It waits for anybody who leads, from this revision on.
+    /// No candidate leads: it watches for a new key from this revision on.
     Finding(i64),
     /// It watches the leader's key from this revision on.
     Following(Vec<u8>, i64),
@@ -25,7 +25,7 @@ pub struct Observer {
     client: u32,
     name: Vec<u8>,
     stage: Stage,
-    /// The line of its watch, while it has one.
+    /// The line of its watch; `None` without a watch.
     line: Option<usize>,
 }
 
@@ -35,17 +35,17 @@ impl Observer {
         Observer { client, name: name.to_vec(), stage: Stage::Asking, line: None }
     }
 
-    /// The line of its watch, while it has one.
+    /// The line of its watch; `None` without a watch.
     pub fn line(&self) -> Option<usize> {
         self.line
     }
 
-    /// The read that it is to make now, if it is to make one.
+    /// The read that it must make now; `None` if none.
     pub fn read(&self) -> Option<Op> {
         (self.stage == Stage::Asking).then(|| Op::Range(recipe::first_created(&self.name)))
     }
 
-    /// The watch that it is to have now, if it has none.
+    /// The watch that it needs now; `None` if none, or if it has one.
     pub fn watch(&self) -> Option<Wanted> {
         let (key, range_end, start) = match &self.stage {
             _ if self.line.is_some() => return None,
@@ -58,12 +58,12 @@ impl Observer {
         Some(Wanted { key, range_end, start, ..Wanted::default() })
     }
 
-    /// The watch is this line.
+    /// Its watch exists, with this line.
     pub fn on_watch(&mut self, line: usize) {
         self.line = Some(line);
     }
 
-    /// Its read is answered, or lost.
+    /// Its read was answered, or its answer was lost (`None`).
     pub fn on_read(&mut self, answer: Option<&Answer>, history: &mut History) {
         let Some(Ok(response)) = answer else { return };
         match recipe::first_pair(response) {
@@ -72,7 +72,7 @@ impl Observer {
         }
     }
 
-    /// Something has come on its watch. Gives the line that it wants no longer.
+    /// A response arrived on its watch. Returns the line of the watch if it no longer needs it.
     pub fn on_response(&mut self, response: &Response, history: &mut History) -> Option<usize> {
         if response.is_canceled {
             self.stage = Stage::Asking;

@@ -1,7 +1,7 @@
-//! An operator: asks members about the members, about themselves and for hashes of the keys, and
-//! moves leadership; one call after the other, at the member that its client is connected to. It
-//! judges each answer by itself and by the answers of other members, and notes the moves, which the
-//! judge compares with who led.
+//! An operator: a client that asks members about the cluster, about themselves and for hashes of
+//! the keys, and moves leadership; one call at a time. It checks each answer by itself and against
+//! other members' answers. It notes the successful moves, which the judge compares with the leaders
+//! that the witness saw.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,54 +17,54 @@ use workload::generate::Random;
 use super::network::SentResult;
 use super::wire::{self, Served};
 
-/// The calls that it still makes when nothing goes wrong any more.
+/// The most calls that it still makes after the faults have stopped.
 const CALM_CALLS_MAX: u64 = 10;
 
-/// How it behaves.
+/// How an operator behaves.
 #[derive(Clone, Debug)]
 pub struct OperatorConfig {
-    /// The seed of all that is left to chance about it.
+    /// The seed of its random choices.
     pub seed: u64,
     /// The number of calls that it makes.
     pub calls: u64,
-    /// The longest that it waits between two of them.
+    /// The longest pause between two calls, in us.
     pub rest_us_max: u64,
-    /// Whether it asks for alarms often, and ends them.
+    /// Whether it often asks for alarms and disarms them.
     pub disarms: bool,
 }
 
-/// A move of leadership that a member said was done.
+/// A move of leadership that was answered as done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Moved {
-    /// The member that was to lead.
+    /// The id of the member that had to lead.
     pub target: u64,
-    /// When it was asked for.
+    /// When the operator asked for it, in us.
     pub asked_us: u64,
-    /// When the answer came.
+    /// When the answer arrived, in us.
     pub answered_us: u64,
 }
 
-/// Counts of its answers.
+/// What an operator's calls brought about, in counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OperatorCounts {
     /// Lists of members.
     pub lists: usize,
     /// Answers of a member about itself.
     pub statuses: usize,
-    /// Moves of leadership that were done.
+    /// Moves of leadership answered as done.
     pub moves: usize,
     /// Moves that were refused, or took too long.
     pub moves_refused: usize,
-    /// Hashes that two members gave for the same revisions.
+    /// Hashes of one revision that two members gave.
     pub hashes_compared: usize,
-    /// Calls that were refused since the members cannot change.
+    /// Changes of members that were refused, as they must be.
     pub unchangeable: usize,
-    /// Calls without an answer.
+    /// Calls whose answer was lost.
     pub lost: usize,
 }
 
 impl OperatorCounts {
-    /// Adds those of another run.
+    /// Adds the counts of another operator.
     pub fn add(&mut self, other: &OperatorCounts) {
         self.lists += other.lists;
         self.statuses += other.statuses;
@@ -76,21 +76,22 @@ impl OperatorCounts {
     }
 }
 
-/// An act that a client carries out for its operator.
+/// What the operator's client must do.
 #[derive(Debug)]
 pub enum OperatorAct {
     /// Make a call.
     Call(EtcdMethod, Bytes),
-    /// Go to another member.
+    /// Leave the connection, for another member.
     Leave,
 }
 
-/// A call without an answer.
+/// The open call.
 #[derive(Clone, Copy, Debug)]
 struct Asked {
     id: CallId,
     method: EtcdMethod,
-    /// The member that is to lead, of a move, or whose alarm is to end; 0: none.
+    /// For a move, the member that must lead; for an alarm, the member whose alarm must end;
+    /// otherwise 0.
     target: u64,
     at_us: u64,
 }
@@ -101,23 +102,24 @@ pub struct Operator {
     calls_left: u64,
     rest_us_max: u64,
     disarms: bool,
-    /// The members for which alarms were raised as of the last answer about them.
+    /// The members with a raised alarm, by the last answer.
     alarmed: Vec<u64>,
     next_us: u64,
     asked: Option<Asked>,
-    /// The ids of the members that a list showed last.
+    /// The member ids in the last list of members.
     ids: Vec<u64>,
-    /// The revision of the newest hash.
+    /// The revision of the last hash.
     hashed_revision: i64,
-    /// The hash of the keys by its revision and the compacted one, and the member that gave it.
+    /// The hash of the keys and the member that gave it, by its revision and the compacted
+    /// revision.
     hashes: BTreeMap<(i64, i64), (u32, u64)>,
     moves: Vec<Moved>,
-    /// Counts of its answers.
+    /// What its calls brought about.
     pub counts: OperatorCounts,
 }
 
 impl Operator {
-    /// An operator that has asked nothing.
+    /// An operator that has made no call.
     pub fn new(config: OperatorConfig) -> Operator {
         let mut random = Random::new(config.seed);
         Operator {
@@ -136,12 +138,12 @@ impl Operator {
         }
     }
 
-    /// Whether it has made all its calls, and waits for no answer.
+    /// Whether it has made all its calls and waits for no answer.
     pub fn is_done(&self) -> bool {
         self.calls_left == 0 && self.asked.is_none()
     }
 
-    /// Makes few more calls.
+    /// Limits the calls that it still makes.
     pub fn calm_down(&mut self) {
         self.calls_left = self.calls_left.min(CALM_CALLS_MAX);
     }
@@ -151,18 +153,19 @@ impl Operator {
         format!("operator: {} calls left, {:?}", self.calls_left, self.asked)
     }
 
-    /// When it wants to be asked again.
+    /// When it must be polled next, in us.
     pub fn wakes_us(&self) -> u64 {
         let waits = self.calls_left == 0 || self.asked.is_some();
         if waits { u64::MAX } else { self.next_us }
     }
 
-    /// The moves that members said were done.
+    /// The moves of leadership that were answered as done.
     pub fn moves(&self) -> &[Moved] {
         &self.moves
     }
 
-    /// The next act, if one is due. The client reports a call with [`Operator::on_sent`].
+    /// What the client must do next; `None` if nothing is due. The caller reports a call with
+    /// [`Operator::on_sent`].
     pub fn poll(&mut self, now_us: u64) -> Option<OperatorAct> {
         if self.calls_left == 0 || self.asked.is_some() || now_us < self.next_us {
             return None;
@@ -217,7 +220,7 @@ impl Operator {
         }
     }
 
-    /// The id of a member, or one that no member has.
+    /// Draws the id of a member, or one that no member has.
     fn pick(&mut self) -> u64 {
         match self.ids.is_empty() || self.random.one_in(8) {
             true => self.random.below(8),
@@ -241,7 +244,7 @@ impl Operator {
         self.asked = Some(Asked { id, method, target, at_us: now_us });
     }
 
-    /// A call was given up, or its connection is gone.
+    /// A call was given up (`Some`), or the connection is gone (`None`).
     pub fn on_lost(&mut self, id: Option<CallId>, now_us: u64) {
         if self.asked.take_if(|asked| id.is_none_or(|id| asked.id == id)).is_some() {
             self.counts.lost += 1;
@@ -253,10 +256,10 @@ impl Operator {
         self.next_us = now_us + self.random.magnitude(1, self.rest_us_max);
     }
 
-    /// Takes a result, if it is that of its call.
+    /// If the result belongs to its call, checks it.
     ///
     /// # Errors
-    /// No correct member gives it.
+    /// No correct member gives this result.
     pub fn on_result(
         &mut self,
         id: CallId,
@@ -318,7 +321,7 @@ impl Operator {
                 if !alarms.iter().all(is_known) {
                     return Err(format!("alarms that nothing raised: {alarms:?}"));
                 }
-                // The answer to the end of an alarm shows that one.
+                // The answer to a disarmed alarm contains that alarm.
                 if asked.target == 0 {
                     self.alarmed = alarms.iter().map(|alarm| alarm.member_id).collect();
                 }
@@ -354,8 +357,8 @@ impl Operator {
         if is_right { Ok(()) } else { Err(format!("{response:?}")) }
     }
 
-    /// Two members with the same revisions have the same keys. One member alone may have been given
-    /// another state meanwhile.
+    /// Two members with the same revisions must have the same keys. One member's own hashes are not
+    /// compared: it may have installed a snapshot between them.
     fn on_hash(&mut self, response: pb::HashKvResponse, by: Served) -> Result<(), String> {
         wire::revision(response.header, Some(by))?;
         let pb::HashKvResponse { hash, compact_revision, hash_revision, .. } = response;

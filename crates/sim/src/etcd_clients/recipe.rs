@@ -1,5 +1,5 @@
-//! The calls of which a lock or an election is made, as in etcd's Go package
-//! `client/v3/concurrency` (3.6).
+//! The calls that make up a lock or an election, as in etcd's Go package `client/v3/concurrency`
+//! (3.6).
 
 use machine::etcd::command as machine_command;
 use machine_command::CompareTarget as MachineTarget;
@@ -10,18 +10,18 @@ use workload::etcd::op::{
     SortOrder, SortTarget, Txn, TxnOp,
 };
 
-/// The names of the lock and of the election that all contenders want. All keys about them are
-/// behind those that other clients delete.
+/// The name of the lock that all contenders want. The keys below it sort after all keys that other
+/// clients delete.
 pub const LOCK: &[u8] = b"lock";
-/// See [`LOCK`].
+/// The name of the election that all contenders want. See [`LOCK`].
 pub const ELECTION: &[u8] = b"vote";
 
-/// The prefix of the keys of those who want a name.
+/// The prefix of all keys below a name.
 pub fn prefix(name: &[u8]) -> Vec<u8> {
     [name, b"/"].concat()
 }
 
-/// The end of the range of these keys: the byte behind `/`.
+/// The end of the range of these keys: the prefix with the byte after `/`.
 pub fn prefix_end(name: &[u8]) -> Vec<u8> {
     [name, b"0"].concat()
 }
@@ -36,12 +36,12 @@ fn guarded_key(name: &[u8]) -> Vec<u8> {
     [b"of-", name].concat()
 }
 
-/// The read of one key.
+/// Reads one key.
 pub fn get(key: &[u8]) -> Range {
     Range { key: key.to_vec(), ..Range::default() }
 }
 
-/// The read of the key that was created first.
+/// Reads the oldest key below a name: the holder's.
 pub fn first_created(name: &[u8]) -> Range {
     Range {
         key: prefix(name),
@@ -53,13 +53,13 @@ pub fn first_created(name: &[u8]) -> Range {
     }
 }
 
-/// The read of the last key that was created before this revision.
+/// Reads the newest key below a name that was created before this revision.
 pub fn last_created_before(name: &[u8], token: i64) -> Range {
     let sort_order = SortOrder::Descend;
     Range { max_create_revision: token - 1, sort_order, ..first_created(name) }
 }
 
-/// The put of the key of a session, unless it exists. A lock reads the holder as well.
+/// Puts the key of a session, unless it exists. For a lock the transaction also reads the holder.
 pub fn enter(name: &[u8], lease: i64, value: &[u8], reads_holder: bool) -> Op {
     let key = own_key(name, lease);
     let put = Put { key: key.clone(), value: value.to_vec(), lease, ..Put::default() };
@@ -71,8 +71,9 @@ pub fn enter(name: &[u8], lease: i64, value: &[u8], reads_holder: bool) -> Op {
     })
 }
 
-/// What a member does for a `Lock` or a `Campaign` that waits for its turn, read off its command:
-/// the put of the key, or the key's removal. The caller compares the whole of it.
+/// The operation of a command that a member makes for a `Lock` or `Campaign` call: it puts the key
+/// or deletes it. `None` if the command is neither. The caller compares the result with the whole
+/// command.
 pub fn of_part(txn: &machine_command::Txn<'_>) -> Option<Op> {
     let compared: Vec<_> = txn.compares.iter().map(|it| (it.range.key, &it.target)).collect();
     match (&compared[..], &txn.success[..]) {
@@ -90,7 +91,7 @@ pub fn of_part(txn: &machine_command::Txn<'_>) -> Option<Op> {
     }
 }
 
-/// The put of the key of a lease, also where it exists, and the read of the key that holds.
+/// Puts the key of a lease, even if it exists, and reads the holder's key.
 fn enter_by_service(key: &[u8], lease: i64, value: &[u8]) -> Op {
     let put = Put { key: key.to_vec(), value: value.to_vec(), lease, ..Put::default() };
     let name = if is_of_lock(key) { LOCK } else { ELECTION };
@@ -102,7 +103,7 @@ fn enter_by_service(key: &[u8], lease: i64, value: &[u8]) -> Op {
     })
 }
 
-/// The put of the key of a lease that was created at this revision.
+/// Puts the key of a lease again, if it was created at this revision.
 fn claim_by_service(key: &[u8], created: i64, lease: i64, value: &[u8]) -> Op {
     guarded(key, created, vec![TxnOp::Put(put_again(key, lease, value))])
 }
@@ -119,7 +120,7 @@ fn is_of_lock(key: &[u8]) -> bool {
     key.starts_with(&prefix(LOCK))
 }
 
-/// The removal of a key that was created and changed last at these revisions.
+/// Deletes a key if it was created and last changed at these revisions.
 fn leave_by_service(key: &[u8], created: i64, changed: i64) -> Op {
     let target = CompareTarget::Mod(changed);
     let is_unchanged = Compare { target, ..is_created_at(key, created) };
@@ -131,7 +132,7 @@ fn leave_by_service(key: &[u8], created: i64, changed: i64) -> Op {
     })
 }
 
-/// A put that the key of a session guards: a read of the guarded key, and its next value.
+/// A write guarded by the session's key: reads the guarded key and puts its next value.
 pub fn guarded_write(name: &[u8], lease: i64, token: i64, number: u64) -> Op {
     let key = guarded_key(name);
     let value = guarded_value(token, number);
@@ -140,21 +141,21 @@ pub fn guarded_write(name: &[u8], lease: i64, token: i64, number: u64) -> Op {
     guarded(&own_key(name, lease), token, vec![read, put])
 }
 
-/// The put of another value of a leader.
+/// Puts another value of the leader.
 pub fn proclaim(name: &[u8], lease: i64, token: i64, value: &[u8]) -> Op {
     let key = own_key(name, lease);
     let put = Put { key: key.clone(), value: value.to_vec(), lease, ..Put::default() };
     guarded(&key, token, vec![TxnOp::Put(put)])
 }
 
-/// The end of a leadership.
+/// Ends a leadership.
 pub fn resign(name: &[u8], lease: i64, token: i64) -> Op {
     let key = own_key(name, lease);
     let delete = DeleteRange { key: key.clone(), ..DeleteRange::default() };
     guarded(&key, token, vec![TxnOp::DeleteRange(delete)])
 }
 
-/// The end of a lock, or of the wait for it.
+/// Releases a lock, or ends the wait for it.
 pub fn unlock(name: &[u8], lease: i64) -> Op {
     Op::DeleteRange(DeleteRange { key: own_key(name, lease), ..DeleteRange::default() })
 }
@@ -172,7 +173,7 @@ fn is_created_at(key: &[u8], revision: i64) -> Compare {
     }
 }
 
-/// The first pair that a read of a transaction found, or a read alone.
+/// The first pair that a read found, alone or in a transaction.
 pub fn first_pair(response: &Response) -> Option<&KeyValue> {
     match response {
         Response::Range(answer) => answer.kvs.first(),

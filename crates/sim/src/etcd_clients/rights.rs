@@ -1,5 +1,5 @@
-//! Users, roles and what they may do, as the actor of [`super::users`] knows them. The keys are a
-//! handful, and ranges begin and end at one of them.
+//! A model of users, roles and permissions, as the actor in [`super::users`] knows them. There are
+//! few keys, and all ranges begin and end at one of them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,34 +9,34 @@ use workload::generate::Random;
 
 use super::ledger::ACTORS_MAX;
 
-/// The users of an actor. The first one is root.
+/// The number of users of an actor. The first one is root.
 pub const USERS: usize = 3;
 
-/// The position of root among the users, and of its role.
+/// The position of root among the users.
 pub const ROOT: usize = 0;
 
-/// The roles of an actor, beside that of root.
+/// The number of roles of an actor, without root's role.
 pub const ROLES: usize = 2;
 
-/// The names that an actor may change.
+/// The names of the users and roles that an actor may change.
 #[derive(Debug)]
 pub struct Cast {
-    /// The users, by their numbers.
+    /// The users, by number.
     pub users: [&'static str; USERS],
-    /// The roles, by their numbers.
+    /// The roles, by number.
     pub roles: [&'static str; ROLES],
-    /// Whether it makes root, and says whether permissions are enforced.
+    /// Whether this actor creates root and switches the enforcement of permissions.
     pub is_first: bool,
 }
 
-/// The names of each actor of a run: no two change the same user or role.
+/// The names of each actor in a run. No two actors change the same user or role.
 pub const CASTS: [Cast; ACTORS_MAX] = [
     Cast { users: ["root", "ann", "bob"], roles: ["readers", "writers"], is_first: true },
     Cast { users: ["root", "cid", "dan"], roles: ["hearers", "movers"], is_first: false },
 ];
 
 impl Cast {
-    /// The number of the first user that it may change.
+    /// The number of the first user that this actor may change.
     pub fn first_user(&self) -> usize {
         if self.is_first { ROOT } else { ROOT + 1 }
     }
@@ -53,22 +53,22 @@ pub const ROOT_ROLE: usize = usize::MAX;
 /// The number of keys. They are behind those that other clients delete.
 pub const KEYS: usize = 5;
 
-/// A key.
+/// The key with this number.
 pub fn key_of(number: usize) -> Vec<u8> {
     format!("users/{number}").into_bytes()
 }
 
-/// One key, or all from one to before another.
+/// A single key, or the keys from one up to before another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Span {
-    /// The first key.
+    /// The number of the first key.
     pub from: usize,
-    /// The key behind the last one; the same as the first: that key alone.
+    /// The number of the key behind the last one; equal to `from` for a single key.
     pub to: usize,
 }
 
 impl Span {
-    /// The key and the end of the range.
+    /// The key and the range end, for a request.
     pub fn keys(self) -> (Vec<u8>, Vec<u8>) {
         let end = if self.from == self.to { Vec::new() } else { key_of(self.to) };
         (key_of(self.from), end)
@@ -84,28 +84,28 @@ impl Span {
 /// A kind of access to keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// They are read.
+    /// Reading.
     Read,
-    /// They are written.
+    /// Writing.
     Write,
 }
 
-/// What a role may do with the keys of a range. The numbers are those on the wire.
+/// What a role may do with the keys of a range. The numbers are those of the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Permission {
     /// Read.
     Read = 0,
     /// Write.
     Write = 1,
-    /// Both.
+    /// Read and write.
     Both = 2,
 }
 
 impl Permission {
-    /// The range and the permission that a member tells of.
+    /// The range and the permission in a member's answer.
     ///
     /// # Errors
-    /// Nobody has granted such a one.
+    /// No actor has granted that.
     pub fn of(permission: &authpb::Permission) -> Result<(Span, Permission), String> {
         let span = Span::of(&permission.key, &permission.range_end);
         let kind = match permission.perm_type {
@@ -125,18 +125,18 @@ impl Permission {
     }
 }
 
-/// A change of users and roles. Users and roles are numbers, and so are passwords.
+/// A change of users and roles. Users, roles and passwords are numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// Enforce permissions.
+    /// Enforces permissions.
     Enable,
-    /// Enforce none.
+    /// Ends the enforcement.
     Disable,
     /// Add a user with a password.
     AddUser(usize, u32),
     /// Delete a user.
     DeleteUser(usize),
-    /// Change a password.
+    /// Changes a user's password.
     Password(usize, u32),
     /// Grant a user a role.
     GrantRole(usize, usize),
@@ -146,14 +146,14 @@ pub enum Change {
     AddRole(usize),
     /// Delete a role.
     DeleteRole(usize),
-    /// Grant a role a permission.
+    /// Grants a role a permission.
     Grant(usize, Span, Permission),
     /// Revoke a permission from a role.
     Revoke(usize, Span),
 }
 
 impl Change {
-    /// Whether it says whether permissions are enforced.
+    /// Whether it switches the enforcement of permissions.
     pub fn is_switch(self) -> bool {
         matches!(self, Change::Enable | Change::Disable)
     }
@@ -162,18 +162,18 @@ impl Change {
 /// A user.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct User {
-    /// The password; `None` if it is not known.
+    /// The password; `None` if unknown.
     pub password: Option<u32>,
     /// The roles.
     pub roles: BTreeSet<usize>,
 }
 
-/// All users and roles.
+/// All users and roles, and whether permissions are enforced.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rights {
     /// Whether permissions are enforced.
     pub is_enabled: bool,
-    /// Their revision.
+    /// The auth revision, which each change raises.
     pub revision: u64,
     /// The users.
     pub users: BTreeMap<usize, User>,
@@ -182,19 +182,19 @@ pub struct Rights {
 }
 
 impl Rights {
-    /// Whether permissions may be enforced.
+    /// Whether there is a root user with root's role, which the enforcement needs.
     pub fn has_root(&self) -> bool {
         self.users.get(&ROOT).is_some_and(|root| root.roles.contains(&ROOT_ROLE))
     }
 
-    /// Adds a user that a member tells of.
+    /// Adds a user as a member's answer describes it.
     pub fn add_user(&mut self, cast: &Cast, user: usize, roles: &[String]) {
         let number = |name: &String| cast.roles.iter().position(|role| role == name);
         let roles = roles.iter().map(|name| number(name).unwrap_or(ROOT_ROLE)).collect();
         self.users.insert(user, User { password: None, roles });
     }
 
-    /// Whether a user may do something with all keys of a range.
+    /// Whether a user may access all keys of a range so.
     pub fn permits(&self, user: usize, access: Access, span: Span) -> bool {
         let Some(user) = self.users.get(&user) else { return false };
         if user.roles.contains(&ROOT_ROLE) {
@@ -209,12 +209,12 @@ impl Rights {
         let is_within = |key: usize, span: &Span| span.from <= key && key < span.to;
         match span.from == span.to {
             true => granted.iter().any(|it| it.from == span.from || is_within(span.from, it)),
-            // Between two keys there are others, which only a range has.
+            // A range contains keys between the numbered keys, so it needs permissions on ranges.
             false => (span.from..span.to).all(|key| granted.iter().any(|it| is_within(key, it))),
         }
     }
 
-    /// Refuses to enforce permissions where nobody could change them.
+    /// Refuses the enforcement without a root user and its role.
     fn check_root(&self) -> Result<(), Error> {
         let root = self.users.get(&ROOT).ok_or(Error::NoRootUser)?;
         root.roles.contains(&ROOT_ROLE).then_some(()).ok_or(Error::NoRootRole)
@@ -223,7 +223,7 @@ impl Rights {
     /// Makes a change.
     ///
     /// # Errors
-    /// It is refused.
+    /// The error with which etcd refuses it.
     pub fn make(&mut self, change: Change) -> Result<(), Error> {
         let has_changed = match change {
             Change::Enable => {
@@ -292,7 +292,7 @@ impl Rights {
         Ok(())
     }
 
-    /// Draws a change. What root needs comes first; root stays.
+    /// Draws a change. The first actor creates root first and never deletes it.
     pub fn draw(&self, cast: &Cast, random: &mut Random) -> Change {
         if cast.is_first && !self.users.contains_key(&ROOT) {
             return Change::AddUser(ROOT, 0);

@@ -1,5 +1,5 @@
-//! What a client of etcd may do beside plain calls: want locks, change users, speak etcd v2, ask
-//! about members, and make requests of HTTP that take several steps.
+//! What an etcd client may do besides plain calls: want locks, change users, speak etcd v2, act as
+//! an operator, and make plain HTTP requests.
 
 use super::contender::Contender;
 use super::http::HttpClient;
@@ -7,27 +7,27 @@ use super::operator::Operator;
 use super::users::Users;
 use super::v2::V2Client;
 
-/// What a client does beside plain calls.
+/// The roles of a client; `None` for each that it does not have.
 pub(super) struct Roles {
-    /// Wants a lock or an election.
+    /// Wants a lock or to lead an election.
     pub contender: Option<Contender>,
     /// Changes users and roles.
     pub users: Option<Users>,
     /// Speaks etcd v2.
     pub v2: Option<V2Client>,
-    /// Asks about members.
+    /// Asks about members and moves leadership.
     pub operator: Option<Operator>,
-    /// Makes requests of HTTP.
+    /// Makes plain HTTP requests.
     pub http: Option<HttpClient>,
 }
 
 impl Roles {
-    /// Whether all of them have done what they had to.
+    /// Whether all roles have finished their work.
     pub fn are_done(&self) -> bool {
         self.are_done_but_v2() && self.v2.as_ref().is_none_or(V2Client::is_done)
     }
 
-    /// Whether one of them needs a connection. Etcd v2 always does: it may wait for events.
+    /// Whether some role needs a connection. Etcd v2 always does, since it may wait for events.
     pub fn want_connection(&self) -> bool {
         !self.are_done_but_v2() || self.v2.is_some()
     }
@@ -39,7 +39,7 @@ impl Roles {
             && self.http.as_ref().is_none_or(HttpClient::is_done)
     }
 
-    /// When one of them wants to be asked next.
+    /// When some role must be polled next, in us.
     pub fn wakes_us(&self) -> u64 {
         let of_contender = self.contender.as_ref().map_or(u64::MAX, Contender::wakes_us);
         let of_users = self.users.as_ref().map_or(u64::MAX, Users::wakes_us);
@@ -49,7 +49,7 @@ impl Roles {
         of_contender.min(of_users).min(of_v2).min(of_operator).min(of_http)
     }
 
-    /// Ends their mischief.
+    /// Ends the mischief of all roles, since the faults have stopped.
     pub fn calm_down(&mut self) {
         self.contender.iter_mut().for_each(Contender::calm_down);
         self.users.iter_mut().for_each(Users::calm_down);
@@ -58,7 +58,7 @@ impl Roles {
         self.http.iter_mut().for_each(HttpClient::calm_down);
     }
 
-    /// What they do, as text for people.
+    /// The state of all roles, as text for people.
     pub fn describe(&self) -> String {
         let contender = self.contender.as_ref().map(Contender::describe).unwrap_or_default();
         let users = self.users.as_ref().map(Users::describe).unwrap_or_default();

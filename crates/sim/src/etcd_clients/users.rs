@@ -1,14 +1,16 @@
-//! Changes users, roles and permissions, and acts as these users: one call after the other, each at
-//! whatever member its client is connected to. Nobody else changes the same ones, so it knows with
-//! each answer who may do what ([`Rights`]), and judges the answer.
+//! The users actor: a client that changes users, roles and permissions, and makes calls as these
+//! users; one call at a time, at whichever member its client is connected to. No other client
+//! changes its users and roles, so after each answer it knows all permissions ([`Rights`]) and
+//! checks the answer against them.
 //!
-//! Where a change has an unknown fate it asks how things are. Such a change may take effect even
-//! later. So before an answer counts as wrong the actor asks for the revision of users and roles:
-//! only if that is the one that it knows, nothing has happened meanwhile.
+//! If the fate of a change is unknown, the actor asks for all its users and roles. But the change
+//! may take effect even later. So if an answer looks wrong, that is only a *doubt*: the actor first
+//! asks for the auth revision. Only if that is the one that it knows, nothing has changed
+//! meanwhile, and the doubt becomes an error.
 //!
-//! In some runs there are two actors, each with users and roles of its own; the first one makes
-//! root and says whether permissions are enforced. They know from the [`ledger`](super::ledger)
-//! what the other one has done or has under way.
+//! Some runs have two actors, each with its own users and roles; the first one creates root and
+//! switches the enforcement. Through the [`ledger`](super::ledger) each knows what the other has
+//! done or has open.
 
 use std::collections::BTreeMap;
 
@@ -30,84 +32,86 @@ use super::rights::{
 use super::watch_wire;
 use crate::limits::TOKEN_TTL_MS;
 
-/// The tokens of each kind that it keeps.
+/// The most tokens of each kind that it keeps.
 const TOKENS_MAX: usize = 6;
 
-/// The least time, in us, that a watch waits until its member knows what the client may know.
+/// The least time, in us, for which a member lets a watch wait until the member knows as much as
+/// the client.
 const WATCH_WAIT_US_LEAST: u64 = ETCD_CALL_MS_MAX * 1_000 - TOKEN_SLACK_US;
 
-/// How much earlier than its time a token may end: clocks of machines differ from the world's.
+/// How much before its time a token may expire, in us, since machines' clocks differ from the
+/// world's.
 const TOKEN_SLACK_US: u64 = 100_000;
 
-/// The calls that it still makes when nothing goes wrong any more.
+/// The most calls that it still makes after the faults have stopped.
 const CALM_CALLS_MAX: u64 = 20;
 
-/// How it behaves.
+/// How the actor behaves.
 #[derive(Clone, Debug)]
 pub struct UsersConfig {
-    /// The seed of all that is left to chance about it.
+    /// The seed of its random choices.
     pub seed: u64,
     /// The number of calls that it makes.
     pub calls: u64,
-    /// The longest that it waits between two of them.
+    /// The longest pause between two calls, in us.
     pub rest_us_max: u64,
 }
 
-/// What a client is to do for it.
+/// What the actor's client must do.
 #[derive(Debug)]
 pub enum UsersAct {
-    /// Make a call of keys.
+    /// Make a call about keys.
     Call(Credentials, Op),
     /// Make a call about users and roles.
     Auth(Credentials, AuthMethod, Bytes),
-    /// Create a watch on a stream of its own.
+    /// Create a watch on its own stream.
     Watch(Credentials, Bytes),
-    /// Go to another member.
+    /// Leave the connection, for another member.
     Leave,
 }
 
-/// What came of a call.
+/// How a call ended.
 #[derive(Clone, Debug)]
 pub enum Came {
     /// A response.
     Response(Vec<u8>),
     /// An error.
     Refused(Error),
-    /// The call has an unknown fate.
+    /// The call's fate is unknown.
     Lost,
 }
 
-/// Counts of what it found.
+/// What the actor found, in counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UsersCounts {
     /// Changes that were made.
     pub changes: usize,
-    /// Tokens that it was given.
+    /// Tokens that it got.
     pub tokens: usize,
-    /// Calls that were permitted while permissions are enforced.
+    /// Calls that were permitted while permissions were enforced.
     pub permitted: usize,
-    /// Calls that were not.
+    /// Calls that were refused for want of permission.
     pub denied: usize,
     /// Calls without credentials that were refused.
     pub nobody: usize,
-    /// Calls with tokens of before that were refused.
+    /// Calls with tokens that had become invalid, and that were refused.
     pub invalid: usize,
-    /// Calls with tokens that were unused for long, and refused.
+    /// Calls with tokens that were unused for too long, and that were refused.
     pub expired: usize,
-    /// Calls that were refused since users or roles had changed.
+    /// Calls that were refused because the member did not know the newest users or roles.
     pub old: usize,
     /// Watches that were refused.
     pub watches_refused: usize,
     /// Changes of unknown fate.
     pub unknown: usize,
-    /// Times at which something was found to have changed late.
+    /// Doubts that were explained by a change that took effect late.
     pub late: usize,
-    /// Findings that do not count because of what another actor may have done.
+    /// Doubts that were dropped, since the other actor may have caused them.
     pub unsure: usize,
 }
 
 impl UsersCounts {
-    /// Adds those of another run, or of another actor.
+    /// Adds the counts of another actor.
     pub fn add(&mut self, other: &UsersCounts) {
         self.changes += other.changes;
         self.tokens += other.tokens;
@@ -130,22 +134,22 @@ struct Token {
     user: usize,
     text: String,
     made_us: u64,
-    /// When it was last used at each member.
+    /// When it was last used at each member, in us.
     used_us: BTreeMap<usize, u64>,
 }
 
-/// The client of a call.
+/// The identity that a call has.
 #[derive(Clone, Debug)]
 enum By {
     Nobody,
     Root,
-    /// The user of a token that is valid.
+    /// A valid token, by its text.
     Live(String),
-    /// The user of a token of before.
+    /// A token that has become invalid, by its text.
     Dead(String),
 }
 
-/// What kind of call one of keys is.
+/// The kind of a call about keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Read,
@@ -154,7 +158,7 @@ enum Kind {
     Watch,
 }
 
-/// A question about users and roles, and its place among all.
+/// A step in asking for all users and roles, in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Question {
     Status,
@@ -163,7 +167,7 @@ enum Question {
     LastStatus,
 }
 
-/// What the call under way is.
+/// The purpose of the open call.
 #[derive(Clone, Debug)]
 enum Doing {
     Change(Change),
@@ -177,11 +181,11 @@ enum Doing {
         needs: Vec<(Access, Span)>,
     },
     Ask(Question),
-    /// It asks for the revision, to know whether this finding counts.
+    /// Asks for the revision, to decide whether this doubt is an error.
     Doubt(String),
 }
 
-/// The actor.
+/// One users actor.
 #[derive(Debug)]
 pub struct Users {
     client: u32,
@@ -190,29 +194,30 @@ pub struct Users {
     calls_left: u64,
     next_us: u64,
     rights: Rights,
-    /// What it has found out so far, while it asks how things are.
+    /// What it has learned so far, and the next step, while it asks for all users and roles;
+    /// otherwise `None`.
     found: Option<(Question, Rights)>,
     live: Vec<Token>,
     dead: Vec<Token>,
-    /// The call under way, when it was made, and at which member.
+    /// The open call, when it was made in us, and at which member.
     doing: Option<(Doing, u64, usize)>,
-    /// A finding that counts if nothing has changed late.
+    /// A doubt about an answer: an error unless something has changed late.
     doubt: Option<String>,
-    /// Whether a change may still take effect.
+    /// Whether a change of unknown fate may still take effect.
     has_unknown: bool,
-    /// When a clock jumped the last time.
+    /// When a machine's clock last jumped, in us.
     jumped_us: u64,
     value_count: u64,
     password_count: u32,
     may_leave: bool,
-    /// What it knows of the other actor.
+    /// Its view of the shared ledger.
     share: Share,
-    /// What it found.
+    /// What it found, in counts.
     pub counts: UsersCounts,
 }
 
 impl Users {
-    /// An actor that knows nothing yet.
+    /// An actor that knows nothing yet, and begins by asking.
     pub fn new(client: u32, config: UsersConfig) -> Users {
         let mut random = Random::new(config.seed);
         Users {
@@ -237,7 +242,7 @@ impl Users {
         }
     }
 
-    /// Gives it its part among the actors of the run, before it does anything.
+    /// Gives it its view of the ledger, before it does anything.
     pub fn set_share(&mut self, share: Share) {
         self.share = share;
     }
@@ -246,37 +251,37 @@ impl Users {
         &CASTS[self.share.part()]
     }
 
-    /// Whether it has made all its calls.
+    /// Whether it has made all its calls and has no doubt left.
     pub fn is_done(&self) -> bool {
         self.calls_left == 0 && self.doing.is_none() && self.doubt.is_none()
     }
 
-    /// What it does, as text for people.
+    /// Its state, as text for people.
     pub fn describe(&self) -> String {
         format!("{} calls left, {:?}, {:?}", self.calls_left, self.doing, self.rights)
     }
 
-    /// Makes few more calls.
+    /// Limits the calls that it still makes.
     pub fn calm_down(&mut self) {
         self.calls_left = self.calls_left.min(CALM_CALLS_MAX);
     }
 
-    /// The servers do not all know what its calls need, and that stays so.
+    /// Makes no more calls, since some servers lack the needed level and that will not change.
     pub fn give_up(&mut self) {
         self.calls_left = 0;
     }
 
-    /// A clock of a machine jumps: tokens may be unused for long there.
+    /// A machine's clock has jumped: there, tokens may seem unused for long.
     pub fn on_clock_jump(&mut self, now_us: u64) {
         self.jumped_us = now_us;
     }
 
-    /// When it wants to be asked again.
+    /// When it must be polled next, in us.
     pub fn wakes_us(&self) -> u64 {
         if self.is_done() || self.doing.is_some() { u64::MAX } else { self.next_us }
     }
 
-    /// What its client is to do next, at this member.
+    /// What its client, connected to this member, must do next; `None` if nothing is due.
     pub fn poll(&mut self, now_us: u64, member: usize) -> Option<UsersAct> {
         if self.is_done() || self.doing.is_some() || now_us < self.next_us {
             return None;
@@ -330,7 +335,7 @@ impl Users {
     fn log_in(&mut self) -> Option<(Doing, UsersAct)> {
         let user = self.random.below(USERS as u64) as usize;
         let known = self.rights.users.get(&user);
-        // The password of a user may be unknown after a change that may still take effect.
+        // The password is unknown after a change whose fate is unknown.
         let password = known.map_or(Some(0), |known| known.password)?;
         let is_right = known.is_some() && !self.random.one_in(5);
         let password = if is_right { password } else { u32::MAX };
@@ -416,10 +421,10 @@ impl Users {
         (Doing::Use { by, kind, needs }, UsersAct::Call(credentials, op))
     }
 
-    /// Something came of the call under way.
+    /// The open call has ended.
     ///
     /// # Errors
-    /// It is not what a correct server gives.
+    /// No correct server gives this result.
     pub fn on_came(&mut self, came: Came, now_us: u64) -> Result<(), String> {
         let Some((doing, asked_us, member)) = self.doing.take() else { return Ok(()) };
         self.next_us = now_us + self.random.magnitude(100, self.config.rest_us_max);
@@ -453,15 +458,15 @@ impl Users {
         Ok(())
     }
 
-    /// Whether permissions are enforced as it knows, for all that the other actor has done.
+    /// Whether it still knows the enforcement, considering what the other actor may have done.
     fn knows_enforcement(&self) -> bool {
         self.cast().is_first || self.share.knows_enforcement()
     }
 
-    /// Takes the enforcement and the revision, for which it asked because of a finding.
+    /// Handles the enforcement and the revision that it asked for because of a doubt.
     ///
     /// # Errors
-    /// The finding counts.
+    /// The doubt is an error.
     fn on_doubt(
         &mut self,
         doubt: String,
@@ -473,7 +478,7 @@ impl Users {
             if (is_enabled, Some(revision)) == (self.rights.is_enabled, expected) {
                 return Err(doubt);
             }
-            // Nobody but this actor changes its users and roles.
+            // No other client changes its users and roles.
             if !self.has_unknown {
                 return Err(format!("revision {revision}, enforced: {is_enabled}; {doubt}"));
             }
@@ -486,16 +491,16 @@ impl Users {
         Ok(())
     }
 
-    /// Forgets what may be otherwise now, and asks how things are.
+    /// Forgets what may have changed, and asks for all users and roles.
     fn ask_all(&mut self) {
         self.found = Some((Question::Status, Rights::default()));
-        // Nobody knows which tokens are valid.
+        // Any token may have become invalid.
         self.live.clear();
     }
 
     fn doubt(&mut self, what: String) {
         if !self.knows_enforcement() {
-            // What it does next is to ask how things are.
+            // It asks for all users and roles next.
             self.counts.unsure += 1;
             return self.ask_all();
         }
@@ -512,7 +517,7 @@ impl Users {
         let end = match (came, &expected) {
             (Came::Refused(_), _) => End::Nothing,
             (_, Ok(())) => End::Done { is_raised: changed.revision != self.rights.revision },
-            // This is a finding, and the other actor is not to make another one of it.
+            // This is a doubt already; the other actor must not get another one from it.
             (_, Err(_)) => End::Unknown,
         };
         self.share.on_over(change.is_switch(), end);
@@ -608,10 +613,10 @@ impl Users {
             _ => false,
         };
         self.count(kind, error, is_lag);
-        // A watch with a token waits until its member knows what the client may know, and is judged
-        // by what that member knows if that takes too long, as all are in etcd.
+        // A watch with a token waits until its member knows as much as the client. If that takes
+        // too long, it is judged by what the member knows, as etcd judges all watches.
         let gave_up = now_us >= asked_us + WATCH_WAIT_US_LEAST;
-        // Reads that are not linearizable may show an older state, but refuse no token for that.
+        // A serializable read may use an older state, but does not refuse a token because of that.
         let is_old = match (kind, &by) {
             (Kind::Watch, _) if gave_up => true,
             (Kind::Serializable, By::Live(_)) => error != Some(Error::InvalidAuthToken),
@@ -633,7 +638,7 @@ impl Users {
         }
     }
 
-    /// The error that a call must have; `None` if it is permitted.
+    /// The error that a call must get; `None` if it must be permitted.
     fn due(&self, by: &By, needs: &[(Access, Span)]) -> Option<Error> {
         if !self.rights.is_enabled {
             return None;
@@ -665,7 +670,7 @@ impl Users {
         }
     }
 
-    /// Takes the answer to a question about how things are.
+    /// Handles the answer to a step in asking for all users and roles.
     fn on_answer(&mut self, question: Question, came: Came) -> Result<(), String> {
         let Some((_, mut found)) = self.found.take() else { return Ok(()) };
         let next = match (question, came) {
@@ -676,7 +681,8 @@ impl Users {
             (Question::LastStatus, came) => {
                 let (is_enabled, revision) = status_of(&came)?;
                 let is_same = (is_enabled, revision) == (found.is_enabled, found.revision);
-                // The other actor changes nothing that this one asks for.
+                // Only the other actor can have raised the revision, and it does not change these
+                // users and roles.
                 let is_of_other = is_enabled == found.is_enabled && !self.has_unknown;
                 if is_same || (self.share.has_others() && is_of_other) {
                     self.rights = Rights { revision, ..found };
@@ -721,10 +727,10 @@ impl Users {
     }
 }
 
-/// What came of a watch: the first message, which says whether it was created.
+/// The result of creating a watch, from the stream's first message.
 ///
 /// # Errors
-/// It is not what a correct server gives.
+/// No correct server gives this message.
 pub fn of_watch(message: &[u8]) -> Result<Came, String> {
     let response: pb::WatchResponse = decode(message)?;
     if !response.canceled {
@@ -741,10 +747,10 @@ pub fn of_watch(message: &[u8]) -> Result<Came, String> {
     found.map(Came::Refused).ok_or_else(|| format!("etcd's users: a watch is refused: {text}"))
 }
 
-/// What came of another call.
+/// The result of any other call.
 ///
 /// # Errors
-/// It is not what a correct server gives.
+/// No correct server gives this result.
 pub fn of_call(result: Result<Vec<u8>, CallRefused>) -> Result<Came, String> {
     match result {
         Ok(response) => Ok(Came::Response(response)),
@@ -764,7 +770,7 @@ fn is_unknown(error: Error) -> bool {
     )
 }
 
-/// Whether an error says nothing of users and roles, nor of keys.
+/// Whether an error says nothing about users, roles or keys.
 fn is_nothing(error: Error) -> bool {
     matches!(error, Error::NoLeader | Error::TooManyRequests | Error::NotCapable | Error::NoSpace)
 }

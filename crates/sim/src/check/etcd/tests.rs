@@ -1,16 +1,17 @@
-//! The judge of given-up writes against times that it must reject.
+//! The judge of given-up writes and of refusals for want of space, with times that it must accept
+//! or reject.
 
 use super::*;
 
 const S: u64 = 1_000_000;
 
-/// The member that the client had called, and the leader, of an ensemble of three.
+/// The member that the client called, and the leader, in an ensemble of three.
 const ORIGIN: usize = 0;
 const LEADER: usize = 1;
 
-/// Checks whether a write that was given up at 10 s may be proposed and handed over at these times
-/// by a leader of a term that began at `led_since_us`, where something went wrong with these
-/// members between two points in time.
+/// Checks the verdict on a write that was given up at 10 s and is proposed and handed over at these
+/// times, by a leader whose term began at `led_since_us`. `wrong` lists members with the spells in
+/// which something was wrong with them.
 #[track_caller]
 fn check(
     [led_since_us, proposed_us, handed_us]: [u64; 3],
@@ -43,11 +44,11 @@ fn a_write_that_was_given_up_takes_effect_soon_or_never() {
 
 #[test]
 fn a_message_to_the_leader_may_be_under_way_while_something_is_wrong_with_its_sender() {
-    // It arrives when the trouble is over.
+    // The message arrives when the trouble is over.
     check([S, 20 * S, 20 * S], &[(ORIGIN, 9 * S, 20 * S)], Ok(()));
     check([S, 20 * S, 20 * S], &[(ORIGIN, 9 * S, 17 * S)], Ok(()));
     check([S, 20 * S, 20 * S], &[(ORIGIN, 9 * S, 17 * S - 1)], Err("member 1 proposed it"));
-    // The leader may be in trouble, too; a third member excuses nothing.
+    // The leader may be in trouble, too; a third member is no excuse.
     check([S, 20 * S, 20 * S], &[(LEADER, 9 * S, 17 * S)], Ok(()));
     check([S, 20 * S, 20 * S], &[(2, 9 * S, 20 * S)], Err("member 1 proposed it"));
 }
@@ -65,8 +66,8 @@ fn no_leader_of_a_later_term_proposes_a_write_that_was_given_up() {
     check([12 * S + 1, 20 * S, 20 * S], &wrong, Err("in a term that began at"));
 }
 
-/// Checks whether a put that was asked at member 1 at 10 s and refused for want of space at 12 s is
-/// due, where members may have refused writes in such spells.
+/// Checks the verdict on a put that member 1 got at 10 s and refused for want of space at 12 s.
+/// `spells` lists members with the times in which they may have refused writes.
 #[track_caller]
 fn check_refused(spells: &[(usize, u64, u64)], is_logged: bool, is_due: bool) {
     let mut history = History::default();
@@ -92,8 +93,8 @@ fn a_call_is_refused_for_want_of_space_only_while_its_member_refuses_writes() {
     check_refused(&[(1, 12 * S, 20 * S)], false, true);
     check_refused(&[(1, S, 10 * S - 1)], false, false);
     check_refused(&[(1, 12 * S + 1, 20 * S)], false, false);
-    // Another member's disk is no reason by itself.
+    // Another member's full disk alone is no reason.
     check_refused(&[(0, S, 20 * S), (2, S, 20 * S)], false, false);
-    // The store gives such an answer by its own rules.
+    // A call in the log was refused by the store, by its own rules.
     check_refused(&[], true, true);
 }
