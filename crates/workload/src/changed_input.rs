@@ -1,21 +1,21 @@
-//! Inputs of decoders, changed by chance.
+//! Random changes to the inputs of decoders, for fuzz tests.
 
 use crate::generate::Random;
 
-/// The most changes that [`change`] makes.
+/// The most changes that one call of [`change`] makes.
 const CHANGES_MAX: u64 = 4;
 
-/// The longest piece that is deleted, filled or doubled.
+/// The longest piece that is deleted, filled or doubled, in bytes.
 const PIECE_BYTES_MAX: usize = 8;
 
-/// The longest piece that is copied from the other input.
+/// The longest piece that is copied from the other input, in bytes.
 const COPIED_BYTES_MAX: usize = 60;
 
-/// Makes one to four changes: a byte that is put in or takes the place of another, a bit, a piece
-/// that is filled, deleted, doubled, or copied from `other`.
+/// Makes one to four random changes to `bytes`: inserts or replaces a byte, flips a bit, fills,
+/// deletes or doubles a piece, or replaces a piece by one of `other`.
 ///
-/// New bytes are drawn from `likely`, which holds those that mean something to the decoder. If it
-/// is empty, they may be any.
+/// New bytes are drawn from `likely`, the bytes that mean something to the decoder. If `likely` is
+/// empty, they may be any.
 pub fn change(random: &mut Random, bytes: &mut Vec<u8>, other: &[u8], likely: &[u8]) {
     for _ in 0..random.between(1, CHANGES_MAX) {
         let new = if likely.is_empty() { random.bits() as u8 } else { *random.pick(likely) };

@@ -1,8 +1,9 @@
-//! A client of etcd v2: writes, comparisons, reads and times to live, at whatever member, and one
-//! wait that goes on where the one before ended. It keeps what it saw, for the judge.
+//! A client of etcd v2: makes writes, comparisons, reads and keys with a time to live, at whichever
+//! member it is connected to, and one wait at a time, which continues where the previous wait
+//! ended. It only records what it saw; the judge is `check/etcd_v2.rs`.
 //!
 //! JSON and HTTP are not simulated: a request is what `etcd::v2` makes of its parameters, and an
-//! answer is what the Front gives.
+//! answer is what the Front returns.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,133 +16,133 @@ use member::fronts::etcd::{CallRefused, V2Found, V2Result, V2Waited};
 use workload::etcd::history::CallId;
 use workload::generate::Random;
 
-/// The keys of all clients: few, so that they meet.
+/// The keys of all clients: few, so that the clients interfere.
 const KEYS: [&str; 6] = ["/d/a", "/d/b", "/d/c", "/d/_h", "/e", "/d"];
 
 /// The keys that clients wait at.
 const WAITED: [&str; 4] = ["/d", "/d", "/d/a", "/e"];
 
-/// The operations that it still makes when nothing goes wrong any more.
+/// The most operations that it still makes after the faults have stopped.
 const CALM_OPS_MAX: u64 = 10;
 
-/// How it behaves.
+/// How the client behaves.
 #[derive(Clone, Debug)]
 pub struct V2Config {
-    /// The seed of all that is left to chance about it.
+    /// The seed of its random choices.
     pub seed: u64,
-    /// The operations that it makes.
+    /// How many operations it makes.
     pub ops: u64,
-    /// The largest number of calls without an answer.
+    /// The most open calls.
     pub calls_max: usize,
-    /// The longest that it rests between two of them.
+    /// The longest pause between two operations, in us.
     pub rest_us_max: u64,
-    /// While it has operations to make, and nothing waits, one of so many times it begins to wait
-    /// again.
+    /// While it has operations left and no open wait, it begins a wait in one of so many polls.
     pub wait_one_in: u64,
-    /// Whether half of the operations are sets that compare nothing, which are done most often.
+    /// Whether half of the operations are sets without a comparison, which mostly succeed.
     pub sets_more: bool,
 }
 
-/// What a client asks for.
+/// An operation on a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Op {
     /// The method.
     pub verb: Verb,
-    /// The key, or the directory of a key in order.
+    /// The key; for a `POST`, the directory in which the store creates a key.
     pub key: &'static str,
-    /// The value of a write, which no other write has.
+    /// The value of a write, unique in the run.
     pub value: String,
-    /// The time to live that it gives.
+    /// The time to live, in s; `None` for none.
     pub ttl_s: Option<u64>,
-    /// What must be there before: a value or an index, or a node at all.
+    /// The condition on the node before the write.
     pub prev: Prev,
-    /// Whether it only moves the end of the life of its key.
+    /// Whether it only renews the time to live of the key.
     pub is_refresh: bool,
-    /// Of a removal: whether a directory may go with what is in it. Of a read: whether it must not
-    /// miss what was acknowledged before.
+    /// For a delete: whether it may delete a directory with its contents. For a read: whether it
+    /// needs a quorum.
     pub flag: bool,
 }
 
-/// What a write wants to be there before.
+/// The condition of a write on the node before it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Prev {
-    /// Anything.
+    /// No condition.
     Any,
-    /// This value.
+    /// The node has this value.
     Value(String),
-    /// A write with this index.
+    /// The node's last write had this index.
     Index(u64),
-    /// A node, or none.
+    /// The node exists (`true`) or does not.
     Exists(bool),
 }
 
-/// One call.
+/// A call that was made.
 #[derive(Clone, Debug)]
 pub struct Call {
-    /// Its id, once it was sent.
+    /// Its id; `None` before it is sent.
     pub id: Option<CallId>,
-    /// What it asked for.
+    /// The operation.
     pub op: Op,
-    /// When it was sent.
+    /// When it was sent, in us.
     pub sent_us: u64,
-    /// When it ended, and how; `None` if it has not ended, and perhaps never will.
+    /// When it ended, in us, and how; `None` while it is open.
     pub came: Option<(u64, Came)>,
 }
 
-/// What came of a call.
+/// How a call ended.
 #[derive(Clone, Debug)]
 pub enum Came {
-    /// A write did this.
+    /// The write succeeded with this event.
     Written(Arc<Event>),
-    /// A read found this file, or a directory, at this index.
+    /// The read found a file or a directory.
     Found {
-        /// The store's index.
+        /// The store's index at the read.
         index: u64,
-        /// The value and the indexes of the creation and of the last write; none of a directory.
+        /// The file's value, and the indexes of its creation and its last write; `None` for a
+        /// directory.
         file: Option<(String, u64, u64)>,
     },
-    /// The store has refused it.
+    /// The store refused the call.
     Refused(Refusal),
-    /// It was refused before the log.
+    /// The call was refused before it entered the log.
     Failed,
-    /// Nobody knows whether it takes effect.
+    /// The fate is unknown.
     Unknown,
 }
 
-/// How a wait began, or what ended it before it had all its events.
+/// How a wait began, or ended early.
 #[derive(Clone, Debug)]
 pub enum Began {
-    /// It began at this index of the store.
+    /// It began when the store was at this index.
     At(u64),
-    /// It was refused for the first index that it looks at.
+    /// It was refused because the history does not reach back to its first index.
     Refused(Refusal),
-    /// Its next event was gone.
+    /// It ended because the history had dropped its next event.
     Ended,
 }
 
-/// A chain of waits: each goes on where the one before ended. If that event is gone, the next one
-/// goes on behind the index at which the store said so.
+/// A line of waits at one key, each continuing where the previous one ended. If the next event is
+/// gone from the history, the line continues behind the store's index at that moment.
 #[derive(Clone, Debug, Default)]
 pub struct Line {
     /// The key.
     pub key: &'static str,
-    /// Whether keys below count.
+    /// Whether events at keys below it count, too.
     pub is_recursive: bool,
     is_stream: bool,
-    /// The first index that counts; 0 before the first wait has begun.
+    /// The index from which events count; 0 before the first wait has begun.
     pub first: u64,
-    /// The first index that the next wait looks at.
+    /// The first index that the next wait asks for.
     pub next: u64,
-    /// The events, each with the time at which it came.
+    /// The events received, each with its time in us.
     pub shown: Vec<(u64, Arc<Event>)>,
-    /// How waits began or ended early, each with its time and the first index that the wait looked
-    /// at.
+    /// How waits began or ended early: the time in us, the first index that the wait asked for, and
+    /// what happened.
     pub begun: Vec<(u64, u64, Began)>,
-    /// The first and the last index of what was gone.
+    /// The first and the last index of each gap, where the history had dropped events.
     pub gaps: Vec<(u64, u64)>,
 }
 
-/// What its client is to do next.
+/// What the client must do next.
 pub enum V2Act {
     /// Send a read or a write.
     Call(Request),
@@ -149,29 +150,29 @@ pub enum V2Act {
     Wait(Request),
 }
 
-/// A client of etcd v2.
+/// One client of etcd v2.
 pub struct V2Client {
     number: u32,
     config: V2Config,
     random: Random,
     ops_left: u64,
-    /// The number of values that it has made.
+    /// How many values it has made.
     value_count: u64,
-    /// The last values and indexes that it saw.
+    /// For each key, the last value that it saw and that value's index.
     seen: BTreeMap<&'static str, (String, u64)>,
-    /// Its calls.
+    /// All its calls, in order.
     pub calls: Vec<Call>,
-    /// The calls without an answer, with their places in `calls`.
+    /// The open calls, with their positions in `calls`.
     open: BTreeMap<CallId, usize>,
     /// Its waits.
     pub line: Line,
-    /// The wait that a member has.
+    /// The open wait; `None` without one.
     waiting: Option<CallId>,
     next_us: u64,
 }
 
 impl V2Client {
-    /// A client with this number among all of etcd's.
+    /// A client with this number among all etcd clients.
     pub fn new(number: u32, config: V2Config) -> V2Client {
         let mut random = Random::new(config.seed);
         let key = *random.pick(&WAITED);
@@ -198,24 +199,24 @@ impl V2Client {
         }
     }
 
-    /// Whether it has made all its calls, and waits for no answer.
+    /// Whether it has made all its calls and has all answers.
     pub fn is_done(&self) -> bool {
         self.ops_left == 0 && self.open.is_empty()
     }
 
-    /// What it does, as text for people.
+    /// Its state, as text for people.
     pub fn describe(&self) -> String {
         let Line { key, next, shown, .. } = &self.line;
         let (open, shown) = (self.open.len(), shown.len());
         format!("v2: {} calls left, {open} open, waits at {key} for {next}, {shown}", self.ops_left)
     }
 
-    /// Makes few more calls.
+    /// Limits the operations that it still makes.
     pub fn calm_down(&mut self) {
         self.ops_left = self.ops_left.min(CALM_OPS_MAX);
     }
 
-    /// When it wants to be asked again.
+    /// When it must be polled next, in us.
     pub fn wakes_us(&self) -> u64 {
         let has_room = self.open.len() < self.config.calls_max && self.ops_left > 0;
         match has_room || self.waiting.is_none() {
@@ -224,7 +225,7 @@ impl V2Client {
         }
     }
 
-    /// What its client is to do next.
+    /// What its client must do next; `None` if nothing is due.
     pub fn poll(&mut self, now_us: u64) -> Option<V2Act> {
         if self.wakes_us() > now_us {
             return None;
@@ -244,14 +245,14 @@ impl V2Client {
         Some(V2Act::Call(request))
     }
 
-    /// The call of the last act was sent, as this one.
+    /// The call that it wanted was sent with this id.
     pub fn on_call_sent(&mut self, id: CallId) {
         let place = self.calls.len() - 1;
         self.calls[place].id = Some(id);
         self.open.insert(id, place);
     }
 
-    /// The wait of the last act was sent, as this one.
+    /// The wait that it wanted was sent with this id.
     pub fn on_wait_sent(&mut self, id: CallId) {
         self.waiting = Some(id);
     }
@@ -291,7 +292,7 @@ impl V2Client {
         }
     }
 
-    /// A call has this result. Whether it is one of its own.
+    /// A result arrived. Returns whether it belongs to an open call of this client.
     pub fn on_result(&mut self, id: CallId, result: &V2Result, now_us: u64) -> bool {
         let came = match result {
             Ok(V2Found::Written(event)) => Came::Written(event.clone()),
@@ -308,7 +309,7 @@ impl V2Client {
         self.finish(id, came, now_us)
     }
 
-    /// A call, or the wait, was refused. Whether it is one of its own.
+    /// A call or the wait was refused. Returns whether it belongs to this client.
     pub fn on_refused(&mut self, id: CallId, refused: CallRefused, now_us: u64) -> bool {
         if self.waiting == Some(id) {
             self.waiting = None;
@@ -323,7 +324,7 @@ impl V2Client {
         self.finish(id, if is_nothing { Came::Failed } else { Came::Unknown }, now_us)
     }
 
-    /// Its client waits for the answer of a call no longer.
+    /// Its client has cancelled a call.
     pub fn on_given_up(&mut self, id: CallId, now_us: u64) {
         self.finish(id, Came::Unknown, now_us);
     }
@@ -347,11 +348,11 @@ impl V2Client {
         true
     }
 
-    /// Something came of the wait. Whether a stream goes on, so that the member must be told that
-    /// this was taken.
+    /// Something arrived for a wait. Returns whether the client must acknowledge it, because the
+    /// wait is a stream that goes on.
     ///
     /// # Errors
-    /// A wait is refused for another reason than its index.
+    /// The wait was refused for a reason other than its index.
     pub fn on_waited(&mut self, id: CallId, waited: V2Waited, now_us: u64) -> Result<bool, String> {
         if self.waiting != Some(id) {
             return Ok(false);
@@ -403,7 +404,7 @@ impl V2Client {
 }
 
 impl Op {
-    /// The request that asks for it.
+    /// The request for this operation.
     fn request(&self) -> Request {
         let Op { verb, key, value, ttl_s, prev, is_refresh, flag } = self;
         let mut form = match verb {
@@ -424,7 +425,7 @@ impl Op {
         request(*verb, key, &form)
     }
 
-    /// Whether it changes nothing.
+    /// Whether it is a read.
     pub fn is_read(&self) -> bool {
         self.verb == Verb::Get
     }

@@ -1,4 +1,4 @@
-//! Messages of watch streams as bytes, from and to those of `workload`.
+//! Encodes and decodes the messages of watch streams, from and to the types of `workload`.
 
 use bytes::Bytes;
 use etcd::pb::etcdserverpb as pb;
@@ -9,7 +9,7 @@ use workload::etcd::watch::{Event, Response, Wanted};
 
 use super::wire::{Served, pair, revision};
 
-/// The request for a watch.
+/// The request that creates a watch.
 pub fn create(wanted: &Wanted) -> Bytes {
     let filters = [(wanted.no_put, FilterType::Noput), (wanted.no_delete, FilterType::Nodelete)];
     let filters = filters.into_iter().filter(|(is_set, _)| *is_set).map(|(_, it)| it as i32);
@@ -25,12 +25,12 @@ pub fn create(wanted: &Wanted) -> Bytes {
     }))
 }
 
-/// The request to end a watch.
+/// The request that cancels a watch.
 pub fn cancel(watch_id: i64) -> Bytes {
     request(RequestUnion::CancelRequest(pb::WatchCancelRequest { watch_id }))
 }
 
-/// The request to say how far all watches of the stream are.
+/// The request for a notice of progress about all watches of the stream.
 pub fn ask_progress() -> Bytes {
     request(RequestUnion::ProgressRequest(pb::WatchProgressRequest {}))
 }
@@ -39,10 +39,10 @@ fn request(union: RequestUnion) -> Bytes {
     pb::WatchRequest { request_union: Some(union) }.encode_to_vec().into()
 }
 
-/// A message of a member.
+/// Decodes a message from the member `by`.
 ///
 /// # Errors
-/// No client of etcd could understand it.
+/// The client could not understand it.
 pub fn decode(message: &[u8], by: Served) -> Result<Response, String> {
     let message = pb::WatchResponse::decode(Bytes::copy_from_slice(message));
     let message = message.map_err(|error| format!("a message of a watch: {error}"))?;

@@ -1,5 +1,5 @@
-//! The watches of a client: streams on its connection, and on the next one when it breaks, where
-//! each watch goes on behind what it has shown.
+//! The watches of an etcd client. A *line* is one watch over time: when its stream or its
+//! connection ends, the line continues with a new watch behind the last event that it has shown.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -14,49 +14,49 @@ use super::watch_wire;
 use super::wire::{self, Served};
 use crate::world::World;
 
-/// Streams on one connection.
+/// The most watch streams on one connection.
 const STREAMS_MAX: usize = 3;
 
-/// How often a client asks for progress when it waits for a revision (kube-apiserver:
+/// How often a client asks for progress while it waits for a revision, in us (kube-apiserver:
 /// `cacher.progressRequestPeriod`).
 const ASK_US: u64 = 100_000;
 
-/// How long it is between two attempts to place lines that a client follows.
+/// The time between two attempts to give streams to followed lines, in us.
 const PLACE_US: u64 = 100_000;
 
-/// How long a client lets messages lie at most, before it takes them.
+/// The longest that a client takes to acknowledge messages, in us.
 pub const TAKEN_LATE_US_MAX: u64 = 3_000_000;
 
-/// One watch, over all streams on which it was resumed.
+/// One line: a watch that continues on new streams.
 struct Line {
     wanted: Wanted,
-    /// The first revision that it has not shown; `None` if the server has not said.
+    /// The first revision that it has not shown; `None` if no server has told.
     next: Option<i64>,
 }
 
-/// A stream on the present connection.
+/// A stream on the current connection.
 struct Stream {
-    /// Its number in the history.
+    /// The stream's number in the history.
     number: usize,
-    /// The lines whose requests are not answered, in order.
+    /// The lines whose requests for a watch are unanswered, in order.
     asked: VecDeque<usize>,
-    /// The lines by the numbers of their watches.
+    /// The lines by the ids of their watches.
     open: BTreeMap<i64, usize>,
-    /// The last revision that was promised for all its watches.
+    /// The highest revision that a notice of progress promised for all its watches.
     promised: i64,
 }
 
-/// The present connection, and where notes are made.
+/// The current connection, and the world around it.
 pub struct Around<'a> {
     /// The number of the connection.
     pub connection: usize,
-    /// The world.
+    /// The virtual world.
     pub world: &'a mut World,
-    /// The network.
+    /// The network of etcd clients.
     pub network: &'a mut EtcdNetwork,
-    /// The notes.
+    /// The history of the run.
     pub history: &'a mut History,
-    /// Whether the client takes everything at once.
+    /// Whether the client acknowledges messages without delay.
     pub is_calm: bool,
 }
 
@@ -70,37 +70,37 @@ impl Around<'_> {
     }
 }
 
-/// A revision that all streams must be promised in the end.
+/// The revision that all streams must promise at the end of a run.
 #[derive(Clone, Copy, Debug)]
 struct Target {
     revision: i64,
-    /// When the client asks next.
+    /// When the client next asks for progress, in us.
     ask_us: u64,
 }
 
 /// All watches of a client.
 pub struct Watcher {
     client: u32,
-    /// What the client says of itself.
+    /// The client's credentials.
     credentials: Credentials,
     random: Random,
-    /// The number of watches that it has at most.
+    /// The most lines that it begins at random.
     watches_max: usize,
     lines: BTreeMap<usize, Line>,
     line_count: usize,
     streams: Vec<Stream>,
-    /// Lines that have no stream.
+    /// Lines without a stream.
     unplaced: Vec<usize>,
     /// The newest revision that the client has seen.
     newest: i64,
     target: Option<Target>,
-    /// Lines that the client follows, and does not end by chance.
+    /// Lines that the client itself uses, and that are not ended at random.
     followed: BTreeSet<usize>,
-    /// Lines that it follows no longer, and whose watches have not ended.
+    /// Lines that the client no longer uses, and whose watches have not ended yet.
     forgotten: BTreeSet<usize>,
-    /// What has come for the lines that it follows, in order.
+    /// Responses for followed lines, in order.
     news: Vec<(usize, Response)>,
-    /// When lines that have no stream may get one.
+    /// When lines without a stream may next get one, in us.
     place_us: u64,
 }
 
@@ -129,14 +129,14 @@ impl Watcher {
         }
     }
 
-    /// Watches as the client wants, on whatever stream. Returns the number of the line.
+    /// Begins a followed line for the client. Returns the number of the line.
     pub fn follow(&mut self, wanted: Wanted) -> usize {
         let line = self.add(wanted);
         self.followed.insert(line);
         line
     }
 
-    /// Ends the watch of a line that the client follows.
+    /// Ends a followed line.
     pub fn forget(&mut self, line: usize, mut around: Around<'_>) {
         self.followed.remove(&line);
         self.news.retain(|(of, _)| *of != line);
@@ -151,7 +151,7 @@ impl Watcher {
         }
     }
 
-    /// Asks for the end of the watch of a line, if it was created.
+    /// Cancels the watch of a line, if the watch was created.
     fn cancel(&self, line: usize, around: &mut Around<'_>) {
         for stream in &self.streams {
             for (id, _) in stream.open.iter().filter(|(_, of)| **of == line) {
@@ -161,7 +161,8 @@ impl Watcher {
         }
     }
 
-    /// Gives a stream to the lines that the client follows, again where theirs is gone.
+    /// Gives a stream to each line that has none, if the client follows any line and the time has
+    /// come.
     pub fn place_followed(&mut self, mut around: Around<'_>) {
         if self.followed.is_empty() || self.place_us > around.world.now_us {
             return;
@@ -172,34 +173,35 @@ impl Watcher {
         }
     }
 
-    /// When [`Watcher::place_followed`] is due.
+    /// When [`Watcher::place_followed`] is due, in us.
     pub fn places_us(&self) -> u64 {
         let is_due = !self.followed.is_empty() && !self.unplaced.is_empty();
         if is_due { self.place_us } else { u64::MAX }
     }
 
-    /// Takes what has come for the lines that the client follows.
+    /// Takes the responses for followed lines.
     pub fn take_news(&mut self) -> Vec<(usize, Response)> {
         core::mem::take(&mut self.news)
     }
 
-    /// Tells it of a revision that the client has seen.
+    /// Notes a revision that the client has seen.
     pub fn observe(&mut self, revision: i64) {
         self.newest = self.newest.max(revision);
     }
 
-    /// Whether a watch waits for a stream.
+    /// Whether some line has no stream.
     pub fn has_unplaced(&self) -> bool {
         !self.unplaced.is_empty()
     }
 
-    /// From now on it waits until all watches are promised this revision.
+    /// From now on, waits until all streams have promised this revision.
     pub fn wait_for(&mut self, revision: i64, now_us: u64) {
         self.target = Some(Target { revision, ask_us: now_us });
         self.streams.iter_mut().for_each(|stream| stream.promised = 0);
     }
 
-    /// Whether it waits for that no longer. etcd promises nothing to a stream without watches.
+    /// Whether all streams have promised the revision. A stream without watches counts, since etcd
+    /// promises nothing there.
     pub fn is_done(&self) -> bool {
         self.target.is_none_or(|target| {
             let is_done = |stream: &Stream| {
@@ -210,7 +212,7 @@ impl Watcher {
         })
     }
 
-    /// When it wants to look at the clock, beside what its client wants.
+    /// When it next asks for progress, in us.
     pub fn wakes_us(&self) -> u64 {
         let target = self.target.filter(|_| !self.is_done());
         target.map_or(u64::MAX, |target| target.ask_us)
@@ -223,7 +225,8 @@ impl Watcher {
         format!("{:?}, unplaced {:?}, streams {streams:?}", self.target, self.unplaced)
     }
 
-    /// Does something by chance, as often as its client makes calls.
+    /// Does something at random, once per burst of calls of its client: begins or cancels a watch,
+    /// asks for progress, or closes a stream.
     pub fn act(&mut self, mut around: Around<'_>) {
         if self.watches_max == 0 || self.target.is_some() {
             return;
@@ -251,7 +254,7 @@ impl Watcher {
         }
     }
 
-    /// Goes on with all watches and asks for progress, if it waits for a revision and it is time.
+    /// If it waits for a revision and the time has come: continues all lines and asks for progress.
     pub fn ask_when_due(&mut self, mut around: Around<'_>) {
         let Some(target) = self.target else { return };
         if self.is_done() || around.world.now_us < target.ask_us {
@@ -268,7 +271,8 @@ impl Watcher {
         }
     }
 
-    /// Ends the watches that begin later than this: etcd promises nothing to their streams.
+    /// Cancels the watches that start above this revision, since etcd promises no progress on their
+    /// streams.
     fn forget_late_ones(&mut self, revision: i64, around: &mut Around<'_>) {
         let late = |line: &Line| line.next.unwrap_or(line.wanted.start) > revision + 1;
         for stream in &self.streams {
@@ -288,7 +292,7 @@ impl Watcher {
         self.lines.retain(|line, _| kept.contains(line));
     }
 
-    /// The connection is over, or left.
+    /// The connection has ended.
     pub fn on_left(&mut self, history: &mut History, now_us: u64) {
         while let Some(stream) = self.streams.first() {
             history.note_watch(stream.number, Step::Left, now_us);
@@ -296,10 +300,10 @@ impl Watcher {
         }
     }
 
-    /// Takes what has come on a stream.
+    /// Handles a message on a stream.
     ///
     /// # Errors
-    /// No client of etcd could understand it.
+    /// The client could not understand it.
     pub fn on_arrival(
         &mut self,
         number: usize,
@@ -307,7 +311,7 @@ impl Watcher {
         by: Served,
         mut around: Around<'_>,
     ) -> Result<(), String> {
-        // What came on a stream that the client has left is of no use.
+        // The client has already left this stream.
         let Some(at) = self.streams.iter().position(|it| it.number == number) else {
             return Ok(());
         };
@@ -338,7 +342,7 @@ impl Watcher {
         Ok(())
     }
 
-    /// Takes a message on a stream. Returns the line that it is for, if the client follows it.
+    /// Handles a response on a stream. Returns the response's line if the client follows it.
     fn on_response(&mut self, at: usize, response: &Response) -> Option<usize> {
         self.newest = self.newest.max(response.revision);
         let Watcher { streams, lines, .. } = self;
@@ -378,7 +382,7 @@ impl Watcher {
         None
     }
 
-    /// A stream is gone: its watches go on elsewhere.
+    /// A stream has ended: its lines need another stream.
     fn lose(&mut self, at: usize) {
         let stream = self.streams.remove(at);
         for line in stream.asked.into_iter().chain(stream.open.into_values()) {
@@ -398,7 +402,7 @@ impl Watcher {
         number
     }
 
-    /// Asks for all watches that have no stream.
+    /// Requests a watch for each line without a stream.
     fn place_all(&mut self, around: &mut Around<'_>) {
         for line in core::mem::take(&mut self.unplaced) {
             let count = self.streams.len();
@@ -419,7 +423,8 @@ impl Watcher {
     }
 
     fn open_stream(&mut self, around: &mut Around<'_>) -> usize {
-        // A client that follows lines may pause, and is told late that a stream has ended.
+        // A client that follows lines may pause, and would then learn late that its stream has
+        // ended.
         let requires_leader = self.random.one_in(3) && self.watches_max > 0;
         let (connection, now_us) = (around.connection, around.world.now_us);
         let credentials = self.credentials.clone();
@@ -477,7 +482,7 @@ impl Watcher {
     }
 }
 
-/// A line has shown everything below this revision.
+/// Notes that a line has shown everything below this revision.
 fn go_on(lines: &mut BTreeMap<usize, Line>, line: usize, next: i64) {
     if let Some(line) = lines.get_mut(&line) {
         line.next = Some(line.next.map_or(next, |it| it.max(next)));

@@ -1,5 +1,5 @@
-//! Calls of etcd's clients as bytes: requests are encoded and responses decoded here, from and to
-//! the operations of `workload`.
+//! Encodes the calls of etcd clients as requests, and decodes responses, from and to the types of
+//! `workload`.
 
 use bytes::Bytes;
 use etcd::pb::etcdserverpb as pb;
@@ -18,16 +18,16 @@ use pb::response_op::Response as PbResponse;
 use super::contender::{self, Service};
 use super::network::SentResult;
 
-/// The cluster and the member that the header of a response names.
+/// The cluster id and the member id in the headers of a member's responses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Served {
-    /// The cluster.
+    /// The cluster id.
     pub cluster_id: u64,
-    /// The member.
+    /// The member id.
     pub member_id: u64,
 }
 
-/// The method and the bytes of the request for a call.
+/// The method of a call, and the bytes of its request.
 pub fn encode(op: &Op) -> (EtcdMethod, Bytes) {
     let (method, bytes) = match op {
         Op::Range(range) => (EtcdMethod::Range, self::range(range).encode_to_vec()),
@@ -43,7 +43,7 @@ pub fn encode(op: &Op) -> (EtcdMethod, Bytes) {
     (method, bytes.into())
 }
 
-/// The method and the bytes of the request for a call that waits for its turn.
+/// The method of a `Lock` or `Campaign` call, and the bytes of its request.
 pub fn encode_service(service: &Service) -> (EtcdMethod, Bytes) {
     let (name, lease) = (bytes(service.name), service.lease);
     match &service.value {
@@ -56,10 +56,10 @@ pub fn encode_service(service: &Service) -> (EtcdMethod, Bytes) {
     }
 }
 
-/// What came of a call that waited for its turn.
+/// Decodes the result of a `Lock` or `Campaign` call.
 ///
 /// # Errors
-/// No client of etcd could understand it.
+/// The client could not understand it.
 pub fn decode_service(
     method: EtcdMethod,
     result: &SentResult,
@@ -80,9 +80,9 @@ pub fn decode_service(
     Ok(contender::Served::Holds(Some(leader.rev)))
 }
 
-/// Whether a call may also be made as a read that is answered in pieces, with the same result. A
-/// target without an order sorts a read, and is ignored by one in pieces
-/// (`checkRangeStreamRequest` of etcd 3.7).
+/// Whether a call may be made as a streamed read with the same result. A streamed read must be
+/// ordered by key: it ignores a sort target without an order (`checkRangeStreamRequest` of etcd
+/// 3.7).
 pub fn can_stream(op: &Op) -> bool {
     let Op::Range(range) = op else { return false };
     let is_by_key = range.sort_target == SortTarget::Key && range.sort_order != SortOrder::Descend;
@@ -95,11 +95,11 @@ pub fn can_stream(op: &Op) -> bool {
     is_by_key && bounds == [0; 4]
 }
 
-/// Appends a piece of a read to the pieces before. The bytes of all are those of the response to
-/// the read.
+/// Appends a piece of a streamed read to the pieces before. Together they are the bytes of the
+/// response to the whole read.
 ///
 /// # Errors
-/// No client of etcd could understand it.
+/// The client could not understand the piece.
 pub fn add_piece(pieces: &mut Vec<u8>, piece: &[u8]) -> Result<(), String> {
     let piece = pb::RangeStreamResponse::decode(Bytes::copy_from_slice(piece));
     let piece = piece.map_err(|error| format!("a piece: {error}"))?;
@@ -224,10 +224,10 @@ fn compare(compare: &Compare) -> pb::Compare {
     }
 }
 
-/// The answer to a call of a member.
+/// Decodes the result of a call at the member `by`.
 ///
 /// # Errors
-/// No client of etcd could understand it.
+/// The client could not understand it.
 pub fn decode(op: &Op, result: &SentResult, by: Served) -> Result<Answer, String> {
     let response = match result {
         Ok(response) => Bytes::copy_from_slice(response),
@@ -251,7 +251,7 @@ pub fn decode(op: &Op, result: &SentResult, by: Served) -> Result<Answer, String
     decoded.map(Ok).map_err(|what| format!("the response to {op:?}: {what}"))
 }
 
-/// The answer to a call about a lease, which names that lease.
+/// Decodes a response about a lease, which must name that lease.
 fn lease_answer(op: LeaseOp, response: Bytes, by: Served) -> Result<Response, String> {
     let of_lease = |lease: i64, id: i64| match lease == id {
         true => Ok(()),
@@ -286,8 +286,8 @@ fn of<M: Message + Default>(
     answer(M::decode(response).map_err(|error| error.to_string())?)
 }
 
-/// The revision in a header. The header of a whole response names its cluster and its member, which
-/// `by` says; one inside a transaction does not.
+/// The revision in a header. The header of a whole response must name the cluster and the member in
+/// `by`; headers inside a transaction do not (`None`).
 pub(super) fn revision(
     header: Option<pb::ResponseHeader>,
     by: Option<Served>,
@@ -355,10 +355,10 @@ fn txn_answer(answer: pb::TxnResponse, by: Option<Served>) -> Result<TxnAnswer, 
     })
 }
 
-/// The error that a call or a stream ends with.
+/// The error with which a call or a stream ended.
 ///
 /// # Errors
-/// No client of these has it.
+/// No call of these clients can get this error.
 pub fn decode_error(refused: &CallRefused) -> Result<Error, String> {
     match refused {
         CallRefused::Error(error) => self::error(*error),

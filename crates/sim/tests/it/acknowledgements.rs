@@ -1,9 +1,9 @@
-//! Each acknowledgement follows a completed sync that covers its write.
+//! No write is acknowledged before a completed sync covers it.
 //!
-//! Every run checks it: [`sim::disk`] finds the bytes of each entry in what is written and waits
-//! for a sync of that file, and [`sim::witness`] refuses an entry that is handed over before, so
-//! before any client can be told. Here is a load under which it would be easy to go wrong: slow
-//! syncs, many entries under way, several batches in one sync.
+//! Every run checks this: [`sim::disk`] finds each entry's bytes in what is written and waits for a
+//! sync of that file, and [`sim::witness`] rejects an entry that is handed to Apply earlier, so
+//! before any client gets an answer. This test adds a load under which mistakes are likely: slow
+//! syncs, many entries in flight, several batches per sync.
 
 use sim::fault::FaultMix;
 

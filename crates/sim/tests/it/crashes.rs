@@ -1,11 +1,11 @@
-//! A crash at every operation of the disk, in a short fixed load; and the test of that test: a disk
-//! whose syncs do nothing must not pass it.
+//! A short fixed load that crashes at each disk operation in turn. A test of this test shows that a
+//! disk whose syncs do nothing does not pass.
 
 use sim::script::{script, stopped_at};
 
 const SEED: u64 = 1;
 
-/// Operations of the disk in the script when nothing goes wrong.
+/// The number of disk operations of the script without a crash.
 fn op_count() -> u64 {
     let summary = sim::run(script(SEED)).expect("nothing goes wrong in it");
     assert!(summary.snapshots.taken > 0);
@@ -31,8 +31,8 @@ fn an_end_of_the_process_at_every_disk_operation_loses_nothing_acknowledged() {
     crash_everywhere(false);
 }
 
-/// Counts the operations at which a loss of power is noticed when no sync does anything, from the
-/// first half of the script on: then there is something to lose.
+/// With syncs that do nothing: how many power cuts were tried, and how many were noticed. It tries
+/// operations in the second half of the script, where there is something to lose.
 fn noticed(looks_inside: bool) -> (u64, u64) {
     let all = op_count();
     let (mut tried, mut noticed) = (0, 0);
@@ -59,13 +59,13 @@ fn clients_alone_notice_a_server_that_never_syncs() {
     assert_eq!(noticed, tried);
 }
 
-/// A kill leaves the page cache as it is: there, nobody can tell that a sync did nothing.
+/// A killed process leaves the page cache intact, so it cannot show that a sync did nothing.
 #[test]
 fn a_server_that_never_syncs_survives_the_end_of_its_process() {
     let mut options = script(SEED);
     options.syncs_lie = true;
     options.stop_at = Some((op_count() / 2, false));
     let failure = sim::run(options).unwrap_err();
-    // The run ends with a loss of power, and that is noticed.
+    // The run itself ends with a power cut, and that is noticed.
     assert!(!failure.reason.contains("does not become ready"), "{failure}");
 }

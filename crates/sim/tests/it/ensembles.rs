@@ -1,11 +1,11 @@
-//! Whole ensembles from seeds: three members and five, and each twice the same.
+//! Ensembles of three and of five members from seeds; some seeds run twice, to compare.
 
 use sim::Summary;
 
-/// Seeds of every change, of three members; a nightly run takes many more.
+/// The seeds of three members in every test run; a nightly run takes many more.
 const SEEDS_OF_THREE: std::ops::RangeInclusive<u64> = 1..=110;
 
-/// Seeds of every change, of five members.
+/// The seeds of five members in every test run.
 const SEEDS_OF_FIVE: std::ops::RangeInclusive<u64> = 1..=40;
 
 fn check(seeds: impl Iterator<Item = (u64, usize)>) -> Vec<Summary> {
@@ -20,8 +20,8 @@ fn check(seeds: impl Iterator<Item = (u64, usize)>) -> Vec<Summary> {
     summaries
 }
 
-/// The seeds pass and do what they are for: all faults come in some run, and so does all that
-/// depends on them.
+/// The seeds pass, and together they reach everything that they should test: every fault, and
+/// everything that depends on faults.
 #[test]
 fn ensembles_pass_and_reach_what_they_are_meant_to_reach() {
     let three = SEEDS_OF_THREE.map(|seed| (seed, 3));
@@ -93,7 +93,7 @@ fn ensembles_pass_and_reach_what_they_are_meant_to_reach() {
     ] {
         assert!(count > 0, "no {what}");
     }
-    // The other members would not have what a restore brings.
+    // An ensemble refuses restores, since the other members lack the snapshot.
     assert_eq!(count(|it| it.zk.restored), 0);
 }
 
@@ -116,7 +116,7 @@ fn one_seed_is_one_run() {
     assert_ne!(trace(3), trace(5));
 }
 
-/// The seeds of one member mean what they meant before there were ensembles.
+/// Seeds of one member keep the meaning that they had before there were ensembles.
 #[test]
 fn an_ensemble_of_one_is_what_the_seeds_of_one_member_are() {
     for seed in 1..=5 {

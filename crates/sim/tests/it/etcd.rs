@@ -1,5 +1,5 @@
-//! Clients of etcd beside ZooKeeper's: seeds pass, and all that may happen to a call happens in
-//! some.
+//! Runs with etcd clients: all seeds pass, and together they reach everything that can happen to a
+//! call.
 
 use member::membership::bootstrap::Attendance;
 use member::spaces::etcd::auto_compaction::AutoCompaction;
@@ -12,7 +12,7 @@ use sim::fault::{Fault, FaultMix, Whom};
 use sim::{EtcdCounts, Options, Summary};
 use workload::generate::Random;
 
-/// Seeds of one member, of three, and of five.
+/// Seeds of one member.
 const SEEDS_OF_ONE: std::ops::RangeInclusive<u64> = 5_001..=5_060;
 const SEEDS_OF_THREE: std::ops::RangeInclusive<u64> = 2_001..=2_060;
 const SEEDS_OF_FIVE: std::ops::RangeInclusive<u64> = 2_001..=2_040;
@@ -93,8 +93,7 @@ fn runs_with_etcd_clients_reach_what_they_are_meant_to_reach() {
     }
 }
 
-/// Three members, and clients of etcd that wait for each result. Only these faults come, and
-/// end.
+/// A run of three members with etcd clients that wait for each result. Only these faults come.
 fn calling(seed: u64, faults: Vec<(u64, Whom, Fault)>) -> EtcdCounts {
     let options = options_of_calls(seed, faults);
     sim::run(options).unwrap_or_else(|failure| panic!("{failure}")).etcd
@@ -123,7 +122,7 @@ fn options_of_calls(seed: u64, faults: Vec<(u64, Whom, Fault)>) -> Options {
     options
 }
 
-/// Where nothing goes wrong an operator moves leadership, and members give equal hashes.
+/// Without faults, an operator moves leadership and members give equal hashes.
 #[test]
 fn an_operator_moves_leadership_and_compares_hashes() {
     let run = |seed| {
@@ -144,7 +143,7 @@ fn an_operator_moves_leadership_and_compares_hashes() {
     assert!(counts.unchangeable > 10, "{counts:?}");
 }
 
-/// A full disk refuses writes of etcd's clients, and takes them again once there is room.
+/// Full disks make members refuse the writes of etcd clients until there is room.
 #[test]
 fn writes_are_refused_while_the_disks_are_full() {
     let full = Fault::DiskFull { bytes: 0, for_us: 20_000_000 };
@@ -155,8 +154,8 @@ fn writes_are_refused_while_the_disks_are_full() {
     assert!(counts.iter().all(|counts| counts.writes.done > 0));
 }
 
-/// While no member hears another one, a call ends after 7 s. A write that no leader was given is a
-/// definite failure, and one that a leader had is of unknown fate.
+/// Without a quorum, a call ends after 7 s. A write that no leader got certainly failed; the fate
+/// of a write that a leader got is unknown.
 #[test]
 fn calls_without_a_quorum_are_given_up_with_their_fates() {
     let cut = Fault::Partition { is_one_way: false, for_us: 20_000_000 };
@@ -168,7 +167,7 @@ fn calls_without_a_quorum_are_given_up_with_their_fates() {
     assert!(count(|it| it.writes.done) > 0);
 }
 
-/// Streams that require a leader end at a member that hears no other one, and not elsewhere.
+/// Streams that require a leader end at a member that is cut off, and only there.
 #[test]
 fn streams_that_require_a_leader_end_at_a_member_that_is_cut_off() {
     let cut = Fault::Partition { is_one_way: false, for_us: 30_000_000 };
@@ -178,21 +177,22 @@ fn streams_that_require_a_leader_end_at_a_member_that_is_cut_off() {
     assert_eq!(counts.map(|it| it.leaderless).sum::<usize>(), 0);
 }
 
-/// A leader that is gone costs its successor's clients a moment, and no call its answer.
+/// When the leader pauses, clients of the next leader wait only for a moment, and their calls are
+/// answered.
 #[test]
 fn calls_go_on_under_the_next_leader() {
     let pause = Fault::Pause { for_us: 30_000_000 };
     for seed in 1..=5 {
         let counts = calling(seed, vec![(6_000_000, Whom::Leader, pause)]);
         assert!(counts.writes.done > 100, "seed {seed}: {counts:?}");
-        // The clients compact as well, and more often.
+        // Clients compact, too, and more often than leaders.
         assert!(counts.writes.own_compactions > 0, "seed {seed}: {counts:?}");
     }
 }
 
-/// A member hears its leader, and nothing that it sends comes through for a while. Its link holds
-/// messages with calls that clients give up meanwhile. The leader gets the messages when the link
-/// carries again, seconds after.
+/// For a while a member hears its leader but nothing that it sends gets through. Its link holds
+/// messages with calls that clients give up meanwhile, and delivers them to the leader seconds
+/// later.
 #[test]
 fn a_call_that_a_link_holds_may_take_effect_when_the_link_carries_again() {
     for seed in 1..=20 {
@@ -207,12 +207,14 @@ fn a_call_that_a_link_holds_may_take_effect_when_the_link_carries_again() {
     }
 }
 
-/// Seeds that found something while the clients of each run were made to have leases: the seed, its
-/// members. `quorate sim` cannot repeat them.
+/// Seeds that found a bug in runs where all clients had leases: the seed and the number of members.
+/// `quorate sim` cannot repeat them.
 const SEEDS_WITH_LEASES: [(u64, usize); 3] = [
-    // A sync hung for 15 s after the faults had stopped; the judge wanted all leases over by then.
+    // A sync hung for 15 s after the faults had stopped, and the judge expected all leases to end
+    // before.
     (301_061, 5),
-    // A link held a message with a call that was given up, and the judge looked at the leader only.
+    // A link held a message with a given-up call, and the judge considered only the leader's
+    // trouble.
     (301_707, 5),
     // A leader ended a lease while a renewal of it waited for Apply.
     (109, 3),
@@ -227,17 +229,17 @@ fn seeds_with_leases_that_found_something_pass() {
     }
 }
 
-/// Seeds that found something while some clients of each run were made to want locks: the seed, its
-/// members, and the seed of these clients. `quorate sim` cannot repeat them.
+/// Seeds that found a bug in runs where some clients wanted locks: the seed, the number of members,
+/// and the seed of these clients. `quorate sim` cannot repeat them.
 const SEEDS_WITH_LOCKS: [(u64, usize, u64); 3] = [
-    // A link broke, and the leader had a learner forgotten that it then added all the same. The
-    // learner got a vote and handed a command over before it applied that it is forgotten.
+    // After a link broke, the leader had a learner removed and then added again. The learner got a
+    // vote and submitted a command before it applied its removal.
     (11_335, 5, 11_274),
-    // A stream ended at a member without a leader when its client had been promised everything, and
-    // the judge counted the wait for the next promise from the time before.
+    // A stream ended at a member without a leader after its client had all promises, and the judge
+    // counted the wait for the next promise from an earlier time.
     (31_710, 3, 31_710),
-    // A member led 9 s after the faults had stopped, and the judge wanted all leases without a
-    // client over 6 s later.
+    // A member became leader 9 s after the faults had stopped, and the judge expected all leases
+    // without a client to end 6 s later.
     (30_627, 5, 30_627),
 ];
 
@@ -252,7 +254,7 @@ fn seeds_with_locks_that_found_something_pass() {
     }
 }
 
-/// Some clients of each run want locks, and the members' services wait for their turns.
+/// A run in which some clients get their locks through the `Lock` and `Election` services.
 fn served(seed: u64, member_count: usize) -> Result<Summary, String> {
     let mut options = Options::draw_ensemble(seed, member_count);
     let mut load = EtcdLoad::new(Random::new(seed));
@@ -264,11 +266,11 @@ fn served(seed: u64, member_count: usize) -> Result<Summary, String> {
     sim::run(options).map_err(|failure| failure.to_string())
 }
 
-/// Seeds that found something while members' services waited for the turns of some clients: the
-/// seed, its members. `quorate sim` cannot repeat them.
+/// Seeds that found a bug in such runs: the seed and the number of members. `quorate sim` cannot
+/// repeat them.
 const SEEDS_SERVED: [(u64, usize); 1] = [
-    // A call of `Campaign` that was given up removed the key with which a later call of the lease
-    // waited at another member. That call said later that its client leads.
+    // A cancelled `Campaign` call deleted the key with which a later call of the same lease waited
+    // at another member. That later call then reported that its client leads.
     (1_115, 5),
 ];
 
@@ -279,7 +281,7 @@ fn seeds_with_services_that_found_something_pass() {
     }
 }
 
-/// Clients give calls up at any moment, call again at another member, and repeat calls while they
+/// Clients cancel calls at any moment, repeat them at another member, and repeat calls while they
 /// hold. No hold is lost.
 #[test]
 fn services_pass_locks_on_though_clients_give_up_and_repeat_calls() {
@@ -294,8 +296,8 @@ fn services_pass_locks_on_though_clients_give_up_and_repeat_calls() {
     assert!(all.iter().all(|count| *count > 20), "{all:?}");
 }
 
-/// Three members, and four clients that want one lock, or one election on every other seed. They
-/// hold for up to so long. Only these faults come.
+/// A run of three members with four clients that want one lock (or, for every other seed, one
+/// election) and hold for at most `hold_us_max`. Only these faults come.
 fn contending(seed: u64, hold_us_max: u64, faults: Vec<(u64, Whom, Fault)>) -> EtcdCounts {
     let mut options = options_of_calls(seed, faults);
     let load = options.etcd.as_mut().expect("there are clients of etcd");
@@ -316,8 +318,8 @@ fn contending(seed: u64, hold_us_max: u64, faults: Vec<(u64, Whom, Fault)>) -> E
     sim::run(options).unwrap_or_else(|failure| panic!("{failure}")).etcd
 }
 
-/// A new leader gives each lease its whole time again. So clients hold on, and the lock is passed
-/// on under it.
+/// A new leader gives each lease its full time again, so holders keep their locks, and locks are
+/// passed on under it.
 #[test]
 fn locks_are_passed_on_under_the_next_leader() {
     for seed in 1..=10 {
@@ -329,8 +331,8 @@ fn locks_are_passed_on_under_the_next_leader() {
     }
 }
 
-/// A client at a member that is cut off for longer than its lease lasts does not believe that it
-/// holds, and what it writes later is not done.
+/// A client at a member that is cut off for longer than its lease stops believing that it holds,
+/// and its later writes fail.
 #[test]
 fn a_holder_at_a_member_that_is_cut_off_loses_its_lock_to_another() {
     let cut = |number: usize| {
@@ -350,8 +352,8 @@ fn a_holder_at_a_member_that_is_cut_off_loses_its_lock_to_another() {
     assert!(found.iter().all(|count| *count > 5), "{found:?}");
 }
 
-/// Three members, clients of etcd, and one that changes users and roles and makes calls as them,
-/// beside all faults that are drawn.
+/// Options for three members with etcd clients, one of which changes users and roles and makes
+/// calls as them. The drawn faults come as well.
 fn with_users(seed: u64) -> Options {
     let mut options = Options::draw_ensemble(seed, 3);
     let mut load = EtcdLoad::new(Random::new(seed));
@@ -363,7 +365,7 @@ fn with_users(seed: u64) -> Options {
 #[test]
 fn users_may_do_what_they_are_permitted_to() {
     let mut all = UsersCounts::default();
-    // Some things happen in few runs.
+    // Some things happen in few runs only.
     for seed in 1..=1_000 {
         let summary = sim::run(with_users(seed)).unwrap_or_else(|failure| panic!("{failure}"));
         all.add(&summary.etcd.users);
@@ -374,7 +376,7 @@ fn users_may_do_what_they_are_permitted_to() {
     panic!("something has not happened: {:?}", users_met(&all));
 }
 
-/// What may happen to users, and how often it has.
+/// Everything that should happen to users, with its count.
 fn users_met(all: &UsersCounts) -> [(&'static str, usize); 9] {
     [
         ("changes", all.changes),
@@ -389,7 +391,8 @@ fn users_met(all: &UsersCounts) -> [(&'static str, usize); 9] {
     ]
 }
 
-/// The first of two actors says whether permissions are enforced, and the other one finds that out.
+/// The first of two actors switches the enforcement of permissions, and the second one must find
+/// that out.
 #[test]
 fn two_actors_change_users_at_once() {
     let mut all = UsersCounts::default();
@@ -402,12 +405,12 @@ fn two_actors_change_users_at_once() {
     }
     let common = [all.changes, all.tokens, all.permitted, all.denied, all.nobody, all.invalid];
     assert!(common.iter().all(|count| *count > 300) && all.unknown > 20, "{all:?}");
-    // Few findings are dropped because of what the other actor may have done.
+    // Few doubts are dropped because of what the other actor may have done.
     assert!(all.unsure > 0 && all.unsure < all.denied / 4, "{all:?}");
 }
 
-/// A member applies everything late. It takes calls of users whom it does not know yet, or knows as
-/// they were.
+/// A member that applies everything late gets calls of users that it does not know yet, or knows in
+/// an older state.
 #[test]
 fn users_have_their_permissions_at_a_member_that_lags() {
     let mut all = UsersCounts::default();
@@ -427,8 +430,7 @@ fn users_have_their_permissions_at_a_member_that_lags() {
     assert!(all.old > 5 && all.permitted > 100 && all.invalid > 100, "{all:?}");
 }
 
-/// Three members, or one, and clients of etcd v2 beside those of v3, beside all faults that are
-/// drawn.
+/// Options with etcd v2 clients beside those of v3. The drawn faults come as well.
 fn with_v2(seed: u64, member_count: usize) -> Options {
     let mut options = match member_count {
         1 => Options::draw(seed),
@@ -461,7 +463,7 @@ fn clients_of_etcd_v2_meet_all_that_may_happen() {
     }
 }
 
-/// Clients of etcd v2 make more events than the history keeps, and some of them wait rarely.
+/// Etcd v2 clients make more events than the history keeps, and some of them wait seldom.
 #[test]
 fn waits_of_etcd_v2_are_refused_for_events_that_are_gone() {
     let mut all = V2Counts::default();
@@ -476,7 +478,7 @@ fn waits_of_etcd_v2_are_refused_for_events_that_are_gone() {
     assert!(all.gone > 1_000 && all.cleared > 5 && all.shown > 1_000, "{all:?}");
 }
 
-/// Clients that ask for health and for members, and change users of etcd v2.
+/// Clients of plain HTTP requests ask for health and members, and change users of etcd v2.
 #[test]
 fn requests_of_http_meet_all_that_may_happen() {
     let mut all = HttpCounts::default();
@@ -497,8 +499,8 @@ fn requests_of_http_meet_all_that_may_happen() {
     assert!(health.1 > 0 && unknown_done > 0 && all.overtaken > 0, "{all:?}");
 }
 
-/// A quota is reached, by bytes or by the bound on memory. An operator ends the alarms, and clients
-/// delete and compact.
+/// Clients reach the quota, by bytes or by the limit of memory. An operator disarms the alarms, and
+/// clients delete and compact.
 #[test]
 fn puts_are_refused_beyond_the_quota_until_there_is_room() {
     let (mut refused, mut alarms, mut disarmed, mut written) = (0, 0, 0, 0);

@@ -1,10 +1,10 @@
-//! An ensemble goes on when its leader is gone: clients finish their work before it is back. A
-//! member that was away for long catches up.
+//! An ensemble goes on without its leader: clients finish before the leader is back. And a member
+//! that was away for long catches up.
 
 use sim::fault::{Fault, FaultMix, Whom};
 use sim::script::script;
 
-/// The leader is gone from a moment on at which everybody works, for longer than the test may take.
+/// Makes the leader unavailable while all clients work, for longer than the test may take.
 fn check_goes_on(member_count: usize, fault: fn(u64) -> Fault) {
     const GONE_AT_US: u64 = 3_000_000;
     const GONE_FOR_US: u64 = 200_000_000;
@@ -51,7 +51,7 @@ fn work_goes_on_while_the_leader_is_paused() {
     check_goes_on(3, |for_us| Fault::Pause { for_us });
 }
 
-/// A member is cut off, and everybody else is started again with nothing in memory but what is
+/// A member is cut off, and all others restart, so that their logs in memory hold only what is
 /// behind a snapshot.
 #[test]
 fn a_member_that_no_log_reaches_fetches_a_snapshot() {

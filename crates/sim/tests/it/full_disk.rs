@@ -1,5 +1,5 @@
-//! A member with a full disk refuses writes with an error and goes on with reads. No client waits
-//! for room, and none loses its session by it.
+//! A member with a full disk refuses writes with an error and still serves reads. No client waits
+//! for room, and no session is lost.
 
 use sim::client::ClientConfig;
 use sim::fault::{Fault, FaultMix};
@@ -7,21 +7,21 @@ use sim::script::script;
 use sim::{Options, Summary};
 use storage::wal::WalOptions;
 
-/// How long the disk is full: long after everything that does not wait for room is over.
+/// How long the disk is full, in us: much longer than the clients need.
 const FULL_FOR_US: u64 = 300_000_000;
 
-/// Bytes of a segment, so that the run is short.
+/// Bytes per log segment: small, to keep the run short.
 const SEGMENT_BYTES: u64 = 4 * 1024 * 1024;
 
-/// Bytes of log that must still fit, as in the shell that ships.
+/// Bytes of log that must still fit, as in the real server.
 const ROOM_BYTES_MIN: u64 = 2 * 1024 * 1024;
 
-/// Three clients that write more than there is room for, on a disk that is full soon.
+/// Options for three clients that write more than fits, on a disk that is soon full.
 fn full(seed: u64, more: Vec<(u64, Fault)>, full_for_us: u64) -> Options {
     let mut options = script(seed);
-    // Only a full disk asks for a snapshot.
+    // Only a full disk causes a snapshot.
     options.member.options.order.disk.snapshot_commands = u64::MAX;
-    // Entries under way always fit, as in the shell that ships.
+    // Entries in flight always fit, as in the real server.
     options.member.wal = WalOptions { segment_bytes: SEGMENT_BYTES, ..WalOptions::default() };
     options.member.room_bytes_min = ROOM_BYTES_MIN;
     options.faults_us = full_for_us;
@@ -53,7 +53,7 @@ fn clients_are_answered_while_the_disk_is_full() {
         let virtual_us = summary.virtual_us;
         assert!(virtual_us < FULL_FOR_US / 2, "seed {seed}: waits for room, {virtual_us} us");
     }
-    // Only a few writes are refused: a snapshot soon lets go of log.
+    // Only few writes are refused, since a snapshot soon frees log segments.
     assert!(refused_count > 20, "{refused_count}");
 }
 
@@ -72,13 +72,13 @@ fn sessions_outlive_a_full_disk_during_which_their_connections_break() {
     }
 }
 
-/// A disk that only the server's own files fill: the log has all of it but for some blocks when a
-/// snapshot is wanted for the first time. What is small is counted exactly: what the log leaves is
-/// less than a snapshot of this state has.
+/// Options for a disk that only the server's own log fills, except for some blocks, when the first
+/// snapshot is needed. Small sizes are counted exactly: the log leaves less room than a snapshot of
+/// this state needs.
 fn full_of_log(seed: u64, blocks: u64) -> Options {
     let full = Fault::DiskFull { bytes: blocks * 64 * 1024, for_us: FULL_FOR_US };
     let mut options = script(seed);
-    // Only a full disk asks for a snapshot.
+    // Only a full disk causes a snapshot.
     options.member.options.order.disk.snapshot_commands = u64::MAX;
     options.member.wal = WalOptions {
         segment_bytes: 256 * 1024,

@@ -1,5 +1,5 @@
-//! Members whose builds know different levels: the level rises once each of them knows it, and what
-//! does not know it is refused, or ends.
+//! Ensembles whose members' builds know different levels: the level rises once every member knows
+//! it, and a build that does not know it is refused or ends.
 
 use crate::steady::{run, steady};
 use member::membership::bootstrap::Attendance;
@@ -9,11 +9,11 @@ use sim::fault::{Fault, FaultMix, Whom};
 
 use Build::{New, Old};
 
-/// Seeds of three members, and of five.
+/// Seeds of three members.
 const SEEDS_OF_THREE: std::ops::RangeInclusive<u64> = 1_451..=1_740;
 const SEEDS_OF_FIVE: std::ops::RangeInclusive<u64> = 1_001..=1_060;
 
-/// Seeds of drawn builds pass, and all that may happen about levels happens in some.
+/// Seeds with drawn builds pass, and together they reach everything that can happen to levels.
 #[test]
 fn mixed_builds_reach_what_they_are_meant_to_reach() {
     let three = SEEDS_OF_THREE.map(|seed| (seed, 3));
@@ -48,8 +48,8 @@ fn mixed_builds_reach_what_they_are_meant_to_reach() {
     }
 }
 
-/// A majority begins, and the third server has only a placeholder, which never votes and does not
-/// count.
+/// A majority begins the ensemble, so the third server has only a placeholder, which never votes
+/// and does not count for a raise.
 #[test]
 fn a_placeholder_of_an_absent_server_does_not_hinder_a_raise() {
     let mut refused_count = 0;
@@ -66,7 +66,7 @@ fn a_placeholder_of_an_absent_server_does_not_hinder_a_raise() {
         let raised_us = summary.levels.raised_us;
         assert!(raised_us.is_some_and(|at_us| at_us < 18_000_000), "seed {seed}: {raised_us:?}");
         assert_eq!((summary.members.founded, summary.members.joined), (2, 1), "seed {seed}");
-        // Somebody may install a new build before the partition is over.
+        // An operator may install a new build before the partition is over.
         let refused = summary.levels.joiners_refused;
         assert!(refused == 0 || third == Old, "seed {seed}: {refused} times");
         refused_count += refused;
@@ -74,7 +74,7 @@ fn a_placeholder_of_an_absent_server_does_not_hinder_a_raise() {
     assert!(refused_count > 0, "no old build was refused");
 }
 
-/// One old build among the servers holds the level until it is replaced.
+/// A single old build holds the level down until it is replaced.
 #[test]
 fn a_level_is_raised_soon_after_the_last_old_build_is_gone() {
     for seed in 1..=10 {
@@ -92,13 +92,13 @@ fn a_level_is_raised_soon_after_the_last_old_build_is_gone() {
     }
 }
 
-/// All processes end in the middle of a raise, or right behind it, and one server is started with
-/// an old build: it ends at its start, or when it learns that the raise is committed.
+/// All processes end during a raise or just after it, and one server starts with an old build: it
+/// ends at its start, or when it learns that the raise is committed.
 #[test]
 fn a_server_that_goes_back_behind_a_raise_ends_and_keeps_its_directory() {
     let (mut too_old, mut too_old_starts) = (0, 0);
     for seed in 1..=100 {
-        // Which of both happens depends on a few ms.
+        // Which of the two happens depends on a few ms.
         if seed > 20 && too_old > 0 && too_old_starts > 0 {
             return;
         }
@@ -117,7 +117,7 @@ fn a_server_that_goes_back_behind_a_raise_ends_and_keeps_its_directory() {
     assert!(too_old > 0 && too_old_starts > 0, "{too_old}, {too_old_starts}");
 }
 
-/// A level rises only when somebody asks for it. Nobody does before the run itself asks at its end.
+/// A level rises only on request. Here the first request is the run's own at its end.
 #[test]
 fn a_level_that_nobody_asked_for_is_raised_at_the_end_only() {
     let mut options = steady(1, 3, vec![(20_000_000, Whom::Leader, Fault::Kill)]);

@@ -1,5 +1,5 @@
-//! Members that lose what their disks held come back in their own place; leaders that are asked to
-//! hand over do; and members that never met find each other.
+//! Members that lose their disk's content return to their server's place, leaders hand over on
+//! request, and members that never met find each other.
 
 use crate::steady::{run, steady};
 use member::membership::bootstrap::Attendance;
@@ -7,8 +7,8 @@ use replica::LogMemory;
 use sim::Summary;
 use sim::fault::{Fault, Whom};
 
-/// Each run checks that all members vote in the end. A member whose process ends right after the
-/// birth is not counted: the next start finds it born.
+/// Each run checks that all members vote at the end. A member whose process ends right after its
+/// birth is not counted, since its next start finds it born.
 #[test]
 fn every_member_in_turn_loses_its_directory_and_comes_back() {
     let mut joined = 0;
@@ -34,8 +34,8 @@ fn a_directory_that_is_corrupt_is_set_aside_and_its_server_comes_back() {
     for seed in 1..=20 {
         let rots = (10_000_000, Whom::one(seed as usize % 3), Fault::BitRot);
         let summary = run(steady(seed, 3, vec![rots]));
-        // A process that ends right behind it is not counted as one that set its directory aside,
-        // nor one that ends right behind its birth as one that joined.
+        // Not counted: a process that ends right after it set its directory aside, or right after
+        // its birth.
         let (joined, lost) = (summary.members.joined, summary.members.set_aside);
         assert!(joined.abs_diff(lost) <= 1, "seed {seed}: {joined} of {lost}");
         set_aside += lost;
@@ -43,7 +43,7 @@ fn a_directory_that_is_corrupt_is_set_aside_and_its_server_comes_back() {
     assert!(set_aside >= 10, "{set_aside}");
 }
 
-/// Runs each of these seeds with one member that deceives the others, when all is well.
+/// Runs these seeds with one member that deceives the others at a time when all is well.
 fn deceived(seeds: std::ops::RangeInclusive<u64>, deceit: Fault) -> Vec<Summary> {
     seeds
         .map(|seed| {
@@ -62,8 +62,7 @@ fn sum(summaries: &[Summary], of: fn(&Summary) -> u64) -> u64 {
     summaries.iter().map(of).sum()
 }
 
-/// Checks that a member that is found out joins under another member id, and that no other member
-/// does.
+/// Checks that a detected member joins again with a new member id, and that no other member joins.
 fn check_found_out(summaries: &[Summary], deceit_min: u64, condemned_min: u64) {
     let deceits = sum(summaries, |it| it.faults.deceits);
     let condemned = sum(summaries, |it| it.members.condemned);
@@ -72,7 +71,7 @@ fn check_found_out(summaries: &[Summary], deceit_min: u64, condemned_min: u64) {
     for summary in summaries {
         assert!(summary.members.joined <= summary.faults.deceits, "seed {}", summary.seed);
     }
-    // A member whose process ends right after the birth is not counted.
+    // A member whose process ends right after its birth is not counted.
     let joined = sum(summaries, |it| it.members.joined);
     assert!(joined >= condemned * 8 / 10, "{joined} of {condemned}");
 }
@@ -96,7 +95,7 @@ fn a_member_whose_state_differs_is_found_out_and_comes_back() {
 
 #[test]
 fn a_majority_never_loses_what_it_has() {
-    // The second member is left alone: the first one is not replaced yet.
+    // The second member is spared, since the first one is not replaced yet.
     let lost = |member| (1_000, Whom::one(member), Fault::EmptiedDisk);
     let summary = run(steady(1, 3, (0..3).map(lost).collect()));
     assert_eq!(summary.members.joined, 1);
@@ -142,7 +141,8 @@ fn any_majority_begins_and_the_others_come_later() {
     assert!(joined > 0 && founded >= 100, "{founded}, {joined}");
 }
 
-/// Processes end at each of the disk operations of an agreement, and with cut power.
+/// A process ends at each disk operation of the agreement on a birth in turn, sometimes with a
+/// power cut.
 #[test]
 fn an_agreement_goes_on_wherever_a_process_ends() {
     for (seed, op) in (1..=4).flat_map(|seed| (1..=40).map(move |op| (seed, op))) {

@@ -1,10 +1,10 @@
-//! Machines that take each other's place, stutter, are suspended, or have two disks.
+//! Machines that take turns in a server's place, stutter, are suspended, or have two disks.
 
 use crate::steady::run;
 use sim::Options;
 use sim::fault::{Disks, Fault, Whom};
 
-/// Like [`crate::steady::steady`], with clients that work for five times as long.
+/// Like [`crate::steady::steady`], with clients that work five times as long.
 fn steady(seed: u64, member_count: usize, faults: Vec<(u64, Whom, Fault)>) -> Options {
     let mut options = crate::steady::steady(seed, member_count, faults);
     for client in &mut options.clients {
@@ -14,8 +14,8 @@ fn steady(seed: u64, member_count: usize, faults: Vec<(u64, Whom, Fault)>) -> Op
     options
 }
 
-/// The first machine stands still while the second one has its place for long enough that the
-/// others forget the first; then the first goes on with what it was about to hand over.
+/// The first machine is frozen while the second one has its place for so long that the other
+/// members remove the first. Then the first one continues with what it was about to submit.
 #[test]
 fn a_machine_that_was_replaced_comes_back_and_its_clients_are_answered() {
     let mut changes = 0;
@@ -42,8 +42,8 @@ fn two_machines_have_the_place_of_one_server_in_turn() {
     }
 }
 
-/// A leader that nobody hears runs for 100 ms of every 2.5 s, and the others end the sessions of
-/// its clients.
+/// A leader that is cut off runs for 100 ms in every 2.5 s, while the other members expire its
+/// clients' sessions.
 #[test]
 fn a_leader_that_is_cut_off_and_stutters_answers_nobody_for_long() {
     let mut expired = 0;
@@ -55,7 +55,7 @@ fn a_leader_that_is_cut_off_and_stutters_answers_nobody_for_long() {
             steady(seed, 3, vec![(5_000_000, Whom::Leader, cut), (1_000, Whom::Leader, stutter)]);
         options.faults_us = for_us;
         for client in &mut options.clients {
-            // The clients hardly ever write: one that does notices that it gets no answer.
+            // The clients hardly ever write: a client that writes notices that it gets no answer.
             client.ops = 20;
             client.think_us_max = 90_000_000;
             client.timeout_ms = 10 * options.member.options.spaces.zk.tick_ms as u32;
@@ -65,7 +65,7 @@ fn a_leader_that_is_cut_off_and_stutters_answers_nobody_for_long() {
     assert!(expired > 0);
 }
 
-/// A suspended machine whose clock has stood still believes for a moment that nothing happened.
+/// A suspended machine's clock stopped, so at first its process believes that no time has passed.
 #[test]
 fn a_member_that_was_suspended_answers_for_no_session_that_is_over() {
     for seed in 1..=10 {
@@ -82,7 +82,7 @@ fn a_member_that_was_suspended_answers_for_no_session_that_is_over() {
     }
 }
 
-/// Snapshots go on while the log's disk hangs, and the log while the snapshots' does.
+/// Snapshots go on while the log's disk hangs, and the log goes on while the snapshots' disk hangs.
 #[test]
 fn the_log_and_the_snapshots_hang_and_are_slow_apart() {
     for disks in [Disks::Log, Disks::Snapshots] {
@@ -106,7 +106,7 @@ fn the_log_and_the_snapshots_hang_and_are_slow_apart() {
     }
 }
 
-/// Clients that connect again and again leave no deadlines behind, on any member.
+/// Clients that reconnect again and again leave no deadlines behind on any member.
 #[test]
 fn members_keep_no_deadlines_of_sessions_that_came_back() {
     for seed in 1..=5 {

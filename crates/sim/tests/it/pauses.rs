@@ -1,5 +1,5 @@
-//! A process that is paused for longer than every session's timeout expires none of them: their
-//! clients have written meanwhile.
+//! A process that is paused for longer than every session's timeout expires no session, since their
+//! clients have sent bytes meanwhile.
 
 use sim::fault::{Fault, FaultMix};
 use sim::script::script;
@@ -14,7 +14,7 @@ fn sessions_outlive_a_pause_of_the_process() {
         for client in &mut options.clients {
             client.ops = 400;
             client.think_us_max = 4_000_000;
-            // The shortest timeout is two ticks.
+            // The server raises it to the shortest timeout, two ticks.
             client.timeout_ms = 1;
         }
         match sim::run(options) {

@@ -1,12 +1,11 @@
-//! Runs in which someone restores snapshots, newest and older ones, while everything else goes
-//! wrong.
+//! Runs in which an operator restores newest and older snapshots while other faults come.
 
 use sim::fault::{Fault, FaultMix};
 use sim::script::script;
 use sim::{Failure, Options, Summary};
 use workload::generate::Random;
 
-/// Seeds of every change.
+/// The seeds in every test run.
 const SEEDS: std::ops::RangeInclusive<u64> = 1..=150;
 
 fn run(seed: u64) -> Result<Summary, Failure> {
@@ -32,7 +31,8 @@ fn what_a_snapshot_brings_back_is_what_was_there() {
 
 #[test]
 fn a_crash_at_every_disk_operation_of_a_restore_leaves_one_state_or_the_other() {
-    // One snapshot is put aside, and another one is restored while much is under way.
+    // The first restore keeps a snapshot elsewhere; the second one happens while many commands are
+    // in flight.
     let restoring = || {
         let mut options = script(1);
         options.faults =

@@ -1,4 +1,4 @@
-//! The simulator is tested with shells that do something wrong: each must be noticed.
+//! Runs of shells with a deliberate mistake: the judges must notice each mistake.
 
 use member::membership::bootstrap::Attendance;
 use replica::LogMemory;
@@ -10,8 +10,8 @@ use sim::server::{AuditSabotage, HttpSabotage, Sabotage, UserSabotage, V2Sabotag
 use sim::{LaterOps, Options};
 use workload::generate::Random;
 
-/// Seeds that are tried until one notices, in the first two hundred as things are: which one it is
-/// changes with the times that elections take.
+/// The seeds that are tried until one run notices the mistake. At present one of the first two
+/// hundred does; which one depends on the times that elections take.
 const SEEDS: std::ops::RangeInclusive<u64> = 1..=1_000;
 
 fn check_noticed(sabotage: Sabotage, why: &str) {
@@ -36,7 +36,7 @@ fn an_entry_that_is_acknowledged_before_it_is_durable_is_noticed() {
 
 #[test]
 fn a_vote_that_is_forgotten_is_noticed() {
-    // Processes end in turn, so that some do between two elections of one term.
+    // Processes end in turn, so that some end between two elections of one term.
     check_noticed_where(Sabotage::VotesForgotten, "both lead in term", |options| {
         options.begins_unborn = false;
         let kill = |number: usize| (600_000, Whom::one(number % 3), Fault::Kill);
@@ -57,7 +57,7 @@ fn a_sync_that_is_answered_from_local_state_is_noticed() {
 #[test]
 fn a_member_that_answers_without_contact_is_noticed() {
     // One member is cut off for longer than a session lives, and its clients hardly ever write: a
-    // client that does notices that it gets no answer.
+    // client that writes notices that it gets no answer.
     check_noticed_where(Sabotage::ContactIgnored, "was written to at", |options| {
         options.begins_unborn = false;
         let cut = Fault::Partition { is_one_way: false, for_us: 60_000_000 };
@@ -77,8 +77,7 @@ fn a_batch_that_is_applied_twice_is_noticed() {
     check_noticed(Sabotage::BatchesDoubled, "which the client did not send");
 }
 
-/// The disk of each member is full for a while, one after the other, and there is room before and
-/// afterwards.
+/// Makes the disk of each member full for a while, one after the other, with room before and after.
 fn with_full_disks(options: &mut Options) {
     options.begins_unborn = false;
     let full = Fault::DiskFull { bytes: 0, for_us: 5_000_000 };
@@ -101,7 +100,7 @@ fn a_call_of_etcd_that_is_refused_though_there_is_room_is_noticed() {
     let why = "was refused for want of space at";
     check_noticed_where(Sabotage::RoomDenied, why, |options| {
         with_full_disks(options);
-        // A write of ZooKeeper's clients would be found first.
+        // A ZooKeeper write would be found first.
         options.clients.clear();
         options.etcd = Some(EtcdLoad::new(Random::new(options.seed)));
     });
@@ -122,9 +121,9 @@ fn a_condemned_member_that_goes_on_is_noticed() {
 
 #[test]
 fn a_vote_of_a_directory_that_was_emptied_is_noticed() {
-    // One member is cut off, a second one loses its directory, the third one is paused: the first
-    // two are no quorum in which one member has everything, unless the second one votes as if it
-    // had.
+    // One member is cut off, a second one loses its directory, the third is paused. The first two
+    // must not form a quorum without all entries; they could only if the second one voted as if it
+    // still had its own.
     check_noticed_where(Sabotage::OldIdAgain, "leads in term", |options| {
         let cut = Fault::Partition { is_one_way: false, for_us: 5_000_000 };
         let sleeps = Fault::Pause { for_us: 30_000_000 };
@@ -142,8 +141,8 @@ fn a_vote_of_a_directory_that_was_emptied_is_noticed() {
     });
 }
 
-/// Servers that begin an ensemble. The first one, which makes the attempt, ends at one of its disk
-/// operations and is away for a while; later the others do.
+/// Options for servers that agree on a birth. The first one, which makes the attempt, ends at one
+/// of its disk operations and stays away for a while; later the others end.
 fn begin_in_trouble(options: &mut Options) {
     options.begins_unborn = true;
     options.member.attendance = Attendance::AnyMajority;
@@ -171,8 +170,8 @@ fn two_births_are_noticed() {
     check_noticed_where(Sabotage::TwoBirths, why, begin_in_trouble);
 }
 
-/// Clients that ping and hardly ever write, in a network that loses a frame now and then: that
-/// explains no session that expires at once.
+/// Clients ping and hardly ever write, in a network that sometimes loses a frame: that does not
+/// excuse a session that expires at once.
 #[test]
 fn a_renewal_that_is_omitted_is_noticed_in_a_rough_network() {
     check_noticed_where(Sabotage::RenewalsOmitted, "us of silence", |options| {
@@ -190,7 +189,7 @@ fn a_renewal_that_is_omitted_is_noticed_in_a_rough_network() {
     });
 }
 
-/// A slow link between two others explains nothing of a member that is cut off.
+/// A slow link between two other members does not excuse a member that is cut off.
 #[test]
 fn a_member_that_answers_without_contact_is_noticed_beside_a_slow_link() {
     check_noticed_where(Sabotage::ContactIgnored, "was written to at", |options| {
@@ -225,7 +224,7 @@ fn a_reply_before_the_event_that_it_shows_is_noticed() {
     check_noticed(Sabotage::AnswersFirst, "the reply to operation");
 }
 
-/// Only a watch that stays can fire twice.
+/// Only a persistent watch can fire twice.
 #[test]
 fn a_change_that_a_watch_is_told_twice_is_noticed() {
     check_noticed_where(Sabotage::ChangesDoubled, "came, due was", |options| {
@@ -254,8 +253,8 @@ fn a_member_that_takes_more_than_it_may_is_noticed() {
     });
 }
 
-/// The member waits for the rest of a frame that never comes, and the client for the end of its
-/// connection.
+/// The member waits for the rest of a frame that never comes, and the client waits for the end of
+/// its connection.
 #[test]
 fn a_frame_that_is_too_long_and_does_not_end_the_connection_is_noticed() {
     check_noticed_where(Sabotage::FrameBoundIgnored, "do not finish", |options| {
@@ -265,13 +264,13 @@ fn a_frame_that_is_too_long_and_does_not_end_the_connection_is_noticed() {
     });
 }
 
-/// The Front keeps the last bytes of a frame, and output that it cannot send to anyone.
+/// The Front keeps the last bytes of a frame, and output that it cannot send.
 #[test]
 fn a_connection_that_is_kept_when_its_client_is_gone_is_noticed() {
     check_noticed(Sabotage::ClosesUntold, "put of a connection runtime, at most");
 }
 
-/// Reads travel behind writes, and show what is large.
+/// Reads travel behind writes, and their answers are large.
 #[test]
 fn an_answer_whose_room_is_not_given_back_is_noticed() {
     check_noticed_where(Sabotage::AnswersKept, "bytes of replies, at most", |options| {
@@ -283,7 +282,7 @@ fn an_answer_whose_room_is_not_given_back_is_noticed() {
     });
 }
 
-/// One member is cut off for a minute, and clients accept a server of reads only.
+/// One member is cut off for a minute, and clients accept read-only mode.
 fn cut_off_with_readers(options: &mut Options) {
     options.later_ops = LaterOps { read_only: Some(options.seed), ..LaterOps::default() };
     options.begins_unborn = false;
@@ -308,16 +307,16 @@ fn a_write_of_a_client_that_is_served_reads_only_is_noticed() {
     check_noticed_where(Sabotage::WritesWithoutLeader, why, cut_off_with_readers);
 }
 
-/// A member without a leader has an old state, which a client must not be shown that has seen a
-/// newer one elsewhere.
+/// A member without a leader has an old state, which it must not show to a client that has seen a
+/// newer state elsewhere.
 #[test]
 fn a_read_that_shows_less_than_the_client_has_seen_is_noticed() {
     let why = "was seen or applied when it connected";
     check_noticed_where(Sabotage::SeenZxidForgotten, why, cut_off_with_readers);
 }
 
-/// A member that was replaced, and forgotten, comes back in the middle of what it handed over. It
-/// is to condemn its directory; if it goes on, no member takes what it hands over.
+/// A member that was replaced and removed returns in the middle of its work. It should condemn its
+/// directory. If it goes on, no member accepts what it submits.
 #[test]
 fn a_forgotten_member_that_goes_on_is_noticed() {
     check_noticed_where(Sabotage::CondemnedIgnored, "do not finish", |options| {
@@ -332,7 +331,8 @@ fn a_forgotten_member_that_goes_on_is_noticed() {
     });
 }
 
-/// Servers with different builds, of which the old ones stay, and people who ask for more.
+/// Servers with different builds, of which the old ones stay, and clients that ask for a higher
+/// level.
 fn with_mixed_builds(options: &mut Options) {
     let first = vec![Build::New, Build::New, Build::Old];
     let asks = (1..=5).map(|at| (at * 3_000_000, Ask::Client(at as usize % 2))).collect();
@@ -358,14 +358,14 @@ fn a_build_that_says_that_it_knows_more_than_it_does_is_noticed() {
     check_noticed_where(Sabotage::LevelsOverstated, why, with_mixed_builds);
 }
 
-/// Runs with drawn options notice it, too.
+/// Runs with drawn options notice these mistakes, too.
 #[test]
 fn a_raise_that_ignores_what_a_member_knows_is_noticed_by_chance() {
     check_noticed(Sabotage::LevelsIgnored, "has not said to it that it knows that");
     check_noticed(Sabotage::LevelsOverstated, "no newer build ever ran on the directory");
 }
 
-/// Clients of etcd that make many calls, and wait for a result until a member gives up.
+/// Adds etcd clients that make many calls, and wait for each result until a member gives up.
 fn with_etcd(options: &mut Options) {
     let mut load = EtcdLoad::new(Random::new(options.seed));
     for client in &mut load.clients {
@@ -387,7 +387,7 @@ fn a_put_of_etcd_beyond_the_quota_that_is_answered_is_noticed() {
     });
 }
 
-/// As [`with_etcd`], with a client that changes users and roles.
+/// Like [`with_etcd`], with a client that changes users and roles.
 fn with_users(options: &mut Options) {
     with_etcd(options);
     if let Some(load) = &mut options.etcd {
@@ -395,7 +395,7 @@ fn with_users(options: &mut Options) {
     }
 }
 
-/// As [`with_users`], with another one that changes others.
+/// Like [`with_users`], with a second such client with its own users.
 fn with_two_actors(options: &mut Options) {
     with_users(options);
     if let Some(load) = &mut options.etcd {
@@ -403,7 +403,7 @@ fn with_two_actors(options: &mut Options) {
     }
 }
 
-/// Mistakes with users, each with what the actor says.
+/// Mistakes with users, each with a part of the actor's message.
 const USER_MISTAKES: [(UserSabotage, &str); 6] = [
     (UserSabotage::WritesUnchecked, "None, due is Some(PermissionDenied)"),
     (UserSabotage::WatchesUnchecked, "etcd's users: Watch of"),
@@ -427,7 +427,7 @@ fn mistakes_with_users_are_noticed_where_two_actors_change_them() {
     }
 }
 
-/// Clients of etcd v2 that meet often.
+/// Adds etcd v2 clients that often interfere.
 fn with_v2(options: &mut Options) {
     with_etcd(options);
     options.builds = None;
@@ -449,7 +449,7 @@ fn a_wait_that_is_refused_though_its_event_is_there_is_noticed() {
     check_noticed_where(Sabotage::EtcdV2(V2Sabotage::WaitsRefused), why, with_v2);
 }
 
-/// Each line: the mistake, and what the judge says.
+/// Each line is a mistake and a part of the judge's message.
 #[test]
 fn mistakes_with_etcd_v2_are_noticed() {
     for (sabotage, why) in [
@@ -480,7 +480,7 @@ fn a_line_of_the_audit_log_that_calls_a_done_write_failed_is_noticed() {
     check_noticed_where(failed, "or it was refused", with_v2);
 }
 
-/// Two clients that ask for health and members, and change users of etcd v2.
+/// Adds two clients of plain HTTP requests, about health and members and users of etcd v2.
 fn with_http(options: &mut Options) {
     with_etcd(options);
     options.builds = None;
@@ -497,7 +497,7 @@ fn with_http(options: &mut Options) {
     }
 }
 
-/// Each line: the mistake, and what the judge says.
+/// Each line is a mistake and a part of the judge's message.
 #[test]
 fn mistakes_with_requests_of_http_are_noticed() {
     for (sabotage, why) in [
@@ -521,7 +521,7 @@ fn a_wrong_line_of_the_audit_log_about_users_is_noticed() {
     }
 }
 
-/// As [`with_etcd`], with leases, and few faults beside.
+/// Like [`with_etcd`], with leases and without other faults.
 fn with_leases(options: &mut Options) {
     with_etcd(options);
     options.faults = FaultMix::none();
@@ -548,7 +548,7 @@ fn a_write_of_etcd_that_is_answered_and_lost_is_noticed() {
     check_noticed_where(Sabotage::EtcdWritesLost, "it is not in the claim", with_etcd);
 }
 
-/// No majority is there for longer than a call may take, and then there is one again.
+/// For longer than a call may take there is no majority, and then there is one again.
 #[test]
 fn a_failure_of_etcd_that_is_called_definite_and_took_effect_is_noticed() {
     let why = "it stands in the claim, and was refused before the log";
@@ -563,7 +563,7 @@ fn a_failure_of_etcd_that_is_called_definite_and_took_effect_is_noticed() {
     });
 }
 
-/// One member leads again after calls have timed out: the commands must not be given to it.
+/// After the calls timed out, one member leads again: it must not get their commands.
 #[test]
 fn a_write_of_etcd_that_is_given_up_and_takes_effect_later_is_noticed() {
     let why = "in a term that began at";
@@ -598,7 +598,7 @@ fn a_call_of_etcd_that_is_never_answered_is_noticed() {
     check_noticed_where(Sabotage::EtcdAnswersLost, "a call is not answered", with_etcd);
 }
 
-/// As [`with_etcd`], with an operator.
+/// Like [`with_etcd`], with an operator.
 fn with_operator(options: &mut Options) {
     with_etcd(options);
     if let Some(load) = &mut options.etcd {
@@ -625,7 +625,7 @@ fn a_lease_whose_keep_alive_is_answered_as_by_an_unknown_one_is_noticed() {
 fn a_lease_that_never_ends_is_noticed() {
     check_noticed_where(Sabotage::LeasesUntold, "a lease does not end in time", |options| {
         with_leases(options);
-        // Nobody asks about leases for long: only the end is wrong.
+        // Clients soon stop asking about leases, so only the missing end is wrong.
         for client in options.etcd.iter_mut().flat_map(|load| &mut load.clients) {
             client.ops = 12;
         }
@@ -649,7 +649,7 @@ fn a_put_with_a_lease_that_does_not_exist_is_noticed() {
     check_noticed_where(Sabotage::UnknownLeasesTaken, "etcd: Answer", with_leases);
 }
 
-/// Clients of etcd with many watches, and members that soon give watchers the history.
+/// Adds etcd clients with many watches, and members that soon serve watches from the history.
 fn with_watches(options: &mut Options) {
     with_etcd(options);
     let load = options.etcd.as_mut().expect("there are clients of etcd");
@@ -739,7 +739,7 @@ fn an_event_of_etcd_with_another_value_is_noticed() {
     check_watches_noticed(WatchSabotage::ValuesChanged, "etcd: watch: Content");
 }
 
-/// A member that was away for long fetches a snapshot. Watches that began there go on.
+/// A member that was away for long fetches a snapshot. Watches that began there must go on.
 #[test]
 fn watches_of_etcd_that_do_not_survive_another_state_are_noticed() {
     let sabotage = Sabotage::EtcdWatches(WatchSabotage::InstallsForgotten);
@@ -782,7 +782,7 @@ fn a_stream_of_etcd_that_goes_on_without_a_leader_is_noticed() {
     });
 }
 
-/// Clients that want a lock or an election, often die or pause, and make many guarded writes.
+/// Adds clients that want a lock or an election, often die or pause, and make many guarded writes.
 fn with_locks(options: &mut Options) {
     with_etcd(options);
     options.builds = None;
@@ -816,13 +816,13 @@ fn a_client_that_holds_a_lock_before_its_turn_is_noticed() {
     check_noticed_where(Sabotage::EtcdNeighboursHidden, "etcd: Turns", with_locks);
 }
 
-/// Clients write behind a pause before they look at their clock.
+/// After a pause, clients write before they notice how much time has passed.
 #[test]
 fn a_guarded_write_of_a_client_that_holds_no_more_is_noticed() {
     check_noticed_where(Sabotage::EtcdGuardsIgnored, "etcd: Fence", with_locks);
 }
 
-/// A member that is cut off has an old leader.
+/// A member that is cut off shows an old leader.
 #[test]
 fn an_election_that_goes_back_to_an_older_leader_is_noticed() {
     check_noticed_where(Sabotage::EtcdReadsUnconfirmed, "etcd: Leaders", with_locks);

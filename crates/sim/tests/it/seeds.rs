@@ -1,6 +1,6 @@
-//! Whole runs from seeds: some of all, those that once found something, and each twice the same.
+//! Whole runs from seeds: the first ones, those that once found a bug, and some twice, to compare.
 
-/// Seeds of every change; a nightly run takes many more.
+/// The seeds in every test run; a nightly run takes many more.
 const SEEDS: std::ops::RangeInclusive<u64> = 1..=400;
 
 fn check(seeds: impl Iterator<Item = u64>) {
@@ -34,8 +34,8 @@ fn one_seed_is_one_run() {
     assert_ne!(trace(1), trace(2));
 }
 
-/// The seeds do what they are for: all faults come in some run, and so does all that depends on
-/// them.
+/// The seeds together reach everything that they should test: every fault, and everything that
+/// depends on faults.
 #[test]
 fn the_seeds_reach_what_they_are_meant_to_reach() {
     let mut faults = std::collections::BTreeSet::new();

@@ -1,34 +1,35 @@
-//! One member's log disk hangs, or is slow, in an ensemble of three whose clients go on writing.
-//! How long they wait is virtual time, so it is the same in each run of a seed.
+//! The log disk of one of three members hangs or is slow while clients go on writing. The clients'
+//! waits are in virtual time, so each run of a seed has the same.
 
 use sim::client::ClientConfig;
 use sim::fault::{Disks, Fault, FaultMix, Whom};
 use sim::{LaterOps, Options, Summary};
 
-/// How long the disk hangs.
+/// How long the disk hangs, in us.
 const HANGS_US: u64 = 8_000_000;
 
-/// The longest that clients wait for a write while the leader's disk hangs.
+/// The longest waits for a write while the leader's disk hangs.
 struct Bounds {
-    /// Clients of the other members.
+    /// Of clients of the other members, in us.
     at_others_us: u64,
-    /// Clients of the member whose disk hangs.
+    /// Of clients of the member whose disk hangs, in us.
     at_leader_us: u64,
 }
 
-/// Writes go on without the leader's disk. After `DISK_STALL_MS` the leader hands over, and its own
-/// clients go elsewhere.
+/// Writes go on without the leader's disk. After `DISK_STALL_MS` the leader hands over, and its
+/// clients go to other members.
 const LEADER_HANGS: Bounds = Bounds { at_others_us: 300_000, at_leader_us: 1_500_000 };
 
-/// The longest that clients of the other members wait while a follower's disk hangs or is slow.
+/// The longest wait of clients of the other members while a follower's disk hangs or is slow, in
+/// us.
 const FOLLOWER_HANGS_US: u64 = 300_000;
 
-/// When the disk begins to hang, after the step before.
+/// When the disk begins to hang, in us from the start.
 const BEGINS_US: u64 = 2_500_000;
 
 const SEEDS: std::ops::RangeInclusive<u64> = 1..=8;
 
-/// Clients that write all the time, on connections that nothing ends.
+/// Options for clients that write all the time, on connections that stay open.
 fn writing(seed: u64, faults: Vec<(u64, Whom, Fault)>) -> Options {
     let mut options = Options::draw_ensemble(seed, 3);
     options.begins_unborn = false;
@@ -60,7 +61,7 @@ fn run(options: Options) -> Summary {
     sim::run(options).unwrap_or_else(|failure| panic!("{failure}"))
 }
 
-/// The longest waits of the clients of the member that was struck first, and of the others.
+/// The longest wait of the struck member's clients, and of the other clients, in us.
 fn waits_us(summary: &Summary) -> (u64, u64) {
     let struck = *summary.faults.struck.first().expect("a fault was for somebody");
     let others = (0..3).filter(|member| *member != struck);
@@ -68,7 +69,7 @@ fn waits_us(summary: &Summary) -> (u64, u64) {
     (of(struck), others.map(of).max().unwrap_or(0))
 }
 
-/// Runs one fault, and checks that clients still worked when it was over.
+/// Runs one fault, checks that clients still worked when it ended, and returns the waits.
 fn struck(seed: u64, whom: Whom, fault: Fault) -> (u64, u64) {
     let summary = run(writing(seed, vec![(BEGINS_US, whom, fault)]));
     let worked_us = summary.worked_us;
@@ -99,7 +100,7 @@ fn clients_of_others_write_on_while_the_log_disk_of_a_follower_hangs_or_is_slow(
     }
 }
 
-/// The snapshots are on another disk, and no client waits for it.
+/// The snapshots are on another disk, and no client waits for them.
 #[test]
 fn clients_write_on_while_the_snapshot_disk_of_the_leader_hangs() {
     for seed in SEEDS {

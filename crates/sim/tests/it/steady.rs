@@ -4,8 +4,8 @@ use sim::fault::{Fault, FaultMix, Whom};
 use sim::script::script;
 use sim::{LaterOps, Options, Summary};
 
-/// Four clients that work for longer than the faults last, and nothing else that goes wrong. The
-/// members are born at the start.
+/// Options for four clients that work for longer than the faults last. No other faults come, and
+/// the members are born at the start.
 pub fn steady(seed: u64, member_count: usize, faults: Vec<(u64, Whom, Fault)>) -> Options {
     let mut options = Options::draw_ensemble(seed, member_count);
     options.begins_unborn = false;
@@ -23,7 +23,7 @@ pub fn steady(seed: u64, member_count: usize, faults: Vec<(u64, Whom, Fault)>) -
     options
 }
 
-/// Runs what the options say. Panics with the line that repeats it if the judges find something.
+/// Runs these options. If the judges find something, panics with the command that repeats the run.
 pub fn run(options: Options) -> Summary {
     sim::run(options).unwrap_or_else(|failure| panic!("{failure}"))
 }

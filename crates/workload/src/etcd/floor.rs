@@ -1,10 +1,10 @@
-//! The oldest state that a call may show: the newest one that answers had shown when it was sent.
+//! For each call, the oldest state that it may show: the newest state that any answer had shown
+//! when the call was sent.
 
-/// The states that answers showed, in the order of answers. `T` is a revision or a place in the
-/// claim.
+/// The states that answers showed. `T` is a revision or a position in the committed order.
 #[derive(Clone, Debug)]
 pub(super) struct Floor<T> {
-    /// The newest that was shown so far, by the time of the answer.
+    /// For each answer, its time and the newest state that any answer had shown by then.
     shown: Vec<(u64, T)>,
 }
 
@@ -15,7 +15,7 @@ impl<T> Default for Floor<T> {
 }
 
 impl<T: Copy + Ord + Default> Floor<T> {
-    /// Notes the state that an answer shows. Answers must be noted in their order.
+    /// Notes the state that an answer shows. Answers must be noted in the order of time.
     pub(super) fn raise(&mut self, answered: u64, what: T) {
         let last = self.shown.last();
         assert!(last.is_none_or(|(at, _)| *at < answered), "answers are noted in their order");
@@ -23,7 +23,7 @@ impl<T: Copy + Ord + Default> Floor<T> {
         self.shown.push((answered, newest.max(what)));
     }
 
-    /// Returns the oldest state that a call sent at this time may show.
+    /// The oldest state that a call sent at this time may show.
     pub(super) fn at(&self, asked: u64) -> T {
         match self.shown.partition_point(|(answered, _)| *answered < asked) {
             0 => T::default(),

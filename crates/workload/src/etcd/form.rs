@@ -1,21 +1,21 @@
-//! The checks that a server makes before the log, on the call alone, in etcd's order
+//! The checks that a server makes on a call before it enters the log, in etcd's order
 //! (`server/etcdserver/api/v3rpc/key.go`, etcd 3.6.16).
 //!
-//! A call that fails one is never in the log. Compactions and calls about leases have no such
-//! check.
+//! A call that fails a check never enters the log. Compactions and calls about leases have no such
+//! checks.
 
 use std::collections::BTreeSet;
 
 use crate::etcd::op::{DeleteRange, Error, Op, Put, Txn, TxnOp};
 
-/// Operations or conditions of one transaction (`--max-txn-ops`, default). A transaction inside
-/// another has what the outer one leaves.
+/// The most operations, or conditions, of one transaction (default of `--max-txn-ops`). A
+/// transaction inside another may have as many as the outer one leaves.
 pub const TXN_OPS_MAX: usize = 128;
 
-/// Checks a call before it is logged.
+/// Checks a call before it enters the log.
 ///
 /// # Errors
-/// The first refusal that etcd would give.
+/// The error that etcd would give first.
 pub fn check(op: &Op) -> Result<(), Error> {
     match op {
         Op::Range(range) => check_key(&range.key),
@@ -67,7 +67,7 @@ struct Touched<'t> {
 }
 
 impl<'t> Touched<'t> {
-    /// Adds a put that nothing else may touch, but for the keys in `except`.
+    /// Adds a put. Refuses a key that is put already, unless it is in `except`, or deleted.
     fn put(&mut self, key: &'t [u8], except: &BTreeSet<&[u8]>) -> Result<(), Error> {
         let is_put_twice = self.puts.contains(key) && !except.contains(key);
         if is_put_twice || self.deletes.iter().any(|delete| deletes(delete, key)) {
@@ -78,8 +78,8 @@ impl<'t> Touched<'t> {
     }
 }
 
-/// Whether the check counts a key as deleted. etcd does not know an open end here: it takes it for
-/// the end of an empty range (seen on 3.6.16), so such a delete may stand beside any put.
+/// Whether the check counts a key as deleted. etcd's check does not know an open range end: it
+/// takes the range for empty (seen on 3.6.16), so such a delete is allowed beside any put.
 fn deletes(delete: &DeleteRange, key: &[u8]) -> bool {
     match delete.range_end.as_slice() {
         [] => delete.key == key,
@@ -87,10 +87,9 @@ fn deletes(delete: &DeleteRange, key: &[u8]) -> bool {
     }
 }
 
-/// Collects what operations touch; refuses those that touch a key twice (`checkIntervals`). The
-/// transactions inside are looked at one after the other: the puts of each against the deletes of
-/// earlier ones, but not its deletes against their puts. The two branches of one transaction may
-/// put the same key.
+/// Collects what operations touch, and refuses those that touch a key twice (`checkIntervals`).
+/// Nested transactions are checked in order: the puts of each against the deletes of earlier ones,
+/// but not its deletes against their puts. The two branches of a transaction may put the same key.
 fn touched(ops: &[TxnOp]) -> Result<Touched<'_>, Error> {
     let mut all = Touched::default();
     for op in ops {

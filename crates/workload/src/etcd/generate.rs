@@ -1,8 +1,8 @@
-//! Streams of calls from a seed. There are few keys, so that failed conditions, missing keys and
-//! overlapping ranges are common.
+//! Random streams of etcd calls from a seed. There are few keys, so failed conditions, missing keys
+//! and overlapping ranges are common.
 //!
-//! Values are unique, so that a read names the write that it shows. There are at most 12 keys,
-//! because etcd's sort is stable only up to there (see [`crate::etcd::model`]).
+//! Values are unique, so a read names the write that it shows. There are at most 12 keys, because
+//! etcd's sort is stable only up to that number (see [`crate::etcd::model`]).
 
 use crate::etcd::form::{TXN_OPS_MAX, check};
 use crate::etcd::op::{
@@ -14,13 +14,13 @@ use crate::limits::{
     COMPACTION_ONE_IN, ERROR_ONE_IN, LEASE_CALL_ONE_IN, TXN_DEPTH_MAX, TXN_OPS_DRAWN_MAX,
 };
 
-/// The keys. Some are the beginning of others, and one has bytes that sort last.
+/// The keys. Some are prefixes of others, and one has a byte that sorts last.
 pub const KEYS: [&[u8]; 8] = [b"a", b"a/", b"a/x", b"b", b"b\0", b"c", b"c/\xff", b"d"];
 
-/// A lease that nobody has made.
+/// A lease that no client grants.
 pub const UNKNOWN_LEASE: i64 = 7777;
 
-/// The kinds of calls that a stream has beyond plain ones at the newest revision.
+/// Which kinds of calls a stream has besides plain ones at the newest revision.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     /// Compactions.
@@ -29,30 +29,33 @@ pub struct Options {
     pub nested: bool,
     /// Ranges at older revisions.
     pub old_revisions: bool,
-    /// Ranges with limit, order and filters, and ones over all keys.
+    /// Ranges over all keys, and ranges with limit, order and filters.
     pub large_ranges: bool,
-    /// Reads that a member may answer from its own state.
+    /// Serializable reads, which a member may answer from its own state.
     pub serializable: bool,
     /// Calls that the checks before the log refuse, unknown leases, and revisions that do not
     /// exist.
     pub errors: bool,
-    /// Deletes with an open end, of one or more keys. Without them keys behind [`KEYS`] are safe.
+    /// Deletes with an open range end, of one or more keys. Without them, keys that sort after
+    /// [`KEYS`] are safe.
     pub open_deletes: bool,
-    /// Deletes with an open end in transactions. Beside a put of one of their keys they make etcd
-    /// 3.6.16 die, at once (`ignore_value`) or after a compaction at that revision.
+    /// Deletes with an open range end inside transactions. Beside a put of one of their keys they
+    /// crash etcd 3.6.16, at once (`ignore_value`) or after a compaction at that revision.
     pub open_deletes_in_txns: bool,
     /// Ranges at older or future revisions beside the puts and deletes of a transaction. A member
-    /// of etcd 3.6.16 that has no client waiting leaves out such ranges with their checks
-    /// (`removeNeedlessRangeReqs`): where the range is refused, members differ from then on.
+    /// of etcd 3.6.16 at which no client waits for the transaction skips such ranges with their
+    /// checks (`removeNeedlessRangeReqs`). If such a range is refused elsewhere, the members differ
+    /// from then on.
     pub old_revisions_in_writes: bool,
-    /// Leases that puts attach keys to. The driver makes them, unless the clients do.
+    /// Lease ids that puts use. The driver of the clients grants them, unless the clients do
+    /// (`lease_calls`).
     pub leases: Vec<i64>,
     /// Calls about these leases: grants, revocations, keep-alives and questions.
     pub lease_calls: bool,
 }
 
 impl Options {
-    /// Everything.
+    /// All kinds of calls.
     pub fn all(leases: Vec<i64>) -> Options {
         Options {
             open_deletes_in_txns: true,
@@ -62,7 +65,7 @@ impl Options {
         }
     }
 
-    /// Everything that members of a real etcd survive and agree on, and no lease.
+    /// All kinds of calls that members of a real etcd survive and agree on, without leases.
     pub fn for_etcd() -> Options {
         Options {
             compactions: true,
@@ -77,33 +80,33 @@ impl Options {
     }
 }
 
-/// One client's stream.
+/// The stream of calls of one client.
 #[derive(Clone, Debug)]
 pub struct Generator {
     random: Random,
     client: u32,
     options: Options,
-    /// Number of values drawn.
+    /// How many values were drawn.
     drawn: u64,
     /// The newest revision that the client has seen.
     newest: i64,
-    /// Number of writes in 100 calls.
+    /// How many of 100 calls are writes, on average.
     write_percent: u64,
 }
 
 impl Generator {
-    /// The stream of a client.
+    /// The stream of this client.
     pub fn new(mut random: Random, client: u32, options: Options) -> Generator {
         let write_percent = random.between(30, 80);
         Generator { random, client, options, drawn: 0, newest: 1, write_percent }
     }
 
-    /// Tells the stream of a revision that the client has seen: older ones are asked for.
+    /// Notes a revision that the client has seen. Later calls ask for older revisions than that.
     pub fn observe(&mut self, revision: i64) {
         self.newest = self.newest.max(revision);
     }
 
-    /// The next call.
+    /// Draws the next call.
     pub fn next_op(&mut self) -> Op {
         if self.options.compactions && self.random.one_in(COMPACTION_ONE_IN) {
             return self.compact();
@@ -116,7 +119,7 @@ impl Generator {
         }
         loop {
             let op = self.draw();
-            // Transactions that touch a key twice are drawn often.
+            // Many drawn transactions touch a key twice, and are drawn again.
             if self.options.errors || check(&op).is_ok() {
                 return op;
             }
@@ -141,7 +144,7 @@ impl Generator {
         self.random.pick(&KEYS).to_vec()
     }
 
-    /// A key and the end of a range from it; some ranges are empty.
+    /// A key and a range end; some ranges are empty.
     fn keys(&mut self, may_be_open: bool) -> (Vec<u8>, Vec<u8>) {
         let (key, end) = (self.key(), self.key());
         match self.random.below(8) {
@@ -158,7 +161,7 @@ impl Generator {
         format!("{}:{}", self.client, self.drawn).into_bytes()
     }
 
-    /// A number like those in pairs: small, or a revision of late.
+    /// A number as pairs have: small, or a recent revision.
     fn number(&mut self) -> i64 {
         match self.random.one_in(2) {
             true => self.random.below(4) as i64,
@@ -186,7 +189,7 @@ impl Generator {
         put
     }
 
-    /// A call about a lease. Leases are short, so that many end by time.
+    /// A call about a lease. Times to live are short, so many leases expire.
     fn lease(&mut self) -> LeaseOp {
         let lease = *self.random.pick(&self.options.leases);
         match self.random.below(12) {
@@ -218,14 +221,14 @@ impl Generator {
         range
     }
 
-    /// A range of a transaction that may write. etcd leaves out none in a transaction inside.
+    /// A range in a transaction that may write. (etcd skips no range in a nested transaction.)
     fn range_in_txn(&mut self, depth: u64) -> Range {
         let range = self.range();
         let keeps_revision = self.options.old_revisions_in_writes || depth > 1;
         Range { revision: if keeps_revision { range.revision } else { 0 }, ..range }
     }
 
-    /// Makes a range large, with limit, order and filters.
+    /// Adds a limit, an order and filters to a range, and may make it large.
     fn refine(&mut self, range: &mut Range) {
         if self.random.one_in(2) {
             (range.key, range.range_end) = (vec![0], vec![0]);
@@ -276,7 +279,7 @@ impl Generator {
         (0..count).map(|_| self.compare()).collect()
     }
 
-    /// A transaction of ranges only, or of nothing.
+    /// A transaction with ranges only, or without operations.
     fn reads(&mut self) -> Txn {
         let is_serializable = self.options.serializable && self.random.one_in(3);
         let mut branch = || {
@@ -323,7 +326,7 @@ impl Generator {
         Op::Compact(Compact { revision, physical: self.random.one_in(2) })
     }
 
-    /// A call that is refused.
+    /// A call that must be refused.
     fn wrong(&mut self) -> Op {
         let future = self.newest + 1_000;
         match self.random.below(10) {
@@ -356,7 +359,7 @@ impl Generator {
         }
     }
 
-    /// A transaction with this operation behind others.
+    /// A transaction that ends with this operation.
     fn wrong_txn(&mut self, op: TxnOp) -> Txn {
         let mut txn = self.txn(1);
         txn.success.push(op);

@@ -1,21 +1,21 @@
-//! The judge of leases: do they end by time, not before it, and are questions about them answered
-//! right?
+//! The judge of leases: checks that leases do not expire early, and that answers about leases are
+//! right.
 //!
-//! It is given the claim of [`crate::etcd::order`], which that judge has found sound: so a lease
-//! that ends takes all its keys with it, at one revision, and puts find exactly the leases that
-//! exist. For each command it is given the time at which a member was first given the committed
-//! command to apply: in a simulation exactly, for real processes as far as answers tell it
-//! ([`Handed`]). What is held against these:
+//! It gets the committed order (the claim) after the judge of [`crate::etcd::order`] has checked
+//! it: so a lease that ends deletes all its keys at one revision, and puts find exactly the leases
+//! that exist. For each command it also gets the time at which a member first handed the command to
+//! Apply: exact in a simulation, an interval for real processes ([`Handed`]). It checks:
 //!
-//! - **Not before.** A lease ends by time no earlier than its time to live after the grant, and
-//!   after each keep-alive that was answered with a time, counted from when that was sent.
-//! - **Kept.** A question that is answered with a time was answered while the lease existed.
-//! - **Known.** A question that is answered as by an unknown lease came when no such lease existed
-//!   all the while. Puts find a lease, or do not, in the same way.
-//! - **Time left.** It is not negative and less than the time that was granted; the granted time is
-//!   that of the grant.
+//! - **Not before.** A lease expires no earlier than its time to live after the grant was sent, and
+//!   after each keep-alive that was answered with a time was sent.
+//! - **Kept.** A question answered with a time was answered while the lease existed.
+//! - **Known.** A question answered as for an unknown lease came when no such lease existed
+//!   throughout. The same holds for puts that find a lease or do not.
+//! - **Time left.** It is not negative and less than the granted time, and the granted time is the
+//!   grant's.
 //!
-//! **What is not judged here**: that leases end at all. The driver waits for the end of all leases.
+//! **Not checked here:** that leases end at all. The driver of the clients waits for the end of all
+//! leases.
 
 use std::collections::BTreeMap;
 
@@ -26,54 +26,54 @@ use crate::etcd::model::LEASE_TTL_S_MIN;
 use crate::etcd::op::{Error, LeaseOp, Op, Response};
 use crate::etcd::order::Claimed;
 
-/// When a member was first given a committed command to apply: not before one time, and not after
-/// another.
+/// When a member first handed a committed command to Apply: within this interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Handed {
-    /// The earliest time that is possible, in us.
+    /// The earliest possible time, in us.
     pub earliest_us: u64,
-    /// The latest.
+    /// The latest possible time, in us.
     pub latest_us: u64,
 }
 
 impl Handed {
-    /// The time is known.
+    /// A time that is known exactly.
     pub fn at(us: u64) -> Handed {
         Handed { earliest_us: us, latest_us: us }
     }
 }
 
-/// One life of a lease.
+/// One life of a lease, from a grant to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Life {
     ttl_s: i64,
-    /// When the grant was sent.
+    /// When the grant was sent, in us.
     asked_us: u64,
-    /// When the grant was first applied at the latest, and when its answer came, if it did.
+    /// When the grant was first handed to Apply, at the latest, in us.
     granted_us: u64,
     answered_us: Option<u64>,
-    /// When the end was first applied, and whether it was by time.
+    /// When the end was first handed to Apply, and whether the lease expired (`true`) or was
+    /// revoked.
     ended: Option<(Handed, bool)>,
 }
 
-/// The numbers of what was judged.
+/// What was judged, in counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LeaseCounts {
-    /// Leases that were granted.
+    /// Leases granted.
     pub granted: usize,
-    /// Leases that ended by time.
+    /// Leases that expired.
     pub expired: usize,
-    /// Keep-alives that were answered with a time.
+    /// Keep-alives answered with a time.
     pub kept: usize,
-    /// Questions that were answered as by an unknown lease.
+    /// Questions answered as for an unknown lease.
     pub unknown: usize,
 }
 
-/// Judges the leases of a history. `slack_us`: how much earlier than the clock of the judge the
-/// clocks of leaders may say that a lease has lived for its time.
+/// Judges the leases of a history. `slack_us`: how much earlier than by the judge's clock a lease
+/// may expire, since leaders' clocks differ from it.
 ///
 /// # Errors
-/// The first finding that no correct server would give.
+/// The first thing that a correct server could not have done.
 pub fn judge_leases(
     history: &History,
     claim: &[(Claimed, Handed)],
@@ -107,7 +107,7 @@ pub fn judge_leases(
     Ok(counts)
 }
 
-/// Checks the answer to a question, and counts it.
+/// Checks the answer to a question about a lease, and counts it.
 fn check_question<'l>(
     record: &CallRecord,
     op: LeaseOp,
@@ -139,10 +139,10 @@ fn check_question<'l>(
     check_unknown(record, lives)
 }
 
-/// The lives of each lease, in their order.
+/// The lives of each lease, in order.
 fn lives_of(history: &History, claim: &[(Claimed, Handed)]) -> BTreeMap<i64, Vec<Life>> {
     let mut lives: BTreeMap<i64, Vec<Life>> = BTreeMap::new();
-    // The index of the grant of each lease that exists.
+    // For each existing lease, the index of its grant in the claim.
     let mut granted: BTreeMap<i64, usize> = BTreeMap::new();
     for (index, (claimed, handed)) in claim.iter().enumerate() {
         let mut end = |lease: i64, is_by_time: bool, granted: &mut BTreeMap<i64, usize>| {
@@ -186,7 +186,7 @@ fn lives_of(history: &History, claim: &[(Claimed, Handed)]) -> BTreeMap<i64, Vec
     lives
 }
 
-/// Checks that a lease did not end before its time after this moment.
+/// Checks that a lease did not expire earlier than its time to live after `from_us`.
 fn check_end(
     lease: i64,
     life: &Life,
@@ -206,8 +206,8 @@ fn check_end(
     Err(Violation { rule: Rule::Lease, what })
 }
 
-/// Checks that a lease which ended by time had it after each keep-alive that was answered with a
-/// time. Of those that may be of the next life nothing is known.
+/// Checks that an expired lease had its full time after each keep-alive that was answered with a
+/// time. A keep-alive that may belong to the next life is skipped.
 fn check_kept(
     history: &History,
     lease: i64,
@@ -230,7 +230,7 @@ fn check_kept(
     Ok(())
 }
 
-/// Checks an answer that finds a lease, with this time if it has one.
+/// Checks an answer that found a lease. `time` is the granted time in it, in s, if it has one.
 fn check_known(record: &CallRecord, lives: &[Life], time: Option<i64>) -> Result<(), Violation> {
     let Some(answered) = &record.answered else { return Ok(()) };
     let (asked_us, answered_us) = (record.asked.at_us, answered.moment.at_us);
@@ -245,7 +245,7 @@ fn check_known(record: &CallRecord, lives: &[Life], time: Option<i64>) -> Result
     }
 }
 
-/// Checks an answer that finds no lease.
+/// Checks an answer that found no lease.
 fn check_unknown(record: &CallRecord, lives: &[Life]) -> Result<(), Violation> {
     let Some(answered) = &record.answered else { return Ok(()) };
     let (asked_us, answered_us) = (record.asked.at_us, answered.moment.at_us);

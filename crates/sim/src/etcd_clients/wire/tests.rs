@@ -5,7 +5,8 @@ use workload::generate::Random;
 
 use super::*;
 
-/// The server's own conversion takes what is encoded here, and refuses what the form forbids.
+/// The server's own conversion accepts every encoded call, and refuses exactly those with a wrong
+/// form.
 #[test]
 fn the_server_refuses_the_calls_whose_form_is_wrong_and_no_others() {
     let mut generator = Generator::new(Random::new(1), 0, Options::all(Vec::new()));

@@ -1,4 +1,4 @@
-//! Each check before the log, with its boundary. The surprising ones were seen on etcd 3.6.16.
+//! Each check before the log, at its limit. The surprising results were seen on etcd 3.6.16.
 
 use super::*;
 use crate::etcd::op::{CompareResult, CompareTarget};
@@ -50,7 +50,7 @@ fn operations_are_counted_by_the_longest_list() {
     ok(Txn { success: ranges(128), failure: ranges(128), ..Txn::default() });
     bad(Txn { success: ranges(129), ..Txn::default() }, Error::TooManyOps);
     bad(Txn { failure: ranges(129), ..Txn::default() }, Error::TooManyOps);
-    // Before the keys are looked at.
+    // The number of operations is checked before the keys.
     let compares = vec![compare("", CompareResult::Equal, CompareTarget::Lease(0)); 129];
     bad(Txn { compares, ..Txn::default() }, Error::TooManyOps);
 }

@@ -1,4 +1,4 @@
-//! The streams repeat, and have what their options say.
+//! Streams are repeatable and contain what their options ask for.
 
 use super::*;
 use crate::etcd::model::Model;

@@ -1,4 +1,4 @@
-//! Histories of one lease that the judge must take, and such that it must reject.
+//! Histories of one lease that the judge must accept or reject.
 
 use super::*;
 use crate::etcd::history::CallId;
@@ -6,7 +6,7 @@ use crate::etcd::op::{Answer, Put, PutAnswer};
 
 const LEASE: i64 = 7;
 
-/// A history of calls one after the other, each at a second, and the claim about it.
+/// A history of calls, one per second, with its claim.
 #[derive(Default)]
 struct Story {
     history: History,
@@ -53,7 +53,7 @@ impl Story {
         self
     }
 
-    /// A put with the lease.
+    /// A put that uses the lease.
     fn put(mut self, at: u64, is_found: bool) -> Story {
         let put = Put { key: b"a".to_vec(), lease: LEASE, ..Put::default() };
         let id = self.history.ask(0, Op::Put(put), seconds(at));
@@ -97,9 +97,9 @@ fn an_end_before_the_time_after_the_grant_or_a_keep_alive_is_rejected() {
     Story::new().grant(1, 5).expire(seconds(6) - 2_000).check(false);
     Story::new().grant(1, 5).keep(3, 5).expire(seconds(8)).check(true);
     Story::new().grant(1, 5).keep(3, 5).expire(seconds(8) - 2_000).check(false);
-    // One that was answered with no time keeps nothing; that answer is wrong itself.
+    // A keep-alive answered without a time extends nothing; that answer is wrong itself.
     Story::new().grant(1, 5).keep(3, 0).expire(seconds(6)).check(false);
-    // The shortest time.
+    // The shortest time to live.
     Story::new().grant(1, 0).expire(seconds(3)).check(true);
     Story::new().grant(1, 0).expire(seconds(2)).check(false);
 }
