@@ -1,62 +1,62 @@
-//! The findings that a judge reports, and the checks on a single call that both judges share.
+//! What a judge reports, and the checks on single calls that both judges share.
 
 use crate::etcd::form::check;
 use crate::etcd::history::{CallId, CallRecord};
 use crate::etcd::op::{Answer, Error, Fate};
 
-/// The promise that is broken.
+/// The promise to clients that is broken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Rule {
-    /// The claim has only what clients sent, once.
+    /// The committed order has only what clients sent, each at most once.
     Claim,
-    /// A call took effect, or did not, as its client was told.
+    /// A call took effect, or did not, as its answer says.
     Fate,
-    /// Acknowledged writes have the model's answer.
+    /// An acknowledged write has the model's answer.
     Answer,
     /// The checks before the log refuse what they must, and nothing else.
     Form,
-    /// A call sees everything that was answered before it began.
+    /// A call sees everything that was answered before the call was sent.
     RealTime,
-    /// Serializable reads of one connection never go back.
+    /// Serializable reads of one connection never show an older state than before.
     Connection,
-    /// Reads have the model's answer.
+    /// A read has the model's answer.
     Read,
-    /// Each revision is that of one write.
+    /// Each revision belongs to one write.
     Revision,
-    /// A lease ends not before its time, and questions about it are answered right.
+    /// A lease does not end early, and answers about it are right.
     Lease,
-    /// While a client holds a lock, no other client does.
+    /// Only one client holds a lock at a time.
     Alone,
-    /// Clients come to hold a lock in the order in which their keys were created.
+    /// Clients get a lock in the order in which their keys were created.
     Turns,
-    /// Writes that a lock guards are those of one holder after the other.
+    /// Writes guarded by a lock come from one holder after the other.
     Fence,
-    /// Nobody is shown an older leader behind a newer one.
+    /// No client is shown an older leader after a newer one.
     Leaders,
 }
 
-/// A promise that was broken, and how.
+/// A broken promise, with its details.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{rule:?}: {what}")]
 pub struct Violation {
-    /// The rule that is broken.
+    /// The promise that is broken.
     pub rule: Rule,
-    /// The finding: something that no correct server does.
+    /// What happened, as text for people.
     pub what: String,
 }
 
-/// Reports a finding about a call.
+/// Reports a broken promise about a call.
 pub(super) fn violation<T>(rule: Rule, what: &str, record: &CallRecord) -> Result<T, Violation> {
     Err(Violation { rule, what: format!("{what}: {}", describe(record)) })
 }
 
-/// The fate that an answer tells of.
+/// The fate that an answer implies.
 pub(super) fn fate_of(answer: &Answer) -> Fate {
     answer.as_ref().map_or_else(|error| error.fate(), |_| Fate::Judged)
 }
 
-/// Checks that an answer is an error of the checks before the log if and only if one of them
-/// fails. Returns whether the store judged the call.
+/// Checks that an answer is an error of the checks before the log if and only if one of these
+/// checks fails. Returns whether the store itself answered the call.
 pub(super) fn check_form(record: &CallRecord, answer: &Answer) -> Result<bool, Violation> {
     if fate_of(answer) != Fate::Judged || *answer == Err(Error::NoSpace) {
         return Ok(false);
@@ -80,7 +80,7 @@ pub(super) fn check_form(record: &CallRecord, answer: &Answer) -> Result<bool, V
     }
 }
 
-/// A call in words.
+/// A description of a call, as text for people.
 pub(super) fn describe(record: &CallRecord) -> String {
     let CallId { client, number } = record.id;
     let end = match &record.answered {
@@ -91,7 +91,7 @@ pub(super) fn describe(record: &CallRecord) -> String {
     format!("call {number} of client {client} on connection {connection} ({op}; {end})")
 }
 
-/// Shortens large values, which do not help a reader.
+/// Formats a value and cuts the text off if it is long.
 pub(super) fn shorten(what: &impl core::fmt::Debug) -> String {
     const CHARACTERS_MAX: usize = 600;
     let text = format!("{what:?}");

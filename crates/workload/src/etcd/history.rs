@@ -1,7 +1,7 @@
-//! Every call of every client, in the order of time.
+//! The record of a run: every call of every etcd client, with times and answers.
 //!
-//! The driver of the clients writes it, with one clock for all of them ([`Moment`]), so that
-//! "before" has a meaning across clients. A client may have several calls open on one connection.
+//! The driver of the clients writes it, with one clock for all clients ([`Moment`]), so "before"
+//! has a meaning across clients. A client may have several open calls on one connection.
 
 use std::collections::BTreeMap;
 
@@ -15,42 +15,42 @@ use crate::history::Moment;
 pub struct CallId {
     /// The client's number.
     pub client: u32,
-    /// The number of the client's call, from 0.
+    /// The call's number among the client's calls, from 0.
     pub number: u32,
 }
 
-/// An answer, and when it came.
+/// An answer, with its time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answered {
-    /// The time when it came.
+    /// When it arrived.
     pub moment: Moment,
     /// The answer.
     pub answer: Answer,
 }
 
-/// One call. Without an answer its fate is unknown.
+/// A call. If it has no answer, its fate is unknown.
 #[derive(Clone, Debug)]
 pub struct CallRecord {
     /// Its identity.
     pub id: CallId,
-    /// The number of the connection it was sent on.
+    /// The number of the connection that it was sent on.
     pub connection: usize,
-    /// The call.
+    /// The operation.
     pub op: Op,
-    /// The time when it was sent.
+    /// When it was sent.
     pub asked: Moment,
-    /// The answer; `None` if none came.
+    /// The answer; `None` if none arrived.
     pub answered: Option<Answered>,
 }
 
 impl CallRecord {
-    /// The answer, if one came.
+    /// The answer; `None` if none arrived.
     pub fn answer(&self) -> Option<&Answer> {
         self.answered.as_ref().map(|answered| &answered.answer)
     }
 }
 
-/// One connection of a client to a member. A client that connects again has a new one.
+/// A connection of a client to a member. A client that reconnects gets a new one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConnectionRecord {
     /// The client's number.
@@ -59,33 +59,33 @@ pub struct ConnectionRecord {
     pub member: u32,
 }
 
-/// The notes of a whole run.
+/// The record of a whole run.
 #[derive(Clone, Debug, Default)]
 pub struct History {
-    /// All calls, in the order of asking.
+    /// All calls, in the order of sending.
     pub calls: Vec<CallRecord>,
-    /// All connections; the position is the number.
+    /// All connections; the position is the connection's number.
     pub connections: Vec<ConnectionRecord>,
-    /// All watch streams, in the order of opening; the position is the number.
+    /// All watch streams, in the order of opening; the position is the stream's number.
     pub watches: Vec<StreamRecord>,
-    /// All times that clients held locks, in the order in which they began.
+    /// All holds of locks by clients, in the order in which they began.
     pub holds: Vec<Hold>,
     /// All leaders that clients were shown, in order.
     pub shown: Vec<Shown>,
     positions: BTreeMap<CallId, usize>,
-    /// The number of calls of each client.
+    /// The number of calls of each client so far.
     asked: BTreeMap<u32, u32>,
     sequence: u64,
 }
 
 impl History {
-    /// Notes that a client connects to a member; returns the connection's number.
+    /// Notes that a client connects to a member. Returns the connection's number.
     pub fn connect(&mut self, client: u32, member: u32) -> usize {
         self.connections.push(ConnectionRecord { client, member });
         self.connections.len() - 1
     }
 
-    /// Notes that a call is sent; returns its identity.
+    /// Notes that a call is sent. Returns its identity.
     pub fn ask(&mut self, connection: usize, op: Op, at_us: u64) -> CallId {
         let asked = self.moment(at_us);
         let client = self.connections[connection].client;
@@ -105,14 +105,14 @@ impl History {
         record.answered = Some(Answered { moment, answer });
     }
 
-    /// Notes that a client opens a watch stream; returns the stream's number.
+    /// Notes that a client opens a watch stream. Returns the stream's number.
     pub fn open_stream(&mut self, connection: usize, requires_leader: bool, at_us: u64) -> usize {
         let opened = self.moment(at_us);
         self.watches.push(StreamRecord { connection, requires_leader, opened, steps: Vec::new() });
         self.watches.len() - 1
     }
 
-    /// Notes what was sent or received on a watch stream.
+    /// Notes that something was sent or received on a watch stream.
     pub fn note_watch(&mut self, stream: usize, step: Step, at_us: u64) {
         let moment = self.moment(at_us);
         let record = &mut self.watches[stream];
@@ -120,7 +120,7 @@ impl History {
         record.steps.push((moment, step));
     }
 
-    /// Notes that a client learns that it holds a lock; returns the position of the hold.
+    /// Notes that a client learns that it holds a lock. Returns the position of the hold.
     pub fn begin_hold(
         &mut self,
         (client, name): (u32, &[u8]),
@@ -134,18 +134,18 @@ impl History {
         self.holds.len() - 1
     }
 
-    /// Notes that a client does not believe any more that it holds.
+    /// Notes that a client stops believing that it holds.
     pub fn end_hold(&mut self, hold: usize, at_us: u64) {
         let moment = self.moment(at_us);
         self.holds[hold].ended.get_or_insert(moment);
     }
 
-    /// The position of a call in [`History::calls`].
+    /// The position of a call in [`History::calls`]; `None` for an unknown call.
     pub fn position(&self, id: CallId) -> Option<usize> {
         self.positions.get(&id).copied()
     }
 
-    /// All answers in the order in which they came, each with its time and its call.
+    /// All answers in the order of arrival, each with its time and its call.
     pub fn answers(&self) -> Vec<(u64, &CallRecord, &Answer)> {
         let mut answers = Vec::new();
         for record in &self.calls {

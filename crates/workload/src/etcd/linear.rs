@@ -1,37 +1,39 @@
-//! The judge without a claim, for real processes: is what clients saw what one server, doing one
-//! call after the other, could have shown them?
+//! The judge without a claim, for real processes: could a single server, doing one call after the
+//! other, have given every answer in a history?
 //!
-//! It sees only the answers. Each names its revision, and a write that changes keys has one of its
-//! own: so the answers give the order. The judge rebuilds the state at each revision from the
-//! writes. If no acknowledged write made a revision, a write of unknown fate did: the judge tries
-//! each effect that a candidate has in a *world* of its own, and drops the worlds that later
-//! answers contradict. It rejects a history if no world is left.
+//! It sees only the answers. Each answer names its revision, and each write that changes keys has a
+//! revision of its own, so the answers give the order. The judge rebuilds the state at each
+//! revision from the writes. If no acknowledged write made a revision, a write of unknown fate did:
+//! the judge follows each effect that a candidate may have had in a separate *world*, and drops the
+//! worlds that later answers contradict. It rejects a history when no world is left.
 //!
-//! **What is proved** of a history that is accepted:
-//! - No two acknowledged writes have one revision. Each, done on the state of the revision before,
-//!   has exactly its answer. Every other revision was made by a write of unknown fate, each once.
+//! **What an accepted history proves:**
+//! - No two acknowledged writes have the same revision. Each of them, done on the state of the
+//!   revision before, has exactly its answer. A write of unknown fate made every other revision,
+//!   and no write made two.
 //! - Every read, failed transaction and delete of nothing has the answer of the state at the
-//!   revision in its header, or at the older one that a range asks for, in one and the same world.
+//!   revision in its header, or at the older one that a range asks for, all in the same world.
 //! - An answer shows no older revision than any answer before the call was sent (for serializable
 //!   reads: than any answer on the same connection); a write has a newer one. No answer shows a
 //!   write that was sent after it.
-//! - A range at an older revision is not answered after a compaction beyond it was acknowledged;
-//!   a call is refused as compacted only if a compaction that does it had been sent, and for a
-//!   future revision only if that had not been shown before.
+//! - A range at an older revision is not answered after a compaction beyond it was acknowledged. A
+//!   call is refused as compacted only if a compaction that explains it had been sent, and for a
+//!   future revision only if that revision had not been shown before.
 //! - The checks before the log refuse what they must, and nothing else.
 //!
-//! **What is not**: refusals carry no revision, so the judge knows only when they were given. A
-//! refusal for a missing key, lease or space must only fit its own call. Compactions have no place
-//! in the order, and a serializable range may be answered after one. With more than
-//! [`WORLDS_MAX`] worlds the rest of the states is not compared ([`Verdict::uncompared_count`]).
+//! **What it does not prove:** refusals carry no revision, so the judge knows only when they were
+//! given. A refusal for a missing key, lease or space must only fit its own call. Compactions have
+//! no position in the order, and a serializable range may be answered after one. With more than
+//! [`WORLDS_MAX`] worlds, the remaining answers are not compared with states
+//! ([`Verdict::uncompared_count`]).
 //!
-//! **Leases.** The end of a lease by time has no call: it may make one revision, at which all its
-//! keys go. Questions about leases are another judge's ([`crate::etcd::leases`]).
+//! **Leases.** The expiry of a lease has no call: it may make one revision, at which all its keys
+//! are deleted. Another judge checks the answers about leases ([`crate::etcd::leases`]).
 //!
-//! **What the load must keep to**: the store is fresh, only these clients write to it, each lease
-//! is granted by one call, and none is revoked. Few writes may be of unknown fate at once, unless
-//! somebody reads all keys at each revision that no answer told of. Where watches are judged, too,
-//! no call changes a key twice.
+//! **What the load must respect:** the store is fresh, only these clients write to it, each lease
+//! is granted by one call, and no lease is revoked. Few writes may have an unknown fate at once,
+//! unless some client reads all keys at each revision that no answer shows. If watches are judged,
+//! too, no call changes a key twice.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -49,45 +51,44 @@ pub use worlds::WORLDS_MAX;
 
 use worlds::Worlds;
 
-/// Counts of what was judged in a sound history.
+/// What was judged in an accepted history, in counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Verdict {
-    /// Writes that were answered and changed keys.
+    /// Answered writes that changed keys.
     pub change_count: usize,
-    /// Calls that were answered and changed none: reads, failed transactions, compactions.
+    /// Answered calls that changed no keys: reads, failed transactions, compactions.
     pub read_count: usize,
     /// Calls that the store refused.
     pub refused_count: usize,
     /// Writes of unknown fate.
     pub unknown_count: usize,
-    /// Revisions that no acknowledged write has.
+    /// Revisions that no acknowledged write made.
     pub gap_count: usize,
-    /// Answers that were not compared with a state, because there were too many worlds.
+    /// Answers that were not compared with states, since there were too many worlds.
     pub uncompared_count: usize,
 }
 
-/// A past that the answers leave possible.
+/// A sequence of states that fits all answers.
 #[derive(Clone, Debug)]
 pub struct Past {
-    /// The states. Nothing is compacted here.
+    /// The states. Nothing is compacted in it.
     pub model: Model,
-    /// When each state can have been shown first.
+    /// When each state can first have been shown.
     pub timeline: Timeline,
 }
 
 /// Judges a history.
 ///
 /// # Errors
-/// The first finding that no correct server would give.
+/// The first thing that a correct server could not have done.
 pub fn judge(history: &History) -> Result<Verdict, Violation> {
     judge_with_pasts(history).map(|(verdict, _)| verdict)
 }
 
-/// Judges a history, and returns the pasts that its answers leave possible as well; an empty list
-/// if there were too many.
+/// Judges a history, and also returns the pasts that fit its answers; none if there were too many.
 ///
 /// # Errors
-/// The first finding that no correct server would give.
+/// Like [`judge`].
 pub fn judge_with_pasts(history: &History) -> Result<(Verdict, Vec<Past>), Violation> {
     let mut verdict = Verdict::default();
     for record in &history.calls {
@@ -106,15 +107,15 @@ pub fn judge_with_pasts(history: &History) -> Result<(Verdict, Vec<Past>), Viola
     Ok((verdict, pasts.into_iter().map(past).collect()))
 }
 
-/// The answers, by time and by revision.
+/// The answers of a history, by time and by revision.
 struct Sight<'h> {
     history: &'h History,
     answers: Vec<(u64, &'h CallRecord, &'h Answer)>,
     /// Acknowledged writes that changed keys, by revision.
     changes: BTreeMap<i64, &'h CallRecord>,
-    /// The newest revision shown to anybody.
+    /// The newest revision shown to any client, over time.
     floor: Floor<i64>,
-    /// The newest revision shown on each connection.
+    /// The newest revision shown on each connection, over time.
     floors: Vec<Floor<i64>>,
 }
 
@@ -138,7 +139,7 @@ impl<'h> Sight<'h> {
         Ok(sight)
     }
 
-    /// The revision that the answer to a call must show at least.
+    /// The lowest revision that the answer to a call may show.
     fn low(&self, record: &CallRecord) -> i64 {
         let floor = match is_of_member(&record.op) {
             true => &self.floors[record.connection],
@@ -147,9 +148,9 @@ impl<'h> Sight<'h> {
         floor.at(record.asked.sequence)
     }
 
-    /// Checks that answers show what they must, and nothing that was sent only later.
+    /// Checks that each answer shows a new enough revision, and no write that was sent after it.
     fn check_times(&self) -> Result<(), Violation> {
-        // For each revision of a change, the time at which the last one so far was sent.
+        // For each revision of a change, the latest time at which a change up to it was sent.
         let mut asked: Vec<(i64, u64)> = Vec::new();
         for (revision, record) in &self.changes {
             let before = asked.last().map_or(0, |(_, asked)| *asked);
@@ -190,7 +191,7 @@ impl<'h> Sight<'h> {
                 }
                 Err(Error::LeaseNotFound) => record.op.puts().iter().any(|put| put.lease != 0),
                 Err(Error::NoSpace) => record.op.has_put(),
-                // Each lease is granted by one call.
+                // Each lease is granted by one call only.
                 Err(Error::LeaseExists) => false,
                 Err(_) => true,
             };
@@ -202,7 +203,7 @@ impl<'h> Sight<'h> {
         Ok(())
     }
 
-    /// The revisions of compactions that were acknowledged before this time.
+    /// The revisions of the compactions that were acknowledged before this time.
     fn compacted_before(&self, time: u64) -> impl Iterator<Item = i64> {
         let answers = self.answers.iter().take_while(move |(answered, ..)| *answered < time);
         answers.filter_map(|(_, record, answer)| match (&record.op, answer) {
@@ -211,7 +212,7 @@ impl<'h> Sight<'h> {
         })
     }
 
-    /// Whether no compaction forbids that it was done.
+    /// Whether an answered call contradicts no compaction.
     fn may_be_done(&self, record: &CallRecord, answer: &Answer) -> bool {
         let mut compacted = self.compacted_before(record.asked.sequence);
         match (&record.op, answer) {
@@ -225,7 +226,7 @@ impl<'h> Sight<'h> {
         }
     }
 
-    /// Whether a compaction that others sent before this time can be the reason of a refusal.
+    /// Whether another client's compaction, sent before this time, can explain a refusal.
     fn may_be_compacted(&self, record: &CallRecord, answered: u64) -> bool {
         let of_others = self.history.calls.iter().filter_map(|other| match other.op {
             Op::Compact(compact) if other.id != record.id => {
@@ -242,7 +243,7 @@ impl<'h> Sight<'h> {
         let revisions = asked_revisions(&record.op);
         match record.op {
             Op::Compact(_) => revisions.iter().any(|it| *it <= newest),
-            // Outside of a transaction a negative revision is the newest.
+            // Outside a transaction, a negative revision means the newest.
             Op::Range(_) => revisions.iter().any(|it| *it > 0 && *it < newest),
             _ => revisions.iter().any(|it| *it < newest),
         }
@@ -285,11 +286,11 @@ impl<'h> Sight<'h> {
         Ok(worlds)
     }
 
-    /// When each revision and each compaction can have been shown first: not before it was sent. Of
-    /// a revision that no acknowledged write has, only its place in the order is known.
+    /// When each revision and each compaction can first have been shown: not before it was sent.
+    /// For a revision that no acknowledged write made, only its order is known.
     fn timeline(&self, unordered: BTreeSet<i64>) -> Timeline {
         const NOTHING: i64 = i64::MIN;
-        // When it was sent, and either a revision or a compacted one.
+        // When something was sent, and either its revision or its compacted revision.
         let mut asked: Vec<(u64, i64, i64)> = Vec::new();
         let mut last = 0;
         for revision in 1..=self.floor.at(u64::MAX) {
@@ -320,8 +321,8 @@ impl<'h> Sight<'h> {
         timeline
     }
 
-    /// The writes of unknown fate that may have made a revision, and the grants of leases whose end
-    /// may have made it.
+    /// The writes of unknown fate that may have made a revision, and the grants of leases whose
+    /// expiry may have made it.
     fn candidates(&self, revision: i64) -> Vec<&'h CallRecord> {
         let shown = self.answers.iter().find_map(|(answered, _, answer)| match answer {
             Ok(response) if response.revision() >= revision => Some(*answered),
@@ -346,7 +347,7 @@ impl<'h> Sight<'h> {
     }
 }
 
-/// Whether a member may answer a call from its own state, which may be old.
+/// Whether a member may answer a call from its own, perhaps old, state.
 fn is_of_member(op: &Op) -> bool {
     op.is_serializable() || matches!(op, Op::Lease(op) if op.is_question())
 }
@@ -359,7 +360,7 @@ fn read_at(op: &Op, response: &Response) -> i64 {
     }
 }
 
-/// The revisions other than the newest that a call asks for.
+/// The older revisions that a call asks for.
 fn asked_revisions(op: &Op) -> Vec<i64> {
     match op {
         Op::Compact(compact) => vec![compact.revision],

@@ -1,25 +1,25 @@
-//! The judge of locks and elections: is each held by one client at a time?
+//! The judge of locks and elections: checks that only one client at a time holds each of them.
 //!
 //! The clients follow the recipe of etcd's Go package `client/v3/concurrency` (3.6). A lock or an
 //! election is a name. A client that wants it puts a key with its lease below the name; the key
-//! that was created first holds. A holder guards its writes: a transaction does them only while the
-//! holder's key has the revision at which it was created. That revision is the *token* of the hold.
+//! that was created first holds. A holder guards its writes: a transaction makes them only while
+//! the holder's key has its creation revision. That revision is the *token* of the hold.
 //!
-//! The judge looks from the outside only: at the notes of the clients ([`Hold`], [`Shown`]) and at
-//! the answers to their calls, and needs no committed order. What is held against them:
+//! The judge sees only what clients see: their notes ([`Hold`], [`Shown`]) and the answers to their
+//! calls. It needs no committed order. It checks:
 //!
-//! - **Alone.** While a client may believe that it holds, no other client comes to hold. A client
-//!   may believe so until it has asked to give the lock up, and no longer than its session lasts by
+//! - **Alone.** While a client may believe that it holds, no other client gets the lock. A client
+//!   may believe so until it has asked to release the lock, and no longer than its session lasts by
 //!   its own clock: the time to live of its lease after it *sent* the grant or the last keep-alive
 //!   that was answered with a time.
-//! - **Turns.** Clients come to hold in the order in which their keys were created.
-//! - **Fence.** In the order of revisions, the tokens of the guarded writes that were done never go
-//!   down, and none sees a write with a newer token before it. So also a client that believes for
-//!   too long writes nothing once another one has written.
-//! - **Leaders.** What a client is shown of an election never goes back: to an older leader, or to
-//!   an older value of the same one.
+//! - **Turns.** Clients get the lock in the order in which their keys were created.
+//! - **Fence.** In the order of revisions, the tokens of the successful guarded writes never
+//!   decrease, and no guarded write finds the value of a newer token. So even a client that
+//!   believes too long that it holds writes nothing once another holder has written.
+//! - **Leaders.** A client of an election is never shown an older leader, or an older value of the
+//!   same leader, after a newer one.
 //!
-//! **What is not judged here**: that a lock is passed on. The driver waits for that.
+//! **Not checked here:** that locks are passed on. The driver of the clients waits for that.
 
 use std::collections::BTreeMap;
 
@@ -28,69 +28,70 @@ use crate::etcd::history::{CallId, History};
 use crate::etcd::op::{LeaseOp, Op, Response};
 use crate::history::Moment;
 
-/// One time that a client held a lock, or led an election.
+/// One hold: a client held a lock, or led an election, once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hold {
     /// The client.
     pub client: u32,
-    /// The lock or the election.
+    /// The name of the lock or the election.
     pub name: Vec<u8>,
     /// The lease of the client's session.
     pub lease: i64,
-    /// The revision at which the client's key was created.
+    /// The revision at which the client's key was created: the token.
     pub token: i64,
-    /// The time when the client learned that it holds.
+    /// When the client learned that it holds.
     pub began: Moment,
-    /// The time when it asked to give the lock up, stopped believing, or died.
+    /// When it asked to release the lock, stopped believing that it holds, or died; `None` if it
+    /// never did.
     pub ended: Option<Moment>,
-    /// Its guarded writes, also those that it made when it did not hold any more.
+    /// Its guarded writes, including those that it made when it no longer held.
     pub writes: Vec<CallId>,
 }
 
-/// A leader that a client was shown.
+/// A leader that an observing client was shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shown {
     /// The client.
     pub client: u32,
-    /// The election.
+    /// The name of the election.
     pub name: Vec<u8>,
     /// The revision at which the leader's key was created.
     pub token: i64,
-    /// The revision of its value.
+    /// The revision of the leader's value.
     pub revision: i64,
 }
 
-/// The numbers of what was judged.
+/// What was judged, in counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LockCounts {
     /// Holds.
     pub holds: usize,
-    /// Holds during which the session of the client ran out.
+    /// Holds during which the client's session ended.
     pub outlived: usize,
-    /// Guarded writes that were done.
+    /// Guarded writes that succeeded.
     pub guarded: usize,
-    /// Guarded writes that were not done since the key was gone.
+    /// Guarded writes that failed, since the holder's key was gone.
     pub fenced: usize,
-    /// Leaders and values that were shown.
+    /// Leaders and values that observers were shown.
     pub shown: usize,
 }
 
-/// The value that a guarded write puts: it names the token.
+/// The value of a guarded write: it names the token.
 pub fn guarded_value(token: i64, number: u64) -> Vec<u8> {
     format!("{token}:{number}").into_bytes()
 }
 
-/// The token in a value that a guarded write put.
+/// The token in the value of a guarded write.
 fn token_in(value: &[u8]) -> Option<i64> {
     let (token, _) = core::str::from_utf8(value).ok()?.split_once(':')?;
     token.parse().ok()
 }
 
-/// Judges the locks and elections of a history. `slack_us`: how much earlier than the clock of the
-/// judge the clocks of leaders may say that a lease has lived for its time.
+/// Judges the locks and elections of a history. `slack_us`: how much earlier than by the judge's
+/// clock a lease may expire, since leaders' clocks differ from it.
 ///
 /// # Errors
-/// The first finding that no correct server would give.
+/// The first thing that a correct server could not have done.
 pub fn judge_locks(history: &History, slack_us: u64) -> Result<LockCounts, Violation> {
     let sessions = sessions_of(history);
     let mut counts = LockCounts::default();
@@ -113,7 +114,7 @@ pub fn judge_locks(history: &History, slack_us: u64) -> Result<LockCounts, Viola
     Ok(counts)
 }
 
-/// A hold, and the time until which its client may believe that it holds.
+/// A hold, and until when its client may believe that it holds, in us.
 struct Belief<'h> {
     hold: &'h Hold,
     until_us: u64,
@@ -126,16 +127,16 @@ impl Belief<'_> {
     }
 }
 
-/// The life of a session by the clock of its client.
+/// The life of a session by its client's clock.
 #[derive(Default)]
 struct Session {
-    /// When each answer came that tells of a time to live, and the time at which it ends.
+    /// For each answer with a time to live: when it arrived, and when that time ends, in us.
     known: Vec<(u64, u64)>,
 }
 
 impl Session {
-    /// When the session runs out, as the client knows while it is not over. The client had it at
-    /// `from_us`.
+    /// When the session ends by the client's knowledge, in us, if it was alive at `from_us`. An
+    /// answer that arrives after the end does not revive the session.
     fn ends_us(&self, from_us: u64) -> u64 {
         let mut ends_us = 0;
         for (answered_us, until_us) in &self.known {
@@ -148,7 +149,7 @@ impl Session {
     }
 }
 
-/// The sessions by their leases. No two of them have the same lease.
+/// The sessions by lease. No two sessions have the same lease.
 fn sessions_of(history: &History) -> BTreeMap<i64, Session> {
     let mut sessions: BTreeMap<i64, Session> = BTreeMap::new();
     for (_, record, answer) in history.answers() {
@@ -174,7 +175,7 @@ fn violation<T>(rule: Rule, what: String) -> Result<T, Violation> {
     Err(Violation { rule, what })
 }
 
-/// Checks the order in which clients came to hold.
+/// Checks the order in which clients got the lock.
 fn check_turns(beliefs: &[Belief<'_>]) -> Result<(), Violation> {
     let mut last: Option<&Belief<'_>> = None;
     for belief in beliefs.iter().filter(|belief| belief.is_certain()) {
@@ -187,7 +188,7 @@ fn check_turns(beliefs: &[Belief<'_>]) -> Result<(), Violation> {
     Ok(())
 }
 
-/// Checks that nobody comes to hold while another client may believe that it does.
+/// Checks that no client gets the lock while another one may believe that it holds.
 fn check_alone(beliefs: &[Belief<'_>]) -> Result<(), Violation> {
     let mut longest: Option<&Belief<'_>> = None;
     for belief in beliefs.iter().filter(|belief| belief.is_certain()) {
@@ -202,7 +203,7 @@ fn check_alone(beliefs: &[Belief<'_>]) -> Result<(), Violation> {
     Ok(())
 }
 
-/// Checks the guarded writes of one name.
+/// Checks the guarded writes of one lock or election.
 fn check_fence(
     history: &History,
     beliefs: &[Belief<'_>],
@@ -243,7 +244,7 @@ fn check_fence(
     }
 }
 
-/// Checks what each client was shown of each election.
+/// Checks what each observer was shown of each election.
 fn check_shown(history: &History, counts: &mut LockCounts) -> Result<(), Violation> {
     let mut newest: BTreeMap<(u32, &[u8]), &Shown> = BTreeMap::new();
     for shown in &history.shown {

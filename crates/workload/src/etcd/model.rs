@@ -1,15 +1,15 @@
-//! etcd's store as plainly as can be: for each key the list of everything that happened to it.
+//! The model of etcd's store, as plain as possible: for each key, the list of all its changes.
 //!
-//! Written from the source of etcd 3.6.16 (`server/etcdserver/txn/txn.go` for what a call does and
-//! the order of its checks, `server/storage/mvcc` for revisions), sharing nothing with the server
-//! under test.
+//! It was written from the source of etcd 3.6.16 (`server/etcdserver/txn/txn.go` for what a call
+//! does and the order of its checks, `server/storage/mvcc` for revisions), and shares nothing with
+//! the server under test.
 //!
-//! - A call that changes keys makes one revision, whatever the number of its changes.
-//! - A compaction only moves the revision below which reads are refused: that nothing can be read
-//!   there is all that a client sees of it. So the model answers a call also as of any earlier
-//!   [`View`], and a judge need not keep old models.
-//! - Keys that sort equally stay in the order of keys. etcd's sort keeps that up to 12 keys, and
-//!   is not stable beyond.
+//! - A call that changes keys makes exactly one revision, however many changes it makes.
+//! - A compaction only raises the revision below which reads are refused, since clients see nothing
+//!   else of it. So the model can answer a call as of any earlier [`View`], and a judge need not
+//!   keep old models.
+//! - Keys that sort equally stay in the order of keys. etcd's sort guarantees that for up to 12
+//!   keys only.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,14 +25,15 @@ use crate::etcd::quota::{Counted, Quota, cost_of};
 
 /// The revision of a fresh store.
 const FIRST_REVISION: i64 = 1;
-/// The compacted revision of a fresh store (`mvcc.NewStore`): even 0 can be compacted once.
+/// The compacted revision of a fresh store (`mvcc.NewStore`), so that even revision 0 can be
+/// compacted once.
 const NOT_COMPACTED: i64 = -1;
-/// The shortest time to live of a lease, in seconds, with etcd's election timeout of 1 s.
+/// The shortest time to live of a lease, in s, at etcd's election timeout of 1 s.
 pub const LEASE_TTL_S_MIN: i64 = 2;
-/// The longest (`lease.MaxLeaseTTL`).
+/// The longest time to live of a lease, in s (`lease.MaxLeaseTTL`).
 const LEASE_TTL_S_MAX: i64 = 9_000_000_000;
 
-/// A state of the store, as far as answers depend on it.
+/// The parts of the store's state that every answer depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct View {
     /// The newest revision.
@@ -41,35 +42,35 @@ pub struct View {
     pub compacted: i64,
 }
 
-/// One thing that happened to a key.
+/// A change of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Change {
     revision: i64,
-    /// How many changes its call made before, of any keys.
+    /// How many changes, of any keys, the same call made before it.
     sub: usize,
-    /// The pair that was put; `None`: the key was deleted.
+    /// The pair that was put; `None` if the key was deleted.
     pair: Option<KeyValue>,
 }
 
-/// Something that happened to a key, as a watch shows it.
+/// A change of a key, as a watch shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyChange {
-    /// Its revision.
+    /// The revision of the change.
     pub revision: i64,
-    /// How many changes of the revision are before it.
+    /// How many changes of the same revision come before it.
     pub sub: usize,
     /// The key.
     pub key: Vec<u8>,
     /// The pair that was put; `None` if the key was deleted.
     pub pair: Option<KeyValue>,
-    /// The pair at the revision before; `None` if the key was not there, or the event creates it
+    /// The pair before the change; `None` if the key did not exist, or if this change creates it
     /// (`v3rpc.IsCreateEvent`).
     pub before: Option<KeyValue>,
 }
 
-/// What a call does to keys, as far as reads show it: the last that happens to each. It is empty if
-/// the call only deletes what it has put. Two effects are equal if no read tells them apart: only
-/// watches show the order of changes.
+/// The effect of a call on keys, as far as reads show it: the last change of each key. Empty if the
+/// call only deletes what it has put. Equal effects cannot be told apart by reads; only watches
+/// show the order of changes.
 #[derive(Clone, Debug)]
 pub struct Effect(BTreeMap<Vec<u8>, Change>);
 
@@ -84,13 +85,13 @@ impl PartialEq for Effect {
 }
 
 impl Effect {
-    /// Whether the changes of an equal effect have the same order.
+    /// Whether an equal effect makes its changes in the same order.
     pub fn has_order_of(&self, other: &Effect) -> bool {
         self.0.values().map(|change| change.sub).eq(other.0.values().map(|change| change.sub))
     }
 }
 
-/// The store.
+/// The model of the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Model {
     view: View,
@@ -118,24 +119,25 @@ impl Model {
         }
     }
 
-    /// The state as of now.
+    /// The current state.
     pub fn view(&self) -> View {
         self.view
     }
 
-    /// Does a call, with all checks: those before the log, too. A refused one changes nothing.
+    /// Does a call with all its checks, including those before the log. A refused call changes
+    /// nothing.
     ///
     /// # Errors
-    /// The error that etcd answers with.
+    /// The error of etcd's answer.
     pub fn apply(&mut self, op: &Op) -> Answer {
         self.apply_by(op, 0)
     }
 
-    /// As [`Model::apply`], where a client of this member asks for it: a refusal by the quota
-    /// raises an alarm for the member.
+    /// Like [`Model::apply`], for a call of a client of this member: a refusal by the quota raises
+    /// an alarm for the member.
     ///
     /// # Errors
-    /// As there.
+    /// Like [`Model::apply`].
     pub fn apply_by(&mut self, op: &Op, member: u64) -> Answer {
         check(op)?;
         let cost = cost_of(op);
@@ -156,7 +158,7 @@ impl Model {
         Ok(response)
     }
 
-    /// The effect of a call on keys now; `None` if it would change no key.
+    /// The effect that a call would have on keys now; `None` if it would change no key.
     pub fn effect(&self, op: &Op) -> Option<Effect> {
         check(op).ok()?;
         let mut turn = Turn::new(self, self.view);
@@ -164,7 +166,7 @@ impl Model {
         self.effect_of(turn)
     }
 
-    /// The effect of the end of a lease on keys now; `None` if the lease has no keys.
+    /// The effect that the end of a lease would have on keys now; `None` if it has no keys.
     pub fn effect_of_end(&self, lease: i64) -> Option<Effect> {
         let mut turn = Turn::new(self, self.view);
         turn.end(lease);
@@ -182,7 +184,7 @@ impl Model {
         Some(Effect(changes))
     }
 
-    /// Makes a revision with this effect, which is one of now.
+    /// Makes the next revision with this effect, which was computed on the current state.
     pub fn make(&mut self, effect: Effect) {
         self.view.revision += 1;
         for (key, change) in effect.0 {
@@ -191,7 +193,7 @@ impl Model {
         }
     }
 
-    /// Takes back the newest revision, which [`Model::make`] made.
+    /// Removes the newest revision, which [`Model::make`] made.
     pub fn unmake(&mut self) {
         let revision = self.view.revision;
         for line in self.keys.values_mut() {
@@ -200,11 +202,11 @@ impl Model {
         self.view.revision -= 1;
     }
 
-    /// The answer that a call gets as of an earlier view, or of now. Nothing changes. Leases and
-    /// space are those of now.
+    /// The answer that a call would get as of an earlier view, or now. Changes nothing. Leases and
+    /// space are always the current ones.
     ///
     /// # Errors
-    /// The error that etcd answers with.
+    /// The error of etcd's answer.
     pub fn answer_at(&self, op: &Op, view: View) -> Answer {
         assert!(view.revision <= self.view.revision, "the view is one that existed");
         check(op)?;
@@ -238,13 +240,13 @@ impl Model {
         self.leases.contains(&lease)
     }
 
-    /// The number of leases.
+    /// The number of existing leases.
     pub fn lease_count(&self) -> usize {
         self.leases.len()
     }
 
-    /// What happened to keys of a range at revisions from `from` to `until`, both included, in
-    /// order. The changes of a call are in the order in which it made them.
+    /// The changes to keys of a range at revisions `from` to `until`, both included, in order.
+    /// Changes of one call are in the order in which the call made them.
     pub fn changes(&self, key: &[u8], range_end: &[u8], from: i64, until: i64) -> Vec<KeyChange> {
         let is_inside = |candidate: &[u8]| match range_end {
             [] => candidate == key,
@@ -267,12 +269,12 @@ impl Model {
         found
     }
 
-    /// Makes a lease that keys can be attached to.
+    /// Creates a lease.
     pub fn grant(&mut self, lease: i64) {
         self.leases.insert(lease);
     }
 
-    /// Ends a lease: all its keys are deleted, at one revision.
+    /// Ends a lease: deletes all its keys at one revision.
     pub fn revoke(&mut self, lease: i64) {
         self.leases.remove(&lease);
         let mut turn = Turn::new(self, self.view);
@@ -281,7 +283,7 @@ impl Model {
         self.commit(changes);
     }
 
-    /// Says whether puts are refused for want of space from now on.
+    /// Sets whether puts are refused for want of space, whatever the quota.
     pub fn set_no_space(&mut self, no_space: bool) {
         self.no_space = no_space;
     }
@@ -298,8 +300,8 @@ impl Model {
         Ok(Response::Compact { revision: self.view.revision })
     }
 
-    /// What can be read: of each key the pair as of the compacted revision, and what happened
-    /// later. Removals at the compacted revision itself stay, too.
+    /// Counts what can still be read: for each key the newest change up to the compacted revision,
+    /// and all later ones. Deletes at the compacted revision itself count, too.
     fn count_versions(&self) -> Counted {
         let compacted = self.view.compacted;
         let mut counted = Counted::default();
@@ -319,7 +321,7 @@ impl Model {
         counted
     }
 
-    /// Bytes that count against the quota. [`Model::make`] counts nothing.
+    /// Bytes that count against the quota. Changes made by [`Model::make`] are not counted.
     pub fn bytes(&self) -> u64 {
         self.quota.bytes(self.leases.len())
     }
@@ -329,17 +331,17 @@ impl Model {
         self.quota.quota_bytes = bytes;
     }
 
-    /// The bound on memory begins.
+    /// Introduces the limit of memory.
     pub fn bound(&mut self) {
         self.quota.bound(self.leases.len());
     }
 
-    /// Whether an alarm says that there is no space.
+    /// Whether an alarm for want of space is raised.
     pub fn is_alarmed(&self) -> bool {
         self.quota.is_alarmed()
     }
 
-    /// Ends the alarm for a member. Returns whether there was one.
+    /// Ends a member's alarm. Returns whether there was one.
     pub fn disarm(&mut self, member: u64) -> bool {
         self.quota.disarm(member)
     }
@@ -355,7 +357,7 @@ impl Model {
     }
 }
 
-/// One call at work: the store before it, and what it has changed so far.
+/// A call in progress: the store before it, and its changes so far.
 struct Turn<'m> {
     model: &'m Model,
     before: View,
@@ -368,7 +370,7 @@ struct Path<'t> {
     steps: Vec<Step<'t>>,
 }
 
-/// One operation of the branch.
+/// One operation of that branch.
 enum Step<'t> {
     Range(&'t Range),
     Put(&'t Put),
@@ -385,7 +387,7 @@ impl<'m> Turn<'m> {
         match op {
             Op::Range(range) => self.range(range).map(Response::Range),
             Op::Put(put) => {
-                // The other way round than in a transaction.
+                // In a transaction, these two checks come in the other order.
                 self.check_lease(put)?;
                 self.put(put).map(Response::Put)
             }
@@ -398,7 +400,7 @@ impl<'m> Turn<'m> {
 
     // Reading.
 
-    /// The newest revision, with what this call did.
+    /// The newest revision, including this call's own.
     fn now(&self) -> i64 {
         self.before.revision + i64::from(!self.changes.is_empty())
     }
@@ -523,7 +525,7 @@ impl<'m> Turn<'m> {
         DeleteAnswer { revision: self.now(), deleted, prev_kvs }
     }
 
-    // Transactions: first the path, then the checks along it, then the operations.
+    // Transactions: first the branches are chosen, then their operations are checked, then done.
 
     fn txn(&mut self, txn: &Txn) -> Result<TxnAnswer, Error> {
         let path = self.resolve(txn);
@@ -532,8 +534,8 @@ impl<'m> Turn<'m> {
         Ok(TxnAnswer { revision: self.now(), succeeded: path.succeeded, responses })
     }
 
-    /// Decides the branches. All conditions, also those deep inside, are judged on the state
-    /// before the transaction.
+    /// Chooses the branches. All conditions, also of nested transactions, are evaluated on the
+    /// state before the transaction.
     fn resolve<'t>(&self, txn: &'t Txn) -> Path<'t> {
         let succeeded = txn.compares.iter().all(|compare| self.holds(compare));
         let taken = if succeeded { &txn.success } else { &txn.failure };
@@ -550,8 +552,8 @@ impl<'m> Turn<'m> {
         Path { succeeded, steps }
     }
 
-    /// A condition on a range without keys is one on a pair whose numbers are all 0; one on a
-    /// value fails there.
+    /// Evaluates a condition. If its range has no keys, it is evaluated on a pair whose numbers are
+    /// all 0, and a condition on a value fails.
     fn holds(&self, compare: &Compare) -> bool {
         let found = self.scan(&compare.key, &compare.range_end, self.before.revision);
         if found.is_empty() {
@@ -561,7 +563,7 @@ impl<'m> Turn<'m> {
         found.iter().all(|pair| holds_for(compare, pair))
     }
 
-    /// Checks the operations of the path on the state before the transaction.
+    /// Checks the operations of the chosen branches on the state before the transaction.
     fn check_path(&self, path: &Path<'_>) -> Result<(), Error> {
         path.steps.iter().try_for_each(|step| match step {
             Step::Range(range) => self.check_revision(range),
@@ -574,8 +576,8 @@ impl<'m> Turn<'m> {
         })
     }
 
-    /// Other than outside of a transaction, a negative revision is an old one here, not the
-    /// newest (seen on 3.6.16).
+    /// Unlike outside a transaction, a negative revision here is an old one and not the newest
+    /// (seen on 3.6.16).
     fn check_revision(&self, range: &Range) -> Result<(), Error> {
         match range.revision {
             0 => Ok(()),
@@ -585,8 +587,8 @@ impl<'m> Turn<'m> {
         }
     }
 
-    /// Does the operations of the path. One fails here only if it keeps a part of a key that a
-    /// delete with an open end took away just before. etcd 3.6.16 dies of that; the model refuses
+    /// Does the operations of the chosen branches. One can fail only if it keeps a part of a key
+    /// that a delete with an open end has just deleted. etcd 3.6.16 crashes then; the model refuses
     /// the whole transaction.
     fn walk(&mut self, path: &Path<'_>) -> Result<Vec<Response>, Error> {
         let mut responses = Vec::new();
@@ -621,8 +623,8 @@ fn holds_for(compare: &Compare, pair: &KeyValue) -> bool {
     }
 }
 
-/// Whether a range with a limit looks at all its keys. Without a sort order and filters etcd takes
-/// the first keys and one more, and sorts those, whatever the target (seen on 3.6.16).
+/// Whether a range with a limit looks at all its keys. Without a sort order and filters, etcd takes
+/// the first keys plus one more and sorts only those, whatever the target (seen on 3.6.16).
 fn needs_all(range: &Range) -> bool {
     let filters = [
         range.min_mod_revision,

@@ -1,12 +1,12 @@
-//! Calls of etcd's services KV and Lease as clients send them, and the answers they can get.
+//! Calls of etcd's services KV and Lease as clients send them, and the answers that they can get.
 //!
 //! The fields are those of `rpc.proto` and `kv.proto` (etcd 3.6). An empty `range_end` means the
-//! key alone, and the single byte 0 means every key from `key` on.
+//! single key `key`, and the byte 0 means all keys from `key` on.
 
 /// The order of the keys in the answer to a range.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SortOrder {
-    /// By key; ascending where the target is not the key.
+    /// By key; ascending if the sort target is not the key.
     #[default]
     None,
     /// Smallest first.
@@ -15,7 +15,7 @@ pub enum SortOrder {
     Descend,
 }
 
-/// The part of a key-value pair that a range sorts by.
+/// What a range sorts its pairs by.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SortTarget {
     /// The key.
@@ -23,9 +23,9 @@ pub enum SortTarget {
     Key,
     /// The version.
     Version,
-    /// The revision of its creation.
+    /// The creation revision.
     Create,
-    /// The revision of its last change.
+    /// The revision of the last change.
     Mod,
     /// The value.
     Value,
@@ -34,31 +34,31 @@ pub enum SortTarget {
 /// `RangeRequest`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Range {
-    /// The key, or the first one.
+    /// The key, or the first key of a range.
     pub key: Vec<u8>,
-    /// The end of the keys, not included.
+    /// The end of the range, exclusive.
     pub range_end: Vec<u8>,
-    /// The most pairs to return; 0 or less: all.
+    /// The most pairs in the answer; 0 or less for no limit.
     pub limit: i64,
-    /// The revision to read at; 0 or less: the newest.
+    /// The revision to read at; 0 or less for the newest.
     pub revision: i64,
     /// The direction of sorting.
     pub sort_order: SortOrder,
-    /// The part of the pair to sort by.
+    /// What to sort by.
     pub sort_target: SortTarget,
-    /// Whether the member answers from its own state, which may be old.
+    /// Whether the member may answer from its own, perhaps old, state.
     pub serializable: bool,
-    /// Whether values are left out.
+    /// Whether the answer leaves out the values.
     pub keys_only: bool,
-    /// Whether all pairs are left out, and only counted.
+    /// Whether the answer only counts the pairs.
     pub count_only: bool,
-    /// Leaves out pairs changed before this revision; 0: none.
+    /// Skips pairs last changed before this revision; 0 for none.
     pub min_mod_revision: i64,
-    /// Leaves out pairs changed after this revision; 0: none.
+    /// Skips pairs last changed after this revision; 0 for none.
     pub max_mod_revision: i64,
-    /// Leaves out pairs created before this revision; 0: none.
+    /// Skips pairs created before this revision; 0 for none.
     pub min_create_revision: i64,
-    /// Leaves out pairs created after this revision; 0: none.
+    /// Skips pairs created after this revision; 0 for none.
     pub max_create_revision: i64,
 }
 
@@ -69,49 +69,49 @@ pub struct Put {
     pub key: Vec<u8>,
     /// The new value.
     pub value: Vec<u8>,
-    /// The lease that the key is attached to; 0: none.
+    /// The lease of the key; 0 for none.
     pub lease: i64,
-    /// Whether the answer has the pair from before.
+    /// Whether the answer must contain the previous pair.
     pub prev_kv: bool,
-    /// Whether the value stays as it is.
+    /// Whether the put keeps the old value.
     pub ignore_value: bool,
-    /// Whether the lease stays as it is.
+    /// Whether the put keeps the old lease.
     pub ignore_lease: bool,
 }
 
 /// `DeleteRangeRequest`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DeleteRange {
-    /// The key, or the first one.
+    /// The key, or the first key of a range.
     pub key: Vec<u8>,
-    /// The end of the keys, not included.
+    /// The end of the range, exclusive.
     pub range_end: Vec<u8>,
-    /// Whether the answer has the deleted pairs.
+    /// Whether the answer must contain the deleted pairs.
     pub prev_kv: bool,
 }
 
-/// The operator of a [`Compare`]: how the pair's part must stand to the given one.
+/// The operator of a [`Compare`]: the pair's part on the left, the given value on the right.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CompareResult {
-    /// Equal to it.
+    /// Equal.
     #[default]
     Equal,
     /// Larger.
     Greater,
-    /// Smaller.
+    /// Less.
     Less,
-    /// Different from it.
+    /// Not equal.
     NotEqual,
 }
 
-/// The part of a pair that a [`Compare`] looks at, and what it is compared with.
+/// Which part of a pair a [`Compare`] looks at, with the value that it is compared to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CompareTarget {
     /// The version.
     Version(i64),
-    /// The revision of its creation.
+    /// The creation revision.
     Create(i64),
-    /// The revision of its last change.
+    /// The revision of the last change.
     Mod(i64),
     /// The value.
     Value(Vec<u8>),
@@ -119,27 +119,27 @@ pub enum CompareTarget {
     Lease(i64),
 }
 
-/// One condition of a transaction.
+/// A condition of a transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Compare {
-    /// The key, or the first one.
+    /// The key, or the first key of a range: the condition must hold for each of its keys.
     pub key: Vec<u8>,
-    /// The end of the keys, not included.
+    /// The end of the range, exclusive.
     pub range_end: Vec<u8>,
     /// The operator.
     pub result: CompareResult,
-    /// The part that is compared, and the value it is compared with.
+    /// The compared part, and the value.
     pub target: CompareTarget,
 }
 
 /// `TxnRequest`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Txn {
-    /// Conditions; all must hold for success.
+    /// The conditions. If all hold, the `success` branch is taken.
     pub compares: Vec<Compare>,
-    /// Operations if all conditions hold.
+    /// The operations if all conditions hold.
     pub success: Vec<TxnOp>,
-    /// Operations if one does not.
+    /// The operations if some condition fails.
     pub failure: Vec<TxnOp>,
 }
 
@@ -152,56 +152,56 @@ pub enum TxnOp {
     Put(Put),
     /// A delete.
     DeleteRange(DeleteRange),
-    /// A transaction inside.
+    /// A nested transaction.
     Txn(Txn),
-    /// None of them: the union of the message is not set.
+    /// No operation: the union in the message is not set.
     Empty,
 }
 
 /// `CompactionRequest`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Compact {
-    /// Reads below this revision are refused from then on.
+    /// Reads below this revision are refused afterwards.
     pub revision: i64,
-    /// Whether the answer waits until the space is free.
+    /// Whether the answer waits until the space is freed.
     pub physical: bool,
 }
 
-/// A call of the service of leases.
+/// A call of the Lease service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LeaseOp {
     /// `LeaseGrant`.
     Grant {
-        /// The lease, not 0.
+        /// The lease id; never 0.
         lease: i64,
-        /// The time to live that is asked for, in seconds.
+        /// The requested time to live, in s.
         ttl_s: i64,
     },
     /// `LeaseRevoke`.
     Revoke {
-        /// The lease.
+        /// The lease id.
         lease: i64,
     },
     /// One message of `LeaseKeepAlive`.
     KeepAlive {
-        /// The lease.
+        /// The lease id.
         lease: i64,
     },
     /// `LeaseTimeToLive`, without keys.
     TimeToLive {
-        /// The lease.
+        /// The lease id.
         lease: i64,
     },
 }
 
 impl LeaseOp {
-    /// Whether the leader answers it, without the log.
+    /// Whether the leader answers it without the log.
     pub fn is_question(&self) -> bool {
         matches!(self, LeaseOp::KeepAlive { .. } | LeaseOp::TimeToLive { .. })
     }
 }
 
-/// One call.
+/// A call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Op {
     /// `Range`.
@@ -219,8 +219,8 @@ pub enum Op {
 }
 
 impl Op {
-    /// Whether etcd answers it from the state alone, without the log: a range, and a transaction
-    /// whose own operations are all ranges (`txn.IsTxnReadonly`).
+    /// Whether etcd answers it from the state, without the log: a range, a question about a lease,
+    /// or a transaction whose direct operations are all ranges (`txn.IsTxnReadonly`).
     pub fn is_read(&self) -> bool {
         match self {
             Op::Range(_) => true,
@@ -230,7 +230,8 @@ impl Op {
         }
     }
 
-    /// Whether it can change the state: a compaction, a put or a delete, also deep inside.
+    /// Whether it may change the state: it has a compaction, a put or a delete, also in a nested
+    /// transaction, or grants or revokes a lease.
     pub fn can_change(&self) -> bool {
         match self {
             Op::Range(_) => false,
@@ -240,8 +241,8 @@ impl Op {
         }
     }
 
-    /// Whether a read may show an old state. A transaction without any operation may, too
-    /// (`txn.IsTxnSerializable`).
+    /// Whether it is a read that may show an old state. A transaction without operations counts,
+    /// too (`txn.IsTxnSerializable`).
     pub fn is_serializable(&self) -> bool {
         let of = |op: &TxnOp| matches!(op, TxnOp::Range(range) if range.serializable);
         match self {
@@ -251,7 +252,7 @@ impl Op {
         }
     }
 
-    /// Whether it has a put, also in a branch that is not taken. Such calls are refused while the
+    /// Whether it has a put, even in a branch that is not taken. Such calls are refused while the
     /// space is exhausted (`BackendQuota.Cost`).
     pub fn has_put(&self) -> bool {
         match self {
@@ -261,7 +262,7 @@ impl Op {
         }
     }
 
-    /// Every range in it, in both branches and deep inside.
+    /// All ranges in it, in both branches and in nested transactions.
     pub fn ranges(&self) -> Vec<&Range> {
         match self {
             Op::Range(range) => vec![range],
@@ -270,7 +271,7 @@ impl Op {
         }
     }
 
-    /// Every put in it, in both branches and deep inside.
+    /// All puts in it, in both branches and in nested transactions.
     pub fn puts(&self) -> Vec<&Put> {
         match self {
             Op::Put(put) => vec![put],
@@ -281,7 +282,7 @@ impl Op {
 }
 
 impl Txn {
-    /// The operations of both branches, without those deep inside.
+    /// The operations of both branches, without looking into nested transactions.
     pub fn branches(&self) -> impl Iterator<Item = &TxnOp> {
         self.success.iter().chain(&self.failure)
     }
@@ -330,26 +331,26 @@ pub struct KeyValue {
     pub key: Vec<u8>,
     /// The value.
     pub value: Vec<u8>,
-    /// The revision at which the key came into being.
+    /// The revision at which the key was created.
     pub create_revision: i64,
     /// The revision of the last put.
     pub mod_revision: i64,
-    /// The number of puts since it came into being.
+    /// The number of puts since the key was created.
     pub version: i64,
-    /// The lease it is attached to; 0: none.
+    /// The key's lease; 0 for none.
     pub lease: i64,
 }
 
 /// `RangeResponse`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RangeAnswer {
-    /// The revision in the header: the newest one, also if an older one was asked for.
+    /// The revision in the header: the newest one, even if an older one was asked for.
     pub revision: i64,
     /// The pairs.
     pub kvs: Vec<KeyValue>,
-    /// Whether the limit left pairs out.
+    /// Whether the limit cut off pairs.
     pub more: bool,
-    /// The number of keys in the range, whatever the limit and the filters leave out.
+    /// The number of keys in the range, ignoring limit and filters.
     pub count: i64,
 }
 
@@ -358,7 +359,7 @@ pub struct RangeAnswer {
 pub struct PutAnswer {
     /// The revision in the header: that of the put.
     pub revision: i64,
-    /// The pair from before, if it was asked for and existed.
+    /// The previous pair, if it was asked for and existed.
     pub prev_kv: Option<KeyValue>,
 }
 
@@ -367,7 +368,7 @@ pub struct PutAnswer {
 pub struct DeleteAnswer {
     /// The revision in the header: that of the delete, or the newest one if nothing was deleted.
     pub revision: i64,
-    /// The number of deleted keys.
+    /// How many keys were deleted.
     pub deleted: i64,
     /// The deleted pairs, if they were asked for.
     pub prev_kvs: Vec<KeyValue>,
@@ -376,11 +377,11 @@ pub struct DeleteAnswer {
 /// `TxnResponse`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TxnAnswer {
-    /// The revision in the header; 0 in a transaction inside another, whose header is empty.
+    /// The revision in the header; 0 for a nested transaction, whose header is empty.
     pub revision: i64,
     /// Whether all conditions held.
     pub succeeded: bool,
-    /// The results of the branch taken.
+    /// The results of the operations of the branch that was taken.
     pub responses: Vec<Response>,
 }
 
@@ -395,39 +396,39 @@ pub enum Response {
     DeleteRange(DeleteAnswer),
     /// To a transaction.
     Txn(TxnAnswer),
-    /// To a compaction: the newest revision.
+    /// To a compaction.
     Compact {
-        /// The revision in the header.
+        /// The revision in the header: the newest one.
         revision: i64,
     },
     /// To a grant.
     Granted {
         /// The revision in the header.
         revision: i64,
-        /// The lease.
+        /// The lease id.
         lease: i64,
-        /// The time to live that it got, in seconds.
+        /// The granted time to live, in s.
         ttl_s: i64,
     },
     /// To a revocation.
     Revoked {
-        /// The revision in the header: that of the removal of the keys, if there were any.
+        /// The revision in the header: that of the deletion of the keys, if there were any.
         revision: i64,
     },
     /// To a keep-alive.
     KeptAlive {
         /// The revision in the header.
         revision: i64,
-        /// How long the lease lives from now on, in seconds; 0: it does not exist.
+        /// The time to live from now on, in s; 0 if the lease does not exist.
         ttl_s: i64,
     },
-    /// To the question for the time to live.
+    /// To a question for the time to live.
     TimeToLive {
         /// The revision in the header.
         revision: i64,
-        /// The time that is left, in whole seconds; -1: the lease does not exist.
+        /// The remaining time in whole s; -1 if the lease does not exist.
         ttl_s: i64,
-        /// The time that it was granted, in seconds; 0: the lease does not exist.
+        /// The granted time to live in s; 0 if the lease does not exist.
         granted_s: i64,
     },
 }
@@ -448,7 +449,7 @@ impl Response {
         }
     }
 
-    /// Whether it tells of a change of keys.
+    /// Whether it reports a change of keys.
     pub fn tells_change(&self) -> bool {
         match self {
             Response::Put(_) => true,
@@ -464,7 +465,7 @@ impl Response {
     }
 }
 
-/// The errors that calls may be answered with.
+/// The errors that calls can get.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Error {
     /// `key is not provided`.
@@ -487,8 +488,8 @@ pub enum Error {
     LeaseTtlTooLarge,
     /// `mvcc: required revision has been compacted`.
     Compacted,
-    /// As [`Error::Compacted`], for a streamed read of which the client has pieces: their revision
-    /// was compacted meanwhile, or another state took the place of the one that they are from.
+    /// Like [`Error::Compacted`], for a streamed read that has delivered pieces: their revision was
+    /// compacted meanwhile, or the member installed a snapshot.
     CompactedMeanwhile,
     /// `mvcc: required revision is a future revision`.
     FutureRevision,
@@ -500,7 +501,7 @@ pub enum Error {
     TooManyRequests,
     /// `no leader`.
     NoLeader,
-    /// `not capable`: the servers do not all know what the call needs.
+    /// `not capable`: some server's level is too low for the call.
     NotCapable,
     /// `leader changed`.
     LeaderChanged,
@@ -512,31 +513,33 @@ pub enum Error {
     TimedOutConnectionLost,
     /// `server stopped`.
     Stopped,
-    /// `user name is empty`: permissions are enforced, and the server does not know who asks.
+    /// `user name is empty`: permissions are enforced, and the server does not know the client's
+    /// user.
     UserEmpty,
     /// `permission denied`.
     PermissionDenied,
-    /// `revision of auth store is old`: users or roles have changed since it was found who asks.
+    /// `revision of auth store is old`: users or roles have changed since the server identified the
+    /// user.
     AuthOldRevision,
     /// `invalid auth token`.
     InvalidAuthToken,
-    /// The client gave up, or the connection ended while it waited.
+    /// The client cancelled the call, or the connection ended before the answer.
     Canceled,
 }
 
-/// The fate of a call, as an error tells it.
+/// What an error says about the fate of its call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// The rules of the store refuse it: a judge works out whether they do.
+    /// The store refused the call by its rules; a judge checks that the rules demand it.
     Judged,
-    /// It never reached the log, or nobody was permitted to make it there: it has no effect.
+    /// The call never reached the log, or its user lacked the permission: it has no effect.
     NeverLogged,
-    /// It may have taken effect, and may still.
+    /// The call may have taken effect, or may still do so.
     Unknown,
 }
 
 impl Error {
-    /// Tells whether the call may have taken effect.
+    /// What this error says about the fate of its call.
     pub fn fate(self) -> Fate {
         match self {
             Error::EmptyKey

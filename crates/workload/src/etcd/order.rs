@@ -1,37 +1,37 @@
-//! The judge with a claim: could one server, doing one call after the other, have given every
-//! answer of a history?
+//! The judge with a claim: could a single server, doing one call after the other, have given every
+//! answer in a history?
 //!
-//! It is given the history and a *claim*: the order in which the server says that writes were
-//! committed. The claim is a proposal, and is not believed. A *place* is a number of commands of
-//! the claim: the state behind that many. What is held against the claim:
+//! It gets the history and a *claim*: the order in which the server claims to have committed the
+//! writes. The judge does not trust the claim. A *place* is a number of commands of the claim, and
+//! stands for the state after that many. The judge checks:
 //!
-//! - **Claim.** Each call in it was sent by a client, stands there once, is not a read, and passes
-//!   the checks before the log. (Parts of locks and elections are believed: [`crate::etcd::locks`]
-//!   judges what comes of them.)
-//! - **Fate.** A call that was refused before the log does not stand there. One that was answered
-//!   otherwise does, a refusal by the store included. One of unknown fate may.
-//! - **Answer.** Replayed on the model, each acknowledged write has exactly its answer, revision
-//!   included. (The header of a compaction may also show a newer revision, as etcd's does.)
+//! - **Claim.** Each call in the claim was sent by a client, is in the claim once, is not a read,
+//!   and passes the checks before the log. (Parts of locks and elections are trusted:
+//!   [`crate::etcd::locks`] judges their results.)
+//! - **Fate.** A call that was refused before the log is not in the claim. A write that was
+//!   answered otherwise is, even if the store refused it. A write of unknown fate may be.
+//! - **Answer.** Replayed on the model, each acknowledged write has exactly its answer, including
+//!   the revision. (The header of a compaction may show a newer revision, as etcd's does.)
 //! - **Form.** The checks before the log refuse what they must, and nothing else.
-//! - **Order of time.** A call sees everything that was answered before it began: a write stands
-//!   behind it in the claim, and a linearizable read shows no earlier place. No answer shows a
+//! - **Order of time.** A call sees everything that was answered before it was sent: a write comes
+//!   after it in the claim, and a linearizable read shows no earlier place. No answer shows a
 //!   command that was sent after it.
-//! - **Connection.** A serializable read shows no earlier place than the answers before it on the
-//!   same connection.
-//! - **Read.** Each answer to a read, a refusal included, is the model's at a place that these
-//!   rules allow: its header's revision, a compaction in time for a refusal and none for a value.
-//!   A streamed read is one read, at the place where it began: its pieces together are the answer.
-//!   It ends as compacted only if a compaction passed its revision after that place, or if its
-//!   member took another state meanwhile.
+//! - **Connection.** A serializable read shows no earlier place than the earlier answers on its
+//!   connection.
+//! - **Read.** Each answer to a read, even a refusal, is the model's at a place that these rules
+//!   allow: with its header's revision, and with the compaction that a refusal needs or a value
+//!   forbids. A streamed read is one read, at the place where it began; its pieces together are the
+//!   answer. It ends as compacted only if a compaction passed its revision after that place, or if
+//!   its member installed a snapshot meanwhile.
 //!
-//! As every write has a place in the claim, each read can be given the earliest place that it
-//! fits, one after the other in the order of answers. If that fails, no other choice succeeds.
+//! Since every write has a place in the claim, each read can be given the earliest place that fits,
+//! in the order of answers. If that fails, no other choice succeeds.
 //!
-//! **What is not judged**: whether a refusal before the log had a reason (no leader, too many
-//! requests, no room on a disk); when a write of unknown fate takes effect at the latest, which
-//! depends on what went wrong meanwhile: the simulation judges that; why leases end: the claim says
-//! that they do ([`crate::etcd::leases`] judges when leases end, and the answers to questions about
-//! them). Watches have no calls here, but a judge of their own ([`crate::etcd::watch`]).
+//! **Not checked:** whether a refusal before the log had a reason (no leader, too many requests, no
+//! room on a disk); how late a write of unknown fate may take effect, which depends on faults (the
+//! simulation judges that); why leases end, which the claim states ([`crate::etcd::leases`] judges
+//! when leases end, and the answers about them). Watches are no calls here; they have their own
+//! judge ([`crate::etcd::watch`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -43,100 +43,100 @@ use crate::etcd::model::{Model, View};
 use crate::etcd::op::{Answer, Compact, Error, Fate, LeaseOp, Op, Response};
 use crate::etcd::watch::Timeline;
 
-/// One command of the committed order, as the server claims it.
+/// One command of the claimed order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Claimed {
-    /// A call of a client: one that changed something, or that the store refused.
+    /// A call of a client that is not a read.
     Call(CallId),
-    /// A member's own call, as a part of a `Lock` or a `Campaign` of a client. No client learns its
-    /// outcome.
+    /// A member's own command, as a part of a client's `Lock` or `Campaign` call. No client learns
+    /// its result.
     Part(Op),
-    /// A lease is made.
+    /// A lease is granted, by no recorded call.
     Grant {
-        /// Its id.
+        /// The lease id.
         lease: i64,
     },
-    /// A lease ends, by a client's wish or by time.
+    /// A lease ends, by no recorded call.
     Revoke {
-        /// Its id.
+        /// The lease id.
         lease: i64,
     },
-    /// The leader ends a lease that nobody kept alive, unless it was granted again since.
+    /// The leader expires a lease. It has no effect if the lease was granted again since.
     Expire {
-        /// Its id.
+        /// The lease id.
         lease: i64,
-        /// The index in the claim of the grant that the leader judged.
+        /// The position in the claim of the grant that the leader judged.
         granted: usize,
     },
-    /// The leader compacts by itself. The store refuses it where it is compacted so far already.
+    /// The leader compacts automatically. The store refuses it if it is already compacted that far.
     Compaction {
-        /// The revision.
+        /// The compacted revision.
         revision: i64,
     },
-    /// The quota is this from now on.
+    /// The quota changes.
     Quota {
-        /// The quota.
+        /// The new quota, in bytes.
         bytes: u64,
     },
-    /// The bound on the memory that keys and leases take begins.
+    /// The limit of the memory for keys and leases begins.
     Bound,
-    /// Somebody ends the alarm of a member that says that there is no space.
+    /// An operator disarms a member's alarm for want of space.
     Disarm {
-        /// The member.
+        /// The member id.
         member: u64,
     },
-    /// From now on puts are refused for want of space, whatever the quota, or no longer.
+    /// Puts are refused for want of space from now on, whatever the quota, or no longer.
     NoSpace {
-        /// Whether they are refused.
+        /// Whether they are refused from now on.
         is_raised: bool,
     },
 }
 
-/// The result of judging a sound history.
+/// The result of judging an accepted history.
 #[derive(Clone, Debug)]
 pub struct Verdict {
-    /// The state after everything.
+    /// The model after the whole claim.
     pub model: Model,
-    /// The states before it.
+    /// The states before, with their times.
     pub timeline: Timeline,
-    /// Writes that were answered with success.
+    /// Writes answered with success.
     pub acknowledged_count: usize,
     /// Writes that the store refused.
     pub refused_count: usize,
     /// Calls that were refused before the log.
     pub never_logged_count: usize,
-    /// Reads that were answered with a value.
+    /// Reads answered with a value.
     pub read_count: usize,
     /// Reads that the store refused: compacted, or a future revision.
     pub read_refused_count: usize,
     /// Writes of unknown fate that are in the claim.
     pub unknown_done_count: usize,
-    /// Writes of unknown fate that do not.
+    /// Writes of unknown fate that are not in the claim.
     pub unknown_count: usize,
-    /// Compactions that leaders began by themselves, and that the store did not refuse.
+    /// Automatic compactions that the store did not refuse.
     pub own_compaction_count: usize,
-    /// Calls of the claim that the store did not refuse.
+    /// Calls in the claim that the store did not refuse.
     pub done: BTreeSet<CallId>,
-    /// Calls that the store refused for want of space.
+    /// Calls in the claim that the store refused for want of space.
     pub spaceless: BTreeSet<CallId>,
-    /// Times that there was an alarm from then on, and times that there was none.
+    /// How often an alarm was raised while there was none, and how often the last alarm ended.
     pub alarm_counts: (usize, usize),
 }
 
 /// Judges a history.
 ///
 /// # Errors
-/// The first finding that no correct server would give.
+/// The first thing that a correct server could not have done.
 pub fn judge(history: &History, claim: &[Claimed]) -> Result<Verdict, Violation> {
     judge_with(history, claim, &[], &BTreeSet::new())
 }
 
-/// As [`judge`], where the members of some calls took another state before they answered: these
-/// calls may be `cut`, if they are streamed reads. `members` says for each command which member
-/// handed it over.
+/// Like [`judge`]. `members` gives for each command the member that submitted it. `cut` holds calls
+/// whose members installed a snapshot before they answered: if such a call is a streamed read, it
+/// may end as compacted.
 ///
 /// # Errors
-/// As for [`judge`].
+/// Like [`judge`].
 pub fn judge_with(
     history: &History,
     claim: &[Claimed],
@@ -149,27 +149,27 @@ pub fn judge_with(
     Ok(replay.verdict())
 }
 
-/// The claim, done by the model.
+/// The claim, replayed on the model.
 struct Replay<'h> {
     history: &'h History,
-    /// Calls whose members took another state before they answered.
+    /// Calls whose members installed a snapshot before they answered.
     cut: &'h BTreeSet<CallId>,
     model: Model,
-    /// For each call its index in the claim.
+    /// For each call, its index in the claim; `None` if it is not in the claim.
     indices: Vec<Option<usize>>,
     /// The state at each place.
     views: Vec<View>,
-    /// For each place the time at which the last of its commands was asked for.
+    /// For each place, the latest time at which a command up to it was sent.
     asked: Vec<u64>,
     own_compaction_count: usize,
-    /// The leases that exist, with the indices of their grants in the claim.
+    /// The existing leases, with the indices of their grants in the claim.
     granted: BTreeMap<i64, usize>,
     done: BTreeSet<CallId>,
     spaceless: BTreeSet<CallId>,
     alarm_counts: (usize, usize),
 }
 
-/// The places that the rules of time allow a call to show, both included.
+/// The places that a call may show by the rules of time, both bounds included.
 #[derive(Clone, Copy)]
 struct Window {
     low: usize,
@@ -231,7 +231,7 @@ impl<'h> Replay<'h> {
         Ok(replay)
     }
 
-    /// Does one call of the claim; returns when it was asked.
+    /// Replays one call of the claim. Returns when it was sent.
     fn call(&mut self, index: usize, id: CallId, member: u64) -> Result<u64, Violation> {
         let Some(position) = self.history.position(id) else {
             let what = format!("command {index} is {id:?}: nobody sent it");
@@ -269,7 +269,7 @@ impl<'h> Replay<'h> {
         Ok(record.asked.sequence)
     }
 
-    /// Checks each call by itself: its form, and whether the claim should have it.
+    /// Checks the form of each call, and that the claim contains it if it must.
     fn check_calls(&self) -> Result<(), Violation> {
         for (position, record) in self.history.calls.iter().enumerate() {
             let Some(Answered { answer, .. }) = &record.answered else { continue };
@@ -281,7 +281,7 @@ impl<'h> Replay<'h> {
         Ok(())
     }
 
-    /// Checks what each answer shows against what was shown before.
+    /// Checks what each answer shows against everything that was shown before.
     fn check_times(&self) -> Result<(), Violation> {
         let mut floor: Floor<usize> = Floor::default();
         let mut floors = vec![Floor::default(); self.history.connections.len()];
@@ -305,7 +305,7 @@ impl<'h> Replay<'h> {
             }
         }
         for (record, index) in self.history.calls.iter().zip(&self.indices) {
-            // Also one without an answer stands behind what was answered before it.
+            // A call without an answer, too, must come after what was answered before it was sent.
             if index.is_some_and(|index| index < floor.at(record.asked.sequence)) {
                 let what = "it stands in the claim before what was shown before it was sent";
                 return violation(Rule::RealTime, what, record);
@@ -314,13 +314,13 @@ impl<'h> Replay<'h> {
         Ok(())
     }
 
-    /// The last place at which all commands had been sent by then.
+    /// The last place whose commands had all been sent by then.
     fn high(&self, answered: u64) -> usize {
         self.asked.partition_point(|asked| *asked < answered) - 1
     }
 
-    /// Checks that an answered write stands behind nothing that was sent after its answer;
-    /// returns the place that the answer shows.
+    /// Checks that an answered write does not come after anything that was sent after its answer.
+    /// Returns the place that the answer shows.
     fn show_write(
         &self,
         record: &CallRecord,
@@ -341,20 +341,20 @@ impl<'h> Replay<'h> {
         Ok(place.max(self.first_with(*revision)))
     }
 
-    /// The first place with this revision, or a newer one.
+    /// The first place with at least this revision.
     fn first_with(&self, revision: i64) -> usize {
         self.views.partition_point(|view| view.revision < revision)
     }
 
-    /// Finds the earliest place that a call outside of the claim can show, if it shows any.
+    /// Finds the earliest place that a call outside the claim can show; `None` if it shows none.
     fn show_read(
         &self,
         record: &CallRecord,
         answer: &Answer,
         window: Window,
     ) -> Result<Option<usize>, Violation> {
-        // etcd refuses puts when its quota is used up; a server without room for its log refuses
-        // whatever goes there.
+        // The store refuses puts beyond its quota; a server without disk space refuses all writes
+        // before the log.
         let is_before_the_log = *answer == Err(Error::NoSpace) && !record.op.is_read();
         if is_before_the_log || check(&record.op).is_err() {
             return Ok(None);
@@ -365,7 +365,7 @@ impl<'h> Replay<'h> {
         if let Some(place) = self.find(&record.op, answer, window) {
             return Ok(Some(place));
         }
-        // Say which rule it is: would the answer have been right at another time?
+        // Name the broken rule: would the answer have been right at another time?
         let earlier = self.find(&record.op, answer, Window { low: 0, ..window });
         let anywhere = Window { low: 0, high: self.views.len() - 1 };
         let rule = match self.find(&record.op, answer, anywhere) {
@@ -379,7 +379,7 @@ impl<'h> Replay<'h> {
         violation(rule, &what, record)
     }
 
-    /// Checks that a streamed read which ended as compacted may have done so.
+    /// Checks that a streamed read had a reason to end as compacted.
     fn check_cut(&self, record: &CallRecord, window: Window) -> Result<(), Violation> {
         let (first, last) = (self.views[window.low], self.views[window.high]);
         let is_passed = match &record.op {
@@ -393,7 +393,7 @@ impl<'h> Replay<'h> {
         violation(Rule::Read, &what, record)
     }
 
-    /// The earliest place of the window at which the model gives this answer.
+    /// The earliest place in the window at which the model gives this answer.
     fn find(&self, op: &Op, answer: &Answer, window: Window) -> Option<usize> {
         let (mut low, mut high) = (window.low, window.high);
         if let Ok(response) = answer {
@@ -446,14 +446,14 @@ impl<'h> Replay<'h> {
     }
 }
 
-/// Checks the answer to a call of the claim against the model's.
+/// Checks the answer to a call of the claim against the model's answer.
 fn check_answer(record: &CallRecord, answer: &Answer, expected: &Answer) -> Result<(), Violation> {
     match (fate_of(answer), answer, expected) {
         (Fate::Unknown, _, _) => Ok(()),
         (Fate::NeverLogged, _, _) => {
             violation(Rule::Fate, "it stands in the claim, and was refused before the log", record)
         }
-        // Its revision is judged with the times: etcd reads it when it answers.
+        // Its revision is checked with the times, since etcd reads it only when it answers.
         (_, Ok(Response::Compact { .. }), Ok(Response::Compact { .. })) => Ok(()),
         (_, answer, expected) if answer == expected => Ok(()),
         (_, _, expected) => {

@@ -1,5 +1,6 @@
-//! A cluster made of the model, for tests of the judges: several clients with several calls each,
-//! members that lag, answers that are lost, writes that take effect after their client gave up.
+//! A simulated cluster made of the model, for tests of the judges: several clients with several
+//! open calls each, members that lag, lost answers, and writes that take effect after their client
+//! gave up.
 
 use crate::etcd::generate::{Generator, Options};
 use crate::etcd::history::{CallId, History};
@@ -10,10 +11,10 @@ use crate::generate::Random;
 
 const CLIENT_COUNT: u32 = 4;
 const MEMBER_COUNT: u64 = 3;
-/// Calls of one client that may be open at once.
+/// The most open calls of one client.
 const OPEN_MAX: usize = 3;
 
-/// A run of the cluster, and the history of its clients.
+/// A run of this cluster, with the history of its clients and the claim.
 pub struct Play {
     pub history: History,
     pub claim: Vec<Claimed>,
@@ -23,20 +24,20 @@ pub struct Play {
     clients: Vec<Client>,
     /// The state at each place of the claim.
     views: Vec<View>,
-    /// How much of the claim each member has applied.
+    /// How many commands of the claim each member has applied.
     applied: Vec<usize>,
 }
 
 struct Client {
     generator: Generator,
     connection: usize,
-    /// Calls without an answer, each with the one that is on its way.
+    /// Calls whose answer has not arrived. The answer is `Some` once it is in flight.
     open: Vec<(CallId, Option<Answer>)>,
-    /// Calls that the client gave up, and that the cluster may still do.
+    /// Calls that the client gave up and that may still take effect.
     late: Vec<CallId>,
 }
 
-/// Runs a number of steps.
+/// Runs the cluster for a number of steps.
 pub fn play(seed: u64, options: &Options, step_count: usize) -> Play {
     let mut random = Random::new(seed);
     let mut history = History::default();
@@ -83,7 +84,7 @@ impl Play {
         }
     }
 
-    /// A new connection; the calls on the old one get no answer.
+    /// Reconnects a client. The calls on its old connection get no answer.
     fn connect(&mut self, client: usize) {
         let member = self.random.below(MEMBER_COUNT) as u32;
         let number = client as u32;
@@ -123,7 +124,7 @@ impl Play {
         self.views.push(self.model.view());
     }
 
-    /// Does one of the client's calls, or fails to.
+    /// Does one of the client's open calls, or fails to.
     fn serve(&mut self, client: usize) {
         let open = &self.clients[client].open;
         let waiting: Vec<usize> = (0..open.len()).filter(|it| open[*it].1.is_none()).collect();
@@ -147,7 +148,7 @@ impl Play {
         self.clients[client].open[index].1 = Some(answer);
     }
 
-    /// Does a call that its client gave up, or forgets it.
+    /// Does a call that its client gave up, or drops it.
     fn serve_late(&mut self, client: usize) {
         if let Some(id) = self.clients[client].late.pop()
             && self.random.one_in(2)
@@ -174,7 +175,7 @@ impl Play {
         answer
     }
 
-    /// The client gets one of the answers that are on their way.
+    /// Delivers one of the answers in flight to the client.
     fn deliver(&mut self, client: usize) {
         let client = &mut self.clients[client];
         let Some(index) = client.open.iter().position(|(_, answer)| answer.is_some()) else {

@@ -1,39 +1,39 @@
-//! The count of the store against its quota, and its refusals for want of space.
+//! The store's count against its quota, and the refusals for want of space.
 //!
-//! By `storage.BackendQuota` of etcd 3.6, but that a refused call changes nothing, and that bytes
-//! are those of the versions that can be read: `docs/etcd.md` of this project says so, and has the
-//! bound on memory, which the server reports when it begins.
+//! It follows `storage.BackendQuota` of etcd 3.6, with two differences: a refused call changes
+//! nothing, and only versions that can be read count. This project's `docs/etcd.md` describes both,
+//! and also the limit of memory, whose beginning the server reports.
 
 use std::collections::BTreeSet;
 
 use crate::etcd::op::{Error, KeyValue, LeaseOp, Op, Put, Txn, TxnOp};
 
-/// The quota of a server that is not configured.
+/// The default quota.
 const QUOTA_BYTES_DEFAULT: u64 = 2 << 30;
-/// Bytes that a put counts before it is done, beside its key and its value (`storage.kvOverhead`).
+/// Bytes that a put is charged before it is done, besides its key and value (`storage.kvOverhead`).
 const PUT_BYTES: u64 = 256;
-/// Bytes of a lease (`storage.leaseOverhead`).
+/// Bytes that a lease counts (`storage.leaseOverhead`).
 const LEASE_BYTES: u64 = 64;
-/// Bytes that a version and a lease take in memory beside those that count.
+/// Bytes that a version takes in memory, besides those that count against the quota.
 const VERSION_HELD_BYTES: u64 = 112;
 const LEASE_HELD_BYTES: u64 = 256;
-/// Bytes in memory for each byte of the quota.
+/// Bytes in memory that are allowed for each byte of the quota.
 const HELD_FACTOR: u64 = 3;
 
-/// What is counted, and the alarms.
+/// What counts against the quota, and the alarms.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Quota {
-    /// The quota.
+    /// The quota, in bytes.
     pub quota_bytes: u64,
-    /// What versions count.
+    /// The versions that count.
     pub versions: Counted,
-    /// Bytes in memory for each byte of the quota; `None` as long as there is no bound.
+    /// Bytes in memory that are allowed for each byte of the quota; `None` before the limit begins.
     held_factor: Option<u64>,
-    /// The members for which an alarm is raised.
+    /// The members with a raised alarm.
     alarms: BTreeSet<u64>,
 }
 
-/// Versions of keys, removals included.
+/// A count of versions of keys, including deletes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Counted {
     count: u64,
@@ -41,7 +41,7 @@ pub(super) struct Counted {
 }
 
 impl Counted {
-    /// Adds what happened to a key: a pair was put, or the key was removed.
+    /// Adds a change of a key: a put of a pair, or a delete (`None`).
     pub fn add(&mut self, key: &[u8], (revision, sub): (i64, usize), pair: Option<&KeyValue>) {
         let text = |bytes: &[u8]| bytes.len() as u64;
         let place = number_bytes(revision) + number_bytes(sub as i64);
@@ -57,7 +57,7 @@ impl Counted {
     }
 }
 
-/// Bytes of a number: one for each seven bits.
+/// The encoded size of a number: one byte for each seven bits.
 fn number_bytes(number: i64) -> u64 {
     let bits = 64 - (number as u64).leading_zeros();
     u64::from(bits.max(1).div_ceil(7))
@@ -75,19 +75,20 @@ impl Default for Quota {
 }
 
 impl Quota {
-    /// Bytes that count, with so many leases.
+    /// Bytes that count against the quota, with this many leases.
     pub fn bytes(&self, lease_count: usize) -> u64 {
         self.versions.bytes + lease_count as u64 * LEASE_BYTES
     }
 
-    /// Bytes in memory, with so many leases.
+    /// Bytes that the store takes in memory, with this many leases.
     fn held(&self, lease_count: usize) -> u64 {
         self.bytes(lease_count)
             + self.versions.count * VERSION_HELD_BYTES
             + lease_count as u64 * LEASE_HELD_BYTES
     }
 
-    /// The bound on memory begins. A store that takes more than its quota may go on as before.
+    /// Introduces the limit of memory. A store that already takes more than its quota gets a higher
+    /// factor, so that it can go on.
     pub fn bound(&mut self, lease_count: usize) {
         let (bytes, held) = (self.bytes(lease_count), self.held(lease_count));
         let is_large = held > self.quota_bytes.min(QUOTA_BYTES_DEFAULT);
@@ -95,18 +96,19 @@ impl Quota {
         self.held_factor.get_or_insert(as_it_is.max(HELD_FACTOR));
     }
 
-    /// Whether calls that take space are refused.
+    /// Whether an alarm is raised, so that calls that take space are refused.
     pub fn is_alarmed(&self) -> bool {
         !self.alarms.is_empty()
     }
 
-    /// An operator ends the alarm for a member. Returns whether there was one.
+    /// Ends a member's alarm. Returns whether there was one.
     pub fn disarm(&mut self, member: u64) -> bool {
         self.alarms.remove(&member)
     }
 
-    /// Checks that there is room for what costs so much, and that a client of this member asked
-    /// for. A refusal by the quota raises an alarm for the member, and one by the bound does not.
+    /// Checks that there is room for a call with this cost, made by a client of this member. A
+    /// refusal by the quota raises an alarm for the member; a refusal by the limit of memory does
+    /// not.
     ///
     /// # Errors
     /// There is no room.
@@ -124,7 +126,7 @@ impl Quota {
     }
 }
 
-/// What a call costs before it is done; 0: it takes no space.
+/// Bytes that a call is charged before it is done; 0 if it takes no space.
 pub(super) fn cost_of(op: &Op) -> u64 {
     match op {
         Op::Put(put) => cost_of_put(put),
@@ -138,7 +140,7 @@ fn cost_of_put(put: &Put) -> u64 {
     PUT_BYTES + (put.key.len() + put.value.len()) as u64
 }
 
-/// The larger one of the two branches, whichever is taken.
+/// The cost of the more expensive branch, whichever is taken.
 fn cost_of_txn(txn: &Txn) -> u64 {
     let cost = |ops: &[TxnOp]| -> u64 {
         let costs = ops.iter().map(|op| match op {

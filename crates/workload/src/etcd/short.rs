@@ -1,4 +1,4 @@
-//! Short ways to write calls and answers in tests.
+//! Short constructors of calls and answers for tests.
 
 use crate::etcd::op::{
     Compact, Compare, CompareResult, CompareTarget, DeleteRange, KeyValue, Op, Put, Range, Txn,
@@ -13,7 +13,7 @@ pub fn range_to(key: &str, range_end: &str) -> Range {
     Range { range_end: range_end.into(), ..range(key) }
 }
 
-/// Every key.
+/// A range over all keys.
 pub fn all() -> Range {
     range_to("\0", "\0")
 }
@@ -91,7 +91,7 @@ impl From<Txn> for TxnOp {
     }
 }
 
-/// A pair: its create revision, mod revision and version.
+/// A pair with its creation revision, last revision and version.
 pub fn pair(key: &str, value: &str, numbers: [i64; 3]) -> KeyValue {
     let [create_revision, mod_revision, version] = numbers;
     let (key, value) = (key.into(), value.into());

@@ -1,6 +1,7 @@
-//! The watch streams of clients: what was asked for and what came, in order, and the judge of it.
+//! The watch streams of clients: what each client asked for and received, in order, and the judge
+//! of that.
 //!
-//! A client resumes a watch whose stream broke: each *line* is one watch of a client over all
+//! A client resumes a watch whose stream broke. A *line* is one watch of a client over all the
 //! streams on which it was resumed.
 
 mod judge;
@@ -11,7 +12,7 @@ pub use judge::{OpenWatch, Timeline, WatchVerdict, judge_watches};
 use crate::etcd::op::{Error, KeyValue};
 use crate::history::Moment;
 
-/// The `watch_id` of a message that is for all watches of its stream, or for none.
+/// The `watch_id` of a message for all watches of its stream, or for no watch.
 pub const NO_WATCH_ID: i64 = -1;
 
 /// A request to create a watch.
@@ -21,42 +22,42 @@ pub struct Wanted {
     pub key: Vec<u8>,
     /// The end of the range, as in a read.
     pub range_end: Vec<u8>,
-    /// The first revision; 0: the next one.
+    /// The first revision to show; 0 for the next one.
     pub start: i64,
-    /// Whether events show the pair before them.
+    /// Whether events must show the previous pair.
     pub prev_kv: bool,
-    /// Whether puts are left out.
+    /// Whether events of puts are filtered out.
     pub no_put: bool,
-    /// Whether deletes are left out.
+    /// Whether events of deletes are filtered out.
     pub no_delete: bool,
-    /// Whether a response may come in several messages.
+    /// Whether a response may be split into several messages.
     pub fragment: bool,
-    /// Whether the server says now and then how far it is.
+    /// Whether the server must send notices of progress from time to time.
     pub progress_notify: bool,
-    /// The number that the client gives it; 0: the server gives it one.
+    /// The watch id that the client chooses; 0 if the server must choose.
     pub id: i64,
 }
 
 impl Wanted {
-    /// Whether no key is in the range.
+    /// Whether the range contains no key.
     pub fn is_empty(&self) -> bool {
         !matches!(self.range_end.as_slice(), [] | [0]) && self.key >= self.range_end
     }
 
-    /// Whether the watch wants an event of this kind.
+    /// Whether the filters let an event of this kind pass.
     pub fn admits(&self, is_delete: bool) -> bool {
         if is_delete { !self.no_delete } else { !self.no_put }
     }
 }
 
-/// Something that happened to a key, as a client is shown it.
+/// A change of a key, as a client is shown it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// Whether the key was deleted. Then the pair has only the key and the revision.
+    /// Whether the key was deleted. If so, the pair has only the key and the revision.
     pub is_delete: bool,
-    /// The pair.
+    /// The pair after the change.
     pub pair: KeyValue,
-    /// The pair before.
+    /// The pair before the change, if it was asked for and is known.
     pub before: Option<KeyValue>,
 }
 
@@ -65,57 +66,57 @@ pub struct Event {
 pub struct Response {
     /// The revision in its header.
     pub revision: i64,
-    /// The watch.
+    /// The id of the watch, or [`NO_WATCH_ID`].
     pub watch_id: i64,
     /// Whether it answers the request to create the watch.
     pub is_created: bool,
     /// Whether the watch has ended.
     pub is_canceled: bool,
-    /// The compacted revision, if the watch ended because of it; else 0.
+    /// The compacted revision that ended the watch; otherwise 0.
     pub compact_revision: i64,
-    /// Why the watch was not created, or has ended.
+    /// Why the watch was refused or has ended; otherwise empty.
     pub reason: String,
-    /// Whether the next message of the watch has more events of the same response.
+    /// Whether the next message of the watch continues this response.
     pub is_fragment: bool,
     /// The events.
     pub events: Vec<Event>,
 }
 
 impl Response {
-    /// Whether it only tells of progress.
+    /// Whether it is only a notice of progress.
     pub fn is_progress(&self) -> bool {
         !self.is_created && !self.is_canceled && !self.is_fragment && self.events.is_empty()
     }
 }
 
-/// Something that a client sent or received on a stream.
+/// An event on a watch stream, seen by its client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// It asks for a watch.
+    /// The client asks for a watch.
     Create {
         /// The number of the line.
         line: usize,
         /// The request.
         wanted: Wanted,
     },
-    /// It wants this watch no longer.
+    /// The client cancels the watch with this id.
     Cancel(i64),
-    /// It asks how far all its watches are.
+    /// The client asks for a notice of progress about all watches.
     AskProgress,
-    /// The server sent this.
+    /// A message of the server arrived.
     Response(Response),
     /// The server ended the stream.
     Ended(Error),
-    /// The client left the stream, or its connection is over.
+    /// The client left the stream, or its connection ended.
     Left,
 }
 
-/// One stream.
+/// The record of a watch stream.
 #[derive(Clone, Debug)]
 pub struct StreamRecord {
-    /// The number of its connection.
+    /// The number of the connection.
     pub connection: usize,
-    /// Whether it is to end when its member has no leader.
+    /// Whether the stream must end when its member has no leader.
     pub requires_leader: bool,
     /// When it was opened.
     pub opened: Moment,
@@ -124,21 +125,21 @@ pub struct StreamRecord {
 }
 
 impl StreamRecord {
-    /// When it ended, if it did.
+    /// When and how it ended; `None` if it has not.
     pub fn ended(&self) -> Option<(Moment, &Step)> {
         let last = self.steps.last()?;
         matches!(last.1, Step::Ended(_) | Step::Left).then_some((last.0, &last.1))
     }
 }
 
-/// The promise that is broken.
+/// The promise about watches that is broken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum WatchRule {
     /// A watch shows nothing before its start.
     Bookmarkable,
-    /// Events come in the order of revisions, and within one in the order of its changes.
+    /// Events come in the order of revisions, and within a revision in the order of its changes.
     Ordered,
-    /// An event comes once.
+    /// No event comes twice.
     Unique,
     /// All events of a revision come in one response.
     Atomic,
@@ -146,29 +147,29 @@ pub enum WatchRule {
     Reliable,
     /// A watch that is resumed goes on without a gap and without events that it has shown.
     Resumable,
-    /// The pair before is the model's, or is missing where it is compacted.
+    /// The previous pair is the model's, or is missing because it is compacted.
     PrevKv,
-    /// Only events come that the watch wants.
+    /// Only events that the watch asked for come.
     Filtered,
-    /// An event is the model's.
+    /// An event is the model's change.
     Content,
-    /// A promise of progress comes behind all events that it covers.
+    /// A notice of progress comes after all events that it covers.
     Progress,
-    /// A header's revision is committed, and not below the events beside it.
+    /// A header's revision is committed, and not below the events in the message.
     Header,
-    /// A watch ends as compacted only where a compaction passed what it needs.
+    /// A watch ends as compacted only if a compaction passed a revision that it needs.
     Compacted,
-    /// Each request is answered once, in order, before anything else of its watch.
+    /// Each request for a watch is answered once, in order, before other messages of that watch.
     Created,
 }
 
-/// A promise that was broken, and how.
+/// A broken promise about watches, with its details.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("watch: {rule:?}: {what}")]
 pub struct WatchViolation {
-    /// The rule that is broken.
+    /// The promise that is broken.
     pub rule: WatchRule,
-    /// The finding: something that no correct server does.
+    /// What happened, as text for people.
     pub what: String,
 }
 

@@ -1,5 +1,5 @@
-//! The judge without a claim against histories made by hand, one for each thing that it must
-//! reject, and against a cluster made of the model, honest and lying.
+//! The judge without a claim, on hand-made histories, one for each thing that it must reject, and
+//! on a cluster made of the model, honest or lying.
 
 use super::*;
 use crate::etcd::generate::Options;
@@ -10,7 +10,7 @@ use crate::etcd::play::{Play, play};
 use crate::etcd::short::{all, compact, delete, delete_to, put, range, txn};
 use crate::generate::Random;
 
-/// A history written line by line. Connections 0 and 1 are of different clients.
+/// A history written call by call. Connections 0 and 1 belong to different clients.
 struct Case {
     history: History,
     model: Model,
@@ -28,14 +28,14 @@ impl Case {
         self.history.ask(connection, op.into(), 0)
     }
 
-    /// A call from its beginning to its end.
+    /// Makes a call that takes effect and is answered.
     fn done(&mut self, connection: usize, op: impl Into<Op>) {
         let op = op.into();
         let answer = self.model.apply(&op);
         self.told(connection, op, answer);
     }
 
-    /// A write that takes effect without an answer.
+    /// Makes a write that takes effect and is not answered.
     fn lost(&mut self, connection: usize, op: impl Into<Op>) {
         let op = op.into();
         self.model.apply(&op).unwrap();
@@ -103,7 +103,7 @@ fn a_revision_that_nobody_made_is_rejected() {
     let mut case = Case::new();
     case.told(0, put("a", "1"), put_at(3));
     case.breaks(Rule::Revision);
-    // One that was refused before the log, or sent too late, cannot have made it.
+    // A write that was refused before the log, or sent too late, cannot have made it.
     let mut case = Case::new();
     case.told(0, put("b", "1"), Err(Error::NoLeader));
     case.told(0, put("a", "1"), put_at(3));
@@ -183,7 +183,7 @@ fn a_read_that_no_state_gives_is_rejected() {
 
 #[test]
 fn answers_agree_about_a_write_of_unknown_fate() {
-    // Revision 2 is of the one or of the other, for all readers.
+    // Revision 2 belongs to one write or the other, for all readers alike.
     let mut case = Case::new();
     case.lost(0, put("a", "1"));
     case.ask(0, put("a", "2"));
@@ -233,7 +233,7 @@ fn writes_of_one_effect_make_one_world_and_a_revision_each() {
 #[test]
 fn revisions_that_change_nothing_to_see_make_one_world() {
     let mut case = Case::new();
-    // A delete with an open end may take away what the same transaction has put.
+    // A delete with an open end may delete what the same transaction has put.
     let nothing = |key: &str| txn([put(key, "1").into(), delete_to(key, "\0").into()]);
     for _ in 0..10 {
         case.ask(1, nothing("y"));
@@ -381,7 +381,7 @@ fn told(play: &mut Play, is_it: impl Fn(&Response) -> bool) -> Vec<&mut Response
     answers.filter(|response| is_it(response)).collect()
 }
 
-/// Changes one answer so that no server can give it, if the run has one.
+/// Changes one answer to one that no server can give, if there is a suitable answer.
 fn lie(play: &mut Play, random: &mut Random) -> bool {
     let kind = random.below(4);
     let mut told = told(play, |response| match (kind, response) {
@@ -424,7 +424,7 @@ fn leased(key: &str) -> Op {
     Op::Put(Put { lease: LEASE, ..put(key, key) })
 }
 
-/// A lease with the keys a, at revision 2, and b, at revision 3. The model knows it.
+/// A case with a lease on key a, at revision 2, and key b, at revision 3.
 fn with_lease() -> Case {
     let mut case = Case::new();
     case.done(0, Op::Lease(LeaseOp::Grant { lease: LEASE, ttl_s: 5 }));
@@ -439,15 +439,15 @@ fn the_end_of_a_lease_makes_one_revision_without_all_its_keys() {
     case.model.revoke(LEASE);
     case.done(1, all());
     assert_eq!(case.passes().gap_count, 1);
-    // Once: it was granted once.
+    // Only once: the lease was granted once.
     case.told(0, put("c", "1"), put_at(6));
     case.breaks(Rule::Revision);
-    // No key outlives it.
+    // No key outlives its lease.
     let mut case = with_lease();
     case.model.apply(&Op::from(delete("a"))).unwrap();
     case.done(1, all());
     case.breaks(Rule::Read);
-    // A lease that nobody was granted has no end.
+    // A lease that was not granted cannot expire.
     let mut case = Case::new();
     case.done(0, put("a", "1"));
     case.model.apply(&Op::from(delete("a"))).unwrap();

@@ -1,4 +1,4 @@
-//! The states that the answers leave possible.
+//! The worlds: all sequences of states that fit the answers so far.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,47 +7,47 @@ use crate::etcd::history::{CallId, CallRecord};
 use crate::etcd::model::{Effect, Model, View};
 use crate::etcd::op::{LeaseOp, Op, Response};
 
-/// The most pasts that are followed side by side. Writes of unknown fate that may have made a
-/// revision, each with another effect, make another past each; reads soon leave one.
+/// The most worlds that the judge follows. Each effect that a write of unknown fate may have had
+/// makes another world; reads soon leave only one.
 pub const WORLDS_MAX: usize = 64;
 
 /// One possible past: the state at each revision. It does not say which write of unknown fate made
-/// a revision. It is possible only if a different write can have made each of these revisions.
+/// a revision; it only requires that a different write can have made each such revision.
 #[derive(Clone)]
 struct World {
     model: Model,
     makers: Makers,
-    /// The revisions whose possible makers do not agree on the order of changes.
+    /// The revisions whose possible makers differ in the order of their changes.
     unordered: BTreeSet<i64>,
 }
 
-/// An effect that a revision may have.
+/// An effect that a revision may have had.
 struct Possible {
     effect: Effect,
-    /// The writes that have it.
+    /// The writes that would have this effect.
     makers: Vec<CallId>,
-    /// Whether all of them make the changes in one order.
+    /// Whether all of them make their changes in the same order.
     is_ordered: bool,
 }
 
-/// The revisions that no acknowledged write made, and a choice of writes that made them.
+/// The revisions that no acknowledged write made, with a choice of a different write for each.
 #[derive(Clone, Default)]
 struct Makers {
-    /// For each of these revisions, the writes that can have made it.
+    /// For each of these revisions, the writes that may have made it.
     possible: Vec<Vec<CallId>>,
-    /// For each chosen write, the position of its revision.
+    /// For each chosen write, the position of its revision in `possible`.
     chosen: BTreeMap<CallId, usize>,
 }
 
 impl Makers {
-    /// Adds a revision that one of these writes made. Returns whether every revision can still have
-    /// a write of its own (Kuhn's algorithm for matchings).
+    /// Adds a revision that one of these writes made. Returns whether each revision can still have
+    /// a different write (Kuhn's matching algorithm).
     fn add(&mut self, possible: Vec<CallId>) -> bool {
         self.possible.push(possible);
         self.choose(self.possible.len() - 1, &mut BTreeSet::new())
     }
 
-    /// Chooses a write for a revision; another revision may have to change its own for that.
+    /// Chooses a write for a revision, which may make other revisions change their choice.
     fn choose(&mut self, index: usize, tried: &mut BTreeSet<CallId>) -> bool {
         for id in self.possible[index].clone() {
             let is_new = tried.insert(id);
@@ -62,7 +62,7 @@ impl Makers {
 }
 
 impl World {
-    /// The effects that these writes would have now.
+    /// The effects that these writes would have on the newest state.
     fn effects(&self, candidates: &[&CallRecord]) -> Vec<Possible> {
         let mut effects: Vec<Possible> = Vec::new();
         for record in candidates {
@@ -84,11 +84,11 @@ impl World {
         effects
     }
 
-    /// Whether the newest state gives the answer to a read. The header of a range at an older
-    /// revision names a newer one.
+    /// Whether the newest state gives the answer to a read. A range at an older revision has a
+    /// newer revision in its header, which is ignored.
     fn gives(&self, record: &CallRecord) -> bool {
         let Some(answer) = record.answer() else { return true };
-        // Compactions have no place in the order: nothing is compacted here.
+        // Compactions have no position in the order, so nothing is compacted here.
         let view = View { revision: self.model.view().revision, ..Model::new().view() };
         let mut own = self.model.answer_at(&record.op, view);
         if let (Ok(Response::Range(own)), Ok(Response::Range(told))) = (&mut own, answer) {
@@ -98,39 +98,39 @@ impl World {
     }
 }
 
-/// All possible pasts up to a revision; at least one, unless too many were given up.
+/// All worlds up to a revision. There is at least one, unless they became too many.
 pub(super) struct Worlds {
     all: Vec<World>,
 }
 
 impl Worlds {
-    /// The past of a fresh store. These leases count as there from the beginning: no answer tells
-    /// when a lease of unknown fate was made.
+    /// The world of a fresh store. These leases exist from the beginning, since no answer tells
+    /// when a lease of unknown fate was granted.
     pub(super) fn new(leases: impl IntoIterator<Item = i64>) -> Worlds {
         let mut model = Model::new();
         leases.into_iter().for_each(|lease| model.grant(lease));
         Worlds { all: vec![World { model, makers: Makers::default(), unordered: BTreeSet::new() }] }
     }
 
-    /// The state of each possible past, with the revisions in which the order of changes is not
-    /// known; empty if there were too many.
+    /// The state of each world, with the revisions in which the order of changes is unknown; empty
+    /// if there were too many worlds.
     pub(super) fn into_pasts(self) -> Vec<(Model, BTreeSet<i64>)> {
         self.all.into_iter().map(|world| (world.model, world.unordered)).collect()
     }
 
-    /// Whether there were too many to follow.
+    /// Whether there were too many worlds to follow.
     pub(super) fn are_too_many(&self) -> bool {
         self.all.is_empty()
     }
 
-    /// The next revision is that of an acknowledged write.
+    /// An acknowledged write made the next revision.
     pub(super) fn change(&mut self, record: &CallRecord) -> Result<(), Violation> {
         let Some(answer) = record.answer() else { return Ok(()) };
         self.all.retain_mut(|world| world.model.apply(&record.op) == *answer);
         self.check_left(Rule::Answer, record)
     }
 
-    /// The next revision is that of one of these, of unknown fate, and reads show it.
+    /// One of these candidates, of unknown fate, made the next revision, and `reads` show it.
     pub(super) fn fill(
         &mut self,
         candidates: &[&CallRecord],
@@ -171,7 +171,7 @@ impl Worlds {
         }
     }
 
-    /// These answers show the newest revision, and changed nothing.
+    /// These answers show the newest revision and changed nothing.
     pub(super) fn read(&mut self, records: &[&CallRecord]) -> Result<(), Violation> {
         for record in records {
             self.all.retain(|world| world.gives(record));

@@ -1,25 +1,25 @@
-//! Histories of one lock that the judge must take, and such that it must reject.
+//! Histories of one lock that the judge must accept or reject.
 
 use super::*;
 use crate::etcd::op::{Answer, KeyValue, RangeAnswer, Txn, TxnAnswer};
 
 const NAME: &[u8] = b"lock";
 
-/// The slack of the judge.
+/// The slack that the judge allows.
 const SLACK_US: u64 = 1_000;
 
 const fn seconds(count: u64) -> u64 {
     count * 1_000_000
 }
 
-/// A history, written down in the order of time. Each client has the lease of its own number.
+/// A history, written in the order of time. Client n uses lease n.
 #[derive(Default)]
 struct Story {
     history: History,
 }
 
 impl Story {
-    /// Clients 1 to 3 have sessions of ten seconds, granted at second 1.
+    /// Clients 1 to 3, with sessions of ten seconds that were granted at second 1.
     fn new() -> Story {
         let mut story = Story::default();
         (0..=3).for_each(|client| {
@@ -62,7 +62,8 @@ impl Story {
         self
     }
 
-    /// A guarded write of a hold, which is done at this revision behind one with this token.
+    /// A guarded write in this hold that succeeds at this revision and finds the value of the token
+    /// `before`.
     fn write(mut self, hold: usize, revision: i64, before: i64) -> Story {
         let pair = KeyValue { value: guarded_value(before, 7), ..KeyValue::default() };
         let range = RangeAnswer { kvs: vec![pair], ..RangeAnswer::default() };
@@ -107,7 +108,7 @@ fn a_hold_beside_another_one_is_rejected() {
     first().end(seconds(4)).begin(2, 6, seconds(4)).check(Ok(()));
     first().end(seconds(4)).begin(2, 6, seconds(4) - 1).check(Err(Rule::Alone));
     first().begin(2, 6, seconds(4)).check(Err(Rule::Alone));
-    // The first one does not end by the second one.
+    // The first hold does not end just because a second one begins.
     let second = first().begin(2, 6, seconds(11));
     second.check(Ok(()));
     let ends = second.end(seconds(11) + 5);
@@ -119,13 +120,13 @@ fn a_hold_lasts_as_long_as_the_session_by_the_clock_of_the_client() {
     let first = || Story::new().begin(1, 5, seconds(2));
     first().begin(2, 6, seconds(11) - SLACK_US).check(Ok(()));
     first().begin(2, 6, seconds(11) - SLACK_US - 1).check(Err(Rule::Alone));
-    // From the time when the keep-alive was sent, and not when it was answered.
+    // The time counts from the sending of the keep-alive, not from its answer.
     let kept = || first().keep(1, 8, 10).grant(2, 12);
     kept().begin(2, 6, seconds(18)).check(Ok(()));
     kept().begin(2, 6, seconds(17)).check(Err(Rule::Alone));
-    // One that was answered with no time keeps nothing.
+    // A keep-alive answered without a time extends nothing.
     first().keep(1, 8, 0).begin(2, 6, seconds(11)).check(Ok(()));
-    // One that was answered too late does not bring the session back.
+    // A keep-alive answered too late does not revive the session.
     let late = first().keep(1, 11, 10).grant(2, 12);
     late.begin(2, 6, seconds(13)).check(Ok(()));
 }
@@ -153,7 +154,7 @@ fn guarded_writes_of_two_holders_by_turns_are_rejected() {
     };
     both().write(0, 10, 5).write(1, 11, 5).write(1, 12, 6).check(Ok(()));
     both().write(1, 11, 5).write(0, 12, 5).check(Err(Rule::Fence));
-    // Also where the answer to the write of the other one is not known.
+    // The same holds if the answer to the other's write is lost.
     both().write(0, 12, 6).check(Err(Rule::Fence));
 }
 

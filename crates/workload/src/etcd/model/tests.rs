@@ -1,4 +1,4 @@
-//! The rules of the store, one line each. Those in doubt were seen on etcd 3.6.16.
+//! The rules of the store, one per test. Doubtful ones were seen on etcd 3.6.16.
 
 use super::*;
 use crate::etcd::op::{CompareResult as R, CompareTarget as T};
@@ -6,7 +6,7 @@ use crate::etcd::short::{
     all, compact, compare, delete, delete_to, pair, put, range, range_to, txn,
 };
 
-/// A store in which these calls have succeeded.
+/// A store after these calls, which must succeed.
 fn store<const N: usize>(ops: [Op; N]) -> Model {
     let mut model = Model::new();
     for op in ops {
@@ -16,7 +16,7 @@ fn store<const N: usize>(ops: [Op; N]) -> Model {
     model
 }
 
-/// a and b at revisions 2 and 3, a again at 4.
+/// A store with a put at revision 2, b at 3, and a again at 4.
 fn ab() -> Model {
     store([put("a", "1").into(), put("b", "2").into(), put("a", "3").into()])
 }
@@ -274,7 +274,7 @@ fn without_an_order_the_first_keys_and_one_more_are_sorted() {
     assert_eq!(found(by_mod(1)), ("b".to_string(), 3));
     assert_eq!(found(by_mod(2)), ("cb".to_string(), 3));
     assert_eq!(found(by_mod(0)), ("cba".to_string(), 3));
-    // Any filter has it look at all keys.
+    // With any filter, etcd looks at all keys.
     assert_eq!(found(Range { min_mod_revision: 1, ..by_mod(1) }), ("c".to_string(), 3));
 }
 
@@ -380,7 +380,7 @@ fn a_missing_key_has_zeros_and_no_value() {
     ] {
         let one = compare("zz", result, target);
         assert_eq!(holds(&ab(), one.clone()), expected, "{one:?}");
-        // A range without keys is the same.
+        // A range without keys counts as one key that does not exist.
         let range_end = b"zzz".to_vec();
         assert_eq!(holds(&ab(), Compare { range_end, ..one.clone() }), expected, "{one:?}");
     }
@@ -468,7 +468,7 @@ fn the_path_is_checked_before_anything_is_done() {
     let mut model = ab();
     assert!(model.apply(&compact(3)).is_ok());
     error(&mut model, txn([put_x(), at(2)]), Error::Compacted);
-    // The branch that is not taken is not looked at.
+    // The branch that is not taken is not checked.
     let answer = done(&mut model, Txn { failure: vec![at(2)], ..txn([at(3)]) });
     assert!(answer.succeeded);
 }

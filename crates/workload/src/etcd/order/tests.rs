@@ -1,5 +1,5 @@
-//! The judge against histories made by hand, one for each thing that it must reject, and against
-//! a cluster made of the model, honest and lying.
+//! The judge with a claim, on hand-made histories, one for each thing that it must reject, and on a
+//! cluster made of the model, honest or lying.
 
 use super::*;
 use crate::etcd::generate::Options;
@@ -8,7 +8,7 @@ use crate::etcd::play::{Play, play};
 use crate::etcd::short::{all, compact, delete, put, range, txn};
 use crate::generate::Random;
 
-/// A history and its claim, written line by line. Connections 0 and 1 are of different clients.
+/// A history and its claim, written call by call. Connections 0 and 1 belong to different clients.
 struct Case {
     history: History,
     claim: Vec<Claimed>,
@@ -31,7 +31,7 @@ impl Case {
         self.history.calls[self.history.position(id).unwrap()].op.clone()
     }
 
-    /// Puts a call into the claim; returns what the model answers.
+    /// Adds a call to the claim. Returns the model's answer.
     fn commit(&mut self, id: CallId) -> Answer {
         self.claim.push(Claimed::Call(id));
         self.model.apply(&self.op(id))
@@ -41,7 +41,7 @@ impl Case {
         self.history.answer(id, answer, 0);
     }
 
-    /// A write from its beginning to its end.
+    /// Makes a write that takes effect and is answered.
     fn write(&mut self, connection: usize, op: impl Into<Op>) -> CallId {
         let id = self.ask(connection, op);
         let answer = self.commit(id);
@@ -49,7 +49,7 @@ impl Case {
         id
     }
 
-    /// A read that shows the state at a revision.
+    /// Makes a read that shows the state at a revision.
     fn read(&mut self, connection: usize, op: impl Into<Op>, revision: i64) {
         let id = self.ask(connection, op);
         let compacted = self.model.view().compacted;
@@ -57,7 +57,7 @@ impl Case {
         self.answer(id, answer);
     }
 
-    /// A read with a given answer.
+    /// Makes a read with a given answer.
     fn told(&mut self, connection: usize, op: impl Into<Op>, answer: Answer) {
         let id = self.ask(connection, op);
         self.answer(id, answer);
@@ -318,7 +318,7 @@ fn a_linearizable_read_sees_what_was_read_before() {
     let mut case = Case::new();
     let id = case.ask(0, put("a", "1"));
     case.commit(id).unwrap();
-    // Also what only a member's own state showed.
+    // What only a serializable read has shown counts, too.
     case.read(0, serializable("a"), 2);
     case.passes();
     case.read(1, range("b"), 1);
@@ -391,7 +391,7 @@ fn open_calls_of_one_connection_may_be_answered_in_any_order() {
 
 #[test]
 fn writes_stand_in_the_order_of_time() {
-    // Deletes of nothing make no revision, so only their places tell.
+    // Deletes of nothing make no revision, so only their places show the order.
     let mut case = Case::new();
     case.write(0, delete("a"));
     case.write(1, delete("b"));
@@ -430,7 +430,7 @@ fn a_streamed_read_ends_as_compacted_only_if_a_compaction_passes_it() {
         case.answer(id, Err(Error::CompactedMeanwhile));
         (case, id)
     };
-    // It began at revision 2 or 3.
+    // The read began at revision 2 or 3.
     case(all(), Some(3)).0.passes();
     case(all(), Some(2)).0.breaks(Rule::Read);
     case(Range { revision: 1, ..all() }, Some(2)).0.passes();
@@ -481,7 +481,7 @@ fn a_range_below_a_compaction_that_was_acknowledged_is_refused() {
     let before = case.model.answer_at(&old.clone().into(), case.model.view());
     let open = case.ask(1, old.clone());
     case.write(0, compact(2));
-    // It was open at the time.
+    // The read was open when the compaction was made.
     case.answer(open, before.clone());
     case.told(1, old.clone(), Err(Error::Compacted));
     case.told(1, Range { serializable: true, ..old.clone() }, Err(Error::Compacted));
@@ -510,7 +510,7 @@ fn a_refusal_as_compacted_needs_a_compaction_that_was_sent() {
     case.commit(unknown).unwrap();
     case.told(1, old.clone(), Err(Error::Compacted));
     case.passes();
-    // Once it was shown it stays.
+    // A revision that was shown must not be missing later.
     case.read(0, old, 2);
     let answer = case.model.answer_at(&range("a").into(), View { revision: 1, compacted: -1 });
     case.told(0, Range { revision: 1, ..range("a") }, answer);
@@ -557,7 +557,7 @@ fn what_an_honest_cluster_shows_passes() {
     assert!(counts.iter().all(|count| *count > 100), "all kinds occur: {counts:?}");
 }
 
-/// Changes one thing, if the run has such; it must be a lie whatever else happened.
+/// Changes one thing, if there is a suitable one; the result must be wrong in any case.
 type Lie = fn(&mut Play, &mut Random) -> Option<()>;
 
 fn pick<T>(random: &mut Random, items: Vec<T>) -> Option<T> {
@@ -565,7 +565,7 @@ fn pick<T>(random: &mut Random, items: Vec<T>) -> Option<T> {
     (count > 0).then(|| items.into_iter().nth(random.below(count) as usize)).flatten()
 }
 
-/// The answers that a test picks, by their position in the history.
+/// The positions of the calls whose answers a test may change.
 fn answers(play: &Play, is_wanted: impl Fn(&CallRecord, &Answer) -> bool) -> Vec<usize> {
     let calls = play.history.calls.iter().enumerate();
     let wanted =
@@ -581,7 +581,7 @@ fn is_change(answer: &Answer) -> bool {
     answer.as_ref().is_ok_and(Response::tells_change)
 }
 
-/// The indices of acknowledged changes in the claim.
+/// The indices in the claim of acknowledged changes.
 fn changes(play: &Play) -> Vec<usize> {
     let is_it = |command: &Claimed| match command {
         Claimed::Call(id) => {
@@ -720,7 +720,7 @@ fn each_lie_of_a_cluster_is_rejected() {
     }
 }
 
-/// A server without room for its log refuses every write, and no read.
+/// A server without disk space for its log refuses every write and no read.
 #[test]
 fn a_write_may_be_refused_for_want_of_space_and_a_read_may_not() {
     let mut case = Case::new();

@@ -1,11 +1,11 @@
-//! What counts against a quota, and who is refused.
+//! What counts against the quota, and which calls are refused.
 
 use super::*;
 use crate::etcd::model::Model;
 use crate::etcd::op::Put;
 use crate::etcd::short::{compact, delete, put};
 
-/// Bytes that count behind these calls.
+/// Checks how many bytes count after these calls.
 #[track_caller]
 fn check_bytes(ops: &[Op], expected: u64) {
     let mut model = Model::new();
@@ -17,16 +17,17 @@ fn check_bytes(ops: &[Op], expected: u64) {
 
 #[test]
 fn versions_that_can_be_read_count() {
-    // A kind, five numbers of a byte and the length of the key.
+    // A version is one byte for its kind, five numbers of one byte and the length of the key, one
+    // byte; key and value come on top.
     let first: Op = put("a", "1").into();
     check_bytes(&[], 0);
     check_bytes(std::slice::from_ref(&first), 9);
     check_bytes(&[put("key", "value").into()], 15);
     check_bytes(&[first.clone(), put("a", "2").into()], 18);
-    // A removal has no value and three numbers less.
+    // A delete has no value, and three numbers less.
     check_bytes(&[first.clone(), delete("a").into()], 14);
     check_bytes(&[first.clone(), put("a", "2").into(), compact(3)], 9);
-    // A removal goes with the compaction of a later revision only.
+    // A delete is dropped only by the compaction of a later revision.
     check_bytes(&[first.clone(), delete("a").into(), compact(3)], 5);
     let rest = [put("b", "1").into(), compact(4)];
     check_bytes(&[vec![first, delete("a").into()], rest.to_vec()].concat(), 9);
@@ -43,7 +44,7 @@ fn grant(lease: i64) -> Op {
     Op::Lease(LeaseOp::Grant { lease, ttl_s: 5 })
 }
 
-/// A store with this quota and one version, of 9 bytes.
+/// A store with this quota and one version of 9 bytes.
 fn store(quota_bytes: u64) -> Model {
     let mut model = Model::new();
     model.apply(&put("a", "1").into()).expect("there is room");
@@ -53,14 +54,14 @@ fn store(quota_bytes: u64) -> Model {
 
 #[test]
 fn a_put_is_refused_that_would_reach_the_quota() {
-    // Its cost is 258.
+    // A put with such a key and value costs 258.
     let op: Op = put("b", "1").into();
     assert!(store(268).apply(&op).is_ok());
     let mut model = store(267);
     assert_eq!(model.apply(&op), Err(Error::NoSpace));
     assert!(model.is_alarmed());
     assert_eq!(model.bytes(), 9, "it has changed nothing");
-    // A larger branch counts, whichever is taken.
+    // The more expensive branch counts, whichever is taken.
     let large = Txn { failure: vec![TxnOp::Put(put("b", "1"))], ..Txn::default() };
     assert_eq!(store(267).apply(&Op::Txn(large)), Err(Error::NoSpace));
     assert!(store(74).apply(&grant(1)).is_ok());
@@ -74,7 +75,7 @@ fn puts_and_grants_are_refused_until_the_alarms_of_all_members_end() {
         assert_eq!(model.apply_by(&put("b", "1").into(), member), Err(Error::NoSpace));
     }
     model.set_quota(1_000_000);
-    // The second refusal was for the alarm, and raised none.
+    // The second refusal was because of the alarm, and raised no other.
     assert!(!model.disarm(8));
     assert_eq!(model.apply(&grant(1)), Err(Error::NoSpace));
     assert!(model.apply(&delete("a").into()).is_ok());
@@ -88,7 +89,7 @@ fn the_bound_on_memory_refuses_without_an_alarm() {
     let mut model = store(267);
     model.set_quota(400);
     model.bound();
-    // 121 bytes are held, and each further key of this size holds as many.
+    // Each key of this size takes 121 bytes in memory.
     let mut count = 1;
     while model.apply(&put(&format!("{count}"), "1").into()).is_ok() {
         count += 1;
@@ -104,7 +105,7 @@ fn a_store_that_is_large_when_the_bound_begins_goes_on() {
     model.bound();
     model.set_quota(1_000);
     let key = |count: u64| Put { value: vec![0; 3], ..put(&format!("{count}"), "") };
-    // 121 bytes are held for 9: 14 for each byte of the quota.
+    // 121 bytes in memory for 9 that count: a factor of 14.
     let count = (1..).take_while(|count| model.apply(&key(*count).into()).is_ok()).count() as u64;
     assert!(count > 30, "{count}");
 }

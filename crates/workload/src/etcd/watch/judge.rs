@@ -1,13 +1,13 @@
-//! The judge of watch streams. It is given the model after the committed order, and the state at
-//! each place of it: a message can show no command that was sent after it came.
+//! The judge of watch streams. It gets the model after the committed order, and the state at each
+//! place of that order: a message cannot show a command that was sent after the message arrived.
 //!
-//! Each watch is a cursor here, too: the first revision that it has not shown. A response with
-//! events must have all events of the model that the watch wants, from the cursor to the last
-//! revision in the response, and no others: that is no gap, no doubles, the order, and whole
-//! revisions. A promise must cover no event that is still due. What was resumed goes on at the
-//! cursor. So all that a line shows is a prefix of the model's events from its start.
+//! The judge gives each watch a cursor: the first revision that it has not shown. A response with
+//! events must contain exactly the model's events that the watch wants from the cursor to the last
+//! revision in the response. That rules out gaps, duplicates, disorder and split revisions. A
+//! notice of progress must not cover an event that is still due. A resumed watch must start at the
+//! cursor. So everything that a line shows is a prefix of the model's events from its start.
 //!
-//! **What is not judged**: how soon an event comes while others go on.
+//! **Not checked:** how soon events come while others go on.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -17,73 +17,74 @@ use crate::etcd::finding::shorten;
 use crate::etcd::history::History;
 use crate::etcd::model::{Model, View};
 
-/// The states of the committed order, and when the commands before each were asked for.
+/// The states of the committed order, and when the commands before each were sent.
 #[derive(Clone, Debug)]
 pub struct Timeline {
-    /// For each place the sequence at which the last of its commands was asked for.
+    /// For each place, the latest time (sequence) at which a command up to it was sent.
     pub asked: Vec<u64>,
     /// The state at each place.
     pub views: Vec<View>,
-    /// The revisions in which the order of changes is not known.
+    /// The revisions in which the order of changes is unknown.
     pub unordered: BTreeSet<i64>,
 }
 
 impl Timeline {
-    /// The newest state that a message can show which came at this point of the history.
+    /// The newest state that a message can show that arrived at this point of the history.
     pub fn newest_before(&self, sequence: u64) -> View {
         self.views[self.asked.partition_point(|asked| *asked < sequence) - 1]
     }
 
-    /// The number of the command that made a revision.
+    /// The index of the command that made a revision.
     pub fn command_of(&self, revision: i64) -> Option<usize> {
         self.views.partition_point(|view| view.revision < revision).checked_sub(1)
     }
 }
 
-/// A watch on a stream that has not ended.
+/// A watch, or a request for one, on a stream that has not ended.
 #[derive(Clone, Debug)]
 pub struct OpenWatch {
     /// The position of the stream in the history.
     pub stream: usize,
-    /// The first event that it has not shown, or the request that is not answered.
+    /// The first event that it has not shown, or the unanswered request; `None` if nothing is
+    /// missing.
     pub missing: Option<String>,
 }
 
-/// The result of judging sound streams.
+/// The result of judging accepted streams.
 #[derive(Clone, Debug, Default)]
 pub struct WatchVerdict {
-    /// Watches that were created.
+    /// Watches created.
     pub created_count: usize,
     /// Requests for a watch that were refused.
     pub refused_count: usize,
-    /// Watches among those created that were resumed.
+    /// The created watches that resumed a line.
     pub resumed_count: usize,
-    /// Events.
+    /// Events received.
     pub event_count: usize,
-    /// Responses in several messages.
+    /// Responses split into several messages.
     pub fragmented_count: usize,
-    /// Promises to one watch, and to all of a stream.
+    /// Notices of progress for one watch.
     pub promise_count: usize,
-    /// See [`WatchVerdict::promise_count`].
+    /// Notices of progress for all watches of a stream.
     pub promise_of_all_count: usize,
     /// Watches that ended as compacted.
     pub compacted_count: usize,
-    /// Watches that ended as compacted after they had shown events.
+    /// The watches in `compacted_count` that had shown events.
     pub overtaken_count: usize,
-    /// Responses of watches of new events that were read from the history.
+    /// Responses to watches of new events that had fallen behind and were served from the history.
     pub behind_count: usize,
-    /// Watches that clients ended.
+    /// Watches that clients cancelled.
     pub cancelled_count: usize,
-    /// The watches that go on.
+    /// The watches and requests on streams that have not ended.
     pub open: Vec<OpenWatch>,
-    /// Each response with events: its stream, its step, and the last revision.
+    /// Each response with events: the stream, the step, and the revision of its last event.
     pub shown: Vec<(usize, usize, i64)>,
 }
 
 /// Judges all watch streams of a history.
 ///
 /// # Errors
-/// The first finding that no correct server would give.
+/// The first thing that a correct server could not have done.
 pub fn judge_watches(
     history: &History,
     model: &Model,
@@ -112,23 +113,23 @@ pub fn judge_watches(
     Ok(judge.verdict)
 }
 
-/// All streams.
+/// The judge of all streams of a history.
 struct Judge<'h> {
     model: &'h Model,
     timeline: &'h Timeline,
-    /// The cursor of each line behind its last stream.
+    /// The cursor of each line at the end of its last stream.
     lines: BTreeMap<usize, i64>,
     verdict: WatchVerdict,
 }
 
-/// A stream at one of its steps.
+/// A stream, at its current step.
 struct Open<'h> {
     number: usize,
     stream: &'h StreamRecord,
     position: usize,
-    /// Requests for watches that are not answered.
+    /// Unanswered requests for watches: the line and the request.
     asked: VecDeque<(usize, Wanted)>,
-    /// Watches that the client has cancelled, and that have not ended.
+    /// Ids of watches that the client has cancelled and that have not ended.
     cancelled: Vec<i64>,
     watchers: BTreeMap<i64, Watcher>,
 }
@@ -173,7 +174,7 @@ impl<'h> Judge<'h> {
         Ok(())
     }
 
-    /// Notes the watches of a stream that has not ended.
+    /// Notes the watches and requests of a stream that has not ended.
     fn note_open(&mut self, open: &Open<'h>) {
         for watcher in open.watchers.values() {
             let View { revision, compacted } = self.model.view();
@@ -258,7 +259,7 @@ impl<'h> Judge<'h> {
         if let Some(cursor) = cursor
             && cursor != start
         {
-            // The client resumes at its own cursor, which must be this one.
+            // The client resumes at its own cursor, which must equal the judge's.
             let what = format!("line {line} is resumed at {start}, and was at {cursor}");
             return violation(WatchRule::Resumable, what);
         }

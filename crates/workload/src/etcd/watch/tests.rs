@@ -7,7 +7,7 @@ use crate::etcd::history::History;
 use crate::etcd::model::{Model, View};
 use crate::etcd::op::{Compact, DeleteRange, Op, Put, Txn, TxnOp};
 
-/// Revision 2 puts a, 3 puts a and b, 4 deletes a, 5 puts a.
+/// A history with its model: revision 2 puts a, 3 puts a and b, 4 deletes a, 5 puts a.
 struct Play {
     history: History,
     model: Model,
@@ -62,7 +62,7 @@ impl Play {
         self.says(Response { watch_id, is_created: true, revision: 5, ..Response::default() })
     }
 
-    /// A watch of all keys from a revision.
+    /// A watch of all keys from this revision on.
     fn from(start: i64) -> Play {
         Play::new().create(Wanted { start, ..Wanted::default() }).created(0)
     }
@@ -71,7 +71,7 @@ impl Play {
         self.step(Step::Response(response))
     }
 
-    /// The events of the model at some revisions, without the pairs before.
+    /// The model's events at these revisions, without previous pairs.
     fn events(&self, from: i64, until: i64) -> Vec<Event> {
         let changes = self.model.changes(&[0], &[0], from, until);
         let event = |change: crate::etcd::model::KeyChange| {
@@ -96,7 +96,7 @@ impl Play {
         self.says(Response { watch_id, revision, ..Response::default() })
     }
 
-    /// Another stream of the client, behind the one before.
+    /// Ends the stream and opens another one of the same client.
     fn again(self) -> Play {
         let mut play = self.step(Step::Left);
         play.stream = play.history.open_stream(0, false, 0);

@@ -1,4 +1,4 @@
-//! One watch on one stream: what it was shown against what the model says.
+//! Judges one watch on one stream: what it was shown, against the model.
 
 use std::collections::BTreeSet;
 
@@ -12,27 +12,28 @@ use crate::etcd::op::KeyValue;
 pub(super) struct Watcher {
     pub line: usize,
     pub wanted: Wanted,
-    /// The first revision that it shows.
+    /// The first revision that it may show.
     pub start: i64,
-    /// The first revision that it has not shown, and that no promise covers.
+    /// The cursor: the first revision that it has neither shown nor been promised to have no
+    /// events.
     pub next: i64,
     /// The revision of the last event that it has shown.
     pub last_event: i64,
-    /// Whether it began behind everything that the member had.
+    /// Whether it started above the member's newest revision.
     pub is_of_new: bool,
-    /// Whether it goes on with what an earlier stream showed.
+    /// Whether it resumes a line of an earlier stream.
     pub is_resumed: bool,
     /// Whether it has shown an event on this stream.
     pub has_shown: bool,
-    /// The events of a response whose last message has not come.
+    /// The events so far of a response whose last message has not arrived.
     pub parts: Vec<Event>,
 }
 
-/// What the model says at the time of a message.
+/// What the judge knows at the time of a message.
 #[derive(Clone, Copy)]
 pub(super) struct Known<'m> {
     pub model: &'m Model,
-    /// The revisions in which the order of changes is not known.
+    /// The revisions in which the order of changes is unknown.
     pub unordered: &'m BTreeSet<i64>,
     /// The newest state that the message can show.
     pub newest: View,
@@ -45,7 +46,7 @@ fn violation<T>(rule: WatchRule, what: String) -> Result<T, WatchViolation> {
 }
 
 impl Watcher {
-    /// The events that it must show at some revisions, both included.
+    /// The events that it must show at these revisions, both included.
     pub fn due(&self, model: &Model, from: i64, until: i64) -> Vec<KeyChange> {
         let Wanted { key, range_end, .. } = &self.wanted;
         let mut due = model.changes(key, range_end, from, until);
@@ -53,13 +54,13 @@ impl Watcher {
         due
     }
 
-    /// The first event that it must still show, up to a revision.
+    /// The first event up to `until` that it must still show.
     pub fn first_due(&self, model: &Model, until: i64, compacted: i64) -> Option<KeyChange> {
         let mut due = self.due(model, self.next, until).into_iter();
         due.find(|change| !may_be_gone(change, model, compacted))
     }
 
-    /// The server promises that everything up to a revision was shown.
+    /// Checks a notice of progress: everything up to this revision must have been shown.
     pub fn on_promise(&mut self, revision: i64, known: Known<'_>) -> Result<(), WatchViolation> {
         if !self.parts.is_empty() {
             return violation(WatchRule::Progress, "it stands inside a response".to_string());
@@ -72,7 +73,7 @@ impl Watcher {
         Ok(())
     }
 
-    /// Takes a message with events. Whether it ends a response.
+    /// Checks a message with events. Returns whether the message completes a response.
     pub fn on_events(
         &mut self,
         message: &Response,
@@ -114,7 +115,7 @@ impl Watcher {
         Ok(true)
     }
 
-    /// Checks the revisions of events, and whether they are wanted.
+    /// Checks that the events' revisions are ones it may show now, and that it wants the events.
     fn check_places(&self, events: &[Event], known: Known<'_>) -> Result<(), WatchViolation> {
         for event in events {
             let revision = event.pair.mod_revision;
@@ -143,7 +144,7 @@ impl Watcher {
         }
     }
 
-    /// Checks that a response has the events that are due, and no others, in order.
+    /// Checks that a response has exactly the events that are due, in order.
     fn check_all(
         &self,
         events: &[Event],
@@ -175,7 +176,7 @@ impl Watcher {
         violation(rule, format!("due are {}, and {} came", shorten(&due), shorten(&events)))
     }
 
-    /// Whether an event of this revision comes later on this stream for this watch.
+    /// Whether an event of this revision comes later for this watch on this stream.
     fn comes_later(&self, revision: i64, known: Known<'_>) -> bool {
         let (stream, position) = known.stream;
         let steps = &stream.steps[position..];
@@ -217,27 +218,27 @@ impl Watcher {
         }
     }
 
-    /// The rule that a gap or an old event breaks.
+    /// The rule that a gap or an old event breaks: this one, or that of resumed watches.
     fn or_resumable(&self, rule: WatchRule) -> WatchRule {
         if self.is_resumed && !self.has_shown { WatchRule::Resumable } else { rule }
     }
 
-    /// The watch in words.
+    /// A description of the watch, as text for people.
     pub fn describe(&self) -> String {
         let Watcher { line, wanted, start, next, .. } = self;
         format!("line {line} from {start}, next {next}, {wanted:?}")
     }
 }
 
-/// Whether an event is that of a change.
+/// Whether an event belongs to a change of the model.
 fn is_of(event: &Event, change: &KeyChange) -> bool {
     let place = (event.pair.mod_revision, &event.pair.key, event.is_delete);
     place == (change.revision, &change.key, change.pair.is_none())
 }
 
-/// Whether a compaction may have taken a change away that a watch can still ask for. It keeps, for
-/// each key, the last change up to its revision. So one is gone that another of the same revision
-/// follows (`keyIndex.compact`).
+/// Whether a compaction may have removed a change that a watch can still ask for. A compaction
+/// keeps, for each key, the last change up to its revision; so a change may be gone if another
+/// change of the same key follows in the same revision (`keyIndex.compact`).
 fn may_be_gone(change: &KeyChange, model: &Model, compacted: i64) -> bool {
     let KeyChange { revision, sub, key, .. } = change;
     let is_later = |other: &KeyChange| other.sub > *sub;
