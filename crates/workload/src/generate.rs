@@ -1,5 +1,5 @@
-//! Streams of operations from a seed: a small tree that everybody fights over, so that conflicts,
-//! versions that do not match and watches that fire are common.
+//! Random streams of ZooKeeper operations from a seed. All clients work on the same small tree, so
+//! conflicts, version mismatches and fired watches are common.
 
 use crate::limits::{
     DATA_BYTES_MAX, LARGE_DATA_BYTES_MAX, LASTING_ONE_IN, MULTI_OPS_MAX, PRIVATE_ONE_IN,
@@ -7,14 +7,14 @@ use crate::limits::{
 };
 use crate::op::{CreateRequest, Op, Owner, USERS, Watching, flag, perms};
 
-/// A small generator of random numbers (splitmix64): same seed, same numbers.
+/// A small random generator (splitmix64): the same seed gives the same numbers.
 #[derive(Clone, Debug)]
 pub struct Random {
     state: u64,
 }
 
 impl Random {
-    /// Starts from `seed`.
+    /// A generator with this seed.
     pub fn new(seed: u64) -> Random {
         Random { state: seed }
     }
@@ -28,24 +28,24 @@ impl Random {
         bits ^ (bits >> 31)
     }
 
-    /// A number below `bound`, which must not be 0.
+    /// A random number below `bound`, which must not be 0.
     pub fn below(&mut self, bound: u64) -> u64 {
         self.bits() % bound
     }
 
-    /// A number from `low` to `high`, both included.
+    /// A random number from `low` to `high`, both included.
     pub fn between(&mut self, low: u64, high: u64) -> u64 {
         assert!(low <= high);
         low + self.below(high - low + 1)
     }
 
-    /// True once in `count` times.
+    /// True with a probability of one in `count`.
     pub fn one_in(&mut self, count: u64) -> bool {
         self.below(count) == 0
     }
 
-    /// A number from `low` to `high` whose magnitude is evenly spread: small ones are as frequent
-    /// as large ones.
+    /// A random number from `low` to `high` with an evenly distributed magnitude: small numbers are
+    /// as frequent as large ones. `low` must not be 0.
     pub fn magnitude(&mut self, low: u64, high: u64) -> u64 {
         assert!(low > 0);
         assert!(low <= high);
@@ -54,13 +54,13 @@ impl Random {
         self.between(low, reach.saturating_mul(2).min(high))
     }
 
-    /// One of `items`.
+    /// A random element of `items`.
     pub fn pick<'a, T>(&mut self, items: &'a [T]) -> &'a T {
         let index = self.below(items.len() as u64);
         &items[index as usize]
     }
 
-    /// Another generator, for a part that must not depend on how often others draw.
+    /// Splits off another generator, so that a part does not depend on how often others draw.
     pub fn fork(&mut self) -> Random {
         Random::new(self.bits())
     }
@@ -71,36 +71,38 @@ const NAMES: [&str; 4] = ["x", "y", "z", "n-"];
 
 /// The names of containers and of znodes with a time to live, below a parent.
 const GOING: [&str; 2] = ["k", "t"];
-/// The name of znodes that have owners, below a parent.
+/// The name of znodes with owners, below a parent.
 pub const OWNED: &str = "o";
-/// Paths with a quota: one inside another, one without a znode, and the root, whose quota counts
-/// for nobody.
+/// Paths that get a quota: also one inside another, one without a znode, and the root, whose quota
+/// has no effect.
 const UNDER_QUOTA: [&str; 5] = ["/a", "/a", "/b", "/a/k", ""];
 
-/// One client's stream.
+/// The stream of operations of one client.
 #[derive(Clone, Debug)]
 pub struct Generator {
     random: Random,
     client: u32,
     drawn: u64,
-    /// Number of writes in 100 operations.
+    /// How many of 100 operations are writes, on average.
     write_percent: u64,
     /// One in so many writes is large.
     large_one_in: u64,
-    /// Draws operations on containers, times to live and quotas, if the stream has such. A
-    /// generator of its own, so that streams without them do not change.
+    /// The generator for operations on containers, times to live and quotas; `None` if the stream
+    /// has none. It is separate, so that streams without these operations do not change.
     more: Option<Random>,
-    /// Draws operations on watches that stay, if the stream has such. A generator of its own, too.
-    lasting: Option<Random>,
-    /// Draws operations on users and their znodes, if the stream has such. A generator of its own,
+    /// The generator for operations on persistent watches; `None` if the stream has none. Separate,
     /// too.
+    lasting: Option<Random>,
+    /// The generator for operations on users and their znodes; `None` if the stream has none.
+    /// Separate, too.
     users: Option<Random>,
-    /// Draws operations on znodes that only some users may read. A generator of its own, too.
+    /// The generator for znodes that only some users may read; `None` if the stream has none.
+    /// Separate, too.
     private: Option<Random>,
 }
 
 impl Generator {
-    /// The stream of `client`; one in `large_one_in` of its writes is large.
+    /// The stream of `client`. One in `large_one_in` of its writes is large.
     pub fn new(mut random: Random, client: u32, large_one_in: u64) -> Generator {
         let write_percent = random.between(20, 80);
         Generator {
@@ -116,31 +118,30 @@ impl Generator {
         }
     }
 
-    /// Adds containers, znodes with a time to live, and quotas to the stream from now on.
+    /// Adds containers, znodes with a time to live, and quotas to the stream.
     pub fn add_more(&mut self, random: Random) {
         self.more = Some(random);
     }
 
-    /// Adds watches that stay to the stream from now on: it sets, looks for and removes them.
+    /// Adds persistent watches to the stream: it sets, looks for and removes them.
     pub fn add_lasting(&mut self, random: Random) {
         self.lasting = Some(random);
     }
 
-    /// Lets the stream prove to be users from now on, and have znodes that only some of them may
-    /// change.
+    /// Makes the stream authenticate as users, and create znodes that only some users may change.
     pub fn add_users(&mut self, random: Random) {
         self.users = Some(random);
     }
 
-    /// Lets the stream prove to be users, if it did not, and hide some of their znodes from others,
-    /// from now on.
+    /// Makes the stream authenticate as users, if it does not yet, and create znodes that only some
+    /// users may read.
     pub fn add_private(&mut self, mut random: Random) {
         let users = random.fork();
         self.users.get_or_insert(users);
         self.private = Some(random);
     }
 
-    /// The next operation: everything but connecting, pings and the end of the session.
+    /// Draws the next operation: any but connecting, pings and closing the session.
     pub fn next_op(&mut self) -> Op {
         if let Some(lasting) = self.lasting.as_mut()
             && lasting.one_in(LASTING_ONE_IN)
@@ -180,7 +181,7 @@ impl Generator {
         if self.random.one_in(20) { format!("{path}/x") } else { path }
     }
 
-    /// Unique data, so that a read tells the write that it shows.
+    /// Unique data, so that a read names the write that it shows; sometimes null.
     fn data(&mut self) -> Option<Vec<u8>> {
         if self.random.one_in(30) {
             return None;
@@ -229,7 +230,7 @@ impl Generator {
             false if self.random.one_in(40) => format!("{}/", self.random.pick(&PARENTS)),
             false => self.path(),
         };
-        // The parents are rarely made for one session only.
+        // The parents are seldom ephemeral.
         let is_parent = PARENTS.contains(&path.as_str());
         let flag = if is_parent && !self.random.one_in(8) { flag::PERSISTENT } else { flag };
         let perms = if self.random.one_in(6) { self.perms() } else { perms::ALL };
@@ -255,7 +256,7 @@ impl Generator {
         }
     }
 
-    /// A write for a multi, which holds no other multi.
+    /// A write for a multi; not a multi itself.
     fn one_more_write(&mut self, more: &mut Random) -> Op {
         loop {
             let op = match more.one_in(2) {
@@ -268,16 +269,16 @@ impl Generator {
         }
     }
 
-    /// Makes a znode that the server removes by itself, or an operation that keeps it or lets it
-    /// go.
+    /// Creates a znode that the server will remove by itself, or an operation that keeps such a
+    /// znode or makes it due.
     fn about_going(&mut self, more: &mut Random) -> Op {
-        // There are few paths, so that one is often written while it is about to be removed.
+        // There are few paths, so a znode is often written to while it is about to be removed.
         let parent = format!("{}/{}", more.pick(&PARENTS[..2]), more.pick(&GOING));
         let child = format!("{parent}/x");
         let (perms, version) = (perms::ALL, -1);
         match more.below(10) {
             0..=1 => {
-                // The request says that it is one.
+                // The request and not the flag makes it a container.
                 let flag = *more.pick(&[flag::CONTAINER, flag::PERSISTENT_SEQUENTIAL]);
                 let request = CreateRequest::Container;
                 Op::Create { path: parent, data: self.data(), perms, flag, request }
@@ -400,13 +401,13 @@ impl Generator {
     }
 }
 
-/// Few paths, so that users often meet.
+/// A path of a znode with owners: few, so that users often interfere.
 fn owned_path(users: &mut Random) -> String {
     let path = format!("{}/{OWNED}", users.pick(&PARENTS[..2]));
     if users.one_in(3) { format!("{path}/x") } else { path }
 }
 
-/// Sets a watch on a znode that may be hidden.
+/// Sets a watch on a znode that may be hidden from this client.
 fn watch_owned(private: &mut Random) -> Op {
     let path = owned_path(private);
     match private.below(5) {
@@ -417,7 +418,7 @@ fn watch_owned(private: &mut Random) -> Op {
     }
 }
 
-/// Sets a watch that stays, mostly, or looks for one.
+/// Mostly sets a persistent watch; otherwise looks for or removes one.
 fn about_lasting(lasting: &mut Random) -> Op {
     let parent = *lasting.pick(&PARENTS);
     let path = match lasting.below(6) {
@@ -438,7 +439,7 @@ fn about_lasting(lasting: &mut Random) -> Op {
     Op::FindWatch { path, which, removes: lasting.one_in(2) }
 }
 
-/// Makes, changes or removes a part of a quota.
+/// Creates, changes or removes a part of a quota.
 fn about_quota(more: &mut Random) -> Op {
     let holder = format!("/zookeeper/quota{}", more.pick(&UNDER_QUOTA));
     let (limits, usage) =
@@ -450,7 +451,7 @@ fn about_quota(more: &mut Random) -> Op {
     let none = Some(b"count=0,bytes=0".to_vec());
     match more.below(10) {
         0 => create(holder, None),
-        // As `setquota` makes it, but in one go.
+        // Like `setquota`, but in one transaction.
         1..=3 => {
             let mut ops = vec![create(limits, Some(limits_text(more))), create(usage, none)];
             if more.one_in(2) {
@@ -484,7 +485,8 @@ fn read_of_quota(more: &mut Random) -> Op {
     Op::GetData { path, watch: more.one_in(2) }
 }
 
-/// In a multi the flags beyond the first four mean something else (`MultiOperationRecord`).
+/// Makes an operation fit for a multi, where flags beyond the first four have another meaning
+/// (`MultiOperationRecord`).
 fn plain(mut op: Op) -> Op {
     if let Op::Create { flag, .. } = &mut op
         && *flag > flag::EPHEMERAL_SEQUENTIAL

@@ -1,23 +1,23 @@
-//! Everything that every client sent and received, in the order in which it happened.
+//! The record of a run: everything that every ZooKeeper client sent and received, in order.
 //!
-//! The driver of the clients writes it, with one clock for all of them: a sequence that grows with
-//! each note, so that "before" has a meaning across clients.
+//! The driver of the clients writes it, with one clock for all clients: a sequence number that
+//! grows with every note. So "before" has a meaning across clients.
 
 use crate::op::{Answer, EventKind, Op};
 
-/// The time of a note.
+/// The time of a note in a history.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Moment {
-    /// The number of the note; grows with every note.
+    /// The number of the note; it grows with every note.
     pub sequence: u64,
-    /// The driver's clock, in microseconds.
+    /// The driver's clock, in us.
     pub at_us: u64,
 }
 
-/// The end of an operation, as its client saw it.
+/// The end of an operation as its client saw it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Completed {
-    /// The time when the reply came.
+    /// When the reply arrived.
     pub moment: Moment,
     /// The zxid in the reply's header.
     pub zxid: i64,
@@ -27,80 +27,80 @@ pub struct Completed {
     pub answer: Answer,
 }
 
-/// One operation. Without an end its fate is unknown: the connection died before the reply.
+/// An operation. Without a reply its fate is unknown: the connection ended before.
 #[derive(Clone, Debug)]
 pub struct OpRecord {
     /// The number of the connection that it was sent on.
     pub connection: usize,
     /// The operation.
     pub op: Op,
-    /// The time when it was sent.
+    /// When it was sent.
     pub invoked: Moment,
-    /// The reply; `None` if none came.
+    /// The reply; `None` if none arrived.
     pub completed: Option<Completed>,
 }
 
-/// Something a client received.
+/// A message that a client received.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Received {
-    /// The session was opened, or given to this connection.
+    /// The connection has a session: a new one, or the one that it asked for.
     Connected {
-        /// The session's id.
+        /// The session id.
         session: i64,
-        /// The negotiated timeout.
+        /// The negotiated timeout, in ms.
         timeout_ms: u32,
-        /// The password that a client must show to have the session again.
+        /// The password that a client must send to get the session again.
         password: [u8; 16],
     },
-    /// The server has no leader and serves this connection reads only, with this session: one that
-    /// no other server knows, or the one that was asked for.
+    /// The server has no leader and serves this connection in read-only mode, with this session: a
+    /// local one that no other server knows, or the one that the client asked for.
     ConnectedReadOnly {
-        /// The session's id.
+        /// The session id.
         session: i64,
-        /// The password that a client must show to have the session again.
+        /// The password that a client must send to get the session again.
         password: [u8; 16],
     },
-    /// The session is gone.
+    /// The server refused the session that the client asked for: it is gone.
     Refused,
-    /// The reply to the operation with that number.
+    /// The reply to the operation with this number.
     Reply(usize),
-    /// A watch fired. `zxid` is -1 for a change that was missed before watches were set again.
+    /// A watch fired. `zxid` is -1 if the change was missed before the watch was set again.
     Event {
-        /// The zxid of the transaction.
+        /// The zxid of the transaction, or -1.
         zxid: i64,
-        /// The kind of the change.
+        /// The kind of change.
         kind: EventKind,
         /// The path of the znode.
         path: String,
     },
 }
 
-/// One connection of a client, in the order in which things were sent and received.
+/// A connection of a client, with everything sent and received on it, in order.
 #[derive(Clone, Debug, Default)]
 pub struct ConnectionRecord {
     /// The client's number.
     pub client: u32,
-    /// The session it asked for; 0 for a new one.
+    /// The session that the client asked for; 0 for a new one.
     pub session_asked: i64,
-    /// The password that it showed for that session.
+    /// The password that the client sent for that session.
     pub password_asked: [u8; 16],
-    /// Whether the client said that it can do with reads.
+    /// Whether the client said that it accepts read-only mode.
     pub takes_read_only: bool,
-    /// Each reply shows this zxid or a later one: the client had seen it, or the server had applied
-    /// it when the client connected. 0 where the driver does not know.
+    /// The lowest zxid that a reply may show: the client had already seen it, or the server had
+    /// applied it when the client connected. 0 if the driver does not know.
     pub zxid_floor: i64,
-    /// Numbers of the operations sent, in order.
+    /// The numbers of the operations sent, in order.
     pub sent: Vec<usize>,
-    /// Messages received, in order.
+    /// The messages received, in order.
     pub received: Vec<Received>,
-    /// The time when it asked for the session, where the driver notes that.
+    /// When the client asked for the session; `None` if the driver does not note that.
     pub asked: Option<Moment>,
-    /// The time when it was told about its session, where the driver notes that.
+    /// When the client was told about its session; `None` if the driver does not note that.
     pub told: Option<Moment>,
 }
 
 impl ConnectionRecord {
-    /// The session that serves the client reads only, if it has one.
+    /// The session in read-only mode; `None` if the connection is not in that mode.
     pub fn read_only_session(&self) -> Option<i64> {
         self.received.iter().find_map(|received| match received {
             Received::ConnectedReadOnly { session, .. } => Some(*session),
@@ -108,30 +108,30 @@ impl ConnectionRecord {
         })
     }
 
-    /// Whether the server refuses this operation on this connection for want of a leader.
+    /// Whether the server must refuse this operation on this connection because it has no leader.
     pub fn refuses(&self, op: &Op) -> bool {
         self.read_only_session().is_some() && op.needs_leader(self.session_asked == 0)
     }
 }
 
-/// The notes of a whole run.
+/// The record of a whole run.
 #[derive(Clone, Debug, Default)]
 pub struct History {
-    /// All operations; the position is the number.
+    /// All operations; the position is the operation's number.
     pub ops: Vec<OpRecord>,
-    /// All connections; the position is the number.
+    /// All connections; the position is the connection's number.
     pub connections: Vec<ConnectionRecord>,
     sequence: u64,
 }
 
 impl History {
-    /// The next moment.
+    /// The time of a new note.
     pub fn moment(&mut self, at_us: u64) -> Moment {
         self.sequence += 1;
         Moment { sequence: self.sequence, at_us }
     }
 
-    /// Notes that a client asks for a session on a new connection; returns the connection's number.
+    /// Notes that a client asks for a session on a new connection. Returns the connection's number.
     pub fn connect(&mut self, client: u32, session_asked: i64, password_asked: [u8; 16]) -> usize {
         self.connections.push(ConnectionRecord {
             client,
@@ -142,19 +142,19 @@ impl History {
         self.connections.len() - 1
     }
 
-    /// Notes that the session was asked for just now.
+    /// Notes that the client has asked for its session now.
     pub fn note_asked(&mut self, connection: usize, at_us: u64) {
         let moment = self.moment(at_us);
         self.connections[connection].asked = Some(moment);
     }
 
-    /// Notes that the client was told about its session just now.
+    /// Notes that the client has been told about its session now.
     pub fn note_told(&mut self, connection: usize, at_us: u64) {
         let moment = self.moment(at_us);
         self.connections[connection].told = Some(moment);
     }
 
-    /// Notes that an operation is sent; returns its number.
+    /// Notes that an operation is sent. Returns its number.
     pub fn invoke(&mut self, connection: usize, op: Op, at_us: u64) -> usize {
         let invoked = self.moment(at_us);
         self.ops.push(OpRecord { connection, op, invoked, completed: None });
@@ -173,7 +173,7 @@ impl History {
         self.connections[connection].received.push(Received::Reply(number));
     }
 
-    /// Notes a message that is not a reply.
+    /// Notes a received message that is not a reply.
     pub fn receive(&mut self, connection: usize, what: Received) {
         self.connections[connection].received.push(what);
     }

@@ -1,17 +1,17 @@
-//! Streams of operations on a coordination service, and the judges of what its clients saw.
+//! Random streams of operations for a coordination service, and the judges of what its clients saw.
 //!
-//! - [`op`]: an operation as a client asks it, and the answers it can get.
+//! - [`op`]: an operation as a client sends it, and the answers that it can get.
 //! - [`generate`]: streams of operations from a seed.
 //! - [`history`]: everything that every client sent and received, in order.
-//! - [`model`]: ZooKeeper's tree and sessions, written a second time and as plainly as can be.
-//! - [`order`]: the judge. It replays the committed order on the model and holds every answer and
-//!   every event against it.
-//! - [`linear`]: the judge of an ensemble. It knows only the order that the zxids in the replies
-//!   give.
+//! - [`model`]: ZooKeeper's tree and sessions, written a second time, as plainly as possible.
+//! - [`order`]: the judge that knows the committed order. It replays the order on the model and
+//!   checks every answer and every event against it.
+//! - [`linear`]: the judge that has only what clients saw. It takes the order from the zxids in
+//!   replies.
 //! - [`etcd`]: all of this for etcd's keys.
-//! - [`changed_input`]: inputs of decoders, changed by chance.
+//! - [`changed_input`]: random changes to the inputs of decoders.
 //!
-//! Nothing here imports the state machine: a judge must not share the bugs of the accused.
+//! Nothing here imports the state machine, since a judge must not share the bugs of the accused.
 
 pub mod changed_input;
 pub mod etcd;

@@ -1,47 +1,49 @@
 //! Named bounds of the generated load.
 
-/// Bytes of data in an ordinary operation. Most znodes of a coordination service are this small.
+/// The largest data of an ordinary operation, in bytes. Most znodes of a coordination service are
+/// this small.
 pub const DATA_BYTES_MAX: u64 = 300;
 
-/// Bytes of data in a rare, large operation: more than fits one socket buffer, and than one batch
-/// may have beside others.
+/// The largest data of a rare, large operation, in bytes: more than fits into a socket buffer, and
+/// more than a batch may hold besides other commands.
 pub const LARGE_DATA_BYTES_MAX: u64 = 150_000;
 
 /// The longest generated time to live, in ms: shorter than most runs.
 pub const TTL_MS_MAX: u64 = 5_000;
 
-/// The largest generated limits of a quota: of znodes, and of bytes.
+/// The largest limit of a generated quota, in znodes.
 pub const QUOTA_COUNT_MAX: u64 = 8;
-/// See [`QUOTA_COUNT_MAX`].
+/// The largest limit of a generated quota, in bytes.
 pub const QUOTA_BYTES_MAX: u64 = 1_000;
 
-/// In a stream with watches that stay, one operation in so many is about them.
+/// In a stream with persistent watches, one operation in so many is about them.
 pub const LASTING_ONE_IN: u64 = 12;
 
 /// In a stream with users, one operation in so many is about them or their znodes.
 pub const USERS_ONE_IN: u64 = 5;
 
-/// In a stream with znodes that only some users may read, one operation in so many watches one.
+/// In a stream with znodes that only some users may read, one operation in so many watches such a
+/// znode.
 pub const PRIVATE_ONE_IN: u64 = 8;
 
-/// Operations of one generated multi.
+/// The most operations of a generated multi.
 pub const MULTI_OPS_MAX: u64 = 4;
 
-/// Findings that the judge of an ensemble reports of one history at most: the first ones tell the
-/// most, and one wrong write can make thousands of reads wrong.
+/// The most findings that the judge without an order reports for one history. The first ones tell
+/// the most, and one wrong write can make thousands of reads wrong.
 pub const COMPLAINTS_MAX: usize = 20;
 
-/// Conditions, and operations in each branch, of one generated transaction of etcd.
+/// The most conditions, and the most operations per branch, of a generated etcd transaction.
 pub const TXN_OPS_DRAWN_MAX: u64 = 3;
 
-/// How deep generated transactions of etcd stand inside one another: 1 is one without another.
+/// How deep generated etcd transactions are nested; 1 for a transaction without another inside.
 pub const TXN_DEPTH_MAX: u64 = 3;
 
-/// In a stream with compactions, one call in so many is one.
+/// In a stream with compactions, one call in so many is a compaction.
 pub const COMPACTION_ONE_IN: u64 = 40;
 
-/// In a stream with errors on purpose, one call in so many is made wrong.
+/// In a stream with deliberate errors, one call in so many is one.
 pub const ERROR_ONE_IN: u64 = 15;
 
-/// One of so many calls is about a lease, where a stream has such calls.
+/// In a stream with calls about leases, one call in so many is about a lease.
 pub const LEASE_CALL_ONE_IN: u64 = 3;

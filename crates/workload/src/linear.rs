@@ -1,41 +1,42 @@
-//! The judge of an ensemble: is what its clients saw what one server, doing one write after the
-//! other, could have shown them?
+//! The judge of an ensemble, without a committed order: could a single server, doing one write
+//! after the other, have shown its clients everything that they saw?
 //!
-//! It sees only what clients saw: no log, no witness. To find an order that explains a history is
-//! exponential in general. Here it is not, as every reply names its place: a write's zxid is its
-//! place in the order, a read's is the state that it shows (ZooKeeper 3.9,
-//! `FinalRequestProcessor.processRequest`). So the order is taken from the replies, and what is
-//! left is to hold everything else against it.
+//! It sees only what clients saw: no log and no witness. To find an order that explains a history
+//! is exponential in general. Here it is not, since every reply names its place: a write's zxid is
+//! its place in the order, and a read's zxid is the state that it shows (ZooKeeper 3.9,
+//! `FinalRequestProcessor.processRequest`). So the judge takes the order from the replies and
+//! checks everything else against it.
 //!
-//! **What is proved** of a history that is accepted:
-//! - No two writes have one zxid. A write's zxid is above every zxid that anybody was shown before
-//!   it was sent. So there is one order of the writes, and it respects real time.
-//! - A session's zxids never fall, also over its connections, and its writes stand in the order in
-//!   which it sent them. So it sees its own writes, and never goes back.
-//! - Behind a `sync`, a session sees whatever anybody was shown before the `sync` was sent.
-//! - For each path there is a line of what happened to it, each thing at its zxid: made, set,
-//!   removed. Acknowledged writes stand in it, and so does what the stats, the data and the events
-//!   give away of others. Every read, and every write that was refused with a reason, agrees with
-//!   it at its zxid: existence, data, versions, zxids, owner. So nothing acknowledged is lost, and
-//!   no read shows a mixture of two states.
-//! - Every change in the line that was not acknowledged was sent by a client, and is of unknown
-//!   fate otherwise: it happens at most once, and not before it was sent; a multi wholly or not at
-//!   all.
+//! **What an accepted history proves:**
+//! - No two writes have the same zxid. A write's zxid is above every zxid that any client was shown
+//!   before the write was sent. So there is one order of the writes, and it respects real time.
+//! - A session's zxids never decrease, even across its connections, and its writes are ordered as
+//!   it sent them. So a session sees its own writes and never goes back.
+//! - After a `sync`, a session sees everything that any client was shown before the `sync` was
+//!   sent.
+//! - Each path has a timeline of its changes (created, set, deleted), each at its zxid. It contains
+//!   all acknowledged writes, and other changes that stats, data and events reveal. Every read, and
+//!   every write that was refused with a reason, agrees with it at its zxid: existence, data,
+//!   versions, zxids, owner. So no acknowledged write is lost, and no read mixes two states.
+//! - A client sent every change in the timeline. If the change was not acknowledged, its write is
+//!   of unknown fate: it happens at most once, and not before it was sent; a multi happens as a
+//!   whole or not at all.
 //! - The numbers of sequential znodes below one parent grow with their zxids.
-//! - A session ends at one zxid: its ephemeral znodes are there before and gone after it, and it
-//!   writes nothing after it. Nobody has it again, and nobody is told of its end before a whole
-//!   timeout of silence.
-//! - Each watch fires at the first change after it was set that is known, once, and before any
-//!   reply that shows the change; what was missed is told when watches are set again.
+//! - A session ends at one zxid: its ephemeral znodes exist before and not after, and it writes
+//!   nothing after. No client gets it again, and no client is told of its end before the session
+//!   was silent for its whole timeout.
+//! - Each watch fires once, at the first known change after it was set, and before any reply that
+//!   shows the change. Missed changes are reported when watches are set again.
 //!
-//! **What is not**: writes whose data is null or empty are recognised by what they do and not by
-//! what they are, so one of unknown fate may stand for another with the same path; the version that
-//! such a write asked for is not looked at. An ephemeral znode that somebody may have deleted (of
-//! unknown fate) says nothing about the end of its session. A change that nobody noticed by a stat,
-//! an event or an answer is not missed by the watches on it. ACLs are not looked at.
+//! **What it does not prove:** a write whose data is null or empty is recognised only by its
+//! effect, so one of unknown fate may be taken for another with the same path; the version that
+//! such a write asked for is not checked. If a write of unknown fate may have deleted an ephemeral
+//! znode, its disappearance says nothing about the end of its session. If no stat, event or answer
+//! reveals a change, its watches are not missed. ACLs are not checked.
 //!
-//! **What the load must keep to**: data that is not empty is written once; a multi touches a path
-//! once; only sequential znodes end in ten digits; the tree is empty before.
+//! **What the load must respect:** data that is not empty is written only once; a multi touches
+//! each path only once; only sequential znodes have names that end in ten digits; the tree is empty
+//! at first.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -49,81 +50,82 @@ mod watches;
 
 use timeline::{FactKind, Timelines};
 
-/// Rules of the judge that depend on the ensemble.
+/// Rules of this judge that depend on the ensemble.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules {
-    /// Whether a client is told that its session is gone only by the committed order: every client
-    /// that reads behind a `sync` from then on sees none of its znodes. In ZooKeeper 3.9 a leader
-    /// refuses a session as soon as it means to end it (`SessionTrackerImpl.setSessionClosing`).
+    /// Whether a server refuses a session as gone only after the end is committed: then every
+    /// client that reads after a later `sync` sees none of the session's znodes. In ZooKeeper 3.9 a
+    /// leader refuses a session as soon as it decides to end it
+    /// (`SessionTrackerImpl.setSessionClosing`).
     pub refusal_is_committed: bool,
-    /// How much sooner than after its timeout a session may end, and how long a sign of life may
-    /// not count: the member that heard the client tells the leader with a delay, or never, if it
-    /// dies.
+    /// How much earlier than its timeout a session may end, and for how long a sign of life may not
+    /// count, in ms: the member that heard the client tells the leader late, or never if it dies.
     pub expiry_slack_ms: u64,
 }
 
-/// The promise that is broken.
+/// The promise to clients that is broken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Rule {
-    /// The load was not one that can be judged.
+    /// The load does not respect the rules that this judge needs.
     Load,
-    /// A zxid is one write's, and only that write's changes are seen at it.
+    /// Each zxid belongs to one write, and only that write's changes have it.
     Order,
     /// An operation that finished before another began comes before it.
     RealTime,
-    /// A session never goes back.
+    /// A session never sees an older state than before.
     Session,
-    /// A read behind a `sync` sees everything that was shown before.
+    /// A read after a `sync` sees everything that was shown before the `sync` was sent.
     Sync,
     /// Replies agree with the state at their zxid.
     State,
-    /// An acknowledged write is done once; a sent one is done once or not at all.
+    /// An acknowledged write happens once; any other write that was sent happens once or not at
+    /// all.
     Fate,
-    /// Names of sequential znodes.
+    /// The numbers of sequential znodes grow with their zxids.
     Sequence,
     /// Ephemeral znodes live as long as their session.
     Ephemeral,
-    /// Watches fire once, at once, and first.
+    /// A watch fires once, for the first change, and before a reply shows the change.
     Watch,
 }
 
-/// A promise that was broken, and how.
+/// A broken promise, with its details.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{rule:?}: {what}")]
 pub struct Violation {
-    /// The rule that is broken.
+    /// The promise that is broken.
     pub rule: Rule,
-    /// The finding: something that no correct ensemble does.
+    /// What happened, as text for people.
     pub what: String,
 }
 
-/// Counts of what was judged in a sound history.
+/// What was judged in an accepted history, in counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Verdict {
-    /// Writes that were answered, with whatever outcome.
+    /// Answered writes, successful or failed.
     pub acknowledged_count: usize,
-    /// Writes that were refused before the log, or because the session was elsewhere.
+    /// Writes that were refused before the log, or because their session had moved.
     pub refused_count: usize,
-    /// Reads that were answered.
+    /// Answered reads.
     pub read_count: usize,
-    /// Reads behind a `sync` of their session.
+    /// Reads after a `sync` of their session.
     pub read_behind_sync_count: usize,
-    /// Writes without an answer whose effect was seen all the same.
+    /// Writes without an answer whose effect was seen.
     pub unknown_done_count: usize,
-    /// Writes without an answer whose effect nobody saw.
+    /// Writes without an answer whose effect was not seen.
     pub unknown_count: usize,
-    /// Watches that fired.
+    /// Watch events received.
     pub event_count: usize,
-    /// Sessions that took another connection.
+    /// Times that a session moved to another connection.
     pub attach_count: usize,
-    /// Sessions that are known to have ended.
+    /// Sessions that certainly ended.
     pub ended_count: usize,
 }
 
 /// Judges a history.
 ///
 /// # Errors
-/// The findings that no correct ensemble would give, at most [`COMPLAINTS_MAX`].
+/// What a correct ensemble could not have done, at most [`COMPLAINTS_MAX`] findings.
 pub fn judge(history: &History, rules: Rules) -> Result<Verdict, Vec<Violation>> {
     let mut judge = Judge::new(history, rules);
     judge.index_data();
@@ -143,26 +145,26 @@ pub fn judge(history: &History, rules: Rules) -> Result<Verdict, Vec<Violation>>
 /// The fate of a write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Fate {
-    /// It took effect at this zxid; it was acknowledged, or else seen.
+    /// It took effect at this zxid, and was acknowledged or seen.
     Done { zxid: i64, is_acknowledged: bool },
-    /// It consumed a zxid and changed nothing.
+    /// It failed: it has a zxid and changed nothing.
     Failed { zxid: i64 },
-    /// It was never taken.
+    /// It never entered the log.
     Refused,
-    /// No answer, and nothing seen.
+    /// It has no answer, and no effect was seen.
     Unknown,
 }
 
-/// One write: a single one or a multi.
+/// A single write or a multi.
 struct Write<'h> {
     /// The number of the operation.
     number: usize,
     session: i64,
     parts: &'h [Op],
-    /// The newest zxid that any client was shown before it was sent.
+    /// The newest zxid that any client was shown before the write was sent.
     floor: i64,
     fate: Fate,
-    /// For each part the path that it made, where that is known.
+    /// For each part, the path that it created; `None` if it is unknown or creates none.
     paths: Vec<Option<String>>,
 }
 
@@ -175,12 +177,12 @@ impl Write<'_> {
     }
 }
 
-/// Known points of a session's life, by zxid.
+/// What is known about a session's life, by zxid.
 #[derive(Default)]
 struct Life {
-    /// The latest known zxid at which it was alive, and why.
+    /// The latest zxid at which the session was certainly alive, and the reason.
     alive: Option<(i64, String)>,
-    /// The earliest known zxid at which it was over, and why.
+    /// The earliest zxid at which the session was certainly over, and the reason.
     over: Option<(i64, String)>,
     timeout_ms: u32,
 }
@@ -202,23 +204,23 @@ impl Life {
 struct Judge<'h> {
     history: &'h History,
     rules: Rules,
-    /// The session of each connection; 0 if it had none.
+    /// The session of each connection; 0 for none.
     sessions: Vec<i64>,
     writes: Vec<Write<'h>>,
-    /// The write that an operation is, by the operation's number.
+    /// The position in `writes` of each operation that is a write, by the operation's number.
     write_of: BTreeMap<usize, usize>,
-    /// The writer of each data: the write's position, and the part.
+    /// For each data, the write that wrote it and the part of that write.
     writers: BTreeMap<&'h [u8], (usize, usize)>,
-    /// Paths that writes of unknown fate may have removed, each with the zxid behind which.
+    /// Paths that a write of unknown fate may have deleted, with the lowest zxid after which.
     open_deletes: BTreeMap<&'h str, i64>,
-    /// The newest zxid shown so far, by the sequence of the note that showed it.
+    /// The newest zxid shown so far, after each note (sequence) that showed one.
     shown: Vec<(u64, i64)>,
     lives: BTreeMap<i64, Life>,
     complaints: Vec<Violation>,
     counts: Verdict,
 }
 
-/// Whether a reply says nothing about the log: its zxid means nothing.
+/// Whether a reply's zxid has no meaning, since the request never entered the log.
 fn is_refusal(code: i32) -> bool {
     !matches!(
         code,
@@ -236,12 +238,13 @@ fn is_refusal(code: i32) -> bool {
     )
 }
 
-/// Whether a path is the server's own: there from the beginning, and not part of the load.
+/// Whether a path belongs to the server: it exists from the beginning and is not part of the load.
 fn is_of_the_server(path: &str) -> bool {
     path == "/" || path == "/zookeeper" || path.starts_with("/zookeeper/")
 }
 
-/// The path without its number, and the number, if it ends in one.
+/// Splits a sequential path into its prefix and its number; `None` if it does not end in ten
+/// digits.
 fn split_number(path: &str) -> Option<(&str, i32)> {
     let at = path.len().checked_sub(10)?;
     let (prefix, digits) = (path.get(..at)?, path.get(at..)?);
@@ -302,7 +305,7 @@ impl<'h> Judge<'h> {
         }
     }
 
-    /// The newest zxid that any client was shown before a note of the history.
+    /// The newest zxid that any client was shown before this note (sequence).
     fn shown_before(&self, sequence: u64) -> i64 {
         match self.shown.partition_point(|(at, _)| *at < sequence) {
             0 => 0,
@@ -353,7 +356,7 @@ impl<'h> Judge<'h> {
         twice.into_iter().for_each(|what| self.complain(Rule::Load, what));
     }
 
-    /// Checks the answer of each write that was done against the write itself.
+    /// Checks the answer of each successful write against the write itself.
     fn check_answers(&mut self) {
         for index in 0..self.writes.len() {
             let number = self.writes[index].number;
@@ -412,8 +415,8 @@ impl<'h> Judge<'h> {
         }
     }
 
-    /// Learns the fate of writes without an answer: the data in a reply tell the write, and the
-    /// stat tells when it took effect.
+    /// Learns the fate of writes without an answer: the data in a reply identify the write, and the
+    /// stat tells its zxid.
     fn learn_unknown(&mut self) {
         let history = self.history;
         for (number, record) in history.ops.iter().enumerate() {
@@ -542,8 +545,8 @@ impl<'h> Judge<'h> {
 
     /// Checks the operations of one session, in the order of sending.
     fn check_session(&mut self, sent: &[usize]) -> Result<(), (Rule, String)> {
-        // The newest zxids shown to the session, of its writes, and owed to it by a sync, each with
-        // its operation.
+        // The newest zxid that the session was shown, the zxid of its last write, and the zxid that
+        // a sync guarantees, each with the number of its operation.
         let (mut shown, mut written, mut synced) = ((0, 0), (0, 0), (0, 0));
         for &number in sent {
             let record = &self.history.ops[number];
@@ -669,7 +672,7 @@ impl<'h> Judge<'h> {
         }
     }
 
-    /// Learns from reads behind a sync that was sent after a refusal: they show a state without the
+    /// Learns from reads after a sync that was sent after a refusal: they show a state without the
     /// session.
     fn learn_refusals(&mut self) {
         let mut syncs: Vec<(u64, i64)> = Vec::new();
@@ -738,7 +741,7 @@ impl<'h> Judge<'h> {
         found.into_iter().for_each(|what| self.complain(Rule::Session, what));
     }
 
-    /// Checks that a session that was not closed was refused only after its timeout.
+    /// Checks that a session that its client did not close was refused only after its timeout.
     fn check_refusal(&self, connection: usize) -> Option<String> {
         let session = self.history.connections[connection].session_asked;
         let told = self.history.connections[connection].told?;
@@ -752,7 +755,7 @@ impl<'h> Judge<'h> {
                 if op.op == Op::CloseSession {
                     return None;
                 }
-                // A late sign of life may not have reached the member that ended the session.
+                // A recent sign of life may not have reached the member that ended the session.
                 if op.completed.is_some() && op.invoked.at_us + slack_us <= told.at_us {
                     heard_us = heard_us.max(op.invoked.at_us);
                 }
@@ -797,8 +800,8 @@ fn fate_of(completed: Option<&Completed>) -> Fate {
     }
 }
 
-/// The newest zxid shown so far, by the sequence of the note that showed it. Pings are left out:
-/// clients do not look at their zxid.
+/// The newest zxid shown so far, after each note (sequence) that showed one. Pings do not count,
+/// since clients ignore their zxid.
 fn shown_zxids(history: &History) -> Vec<(u64, i64)> {
     let mut shown: Vec<(u64, i64)> = history
         .ops
@@ -818,7 +821,7 @@ fn shown_zxids(history: &History) -> Vec<(u64, i64)> {
     shown
 }
 
-/// Shortens large data, which do not help a reader.
+/// Formats a value and cuts the text off if it is long.
 fn shorten(what: &impl core::fmt::Debug) -> String {
     const CHARACTERS_MAX: usize = 300;
     let text = format!("{what:?}");

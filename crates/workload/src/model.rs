@@ -1,39 +1,41 @@
-//! ZooKeeper's tree and sessions as plainly as can be: a map of paths, copied before each multi.
+//! The model of ZooKeeper's tree and sessions, as plain as possible: a map of paths, which is
+//! copied before each multi.
 //!
-//! Written from ZooKeeper's documentation and source (3.9: `PrepRequestProcessor.pRequest2Txn` for
-//! the order of checks, `DataTree` for what changes), sharing nothing with the server under test.
-//! ACLs hold `world:anyone` and owners of the digest scheme, which may do everything
-//! (`ZooKeeperServer.checkACL`, `AuthUtil.fixupACL`): no others are generated. Containers, times to
-//! live and quotas are those of `ContainerManager`, `EphemeralType`, `Quotas` and `StatsTrack`.
+//! It was written from ZooKeeper's documentation and source (3.9:
+//! `PrepRequestProcessor.pRequest2Txn` for the order of checks, `DataTree` for the changes), and
+//! shares nothing with the server under test. ACLs contain `world:anyone` and owners of the digest
+//! scheme, who have all permissions (`ZooKeeperServer.checkACL`, `AuthUtil.fixupACL`); no others
+//! are generated. Containers, times to live and quotas follow `ContainerManager`, `EphemeralType`,
+//! `Quotas` and `StatsTrack`.
 
 use std::collections::BTreeMap;
 
 use crate::op::{Answer, CreateRequest, Op, Owner, Stat, USERS, error, flag, perms};
 
-/// The path below which each path with a quota is repeated.
+/// Below this path, each path with a quota is repeated.
 const QUOTAS: &str = "/zookeeper/quota";
-/// The znode that holds the limits of a path.
+/// The name of the znode with the limits of a path.
 const LIMITS: &str = "zookeeper_limits";
-/// The znode that holds the count and the bytes at and below a path.
+/// The name of the znode with the usage of a path: the count and the bytes at and below it.
 const USAGE: &str = "zookeeper_stats";
 
-/// The longest time to live: 40 bits (`EphemeralType.TTL.maxValue`).
+/// The longest time to live, in ms: 40 bits (`EphemeralType.TTL.maxValue`).
 const TTL_MS_MAX: i64 = 0xff_ffff_ffff;
 
-/// One znode.
+/// A znode.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Znode {
-    /// Its data; `None` is null.
+    /// The data; `None` is null.
     pub data: Option<Vec<u8>>,
-    /// Permissions of everyone.
+    /// The permissions of everyone.
     pub perms: u32,
-    /// Ids of the users that have all permissions, in the order of the ACL.
+    /// The ids of the users with all permissions, in the order of the ACL.
     pub owners: Vec<&'static str>,
-    /// The session that it ends with; 0 if it is not ephemeral.
+    /// The session that an ephemeral znode belongs to; 0 if it is not ephemeral.
     pub owner: i64,
-    /// The condition for its removal by the server.
+    /// When the server removes it by itself.
     pub goes: Goes,
-    /// Number of children ever made: the sequence counter.
+    /// How many children were ever created: the counter of sequential names.
     pub creates: i32,
     czxid: i64,
     mzxid: i64,
@@ -45,7 +47,7 @@ pub struct Znode {
 }
 
 impl Znode {
-    /// A znode that stays and gives everyone all permissions.
+    /// A permanent znode on which everyone has all permissions.
     fn new(data: Option<Vec<u8>>, zxid: i64, time_ms: i64) -> Znode {
         Znode {
             data,
@@ -65,79 +67,80 @@ impl Znode {
     }
 }
 
-/// The condition under which the server removes a znode by itself.
+/// When the server removes a znode by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Goes {
-    /// Never: it is deleted, or ends with its session.
+    /// Never.
     Never,
-    /// Once it has had children and has none.
+    /// Once it has had children and has none any more.
     Container,
-    /// Once its data is as old as this and it has no children.
+    /// Once its last set is longer ago than its time to live and it has no children.
     After {
-        /// Its time to live.
+        /// The time to live, in ms.
         ttl_ms: i64,
     },
 }
 
-/// Settings of a server that change the outcome of writes.
+/// The settings of a server that change the outcome of writes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
-    /// `extendedTypesEnabled`: there are znodes with a time to live.
+    /// `extendedTypesEnabled`: whether znodes with a time to live exist.
     pub extended_types: bool,
-    /// `enforceQuota`: hard limits refuse.
+    /// `enforceQuota`: whether hard limits refuse writes.
     pub enforce_quota: bool,
 }
 
-/// One session.
+/// A session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Session {
-    /// The password that a client must show to have the session again.
+    /// The password that a client must send to get the session again.
     pub password: [u8; 16],
-    /// The connection that may act for the session.
+    /// The connection that may act for the session, or [`NOBODY`].
     pub connection: usize,
-    /// The command that gave the session to that connection, counted from 1.
+    /// The ordinal (from 1) of the command that gave the session to that connection.
     pub attached: u64,
 }
 
-/// A change by a transaction, for watches.
+/// A change made by a transaction, for watches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
     /// The zxid of the transaction.
     pub zxid: i64,
-    /// The kind of the change.
+    /// The kind of change.
     pub kind: ChangeKind,
     /// The path of the znode.
     pub path: String,
-    /// The readers that may know of the znode.
+    /// Who may read the znode.
     pub readers: Readers,
-    /// The readers that may know of its parent's children.
+    /// Who may read the znode's parent, and so may know its children.
     pub parent_readers: Readers,
 }
 
-/// The readers of a znode.
+/// Who may read a znode.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Readers {
     /// Everyone.
     Everyone,
-    /// Connections that have proved to be one of these of [`USERS`].
+    /// Connections that have authenticated as one of these of [`USERS`].
     Users(Vec<usize>),
 }
 
 /// The kind of a change of a znode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChangeKind {
-    /// It was made.
+    /// The znode was created.
     Created,
-    /// It was removed.
+    /// The znode was deleted.
     Deleted,
     /// Its data was replaced.
     DataSet,
 }
 
-/// The connection of a session that no client has attached to since the state was replaced.
+/// In place of a connection: no client has attached to the session since an earlier state was
+/// restored.
 pub const NOBODY: usize = usize::MAX;
 
-/// The error code, and the body of the reply.
+/// The error code and the body of a reply.
 pub type Outcome = (i32, Answer);
 
 /// The whole state.
@@ -147,11 +150,11 @@ pub struct Model {
     pub znodes: BTreeMap<String, Znode>,
     /// Sessions by id.
     pub sessions: BTreeMap<i64, Session>,
-    /// The last zxid that was consumed.
+    /// The last used zxid.
     pub zxid: i64,
-    /// Number of commands so far.
+    /// The number of commands so far.
     pub ordinal: u64,
-    /// The present settings.
+    /// The current settings.
     pub settings: Settings,
     changes: Vec<Change>,
 }
@@ -193,14 +196,14 @@ impl Model {
         }
     }
 
-    /// Takes the changes of the commands since the last call, in order.
+    /// Takes the changes since the last call, in order.
     pub fn take_changes(&mut self) -> Vec<Change> {
         core::mem::take(&mut self.changes)
     }
 
     // Sessions.
 
-    /// Opens a session. False if the id is taken.
+    /// Opens a session. Returns false if the id is taken.
     pub fn open(&mut self, session: i64, password: [u8; 16], connection: usize) -> bool {
         self.ordinal += 1;
         if self.sessions.contains_key(&session) {
@@ -212,8 +215,8 @@ impl Model {
         true
     }
 
-    /// Gives a session to a connection, and returns the connection that had it. `None` if there is
-    /// no such session, or if it has another password.
+    /// Gives a session to a connection, and returns the connection that had it. `None` if the
+    /// session does not exist or has another password.
     pub fn attach(&mut self, session: i64, password: [u8; 16], connection: usize) -> Option<usize> {
         self.ordinal += 1;
         let attached = self.ordinal;
@@ -226,13 +229,14 @@ impl Model {
         Some(had)
     }
 
-    /// Begins a command of several transactions, with [`Model::expire`] or [`Model::remove_due`].
+    /// Begins a command with several transactions, which [`Model::expire`] or [`Model::remove_due`]
+    /// add.
     pub fn begin_transactions(&mut self) {
         self.ordinal += 1;
     }
 
-    /// Ends a session, unless it was attached since it was judged, in a transaction of its own.
-    /// Whether it did.
+    /// Expires a session in its own transaction, unless the session was attached after the command
+    /// `attached`. Returns whether it expired.
     pub fn expire(&mut self, session: i64, attached: u64) -> bool {
         let is_due = self.sessions.get(&session).is_some_and(|found| found.attached == attached);
         if is_due {
@@ -248,8 +252,8 @@ impl Model {
         self.settings = settings;
     }
 
-    /// Restores an earlier state. Consumed zxids and ordinals stay consumed, and no connection has
-    /// a session any more. Returns the connections that had one.
+    /// Restores an earlier state. Zxids and ordinals are not reused, and all connections lose their
+    /// sessions. Returns the connections that had one.
     pub fn install(&mut self, before: &Model) -> Vec<usize> {
         self.ordinal += 1;
         self.zxid = self.zxid.max(before.zxid) + 1;
@@ -262,8 +266,8 @@ impl Model {
         had
     }
 
-    /// Removes a znode whose time has come, in a transaction of its own
-    /// (`ContainerManager.getCandidates`). Whether it did.
+    /// Removes a znode in its own transaction, if it is due (`ContainerManager.getCandidates`).
+    /// Returns whether it was.
     pub fn remove_due(&mut self, path: &str, time_ms: i64, never_used_ms_max: i64) -> bool {
         let is_due = self.is_due(path, time_ms, never_used_ms_max);
         if is_due {
@@ -273,8 +277,8 @@ impl Model {
         is_due
     }
 
-    /// Whether the server removes a znode at this time. A container that never had a child is
-    /// removed only where a limit is set, and when it is older than that.
+    /// Whether a znode is due for removal at this time. A container that never had a child is due
+    /// only if `never_used_ms_max` is set and it is older than that.
     pub fn is_due(&self, path: &str, time_ms: i64, never_used_ms_max: i64) -> bool {
         let Some(znode) = self.znodes.get(path) else { return false };
         let age_ms = time_ms - znode.mtime;
@@ -305,12 +309,12 @@ impl Model {
 
     // Writes.
 
-    /// Applies a write of a session, sent on a connection, stamped with the leader's time.
+    /// Applies a write of a session that came on this connection. `time_ms` is the leader's time.
     pub fn write(&mut self, session: i64, connection: usize, op: &Op, time_ms: i64) -> Outcome {
         self.write_as(session, connection, op, &[], time_ms)
     }
 
-    /// Like [`Model::write`], of a connection that has proved to be these of [`USERS`].
+    /// Like [`Model::write`], for a connection that has authenticated as these of [`USERS`].
     pub fn write_as(
         &mut self,
         session: i64,
@@ -430,7 +434,7 @@ impl Model {
         }
     }
 
-    /// `EphemeralType.validateTTL`, and what a request makes of its flag.
+    /// What a create request makes of its flag, with the checks of `EphemeralType.validateTTL`.
     fn goes(&self, flag: i32, request: CreateRequest) -> Result<Goes, i32> {
         if !matches!(flag, flag::TTL | flag::SEQUENTIAL_TTL) {
             let is_container = request == CreateRequest::Container;
@@ -448,7 +452,7 @@ impl Model {
     }
 
     fn delete(&mut self, path: &str, version: i32, who: &[usize]) -> Result<(), i32> {
-        // `DataTree.isSpecialPath`, as far as it is generated.
+        // `DataTree.isSpecialPath`, for the paths that are generated.
         if path == QUOTAS {
             return Err(error::BAD_ARGUMENTS);
         }
@@ -547,8 +551,8 @@ impl Model {
 
     // Quotas.
 
-    /// The paths of the limits and the usage that count for a path: of the deepest path on the way
-    /// to it that has limits. Those of the root count for no path (`PathTrie.findMaxPrefix`).
+    /// The limits and the usage that apply to a path: those of the deepest path on the way to it
+    /// that has limits. The limits of the root apply to no path (`PathTrie.findMaxPrefix`).
     fn quota_of(&self, path: &str) -> Option<(String, String)> {
         let mut quota = None;
         let ends = path.match_indices('/').map(|(at, _)| at).chain([path.len()]);
@@ -562,7 +566,7 @@ impl Model {
         quota
     }
 
-    /// `ZooKeeperServer.checkQuota`: only a hard limit refuses.
+    /// `ZooKeeperServer.checkQuota`: only hard limits refuse.
     fn check_quota(&self, path: &str, count: i64, bytes: i64) -> Result<(), i32> {
         if !self.settings.enforce_quota {
             return Ok(());
@@ -582,7 +586,7 @@ impl Model {
         Ok(())
     }
 
-    /// Counts the present usage if the new znode is one that holds a usage
+    /// If the new znode is one for a usage, fills in the current usage
     /// (`DataTree.updateQuotaForPath`).
     fn begin_quota(&mut self, path: &str) {
         let of = path.strip_prefix(QUOTAS).and_then(|inner| inner.strip_suffix(USAGE));
@@ -600,7 +604,7 @@ impl Model {
         self.rewrite(path, format!("count={count},bytes={bytes}"));
     }
 
-    /// Updates a usage, as `DataTree.updateQuotaStat`: only the text changes, and no watch fires.
+    /// Updates a usage like `DataTree.updateQuotaStat`: only the data changes, and no watch fires.
     fn count(&mut self, path: &str, count: i64, bytes: i64) {
         let Some((_, usage)) = self.quota_of(path) else { return };
         let Some(znode) = self.znodes.get(&usage) else { return };
@@ -649,7 +653,7 @@ impl Model {
         self.children(path).len() as i32
     }
 
-    /// The stat of a znode that exists.
+    /// The stat of an existing znode.
     pub fn stat(&self, path: &str) -> Stat {
         let znode = &self.znodes[path];
         let child_count = self.child_count(path);
@@ -659,7 +663,7 @@ impl Model {
             ctime: znode.ctime,
             mtime: znode.mtime,
             version: znode.version,
-            // Each create and each delete of a child counts one.
+            // Each creation and each deletion of a child counts one.
             cversion: 2 * znode.creates - child_count,
             aversion: znode.aversion,
             ephemeral_owner: znode.owner,
@@ -674,7 +678,7 @@ impl Model {
         self.read_as(op, &[])
     }
 
-    /// Like [`Model::read`], of a connection that has proved to be these of [`USERS`].
+    /// Like [`Model::read`], for a connection that has authenticated as these of [`USERS`].
     pub fn read_as(&self, op: &Op, who: &[usize]) -> Outcome {
         match self.answer(op, who) {
             Ok(answer) => (error::OK, answer),
@@ -706,7 +710,7 @@ impl Model {
                 if found.owners.is_empty() {
                     return Ok(Answer::Acl(found.perms, stat));
                 }
-                // `FinalRequestProcessor`: digests are shown to those who may set the ACL.
+                // `FinalRequestProcessor`: only users who may set the ACL see the digests.
                 let is_admin = self.permit(path, perms::ADMIN, who).is_ok();
                 let shown = |id: &&'static str| match id.split_once(':') {
                     Some((name, _)) if !is_admin => format!("{name}:x"),
@@ -728,8 +732,8 @@ impl Model {
     }
 }
 
-/// The ids that an ACL has for its owners. `AuthUtil.fixupACL`: the scheme `auth` stands for all
-/// users that the connection has proved to be; there must be at least one.
+/// The ids of an ACL's owners. `AuthUtil.fixupACL`: the scheme `auth` means all users that the
+/// connection has authenticated as; there must be at least one.
 fn owners(owner: Owner, who: &[usize]) -> Result<Vec<&'static str>, i32> {
     let users = match &owner {
         Owner::User(user) => core::slice::from_ref(user),
@@ -743,7 +747,7 @@ fn bytes_of(data: Option<&[u8]>) -> i64 {
     data.map_or(0, |data| data.len() as i64)
 }
 
-/// The numbers of a limit or a usage: `count=1,bytes=2=;byteHardLimit=3` (`StatsTrack`).
+/// The numbers in a limit or a usage: `count=1,bytes=2=;byteHardLimit=3` (`StatsTrack`).
 fn numbers(data: &Option<Vec<u8>>) -> BTreeMap<String, i64> {
     let text = String::from_utf8_lossy(data.as_deref().unwrap_or_default());
     let number = |pair: &str| {

@@ -1,4 +1,4 @@
-//! Operations on a znode tree as a client asks for them, and their possible outcomes.
+//! Operations on a znode tree as clients send them, and their possible answers.
 
 /// Permission bits of an ACL entry (`ZooDefs.Perms`, ZooKeeper 3.9).
 pub mod perms {
@@ -16,83 +16,83 @@ pub mod perms {
     pub const ALL: u32 = 31;
 }
 
-/// Error codes that the judge knows (`KeeperException.Code`, ZooKeeper 3.9).
+/// The error codes that the judges know (`KeeperException.Code`, ZooKeeper 3.9).
 pub mod error {
     /// No error.
     pub const OK: i32 = 0;
-    /// The server cannot take the write for now; it was never logged.
+    /// The server cannot take the write at present; the write never entered the log.
     pub const SYSTEM_ERROR: i32 = -1;
-    /// In a multi: an operation after the one that failed.
+    /// In a multi: the operation comes after the one that failed.
     pub const RUNTIME_INCONSISTENCY: i32 = -2;
-    /// The body of a request does not decode.
+    /// The body of the request does not decode.
     pub const MARSHALLING_ERROR: i32 = -5;
-    /// An operation that is unknown, or that a setting turns off.
+    /// The operation is unknown, or a setting disables it.
     pub const UNIMPLEMENTED: i32 = -6;
-    /// An argument is not acceptable.
+    /// An argument is invalid.
     pub const BAD_ARGUMENTS: i32 = -8;
-    /// No such znode.
+    /// The znode does not exist.
     pub const NO_NODE: i32 = -101;
-    /// Not allowed.
+    /// The permission is missing.
     pub const NO_AUTH: i32 = -102;
-    /// Another version.
+    /// The znode has another version.
     pub const BAD_VERSION: i32 = -103;
     /// The parent is ephemeral.
     pub const NO_CHILDREN_FOR_EPHEMERALS: i32 = -108;
-    /// The znode exists.
+    /// The znode exists already.
     pub const NODE_EXISTS: i32 = -110;
     /// The znode has children.
     pub const NOT_EMPTY: i32 = -111;
-    /// The ACL names nobody.
+    /// The ACL is invalid, for instance without any id.
     pub const INVALID_ACL: i32 = -114;
     /// The session is gone.
     pub const SESSION_EXPIRED: i32 = -112;
-    /// The session moved to another connection.
+    /// The session has moved to another connection.
     pub const SESSION_MOVED: i32 = -118;
-    /// The connection is served reads only.
+    /// The connection is in read-only mode.
     pub const NOT_READ_ONLY: i32 = -119;
-    /// There is no such watch.
+    /// The watch does not exist.
     pub const NO_WATCHER: i32 = -121;
-    /// The server had the request wait for too long, and did not take it.
+    /// The request waited too long in the server, which then refused it.
     pub const THROTTLED_OP: i32 = -127;
-    /// A hard quota does not allow it.
+    /// A hard limit of a quota is exceeded.
     pub const QUOTA_EXCEEDED: i32 = -125;
 }
 
 /// Create flags (`CreateMode`, ZooKeeper 3.9).
 pub mod flag {
-    /// Stays until it is deleted.
+    /// A znode that stays until it is deleted.
     pub const PERSISTENT: i32 = 0;
-    /// Goes with its session.
+    /// A znode that ends with its session.
     pub const EPHEMERAL: i32 = 1;
-    /// Persistent, with the parent's counter in its name.
+    /// Persistent; the parent's counter is appended to the name.
     pub const PERSISTENT_SEQUENTIAL: i32 = 2;
-    /// Ephemeral, with the parent's counter in its name.
+    /// Ephemeral; the parent's counter is appended to the name.
     pub const EPHEMERAL_SEQUENTIAL: i32 = 3;
-    /// A container; in a plain create this is a persistent znode.
+    /// A container. In a plain create this makes a persistent znode.
     pub const CONTAINER: i32 = 4;
-    /// With a time to live: refused unless a setting allows it, and by a plain create.
+    /// A znode with a time to live. Refused in a plain create, or if the settings disable it.
     pub const TTL: i32 = 5;
-    /// With a time to live, and with the parent's counter in its name.
+    /// With a time to live; the parent's counter is appended to the name.
     pub const SEQUENTIAL_TTL: i32 = 6;
 
-    /// Whether the parent's counter goes into the name.
+    /// Whether the parent's counter is appended to the name.
     pub fn is_sequential(flag: i32) -> bool {
         matches!(flag, PERSISTENT_SEQUENTIAL | EPHEMERAL_SEQUENTIAL | SEQUENTIAL_TTL)
     }
 }
 
-/// The kind of create request.
+/// Which request creates a znode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CreateRequest {
-    /// `create`: the path is in the reply.
+    /// `create`: the reply has the path.
     Create,
-    /// `create2`: the stat, too.
+    /// `create2`: the reply has the path and the stat.
     Create2,
-    /// `createContainer`, with the flag of containers; replies as `create2`.
+    /// `createContainer`, with the flag of containers; the reply is like that of `create2`.
     Container,
-    /// `createTTL`, with a flag of znodes with a time to live; replies as `create2`.
+    /// `createTTL`, with a flag of znodes with a time to live; the reply is like that of `create2`.
     Ttl {
-        /// The time to live.
+        /// The time to live, in ms.
         ttl_ms: i64,
     },
 }
@@ -100,158 +100,159 @@ pub enum CreateRequest {
 /// A user of the digest scheme.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct User {
-    /// Name and password, as an auth packet has them.
+    /// The name and the password, as in an auth packet.
     pub credentials: &'static str,
-    /// Its id in an ACL: the name, and the SHA-1 of the credentials in base 64, worked out apart.
+    /// The id in an ACL: the name, and the base64 of the SHA-1 of the credentials (computed with
+    /// another program).
     pub id: &'static str,
 }
 
-/// The users that clients can be.
+/// The users that clients authenticate as.
 pub const USERS: [User; 3] = [
     User { credentials: "ann:one", id: "ann:grDcJ7OS1jCu/cG2TyJHw/I9L8o=" },
     User { credentials: "bob:two", id: "bob:yqVrLFrvoaI9z9fohteaNPJvRu8=" },
     User { credentials: "eve:three", id: "eve:SP8oM+JZiFIhEVvIKGI0fgz1/6g=" },
 ];
 
-/// The users that may do everything with a znode.
+/// The users that have all permissions on a znode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Owner {
-    /// The one of [`USERS`] at this position.
+    /// The user at this position in [`USERS`].
     User(usize),
-    /// All users that the connection has proved to be (the scheme `auth`).
+    /// All users that the connection has authenticated as (the scheme `auth`).
     Asker,
 }
 
-/// The kind of watch on a path that is meant (`Watcher.WatcherType`, ZooKeeper 3.9).
+/// Which watches on a path are meant (`Watcher.WatcherType`, ZooKeeper 3.9).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Watching {
-    /// The watch of the children, which fires once.
+    /// The child watch, which fires once.
     Children,
-    /// The watch of the data, or of a znode that does not exist, which fires once.
+    /// The watch of the data, or of the creation of a missing znode; it fires once.
     Data,
-    /// The persistent watch, which stays.
+    /// The persistent watch, which stays after it fires.
     Persistent,
-    /// The persistent watch that fires for everything below, too.
+    /// The persistent watch that also fires for everything below.
     Recursive,
-    /// All of them.
+    /// All of these.
     Any,
 }
 
-/// The place of a frame that no server accepts.
+/// Where a bad frame is sent, which every server must reject.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BadFrame {
-    /// First on its connection, where a connect request is due.
+    /// First on its connection, instead of a connect request.
     InsteadOfConnect,
-    /// Behind the connect request. The server closes without an answer.
+    /// After the connect request. The server closes the connection without an answer.
     Request,
-    /// Behind the connect request, with an unknown operation code. The server answers with an
-    /// error and then closes.
+    /// After the connect request, with an unknown operation code. The server answers with an error
+    /// and then closes the connection.
     UnknownOperation,
 }
 
-/// An operation. ACLs are `world:anyone` with the given permissions.
+/// An operation. Unless it says otherwise, an ACL is `world:anyone` with the given permissions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Op {
-    /// Make a znode.
+    /// Creates a znode.
     Create {
         /// The path of the znode.
         path: String,
-        /// Its data.
+        /// The data.
         data: Option<Vec<u8>>,
-        /// Permissions of everyone.
+        /// The permissions of everyone.
         perms: u32,
         /// The create flag, from [`flag`].
         flag: i32,
-        /// The request that makes it.
+        /// The request that creates it.
         request: CreateRequest,
     },
-    /// Remove a znode.
+    /// Deletes a znode.
     Delete {
         /// The path of the znode.
         path: String,
-        /// The version it must have, or -1.
+        /// The version that the znode must have; -1 for any.
         version: i32,
     },
-    /// Replace the data.
+    /// Replaces the data.
     SetData {
         /// The path of the znode.
         path: String,
         /// The new data.
         data: Option<Vec<u8>>,
-        /// The version it must have, or -1.
+        /// The version that the znode must have; -1 for any.
         version: i32,
     },
-    /// Replace the ACL.
+    /// Replaces the ACL.
     SetAcl {
         /// The path of the znode.
         path: String,
-        /// Permissions of everyone.
+        /// The permissions of everyone.
         perms: u32,
-        /// The ACL version it must have, or -1.
+        /// The ACL version that the znode must have; -1 for any.
         version: i32,
     },
-    /// Compare the version; only in a multi.
+    /// Checks the version; only in a multi.
     Check {
         /// The path of the znode.
         path: String,
-        /// The version it must have, or -1.
+        /// The version that the znode must have; -1 for any.
         version: i32,
     },
-    /// Several writes, all or none.
+    /// Several writes: all happen, or none.
     Multi(Vec<Op>),
-    /// The stat, if it exists.
+    /// Reads the stat of a znode, which need not exist.
     Exists {
         /// The path of the znode.
         path: String,
         /// Whether to set a watch.
         watch: bool,
     },
-    /// Data and stat.
+    /// Reads the data and the stat.
     GetData {
         /// The path of the znode.
         path: String,
         /// Whether to set a watch.
         watch: bool,
     },
-    /// Names of the children.
+    /// Reads the names of the children.
     GetChildren {
         /// The path of the znode.
         path: String,
         /// Whether to set a watch.
         watch: bool,
-        /// Whether the stat is wanted too.
+        /// Whether the reply must have the stat, too.
         with_stat: bool,
     },
-    /// ACL and stat.
+    /// Reads the ACL and the stat.
     GetAcl {
         /// The path of the znode.
         path: String,
     },
-    /// Several reads ([`Op::GetData`], [`Op::GetChildren`] without stat), each with its result.
+    /// Several reads ([`Op::GetData`], [`Op::GetChildren`] without stat), each with its own result.
     MultiRead(Vec<Op>),
-    /// Wait until the server has what was committed before.
+    /// Waits until the server has applied everything that was committed before.
     Sync {
         /// A path, which the reply repeats.
         path: String,
     },
-    /// Set the watches of an earlier connection again.
+    /// Sets the watches of an earlier connection again.
     SetWatches {
-        /// The zxid behind which the client missed changes.
+        /// The last zxid that the client has seen; it missed later changes.
         relative_zxid: i64,
         /// Paths with a data watch.
         data: Vec<String>,
-        /// Paths watched for creation.
+        /// Paths with a watch for their creation.
         exist: Vec<String>,
         /// Paths with a child watch.
         child: Vec<String>,
     },
-    /// Set the watches of an earlier connection again, with those that stay.
+    /// Sets the watches of an earlier connection again, including persistent ones.
     SetWatches2 {
-        /// The zxid behind which changes were missed by the watches that fire once.
+        /// The last zxid that the client has seen; watches that fire once missed later changes.
         relative_zxid: i64,
         /// Paths with a data watch.
         data: Vec<String>,
-        /// Paths watched for creation.
+        /// Paths with a watch for their creation.
         exist: Vec<String>,
         /// Paths with a child watch.
         child: Vec<String>,
@@ -260,78 +261,78 @@ pub enum Op {
         /// Paths with a persistent recursive watch.
         recursive: Vec<String>,
     },
-    /// Set a watch that stays.
+    /// Sets a persistent watch.
     AddWatch {
         /// The path.
         path: String,
-        /// Whether it fires for everything below, too.
+        /// Whether it also fires for everything below.
         is_recursive: bool,
     },
-    /// Ask whether this connection has a watch, and take it out if that is wanted.
+    /// Asks whether the connection has a watch, and may remove it.
     FindWatch {
         /// The path.
         path: String,
-        /// The kinds that are looked for.
+        /// Which watches are meant.
         which: Watching,
-        /// Whether they are taken out.
+        /// Whether they are removed.
         removes: bool,
     },
-    /// Prove to be the user at this position in [`USERS`].
+    /// Authenticates as a user.
     Auth {
-        /// The position.
+        /// The user's position in [`USERS`].
         user: usize,
     },
-    /// Make a znode that others may not change.
+    /// Creates a znode with owners, which others may not change freely.
     CreateOwned {
         /// The path of the znode.
         path: String,
-        /// Its data.
+        /// The data.
         data: Option<Vec<u8>>,
-        /// The users that may do everything with it.
+        /// The users with all permissions on it.
         owner: Owner,
-        /// Permissions of everyone.
+        /// The permissions of everyone.
         others: u32,
         /// [`flag::PERSISTENT`] or [`flag::EPHEMERAL`].
         flag: i32,
     },
-    /// Replace the ACL by one that others may not change.
+    /// Replaces the ACL by one with owners.
     SetAclOwned {
-        /// The znode.
+        /// The path of the znode.
         path: String,
-        /// The users that may do everything with it.
+        /// The users with all permissions on it.
         owner: Owner,
-        /// Permissions of everyone.
+        /// The permissions of everyone.
         others: u32,
-        /// The ACL version it must have, or -1.
+        /// The ACL version that the znode must have; -1 for any.
         version: i32,
     },
-    /// Send a frame that no server accepts: the server closes the connection and does nothing that
-    /// was sent behind it.
+    /// Sends a bad frame, which every server must reject: the server closes the connection and
+    /// handles nothing sent after the frame.
     BadFrame {
-        /// The place of the frame, which decides whether it is answered.
+        /// Where the frame is sent, which decides whether it is answered.
         kind: BadFrame,
         /// The bytes of the frame.
         bytes: Vec<u8>,
     },
-    /// Send a request whose body does not decode: the server answers with an error.
+    /// Sends a request whose body does not decode: the server answers with an error.
     Undecodable {
-        /// Whether it takes its place in the log, and a zxid.
+        /// Whether the request enters the log and gets a zxid.
         is_write: bool,
         /// The bytes of the frame.
         bytes: Vec<u8>,
     },
-    /// Say that the client is alive.
+    /// Tells the server that the client is alive.
     Ping,
-    /// End the session.
+    /// Closes the session.
     CloseSession,
 }
 
-/// A write's identity in the committed order: kind, path and data of each operation.
+/// Identifies a write in the committed order: the kind, path and data of each operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Signature(pub Vec<(char, String, Option<Vec<u8>>)>);
 
 impl Op {
-    /// Whether it goes to the log.
+    /// Whether it enters the log.
     pub fn is_write(&self) -> bool {
         matches!(
             self,
@@ -347,8 +348,8 @@ impl Op {
         )
     }
 
-    /// Whether a server without a leader refuses it on a connection that it serves reads only.
-    /// Closing a session that only this server knows is no write there
+    /// Whether a server without a leader refuses it on a connection in read-only mode. There,
+    /// closing a local session, which only this server knows, is no write
     /// (`ReadOnlyRequestProcessor.run`).
     pub fn needs_leader(&self, session_is_local: bool) -> bool {
         match self {
@@ -357,19 +358,19 @@ impl Op {
         }
     }
 
-    /// Whether the zxid of its reply is only the last one that the server sent on. Such a reply
-    /// shows nothing of the state.
+    /// Whether the zxid in its reply is just the last one that the server sent, so that the reply
+    /// shows no state.
     pub fn shows_nothing(&self) -> bool {
         let is_undecodable = matches!(self, Op::Undecodable { is_write: false, .. });
         *self == Op::Ping || is_undecodable || self.has_no_zxid()
     }
 
-    /// Whether its reply has no zxid of a state.
+    /// Whether its reply has no meaningful zxid.
     pub fn has_no_zxid(&self) -> bool {
         matches!(self, Op::BadFrame { .. } | Op::Auth { .. })
     }
 
-    /// The operation's identity in the committed order. Empty for reads.
+    /// Identifies the operation in the committed order; empty for reads.
     pub fn signature(&self) -> Signature {
         let one = |op: &Op| match op {
             Op::Create { path, data, .. } | Op::CreateOwned { path, data, .. } => {
@@ -414,35 +415,35 @@ pub struct Stat {
 pub enum Answer {
     /// An empty body.
     Empty,
-    /// The answer to a create, or to a sync.
+    /// To a create or a sync: the path.
     Path(String),
-    /// The answer to a create that wants the stat.
+    /// To a create that asks for the stat.
     PathStat(String, Stat),
-    /// The answer to exists, set data and set ACL.
+    /// To exists, set data and set ACL.
     Stat(Stat),
-    /// The answer to get data.
+    /// To get data.
     Data(Option<Vec<u8>>, Stat),
-    /// The answer to get children, sorted.
+    /// To get children: the sorted names.
     Children(Vec<String>),
-    /// The answer to get children that wants the stat, sorted.
+    /// To get children with stat: the sorted names.
     ChildrenStat(Vec<String>, Stat),
-    /// The answer to get ACL: permissions of everyone.
+    /// To get ACL: the permissions of everyone.
     Acl(u32, Stat),
-    /// The ACL of a znode with owners: their ids, and the permissions of everyone.
+    /// To get ACL of a znode with owners: their ids, and the permissions of everyone.
     OwnedAcl(Vec<String>, u32, Stat),
-    /// The answer to a multi: a result or an error code for each operation.
+    /// To a multi: for each operation a result or an error code.
     Multi(Vec<Result<Answer, i32>>),
 }
 
 /// The kind of a watch event (`Watcher.Event.EventType`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum EventKind {
-    /// The znode was made.
+    /// The znode was created.
     Created,
-    /// The znode was removed.
+    /// The znode was deleted.
     Deleted,
     /// The data was set.
     DataChanged,
-    /// A child was made or removed.
+    /// A child was created or deleted.
     ChildrenChanged,
 }

@@ -1,22 +1,23 @@
-//! The judge: could one server, doing one thing after the other, have shown the clients everything
-//! that they saw?
+//! The judge that knows the committed order: could a single server, doing one thing after the
+//! other, have shown its clients everything that they saw?
 //!
-//! It is given the history and a witness: the order in which commands were committed, as the server
-//! claims it. The witness is a proposal, and is not believed. Every command in it must be one that
-//! a client sent, at most once and in the order of its connection; replayed on the model it must
-//! give every acknowledged write its zxid and its reply; every read must equal the model's at the
-//! zxid in its header. If a server lies about the order, nothing fits. So the fate of an operation
-//! that is unknown to its client (the connection died before the reply) is decided here.
+//! It gets the history and the order in which the server claims to have committed commands. The
+//! judge does not trust that order. A client must have sent every command in it, at most once and
+//! in the order of its connection. Replayed on the model, the order must give every acknowledged
+//! write its zxid and its reply, and every read must equal the model's at the zxid in its header.
+//! If a server lies about the order, nothing fits. The order also decides the fate of operations
+//! whose clients do not know it, since the connection ended before the reply.
 //!
-//! Then each connection by itself: zxids never fall, and a write shows nothing that its connection
-//! was shown before; each watch fires once, for the first change after it was set, before any reply
-//! that shows the change, and none is lost; one that stays fires once for each change; nothing that
-//! is newer than the end of the session, or than its attachment elsewhere, is shown. Then all of
-//! them together: what was finished before something began is seen by it.
+//! Then each connection is checked by itself. Zxids never decrease, and a write has a newer zxid
+//! than everything shown before it. Each watch fires once, for the first change after it was set
+//! and before any reply that shows the change, and no event is lost; a persistent watch fires once
+//! for each change. Nothing newer than the end of the session, or its move to another connection,
+//! is shown. Finally all connections are checked together: an operation sees everything that
+//! finished before it began.
 //!
-//! A server without a leader may serve reads to clients that can do with them. Such a connection
-//! has no place in the order. Its reads are judged as all others are, and operations that need a
-//! leader are refused.
+//! A server without a leader may serve clients that accept read-only mode. Such a connection has no
+//! place in the order. Its reads are judged like all others, and operations that need a leader must
+//! be refused.
 
 mod due;
 
@@ -28,79 +29,80 @@ use crate::history::{ConnectionRecord, History, OpRecord, Received};
 use crate::model::{Change, ChangeKind, Model, NOBODY, Readers, Settings, parent_of};
 use crate::op::{Answer, BadFrame, EventKind, Op, Signature, Watching, error};
 
-/// One command of the committed order.
+/// A command of the committed order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Committed {
-    /// A session is opened by a connection.
+    /// A connection opens a session.
     Open {
-        /// Its id.
+        /// The session id.
         session: i64,
-        /// The password that a client must show to have the session again.
+        /// The password that a client must send to get the session again.
         password: [u8; 16],
-        /// Number of the connection.
+        /// The number of the connection.
         connection: usize,
     },
-    /// A session is asked for by a connection.
+    /// A connection asks for an existing session.
     Attach {
-        /// Its id.
+        /// The session id.
         session: i64,
-        /// The password that the client showed.
+        /// The password that the client sent.
         password: [u8; 16],
-        /// Number of the connection.
+        /// The number of the connection.
         connection: usize,
     },
-    /// Sessions are ended, unless attached since: ids, and the ordinal of the attach judged.
+    /// Sessions expire, unless they were attached since: each with the ordinal of the attachment
+    /// that the leader judged.
     Expire(Vec<(i64, u64)>),
     /// A write of a client.
     Write {
-        /// The session of the write.
+        /// The session of the client.
         session: i64,
-        /// Number of the connection.
+        /// The number of the connection.
         connection: usize,
-        /// The write's identity.
+        /// Identifies the write.
         signature: Signature,
-        /// The leader's time.
+        /// The leader's time, in ms.
         time_ms: i64,
     },
-    /// The state is replaced by that of a snapshot.
+    /// An earlier state is restored from a snapshot.
     Install {
-        /// Commands that the snapshot shows.
+        /// The number of commands that the snapshot contains.
         ordinal: u64,
     },
-    /// Znodes are removed, if their time has come.
+    /// Znodes are removed if they are due.
     RemoveDue {
         /// The paths of the znodes.
         paths: Vec<String>,
-        /// The leader's time.
+        /// The leader's time, in ms.
         time_ms: i64,
-        /// A container that never had a child goes after this; 0: never.
+        /// The age in ms after which a container that never had a child is removed; 0 for never.
         never_used_ms_max: i64,
     },
     /// The settings are replaced.
     Configure(Settings),
 }
 
-/// Rules of the judge that depend on the run.
+/// Rules of this judge that depend on the run.
 #[derive(Clone, Debug, Default)]
 pub struct Rules {
-    /// For each connection, from when to when its server may have refused writes for want of room,
-    /// in microseconds of the driver's clock, both included. One that was sent before the end of
-    /// such a spell, and has no reply, may be missing in the order while a later one of its
-    /// connection is present. Servers of connections that are missing here refuse none.
+    /// For each connection, the spells in which its server may have refused writes for want of disk
+    /// space, in us of the driver's clock, both ends included. A write that was sent before the end
+    /// of such a spell and has no reply may be missing in the order while a later write of its
+    /// connection is present. The servers of connections beyond the end of the list refuse none.
     pub refusing_us: Vec<Vec<(u64, u64)>>,
-    /// Whether requests may be refused because they waited for too long. Such a write may be
-    /// missing in the order, too.
+    /// Whether servers may refuse requests that waited too long. Such a write, too, may be missing
+    /// in the order.
     pub may_throttle: bool,
-    /// The configured age at which containers that never had a child are removed; 0: never.
+    /// The configured age in ms at which containers that never had a child are removed; 0 for
+    /// never.
     pub never_used_ms_max: i64,
-    /// Whether reads show a member's own state, which may be older than another's. Then a read must
-    /// only include what the session was shown before, and what was finished before a sync of its
-    /// connection began.
+    /// Whether a read shows the member's own state, which may lag. If so, a read must only include
+    /// what its session was shown before, and what finished before a sync on its connection began.
     pub reads_may_lag: bool,
 }
 
 impl Rules {
-    /// Whether the server of a connection may have refused this write for want of room.
+    /// Whether the connection's server may have refused this write for want of disk space.
     fn may_refuse(&self, record: &OpRecord) -> bool {
         let spells = self.refusing_us.get(record.connection).map_or(&[][..], Vec::as_slice);
         let sent_us = record.invoked.at_us;
@@ -109,47 +111,47 @@ impl Rules {
     }
 }
 
-/// The result of judging a sound history.
+/// The result of judging an accepted history.
 #[derive(Clone, Debug)]
 pub struct Verdict {
-    /// The state after everything.
+    /// The model after the whole order.
     pub model: Model,
-    /// Writes that were acknowledged: number of the operation, position in the order.
+    /// Acknowledged writes: the operation's number, and the position in the order.
     pub acknowledged: Vec<(usize, usize)>,
-    /// Reads that were answered: number of the operation, and the least number of commands in the
-    /// state that it shows.
+    /// Answered reads: the operation's number, and the least number of commands in the state that
+    /// it shows.
     pub shown: Vec<(usize, usize)>,
     /// Writes that were refused before the log.
     pub refused_count: usize,
-    /// Requests that were refused because they had waited for too long.
+    /// Requests refused because they had waited too long.
     pub throttled_count: usize,
-    /// Reads that were answered.
+    /// Answered reads.
     pub read_count: usize,
-    /// Reads that were answered on connections that are served reads only.
+    /// Reads answered on connections in read-only mode.
     pub read_only_count: usize,
-    /// Requests that were refused on such connections.
+    /// Requests refused on connections in read-only mode.
     pub not_read_only_count: usize,
-    /// Writes without a reply that took effect all the same.
+    /// Writes without a reply that took effect.
     pub unknown_done_count: usize,
-    /// Watches that fired.
+    /// Watch events received.
     pub event_count: usize,
-    /// Events of watches that stay, which no other watch of the connection waited for.
+    /// Events received only because of persistent watches.
     pub lasting_event_count: usize,
-    /// Events that came and that only some users may see.
+    /// Events received about znodes that only some users may read.
     pub private_event_count: usize,
-    /// Events that were kept from a watch whose connection may not see them.
+    /// Events withheld from a watch whose connection may not read the znode.
     pub hidden_event_count: usize,
-    /// Sessions that expired, and the position of the command in the order.
+    /// Expired sessions, each with the position of the command in the order.
     pub expired: Vec<(i64, usize)>,
-    /// Earlier states that were installed again.
+    /// How often an earlier state was restored.
     pub installed_count: usize,
-    /// Znodes that were removed because their time had come.
+    /// Znodes that the server removed because they were due.
     pub gone_count: usize,
-    /// Writes that a quota refused.
+    /// Writes refused by a quota.
     pub over_quota_count: usize,
 }
 
-/// A broken promise, in words.
+/// A broken promise, as text for people.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Violation(pub String);
@@ -161,7 +163,7 @@ fn violation<T>(what: String) -> Result<T, Violation> {
 /// Judges a history.
 ///
 /// # Errors
-/// The first finding that no correct server would give.
+/// The first thing that a correct server could not have done.
 pub fn judge(
     history: &History,
     committed: &[Committed],
@@ -223,37 +225,37 @@ struct Counts {
     over_quota: usize,
 }
 
-/// Events that setting watches again must give at once, by the number of the operation.
+/// The events that setting watches again must give at once, by the number of the operation.
 type Missed = BTreeMap<usize, Vec<(EventKind, String)>>;
 
-/// The first part: the committed order on the model.
+/// The first part: replays the committed order on the model.
 struct Replay<'h> {
     history: &'h History,
     rules: Rules,
     model: Model,
     changes: Vec<Change>,
     missed: Missed,
-    /// Writes of each connection, in the order of sending.
+    /// The writes of each connection, in the order of sending.
     writes: Vec<Vec<usize>>,
-    /// For each connection, the number of its writes that were passed.
+    /// For each connection, how many of its writes the replay has passed.
     cursors: Vec<usize>,
-    /// For each operation, the users that its connection had proved to be when it was sent.
+    /// For each operation, the users that its connection had authenticated as when it was sent.
     users: Vec<Vec<usize>>,
     /// Whether each operation is in the order.
     is_done: Vec<bool>,
-    /// Reads by the zxid in their reply.
+    /// The reads that are not checked yet, by the zxid in their reply.
     reads: BTreeMap<i64, Vec<usize>>,
-    /// The answer to each connection's request for a session: the session that it was given, if
-    /// any.
+    /// For each connection in the order, the session that it was given; `None` if it was refused.
     granted: BTreeMap<usize, Option<Granted>>,
-    /// All sessions, ended ones included.
+    /// All sessions, including ended ones.
     lives: BTreeMap<i64, Life>,
     passwords: BTreeSet<[u8; 16]>,
-    /// Sessions that have not ended, as of the last command.
+    /// The sessions that exist after the last command.
     alive: BTreeSet<i64>,
-    /// Connections that lost their session, with the newest zxid at that time.
+    /// The connections that lost their session, with the newest zxid at that time.
     over: BTreeMap<usize, i64>,
-    /// States that are installed again later, by their ordinal.
+    /// The states that will be restored later, by their ordinal; `None` until the replay reaches
+    /// them.
     kept: BTreeMap<u64, Option<Model>>,
     verdict_counts: Counts,
 }
@@ -262,7 +264,7 @@ fn is_install(command: &Committed) -> bool {
     matches!(command, Committed::Install { .. })
 }
 
-/// Places for the states that are installed again later.
+/// Empty places for the states that will be restored later.
 fn kept_states(committed: &[Committed]) -> BTreeMap<u64, Option<Model>> {
     let ordinal = |command: &Committed| match command {
         Committed::Install { ordinal } => Some((*ordinal, None)),
@@ -277,11 +279,11 @@ struct Granted {
     password: [u8; 16],
 }
 
-/// A session from its beginning to its end.
+/// A session, from its beginning to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Life {
     password: [u8; 16],
-    /// The zxids of its beginning and its end.
+    /// The zxid at its beginning.
     opened_at: i64,
     ended_at: Option<i64>,
 }
@@ -293,7 +295,7 @@ impl<'h> Replay<'h> {
             .iter()
             .map(|connection| {
                 let sent = connection.sent.iter().copied();
-                // The server does nothing behind a frame that ends the connection.
+                // The server handles nothing after a frame that ends the connection.
                 let taken = sent.take_while(|number| !is_bad_frame(&history.ops[*number].op));
                 taken.filter(|number| history.ops[*number].op.is_write()).collect()
             })
@@ -329,7 +331,7 @@ impl<'h> Replay<'h> {
     }
 
     fn command(&mut self, position: usize, command: &Committed) -> Result<(), Violation> {
-        // The state at a zxid is over when the next one is consumed.
+        // The state at a zxid ends when the next zxid is used.
         self.check_reads(position)?;
         if let Some(kept) = self.kept.get_mut(&self.model.ordinal) {
             *kept = Some(self.model.clone());
@@ -373,8 +375,8 @@ impl<'h> Replay<'h> {
                 }
                 self.model.begin_transactions();
                 for path in paths {
-                    // Between two of the transactions a member reads nothing for clients, and may
-                    // tell one of the zxid.
+                    // Between two of these transactions a member serves no reads, but it may tell a
+                    // client the zxid of one.
                     self.check_reads(position)?;
                     let is_gone = self.model.remove_due(path, *time_ms, *never_used_ms_max);
                     self.verdict_counts.gone += usize::from(is_gone);
@@ -387,7 +389,7 @@ impl<'h> Replay<'h> {
         Ok(())
     }
 
-    /// Opens a session; neither its id nor its password may be an earlier one's.
+    /// Opens a session. Neither its id nor its password may have belonged to an earlier session.
     fn open(&mut self, asks: Granted, connection: usize) -> Result<(), Violation> {
         let Granted { session, password } = asks;
         let opened = self.model.open(session, password, connection);
@@ -407,8 +409,8 @@ impl<'h> Replay<'h> {
         Ok(())
     }
 
-    /// Ends the listed sessions, unless they were attached since they were judged. Between two of
-    /// them a member reads nothing for clients, and may tell one of the zxid.
+    /// Expires the listed sessions, unless they were attached since they were judged. Between two
+    /// of them a member serves no reads, but it may tell a client the zxid of one.
     fn expire(&mut self, position: usize, judged: &[(i64, u64)]) -> Result<(), Violation> {
         self.model.begin_transactions();
         for (session, attached) in judged {
@@ -419,7 +421,7 @@ impl<'h> Replay<'h> {
             };
             self.note_ended();
             self.verdict_counts.expired.push((*session, position));
-            // The client may have asked for the session's end meanwhile; that is still answered.
+            // If the client asked to close its session meanwhile, it still gets that answer.
             let asks_for_the_end =
                 |number: &usize| self.history.ops[*number].op == Op::CloseSession;
             let mut writes = self.writes.get(connection).into_iter().flatten();
@@ -430,7 +432,7 @@ impl<'h> Replay<'h> {
         Ok(())
     }
 
-    /// Notes that the sessions that the last command ended have ended at the present zxid.
+    /// Notes the current zxid as the end of all sessions that the last command ended.
     fn note_ended(&mut self) {
         if self.alive.len() == self.model.sessions.len() {
             return;
@@ -451,8 +453,7 @@ impl<'h> Replay<'h> {
         matches!(first, Some(Op::BadFrame { kind: BadFrame::InsteadOfConnect, .. }))
     }
 
-    /// Checks that a frame that no server accepts is answered as it should be, and nothing behind
-    /// it.
+    /// Checks that a bad frame is answered as it must be, and nothing after it is answered.
     fn check_bad_frames(&self) -> Result<(), Violation> {
         for connection in &self.history.connections {
             let mut is_over = false;
@@ -543,7 +544,7 @@ impl<'h> Replay<'h> {
         Ok(())
     }
 
-    /// Finds the client's operation that a committed write is.
+    /// Finds the client's operation for a committed write.
     fn find_write(&mut self, connection: usize, signature: &Signature) -> Result<usize, Violation> {
         let writes = &self.writes[connection];
         while let Some(&number) = writes.get(self.cursors[connection]) {
@@ -572,7 +573,8 @@ impl<'h> Replay<'h> {
         ))
     }
 
-    /// Checks the reads that were answered with the newest zxid, after so many commands.
+    /// Checks the reads that were answered with the newest zxid. `command_count`: the commands so
+    /// far.
     fn check_reads(&mut self, command_count: usize) -> Result<(), Violation> {
         for number in self.reads.remove(&self.model.zxid).unwrap_or_default() {
             self.check_read(number)?;
@@ -596,7 +598,7 @@ impl<'h> Replay<'h> {
             self.missed.insert(number, missed);
         }
         let (code, answer) = match &record.op {
-            // The watches of a connection are judged with its events.
+            // The watches of a connection are checked together with its events.
             Op::FindWatch { .. } => (completed.error, Answer::Empty),
             op => self.model.read_as(op, &self.users[number]),
         };
@@ -619,7 +621,7 @@ impl<'h> Replay<'h> {
         Ok(())
     }
 
-    /// Events that a client missed while it was away, as `DataTree.setWatches` gives them.
+    /// The events that a client missed while it was away, as `DataTree.setWatches` gives them.
     fn missed_events(
         &self,
         since: i64,
@@ -656,7 +658,8 @@ impl<'h> Replay<'h> {
         missed
     }
 
-    /// Checks after the last command that no acknowledged write is left over.
+    /// Checks, after the last command, that no answered operation is left over and no refusal lacks
+    /// a reason.
     fn finish(&mut self, command_count: usize) -> Result<(), Violation> {
         self.check_reads(command_count)?;
         self.check_bad_frames()?;
@@ -708,7 +711,7 @@ impl<'h> Replay<'h> {
         self.check_sessions()
     }
 
-    /// Checks that sessions were granted to the connections that the order grants them to.
+    /// Checks that clients were given exactly the sessions that the order gives them.
     fn check_sessions(&mut self) -> Result<(), Violation> {
         for (number, connection) in self.history.connections.iter().enumerate() {
             let granted = self.granted.get(&number).copied();
@@ -741,9 +744,9 @@ impl<'h> Replay<'h> {
 }
 
 impl Replay<'_> {
-    /// Checks a connection that is served reads only, with this session. Its client must be able to
-    /// do with reads, and the session must be one that nobody else has, or the one that it had
-    /// asked for and that was not over in the state of the member.
+    /// Checks a connection in read-only mode with this session. Its client must accept that mode.
+    /// The session must be new and local, or the one that the client asked for, if that one had not
+    /// ended in the member's state.
     fn check_read_only(&mut self, number: usize, told: Granted) -> Result<(), Violation> {
         let connection = &self.history.connections[number];
         let Granted { session, password } = told;
@@ -783,8 +786,8 @@ impl Replay<'_> {
         }
     }
 
-    /// Whether a member that serves reads only may refuse the session that this connection asked
-    /// for: not if it lived in each state that the member can have had.
+    /// Whether a member in read-only mode may refuse the session that this connection asked for:
+    /// not if the session existed in every state that the member can have had.
     fn may_not_know(&self, connection: &ConnectionRecord) -> bool {
         let life = self.lives.get(&connection.session_asked);
         let is_known = life.is_some_and(|life| {
@@ -802,8 +805,8 @@ fn is_over_quota(code: i32, answer: &Answer) -> bool {
         || matches!(answer, Answer::Multi(results) if results.iter().any(is_one))
 }
 
-/// For each operation, the users that its connection had proved to be when it was sent. A proof
-/// counts for the operations behind it, whether it is answered or not.
+/// For each operation, the users that its connection had authenticated as when it was sent. An
+/// authentication counts for later operations even if its answer is missing.
 fn users_of(history: &History) -> Vec<Vec<usize>> {
     let mut users = vec![Vec::new(); history.ops.len()];
     for connection in &history.connections {
@@ -820,12 +823,12 @@ fn users_of(history: &History) -> Vec<Vec<usize>> {
     users
 }
 
-/// Whether an error says that the request was not accepted.
+/// Whether an error means that the request was not accepted.
 fn is_refusal(code: i32) -> bool {
     matches!(code, error::SYSTEM_ERROR | error::THROTTLED_OP | error::NOT_READ_ONLY)
 }
 
-/// Whether an error says that the server did not look at the request, whatever it was.
+/// Whether an error means that the server did not even look at the request.
 fn is_turned_down(code: i32) -> bool {
     matches!(code, error::THROTTLED_OP | error::NOT_READ_ONLY)
 }
@@ -834,7 +837,7 @@ fn is_bad_frame(op: &Op) -> bool {
     matches!(op, Op::BadFrame { .. })
 }
 
-/// Shortens large data, which do not help a reader.
+/// Formats a value and cuts the text off if it is long.
 fn shorten(what: &impl core::fmt::Debug) -> String {
     const CHARACTERS_MAX: usize = 600;
     let text = format!("{what:?}");
@@ -844,7 +847,7 @@ fn shorten(what: &impl core::fmt::Debug) -> String {
     }
 }
 
-/// The table that a watch is kept in.
+/// The table in which a server keeps a watch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum WatchKind {
     Data,
@@ -867,7 +870,7 @@ impl WatchKind {
     }
 }
 
-/// The counts of events of one connection.
+/// The counts of one connection's events.
 #[derive(Clone, Copy, Debug, Default)]
 struct Events {
     count: usize,
@@ -876,33 +879,34 @@ struct Events {
     hidden: usize,
 }
 
-/// The second part: one connection's watches, as a server must keep them.
+/// The second part: the watches of one connection, as a server must keep them.
 struct Stream<'h> {
     changes: &'h [Change],
-    /// Number of changes looked at.
+    /// How many changes were handled.
     cursor: usize,
     watches: BTreeMap<(WatchKind, String), i64>,
     due: DueEvents,
-    /// Users that the connection has asked to be taken for, at any time.
+    /// The users that the connection ever tries to authenticate as.
     provable: BTreeSet<usize>,
-    /// Users that the connection was told to be taken for, each with the next zxid that it was
+    /// The users that the connection has authenticated as, each with the next zxid that it was
     /// shown.
     proved: BTreeMap<usize, Option<i64>>,
-    /// Number of events that only some users may see: those that must come, and those that must
-    /// not.
+    /// How many events about znodes that only some users may read must come.
     private_count: usize,
     hidden_count: usize,
-    /// Number of them that came only for watches that stay.
+    /// How many events must come only because of persistent watches.
     lasting_count: usize,
     reply_zxid: i64,
     event_zxid: i64,
-    /// The zxid of the session's end, or of its attachment elsewhere: nothing newer may come.
+    /// The zxid at which the session ended or moved to another connection; nothing newer may be
+    /// shown.
     zxid_max: i64,
-    /// The least zxid that a reply may show: no reply shows an older state.
+    /// The lowest zxid that a reply may show.
     zxid_floor: i64,
-    /// Whether no operation of the connection goes to the log.
+    /// Whether the connection is in read-only mode.
     is_read_only: bool,
-    /// Events given at once for watches that were set again.
+    /// Events about missed changes since the last reply; the reply that sets watches again explains
+    /// them.
     made_up: Vec<(EventKind, String)>,
 }
 
@@ -933,7 +937,7 @@ impl Stream<'_> {
         set_at.is_some_and(|set_at| *set_at < zxid)
     }
 
-    /// Whether a recursive watch on a path or above it was set before a transaction.
+    /// Whether a recursive watch on this path, or above it, was set before this zxid.
     fn has_above(&self, path: &str, zxid: i64) -> bool {
         let mut above = path;
         while !self.has(WatchKind::Recursive, above, zxid) {
@@ -975,9 +979,9 @@ impl Stream<'_> {
         }
     }
 
-    /// Adds an event that comes if the connection may read the znode, by the users that it had
-    /// proved to be when the change was made known to it. Around the moment of a proof the event
-    /// may come or not.
+    /// Adds an event that must come if the connection may read the znode as one of the users that
+    /// it had authenticated as when it learned of the change. Near the moment of an authentication,
+    /// the event may come or not.
     fn expect(&mut self, event: (i64, EventKind, String), readers: &Readers) {
         let is_certain = match readers {
             Readers::Everyone => true,
@@ -997,7 +1001,7 @@ impl Stream<'_> {
         self.due.push(event, is_certain);
     }
 
-    /// Applies the proofs given before the connection was shown this zxid to later changes.
+    /// Makes the authentications so far count for changes after this zxid.
     fn note_proofs(&mut self, zxid: i64) {
         self.proved.values_mut().for_each(|since| {
             since.get_or_insert(zxid);
@@ -1058,7 +1062,7 @@ impl Stream<'_> {
                 self.zxid_floor
             ));
         }
-        // Every write consumes a zxid, so what was answered before it shows an older one.
+        // Every write uses a zxid, so all earlier answers must show an older one.
         let is_taken = !is_refusal(completed.error) && !self.is_read_only;
         if record.op.is_write() && is_taken && zxid == self.reply_zxid {
             return Err(format!("a reply before operation {number} shows its zxid {zxid}"));
@@ -1125,7 +1129,8 @@ impl Stream<'_> {
         self.watches.entry((kind, path.to_string())).or_insert(zxid);
     }
 
-    /// A multi of reads sets none (`MultiOperationRecord` drops the flag).
+    /// Notes the watches that an operation sets. A multi of reads sets none (`MultiOperationRecord`
+    /// drops the flag).
     fn set_watches(&mut self, op: &Op, code: i32, zxid: i64, missed: &[(EventKind, String)]) {
         match op {
             Op::Exists { path, watch: true } if code == error::OK || code == error::NO_NODE => {
@@ -1175,7 +1180,7 @@ impl Stream<'_> {
     }
 }
 
-/// Users that a connection has asked to be taken for.
+/// The users that a connection ever tries to authenticate as.
 fn provable_users(history: &History, connection: &ConnectionRecord) -> BTreeSet<usize> {
     let sent = connection.sent.iter().map(|number| &history.ops[*number].op);
     sent.filter_map(|op| if let Op::Auth { user } = op { Some(*user) } else { None }).collect()
@@ -1224,7 +1229,7 @@ fn check_stream(
             return violation(format!("connection {number} of client {client}: {what}"));
         }
     }
-    // The last events may not have come any more.
+    // The last events may be lost with the connection.
     Ok(Events {
         count: event_count,
         lasting: stream.lasting_count.min(event_count),
@@ -1233,14 +1238,14 @@ fn check_stream(
     })
 }
 
-/// The third part: an operation sees everything that was finished before it began. A read that may
-/// lag sees everything that its session was shown, and what a sync before it on its connection must
-/// see.
+/// The third part: an operation sees everything that finished before it began. If reads may lag, a
+/// read must see only everything that its session was shown, and everything that an earlier sync on
+/// its connection must see.
 fn check_real_time(history: &History, rules: &Rules) -> Result<(), Violation> {
     let mut notes: Vec<(u64, usize, bool)> = Vec::new();
     for (number, record) in history.ops.iter().enumerate() {
         let Some(completed) = &record.completed else { continue };
-        // Such an end concerns only the member.
+        // Closing a local session concerns only that member.
         let ends_local = record.op == Op::CloseSession
             && history.connections[record.connection].read_only_session().is_some();
         if !record.op.shows_nothing() && !is_refusal(completed.error) && !ends_local {

@@ -1,4 +1,4 @@
-//! Streams repeat, and hold a bit of everything.
+//! Streams are repeatable and contain every kind of operation.
 
 use super::*;
 

@@ -1,17 +1,17 @@
-//! The judge against histories made by hand: sound ones, and for each rule some that it must
-//! reject.
+//! The judge without an order, on hand-made histories: some that it must accept, and for each rule
+//! some that it must reject.
 
 use super::*;
 use crate::op::{CreateRequest, perms};
 
 const TIMEOUT_MS: u32 = 4_000;
 
-/// What a test says of a session, by its number.
+/// The session id that belongs to this number.
 fn session_id(number: i64) -> i64 {
     0x1000 + number
 }
 
-/// A history, written line by line.
+/// A history, written call by call.
 struct Case {
     history: History,
     rules: Rules,
@@ -56,7 +56,7 @@ fn owned(czxid: i64, owner: i64) -> Stat {
 }
 
 impl Case {
-    /// Two clients, each with a session: connections 0 and 1.
+    /// Two clients, each with a session, on connections 0 and 1.
     fn new() -> Case {
         let rules = Rules { refusal_is_committed: true, expiry_slack_ms: 500 };
         let mut case = Case { history: History::default(), rules, now_us: 0 };
@@ -72,7 +72,7 @@ impl Case {
         connection
     }
 
-    /// A client has its session on a new connection: its own, or a new one.
+    /// Connects a client, which gets its old session or a new one.
     fn connect(&mut self, client: u32, session: i64) -> usize {
         let connection = self.asks(client, session);
         let session = session_id(if session == 0 { connection as i64 } else { session });
@@ -120,7 +120,7 @@ impl Case {
         self.done(connection, op, zxid, Answer::Path(path.to_string()));
     }
 
-    /// A set whose answer has this stat.
+    /// A successful set whose answer has this stat.
     fn was_set(&mut self, connection: usize, op: Op, stat: Stat) {
         self.done(connection, op, stat.mzxid, Answer::Stat(stat));
     }
@@ -163,7 +163,7 @@ impl Case {
     }
 }
 
-/// A case that a closure writes.
+/// A case written by a closure.
 fn case(write: impl FnOnce(&mut Case)) -> Case {
     let mut case = Case::new();
     write(&mut case);

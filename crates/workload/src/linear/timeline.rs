@@ -1,40 +1,40 @@
-//! The line of each path: its changes in the order of their zxids, and whether all replies about
-//! the path agree with it.
+//! The timeline of each path: its changes in the order of their zxids, and the check that all
+//! replies about the path agree with them.
 //!
-//! A line has *facts*, changes with a known zxid: of writes that were done, and those given away by
-//! stats and events. And it has *sights*: what a reply says of the path at the reply's zxid. Where
-//! two neighbours in a line differ, and no known write explains that, the line has a *demand*: some
-//! write of unknown fate must have done it between the two.
+//! A timeline has *facts*: changes with a known zxid, made by successful writes or revealed by
+//! stats and events. It also has *sights*: what a reply says about the path at the reply's zxid. If
+//! two neighbours in a timeline differ and no known write explains that, the timeline has a
+//! *demand*: some write of unknown fate must have happened between the two.
 
 use super::*;
 
 /// The kind of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum FactKind {
-    /// The znode was made.
+    /// The znode was created.
     Created,
     /// Its data was set.
     Set,
-    /// It was removed.
+    /// It was deleted.
     Deleted,
 }
 
-/// A change of a path at a zxid.
+/// A change of a path at a known zxid.
 #[derive(Clone, Debug)]
 pub struct Fact {
     pub kind: FactKind,
-    /// The write that did it. `None`: a write of unknown fate, or the end of a session.
+    /// The write that made the change; `None` for a write of unknown fate or the end of a session.
     write: Option<usize>,
-    /// The version that it made, for a set.
+    /// The version after a set; `None` if unknown.
     version: Option<i32>,
-    /// The version that a delete asked for.
+    /// The version that a delete asked for; `None` if it accepts any.
     wanted: Option<i32>,
     owner: Option<i64>,
-    /// The source of the fact, in words.
+    /// Where the fact is known from, as text for people.
     source: String,
 }
 
-/// The content of a reply about a path.
+/// What a reply says about a path.
 #[derive(Clone, Debug)]
 pub enum Seen {
     Absent,
@@ -44,37 +44,38 @@ pub enum Seen {
     OtherVersion(i32),
 }
 
-/// A need for a write of this kind, to this path, of unknown fate, that took effect at `after <
-/// zxid <= until`.
+/// A write of unknown fate of this kind must have changed this path, at the zxid `until` or before.
 #[derive(Clone, Debug)]
 pub struct Demand {
     pub kind: FactKind,
     pub path: String,
     pub until: i64,
-    /// The reason, for people.
+    /// Why it must have, as text for people.
     pub why: String,
 }
 
-/// The lines of all paths.
+/// The timelines of all paths.
 #[derive(Default)]
 pub struct Timelines {
     pub facts: BTreeMap<String, BTreeMap<i64, Fact>>,
     sights: Sights,
-    /// Children made or removed, by parent.
+    /// For each parent, the zxids at which a child was created or deleted.
     pub child_changes: BTreeMap<String, BTreeSet<i64>>,
     pub demands: Vec<Demand>,
-    /// Zxids at which a session's ephemeral znode exists.
+    /// Proofs that a session was alive: the session, a zxid, and its ephemeral znode that exists
+    /// then.
     pub owners_alive: Vec<(i64, i64, String)>,
-    /// Zxids at which a session's ephemeral znode is gone, though no write may have deleted it.
+    /// Proofs that a session was over: the session, a zxid, and its ephemeral znode that is gone
+    /// then and that no write may have deleted.
     pub owners_over: Vec<(i64, i64, String)>,
 }
 
-/// Consecutive lists of children that agree about a path, with no fact between them: the first and
-/// the last of them are enough.
+/// Consecutive lists of children that agree about a path, with no fact between them. The first and
+/// the last list are enough as sights.
 #[derive(Default)]
 struct Run {
     is_there: bool,
-    /// The last fact before them.
+    /// The zxid of the last fact before these lists.
     fact: Option<i64>,
     first: Option<(i64, usize)>,
     last: Option<(i64, usize)>,
@@ -93,11 +94,11 @@ impl Run {
     }
 }
 
-/// A znode that exists, while its line is walked.
+/// An existing znode, while its timeline is walked.
 struct There {
-    /// The zxid that made it, if that is known.
+    /// The zxid of its creation, if known.
     czxid: Option<i64>,
-    /// The zxid of its last set, or the one that made it.
+    /// The zxid of its last set, or of its creation.
     mzxid: i64,
     version: i32,
     owner: Option<i64>,
@@ -106,7 +107,7 @@ struct There {
 }
 
 enum State {
-    /// Certainly absent since that zxid.
+    /// The path is certainly absent since this zxid.
     Absent(i64),
     There(There),
 }
@@ -251,7 +252,7 @@ impl<'h> Judge<'h> {
         }
         let culprit = results.iter().position(|it| *it != Err(error::OK));
         let Some((op, Err(code))) = culprit.map(|at| (&ops[at], &results[at])) else { return };
-        // Earlier parts of the multi may be the reason for the refusal.
+        // Earlier parts of the multi may have caused the refusal.
         let own_parents =
             ops.iter().take(culprit.unwrap_or(0)).any(|earlier| match (earlier, op) {
                 (
@@ -265,7 +266,7 @@ impl<'h> Judge<'h> {
         }
     }
 
-    /// Notes the sights that the answer to one operation gives.
+    /// Notes the sights in the answer to one operation.
     fn draw_result(
         &mut self,
         number: usize,
@@ -322,7 +323,7 @@ impl<'h> Judge<'h> {
         }
     }
 
-    /// Notes the facts of a stat: when its znode was made, and when it was set last.
+    /// Notes the facts in a stat: the creation and the last set of the znode.
     fn draw_stat(
         &mut self,
         number: usize,
@@ -382,8 +383,8 @@ impl<'h> Judge<'h> {
         }
     }
 
-    /// Notes the sights of lists: a list of children tells for every path below the znode whether
-    /// it exists.
+    /// Notes the sights in lists of children: a list tells for every known path below the znode
+    /// whether it exists.
     fn draw_lists(&mut self, lines: &mut Timelines) {
         let mut lists: Vec<(&str, i64, usize, &[String])> = Vec::new();
         for (number, record) in self.history.ops.iter().enumerate() {
@@ -472,7 +473,8 @@ impl<'h> Judge<'h> {
         }
     }
 
-    /// Checks facts seen by other clients: if a write has that zxid, it must have done the change.
+    /// Checks facts that are revealed by others: if a known write has the fact's zxid, it must have
+    /// made that change.
     fn check_foreign_facts(&mut self, facts: &BTreeMap<String, BTreeMap<i64, Fact>>) {
         let owners: BTreeMap<i64, usize> = self
             .writes
@@ -485,7 +487,7 @@ impl<'h> Judge<'h> {
             for (zxid, fact) in line.iter().filter(|(_, fact)| fact.write.is_none()) {
                 let Some(index) = owners.get(zxid) else { continue };
                 let write = &self.writes[*index];
-                // The names of some parts may be unknown.
+                // The paths that some parts created may be unknown.
                 let ends_session = write.parts == [Op::CloseSession];
                 let may_be = write.paths.len() > 1 && split_number(path).is_some();
                 if !ends_session && !may_be {
@@ -500,14 +502,14 @@ impl<'h> Judge<'h> {
         found.into_iter().for_each(|what| self.complain(Rule::Order, what));
     }
 
-    /// Whether a write of unknown fate may have removed a znode by that zxid.
+    /// Whether a write of unknown fate may have deleted a znode by this zxid.
     fn may_have_removed(&self, path: &str, until: i64) -> bool {
         self.open_deletes.get(path).is_some_and(|floor| *floor < until)
     }
 
     // Settling.
 
-    /// Each demand needs a write of its own.
+    /// Checks that each demand can have a different write of unknown fate.
     pub(super) fn settle(&mut self, lines: &Timelines) {
         let mut prefixes = BTreeSet::new();
         let mut offers: BTreeMap<(FactKind, String), Vec<i64>> = BTreeMap::new();
@@ -527,8 +529,8 @@ impl<'h> Judge<'h> {
                 offers.entry((kind, path.clone())).or_default().push(write.floor);
             }
         }
-        // One part of a multi may show when all its parts were done, though the name that another
-        // part made is unknown.
+        // If one part of a multi reveals that the whole multi happened, the path that another part
+        // created may still be unknown.
         for write in &self.writes {
             let Fate::Done { zxid, is_acknowledged: false } = write.fate else { continue };
             for (part, made) in write.parts.iter().zip(&write.paths) {
@@ -556,8 +558,8 @@ impl<'h> Judge<'h> {
             let mut floors = offers.remove(&key).unwrap_or_default();
             floors.sort_unstable();
             demands.sort_by_key(|demand| demand.until);
-            // A write may have any zxid above its floor, so the earliest writes serve the earliest
-            // demands.
+            // A write may have any zxid above its floor, so the writes with the lowest floors serve
+            // the earliest demands.
             for (position, demand) in demands.into_iter().enumerate() {
                 let fits = floors.get(position).is_some_and(|floor| *floor < demand.until);
                 if !fits {
@@ -715,7 +717,7 @@ impl Walker<'_> {
         Ok(())
     }
 
-    /// Requires that the znode exists by then.
+    /// Requires that the znode exists by this zxid.
     fn appear(&mut self, until: i64, why: &str) -> Found {
         let State::Absent(absent) = self.state else { return Ok(()) };
         self.demand(FactKind::Created, 1, absent, until, why)?;
@@ -724,7 +726,7 @@ impl Walker<'_> {
         Ok(())
     }
 
-    /// Requires that the znode is gone by then.
+    /// Requires that the znode is gone by this zxid.
     fn vanish(&mut self, judge: &Judge<'_>, until: i64, why: &str) -> Found {
         let State::There(there) = &self.state else { return Ok(()) };
         let (owner, alive) = (there.owner, there.alive);
@@ -734,7 +736,8 @@ impl Walker<'_> {
         match owner {
             Some(0) => self.demand(kind, 1, alive, until, why),
             _ if until <= alive => self.demand(kind, 1, alive, until, why),
-            // Its session is unknown, or a write may have deleted it.
+            // The session is unknown, so the znode may have ended with it, or a write may have
+            // deleted it.
             None => Ok(()),
             Some(_) if judge.may_have_removed(self.path, until) => Ok(()),
             Some(owner) => {
@@ -744,8 +747,8 @@ impl Walker<'_> {
         }
     }
 
-    /// Requires that the znode has this version by then. Its last known set gave it a known
-    /// version; each version more demands a set.
+    /// Requires that the znode has this version by this zxid. Each version above the last known one
+    /// demands a set.
     fn version_is(&mut self, version: i32, until: i64, why: &str) -> Found {
         let State::There(there) = &mut self.state else { return Ok(()) };
         let (known, mzxid) = (there.version, there.mzxid);

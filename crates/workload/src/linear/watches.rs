@@ -1,9 +1,9 @@
-//! Whether each connection's watches fired as they must: at the first change that is known, once,
+//! Checks that each connection's watches fire as they must: once, at the first known change, and
 //! before any reply that shows the change.
 
 use super::*;
 
-/// The table that a watch is kept in (`DataTree.dataWatches`, `childWatches`).
+/// The table in which ZooKeeper keeps a watch (`DataTree.dataWatches`, `childWatches`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Table {
     Data,
@@ -13,11 +13,12 @@ enum Table {
 /// The watches of one connection.
 struct Stream<'t> {
     timelines: &'t Timelines,
-    /// The zxid when each watch was set, and the one when it must fire.
+    /// For each watch, the zxid at which it was set, and the zxid at which it must fire, if known.
     watches: BTreeMap<(Table, String), (i64, Option<i64>)>,
     reply_zxid: i64,
     event_zxid: i64,
-    /// Events for watches that were set again, until the reply.
+    /// Events about missed changes that came since the last reply; the reply that sets watches
+    /// again explains them.
     made_up: BTreeSet<(EventKind, String)>,
 }
 
@@ -55,7 +56,7 @@ impl Judge<'_> {
 }
 
 impl Stream<'_> {
-    /// The first change behind a zxid at which a watch fires.
+    /// The first known change after a zxid at which such a watch fires.
     fn next_change(&self, table: Table, path: &str, zxid: i64) -> Option<i64> {
         let after = (core::ops::Bound::Excluded(zxid), core::ops::Bound::Unbounded);
         let mut facts = self.timelines.facts.get(path).into_iter().flat_map(|it| it.range(after));
@@ -71,8 +72,8 @@ impl Stream<'_> {
         }
     }
 
-    /// The zxid that made the znode, if it certainly exists at the given zxid: a fact before that
-    /// is not its removal, and a fact behind is not its creation.
+    /// The zxid of the last fact before the given zxid, if the znode certainly exists then: that
+    /// fact is not its deletion, and the next fact is not its creation.
     fn made_at(&self, path: &str, zxid: i64) -> Option<i64> {
         let line = self.timelines.facts.get(path)?;
         let (at, before) = line.range(..=zxid).next_back()?;
@@ -157,8 +158,8 @@ impl Stream<'_> {
         Ok(())
     }
 
-    /// Sets watches again, as `DataTree.setWatches`: missed changes are told, other watches are
-    /// set.
+    /// Sets watches again like `DataTree.setWatches`: missed changes must have been reported, and
+    /// the other watches are set.
     fn set_again(
         &mut self,
         relative_zxid: i64,
@@ -172,7 +173,7 @@ impl Stream<'_> {
             told.len() < count
         };
         let of_children = [EventKind::ChildrenChanged, EventKind::Deleted];
-        // One znode may stand in several lists, and its end is told once.
+        // A znode may be in several lists, but its deletion is reported once.
         let mut gone = BTreeSet::new();
         let mut missed = Vec::new();
         for path in data {

@@ -1,4 +1,4 @@
-//! The model against what ZooKeeper's documentation promises.
+//! The model, against what ZooKeeper's documentation promises.
 
 use super::*;
 
@@ -175,7 +175,7 @@ fn with_data(path: &str, data: &str) -> Op {
     Op::Create { path: path.to_string(), data, perms: perms::ALL, flag: flag::PERSISTENT, request }
 }
 
-/// A quota of `/a`, which has a child.
+/// A state with a quota on `/a`, which has a child.
 fn limited(limits: &str) -> Model {
     let mut model = opened();
     let ops = [

@@ -1,26 +1,27 @@
-//! The events that one connection is to be told; some of them may come or not.
+//! The events that one connection must get, in order. Some events are optional: they may come or
+//! not.
 
 use std::collections::{BTreeSet, VecDeque};
 
 use crate::op::EventKind;
 
-/// The event's zxid, kind and path.
+/// An event's zxid, kind and path.
 pub(super) type Event = (i64, EventKind, String);
 
 /// An event that is due.
 #[derive(Clone, Debug)]
 struct Due {
     event: Event,
-    /// Whether it must come; else it may.
+    /// Whether the event must come; otherwise it may.
     is_certain: bool,
 }
 
-/// Events in the order in which they are due. An optional event can equal a later one, so that it
-/// is open which of them came: all explanations are followed.
+/// The due events, in order. An optional event can equal a later one, so it may be open which of
+/// them came: all explanations are followed.
 #[derive(Debug)]
 pub(super) struct DueEvents {
     events: VecDeque<Due>,
-    /// Number of events that came or were passed over, in each explanation of what came.
+    /// For each explanation of what came so far, how many events have come or were skipped.
     passed: BTreeSet<usize>,
 }
 
@@ -30,15 +31,15 @@ impl DueEvents {
         DueEvents { events: VecDeque::new(), passed: BTreeSet::from([0]) }
     }
 
-    /// Adds an event that must come, or may.
+    /// Adds an event that must come (`is_certain`), or may.
     pub fn push(&mut self, event: Event, is_certain: bool) {
         self.events.push_back(Due { event, is_certain });
     }
 
-    /// Takes an event that came.
+    /// Handles an event that came.
     ///
     /// # Errors
-    /// It was not due. The event that was due is returned.
+    /// The event was not due. Returns the event that must come next, if any.
     pub fn on_came(&mut self, came: &Event) -> Result<(), Option<Event>> {
         let ways = self.passed.iter().flat_map(|passed| {
             let next = self.events.iter().enumerate().skip(*passed);
@@ -56,10 +57,10 @@ impl DueEvents {
         Ok(())
     }
 
-    /// Takes the end of the events.
+    /// Handles the end of the events: no event that must come may be left.
     ///
     /// # Errors
-    /// The returned event must have come.
+    /// Returns an event that must have come.
     pub fn on_end(&mut self) -> Result<(), Event> {
         let is_end = |passed: &usize| self.events.iter().skip(*passed).all(|due| !due.is_certain);
         if !self.passed.iter().any(is_end) {
@@ -69,7 +70,7 @@ impl DueEvents {
         Ok(())
     }
 
-    /// The first event that must come, in the way that has explained most.
+    /// The first event that must still come, in the explanation that covers the most events.
     fn first_missing(&self) -> Option<Event> {
         let passed = self.passed.last().copied().expect("there is always a way");
         let mut left = self.events.iter().skip(passed);

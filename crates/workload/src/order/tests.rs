@@ -1,11 +1,12 @@
-//! The judge against histories made by hand: sound ones, and one for each thing it must reject.
+//! The judge that knows the order, on hand-made histories: some that it must accept, and one for
+//! each thing that it must reject.
 
 use super::*;
 use crate::op::{Answer, CreateRequest, Owner, Stat, flag, perms};
 
 const SESSION: i64 = 0x100;
 
-/// A history and its committed order, written line by line.
+/// A history and its committed order, written step by step.
 struct Case {
     history: History,
     committed: Vec<Committed>,
@@ -13,7 +14,7 @@ struct Case {
 }
 
 impl Case {
-    /// One connection with a session.
+    /// A case with one connection that has a session.
     fn new() -> Case {
         let mut case =
             Case { history: History::default(), committed: Vec::new(), rules: Rules::default() };
@@ -21,7 +22,7 @@ impl Case {
         case
     }
 
-    /// A connection is granted a new session, or one that there was.
+    /// Connects, and gives the connection a new session or an existing one.
     fn connect(&mut self, session_asked: i64) -> usize {
         let opened = self.history.connections.len();
         let session = if session_asked == 0 { SESSION + opened as i64 } else { session_asked };
@@ -51,7 +52,7 @@ impl Case {
         self.history.complete(number, zxid, error, answer, 0);
     }
 
-    /// A create that is sent, committed and answered.
+    /// Makes a create that is sent, committed and answered.
     fn create(&mut self, connection: usize, path: &str, zxid: i64) {
         let number = self.send(connection, create(path));
         self.commit(number);
@@ -119,7 +120,7 @@ fn exists(path: &str, watch: bool) -> Op {
     Op::Exists { path: path.to_string(), watch }
 }
 
-/// The stat of a znode without children that was made at `czxid` and set last at `mzxid`.
+/// The stat of a znode without children that was created at `czxid` and last set at `mzxid`.
 fn stat(czxid: i64, mzxid: i64, version: i32) -> Stat {
     let (ctime, mtime, data_bytes, pzxid) = (5, 5, 1, czxid);
     Stat { czxid, mzxid, ctime, mtime, version, data_bytes, pzxid, ..Stat::default() }
@@ -129,7 +130,7 @@ fn data(text: &str, stat: Stat) -> Answer {
     Answer::Data(Some(text.as_bytes().to_vec()), stat)
 }
 
-/// Session, znode `/a` at zxid 2, watched on connection 0 by a read at zxid 2.
+/// A session, and the znode `/a` made at zxid 2 and watched on connection 0 by a read at zxid 2.
 fn watched() -> Case {
     let mut case = Case::new();
     case.create(0, "/a", 2);
@@ -208,7 +209,8 @@ fn a_write_may_be_skipped_only_where_writes_are_refused() {
     case.accepted();
 }
 
-/// Sends a write at 10 and gets a refusal at 20, with a server that refuses writes in these spells.
+/// Sends a write at 10 and gets a refusal at 20, from a server that may refuse writes in these
+/// spells. `is_due`: the judge must accept it.
 #[track_caller]
 fn check_refused(refusing_us: Vec<Vec<(u64, u64)>>, is_due: bool) {
     let mut case = Case::new();
@@ -229,12 +231,12 @@ fn a_write_is_refused_only_between_its_question_and_its_answer() {
     check_refused(vec![vec![(0, 9), (15, 15)]], true);
     check_refused(vec![vec![(0, u64::MAX)]], true);
     check_refused(vec![vec![(0, 9), (21, u64::MAX)]], false);
-    // The server of another connection says nothing.
+    // The spells of another connection's server do not matter.
     check_refused(vec![vec![], vec![(0, u64::MAX)]], false);
     check_refused(vec![], false);
 }
 
-/// Sends two writes at 10, of which the order has only the second, with such a server.
+/// Sends two writes at 10, of which only the second is in the order, to such a server.
 #[track_caller]
 fn check_missing(refusing_us: Vec<(u64, u64)>, is_due: bool) {
     let mut case = Case::new();
@@ -433,7 +435,7 @@ fn a_session_id_that_was_another_session_s_is_rejected() {
     let (session, password) = (SESSION, [99; 16]);
     let connection = case.history.connect(1, 0, [0; 16]);
     case.committed.push(Committed::Open { session, password, connection });
-    // It is taken: that is how the server finds out.
+    // The id is taken, and that is how the server finds out.
     case.accepted();
     case.committed.insert(1, Committed::Expire(vec![(SESSION, 1)]));
     case.rejected("is given session");
@@ -499,7 +501,7 @@ fn a_read_that_misses_what_was_finished_before_is_rejected() {
     case.rejected("was seen before it began");
 }
 
-/// As above, but of several members, each with a state of its own age.
+/// The same for several members that lag differently.
 fn lagging() -> (Case, usize) {
     let mut case = Case::new();
     case.rules.reads_may_lag = true;
@@ -544,7 +546,7 @@ fn a_write_does_not_lag() {
     let other = case.connect(0);
     let first = case.send(0, create("/a"));
     case.reply(first, 4, 0, Answer::Path("/a".to_string()));
-    // Sent only when the first was finished, and stands before it.
+    // It was sent only after the first one had finished, but comes before it in the order.
     let second = case.send(other, create("/b"));
     case.commit(second);
     case.commit(first);
@@ -552,8 +554,8 @@ fn a_write_does_not_lag() {
     case.rejected("was seen before it began");
 }
 
-/// Each session ends in a transaction of its own, and a member may answer reads in between: seed
-/// 1016 with one member.
+/// Each session ends in its own transaction, and a member may answer reads in between: seed 1016
+/// with one member.
 #[test]
 fn a_read_between_the_ends_of_two_sessions_is_of_a_state() {
     let mut case = Case::new();
@@ -586,7 +588,8 @@ fn expired_sessions_take_their_ephemerals_with_them() {
     assert_eq!(case.accepted().expired, [(SESSION, 2)]);
 }
 
-/// `/a` is made, then `/b`; then the state is that of `ordinal` again, and the client comes back.
+/// Creates `/a` and then `/b`, restores the state after `ordinal` commands, and reconnects the
+/// client.
 fn restored(ordinal: u64) -> (Case, usize) {
     let mut case = Case::new();
     case.create(0, "/a", 2);
@@ -608,7 +611,7 @@ fn a_state_that_is_there_again_is_the_one_of_then() {
     let (mut case, again) = restored(2);
     case.read(again, get("/b", false), 4, 0, data("0", stat(3, 3, 0)));
     case.rejected("/b");
-    // The session came after that state.
+    // The session was opened after that state.
     let (case, _) = restored(0);
     case.rejected("session");
     let (case, _) = restored(9);
@@ -622,7 +625,7 @@ fn a_connection_of_before_a_state_was_there_again_is_shown_nothing_of_it() {
     case.rejected("connection 0");
 }
 
-/// A container that had a child, and a client that made both.
+/// A container that had a child, and the client that created both.
 fn contained() -> Case {
     let mut case = Case::new();
     let container = Op::Create {
@@ -779,7 +782,8 @@ fn add_watch(path: &str, is_recursive: bool) -> Op {
     Op::AddWatch { path: path.to_string(), is_recursive }
 }
 
-/// Session, `/a` at zxid 2, `/a/b` at zxid 3, and a watch that stays set at zxid 3 on connection 0.
+/// A session, `/a` made at zxid 2, `/a/b` at zxid 3, and a persistent watch set at zxid 3 on
+/// connection 0.
 fn watched_for_good(path: &str, is_recursive: bool) -> Case {
     let mut case = Case::new();
     case.create(0, "/a", 2);
@@ -813,7 +817,7 @@ fn a_recursive_watch_is_told_of_all_below_and_of_no_children() {
     let mut case = watched_for_good("/", true);
     case.event(0, 4, EventKind::Created, "/a/b/c");
     case.create(0, "/a/b/c", 4);
-    // It is told that the znode is made when the reply comes.
+    // The client learns of the creation with the reply.
     case.accepted();
     case.event(0, 5, EventKind::Created, "/a/b/d");
     case.event(0, 5, EventKind::ChildrenChanged, "/a/b");
@@ -869,7 +873,8 @@ fn a_watch_is_found_until_it_is_removed() {
     case.rejected("told 0, the answer is -121");
 }
 
-/// Session, `/a` at zxid 2, and `/a/o` at zxid 3, which belongs to a user that connection 0 is not.
+/// A session, `/a` made at zxid 2, and `/a/o` at zxid 3, which belongs to a user that connection 0
+/// is not.
 fn owned() -> Case {
     let mut case = Case::new();
     case.create(0, "/a", 2);
@@ -958,8 +963,8 @@ fn a_request_that_waited_for_too_long_is_not_done_and_only_where_that_is_configu
     ping.rejected("was throttled without need");
 }
 
-/// Like [`watched`], and connection 1 asks for this session at a server that has applied zxid 2 and
-/// has no leader.
+/// Like [`watched`], and connection 1 asks for this session at a server without a leader that has
+/// applied zxid 2.
 fn without_leader(session_asked: i64) -> Case {
     let mut case = watched();
     case.history.connect(1, session_asked, password(session_asked));
@@ -975,7 +980,7 @@ fn serve_reads(case: &mut Case, session: i64) {
     case.history.receive(1, Received::ConnectedReadOnly { session, password });
 }
 
-/// Like [`without_leader`], and the server serves the session.
+/// Like [`without_leader`], and the server accepts the connection in read-only mode.
 fn read_only(session_asked: i64) -> Case {
     let mut case = without_leader(session_asked);
     serve_reads(&mut case, if session_asked == 0 { 0x977 } else { session_asked });
@@ -989,14 +994,14 @@ fn without_a_leader_reads_are_served_and_what_needs_one_is_refused() {
         case.read(1, get("/a", true), 2, 0, data("0", stat(2, 2, 0)));
         case.read(1, set("/a", "1"), 2, error::NOT_READ_ONLY, Answer::Empty);
         case.read(1, sync(), 2, error::NOT_READ_ONLY, Answer::Empty);
-        // The others go on meanwhile. The server has not heard of it.
+        // The others go on meanwhile; the server has not heard of it.
         let other = case.connect(0);
         let number = case.set(other, "/a", "2");
         case.reply(number, 4, 0, Answer::Stat(stat(2, 4, 1)));
         case.read(1, get("/a", false), 2, 0, data("0", stat(2, 2, 0)));
         let verdict = case.accepted();
         assert_eq!((verdict.read_only_count, verdict.not_read_only_count), (2, 2));
-        // Now it has: the watch fires first.
+        // Now the server has heard of it: the watch fires first.
         case.event(1, 4, EventKind::DataChanged, "/a");
         case.read(1, get("/a", false), 4, 0, data("2", stat(2, 4, 1)));
         case.accepted();
@@ -1113,8 +1118,9 @@ fn a_server_without_a_leader_refuses_only_sessions_that_it_may_not_know() {
     stranger.rejected("was told None about its session");
 }
 
-/// A znode of the first user's that nobody else may read, made at zxid 2 by connection 0, which has
-/// proved to be that user. Connection 1 may not set a watch on it, but on what is not there yet.
+/// A znode that only the first user may read, made at zxid 2 by connection 0, which has
+/// authenticated as that user. Connection 1 may not watch that znode, but may watch a path that
+/// does not exist yet.
 fn private() -> Case {
     let mut case = Case::new();
     prove(&mut case, 0);
@@ -1153,8 +1159,8 @@ fn an_event_that_its_watcher_may_see_and_is_not_told_is_rejected() {
     case.rejected("before (4, DataChanged");
 }
 
-/// A multi makes a znode that the watcher may not read yet, deletes it, and makes one that it may:
-/// it may be told of both, and must be told of the second.
+/// A multi creates a znode that the watcher may not read yet, deletes it, and creates one that the
+/// watcher may read: events of both may come, and that of the second must.
 #[test]
 fn an_event_that_may_come_is_not_taken_for_an_equal_one_that_must() {
     let told = |count: usize| {
@@ -1188,7 +1194,7 @@ fn an_event_that_may_come_is_not_taken_for_an_equal_one_that_must() {
     told(0).rejected("before (4, Created");
 }
 
-/// Whether the change or the proof came first at the server is not known.
+/// It is unknown whether the change or the authentication reached the server first.
 #[test]
 fn an_event_around_the_moment_of_a_proof_may_come_or_not() {
     let proved = |comes: bool| {
@@ -1202,7 +1208,7 @@ fn an_event_around_the_moment_of_a_proof_may_come_or_not() {
     };
     proved(true).accepted();
     proved(false).accepted();
-    // From then on it must.
+    // For later changes the event must come.
     let mut later = proved(false);
     let number = later.set(0, "/p", "1");
     later.event(0, 4, EventKind::DataChanged, "/p");
