@@ -121,7 +121,7 @@ impl Trouble {
         }
     }
 
-    /// Start and end of each spell, in order. A spell that goes on ends at `u64::MAX`.
+    /// Start and end of each spell, in order. A spell that has not ended has the end `u64::MAX`.
     fn spells(&self) -> Vec<(u64, u64)> {
         let ended =
             |&(start_us, end_us): &(u64, Option<u64>)| (start_us, end_us.unwrap_or(u64::MAX));

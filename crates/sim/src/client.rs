@@ -81,7 +81,7 @@ enum LastWords {
     Answered,
 }
 
-/// What a client wants from the simulation.
+/// A client's request to the simulation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wish {
     /// The client wants nothing.

@@ -95,7 +95,7 @@ pub struct SimDisk {
     always_lies: bool,
 }
 
-/// What an operator removes from a disk.
+/// The part of a disk that an operator removes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lost<'a> {
     /// All files.

@@ -352,7 +352,7 @@ impl FaultMix {
         }
     }
 
-    /// Whether the disk may become full by chance.
+    /// Whether the disk may become full at random.
     pub fn fills_disk(&self) -> bool {
         self.kinds.contains(&DISK_FULL)
     }

@@ -519,7 +519,7 @@ impl Links {
         }
     }
 
-    // What goes wrong.
+    // Faults.
 
     /// Blocks or unblocks a link. A blocked link delivers nothing; when unblocked it delivers
     /// everything that waited.

@@ -113,7 +113,7 @@ pub struct MemberConfig {
     pub watch_bounds: WatchBounds,
     /// How long an etcd watch is without events until it gets a notice of progress, in ms.
     pub progress_ms: u64,
-    /// The secret from which ids are derived.
+    /// The secret; all ids are derived from it.
     pub secret: [u8; 32],
     /// The options that a start takes from the configuration file.
     pub options: recovery::Options,
@@ -399,11 +399,13 @@ struct Queues {
     to_disk: VecDeque<LogInput<SimDisk>>,
     to_snapshot: VecDeque<SnapshotJob>,
     to_spare: VecDeque<SpareJob<SimDisk>>,
-    /// What the disk thread will report when its current work is done; `None` while it is idle.
+    /// The report of the disk thread, due when its current work is done; `None` while it is idle.
     disk_report: Option<Vec<LoopInput>>,
-    /// What the snapshot thread will report when its current work is done; `None` while it is idle.
+    /// The report of the snapshot thread, due when its current work is done; `None` while it is
+    /// idle.
     snapshot_report: Option<Vec<LoopInput>>,
-    /// What the segment thread will report when its current work is done; `None` while it is idle.
+    /// The report of the segment thread, due when its current work is done; `None` while it is
+    /// idle.
     spare_report: Option<(SpareJob<SimDisk>, Result<(), StorageError>)>,
     /// Frames for other members, in order.
     outbox: Vec<(MemberId, PeerFrame)>,
@@ -439,7 +441,7 @@ struct Conditions {
     sabotage: Option<Sabotage>,
 }
 
-/// What the simulation notes about a process to judge it.
+/// Notes about a process that the simulation needs to judge it.
 struct Judged {
     /// Jobs that Loop gave to the disk and whose end it does not know yet.
     persisting: VecDeque<PersistId>,
@@ -726,7 +728,7 @@ impl Server {
         Ok(server)
     }
 
-    // What the simulation asks.
+    // Questions of the simulation.
 
     /// The member's id, and the number of this start.
     pub fn origin(&self) -> Origin {

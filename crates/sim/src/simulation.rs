@@ -58,12 +58,12 @@ pub use options::{LaterOps, Options};
 pub use summary::Summary;
 pub use zk::{ZkCounts, ZkWatchCounts};
 
-/// A run under way.
+/// A run in progress.
 pub(crate) struct Simulation {
     cluster: Cluster,
     course: Course,
     faults: Faults,
-    /// What the etcd clients that want locks wait for, and since when.
+    /// For each etcd client that waits for a lock, the first key in the queue, and since when.
     turns: Turns,
 }
 

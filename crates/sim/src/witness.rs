@@ -60,7 +60,7 @@ struct Handed {
     ordinal: u64,
     /// The last batch of each origin in this entry and all before it: boot and sequence.
     last_batches: LastBatches,
-    /// When it was proposed and by which member, as far as known.
+    /// The proposal of the entry: when and by which member, as far as known.
     proposed: Proposed,
     /// When a member first handed it over: syncs of a quorum covered it then.
     handed_us: u64,
@@ -102,7 +102,7 @@ pub struct Times {
     pub handed_us: u64,
 }
 
-/// What one member did.
+/// The record of one member.
 #[derive(Default)]
 struct Seen {
     /// The last entry that it handed over and that its own disk had, in any process run.
@@ -146,7 +146,7 @@ pub struct Witness {
     /// the machine's disk.
     handed_before_start: BTreeMap<usize, u64>,
     entries: BTreeMap<u64, Handed>,
-    /// When and by which member each entry was proposed, by index and term.
+    /// The proposal of each entry (when and by which member), by index and term.
     proposed: BTreeMap<(u64, u64), Proposed>,
     payloads: BTreeMap<(u64, u64), Bytes>,
     /// The indexes at which some member's log had a change of the membership.
@@ -748,7 +748,8 @@ impl Witness {
         })
     }
 
-    /// What a command changes about the store's space: its quota or its alarm; `None` if nothing.
+    /// The change that a command makes to the store's space: its quota or its alarm; `None` if
+    /// none.
     fn claim_of_space(
         &self,
         batch: &Batch<'_>,

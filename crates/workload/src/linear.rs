@@ -95,11 +95,11 @@ pub enum Rule {
 pub struct Violation {
     /// The promise that is broken.
     pub rule: Rule,
-    /// What happened, as text for people.
+    /// A description of what happened, for people.
     pub what: String,
 }
 
-/// What was judged in an accepted history, in counts.
+/// Counts of what was judged in an accepted history.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Verdict {
     /// Answered writes, successful or failed.
@@ -125,7 +125,7 @@ pub struct Verdict {
 /// Judges a history.
 ///
 /// # Errors
-/// What a correct ensemble could not have done, at most [`COMPLAINTS_MAX`] findings.
+/// Everything that a correct ensemble could not have done, at most [`COMPLAINTS_MAX`] findings.
 pub fn judge(history: &History, rules: Rules) -> Result<Verdict, Vec<Violation>> {
     let mut judge = Judge::new(history, rules);
     judge.index_data();
@@ -177,7 +177,7 @@ impl Write<'_> {
     }
 }
 
-/// What is known about a session's life, by zxid.
+/// The known points of a session's life, by zxid.
 #[derive(Default)]
 struct Life {
     /// The latest zxid at which the session was certainly alive, and the reason.

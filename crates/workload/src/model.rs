@@ -110,13 +110,13 @@ pub struct Change {
     pub kind: ChangeKind,
     /// The path of the znode.
     pub path: String,
-    /// Who may read the znode.
+    /// The readers of the znode.
     pub readers: Readers,
-    /// Who may read the znode's parent, and so may know its children.
+    /// The readers of the znode's parent, who may know its children.
     pub parent_readers: Readers,
 }
 
-/// Who may read a znode.
+/// The clients that may read a znode.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Readers {
     /// Everyone.
@@ -434,7 +434,8 @@ impl Model {
         }
     }
 
-    /// What a create request makes of its flag, with the checks of `EphemeralType.validateTTL`.
+    /// The kind of removal that a create request and its flag ask for, with the checks of
+    /// `EphemeralType.validateTTL`.
     fn goes(&self, flag: i32, request: CreateRequest) -> Result<Goes, i32> {
         if !matches!(flag, flag::TTL | flag::SEQUENTIAL_TTL) {
             let is_container = request == CreateRequest::Container;

@@ -24,13 +24,13 @@ use crate::witness::{EtcdCommand, Times};
 
 /// The results of judging the etcd clients.
 pub struct EtcdVerdict {
-    /// Of the calls, against the committed order.
+    /// The verdict on the calls, against the committed order.
     pub order: Verdict,
-    /// Of the leases.
+    /// The verdict on the leases.
     pub leases: LeaseCounts,
-    /// Of the locks.
+    /// The verdict on the locks.
     pub locks: LockCounts,
-    /// Of the watches.
+    /// The verdict on the watches.
     pub watches: WatchVerdict,
 }
 

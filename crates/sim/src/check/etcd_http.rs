@@ -38,7 +38,7 @@ const ROOT: &str = "root";
 const NEVER_LOGGED: [Error; 4] =
     [Error::TooManyRequests, Error::NoLeader, Error::NotCapable, Error::NoSpace];
 
-/// What the HTTP requests of a run brought about, in counts.
+/// Counts of what the HTTP requests of a run brought about.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HttpCounts {
     /// Requests sent.
@@ -240,7 +240,7 @@ impl Model {
     /// Applies a change by the user in its command. Returns the status of the answer.
     ///
     /// # Errors
-    /// The status with which it is refused.
+    /// The status of the refusal.
     fn apply(&mut self, who: Who<'_>, change: Change) -> Result<u16, u16> {
         if !self.is_root(who) {
             return Err(401);

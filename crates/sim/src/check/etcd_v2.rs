@@ -28,7 +28,7 @@ use crate::witness::etcd_v2::V2Events;
 /// How many events the history keeps (`v2store.New` of etcd 3.4: `newWatchHub(1000)`).
 const HISTORY_EVENTS: u64 = 1_000;
 
-/// What the etcd v2 clients of a run did, in counts.
+/// Counts of what the etcd v2 clients of a run did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct V2Counts {
     /// Acknowledged writes.

@@ -78,7 +78,7 @@ impl EtcdClientConfig {
     }
 }
 
-/// What the clients of a run use besides plain calls.
+/// The features that the clients of a run use besides plain calls.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Uses {
     /// Whether clients grant leases, keep them alive, and attach keys to them.

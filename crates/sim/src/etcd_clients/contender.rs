@@ -42,7 +42,7 @@ const CALM_HOLD_US_MAX: u64 = 500_000;
 /// The longest that a client lets a service wait for the lock before it cancels the call.
 const SERVED_US_MAX: u64 = 10_000_000;
 
-/// What a contender wants.
+/// The prize that a contender wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Prize {
     /// A lock.
@@ -56,7 +56,7 @@ pub enum Prize {
 pub struct ContenderConfig {
     /// The seed of its random choices.
     pub seed: u64,
-    /// What it wants.
+    /// The prize that it wants.
     pub prize: Prize,
     /// How many turns it takes.
     pub turns: u64,
@@ -72,7 +72,7 @@ pub struct ContenderConfig {
     pub is_served: bool,
 }
 
-/// What a contender's client must do.
+/// An act that a contender's client must carry out.
 #[derive(Debug)]
 pub enum Act {
     /// Make a call with this purpose.
@@ -154,7 +154,7 @@ pub enum Role {
 }
 
 impl Role {
-    /// Whether the turn goes on with this call's result.
+    /// Whether the turn continues with this call's result.
     fn is_of_stage(self) -> bool {
         let is_beside = matches!(
             self,
@@ -213,7 +213,7 @@ struct Holding {
     until_us: u64,
 }
 
-/// What happened to contenders, in counts.
+/// Counts of what happened to contenders.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ContenderCounts {
     /// Waits for the deletion of the key before.
@@ -261,7 +261,7 @@ impl Unwanted {
         self.lines.is_empty() && self.calls.is_empty()
     }
 
-    /// What the client must end next.
+    /// The next watch or call that the client must end.
     fn next(&mut self) -> Option<Act> {
         let line = self.lines.pop().map(Act::Forget);
         line.or_else(|| self.calls.pop().map(Act::Cancel))
@@ -292,7 +292,7 @@ impl Observing {
         }
     }
 
-    /// What the observer wants now.
+    /// The act that the observer wants now; `None` if none.
     fn poll(&self, is_reading: bool, now_us: u64) -> Option<Act> {
         let observer = self.observer.as_ref()?;
         if let Some(wanted) = observer.watch() {
@@ -320,7 +320,7 @@ pub struct Contender {
     config: ContenderConfig,
     random: Random,
     stage: Stage,
-    /// When the turn goes on, in us, unless it waits for a call.
+    /// When the turn continues, in us, unless it waits for a call.
     next_us: u64,
     turns_left: u64,
     session: Option<Session>,
@@ -342,7 +342,7 @@ pub struct Contender {
     /// When its next accident comes, in us; `None` without accidents.
     accident_us: Option<u64>,
     is_calm: bool,
-    /// What happened to it, in counts.
+    /// Counts of what happened to this contender.
     pub counts: ContenderCounts,
 }
 
@@ -457,8 +457,8 @@ impl Contender {
         self.calls.values().any(|role| role.is_of_stage())
     }
 
-    /// What its client must do next; `None` if nothing. The client polls while it is connected,
-    /// until this returns `None`.
+    /// The next act of its client; `None` if nothing is due. The client polls while it is
+    /// connected, until this returns `None`.
     pub fn poll(&mut self, now_us: u64, history: &mut History) -> Option<Act> {
         if let Some(act) = self.unwanted.next() {
             return Some(act);

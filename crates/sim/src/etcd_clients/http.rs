@@ -103,7 +103,7 @@ pub enum Wish {
     Change(Change),
     /// Whether permissions are enforced.
     IsEnforced,
-    /// What a user is.
+    /// The description of a user.
     ShowUser(&'static str),
     /// A read of a key, and whether it needs a quorum.
     Read(&'static str, bool),
@@ -160,7 +160,7 @@ pub struct HttpCall {
     pub answered: Option<(u64, HttpAnswer)>,
 }
 
-/// What the client must do.
+/// An act that the client must carry out.
 #[derive(Debug)]
 pub enum HttpAct {
     /// Send a request.
@@ -228,7 +228,7 @@ impl HttpClient {
         if self.is_open || !self.has_wish() { u64::MAX } else { self.next_us }
     }
 
-    /// What the client must do next; `None` if nothing is due. The caller reports a request with
+    /// The next act of the client; `None` if nothing is due. The caller reports a request with
     /// [`HttpClient::on_sent`].
     pub fn poll(&mut self, now_us: u64) -> Option<HttpAct> {
         if now_us < self.wakes_us() {

@@ -12,7 +12,7 @@ use std::rc::Rc;
 /// The most actors in a run.
 pub const ACTORS_MAX: usize = 2;
 
-/// What one actor has done, as its client knows.
+/// The changes of one actor, as its client knows them.
 #[derive(Clone, Copy, Debug, Default)]
 struct Done {
     /// A counter that grows when a change is sent and when it ends.

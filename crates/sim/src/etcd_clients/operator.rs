@@ -44,7 +44,7 @@ pub struct Moved {
     pub answered_us: u64,
 }
 
-/// What an operator's calls brought about, in counts.
+/// Counts of an operator's calls by their result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OperatorCounts {
     /// Lists of members.
@@ -76,7 +76,7 @@ impl OperatorCounts {
     }
 }
 
-/// What the operator's client must do.
+/// An act that the operator's client must carry out.
 #[derive(Debug)]
 pub enum OperatorAct {
     /// Make a call.
@@ -114,7 +114,7 @@ pub struct Operator {
     /// revision.
     hashes: BTreeMap<(i64, i64), (u32, u64)>,
     moves: Vec<Moved>,
-    /// What its calls brought about.
+    /// Counts of its calls by their result.
     pub counts: OperatorCounts,
 }
 
@@ -164,7 +164,7 @@ impl Operator {
         &self.moves
     }
 
-    /// What the client must do next; `None` if nothing is due. The caller reports a call with
+    /// The next act of the client; `None` if nothing is due. The caller reports a call with
     /// [`Operator::on_sent`].
     pub fn poll(&mut self, now_us: u64) -> Option<OperatorAct> {
         if self.calls_left == 0 || self.asked.is_some() || now_us < self.next_us {

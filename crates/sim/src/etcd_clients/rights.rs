@@ -90,7 +90,7 @@ pub enum Access {
     Write,
 }
 
-/// What a role may do with the keys of a range. The numbers are those of the protocol.
+/// The access to the keys of a range that a role has. The numbers are those of the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Permission {
     /// Read.

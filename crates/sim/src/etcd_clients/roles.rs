@@ -1,5 +1,5 @@
-//! What an etcd client may do besides plain calls: want locks, change users, speak etcd v2, act as
-//! an operator, and make plain HTTP requests.
+//! The roles of an etcd client besides plain calls: it may want locks, change users, speak etcd v2,
+//! act as an operator, and make plain HTTP requests.
 
 use super::contender::Contender;
 use super::http::HttpClient;

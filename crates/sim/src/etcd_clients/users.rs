@@ -57,7 +57,7 @@ pub struct UsersConfig {
     pub rest_us_max: u64,
 }
 
-/// What the actor's client must do.
+/// An act that the actor's client must carry out.
 #[derive(Debug)]
 pub enum UsersAct {
     /// Make a call about keys.
@@ -81,7 +81,7 @@ pub enum Came {
     Lost,
 }
 
-/// What the actor found, in counts.
+/// Counts of what the actor found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UsersCounts {
     /// Changes that were made.
@@ -194,8 +194,8 @@ pub struct Users {
     calls_left: u64,
     next_us: u64,
     rights: Rights,
-    /// What it has learned so far, and the next step, while it asks for all users and roles;
-    /// otherwise `None`.
+    /// While it asks for all users and roles: the next step, and the answers so far. Otherwise
+    /// `None`.
     found: Option<(Question, Rights)>,
     live: Vec<Token>,
     dead: Vec<Token>,
@@ -212,7 +212,7 @@ pub struct Users {
     may_leave: bool,
     /// Its view of the shared ledger.
     share: Share,
-    /// What it found, in counts.
+    /// Counts of what it found.
     pub counts: UsersCounts,
 }
 
@@ -281,7 +281,7 @@ impl Users {
         if self.is_done() || self.doing.is_some() { u64::MAX } else { self.next_us }
     }
 
-    /// What its client, connected to this member, must do next; `None` if nothing is due.
+    /// The next act of its client, which is connected to this member; `None` if nothing is due.
     pub fn poll(&mut self, now_us: u64, member: usize) -> Option<UsersAct> {
         if self.is_done() || self.doing.is_some() || now_us < self.next_us {
             return None;

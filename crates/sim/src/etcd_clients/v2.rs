@@ -142,7 +142,7 @@ pub struct Line {
     pub gaps: Vec<(u64, u64)>,
 }
 
-/// What the client must do next.
+/// An act that the client must carry out.
 pub enum V2Act {
     /// Send a read or a write.
     Call(Request),
@@ -225,7 +225,7 @@ impl V2Client {
         }
     }
 
-    /// What its client must do next; `None` if nothing is due.
+    /// The next act of its client; `None` if nothing is due.
     pub fn poll(&mut self, now_us: u64) -> Option<V2Act> {
         if self.wakes_us() > now_us {
             return None;
@@ -349,7 +349,7 @@ impl V2Client {
     }
 
     /// Something arrived for a wait. Returns whether the client must acknowledge it, because the
-    /// wait is a stream that goes on.
+    /// wait is a stream that continues.
     ///
     /// # Errors
     /// The wait was refused for a reason other than its index.

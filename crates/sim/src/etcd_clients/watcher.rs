@@ -218,7 +218,7 @@ impl Watcher {
         target.map_or(u64::MAX, |target| target.ask_us)
     }
 
-    /// What it waits for, as text for people.
+    /// A description of what it waits for, as text for people.
     pub fn describe(&self) -> String {
         let streams = self.streams.iter().map(|it| (it.number, &it.asked, &it.open, it.promised));
         let streams: Vec<_> = streams.collect();

@@ -355,7 +355,7 @@ fn txn_answer(answer: pb::TxnResponse, by: Option<Served>) -> Result<TxnAnswer, 
     })
 }
 
-/// The error with which a call or a stream ended.
+/// Decodes the error that ended a call or a stream.
 ///
 /// # Errors
 /// No call of these clients can get this error.

@@ -1,4 +1,4 @@
-//! What a link does with frames, and when its ends learn that it is over.
+//! The fate of frames on a link, and the notices to its ends when it is over.
 
 use bytes::Bytes;
 use machine::Level;

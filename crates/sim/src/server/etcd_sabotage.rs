@@ -1,4 +1,4 @@
-//! Deliberate mistakes with watches, each of which the judge must notice.
+//! Deliberate mistakes with watches. The judge must notice each of them.
 
 use bytes::Bytes;
 use etcd::Error;
@@ -99,7 +99,7 @@ impl WatchForger {
         forged.iter().map(|message| message.encode_to_vec()).collect()
     }
 
-    /// The error with which the sabotage ends a stream now, if it does.
+    /// The error that ends a stream now because of the sabotage, if one does.
     pub fn end(&self, world: &mut World) -> Option<CallRefused> {
         let is_made = self.sabotage == Some(WatchSabotage::EndedAsLeaderless);
         (is_made && world.random.one_in(1_000)).then(|| Error::NoLeader.into())

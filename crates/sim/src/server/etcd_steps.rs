@@ -48,7 +48,7 @@ pub enum HttpSabotage {
     LeaderForged,
 }
 
-/// What a step may look at.
+/// The state of the member that a step may look at.
 pub(super) struct Around<'a> {
     pub health: MemberHealth,
     pub members: MembersView,
@@ -67,7 +67,7 @@ enum Step {
     Reader(UserStep, V2Request),
 }
 
-/// A waiting request: how it goes on, by what it waits for.
+/// A waiting request: its next step, by the kind of result that it waits for.
 enum Waiting {
     Health(HealthCall),
     Members(MembersCall),
@@ -79,7 +79,7 @@ enum Waiting {
     Urls(ReadingUrls),
 }
 
-/// What a waiting request gets.
+/// A result that a waiting request gets.
 pub(super) enum StepResult {
     /// The result of an etcd v3 call, or the refusal of any call.
     Call(CallResult),
@@ -102,7 +102,7 @@ pub(super) struct Steps {
     wanted: BTreeMap<Ticket, Arc<()>>,
     /// When each awaited body arrives, in us.
     bodies: BTreeMap<Ticket, u64>,
-    /// Results with which requests continue when the runtime runs next.
+    /// Results that have arrived, for requests that continue when the runtime runs next.
     ready: Vec<(Ticket, StepResult)>,
     /// How many tickets for passwords and bodies were made.
     own_count: u64,

@@ -492,7 +492,7 @@ impl Server {
     }
 }
 
-/// What HTTP requests see of the member.
+/// The view of the member that HTTP requests get.
 fn around<'m>(
     config: &EtcdFrontConfig,
     replica: &ReplicaView,

@@ -1,5 +1,5 @@
-//! Deliberate mistakes with etcd's users and permissions, each of which the client that checks
-//! users must notice.
+//! Deliberate mistakes with etcd's users and permissions. The client that checks users must notice
+//! each of them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

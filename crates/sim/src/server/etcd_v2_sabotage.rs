@@ -1,4 +1,4 @@
-//! Deliberate mistakes with etcd v2, each of which the judge must notice.
+//! Deliberate mistakes with etcd v2. The judge must notice each of them.
 
 use std::sync::Arc;
 

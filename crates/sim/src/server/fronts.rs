@@ -112,8 +112,8 @@ impl Fronts {
         Ok(())
     }
 
-    /// What the runtimes hold in memory: a name, the amount, and the allowed maximum while no
-    /// client waits for anything.
+    /// The memory that the runtimes hold: for each kind a name, the amount, and the allowed maximum
+    /// while no client waits for anything.
     pub fn held(&self) -> Vec<(&'static str, usize, usize)> {
         let of_zk = self.zk.iter().flat_map(|runtime| {
             let HeldBytes { output, input, commands, travelling_reads } = runtime.held_bytes();

@@ -13,7 +13,7 @@ fn lasts_us(raft_tick_us: u64) -> u64 {
     FULL_LASTS_MS * 1_000 + raft_tick_us + 1_000
 }
 
-/// What a process knows about full disks.
+/// The knowledge of a process about full disks.
 pub(super) struct Refusing {
     /// Whether Loop considers its own disk full, after its last turn.
     is_full: bool,
@@ -29,7 +29,7 @@ pub(super) struct Refusing {
 }
 
 impl Refusing {
-    /// What a new process knows.
+    /// A new process knows of no full disk.
     pub fn new(may_lack_room: bool) -> Refusing {
         Refusing {
             is_full: false,

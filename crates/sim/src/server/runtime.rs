@@ -56,7 +56,7 @@ struct Socket {
     session_asked: Option<i64>,
 }
 
-/// What a runtime needs to know of its process.
+/// The facts about its process that a runtime needs.
 pub(super) struct Ground {
     /// The member's id, and the number of this start.
     pub origin: Origin,
@@ -68,7 +68,7 @@ pub(super) struct Ground {
     pub sabotage: Option<Sabotage>,
 }
 
-/// What a Front produced when it was driven.
+/// The output of a driven Front.
 #[derive(Default)]
 pub(super) struct Driven {
     pub to_loop: Vec<ToLoop>,

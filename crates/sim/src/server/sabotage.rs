@@ -25,7 +25,7 @@ pub enum Sabotage {
     TwoBirths,
     /// A lost directory is born again with its old member id and vote.
     OldIdAgain,
-    /// A member that should condemn its directory goes on with it.
+    /// A member that should condemn its directory continues to use it.
     CondemnedIgnored,
     /// Loop does not learn which clients a Front has heard.
     RenewalsOmitted,

@@ -118,7 +118,7 @@ impl Unborn {
         self.looks_us
     }
 
-    /// What the process waits for, as text for people.
+    /// A description of what the process waits for, as text for people.
     pub fn describe(&self) -> String {
         match self.bootstrap.clone().decide(self.cluster_id, 0) {
             Decision::BeBorn(_) => "about to be born".to_string(),

@@ -109,7 +109,7 @@ impl Cpu {
         self.clock = clock;
     }
 
-    /// Another process goes on here. The leases take this for the end of a pause.
+    /// Another process continues on this machine. Its leases take this for the end of a pause.
     pub fn note_change(&mut self, now_us: u64) {
         self.waking.pause(now_us, now_us);
     }

@@ -1,4 +1,4 @@
-//! What a start finds in a damaged directory.
+//! Finds out what a start makes of a damaged directory.
 
 use machine::{Level, MemberId};
 use member::recovery::{OpenedMember, Reading, Recovered, open_member};
@@ -48,8 +48,8 @@ pub(super) fn found(config: &MemberConfig, before: &FaultDisk, damaged: &SimDisk
     }
 }
 
-/// What a member must not forget: its id, its term and vote, and the index and term of its last
-/// entry.
+/// The facts that a member must not forget: its id, its term and vote, and the index and term of
+/// its last entry.
 fn view(recovered: &Recovered<FaultDisk>) -> (MemberId, (u64, u64), (u64, u64)) {
     let restored = &recovered.restored;
     let last = restored.entries.last().map(|entry| (entry.index, entry.term));

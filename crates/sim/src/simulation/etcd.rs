@@ -23,7 +23,7 @@ use crate::witness::Witness;
 use crate::world::{Event, World};
 use workload::generate::Random;
 
-/// What the etcd clients of a run did, in counts.
+/// Counts of what the etcd clients of a run did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EtcdCounts {
     /// Number of clients.
@@ -36,21 +36,21 @@ pub struct EtcdCounts {
     pub reads: EtcdReadCounts,
     /// Calls that failed.
     pub failures: EtcdFailureCounts,
-    /// What the judge of leases found.
+    /// Counts of the judge of leases.
     pub leases: LeaseCounts,
-    /// What the judge of locks found.
+    /// Counts of the judge of locks.
     pub locks: LockCounts,
-    /// What happened to clients that want locks.
+    /// Counts of what happened to clients that want locks.
     pub contenders: ContenderCounts,
-    /// What the client that manages users and roles found.
+    /// Counts of what the client that manages users and roles found.
     pub users: UsersCounts,
     /// Answers to clients that act as operators.
     pub operator: OperatorCounts,
     /// Requests over plain HTTP (health, members, users).
     pub http: HttpCounts,
-    /// What the watches did.
+    /// Counts of what the watches did.
     pub watches: WatchCounts,
-    /// What clients of etcd v2 did.
+    /// Counts of what clients of etcd v2 did.
     pub v2: V2Counts,
 }
 
@@ -107,7 +107,7 @@ pub struct EtcdFailureCounts {
     pub disarmed: usize,
 }
 
-/// What the watches of etcd clients did in a run, in counts.
+/// Counts of what the watches of etcd clients did in a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WatchCounts {
     /// Watch streams.

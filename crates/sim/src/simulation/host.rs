@@ -85,7 +85,7 @@ pub(super) struct Host {
     /// The member whose directory was lost, or damaged so that a start may find it lost. `None`
     /// once another directory has its vote.
     pub lost: Option<MemberId>,
-    /// What the others wrongly believe of the member in [`Host::lost`]; `None` if it does not
+    /// The wrong belief of the others about the member in [`Host::lost`]; `None` if it does not
     /// deceive them.
     pub deceives: Option<Deceives>,
     /// The machine that had the server's place before this one, and is cut off now.
@@ -329,7 +329,7 @@ pub(super) enum Deceit {
     WrongState,
 }
 
-/// What the others wrongly believe of a member that deceives them.
+/// The wrong belief of the others about a member that deceives them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Deceives {
     /// That it has all entries that it acknowledged: it may lack some up to this index.

@@ -21,7 +21,7 @@ use crate::server::{LifeCounts, MemberConfig, Server};
 use crate::witness::Witness;
 use crate::world::Clock;
 
-/// What happened to the processes and directories of a run's members, in counts.
+/// Counts of what happened to the processes and directories of a run's members.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemberCounts {
     /// Starts of processes, including failed ones.
@@ -48,7 +48,7 @@ pub(super) struct Hosts {
     /// The generator for changes of the configuration; `None` if the run does not change those
     /// settings.
     more: Option<Random>,
-    /// What happened to processes and directories.
+    /// Counts of what happened to processes and directories.
     pub counts: MemberCounts,
 }
 
@@ -118,7 +118,7 @@ impl Hosts {
         counts
     }
 
-    // Who is there.
+    // Presence and leadership.
 
     /// The running processes whose directory is born.
     pub fn servers(&self) -> impl Iterator<Item = &Server> {
@@ -277,7 +277,7 @@ impl Hosts {
         }
     }
 
-    // What they may lose.
+    // Losses.
 
     /// Whether a majority would still have lost nothing if this member lost its directory. False in
     /// an ensemble of one.

@@ -21,7 +21,7 @@ use crate::build::{Ask, Build, Builds};
 use crate::fault::{Fault, Whom};
 use crate::limits::{RAISE_US_MAX, STRIKE_US_MAX, TOO_OLD_CALM_US_MAX, TOO_OLD_US_MAX};
 
-/// What happened to builds and levels in a run, in counts.
+/// Counts of what happened to builds and levels in a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LevelCounts {
     /// Whether the servers ran different builds.

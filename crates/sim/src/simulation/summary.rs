@@ -31,14 +31,14 @@ pub struct Summary {
     pub snapshots: SnapshotCounts,
     /// Commands that their client had stopped waiting for.
     pub given_up: GivenUpCounts,
-    /// What happened to the processes and directories.
+    /// Counts of what happened to processes and directories.
     pub members: MemberCounts,
     /// The faults that came.
     pub faults: FaultCounts,
-    /// What happened to builds and levels.
+    /// Counts of what happened to builds and levels.
     pub levels: LevelCounts,
-    /// What ZooKeeper's clients did.
+    /// Counts of what the ZooKeeper clients did.
     pub zk: ZkCounts,
-    /// What etcd's clients did.
+    /// Counts of what the etcd clients did.
     pub etcd: EtcdCounts,
 }

@@ -11,7 +11,7 @@ use crate::client::{Client, Wish};
 use crate::network::Network;
 use crate::world::{Event, World};
 
-/// What the ZooKeeper clients of a run did, in counts.
+/// Counts of what the ZooKeeper clients of a run did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ZkCounts {
     /// Acknowledged writes.
@@ -42,14 +42,14 @@ pub struct ZkCounts {
     pub gone: usize,
     /// Restored snapshots.
     pub restored: usize,
-    /// What the watches showed.
+    /// Counts of what the watches showed.
     pub watches: ZkWatchCounts,
     /// For each member, the longest time from a write to its answer or to the end of the
     /// connection, in us.
     pub write_wait_us_max: Vec<u64>,
 }
 
-/// What the watches of the ZooKeeper clients showed, in counts.
+/// Counts of what the watches of the ZooKeeper clients showed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ZkWatchCounts {
     /// Events received.

@@ -11,15 +11,15 @@ use machine::codec::DecodeError;
 use machine::entry::{self, HEADER_BYTES};
 use machine::{Command, ControlCommand, Level, MemberId, Origin};
 
-/// What the other members have told one process about levels, in the times at which its Loop
-/// learned it.
+/// The claims of other members about levels that one process has heard, in the times at which its
+/// Loop learned them.
 #[derive(Default)]
 pub struct Heard {
-    /// What each member said, by member id, oldest first.
+    /// The claims of each member, by member id, oldest first.
     said: BTreeMap<MemberId, Vec<Said>>,
 }
 
-/// What a member said on one link.
+/// The claim of a member on one link.
 struct Said {
     level_max: Level,
     from_us: u64,

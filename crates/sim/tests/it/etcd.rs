@@ -269,8 +269,8 @@ fn served(seed: u64, member_count: usize) -> Result<Summary, String> {
 /// Seeds that found a bug in such runs: the seed and the number of members. `quorate sim` cannot
 /// repeat them.
 const SEEDS_SERVED: [(u64, usize); 1] = [
-    // A cancelled `Campaign` call deleted the key with which a later call of the same lease waited
-    // at another member. That later call then reported that its client leads.
+    // A cancelled `Campaign` call deleted a key that a later call of the same lease, at another
+    // member, was waiting with. That later call then reported that its client leads.
     (1_115, 5),
 ];
 

@@ -1,5 +1,5 @@
-//! An ensemble goes on without its leader: clients finish before the leader is back. And a member
-//! that was away for long catches up.
+//! An ensemble continues to work without its leader: clients finish before the leader is back. And
+//! a member that was away for long catches up.
 
 use sim::fault::{Fault, FaultMix, Whom};
 use sim::script::script;

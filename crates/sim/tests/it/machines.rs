@@ -82,7 +82,8 @@ fn a_member_that_was_suspended_answers_for_no_session_that_is_over() {
     }
 }
 
-/// Snapshots go on while the log's disk hangs, and the log goes on while the snapshots' disk hangs.
+/// Snapshots are taken while the log's disk hangs, and the log is written while the snapshots' disk
+/// hangs.
 #[test]
 fn the_log_and_the_snapshots_hang_and_are_slow_apart() {
     for disks in [Disks::Log, Disks::Snapshots] {

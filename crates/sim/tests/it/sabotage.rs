@@ -316,7 +316,7 @@ fn a_read_that_shows_less_than_the_client_has_seen_is_noticed() {
 }
 
 /// A member that was replaced and removed returns in the middle of its work. It should condemn its
-/// directory. If it goes on, no member accepts what it submits.
+/// directory. If it continues, no member accepts what it submits.
 #[test]
 fn a_forgotten_member_that_goes_on_is_noticed() {
     check_noticed_where(Sabotage::CondemnedIgnored, "do not finish", |options| {
@@ -331,8 +331,8 @@ fn a_forgotten_member_that_goes_on_is_noticed() {
     });
 }
 
-/// Servers with different builds, of which the old ones stay, and clients that ask for a higher
-/// level.
+/// Servers with different builds, and clients that ask for a higher level. The servers with the old
+/// build keep it.
 fn with_mixed_builds(options: &mut Options) {
     let first = vec![Build::New, Build::New, Build::Old];
     let asks = (1..=5).map(|at| (at * 3_000_000, Ask::Client(at as usize % 2))).collect();

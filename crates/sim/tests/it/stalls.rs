@@ -10,9 +10,9 @@ const HANGS_US: u64 = 8_000_000;
 
 /// The longest waits for a write while the leader's disk hangs.
 struct Bounds {
-    /// Of clients of the other members, in us.
+    /// For clients of the other members, in us.
     at_others_us: u64,
-    /// Of clients of the member whose disk hangs, in us.
+    /// For clients of the member whose disk hangs, in us.
     at_leader_us: u64,
 }
 

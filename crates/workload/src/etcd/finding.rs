@@ -1,4 +1,4 @@
-//! What a judge reports, and the checks on single calls that both judges share.
+//! The findings of judges, and the checks on single calls that both judges share.
 
 use crate::etcd::form::check;
 use crate::etcd::history::{CallId, CallRecord};
@@ -41,7 +41,7 @@ pub enum Rule {
 pub struct Violation {
     /// The promise that is broken.
     pub rule: Rule,
-    /// What happened, as text for people.
+    /// A description of what happened, for people.
     pub what: String,
 }
 

@@ -56,7 +56,7 @@ struct Life {
     ended: Option<(Handed, bool)>,
 }
 
-/// What was judged, in counts.
+/// Counts of what was judged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LeaseCounts {
     /// Leases granted.

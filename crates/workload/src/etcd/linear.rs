@@ -51,7 +51,7 @@ pub use worlds::WORLDS_MAX;
 
 use worlds::Worlds;
 
-/// What was judged in an accepted history, in counts.
+/// Counts of what was judged in an accepted history.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Verdict {
     /// Answered writes that changed keys.

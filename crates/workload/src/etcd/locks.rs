@@ -61,7 +61,7 @@ pub struct Shown {
     pub revision: i64,
 }
 
-/// What was judged, in counts.
+/// Counts of what was judged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LockCounts {
     /// Holds.

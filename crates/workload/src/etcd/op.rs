@@ -15,7 +15,7 @@ pub enum SortOrder {
     Descend,
 }
 
-/// What a range sorts its pairs by.
+/// The part of a pair that a range sorts by.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SortTarget {
     /// The key.
@@ -44,7 +44,7 @@ pub struct Range {
     pub revision: i64,
     /// The direction of sorting.
     pub sort_order: SortOrder,
-    /// What to sort by.
+    /// The part of a pair to sort by.
     pub sort_target: SortTarget,
     /// Whether the member may answer from its own, perhaps old, state.
     pub serializable: bool,
@@ -527,7 +527,7 @@ pub enum Error {
     Canceled,
 }
 
-/// What an error says about the fate of its call.
+/// The fate of a call, as far as its error tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
     /// The store refused the call by its rules; a judge checks that the rules demand it.
@@ -539,7 +539,7 @@ pub enum Fate {
 }
 
 impl Error {
-    /// What this error says about the fate of its call.
+    /// The fate of the call, as far as this error tells.
     pub fn fate(self) -> Fate {
         match self {
             Error::EmptyKey

@@ -20,7 +20,7 @@ const LEASE_HELD_BYTES: u64 = 256;
 /// Bytes in memory that are allowed for each byte of the quota.
 const HELD_FACTOR: u64 = 3;
 
-/// What counts against the quota, and the alarms.
+/// The bytes that count against the quota, and the alarms.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Quota {
     /// The quota, in bytes.

@@ -145,7 +145,7 @@ pub enum WatchRule {
     Atomic,
     /// No event is missing between others.
     Reliable,
-    /// A watch that is resumed goes on without a gap and without events that it has shown.
+    /// A resumed watch continues without a gap, and repeats no event that it has shown.
     Resumable,
     /// The previous pair is the model's, or is missing because it is compacted.
     PrevKv,
@@ -169,7 +169,7 @@ pub enum WatchRule {
 pub struct WatchViolation {
     /// The promise that is broken.
     pub rule: WatchRule,
-    /// What happened, as text for people.
+    /// A description of what happened, for people.
     pub what: String,
 }
 

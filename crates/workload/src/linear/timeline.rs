@@ -34,7 +34,7 @@ pub struct Fact {
     source: String,
 }
 
-/// What a reply says about a path.
+/// The statement of a reply about a path.
 #[derive(Clone, Debug)]
 pub enum Seen {
     Absent,

@@ -236,7 +236,7 @@ fn a_write_is_refused_only_between_its_question_and_its_answer() {
     check_refused(vec![], false);
 }
 
-/// Sends two writes at 10, of which only the second is in the order, to such a server.
+/// Sends two writes at 10 to such a server. The order contains only the second one.
 #[track_caller]
 fn check_missing(refusing_us: Vec<(u64, u64)>, is_due: bool) {
     let mut case = Case::new();
@@ -501,7 +501,7 @@ fn a_read_that_misses_what_was_finished_before_is_rejected() {
     case.rejected("was seen before it began");
 }
 
-/// The same for several members that lag differently.
+/// Like the test above, but for several members that lag differently.
 fn lagging() -> (Case, usize) {
     let mut case = Case::new();
     case.rules.reads_may_lag = true;

@@ -154,7 +154,7 @@ fn guarded_writes_of_two_holders_by_turns_are_rejected() {
     };
     both().write(0, 10, 5).write(1, 11, 5).write(1, 12, 6).check(Ok(()));
     both().write(1, 11, 5).write(0, 12, 5).check(Err(Rule::Fence));
-    // The same holds if the answer to the other's write is lost.
+    // Rejected, too, if the answer to the other client's write is lost.
     both().write(0, 12, 6).check(Err(Rule::Fence));
 }
 

@@ -318,7 +318,7 @@ fn a_linearizable_read_sees_what_was_read_before() {
     let mut case = Case::new();
     let id = case.ask(0, put("a", "1"));
     case.commit(id).unwrap();
-    // What only a serializable read has shown counts, too.
+    // A state that only a serializable read has shown counts, too.
     case.read(0, serializable("a"), 2);
     case.passes();
     case.read(1, range("b"), 1);

@@ -1,4 +1,4 @@
-//! What counts against the quota, and which calls are refused.
+//! The count against the quota, and the calls that are refused.
 
 use super::*;
 use crate::etcd::model::Model;

@@ -29,7 +29,7 @@ pub(super) struct Watcher {
     pub parts: Vec<Event>,
 }
 
-/// What the judge knows at the time of a message.
+/// The knowledge of the judge at the time of a message.
 #[derive(Clone, Copy)]
 pub(super) struct Known<'m> {
     pub model: &'m Model,
