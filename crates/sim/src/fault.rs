@@ -50,7 +50,7 @@ impl Disks {
     }
 }
 
-/// One thing that goes wrong.
+/// A fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// `kill -9`: data that was written but not synced survives in the page cache.
@@ -73,7 +73,7 @@ pub enum Fault {
     },
     /// The disk is full, or nearly so, for a time.
     DiskFull {
-        /// The number of bytes that it still takes.
+        /// How many more bytes fit.
         bytes: u64,
         /// How long the fault lasts.
         for_us: u64,

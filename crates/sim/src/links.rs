@@ -115,7 +115,7 @@ struct Link {
     epoch: u64,
     /// The channel for small frames, then the channel for pieces of snapshots.
     channels: [Channel; 2],
-    /// Whether a fault lets nothing come through.
+    /// Whether a fault blocks the link.
     is_blocked: bool,
     /// Whether the receiver refuses new connections, as if its handshakes failed.
     is_refused: bool,

@@ -520,7 +520,7 @@ impl LifeCounts {
 
 /// Counts and findings that the simulation reads.
 struct Seen {
-    /// The counts of this life, without those of Loop.
+    /// The counts of this process run, without those that Loop keeps.
     counts: LifeCounts,
     /// The fetches of snapshots that began, in order.
     fetching: Vec<Fetching>,

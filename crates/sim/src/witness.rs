@@ -84,7 +84,7 @@ struct Proposed {
     member: usize,
     /// The earliest time at which the member may have decided to propose it, in us.
     judged_us: u64,
-    /// When it went to the disk.
+    /// When the entry went to the disk, in us.
     at_us: u64,
 }
 

@@ -279,19 +279,19 @@ impl World {
         }
     }
 
-    /// Adds to the trace.
+    /// Adds a word to the trace.
     pub fn note(&mut self, word: u64) {
         self.trace = (self.trace ^ word).wrapping_mul(0x0000_0100_0000_01b3).rotate_left(17);
     }
 
-    /// Adds to the trace.
+    /// Adds the debug text of a value to the trace.
     pub fn note_text(&mut self, what: &impl core::fmt::Debug) {
         for byte in format!("{what:?}").bytes() {
             self.note(u64::from(byte));
         }
     }
 
-    /// Adds to the trace.
+    /// Adds bytes to the trace.
     pub fn note_bytes(&mut self, bytes: &[u8]) {
         for chunk in bytes.chunks(8) {
             let word = chunk.iter().fold(0, |word, byte| word << 8 | u64::from(*byte));
@@ -299,7 +299,8 @@ impl World {
         }
     }
 
-    /// A number that two runs have in common only if the same things happened in the same order.
+    /// A hash of all events so far: two runs share it only if the same things happened in the same
+    /// order.
     pub fn trace(&self) -> u64 {
         self.trace
     }

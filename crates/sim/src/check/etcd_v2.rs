@@ -484,7 +484,7 @@ fn wants(line: &Line, event: &Event) -> bool {
     let (key, watched) = (event.key(), Key::new(line.key).expect("it is a key"));
     let is_hidden = key.text().contains("/_");
     let is_it = key == watched || (line.is_recursive && key.is_below(watched) && !is_hidden);
-    // A directory that goes takes its nodes with it.
+    // The history had dropped the events in the line's gaps.
     let is_missed = line.gaps.iter().any(|(from, to)| (*from..=*to).contains(&event.index()));
     is_it && !event.is_refresh && event.index() >= line.first && !is_missed
 }

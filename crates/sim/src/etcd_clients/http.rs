@@ -145,7 +145,7 @@ pub enum HttpAnswer {
 /// A request that was sent, with its answer.
 #[derive(Clone, Debug)]
 pub struct HttpCall {
-    /// Its id.
+    /// The id of the request.
     pub id: CallId,
     /// The number of the connection.
     pub connection: usize,

@@ -47,10 +47,10 @@ impl Cast {
     }
 }
 
-/// The number that stands for the role of root.
+/// The role number of root's role.
 pub const ROOT_ROLE: usize = usize::MAX;
 
-/// The number of keys. They are behind those that other clients delete.
+/// The number of keys. They sort after all keys that other clients delete.
 pub const KEYS: usize = 5;
 
 /// The key with this number.
@@ -132,28 +132,28 @@ pub enum Change {
     Enable,
     /// Ends the enforcement.
     Disable,
-    /// Add a user with a password.
+    /// Adds a user with a password.
     AddUser(usize, u32),
-    /// Delete a user.
+    /// Deletes a user.
     DeleteUser(usize),
     /// Changes a user's password.
     Password(usize, u32),
-    /// Grant a user a role.
+    /// Grants a user a role.
     GrantRole(usize, usize),
-    /// Revoke a role from a user.
+    /// Revokes a role from a user.
     RevokeRole(usize, usize),
-    /// Add a role.
+    /// Adds a role.
     AddRole(usize),
-    /// Delete a role.
+    /// Deletes a role.
     DeleteRole(usize),
     /// Grants a role a permission.
     Grant(usize, Span, Permission),
-    /// Revoke a permission from a role.
+    /// Revokes a permission from a role.
     Revoke(usize, Span),
 }
 
 impl Change {
-    /// Whether it switches the enforcement of permissions.
+    /// Whether the change switches the enforcement of permissions.
     pub fn is_switch(self) -> bool {
         matches!(self, Change::Enable | Change::Disable)
     }

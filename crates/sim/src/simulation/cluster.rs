@@ -319,7 +319,7 @@ impl Cluster {
         }
     }
 
-    // Lives.
+    // Process runs.
 
     /// Starts the process of a member. Unless `is_calm`, its settings may change first, and its
     /// replay of the log may take long.

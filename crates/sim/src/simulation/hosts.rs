@@ -84,7 +84,7 @@ impl Hosts {
         self.len() > 1
     }
 
-    // Lives.
+    // Process runs.
 
     /// Gives a member's next process run, or time without a process, its number.
     pub fn begin_life(&mut self, member: usize) {
@@ -186,7 +186,7 @@ impl Hosts {
         self.servers().all(|server| at(server) == led).then_some(leader)
     }
 
-    // Whether they are well.
+    // Health.
 
     /// Whether every server runs and is a voter, and no other member is.
     pub fn do_all_vote(&self) -> bool {
@@ -339,7 +339,7 @@ impl Hosts {
         voters.len() == self.len() && voters.contains(&id.0)
     }
 
-    // Whether they deceive.
+    // Deceit.
 
     /// Whether some member deceives the others.
     pub fn is_any_deceiving(&self) -> bool {

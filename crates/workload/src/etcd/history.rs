@@ -31,7 +31,7 @@ pub struct Answered {
 /// A call. If it has no answer, its fate is unknown.
 #[derive(Clone, Debug)]
 pub struct CallRecord {
-    /// Its identity.
+    /// The identity of the call.
     pub id: CallId,
     /// The number of the connection that it was sent on.
     pub connection: usize,

@@ -96,7 +96,7 @@ pub enum CompareResult {
     /// Equal.
     #[default]
     Equal,
-    /// Larger.
+    /// Greater.
     Greater,
     /// Less.
     Less,
