@@ -32,17 +32,18 @@ pub use wire::{decode_answer, encode};
 /// How a client behaves.
 #[derive(Clone, Debug)]
 pub struct ClientConfig {
-    /// How many operations it does.
+    /// How many operations the client does.
     pub ops: u64,
     /// The most unanswered requests.
     pub pipeline_max: u64,
     /// One in so many writes is large.
     pub large_one_in: u64,
-    /// The session timeout that it asks for, in ms.
+    /// The session timeout that the client asks for, in ms.
     pub timeout_ms: u32,
     /// The longest pause between two bursts of requests, in us.
     pub think_us_max: u64,
-    /// Whether it sometimes breaks its connection, pauses, stops reading or closes its session.
+    /// Whether the client sometimes breaks its connection, pauses, stops reading or closes its
+    /// session.
     pub is_erratic: bool,
 }
 
@@ -60,16 +61,16 @@ pub struct Client {
     mischief: Mischief,
     bad_frames: BadFrames,
     reads_only: ReadsOnly,
-    /// Whether it sent a wrong password on this connection.
+    /// Whether the client sent a wrong password on this connection.
     is_impostor: bool,
     ops_left: u64,
     /// When the next burst or the next attempt to connect is due, in us.
     next_us: u64,
-    /// The progress of its last requests, at the end of the run.
+    /// The progress of the client's last requests, at the end of the run.
     last_words: LastWords,
-    /// Whether it has vanished for good.
+    /// Whether the client has vanished for good.
     is_gone: bool,
-    /// The token of its newest timer event. Older timer events are ignored.
+    /// The token of the client's newest timer event. Older timer events are ignored.
     pub token: u64,
 }
 
@@ -86,7 +87,7 @@ enum LastWords {
 pub enum Wish {
     /// The client wants nothing.
     Nothing,
-    /// A connection to its next member.
+    /// A connection to the client's next member.
     Connect,
 }
 
@@ -146,12 +147,12 @@ impl Client {
         self.reads_only.accept(random);
     }
 
-    /// Whether it accepts read-only mode.
+    /// Whether the client accepts read-only mode.
     pub fn takes_reads_only(&self) -> bool {
         self.reads_only.is_accepted()
     }
 
-    /// The newest zxid that it has seen.
+    /// The newest zxid that the client has seen.
     pub fn last_zxid(&self) -> i64 {
         self.session.last_zxid()
     }
@@ -161,12 +162,12 @@ impl Client {
         self.link.ended_count()
     }
 
-    /// The number of its connection; `None` without one.
+    /// The number of the client's connection; `None` without one.
     pub fn connection(&self) -> Option<usize> {
         self.link.number()
     }
 
-    /// Whether it has done all its operations, has all answers and is connected.
+    /// Whether the client has done all its operations, has all answers and is connected.
     pub fn is_idle(&self) -> bool {
         self.ops_left == 0 && self.link.is_answered() && self.link.state() == State::Connected
     }
@@ -194,7 +195,7 @@ impl Client {
         self.leave(world, network);
     }
 
-    /// Its state, as text for people.
+    /// The client's state, as text for people.
     pub fn describe(&self) -> String {
         format!(
             "{:?} at member {} with session {:#x} of {} ms, {} unanswered, {:?}, next {} us",
@@ -208,12 +209,12 @@ impl Client {
         )
     }
 
-    /// Whether it has vanished for good.
+    /// Whether the client has vanished for good.
     pub fn is_gone(&self) -> bool {
         self.is_gone
     }
 
-    /// The id of its current or last session, and the timeout in ms.
+    /// The id of the client's current or last session, and the timeout in ms.
     pub fn session(&self) -> (i64, u32) {
         (self.session.id(), self.session.timeout_ms())
     }
@@ -237,12 +238,13 @@ impl Client {
         }
     }
 
-    /// Whether it has the answers to its last requests.
+    /// Whether the client has the answers to its last requests.
     pub fn has_said_last_words(&self) -> bool {
         self.last_words == LastWords::Answered
     }
 
-    /// Its timer fires: it sends what is due. If it returns a wish, the simulation connects it.
+    /// The client's timer fires: the client sends what is due. If the method returns a wish, the
+    /// simulation connects the client.
     pub fn on_time(
         &mut self,
         world: &mut World,
@@ -274,7 +276,7 @@ impl Client {
         Wish::Nothing
     }
 
-    /// When its timer must fire next, in us.
+    /// When the client's timer must fire next, in us.
     pub fn wakes_us(&self, now_us: u64) -> u64 {
         let (link, mischief, timeout_us) = (&self.link, &self.mischief, self.session.timeout_us());
         let at_us = match link.state() {
@@ -306,8 +308,9 @@ impl Client {
         self.last_words == LastWords::Wanted && !self.link.is_read_only()
     }
 
-    /// When it assumes that the server is dead, in us. After the faults have stopped a server must
-    /// close the connection because of a bad frame, so the client waits for that without limit.
+    /// When the client assumes that the server is dead, in us. After the faults have stopped a
+    /// server must close the connection because of a bad frame, so the client waits for that
+    /// without limit.
     fn gives_up_us(&self, timeout_us: u64) -> u64 {
         match self.mischief.is_over() && self.link.waits_for_end() {
             true => u64::MAX,
@@ -315,7 +318,7 @@ impl Client {
         }
     }
 
-    /// How long it waits for its session, in us (connectTimeout of `ClientCnxn`).
+    /// How long the client waits for its session, in us (connectTimeout of `ClientCnxn`).
     fn patience_us(&self) -> u64 {
         match self.choice.is_visiting() {
             true => VISIT_PATIENCE_US,
@@ -323,7 +326,7 @@ impl Client {
         }
     }
 
-    /// Whether it does not read what has arrived.
+    /// Whether the client does not read what has arrived.
     pub fn is_deaf(&self, now_us: u64) -> bool {
         self.mischief.deaf_until_us() > now_us
     }
@@ -338,7 +341,7 @@ impl Client {
         }
     }
 
-    /// The member that it tries next, of `member_count`; it may be the same again.
+    /// The member that the client tries next, of `member_count`; it may be the same again.
     pub fn next_member(&mut self, member_count: usize) -> usize {
         self.choice.next(member_count, &mut self.random)
     }
@@ -360,7 +363,7 @@ impl Client {
         self.next_us = world.now_us;
     }
 
-    /// Whether it has no unanswered request and no connection attempt in progress.
+    /// Whether the client has no unanswered request and no connection attempt in progress.
     #[cfg(test)]
     pub fn is_waiting_for_nothing(&self) -> bool {
         let is_resting = match self.link.state() {
@@ -387,7 +390,7 @@ impl Client {
         }
     }
 
-    /// The session that it asks for, and the password that it sends: sometimes a wrong one.
+    /// The session that the client asks for, and the password that it sends: sometimes a wrong one.
     pub fn ask(&mut self) -> (i64, [u8; 16]) {
         let mut password = self.session.password();
         let may_lie = self.mischief.is_possible() && self.session.id() != 0;
@@ -398,12 +401,12 @@ impl Client {
         (self.session.id(), password)
     }
 
-    /// Whether it reconnects now in order to provoke a race. Resets the flag.
+    /// Whether the client reconnects now in order to provoke a race. Resets the flag.
     pub fn take_race(&mut self) -> bool {
         self.mischief.take_race()
     }
 
-    /// It is connected, and sends its connect request.
+    /// The client is connected, and sends its connect request.
     pub fn on_connected(
         &mut self,
         number: usize,

@@ -85,7 +85,7 @@ const LEASES: [i64; 4] = [1, 2, 3, 1 << 40];
 /// The etcd clients of a run, and the members' settings for them.
 #[derive(Clone, Debug)]
 pub struct EtcdLoad {
-    /// The seed of their random choices.
+    /// The seed of the clients' random choices.
     pub seed: u64,
     /// The number of etcd connection runtimes per member.
     pub front_count: u32,

@@ -82,7 +82,7 @@ pub enum Fault {
     SlowDisk {
         /// The slow disks.
         disks: Disks,
-        /// How many times longer they take.
+        /// How many times longer the syncs take.
         factor: u64,
         /// How long the fault lasts.
         for_us: u64,
@@ -123,7 +123,7 @@ pub enum Fault {
     /// The monotonic clock jumps ahead, as after a suspension on a machine whose clock counts
     /// suspended time.
     ClockJump {
-        /// How far it jumps ahead, in us.
+        /// How far the clock jumps ahead, in us.
         by_us: u64,
     },
     /// Connections of clients break.

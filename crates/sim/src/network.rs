@@ -48,7 +48,7 @@ impl Pipe {
 pub struct Connection {
     /// The number of the client that opened it.
     pub client: usize,
-    /// When the client opened it.
+    /// When the client opened the connection.
     pub opened_us: u64,
     /// The member that the client connected to.
     pub member: usize,

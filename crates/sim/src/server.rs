@@ -335,13 +335,13 @@ fn with_word(mut secret: [u8; 32], word: usize, value: u64) -> [u8; 32] {
 /// Why a process has ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Death {
-    /// Its disk failed, and it ended itself as it should.
+    /// The disk of the process failed, and the process ended itself as it should.
     Disk(String),
-    /// It condemned its directory.
+    /// The process condemned its directory.
     Condemned(Condemned),
-    /// It met data of a level that its build does not know.
+    /// The process met data of a level that its build does not know.
     TooOld(String),
-    /// It should not have ended, or broke an invariant.
+    /// The process should not have ended, or broke an invariant.
     Bug(String),
 }
 
@@ -789,7 +789,7 @@ impl Server {
         &self.seen.fetching
     }
 
-    /// The member from which it fetches a snapshot now; `None` if it fetches none.
+    /// The member that this member fetches a snapshot from now; `None` if it fetches none.
     pub fn fetches_from(&self) -> Option<MemberId> {
         self.member.fetches_from()
     }
@@ -897,7 +897,7 @@ impl Server {
         &self.hello
     }
 
-    /// The status of its replica after Loop's last turn.
+    /// The status of the member's replica after Loop's last turn.
     pub fn status(&self) -> &replica::Status {
         &self.seen.status
     }

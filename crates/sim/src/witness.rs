@@ -62,7 +62,7 @@ struct Handed {
     last_batches: LastBatches,
     /// The proposal of the entry: when and by which member, as far as known.
     proposed: Proposed,
-    /// When a member first handed it over: syncs of a quorum covered it then.
+    /// When a member first handed the entry over: syncs of a quorum covered it then.
     handed_us: u64,
     /// The highest term that had a leader then: no leader of a later term has committed it.
     led_term: u64,
@@ -96,23 +96,23 @@ pub struct Times {
     /// The earliest time at which the member may have decided to propose it, in us. From then on it
     /// may have waited in Loop.
     pub judged_us: u64,
-    /// When it went to the disk, in us.
+    /// When the entry went to the disk, in us.
     pub proposed_us: u64,
-    /// When a member first handed it over, in us: syncs of a quorum covered it then.
+    /// When a member first handed the entry over, in us: syncs of a quorum covered it then.
     pub handed_us: u64,
 }
 
 /// The record of one member.
 #[derive(Default)]
 struct Seen {
-    /// The last entry that it handed over and that its own disk had, in any process run.
+    /// The last entry that the member handed over and that its own disk had, in any process run.
     handed: u64,
     /// The last entry that any member had handed over when this member's process started.
     handed_in_earlier_lives: u64,
-    /// Whether it serves clients.
+    /// Whether the member serves clients.
     is_ready: bool,
     is_full: bool,
-    /// When it may have refused writes, since its disk or that of its leader was full.
+    /// When the member may have refused writes, since its disk or that of its leader was full.
     refusing: Trouble,
     /// When clients became able to attach (`true`) or unable to, in order.
     doors: Vec<(u64, bool)>,
@@ -179,13 +179,13 @@ pub struct Witness {
 /// A command in the committed order that changes etcd's keys.
 #[derive(Clone, Debug)]
 pub struct EtcdCommand {
-    /// The call that it belongs to, or the act of a member without a call.
+    /// The call that the command belongs to, or the act of a member without a call.
     pub claimed: Claimed,
-    /// When its entry was proposed and handed over.
+    /// When the entry of the command was proposed and handed over.
     pub times: Times,
     /// The id of the member that submitted it.
     pub origin: u64,
-    /// The term of its entry.
+    /// The term of the entry.
     pub term: u64,
     /// When that term was first seen to have a leader, in us.
     pub led_since_us: u64,

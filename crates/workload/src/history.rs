@@ -34,7 +34,7 @@ pub struct OpRecord {
     pub connection: usize,
     /// The operation.
     pub op: Op,
-    /// When it was sent.
+    /// When the operation was sent.
     pub invoked: Moment,
     /// The reply; `None` if none arrived.
     pub completed: Option<Completed>,

@@ -23,7 +23,7 @@
 //!   whole or not at all.
 //! - The numbers of sequential znodes below one parent grow with their zxids.
 //! - A session ends at one zxid: its ephemeral znodes exist before and not after, and it writes
-//!   nothing after. No client gets it again, and no client is told of its end before the session
+//!   nothing after. No client gets it again, and no client learns of its end before the session
 //!   was silent for its whole timeout.
 //! - Each watch fires once, at the first known change after it was set, and before any reply that
 //!   shows the change. Missed changes are reported when watches are set again.
@@ -145,13 +145,13 @@ pub fn judge(history: &History, rules: Rules) -> Result<Verdict, Vec<Violation>>
 /// The fate of a write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Fate {
-    /// It took effect at this zxid, and was acknowledged or seen.
+    /// The write took effect at this zxid, and was acknowledged or seen.
     Done { zxid: i64, is_acknowledged: bool },
-    /// It failed: it has a zxid and changed nothing.
+    /// The write failed: it has a zxid and changed nothing.
     Failed { zxid: i64 },
-    /// It never entered the log.
+    /// The write never entered the log.
     Refused,
-    /// It has no answer, and no effect was seen.
+    /// The write has no answer, and no effect was seen.
     Unknown,
 }
 

@@ -33,7 +33,7 @@ pub struct Znode {
     pub owners: Vec<&'static str>,
     /// The session that an ephemeral znode belongs to; 0 if it is not ephemeral.
     pub owner: i64,
-    /// When the server removes it by itself.
+    /// When the server removes the znode by itself.
     pub goes: Goes,
     /// How many children were ever created: the counter of sequential names.
     pub creates: i32,
@@ -132,7 +132,7 @@ pub enum ChangeKind {
     Created,
     /// The znode was deleted.
     Deleted,
-    /// Its data was replaced.
+    /// The znode's data was replaced.
     DataSet,
 }
 

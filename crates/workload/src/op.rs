@@ -163,7 +163,7 @@ pub enum Op {
         perms: u32,
         /// The create flag, from [`flag`].
         flag: i32,
-        /// The request that creates it.
+        /// The request that creates the znode.
         request: CreateRequest,
     },
     /// Deletes a znode.
@@ -265,7 +265,7 @@ pub enum Op {
     AddWatch {
         /// The path.
         path: String,
-        /// Whether it also fires for everything below.
+        /// Whether the watch also fires for everything below.
         is_recursive: bool,
     },
     /// Asks whether the connection has a watch, and may remove it.
@@ -274,7 +274,7 @@ pub enum Op {
         path: String,
         /// Which watches are meant.
         which: Watching,
-        /// Whether they are removed.
+        /// Whether the watches are removed.
         removes: bool,
     },
     /// Authenticates as a user.
@@ -332,7 +332,7 @@ pub enum Op {
 pub struct Signature(pub Vec<(char, String, Option<Vec<u8>>)>);
 
 impl Op {
-    /// Whether it enters the log.
+    /// Whether the operation enters the log.
     pub fn is_write(&self) -> bool {
         matches!(
             self,
@@ -358,14 +358,14 @@ impl Op {
         }
     }
 
-    /// Whether the zxid in its reply is just the last one that the server sent, so that the reply
-    /// shows no state.
+    /// Whether the zxid in the operation's reply is just the last one that the server sent, so that
+    /// the reply shows no state.
     pub fn shows_nothing(&self) -> bool {
         let is_undecodable = matches!(self, Op::Undecodable { is_write: false, .. });
         *self == Op::Ping || is_undecodable || self.has_no_zxid()
     }
 
-    /// Whether its reply has no meaningful zxid.
+    /// Whether the operation's reply has no meaningful zxid.
     pub fn has_no_zxid(&self) -> bool {
         matches!(self, Op::BadFrame { .. } | Op::Auth { .. })
     }

@@ -283,7 +283,7 @@ struct Granted {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Life {
     password: [u8; 16],
-    /// The zxid at its beginning.
+    /// The zxid at the session's beginning.
     opened_at: i64,
     ended_at: Option<i64>,
 }

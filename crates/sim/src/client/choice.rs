@@ -6,13 +6,13 @@ use crate::limits::READ_ONLY_US_MAX;
 
 /// Which member a client connects to.
 pub(super) struct Choice {
-    /// The member that it tried last, or must try next.
+    /// The member that the client tried last, or must try next.
     member: usize,
-    /// How many members it knows.
+    /// How many members the client knows.
     member_count: usize,
-    /// Whether it stays with `member` and waits for its answer as long as needed.
+    /// Whether the client stays with `member` and waits for its answer as long as needed.
     is_visiting: bool,
-    /// Whether it connects only when a test tells it to.
+    /// Whether the client connects only when a test tells it to.
     is_obedient: bool,
 }
 
@@ -22,22 +22,22 @@ impl Choice {
         Choice { member: 0, member_count: 1, is_visiting: false, is_obedient: false }
     }
 
-    /// The member that it tried last, or must try next.
+    /// The member that the client tried last, or must try next.
     pub fn member(&self) -> usize {
         self.member
     }
 
-    /// How many members it knows.
+    /// How many members the client knows.
     pub fn member_count(&self) -> usize {
         self.member_count
     }
 
-    /// Whether it stays with its member.
+    /// Whether the client stays with its member.
     pub fn is_visiting(&self) -> bool {
         self.is_visiting
     }
 
-    /// Whether it connects only when a test tells it to.
+    /// Whether the client connects only when a test tells it to.
     pub fn is_obedient(&self) -> bool {
         self.is_obedient
     }
@@ -74,7 +74,7 @@ impl Choice {
 pub(super) struct ReadsOnly {
     /// The generator for that; `None` if the client does not accept read-only mode.
     random: Option<Random>,
-    /// When it leaves such a member to look for one that takes writes, in us.
+    /// When the client leaves such a member to look for one that takes writes, in us.
     searches_us: u64,
 }
 

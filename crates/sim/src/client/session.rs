@@ -17,13 +17,14 @@ enum Table {
 
 /// The session of a client.
 pub(super) struct Session {
-    /// The session that it asks for on its next connection; 0 for a new one.
+    /// The session that the client asks for on its next connection; 0 for a new one.
     id: i64,
     password: [u8; 16],
     /// The last timeout that a server gave it, in ms; 0 if none did.
     timeout_ms: u32,
     last_zxid: i64,
-    /// The users that it has authenticated as, in order. It does so again on each connection.
+    /// The users that the client has authenticated as, in order. It does so again on each
+    /// connection.
     users: Vec<usize>,
     watches: BTreeSet<(Table, String)>,
 }
@@ -41,7 +42,7 @@ impl Session {
         }
     }
 
-    /// The session that it asks for; 0 for a new one.
+    /// The session that the client asks for; 0 for a new one.
     pub fn id(&self) -> i64 {
         self.id
     }
@@ -61,7 +62,7 @@ impl Session {
         u64::from(self.timeout_ms.max(1_000)) * 1000
     }
 
-    /// The newest zxid that it has seen.
+    /// The newest zxid that the client has seen.
     pub fn last_zxid(&self) -> i64 {
         self.last_zxid
     }
@@ -113,7 +114,7 @@ impl Session {
         self.users.iter().map(|user| Op::Auth { user: *user }).collect()
     }
 
-    /// The request that sets its watches again; `None` without watches.
+    /// The request that sets the client's watches again; `None` without watches.
     pub fn watches_again(&self) -> Option<Op> {
         if self.watches.is_empty() {
             return None;

@@ -40,22 +40,22 @@ pub struct EtcdClientConfig {
     pub calls_max: u64,
     /// The longest pause between two bursts of calls, in us.
     pub think_us_max: u64,
-    /// How long it waits for a result before it cancels the call, in us; for some calls less.
-    /// Members give up a call themselves after 7 s.
+    /// How long the client waits for a result before it cancels the call, in us; for some calls
+    /// less. Members give up a call themselves after 7 s.
     pub patience_us_max: u64,
-    /// The most watches that it has.
+    /// The most watches that the client has.
     pub watches_max: usize,
-    /// Whether it sometimes leaves its connection, or cancels a call that it has just made.
+    /// Whether the client sometimes leaves its connection, or cancels a call that it has just made.
     pub is_erratic: bool,
-    /// How it wants a lock or an election; `None` if it does not.
+    /// How the client wants a lock or an election; `None` if it does not.
     pub contends: Option<ContenderConfig>,
-    /// How it changes users and roles; `None` if it does not.
+    /// How the client changes users and roles; `None` if it does not.
     pub users: Option<UsersConfig>,
-    /// How it uses etcd v2; `None` if it does not.
+    /// How the client uses etcd v2; `None` if it does not.
     pub v2: Option<V2Config>,
-    /// How it acts as an operator; `None` if it does not.
+    /// How the client acts as an operator; `None` if it does not.
     pub operates: Option<OperatorConfig>,
-    /// How it makes plain HTTP requests; `None` if it does not.
+    /// How the client makes plain HTTP requests; `None` if it does not.
     pub http: Option<HttpConfig>,
 }
 
@@ -115,29 +115,30 @@ pub struct EtcdClient {
     config: EtcdClientConfig,
     random: Random,
     generator: Generator,
-    /// The number of its connection in the network and in the history; `None` without one.
+    /// The number of the client's connection in the network and in the history; `None` without one.
     connection: Option<usize>,
     calls: Calls,
     streams: Streams,
     watcher: Watcher,
     roles: Roles,
-    /// Its credentials, unless a call has its own.
+    /// The client's credentials, unless a call has its own.
     credentials: Credentials,
-    /// The open call of its users actor, with the number of the watch stream if it is a watch.
+    /// The open call of the client's users actor, with the number of the watch stream if the call
+    /// is a watch.
     users_call: Option<(CallId, Option<usize>)>,
     /// Until when it pauses: it does nothing and handles no messages. `None` if it does not pause.
     paused_until_us: Option<u64>,
-    /// When it last connected or got its last read's answer, in us. From then on it may wait for
-    /// progress.
+    /// When the client last connected or got its last read's answer, in us. From then on it may
+    /// wait for progress.
     waits_us: u64,
     ops_left: u64,
     /// When the next burst or the next attempt to connect is due, in us.
     next_us: u64,
     member: usize,
-    /// Whether it does no more mischief and cancels no calls. Set when the faults stop.
+    /// Whether the client does no more mischief and cancels no calls. Set when the faults stop.
     is_calm: bool,
     last_read: LastRead,
-    /// The token of its newest timer event. Older timer events are ignored.
+    /// The token of the client's newest timer event. Older timer events are ignored.
     pub token: u64,
 }
 
@@ -187,7 +188,7 @@ impl EtcdClient {
         }
     }
 
-    /// The number of its connection; `None` without one.
+    /// The number of the client's connection; `None` without one.
     pub fn connection(&self) -> Option<usize> {
         self.connection
     }
@@ -197,7 +198,7 @@ impl EtcdClient {
         self.streams.done_count()
     }
 
-    /// Its contender for a lock or an election, if it has one.
+    /// The client's contender for a lock or an election, if it has one.
     pub fn contender(&self) -> Option<&Contender> {
         self.roles.contender.as_ref()
     }
@@ -207,22 +208,22 @@ impl EtcdClient {
         self.roles.users.iter_mut().for_each(|users| users.set_share(share.clone()));
     }
 
-    /// Its actor that changes users and roles, if it has one.
+    /// The client's actor that changes users and roles, if it has one.
     pub fn users(&self) -> Option<&Users> {
         self.roles.users.as_ref()
     }
 
-    /// Its etcd v2 client, if it has one.
+    /// The client's part that uses etcd v2, if it has one.
     pub fn v2(&self) -> Option<&V2Client> {
         self.roles.v2.as_ref()
     }
 
-    /// Its operator, if it has one.
+    /// The client's operator, if it has one.
     pub fn operator(&self) -> Option<&Operator> {
         self.roles.operator.as_ref()
     }
 
-    /// Its client of plain HTTP requests, if it has one.
+    /// The client's part that makes plain HTTP requests, if it has one.
     pub fn http(&self) -> Option<&HttpClient> {
         self.roles.http.as_ref()
     }
@@ -232,12 +233,12 @@ impl EtcdClient {
         self.roles.users.iter_mut().for_each(|users| users.on_clock_jump(now_us));
     }
 
-    /// Whether it has made all its calls, has all results and wants no lock.
+    /// Whether the client has made all its calls, has all results and wants no lock.
     pub fn is_idle(&self) -> bool {
         self.ops_left == 0 && self.calls.are_over() && self.roles.are_done()
     }
 
-    /// Whether its last read is answered, and its watches have reached that revision.
+    /// Whether the client's last read is answered, and its watches have reached that revision.
     pub fn has_read_last(&self) -> bool {
         self.last_read == LastRead::Answered && self.watcher.is_done()
     }
@@ -276,12 +277,12 @@ impl EtcdClient {
         self.connection.filter(|_| waits).map(|_| self.waits_us)
     }
 
-    /// When its oldest open call was made, in us.
+    /// When the client's oldest open call was made, in us.
     pub fn waits_since_us(&self) -> Option<u64> {
         self.calls.since_us()
     }
 
-    /// Its state, as text for people.
+    /// The client's state, as text for people.
     pub fn describe(&self) -> String {
         format!(
             "client {} of etcd at member {} on {:?}, {} calls left, {:?}, open {}, watches {}, \
@@ -297,7 +298,7 @@ impl EtcdClient {
         )
     }
 
-    /// The member that it tries next, of `member_count`; it may be the same again.
+    /// The member that the client tries next, of `member_count`; it may be the same again.
     pub fn next_member(&mut self, member_count: usize) -> usize {
         let is_visiting = self.last_read != LastRead::NotYet;
         if member_count > 1 && !is_visiting && !self.random.one_in(4) {
@@ -311,13 +312,13 @@ impl EtcdClient {
         self.next_us = now_us + self.random.magnitude(1_000, 500_000);
     }
 
-    /// It is connected.
+    /// The client is connected.
     pub fn on_connected(&mut self, number: usize, now_us: u64) {
         self.connection = Some(number);
         self.waits_us = now_us;
     }
 
-    /// Its timer fires. If it returns a wish, the simulation connects it.
+    /// The client's timer fires. If the method returns a wish, the simulation connects the client.
     pub fn on_time(
         &mut self,
         world: &mut World,
@@ -362,7 +363,7 @@ impl EtcdClient {
         Wish::Nothing
     }
 
-    /// When its timer must fire next, in us.
+    /// When the client's timer must fire next, in us.
     pub fn wakes_us(&self, now_us: u64) -> u64 {
         if let Some(until_us) = self.paused_until_us {
             return until_us.max(now_us + 1);

@@ -54,13 +54,13 @@ pub enum Prize {
 /// How a contender behaves.
 #[derive(Clone, Debug)]
 pub struct ContenderConfig {
-    /// The seed of its random choices.
+    /// The seed of the contender's random choices.
     pub seed: u64,
-    /// The prize that it wants.
+    /// The prize that the contender wants.
     pub prize: Prize,
-    /// How many turns it takes.
+    /// How many turns the contender takes.
     pub turns: u64,
-    /// The time to live of its leases, in s.
+    /// The time to live of the contender's leases, in s.
     pub ttl_s: i64,
     /// The longest hold, in us.
     pub hold_us_max: u64,
@@ -68,7 +68,7 @@ pub struct ContenderConfig {
     pub rest_us_max: u64,
     /// The longest time between two accidents, in us; `None` without accidents.
     pub accident_us_max: Option<u64>,
-    /// Whether it uses a member's `Lock` or `Election` service.
+    /// Whether the contender uses a member's `Lock` or `Election` service.
     pub is_served: bool,
 }
 
@@ -325,21 +325,21 @@ pub struct Contender {
     turns_left: u64,
     session: Option<Session>,
     session_count: u32,
-    /// The creation revision of its key.
+    /// The creation revision of the contender's key.
     token: i64,
     before: Before,
     holding: Option<Holding>,
     /// A write in a hold that is already over, which it makes as if it still held.
     last_write: Option<Act>,
     value_count: u64,
-    /// Whether the deletion of its key may still take effect later. The deletion of a lock is not
-    /// guarded, so it could hit a key that this session puts again; the contender therefore needs a
-    /// new session.
+    /// Whether the deletion of the contender's key may still take effect later. The deletion of a
+    /// lock is not guarded, so it could hit a key that this session puts again; the contender
+    /// therefore needs a new session.
     may_unlock_late: bool,
     calls: BTreeMap<CallId, Role>,
     observing: Observing,
     unwanted: Unwanted,
-    /// When its next accident comes, in us; `None` without accidents.
+    /// When the contender's next accident comes, in us; `None` without accidents.
     accident_us: Option<u64>,
     is_calm: bool,
     /// Counts of what happened to this contender.
@@ -391,12 +391,12 @@ impl Contender {
         }
     }
 
-    /// Whether it has taken all its turns and has no watch or call left.
+    /// Whether the contender has taken all its turns and has no watch or call left.
     pub fn is_done(&self) -> bool {
         self.stage == Stage::Done && self.unwanted.is_empty()
     }
 
-    /// The lease of its key while it waits to hold; `None` if it does not wait.
+    /// The lease of the contender's key while it waits to hold; `None` if it does not wait.
     pub fn waits(&self) -> Option<i64> {
         self.session.filter(|_| self.is_waiting()).map(|session| session.lease)
     }
@@ -405,13 +405,13 @@ impl Contender {
         matches!(self.stage, Stage::Acquiring | Stage::Looking | Stage::Waiting | Stage::Confirming)
     }
 
-    /// The lease that it keeps alive; `None` without one.
+    /// The lease that the contender keeps alive; `None` without one.
     pub fn live_lease(&self, now_us: u64) -> Option<i64> {
         let session = self.session.filter(|it| !it.is_over && now_us < it.ends_us);
         session.map(|session| session.lease)
     }
 
-    /// Its state, as text for people.
+    /// The contender's state, as text for people.
     pub fn describe(&self) -> String {
         let Contender { stage, session, token, before, turns_left, calls, next_us, .. } = self;
         format!(
@@ -429,7 +429,7 @@ impl Contender {
         self.config.hold_us_max = self.config.hold_us_max.min(CALM_HOLD_US_MAX);
     }
 
-    /// When it must be polled next, in us.
+    /// When the contender must be polled next, in us.
     pub fn wakes_us(&self) -> u64 {
         if !self.unwanted.is_empty() || self.last_write.is_some() {
             return 0;
@@ -457,8 +457,8 @@ impl Contender {
         self.calls.values().any(|role| role.is_of_stage())
     }
 
-    /// The next act of its client; `None` if nothing is due. The client polls while it is
-    /// connected, until this returns `None`.
+    /// The next act of the contender's client; `None` if nothing is due. The client polls while it
+    /// is connected, until this returns `None`.
     pub fn poll(&mut self, now_us: u64, history: &mut History) -> Option<Act> {
         if let Some(act) = self.unwanted.next() {
             return Some(act);
@@ -634,7 +634,7 @@ impl Contender {
         if self.random.one_in(3) { None } else { self.write() }
     }
 
-    /// A call that it wanted was made.
+    /// A call that the contender wanted was made.
     pub fn on_called(&mut self, role: Role, id: CallId, history: &mut History) {
         self.calls.insert(id, role);
         if let Role::Write(hold) = role {
@@ -642,7 +642,7 @@ impl Contender {
         }
     }
 
-    /// The watch that it wanted exists, with this line.
+    /// The watch that the contender wanted exists, with this line.
     pub fn on_watch(&mut self, watching: Watching, line: usize) {
         match (watching, &mut self.observing.observer) {
             (Watching::Before, _) => self.before.line = Some(line),
@@ -720,7 +720,7 @@ impl Contender {
         }
     }
 
-    /// A service call that it wanted was made.
+    /// A service call that the contender wanted was made.
     pub fn on_serving(&mut self, role: Role, id: CallId) {
         self.counts.repeated += usize::from(role == Role::Repeat);
         self.calls.insert(id, role);

@@ -48,19 +48,19 @@ const MEMBERS: [(&str, &str); 7] = [
     ("DELETE", "/v2/members/1"),
 ];
 
-/// The most requests that it still makes after the faults have stopped.
+/// The most requests that a client still makes after the faults have stopped.
 const CALM_CALLS_MAX: u64 = 10;
 
 /// How the client behaves.
 #[derive(Clone, Debug)]
 pub struct HttpConfig {
-    /// The seed of its random choices.
+    /// The seed of the client's random choices.
     pub seed: u64,
-    /// The number of requests that it makes.
+    /// The number of requests that the client makes.
     pub calls: u64,
     /// The longest pause between two requests, in us.
     pub rest_us_max: u64,
-    /// Whether it changes users.
+    /// Whether the client changes users.
     pub has_users: bool,
 }
 
@@ -112,18 +112,18 @@ pub enum Wish {
 /// A request of this client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HttpRequest {
-    /// Its credentials.
+    /// The request's credentials.
     pub login: Login,
-    /// Its subject.
+    /// The request's subject.
     pub wish: Wish,
 }
 
 /// The outcome of a read of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadCame {
-    /// It was permitted.
+    /// The read was permitted.
     Permitted,
-    /// It was not permitted.
+    /// The read was not permitted.
     Denied,
     /// The member was too busy, or had no leader or no time.
     Failed,
@@ -153,10 +153,10 @@ pub struct HttpCall {
     pub member: usize,
     /// The request.
     pub request: HttpRequest,
-    /// When it was sent, in us.
+    /// When the request was sent, in us.
     pub sent_us: u64,
-    /// When it was answered, in us, and the answer; `None` if the client gave up or lost the
-    /// connection.
+    /// When the request was answered, in us, and the answer; `None` if the client gave up or lost
+    /// the connection.
     pub answered: Option<(u64, HttpAnswer)>,
 }
 
@@ -205,7 +205,7 @@ impl HttpClient {
         self.calls_left > 0 || !self.unhealthy.is_empty()
     }
 
-    /// Whether it has made all its requests and waits for no answer.
+    /// Whether the client has made all its requests and waits for no answer.
     pub fn is_done(&self) -> bool {
         !self.has_wish() && !self.is_open
     }
@@ -217,13 +217,13 @@ impl HttpClient {
         self.unhealthy = HEALTH.to_vec();
     }
 
-    /// Its state, as text for people.
+    /// The client's state, as text for people.
     pub fn describe(&self) -> String {
         let newest = self.calls.last();
         format!("http: {} requests left, open {}, {newest:?}", self.calls_left, self.is_open)
     }
 
-    /// When it must be polled next, in us.
+    /// When the client must be polled next, in us.
     pub fn wakes_us(&self) -> u64 {
         if self.is_open || !self.has_wish() { u64::MAX } else { self.next_us }
     }
@@ -307,7 +307,7 @@ impl HttpClient {
         self.next_us = now_us + self.random.magnitude(1, self.config.rest_us_max);
     }
 
-    /// Its request was sent.
+    /// The client's request was sent.
     pub fn on_sent(&mut self, call: HttpCall) {
         self.calls.push(call);
         self.is_open = true;

@@ -36,14 +36,14 @@ struct Ledger {
 /// How a change ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// It has not taken effect, and never will.
+    /// The change has not taken effect, and never will.
     Nothing,
-    /// It took effect.
+    /// The change took effect.
     Done {
-        /// Whether it raised the revision.
+        /// Whether the change raised the revision.
         is_raised: bool,
     },
-    /// Its fate is unknown: it may take effect later.
+    /// The change's fate is unknown: it may take effect later.
     Unknown,
 }
 

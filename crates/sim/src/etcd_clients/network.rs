@@ -23,9 +23,9 @@ pub enum FromClient {
     Call {
         /// The id of the call.
         id: CallId,
-        /// Its method.
+        /// The call's method.
         method: EtcdMethod,
-        /// The bytes of its request.
+        /// The bytes of the call's request.
         request: Bytes,
         /// The client's credentials.
         credentials: Credentials,
@@ -79,7 +79,7 @@ pub type SentResult = Result<Vec<u8>, CallRefused>;
 pub struct FromServer {
     /// The id of the call.
     pub id: CallId,
-    /// Its result, or a piece of it.
+    /// The call's result, or a piece of it.
     pub result: SentResult,
     /// Whether further pieces follow.
     pub has_more: bool,
@@ -146,7 +146,7 @@ pub struct EtcdConnection {
     pub life: u64,
     /// The cluster id and the member id in its responses.
     pub served: Served,
-    /// The etcd runtime that serves it, by its position among the etcd runtimes.
+    /// The etcd runtime that serves the connection, by its position among the etcd runtimes.
     pub front: usize,
     /// Messages that have arrived and that the server has not handled.
     pub at_server: VecDeque<FromClient>,

@@ -11,11 +11,11 @@ use super::recipe;
 /// The state of an observer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Stage {
-    /// It reads who leads.
+    /// The observer reads who leads.
     Asking,
     /// No candidate leads: it watches for a new key from this revision on.
     Finding(i64),
-    /// It watches the leader's key from this revision on.
+    /// The observer watches the leader's key from this revision on.
     Following(Vec<u8>, i64),
 }
 
@@ -25,7 +25,7 @@ pub struct Observer {
     client: u32,
     name: Vec<u8>,
     stage: Stage,
-    /// The line of its watch; `None` without a watch.
+    /// The line of the observer's watch; `None` without a watch.
     line: Option<usize>,
 }
 
@@ -35,17 +35,17 @@ impl Observer {
         Observer { client, name: name.to_vec(), stage: Stage::Asking, line: None }
     }
 
-    /// The line of its watch; `None` without a watch.
+    /// The line of the observer's watch; `None` without a watch.
     pub fn line(&self) -> Option<usize> {
         self.line
     }
 
-    /// The read that it must make now; `None` if none.
+    /// The read that the observer must make now; `None` if none.
     pub fn read(&self) -> Option<Op> {
         (self.stage == Stage::Asking).then(|| Op::Range(recipe::first_created(&self.name)))
     }
 
-    /// The watch that it needs now; `None` if none, or if it has one.
+    /// The watch that the observer needs now; `None` if none, or if it has one.
     pub fn watch(&self) -> Option<Wanted> {
         let (key, range_end, start) = match &self.stage {
             _ if self.line.is_some() => return None,
@@ -58,12 +58,12 @@ impl Observer {
         Some(Wanted { key, range_end, start, ..Wanted::default() })
     }
 
-    /// Its watch exists, with this line.
+    /// The observer's watch exists, with this line.
     pub fn on_watch(&mut self, line: usize) {
         self.line = Some(line);
     }
 
-    /// Its read was answered, or its answer was lost (`None`).
+    /// The observer's read was answered, or its answer was lost (`None`).
     pub fn on_read(&mut self, answer: Option<&Answer>, history: &mut History) {
         let Some(Ok(response)) = answer else { return };
         match recipe::first_pair(response) {
@@ -72,7 +72,8 @@ impl Observer {
         }
     }
 
-    /// A response arrived on its watch. Returns the line of the watch if it no longer needs it.
+    /// A response arrived on the observer's watch. Returns the line of the watch if the observer no
+    /// longer needs it.
     pub fn on_response(&mut self, response: &Response, history: &mut History) -> Option<usize> {
         if response.is_canceled {
             self.stage = Stage::Asking;

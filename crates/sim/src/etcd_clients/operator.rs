@@ -17,19 +17,19 @@ use workload::generate::Random;
 use super::network::SentResult;
 use super::wire::{self, Served};
 
-/// The most calls that it still makes after the faults have stopped.
+/// The most calls that an operator still makes after the faults have stopped.
 const CALM_CALLS_MAX: u64 = 10;
 
 /// How an operator behaves.
 #[derive(Clone, Debug)]
 pub struct OperatorConfig {
-    /// The seed of its random choices.
+    /// The seed of the operator's random choices.
     pub seed: u64,
-    /// The number of calls that it makes.
+    /// The number of calls that the operator makes.
     pub calls: u64,
     /// The longest pause between two calls, in us.
     pub rest_us_max: u64,
-    /// Whether it often asks for alarms and disarms them.
+    /// Whether the operator often asks for alarms and disarms them.
     pub disarms: bool,
 }
 
@@ -38,7 +38,7 @@ pub struct OperatorConfig {
 pub struct Moved {
     /// The id of the member that had to lead.
     pub target: u64,
-    /// When the operator asked for it, in us.
+    /// When the operator asked for the move, in us.
     pub asked_us: u64,
     /// When the answer arrived, in us.
     pub answered_us: u64,
@@ -138,7 +138,7 @@ impl Operator {
         }
     }
 
-    /// Whether it has made all its calls and waits for no answer.
+    /// Whether the operator has made all its calls and waits for no answer.
     pub fn is_done(&self) -> bool {
         self.calls_left == 0 && self.asked.is_none()
     }
@@ -148,12 +148,12 @@ impl Operator {
         self.calls_left = self.calls_left.min(CALM_CALLS_MAX);
     }
 
-    /// Its state, as text for people.
+    /// The operator's state, as text for people.
     pub fn describe(&self) -> String {
         format!("operator: {} calls left, {:?}", self.calls_left, self.asked)
     }
 
-    /// When it must be polled next, in us.
+    /// When the operator must be polled next, in us.
     pub fn wakes_us(&self) -> u64 {
         let waits = self.calls_left == 0 || self.asked.is_some();
         if waits { u64::MAX } else { self.next_us }
@@ -228,7 +228,7 @@ impl Operator {
         }
     }
 
-    /// Its call was made.
+    /// The operator's call was made.
     pub fn on_sent(&mut self, id: CallId, (method, request): (EtcdMethod, &Bytes), now_us: u64) {
         let target = match method {
             EtcdMethod::Cluster(ClusterMethod::MoveLeader) => {
@@ -256,7 +256,7 @@ impl Operator {
         self.next_us = now_us + self.random.magnitude(1, self.rest_us_max);
     }
 
-    /// If the result belongs to its call, checks it.
+    /// If the result belongs to the operator's call, checks it.
     ///
     /// # Errors
     /// No correct member gives this result.

@@ -223,7 +223,7 @@ impl Rights {
     /// Makes a change.
     ///
     /// # Errors
-    /// The error with which etcd refuses it.
+    /// The error that etcd refuses the change with.
     pub fn make(&mut self, change: Change) -> Result<(), Error> {
         let has_changed = match change {
             Change::Enable => {

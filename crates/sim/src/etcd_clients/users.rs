@@ -43,15 +43,15 @@ const WATCH_WAIT_US_LEAST: u64 = ETCD_CALL_MS_MAX * 1_000 - TOKEN_SLACK_US;
 /// world's.
 const TOKEN_SLACK_US: u64 = 100_000;
 
-/// The most calls that it still makes after the faults have stopped.
+/// The most calls that an actor still makes after the faults have stopped.
 const CALM_CALLS_MAX: u64 = 20;
 
 /// How the actor behaves.
 #[derive(Clone, Debug)]
 pub struct UsersConfig {
-    /// The seed of its random choices.
+    /// The seed of the actor's random choices.
     pub seed: u64,
-    /// The number of calls that it makes.
+    /// The number of calls that the actor makes.
     pub calls: u64,
     /// The longest pause between two calls, in us.
     pub rest_us_max: u64,
@@ -134,7 +134,7 @@ struct Token {
     user: usize,
     text: String,
     made_us: u64,
-    /// When it was last used at each member, in us.
+    /// When the token was last used at each member, in us.
     used_us: BTreeMap<usize, u64>,
 }
 
@@ -210,7 +210,7 @@ pub struct Users {
     value_count: u64,
     password_count: u32,
     may_leave: bool,
-    /// Its view of the shared ledger.
+    /// The actor's view of the shared ledger.
     share: Share,
     /// Counts of what it found.
     pub counts: UsersCounts,
@@ -251,12 +251,12 @@ impl Users {
         &CASTS[self.share.part()]
     }
 
-    /// Whether it has made all its calls and has no doubt left.
+    /// Whether the actor has made all its calls and has no doubt left.
     pub fn is_done(&self) -> bool {
         self.calls_left == 0 && self.doing.is_none() && self.doubt.is_none()
     }
 
-    /// Its state, as text for people.
+    /// The actor's state, as text for people.
     pub fn describe(&self) -> String {
         format!("{} calls left, {:?}, {:?}", self.calls_left, self.doing, self.rights)
     }
@@ -276,12 +276,13 @@ impl Users {
         self.jumped_us = now_us;
     }
 
-    /// When it must be polled next, in us.
+    /// When the actor must be polled next, in us.
     pub fn wakes_us(&self) -> u64 {
         if self.is_done() || self.doing.is_some() { u64::MAX } else { self.next_us }
     }
 
-    /// The next act of its client, which is connected to this member; `None` if nothing is due.
+    /// The next act of the actor's client, which is connected to this member; `None` if nothing is
+    /// due.
     pub fn poll(&mut self, now_us: u64, member: usize) -> Option<UsersAct> {
         if self.is_done() || self.doing.is_some() || now_us < self.next_us {
             return None;
@@ -458,7 +459,8 @@ impl Users {
         Ok(())
     }
 
-    /// Whether it still knows the enforcement, considering what the other actor may have done.
+    /// Whether the actor still knows the enforcement, considering what the other actor may have
+    /// done.
     fn knows_enforcement(&self) -> bool {
         self.cast().is_first || self.share.knows_enforcement()
     }
@@ -500,7 +502,7 @@ impl Users {
 
     fn doubt(&mut self, what: String) {
         if !self.knows_enforcement() {
-            // It asks for all users and roles next.
+            // The actor asks for all users and roles next.
             self.counts.unsure += 1;
             return self.ask_all();
         }

@@ -22,15 +22,15 @@ const KEYS: [&str; 6] = ["/d/a", "/d/b", "/d/c", "/d/_h", "/e", "/d"];
 /// The keys that clients wait at.
 const WAITED: [&str; 4] = ["/d", "/d", "/d/a", "/e"];
 
-/// The most operations that it still makes after the faults have stopped.
+/// The most operations that a client still makes after the faults have stopped.
 const CALM_OPS_MAX: u64 = 10;
 
 /// How the client behaves.
 #[derive(Clone, Debug)]
 pub struct V2Config {
-    /// The seed of its random choices.
+    /// The seed of the client's random choices.
     pub seed: u64,
-    /// How many operations it makes.
+    /// How many operations the client makes.
     pub ops: u64,
     /// The most open calls.
     pub calls_max: usize,
@@ -55,7 +55,7 @@ pub struct Op {
     pub ttl_s: Option<u64>,
     /// The condition on the node before the write.
     pub prev: Prev,
-    /// Whether it only renews the time to live of the key.
+    /// Whether the operation only renews the time to live of the key.
     pub is_refresh: bool,
     /// For a delete: whether it may delete a directory with its contents. For a read: whether it
     /// needs a quorum.
@@ -78,13 +78,13 @@ pub enum Prev {
 /// A call that was made.
 #[derive(Clone, Debug)]
 pub struct Call {
-    /// Its id; `None` before it is sent.
+    /// The call's id; `None` before it is sent.
     pub id: Option<CallId>,
     /// The operation.
     pub op: Op,
-    /// When it was sent, in us.
+    /// When the call was sent, in us.
     pub sent_us: u64,
-    /// When it ended, in us, and how; `None` while it is open.
+    /// When the call ended, in us, and how; `None` while it is open.
     pub came: Option<(u64, Came)>,
 }
 
@@ -112,11 +112,11 @@ pub enum Came {
 /// How a wait began, or ended early.
 #[derive(Clone, Debug)]
 pub enum Began {
-    /// It began when the store was at this index.
+    /// The wait began when the store was at this index.
     At(u64),
-    /// It was refused because the history does not reach back to its first index.
+    /// The wait was refused because the history does not reach back to its first index.
     Refused(Refusal),
-    /// It ended because the history had dropped its next event.
+    /// The wait ended because the history had dropped its next event.
     Ended,
 }
 
@@ -126,7 +126,7 @@ pub enum Began {
 pub struct Line {
     /// The key.
     pub key: &'static str,
-    /// Whether events at keys below it count, too.
+    /// Whether events at keys below the key count, too.
     pub is_recursive: bool,
     is_stream: bool,
     /// The index from which events count; 0 before the first wait has begun.
@@ -156,7 +156,7 @@ pub struct V2Client {
     config: V2Config,
     random: Random,
     ops_left: u64,
-    /// How many values it has made.
+    /// How many values the client has made.
     value_count: u64,
     /// For each key, the last value that it saw and that value's index.
     seen: BTreeMap<&'static str, (String, u64)>,
@@ -164,7 +164,7 @@ pub struct V2Client {
     pub calls: Vec<Call>,
     /// The open calls, with their positions in `calls`.
     open: BTreeMap<CallId, usize>,
-    /// Its waits.
+    /// The client's waits.
     pub line: Line,
     /// The open wait; `None` without one.
     waiting: Option<CallId>,
@@ -199,12 +199,12 @@ impl V2Client {
         }
     }
 
-    /// Whether it has made all its calls and has all answers.
+    /// Whether the client has made all its calls and has all answers.
     pub fn is_done(&self) -> bool {
         self.ops_left == 0 && self.open.is_empty()
     }
 
-    /// Its state, as text for people.
+    /// The client's state, as text for people.
     pub fn describe(&self) -> String {
         let Line { key, next, shown, .. } = &self.line;
         let (open, shown) = (self.open.len(), shown.len());
@@ -216,7 +216,7 @@ impl V2Client {
         self.ops_left = self.ops_left.min(CALM_OPS_MAX);
     }
 
-    /// When it must be polled next, in us.
+    /// When the client must be polled next, in us.
     pub fn wakes_us(&self) -> u64 {
         let has_room = self.open.len() < self.config.calls_max && self.ops_left > 0;
         match has_room || self.waiting.is_none() {
@@ -225,7 +225,7 @@ impl V2Client {
         }
     }
 
-    /// The next act of its client; `None` if nothing is due.
+    /// The next act for the etcd client to perform; `None` if nothing is due.
     pub fn poll(&mut self, now_us: u64) -> Option<V2Act> {
         if self.wakes_us() > now_us {
             return None;
@@ -245,14 +245,14 @@ impl V2Client {
         Some(V2Act::Call(request))
     }
 
-    /// The call that it wanted was sent with this id.
+    /// The call that the client wanted was sent with this id.
     pub fn on_call_sent(&mut self, id: CallId) {
         let place = self.calls.len() - 1;
         self.calls[place].id = Some(id);
         self.open.insert(id, place);
     }
 
-    /// The wait that it wanted was sent with this id.
+    /// The wait that the client wanted was sent with this id.
     pub fn on_wait_sent(&mut self, id: CallId) {
         self.waiting = Some(id);
     }
@@ -324,7 +324,7 @@ impl V2Client {
         self.finish(id, if is_nothing { Came::Failed } else { Came::Unknown }, now_us)
     }
 
-    /// Its client has cancelled a call.
+    /// The etcd client has cancelled a call.
     pub fn on_given_up(&mut self, id: CallId, now_us: u64) {
         self.finish(id, Came::Unknown, now_us);
     }
@@ -394,7 +394,7 @@ impl V2Client {
         }
     }
 
-    /// Its client has left the connection.
+    /// The etcd client has left the connection.
     pub fn on_left(&mut self, now_us: u64) {
         self.waiting = None;
         for id in self.open.keys().copied().collect::<Vec<_>>() {
@@ -425,7 +425,7 @@ impl Op {
         request(*verb, key, &form)
     }
 
-    /// Whether it is a read.
+    /// Whether the operation is a read.
     pub fn is_read(&self) -> bool {
         self.verb == Verb::Get
     }

@@ -30,7 +30,8 @@ pub const TAKEN_LATE_US_MAX: u64 = 3_000_000;
 /// One line: a watch that continues on new streams.
 struct Line {
     wanted: Wanted,
-    /// The first revision that it has not shown; `None` if no server has told.
+    /// The first revision that the line has not shown; `None` if no server has said where the line
+    /// begins.
     next: Option<i64>,
 }
 
@@ -84,7 +85,7 @@ pub struct Watcher {
     /// The client's credentials.
     credentials: Credentials,
     random: Random,
-    /// The most lines that it begins at random.
+    /// The most lines that the watcher begins at random.
     watches_max: usize,
     lines: BTreeMap<usize, Line>,
     line_count: usize,
@@ -212,13 +213,13 @@ impl Watcher {
         })
     }
 
-    /// When it next asks for progress, in us.
+    /// When the watcher next asks for progress, in us.
     pub fn wakes_us(&self) -> u64 {
         let target = self.target.filter(|_| !self.is_done());
         target.map_or(u64::MAX, |target| target.ask_us)
     }
 
-    /// A description of what it waits for, as text for people.
+    /// A description of what the watcher waits for, as text for people.
     pub fn describe(&self) -> String {
         let streams = self.streams.iter().map(|it| (it.number, &it.asked, &it.open, it.promised));
         let streams: Vec<_> = streams.collect();
@@ -254,7 +255,8 @@ impl Watcher {
         }
     }
 
-    /// If it waits for a revision and the time has come: continues all lines and asks for progress.
+    /// If the watcher waits for a revision and the time has come: continues all lines and asks for
+    /// progress.
     pub fn ask_when_due(&mut self, mut around: Around<'_>) {
         let Some(target) = self.target else { return };
         if self.is_done() || around.world.now_us < target.ask_us {

@@ -22,7 +22,7 @@ pub(super) struct Sent {
 
 /// One open stream.
 struct Slot {
-    /// The number of its connection.
+    /// The number of the stream's connection.
     number: usize,
     /// The stream's number in the history.
     stream: usize,

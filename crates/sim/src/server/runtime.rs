@@ -184,7 +184,7 @@ impl Runtime {
             || !self.woken.is_empty()
     }
 
-    /// When its timer fires next, in us.
+    /// When the runtime's timer fires next, in us.
     pub fn next_tick_us(&self) -> u64 {
         self.next_tick_us
     }

@@ -24,7 +24,7 @@ pub struct Unborn {
     bootstrap: Bootstrap,
     hello: Arc<Hello>,
     cluster_id: u128,
-    /// When its timer fires next, in us; `None` before the first time.
+    /// When the process's timer fires next, in us; `None` before the first time.
     looks_us: Option<u64>,
 }
 

@@ -235,7 +235,7 @@ impl Cluster {
         self.say(Some(member), || format!("the directory is condemned: {why}"));
         self.hosts.counts.condemned += 1;
         if why == Condemned::Forgotten {
-            // Its next directory draws a new member id.
+            // The host's next directory draws a new member id.
             let host = &mut self.hosts[member];
             host.note_lost(host.member());
         }

@@ -6,7 +6,7 @@ use crate::world::Clock;
 /// The rhythm of a stuttering process.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stutter {
-    /// How long it gets the CPU in each period, in us.
+    /// How long the process gets the CPU in each period, in us.
     pub run_us: u64,
     pub period_us: u64,
 }

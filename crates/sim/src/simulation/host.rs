@@ -269,7 +269,7 @@ impl Host {
         born.or(self.unborn.as_ref().map(Unborn::hello))
     }
 
-    /// The highest level that its build knows.
+    /// The highest level that the host's build knows.
     pub fn level_max(&self) -> Level {
         self.config.options.order.known.level_max
     }
@@ -304,7 +304,7 @@ impl Host {
 
 /// A machine that is cut off while another machine has its place.
 pub(super) struct OtherMachine {
-    /// The member id of its directory; `None` if the machine never ran a process.
+    /// The member id of the machine's directory; `None` if the machine never ran a process.
     pub id: Option<MemberId>,
     /// The build that is installed on it.
     pub known: Known,
@@ -332,8 +332,8 @@ pub(super) enum Deceit {
 /// The wrong belief of the others about a member that deceives them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Deceives {
-    /// That it has all entries that it acknowledged: it may lack some up to this index.
+    /// That the member has all entries that it acknowledged: it may lack some up to this index.
     Forgot { index: u64 },
-    /// That its state is the one that the log gives.
+    /// That the member's state is the one that the log gives.
     Differs,
 }

@@ -14,7 +14,7 @@ fn sessions_outlive_a_pause_of_the_process() {
         for client in &mut options.clients {
             client.ops = 400;
             client.think_us_max = 4_000_000;
-            // The server raises it to the shortest timeout, two ticks.
+            // The server raises the timeout to the shortest one, two ticks.
             client.timeout_ms = 1;
         }
         match sim::run(options) {

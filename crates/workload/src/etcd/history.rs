@@ -22,7 +22,7 @@ pub struct CallId {
 /// An answer, with its time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answered {
-    /// When it arrived.
+    /// When the answer arrived.
     pub moment: Moment,
     /// The answer.
     pub answer: Answer,
@@ -37,7 +37,7 @@ pub struct CallRecord {
     pub connection: usize,
     /// The operation.
     pub op: Op,
-    /// When it was sent.
+    /// When the call was sent.
     pub asked: Moment,
     /// The answer; `None` if none arrived.
     pub answered: Option<Answered>,

@@ -39,12 +39,12 @@ pub struct Hold {
     pub lease: i64,
     /// The revision at which the client's key was created: the token.
     pub token: i64,
-    /// When the client learned that it holds.
+    /// When the client learned that it holds the lock or leads.
     pub began: Moment,
-    /// When it asked to release the lock, stopped believing that it holds, or died; `None` if it
-    /// never did.
+    /// When the client asked to release the lock, stopped believing that it holds, or died; `None`
+    /// if it never did.
     pub ended: Option<Moment>,
-    /// Its guarded writes, including those that it made when it no longer held.
+    /// The client's guarded writes, including those that it made when it no longer held.
     pub writes: Vec<CallId>,
 }
 

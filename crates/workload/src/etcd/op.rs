@@ -195,7 +195,7 @@ pub enum LeaseOp {
 }
 
 impl LeaseOp {
-    /// Whether the leader answers it without the log.
+    /// Whether the leader answers the operation without the log.
     pub fn is_question(&self) -> bool {
         matches!(self, LeaseOp::KeepAlive { .. } | LeaseOp::TimeToLive { .. })
     }
@@ -219,8 +219,9 @@ pub enum Op {
 }
 
 impl Op {
-    /// Whether etcd answers it from the state, without the log: a range, a question about a lease,
-    /// or a transaction whose direct operations are all ranges (`txn.IsTxnReadonly`).
+    /// Whether etcd answers the operation from the state, without the log: a range, a question
+    /// about a lease, or a transaction whose direct operations are all ranges
+    /// (`txn.IsTxnReadonly`).
     pub fn is_read(&self) -> bool {
         match self {
             Op::Range(_) => true,
@@ -230,8 +231,8 @@ impl Op {
         }
     }
 
-    /// Whether it may change the state: it has a compaction, a put or a delete, also in a nested
-    /// transaction, or grants or revokes a lease.
+    /// Whether the operation may change the state: it has a compaction, a put or a delete, also in
+    /// a nested transaction, or grants or revokes a lease.
     pub fn can_change(&self) -> bool {
         match self {
             Op::Range(_) => false,
@@ -241,8 +242,8 @@ impl Op {
         }
     }
 
-    /// Whether it is a read that may show an old state. A transaction without operations counts,
-    /// too (`txn.IsTxnSerializable`).
+    /// Whether the operation is a read that may show an old state. A transaction without operations
+    /// counts, too (`txn.IsTxnSerializable`).
     pub fn is_serializable(&self) -> bool {
         let of = |op: &TxnOp| matches!(op, TxnOp::Range(range) if range.serializable);
         match self {
@@ -252,8 +253,8 @@ impl Op {
         }
     }
 
-    /// Whether it has a put, even in a branch that is not taken. Such calls are refused while the
-    /// space is exhausted (`BackendQuota.Cost`).
+    /// Whether the operation has a put, even in a branch that is not taken. Such calls are refused
+    /// while the space is exhausted (`BackendQuota.Cost`).
     pub fn has_put(&self) -> bool {
         match self {
             Op::Put(_) => true,
@@ -449,7 +450,7 @@ impl Response {
         }
     }
 
-    /// Whether it reports a change of keys.
+    /// Whether the response reports a change of keys.
     pub fn tells_change(&self) -> bool {
         match self {
             Response::Put(_) => true,

@@ -1,9 +1,9 @@
 //! The judge with a claim: could a single server, doing one call after the other, have given every
 //! answer in a history?
 //!
-//! It gets the history and a *claim*: the order in which the server claims to have committed the
-//! writes. The judge does not trust the claim. A *place* is a number of commands of the claim, and
-//! stands for the state after that many. The judge checks:
+//! The judge gets the history and a *claim*: the order in which the server claims to have committed
+//! the writes. The judge does not trust the claim. A *place* is a number n of commands of the claim
+//! and names the state after the first n. The judge checks:
 //!
 //! - **Claim.** Each call in the claim was sent by a client, is in the claim once, is not a read,
 //!   and passes the checks before the log. (Parts of locks and elections are trusted:
@@ -87,7 +87,7 @@ pub enum Claimed {
     },
     /// Puts are refused for want of space from now on, whatever the quota, or no longer.
     NoSpace {
-        /// Whether they are refused from now on.
+        /// Whether puts are refused from now on.
         is_raised: bool,
     },
 }
@@ -453,7 +453,8 @@ fn check_answer(record: &CallRecord, answer: &Answer, expected: &Answer) -> Resu
         (Fate::NeverLogged, _, _) => {
             violation(Rule::Fate, "it stands in the claim, and was refused before the log", record)
         }
-        // Its revision is checked with the times, since etcd reads it only when it answers.
+        // The revision of a compaction is checked with the times, since etcd reads it only when it
+        // answers.
         (_, Ok(Response::Compact { .. }), Ok(Response::Compact { .. })) => Ok(()),
         (_, answer, expected) if answer == expected => Ok(()),
         (_, _, expected) => {

@@ -64,11 +64,11 @@ pub struct Event {
 /// A message of a server on a watch stream.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Response {
-    /// The revision in its header.
+    /// The revision in the header of the message.
     pub revision: i64,
     /// The id of the watch, or [`NO_WATCH_ID`].
     pub watch_id: i64,
-    /// Whether it answers the request to create the watch.
+    /// Whether the message answers the request to create the watch.
     pub is_created: bool,
     /// Whether the watch has ended.
     pub is_canceled: bool,
@@ -83,7 +83,7 @@ pub struct Response {
 }
 
 impl Response {
-    /// Whether it is only a notice of progress.
+    /// Whether the message is only a notice of progress.
     pub fn is_progress(&self) -> bool {
         !self.is_created && !self.is_canceled && !self.is_fragment && self.events.is_empty()
     }
@@ -118,14 +118,14 @@ pub struct StreamRecord {
     pub connection: usize,
     /// Whether the stream must end when its member has no leader.
     pub requires_leader: bool,
-    /// When it was opened.
+    /// When the stream was opened.
     pub opened: Moment,
     /// The messages in both directions, in order.
     pub steps: Vec<(Moment, Step)>,
 }
 
 impl StreamRecord {
-    /// When and how it ended; `None` if it has not.
+    /// When and how the stream ended; `None` if it has not.
     pub fn ended(&self) -> Option<(Moment, &Step)> {
         let last = self.steps.last()?;
         matches!(last.1, Step::Ended(_) | Step::Left).then_some((last.0, &last.1))

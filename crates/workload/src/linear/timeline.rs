@@ -13,9 +13,9 @@ use super::*;
 pub enum FactKind {
     /// The znode was created.
     Created,
-    /// Its data was set.
+    /// The znode's data was set.
     Set,
-    /// It was deleted.
+    /// The znode was deleted.
     Deleted,
 }
 
@@ -50,7 +50,7 @@ pub struct Demand {
     pub kind: FactKind,
     pub path: String,
     pub until: i64,
-    /// Why it must have, as text for people.
+    /// Why a write must have made the change, as text for people.
     pub why: String,
 }
 
@@ -96,13 +96,13 @@ impl Run {
 
 /// An existing znode, while its timeline is walked.
 struct There {
-    /// The zxid of its creation, if known.
+    /// The zxid of the znode's creation, if known.
     czxid: Option<i64>,
-    /// The zxid of its last set, or of its creation.
+    /// The zxid of the znode's last set, or of its creation.
     mzxid: i64,
     version: i32,
     owner: Option<i64>,
-    /// The last zxid at which it certainly existed.
+    /// The last zxid at which the znode certainly existed.
     alive: i64,
 }
 

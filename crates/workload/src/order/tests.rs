@@ -546,7 +546,8 @@ fn a_write_does_not_lag() {
     let other = case.connect(0);
     let first = case.send(0, create("/a"));
     case.reply(first, 4, 0, Answer::Path("/a".to_string()));
-    // It was sent only after the first one had finished, but comes before it in the order.
+    // The second write was sent only after the first had finished, but comes before it in the
+    // order.
     let second = case.send(other, create("/b"));
     case.commit(second);
     case.commit(first);

@@ -26,7 +26,7 @@ struct Possible {
     effect: Effect,
     /// The writes that would have this effect.
     makers: Vec<CallId>,
-    /// Whether all of them make their changes in the same order.
+    /// Whether all these writes make their changes in the same order.
     is_ordered: bool,
 }
 

@@ -45,8 +45,8 @@ impl Timeline {
 pub struct OpenWatch {
     /// The position of the stream in the history.
     pub stream: usize,
-    /// The first event that it has not shown, or the unanswered request; `None` if nothing is
-    /// missing.
+    /// The first event that the watch has not shown, or the unanswered request; `None` if nothing
+    /// is missing.
     pub missing: Option<String>,
 }
 

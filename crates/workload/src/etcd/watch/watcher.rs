@@ -12,18 +12,18 @@ use crate::etcd::op::KeyValue;
 pub(super) struct Watcher {
     pub line: usize,
     pub wanted: Wanted,
-    /// The first revision that it may show.
+    /// The first revision that the watch may show.
     pub start: i64,
     /// The cursor: the first revision that it has neither shown nor been promised to have no
     /// events.
     pub next: i64,
     /// The revision of the last event that it has shown.
     pub last_event: i64,
-    /// Whether it started above the member's newest revision.
+    /// Whether the watch started above the member's newest revision.
     pub is_of_new: bool,
-    /// Whether it resumes a line of an earlier stream.
+    /// Whether the watch resumes a line of an earlier stream.
     pub is_resumed: bool,
-    /// Whether it has shown an event on this stream.
+    /// Whether the watch has shown an event on this stream.
     pub has_shown: bool,
     /// The events so far of a response whose last message has not arrived.
     pub parts: Vec<Event>,
@@ -46,7 +46,7 @@ fn violation<T>(rule: WatchRule, what: String) -> Result<T, WatchViolation> {
 }
 
 impl Watcher {
-    /// The events that it must show at these revisions, both included.
+    /// The events that the watch must show at these revisions, both included.
     pub fn due(&self, model: &Model, from: i64, until: i64) -> Vec<KeyChange> {
         let Wanted { key, range_end, .. } = &self.wanted;
         let mut due = model.changes(key, range_end, from, until);
