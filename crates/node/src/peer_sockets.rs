@@ -95,7 +95,7 @@ pub struct PeerSecret {
 
 impl PeerSecret {
     /// A secret, which may be any bytes. With `may_be_old`, version 1 of the handshake is accepted
-    /// until level 4 is reached. Version 1 gives every dialler a proof with which it can try
+    /// until level 4 is reached. Version 1 gives every dialler a proof that allows it to try
     /// secrets offline.
     pub fn new(bytes: Vec<u8>, may_be_old: bool) -> PeerSecret {
         let number = SharedNumber::of(&bytes);

@@ -210,7 +210,7 @@ impl MemberConfig {
         u64::from_le_bytes(*drawn.first_chunk().expect("a secret is longer than a word"))
     }
 
-    /// The options with which a start reads the directory.
+    /// The options for reading the directory at a start.
     pub fn reading(&self) -> Reading {
         let level_max = self.options.order.known.level_max;
         Reading { level_max, ..Reading::from(self.wal) }

@@ -1,5 +1,5 @@
-//! Computes the checksums of a container, with which its replicas are compared and reconciled: a
-//! tree of CRC-32C over the clients' checksums, of whatever type. Source: Ozone's
+//! Computes the checksums of a container, which serve to compare and reconcile its replicas: a tree
+//! of CRC-32C over the clients' checksums, of whatever type. Source: Ozone's
 //! `ContainerMerkleTreeWriter`.
 //!
 //! ```text

@@ -180,7 +180,7 @@ impl Links {
         Ok(registered)
     }
 
-    /// Logs that this server is about to give a dialler a proof with which it can try secrets
+    /// Logs that this server is about to give a dialler a proof that allows it to try secrets
     /// offline. The dialler is a server of an older version, or a stranger that claims to be one.
     fn warn_of_old_handshake(&self, server: u64, from: IpAddr) {
         let trouble = format!(

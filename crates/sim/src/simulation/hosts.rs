@@ -155,7 +155,7 @@ impl Hosts {
         }
     }
 
-    /// The followers from which other members fetch a snapshot now.
+    /// The followers that give another member a snapshot now.
     pub fn lenders(&self) -> Vec<usize> {
         let leaders = self.leaders();
         let lends = |member: &usize| {

@@ -203,8 +203,8 @@ fn ours_serves_no_stale_read_when_an_acknowledgement_is_late() {
     assert_eq!(three.served[0].len(), 1, "a read is served that a deposed leader was asked");
 }
 
-/// The contexts with which member 2 asks its leader in one boot: for reads that are answered, and
-/// for some that get no answer and are asked again.
+/// The contexts of what member 2 asks its leader in one boot: for reads that are answered, and for
+/// some that get no answer and are asked again.
 fn contexts_of_boot(boot_id: u64) -> Vec<Bytes> {
     let mut three = three_of_ours(boot_id);
     let mut contexts = Vec::new();
