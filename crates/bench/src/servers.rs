@@ -8,5 +8,6 @@ pub mod folder;
 pub mod interrupt;
 pub mod launch;
 pub mod null_server;
+pub mod probe;
 pub mod process;
 pub mod target;

@@ -7,6 +7,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use crate::limits::DATA_FILES_MAX;
+use crate::servers::process::Processes;
 use crate::servers::target::Target;
 
 /// Bytes of a block in the `st_blocks` of a file (stat(2)).
@@ -14,8 +15,14 @@ const BLOCK_BYTES: u64 = 512;
 
 /// The folders with the data of the processes of a target; empty if none is known.
 pub fn data_folders(target: &Target) -> Vec<PathBuf> {
-    let pids = target.processes().map_or(&[][..], |it| it.pids());
-    outermost(pids.iter().flat_map(|pid| open_files(*pid)).filter_map(|it| folder_of(&it)))
+    target.processes().map(data_folders_of).unwrap_or_default()
+}
+
+/// The folders with the data of these processes; empty if none is known.
+pub fn data_folders_of(processes: &Processes) -> Vec<PathBuf> {
+    outermost(
+        processes.pids().iter().flat_map(|pid| open_files(*pid)).filter_map(|it| folder_of(&it)),
+    )
 }
 
 fn open_files(pid: u32) -> impl Iterator<Item = PathBuf> {

@@ -7,13 +7,12 @@ use std::path::{Path, PathBuf};
 use std::process::Child;
 use std::time::{Duration, Instant};
 
-use zk::ErrorCode;
-
 use crate::limits::{EXIT_LIMIT, MEMBER_LOOK_PAUSE};
+use crate::servers::data_folder;
 use crate::servers::launch::Launch;
+use crate::servers::probe::{Probe, Role, role_at};
 use crate::servers::process::Processes;
-use crate::servers::target::{self, Target};
-use crate::workloads::zk::restart::first_answer;
+use crate::servers::target::{self, Scheme, Target};
 
 /// All members of a target.
 #[derive(Debug)]
@@ -48,6 +47,7 @@ impl Restarted {
 pub struct Member {
     /// The address for its clients.
     pub address: SocketAddr,
+    scheme: Scheme,
     processes: Processes,
     launch: Launch,
 }
@@ -71,7 +71,7 @@ impl Ensemble {
         let members: Vec<Member> = target
             .addresses
             .iter()
-            .map(|address| Member::at(*address))
+            .map(|address| Member::at(*address, target.scheme))
             .collect::<Result<_, _>>()?;
         for (place, member) in members.iter().enumerate() {
             let other = members[..place].iter().find(|it| it.processes == member.processes);
@@ -85,17 +85,12 @@ impl Ensemble {
 
     /// The index of the member that says that it leads, or of the only member.
     pub fn leader(&self) -> Option<usize> {
-        let leads = |member: &Member| {
-            let mode = target::mode_at(&member.address);
-            mode.is_some_and(|mode| matches!(mode.as_str(), "leader" | "standalone"))
-        };
-        self.members.iter().position(leads)
+        self.members.iter().position(|it| it.role() == Some(Role::Leader))
     }
 
     /// The index of a member that says that it follows.
     pub fn follower(&self) -> Option<usize> {
-        let follows = |it: &Member| target::mode_at(&it.address).as_deref() == Some("follower");
-        self.members.iter().position(follows)
+        self.members.iter().position(|it| it.role() == Some(Role::Follower))
     }
 
     /// All members, in the order of the addresses.
@@ -110,7 +105,7 @@ impl Ensemble {
 }
 
 impl Member {
-    fn at(address: SocketAddr) -> anyhow::Result<Member> {
+    fn at(address: SocketAddr, scheme: Scheme) -> anyhow::Result<Member> {
         let processes = Processes::listening(&[address]);
         let [pid] = processes.pids() else {
             let count = processes.pids().len();
@@ -119,14 +114,33 @@ impl Member {
                  exactly one, to kill it and start it again"
             );
         };
-        Ok(Member { address, launch: Launch::of(*pid)?, processes })
+        Ok(Member { address, scheme, launch: Launch::of(*pid)?, processes })
     }
 
-    /// The folders of its snapshots and of its log, as it names them itself.
+    /// The part that it says it has.
+    fn role(&self) -> Option<Role> {
+        role_at(self.address, self.scheme)
+    }
+
+    /// The folders of its snapshots and of its log: ZooKeeper's names them itself, etcd's has files
+    /// in them open.
     ///
     /// # Errors
-    /// It does not answer `conf`, or names a folder that is not on this machine.
+    /// It does not name them, or they are not on this machine.
     pub fn data_folders(&self) -> anyhow::Result<Vec<PathBuf>> {
+        match self.scheme {
+            Scheme::Zk => self.named_data_folders(),
+            Scheme::Etcd | Scheme::Etcd2 => {
+                let folders = data_folder::data_folders_of(&self.processes);
+                let address = self.address;
+                anyhow::ensure!(!folders.is_empty(), "{address} has no file of its data open");
+                Ok(folders)
+            }
+        }
+    }
+
+    /// The folders that it names in its answer to `conf`.
+    fn named_data_folders(&self) -> anyhow::Result<Vec<PathBuf>> {
         let address = self.address;
         let named = |key| target::configured_at(&address, key);
         let data = named("dataDir").ok_or_else(|| {
@@ -171,16 +185,15 @@ impl Member {
         Ok(self.processes.resume()?)
     }
 
-    /// Waits until a member that was never ended gives a session and answers a read in it.
+    /// Waits until a member that was never ended finds what the probe asks for.
     ///
     /// # Errors
-    /// It does not come, or answers with an error.
-    pub fn wait_until_it_serves(&self, path: &str) -> anyhow::Result<Duration> {
+    /// It does not come, or answers something else.
+    pub fn wait_until_it_serves(&self, probe: &Probe) -> anyhow::Result<Duration> {
         let began = Instant::now();
         let nowhere = Path::new("it was not started by this process");
-        let error = first_answer(&[self.address], path, &mut [], nowhere, MEMBER_LOOK_PAUSE)?;
-        let address = self.address;
-        anyhow::ensure!(error == ErrorCode::OK, "{address} answers for {path}: {}", error.name());
+        let first = probe.first_answer(&[self.address], &mut [], nowhere, MEMBER_LOOK_PAUSE)?;
+        first.must_be_found(self.address)?;
         Ok(began.elapsed())
     }
 
@@ -218,17 +231,16 @@ impl Member {
 }
 
 impl Started {
-    /// Waits until it gives a session and answers a read in it. Returns the time since its start. A
-    /// member that gives a session has applied it, and all writes acknowledged before it.
+    /// Waits until it finds what the probe asks for. Returns the time since its start.
     ///
     /// # Errors
-    /// It ends, does not come, or answers with an error.
-    pub fn wait_until_it_serves(mut self, path: &str) -> anyhow::Result<Duration> {
+    /// It ends, does not come, or answers something else.
+    pub fn wait_until_it_serves(mut self, probe: &Probe) -> anyhow::Result<Duration> {
         let (addresses, output) = ([self.address], &self.output);
-        let error = first_answer(&addresses, path, &mut self.children, output, MEMBER_LOOK_PAUSE)?;
+        let children = &mut self.children;
+        let first = probe.first_answer(&addresses, children, output, MEMBER_LOOK_PAUSE)?;
         let took = self.at.elapsed();
-        let address = self.address;
-        anyhow::ensure!(error == ErrorCode::OK, "{address} answers for {path}: {}", error.name());
+        first.must_be_found(self.address)?;
         Ok(took)
     }
 }
@@ -253,7 +265,7 @@ mod tests {
     #[test]
     fn a_member_that_is_not_here_is_named() {
         let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        let error = Member::at(free).unwrap_err().to_string();
+        let error = Member::at(free, Scheme::Zk).unwrap_err().to_string();
         assert!(error.starts_with(&format!("{free}: 0 processes")), "{error}");
     }
 }

@@ -278,7 +278,7 @@ fn describe_all(answers: &[String]) -> String {
 /// program, another server by its version.
 fn describe_etcd(addresses: &[SocketAddr], processes: &Processes) -> String {
     let is_quorate = processes.program().is_some_and(|program| program == "quorate");
-    let version = addresses.first().and_then(|at| client::version_at(*at));
+    let version = addresses.first().and_then(|at| client::status_at(*at)).map(|it| it.version);
     let product = match version {
         _ if is_quorate => "Quorate".to_string(),
         Some(version) => format!("etcd {version}"),

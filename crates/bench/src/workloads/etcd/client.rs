@@ -157,13 +157,13 @@ pub fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
     Ok(tokio::runtime::Builder::new_current_thread().enable_all().build()?)
 }
 
-/// The version that a server tells, if it serves that call.
-pub fn version_at(address: SocketAddr) -> Option<String> {
+/// The status of a server, if it serves that call.
+pub fn status_at(address: SocketAddr) -> Option<pb::StatusResponse> {
     let asking = async {
         let call = Call::new(STATUS, &pb::StatusRequest {})?;
         EtcdClient::connect(address).await?.ask(&call).await
     };
     let answer = runtime().ok()?.block_on(async { timeout(CONNECT_LIMIT, asking).await });
     let answer = answer.ok()?.ok().filter(|answer| answer.code == 0)?;
-    pb::StatusResponse::decode(answer.body).ok().map(|status| status.version)
+    pb::StatusResponse::decode(answer.body).ok()
 }

@@ -6,15 +6,12 @@
 
 use std::cell::RefCell;
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
 
-use crate::limits::{
-    CLIENTS_MAX, DATA_BYTES_MAX, PAUSE_MS_MAX, SECONDS_MAX, SESSION_TIMEOUT_MS, TREE_CLIENTS,
-};
+use crate::limits::{CLIENTS_MAX, DATA_BYTES_MAX, PAUSE_MS_MAX, SESSION_TIMEOUT_MS, TREE_CLIENTS};
 use crate::measure::comparison::{Comparison, Rounds, Turn, Where};
 use crate::measure::driver::Driver;
 use crate::measure::figures::{Block, Figure, Good};
@@ -22,7 +19,8 @@ use crate::measure::open_files;
 use crate::measure::published::FAILOVER;
 use crate::measure::stats::Latencies;
 use crate::servers::ensemble::{Ensemble, Restarted};
-use crate::servers::fault::{Fault, Frozen};
+use crate::servers::probe::Probe;
+use crate::workloads::both::fault::{FaultArgs, Outage};
 use crate::workloads::zk::tree::{Tree, TreeArgs};
 use crate::workloads::zk::writers::{Account, NUMBER_BYTES, Stages, Troubles, Writers};
 
@@ -36,18 +34,8 @@ pub struct FailoverArgs {
     repeat: Rounds,
     #[command(flatten)]
     load: LoadArgs,
-    /// What happens to the leader
-    #[arg(long, value_enum, default_value_t = Fault::Kill)]
-    fault: Fault,
-    /// How long the sessions write before the fault
-    #[arg(long, value_name = "S", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=SECONDS_MAX))]
-    before: u64,
-    /// How long the leader is away: until it is started again, goes on, or is thawed
-    #[arg(long, value_name = "S", default_value_t = 5, value_parser = clap::value_parser!(u64).range(0..=SECONDS_MAX))]
-    away: u64,
-    /// How long the sessions write after the leader is back
-    #[arg(long, value_name = "S", default_value_t = 1, value_parser = clap::value_parser!(u64).range(0..=SECONDS_MAX))]
-    after: u64,
+    #[command(flatten)]
+    fault: FaultArgs,
 }
 
 /// Options of those that write in closed loop.
@@ -133,24 +121,10 @@ struct Pooled {
 /// written.
 pub fn command(args: &FailoverArgs) -> anyhow::Result<ExitCode> {
     args.load.check()?;
-    let FailoverArgs { load, fault, before, away, after, .. } = args;
-    let about = format!(
-        "{load}; after {before} s the leader {}, and they go on for {after} s after it is back; \
-         latency from the write to the socket",
-        fault.describe(*away)
-    );
+    let FailoverArgs { load, fault, .. } = args;
+    let about = format!("{load}; {fault}; latency from the write to the socket");
     let mut comparison = Comparison::start(&args.at, "zk-failover", &about)?;
-    // This check comes first: a server that cannot be killed or started cannot be measured.
-    for target in comparison.targets() {
-        let named = |error| anyhow::anyhow!("{}: {error}", target.address);
-        let ensemble = Ensemble::of(target).map_err(named)?;
-        anyhow::ensure!(
-            ensemble.leader().is_some(),
-            "{}: no server says that it leads",
-            target.address
-        );
-        fault.check(&ensemble).map_err(named)?;
-    }
+    fault.check(comparison.targets())?;
     comparison.begin(String::new(), FAILOVER.map(str::to_string).to_vec());
     let pooled = RefCell::new([Pooled::default(), Pooled::default()]);
     comparison.measure(&args.repeat, "one fault of the leader", |turn| {
@@ -172,10 +146,10 @@ fn fail_over(turn: &Turn<'_>, args: &FailoverArgs, pooled: &mut Pooled) -> anyho
     turn.say("writing");
     let stages = Stages::start();
     let mut writers = Writers::new(&tree, &stages);
-    let path = tree.last_child();
+    let probe = Probe::Znode(tree.last_child());
     let (outage, account) = std::thread::scope(|scope| {
         let keeper = scope.spawn(|| {
-            let outage = outage(&ensemble, &stages, args, &path);
+            let outage = args.fault.happen(&ensemble, &probe, || stages.next());
             stages.end(outage.is_ok());
             outage
         });
@@ -210,60 +184,6 @@ fn fail_over(turn: &Turn<'_>, args: &FailoverArgs, pooled: &mut Pooled) -> anyho
 const BEFORE: usize = 0;
 const FAULT: usize = 1;
 
-/// The fault of the leader, and how long it took.
-struct Outage {
-    /// The index of the leader among the servers.
-    place: usize,
-    /// The time from the kill until no thread was left; none where the leader was not killed.
-    gone: Option<Duration>,
-    /// The time from its start, or from when it could go on, until it gave a session and answered.
-    back: Duration,
-    /// The address for its clients.
-    address: SocketAddr,
-    /// The file that it prints to, if it was started again.
-    output: Option<PathBuf>,
-}
-
-fn outage(
-    ensemble: &Ensemble,
-    stages: &Stages,
-    args: &FailoverArgs,
-    path: &str,
-) -> anyhow::Result<Outage> {
-    std::thread::sleep(Duration::from_secs(args.before));
-    let place = ensemble.leader();
-    let place = place.ok_or_else(|| anyhow::anyhow!("no server says that it leads"))?;
-    let leader = ensemble.member(place);
-    let away = Duration::from_secs(args.away);
-    let mut outage =
-        Outage { place, gone: None, back: away, address: leader.address, output: None };
-    match args.fault {
-        Fault::Kill => {
-            stages.next();
-            let gone = leader.kill()?;
-            std::thread::sleep(away.saturating_sub(gone));
-            let started = leader.start()?;
-            outage.gone = Some(gone);
-            outage.output = Some(started.output.clone());
-            outage.back = started.wait_until_it_serves(path)?;
-        }
-        Fault::Pause => {
-            stages.next();
-            leader.pause_for(away)?;
-            outage.back = leader.wait_until_it_serves(path)?;
-        }
-        Fault::Freeze => {
-            // The leader may need its disk to answer, so it is asked before the fault.
-            let folders = leader.data_folders()?;
-            stages.next();
-            Frozen::start(&folders, away)?.wait()?;
-            outage.back = leader.wait_until_it_serves(path)?;
-        }
-    }
-    std::thread::sleep(Duration::from_secs(args.after));
-    Ok(outage)
-}
-
 fn figures(
     writers: &Writers<'_>,
     stages: &Stages,
@@ -275,7 +195,6 @@ fn figures(
     let (before, fault) = (&writers.tallies[BEFORE], &writers.tallies[FAULT]);
     let (usual, gaps) = (writers.gaps(BEFORE), writers.gaps(FAULT));
     let rate = stages.durations().first().map(|it| before.acknowledged as f64 / it.as_secs_f64());
-    let time = |it: Duration| it.as_secs_f64() * 1_000.0;
     let count = |name, count: u64| Figure::once(name, "", count as f64, Good::Neither);
     let wait = |name, us: f64| Figure::once(name, "ms", ms(us), Good::Less);
     let usual_wait = |name, us: f64| Figure::once(name, "ms", ms(us), Good::Neither);
@@ -303,9 +222,8 @@ fn figures(
         count("acknowledged writes lost", account.lost),
         count("writes without an answer", account.unknown),
         count("of those, happened", account.unknown_that_happened),
-        Figure::once("process gone after the kill", "ms", outage.gone.map(time), Good::Neither),
-        Figure::once("serves again after its return", "ms", time(outage.back), Good::Less),
     ]);
+    figures.extend(outage.figures());
     figures
 }
 

@@ -16,6 +16,7 @@ use crate::measure::comparison::{Comparison, Rounds, Turn, Where};
 use crate::measure::driver::Driver;
 use crate::measure::figures::{Block, Figure, Good};
 use crate::servers::ensemble::{Ensemble, Member, Restarted};
+use crate::servers::probe::Probe;
 use crate::servers::target::Target;
 use crate::workloads::zk::failover::LoadArgs;
 use crate::workloads::zk::tree::{Tree, TreeArgs};
@@ -205,7 +206,7 @@ fn stop_and_start(
     stages.next();
     let started = member.start()?;
     let output = started.output.clone();
-    let serves = started.wait_until_it_serves(path)?;
+    let serves = started.wait_until_it_serves(&Probe::Znode(path.to_string()))?;
     let cpu_ns = member.cpu_ns_now();
     stages.next();
     std::thread::sleep(Duration::from_secs(args.around));

@@ -1,7 +1,8 @@
-//! How long no client of etcd can put when the leader is killed. Each client has a connection of
-//! its own and a key of its own, and puts ascending numbers in closed loop. After an error, or
-//! without an answer, it goes on at the next member, as clients that know all members do. In the
-//! end each key must have the last number that was acknowledged, or a later one that was sent.
+//! How long no client of etcd can put when the leader is killed, paused, or its disk hangs. Each
+//! client has its own connection and its own key, and puts ascending numbers in closed loop. After
+//! an error, or without an answer, it goes on at the next member, as clients that know all members
+//! do. In the end each key must have the last number that was acknowledged, or a later one that was
+//! sent.
 
 use std::net::SocketAddr;
 use std::process::ExitCode;
@@ -9,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, ensure};
+use anyhow::ensure;
 use bytes::Bytes;
 use clap::Args;
 use etcd::pb::{Message, etcdserverpb as pb};
@@ -17,17 +18,18 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::limits::{
-    CLIENTS_MAX, CONNECT_LIMIT, ETCD_RETRY_PAUSE, ETCD_VALUE_BYTES_MAX, EXIT_LIMIT,
-    MEMBER_LOOK_PAUSE, PAUSE_MS_MAX, SECONDS_MAX, SILENCE_LIMIT,
+    CLIENTS_MAX, ETCD_RETRY_PAUSE, ETCD_VALUE_BYTES_MAX, PAUSE_MS_MAX, SILENCE_LIMIT,
 };
 use crate::measure::comparison::{Comparison, Rounds, Turn, Where};
 use crate::measure::figures::{Block, Figure, Good};
 use crate::measure::open_files;
 use crate::measure::stats::Latencies;
 use crate::random::Random;
-use crate::servers::ensemble::{Ensemble, Member};
+use crate::servers::ensemble::Ensemble;
+use crate::servers::probe::Probe;
 use crate::servers::target::Scheme;
-use crate::workloads::etcd::client::{Call, EtcdClient, PUT, RANGE, STATUS, runtime};
+use crate::workloads::both::fault::{FaultArgs, Outage};
+use crate::workloads::etcd::client::{Call, EtcdClient, PUT, RANGE, runtime};
 
 /// Bytes of the number at the beginning of each value.
 const NUMBER_BYTES: usize = 8;
@@ -53,15 +55,8 @@ pub struct EtcdFailoverArgs {
     /// How long a client waits for an answer, ms
     #[arg(long, value_name = "MS", default_value_t = 2_000, value_parser = clap::value_parser!(u64).range(1..=PAUSE_MS_MAX))]
     patience: u64,
-    /// How long the clients put before the leader is killed
-    #[arg(long, value_name = "S", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=SECONDS_MAX))]
-    before: u64,
-    /// How long the leader is away until it is started again
-    #[arg(long, value_name = "S", default_value_t = 5, value_parser = clap::value_parser!(u64).range(0..=SECONDS_MAX))]
-    away: u64,
-    /// How long the clients put after the leader is back
-    #[arg(long, value_name = "S", default_value_t = 1, value_parser = clap::value_parser!(u64).range(0..=SECONDS_MAX))]
-    after: u64,
+    #[command(flatten)]
+    fault: FaultArgs,
 }
 
 /// Runs `quorate bench etcd-failover` and prints it.
@@ -77,27 +72,22 @@ pub fn command(args: &EtcdFailoverArgs) -> anyhow::Result<ExitCode> {
         ensure!((min..=max).contains(&number), "--{name}: {number} is not in {min}..={max}");
     }
     open_files::make_room(args.clients)?;
-    let EtcdFailoverArgs { clients, value_size, patience, before, away, after, .. } = args;
+    let EtcdFailoverArgs { clients, value_size, patience, fault, .. } = args;
     let about = format!(
         "{clients} clients put {value_size} bytes in closed loop, each its own key, and go to the \
-         next member after an error or {patience} ms; after {before} s the leader is killed and \
-         started again {away} s later, and they go on for {after} s after it is back"
+         next member after an error or {patience} ms; {fault}"
     );
     let mut comparison = Comparison::start_on(Scheme::Etcd, &args.at, "etcd-failover", &about)?;
-    for target in comparison.targets() {
-        let ensemble =
-            Ensemble::of(target).map_err(|error| anyhow::anyhow!("{}: {error}", target.address))?;
-        ensure!(leader(&ensemble).is_some(), "{}: no server says that it leads", target.address);
-    }
-    comparison.measure(&args.repeat, "one kill of the leader", |turn| fail_over(turn, args))?;
+    fault.check(comparison.targets())?;
+    comparison.measure(&args.repeat, "one fault of the leader", |turn| fail_over(turn, args))?;
     comparison.finish()
 }
 
-/// What the clients and the thread that kills share.
+/// The part that the clients share with the thread that makes the fault.
 struct Shared {
     started: Instant,
-    /// When the leader was killed, in ns since the start; 0 before.
-    killed_ns: AtomicU64,
+    /// When the leader failed, in ns since the start; 0 before.
+    failed_ns: AtomicU64,
     is_over: AtomicBool,
 }
 
@@ -112,13 +102,13 @@ impl Shared {
 struct Done {
     sent: u64,
     acknowledged: u64,
-    /// Puts that were acknowledged before the kill.
+    /// Puts that were acknowledged before the fault.
     acknowledged_before: u64,
     errors: u64,
     last_ns: u64,
-    /// The longest time between two acknowledged puts that ended after the kill, in ns.
+    /// The longest time between two acknowledged puts that ended after the fault, in ns.
     gap_ns: u64,
-    /// The longest time between two acknowledged puts before the kill, in ns.
+    /// The longest time between two acknowledged puts before the fault, in ns.
     usual_gap_ns: u64,
 }
 
@@ -126,20 +116,23 @@ fn fail_over(turn: &Turn<'_>, args: &EtcdFailoverArgs) -> anyhow::Result<Block> 
     let ensemble = Ensemble::of(turn.target)?;
     let shared = Arc::new(Shared {
         started: Instant::now(),
-        killed_ns: AtomicU64::new(0),
+        failed_ns: AtomicU64::new(0),
         is_over: AtomicBool::new(false),
     });
     turn.say("putting");
     let addresses: Arc<[SocketAddr]> = turn.target.addresses.clone().into();
     let prefix = format!("failover/{}/{}/", std::process::id(), turn.round);
+    let probe = runtime()?.block_on(put_first(addresses[0], &prefix))?;
     let (outage, done) = std::thread::scope(|scope| {
-        let killer = scope.spawn(|| {
-            let outage = outage(&ensemble, &shared, args);
+        let keeper = scope.spawn(|| {
+            let outage = args.fault.happen(&ensemble, &probe, || {
+                shared.failed_ns.store(shared.now_ns(), Ordering::Relaxed);
+            });
             shared.is_over.store(true, Ordering::Relaxed);
             outage
         });
         let done = put_all(&addresses, &shared, args, &prefix);
-        (killer.join().expect("the thread does not panic"), done)
+        (keeper.join().expect("the thread does not panic"), done)
     });
     let (outage, done) = (outage?, done?);
     turn.say("reading what was acknowledged");
@@ -147,57 +140,19 @@ fn fail_over(turn: &Turn<'_>, args: &EtcdFailoverArgs) -> anyhow::Result<Block> 
     let mut block = turn.target.block();
     block.figures = figures(&shared, &done, &outage, &account);
     block.trouble += account.lost + account.surplus + account.silent;
-    if let Some(output) = outage.output.to_str().filter(|_| turn.may_keep) {
+    if let Some(output) = outage.output.filter(|_| turn.may_keep) {
+        let output = output.display();
         block.notes.push(format!("the leader was started again; it prints to {output}"));
     }
     Ok(block)
 }
 
-/// The kill of the leader.
-struct Outage {
-    /// How long after its start it answered a linearizable read.
-    back: Duration,
-    output: std::path::PathBuf,
-}
-
-fn outage(ensemble: &Ensemble, shared: &Shared, args: &EtcdFailoverArgs) -> anyhow::Result<Outage> {
-    std::thread::sleep(Duration::from_secs(args.before));
-    let leader = leader(ensemble).context("no server says that it leads")?;
-    shared.killed_ns.store(shared.now_ns(), Ordering::Relaxed);
-    let gone = leader.kill()?;
-    std::thread::sleep(Duration::from_secs(args.away).saturating_sub(gone));
-    let (started, since) = (leader.start()?, Instant::now());
-    while !answers(leader.address) {
-        ensure!(since.elapsed() < EXIT_LIMIT, "{} does not serve again", leader.address);
-        std::thread::sleep(MEMBER_LOOK_PAUSE);
-    }
-    let back = since.elapsed();
-    std::thread::sleep(Duration::from_secs(args.after));
-    Ok(Outage { back, output: started.output })
-}
-
-/// The member that says that it leads, or the only one.
-fn leader(ensemble: &Ensemble) -> Option<&Member> {
-    let leads = |member: &&Member| {
-        let status: Option<pb::StatusResponse> = ask(member.address, STATUS, &pb::StatusRequest {});
-        let id = |status: &pb::StatusResponse| status.header.as_ref().map(|it| it.member_id);
-        status.is_some_and(|status| Some(status.leader) == id(&status))
-    };
-    ensemble.members().iter().find(leads)
-}
-
-/// Whether a member answers a linearizable read.
-fn answers(address: SocketAddr) -> bool {
-    let range = pb::RangeRequest { key: Bytes::from_static(b"failover/"), ..Default::default() };
-    ask::<pb::RangeResponse>(address, RANGE, &range).is_some()
-}
-
-fn ask<R: Message + Default>(address: SocketAddr, path: &str, request: &impl Message) -> Option<R> {
-    let call = Call::new(path, request).ok()?;
-    let asking = async { EtcdClient::connect(address).await?.ask(&call).await };
-    let answer = runtime().ok()?.block_on(async { timeout(CONNECT_LIMIT, asking).await });
-    let answer = answer.ok()?.ok().filter(|answer| answer.code == 0)?;
-    R::decode(answer.body).ok()
+/// Puts a key that every member must find, and returns the read of it.
+async fn put_first(address: SocketAddr, prefix: &str) -> anyhow::Result<Probe> {
+    let key = Bytes::from(format!("{prefix}first"));
+    let put = pb::PutRequest { key: key.clone(), ..Default::default() };
+    EtcdClient::connect(address).await?.demand::<pb::PutResponse>(PUT, &put).await?;
+    Ok(Probe::Key(key))
 }
 
 /// Lets all clients put until it is over.
@@ -271,15 +226,15 @@ impl Done {
     fn acknowledge(&mut self, shared: &Shared) {
         let now_ns = shared.now_ns();
         let since_ns = now_ns - self.last_ns;
-        let killed_ns = shared.killed_ns.load(Ordering::Relaxed);
-        match killed_ns {
+        let failed_ns = shared.failed_ns.load(Ordering::Relaxed);
+        match failed_ns {
             0 if self.acknowledged > 0 => self.usual_gap_ns = self.usual_gap_ns.max(since_ns),
             0 => {}
             _ => self.gap_ns = self.gap_ns.max(since_ns),
         }
         self.last_ns = now_ns;
         self.acknowledged = self.sent;
-        self.acknowledged_before += u64::from(killed_ns == 0);
+        self.acknowledged_before += u64::from(failed_ns == 0);
     }
 }
 
@@ -290,7 +245,7 @@ struct Account {
     lost: u64,
     /// Keys with a number that was never sent.
     surplus: u64,
-    /// Clients that had no put acknowledged after the kill.
+    /// Clients that had no put acknowledged after the fault.
     silent: u64,
 }
 
@@ -313,7 +268,7 @@ async fn account(addresses: &[SocketAddr], done: &[Done], prefix: &str) -> anyho
 }
 
 fn figures(shared: &Shared, done: &[Done], outage: &Outage, account: &Account) -> Vec<Figure> {
-    let killed_s = shared.killed_ns.load(Ordering::Relaxed) as f64 / 1e9;
+    let failed_s = shared.failed_ns.load(Ordering::Relaxed) as f64 / 1e9;
     let (mut usual, mut gaps) = (Latencies::default(), Latencies::default());
     for client in done {
         usual.record(client.usual_gap_ns);
@@ -322,9 +277,9 @@ fn figures(shared: &Shared, done: &[Done], outage: &Outage, account: &Account) -
     let sum = |of: fn(&Done) -> u64| done.iter().map(of).sum::<u64>() as f64;
     let ms = |name, us: f64, good| Figure::once(name, "ms", us / 1_000.0, good);
     let count = |name, count: f64| Figure::once(name, "", count, Good::Neither);
-    let before = sum(|it| it.acknowledged_before) / killed_s;
-    vec![
-        Figure::once("puts before the kill", "per s", before, Good::More),
+    let before = sum(|it| it.acknowledged_before) / failed_s;
+    let mut figures = vec![
+        Figure::once("puts before the fault", "per s", before, Good::More),
         ms("longest gap before it, clients' p50", usual.percentile_us(50.0), Good::Neither),
         ms("longest gap of a client, p50", gaps.percentile_us(50.0), Good::Less),
         ms("longest gap of a client, p99", gaps.percentile_us(99.0), Good::Less),
@@ -333,6 +288,7 @@ fn figures(shared: &Shared, done: &[Done], outage: &Outage, account: &Account) -
         count("acknowledged puts lost", account.lost as f64),
         count("numbers that were never sent", account.surplus as f64),
         count("clients that did not put again", account.silent as f64),
-        ms("serves again after its start", outage.back.as_secs_f64() * 1e6, Good::Less),
-    ]
+    ];
+    figures.extend(outage.figures());
+    figures
 }

@@ -1,11 +1,8 @@
-//! How long servers of etcd's clients are away after SIGKILL: keys are put, the servers are killed
-//! at the last reply, are started again, and are asked for the last key until one answers. Then
-//! every key must be there.
+//! How long killed servers of etcd's clients are away: keys are put, and must be there after the
+//! restart.
 
 use std::net::SocketAddr;
-use std::path::Path;
-use std::process::{Child, ExitCode};
-use std::time::{Duration, Instant};
+use std::process::ExitCode;
 
 use anyhow::ensure;
 use bytes::Bytes;
@@ -13,19 +10,16 @@ use clap::Args;
 use etcd::pb::etcdserverpb as pb;
 
 use super::load::Load;
-use crate::limits::{
-    CLIENTS_MAX, ETCD_KEYS_MAX, ETCD_READ_KEYS, ETCD_VALUE_BYTES_MAX, RECONNECT_PAUSE,
-    RESTART_LIMIT,
-};
-use crate::measure::comparison::{Comparison, Rounds, Turn, Where};
-use crate::measure::figures::{Block, Figure, Good};
+use crate::limits::{CLIENTS_MAX, ETCD_KEYS_MAX, ETCD_READ_KEYS, ETCD_VALUE_BYTES_MAX};
+use crate::measure::comparison::{Comparison, Rounds, Where};
+use crate::measure::figures::Block;
 use crate::measure::open_files;
+use crate::measure::stats::Phase;
 use crate::random::Random;
-use crate::servers::launch::Launch;
-use crate::servers::process::Processes;
-use crate::servers::target::Scheme;
+use crate::servers::probe::Probe;
+use crate::servers::target::{Scheme, Target};
+use crate::workloads::both::restart::{self, Found, StartArgs, Things};
 use crate::workloads::etcd::client::{Call, DELETE_RANGE, EtcdClient, PUT, RANGE, runtime};
-use crate::workloads::zk::restart::{check_children, kill_and_start, launches_of};
 
 /// Options of `quorate bench etcd-restart`.
 #[derive(Debug, Args)]
@@ -55,12 +49,8 @@ pub struct EtcdRestartArgs {
     /// Leave the keys of the last round there
     #[arg(long)]
     keep: bool,
-    /// How to start the servers again, for sh [default: as their processes were started]
-    #[arg(long, value_name = "CMD")]
-    start: Option<String>,
-    /// How to start the compared servers again, for sh
-    #[arg(long, value_name = "CMD", requires = "compare")]
-    compare_start: Option<String>,
+    #[command(flatten)]
+    starts: StartArgs,
 }
 
 /// Runs `quorate bench etcd-restart` and prints it.
@@ -81,34 +71,37 @@ pub fn command(args: &EtcdRestartArgs) -> anyhow::Result<ExitCode> {
     let EtcdRestartArgs { keys, value, clients, connections, .. } = args;
     let about = format!(
         "{keys} keys with values of {value} bytes, put by {clients} clients on {connections} \
-         connections; then SIGKILL at the last reply; time counts from that. The log was written \
-         just before and is in the page cache, where it was written through that"
+         connections; {}",
+        restart::ABOUT
     );
     let mut comparison = Comparison::start_on(Scheme::Etcd, &args.at, "etcd-restart", &about)?;
-    // This check comes first: a server that cannot be killed or started cannot be measured.
-    let launches = comparison.targets().iter().zip([&args.start, &args.compare_start]);
-    let launches: Vec<Vec<Launch>> = launches
-        .map(|(target, start)| launches_of(target, start.as_deref()))
-        .collect::<anyhow::Result<_>>()?;
     let work = format!("{keys} puts, a kill and a start");
-    comparison.measure(&args.repeat, &work, |turn| restart(turn, &launches[turn.place], args))?;
+    restart::measure(&mut comparison, (&args.repeat, &work), &args.starts, |turn| Run {
+        keys: Keys {
+            prefix: format!("restart/{}/", turn.label),
+            count: args.keys,
+            value_bytes: args.value,
+        },
+        args,
+    })?;
     comparison.finish()
 }
 
-/// The keys of a run.
-struct Keys<'a> {
-    prefix: &'a str,
+/// Keys with their values.
+struct Keys {
+    prefix: String,
+    count: u64,
     value_bytes: usize,
 }
 
-impl Keys<'_> {
+impl Keys {
     fn key(&self, number: u64) -> Bytes {
         format!("{}{number:08}", self.prefix).into()
     }
 
     /// The end of the range before key `number`, or of all keys, if it is behind the last.
-    fn bound(&self, number: u64, count: u64) -> Bytes {
-        if number < count { self.key(number) } else { format!("{}:", self.prefix).into() }
+    fn bound(&self, number: u64) -> Bytes {
+        if number < self.count { self.key(number) } else { format!("{}:", self.prefix).into() }
     }
 
     /// The value of a key: random bytes, seeded by its number.
@@ -122,90 +115,46 @@ impl Keys<'_> {
     }
 }
 
-fn restart(turn: &Turn<'_>, launches: &[Launch], args: &EtcdRestartArgs) -> anyhow::Result<Block> {
-    // The processes of the target may be those that the round before started.
-    let mut target = turn.target.clone();
-    target.find_processes();
-    let mut block = target.block();
-    let prefix = format!("restart/{}/", turn.label);
-    let keys = Keys { prefix: &prefix, value_bytes: args.value };
-    turn.say("putting");
-    let before = target.memory();
-    let mut load = Load::connect(&target.addresses, args.connections)?;
-    let made = load.fill(&target, (args.clients, args.keys), |number| keys.put(number))?;
-    drop(load);
-    turn.say("killing");
-    let outage = kill_and_start(&target, launches, |children, output| {
-        first_answer(&target.addresses, keys.key(args.keys - 1), children, output)
-    })?;
-    let memory = Processes::listening(&target.addresses).memory();
-    turn.say("reading all keys");
-    let found = runtime()?.block_on(count(target.addresses[0], &keys, args.keys))?;
-    let (acknowledged, missing) = (made.operations - made.errors, args.keys - found);
-    let ms = |it: Duration| it.as_secs_f64() * 1_000.0;
-    let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
-    let count = |name, count: u64| Figure::once(name, "", count as f64, Good::Neither);
-    let cpu_ms = outage.cpu_ns.map(|ns| ns as f64 / 1e6);
-    block.figures = vec![
-        count("keys acknowledged", acknowledged),
-        count("keys found", found),
-        count("keys missing", missing),
-        Figure::once("VmRSS before", "MiB", before.map(|it| mib(it.resident)), Good::Neither),
-        Figure::once("puts", "per s", made.rate(), Good::More),
-        Figure::once("processes gone", "ms", ms(outage.gone), Good::Neither),
-        Figure::once("first answer", "ms", ms(outage.answered), Good::Less),
-        Figure::once("server CPU to first answer", "ms", cpu_ms, Good::Less),
-        Figure::once("VmRSS after", "MiB", memory.map(|it| mib(it.resident)), Good::Less),
-        Figure::once("VmHWM after", "MiB", memory.map(|it| mib(it.peak)), Good::Less),
-    ];
-    block.trouble += made.errors + missing + u64::from(!outage.first);
-    // The processes of earlier rounds are gone, so only the last round names them.
-    if turn.may_keep {
-        let (pids, output) = (outage.pids, outage.output.display());
-        block.notes.push(format!("started again as process {pids}; it prints to {output}"));
-    }
-    if !(args.keep && turn.may_keep) {
-        runtime()?.block_on(remove(target.addresses[0], &keys, args.keys))?;
-    }
-    Ok(block)
+/// The keys of one turn.
+struct Run<'a> {
+    keys: Keys,
+    args: &'a EtcdRestartArgs,
 }
 
-/// Asks the servers in turn for a key, by a linearizable read, until one answers. Returns whether
-/// the key is there.
-///
-/// # Errors
-/// A command that started a server has failed, or no server answers for [`RESTART_LIMIT`].
-fn first_answer(
-    addresses: &[SocketAddr],
-    key: Bytes,
-    children: &mut [Child],
-    output: &Path,
-) -> anyhow::Result<bool> {
-    let (runtime, began) = (runtime()?, Instant::now());
-    let range = pb::RangeRequest { key, ..Default::default() };
-    for address in addresses.iter().cycle() {
-        let asking = async {
-            let mut client = EtcdClient::connect(*address).await?;
-            client.demand::<pb::RangeResponse>(RANGE, &range).await
-        };
-        if let Ok(response) = runtime.block_on(asking) {
-            return Ok(response.kvs.len() == 1);
-        }
-        check_children(children, output)?;
-        let log = output.display();
-        ensure!(began.elapsed() < RESTART_LIMIT, "it does not come back: see {log}");
-        std::thread::sleep(RECONNECT_PAUSE);
+impl Things for Run<'_> {
+    const NAMES: [&'static str; 4] = ["keys acknowledged", "keys found", "keys missing", "puts"];
+
+    fn write(&mut self, target: &Target) -> anyhow::Result<Phase> {
+        let mut load = Load::connect(&target.addresses, self.args.connections)?;
+        load.fill(target, (self.args.clients, self.args.keys), |number| self.keys.put(number))
     }
-    unreachable!("a target has an address")
+
+    fn last(&self) -> Probe {
+        Probe::Key(self.keys.key(self.keys.count - 1))
+    }
+
+    fn count(&mut self, target: &Target, block: &mut Block) -> anyhow::Result<Found> {
+        let found = runtime()?.block_on(count(target.addresses[0], &self.keys))?;
+        let missing = self.keys.count - found;
+        block.trouble += missing;
+        Ok(Found { found, missing })
+    }
+
+    fn remove(&mut self, target: &Target, may_keep: bool, _: &mut Block) -> anyhow::Result<()> {
+        match self.args.keep && may_keep {
+            true => Ok(()),
+            false => runtime()?.block_on(remove(target.addresses[0], &self.keys)),
+        }
+    }
 }
 
 /// How many keys are there with their values.
-async fn count(address: SocketAddr, keys: &Keys<'_>, count: u64) -> anyhow::Result<u64> {
+async fn count(address: SocketAddr, keys: &Keys) -> anyhow::Result<u64> {
     let mut client = EtcdClient::connect(address).await?;
-    let (mut found, mut from, mut revision) = (0, 0, 0);
+    let (mut found, mut from, mut revision, count) = (0, 0, 0, keys.count);
     while from < count {
         let to = count.min(from + ETCD_READ_KEYS);
-        let (key, range_end) = (keys.key(from), keys.bound(to, count));
+        let (key, range_end) = (keys.key(from), keys.bound(to));
         let range = pb::RangeRequest { key, range_end, revision, ..Default::default() };
         let page: pb::RangeResponse = client.demand(RANGE, &range).await?;
         revision =
@@ -223,11 +172,11 @@ async fn count(address: SocketAddr, keys: &Keys<'_>, count: u64) -> anyhow::Resu
 }
 
 /// Removes the keys, few at once: etcd gives up a request that it does not finish in seconds.
-async fn remove(address: SocketAddr, keys: &Keys<'_>, count: u64) -> anyhow::Result<()> {
-    let (mut client, mut from) = (EtcdClient::connect(address).await?, 0);
+async fn remove(address: SocketAddr, keys: &Keys) -> anyhow::Result<()> {
+    let (mut client, mut from, count) = (EtcdClient::connect(address).await?, 0, keys.count);
     while from < count {
         let to = count.min(from + ETCD_READ_KEYS);
-        let (key, range_end) = (keys.key(from), keys.bound(to, count));
+        let (key, range_end) = (keys.key(from), keys.bound(to));
         let delete = pb::DeleteRangeRequest { key, range_end, ..Default::default() };
         client.demand::<pb::DeleteRangeResponse>(DELETE_RANGE, &delete).await?;
         from = to;
@@ -241,12 +190,12 @@ mod tests {
 
     #[test]
     fn each_key_has_a_value_of_its_own_and_the_end_is_behind_the_last() {
-        let keys = Keys { prefix: "restart/t/", value_bytes: 11 };
+        let keys = Keys { prefix: "restart/t/".to_string(), count: 8, value_bytes: 11 };
         assert_eq!((keys.value(42).len(), keys.value(42)), (11, keys.value(42)));
         assert_ne!(keys.value(42), keys.value(43));
         assert_eq!(keys.key(42), "restart/t/00000042");
-        assert!(keys.key(ETCD_KEYS_MAX) < keys.bound(ETCD_KEYS_MAX, ETCD_KEYS_MAX));
-        assert_eq!(keys.bound(7, 8), keys.key(7));
+        assert!(keys.key(ETCD_KEYS_MAX) < keys.bound(8));
+        assert_eq!(keys.bound(7), keys.key(7));
         assert!(keys.key(0) > *keys.prefix);
     }
 }
