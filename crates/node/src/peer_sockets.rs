@@ -1070,7 +1070,10 @@ impl Links {
             // Frames that arrived together with the handshake go first.
             match take_frames(&mut frames, &open.link) {
                 Ok(inputs) if inputs.is_empty() => {}
-                Ok(inputs) => self.give_frames(inputs, open).await,
+                Ok(inputs) => {
+                    self.traffic.add_received_frames(open.link.hello.server, inputs.len());
+                    self.give_frames(inputs, open).await;
+                }
                 Err(error) => return Ended::Refused(error),
             }
             match read.read_buf(frames.room()).await {

@@ -34,7 +34,7 @@ pub struct PeerTraffic {
     pub sent_frames: u64,
     /// Bytes read from links from that member, with the heads of frames and beats.
     pub received_bytes: u64,
-    /// Number of reads from the sockets of these links; one read may bring several frames.
+    /// Number of frames, without beats, that these links brought.
     pub received_frames: u64,
     /// Frames for that member that were dropped: there was no link, or the link's queue was full.
     pub sent_failures: u64,
@@ -62,7 +62,10 @@ impl Traffic {
 
     pub fn add_received(&self, server: u64, bytes: usize) {
         self.add(server, bytes as u64, |counts| &counts.received);
-        self.add(server, 1, |counts| &counts.received_frames);
+    }
+
+    pub fn add_received_frames(&self, server: u64, count: usize) {
+        self.add(server, count as u64, |counts| &counts.received_frames);
     }
 
     /// Counts a frame to that member that was dropped.

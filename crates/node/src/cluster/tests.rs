@@ -183,6 +183,29 @@ fn three_servers_are_born_together_replicate_and_go_on_without_one() {
     nodes.into_iter().for_each(Node::stop);
 }
 
+/// A read of a socket may bring several frames, or a part of one.
+#[test]
+fn each_frame_that_a_member_sends_is_counted_by_its_receiver() {
+    let mut ensemble = Ensemble::new("traffic", 3);
+    let nodes = ensemble.start(&[1, 2, 3]);
+    assert!(nodes.iter().all(|it| it.wait_ready(PATIENCE)));
+    for session in 1..200 {
+        open_session(&nodes[session as usize % 3], session);
+    }
+    wait_alike(&nodes, 199);
+    let traffic = |of: &Node, with: &Node| {
+        let (all, other) = (of.monitor_handle().peer_traffic(), with.monitor_handle().member());
+        all.into_iter().find(|it| it.member == other).expect("they have a link")
+    };
+    for (from, to) in [(0, 1), (1, 0), (0, 2), (2, 0), (1, 2), (2, 1)] {
+        let (from, to) = (&nodes[from], &nodes[to]);
+        wait_until("all frames have arrived", || {
+            traffic(from, to).sent_frames == traffic(to, from).received_frames
+        });
+    }
+    nodes.into_iter().for_each(Node::stop);
+}
+
 #[test]
 fn a_server_that_lost_its_directory_is_born_into_the_ensemble_without_a_vote() {
     let mut ensemble = Ensemble::new("lost", 3);

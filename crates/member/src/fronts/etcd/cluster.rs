@@ -130,7 +130,7 @@ impl ClusterCall {
             }
             ClusterMethod::MemberAdd => {
                 let request: pb::MemberAddRequest = decoded(request)?;
-                check_urls(&request.peer_ur_ls)?;
+                check_urls(&request.peer_ur_ls).map_err(|_| Error::MemberBadUrls)?;
                 ClusterCall::Add(request.peer_ur_ls)
             }
             ClusterMethod::MemberRemove => {
@@ -139,7 +139,7 @@ impl ClusterCall {
             }
             ClusterMethod::MemberUpdate => {
                 let request: pb::MemberUpdateRequest = decoded(request)?;
-                check_urls(&request.peer_ur_ls)?;
+                check_urls(&request.peer_ur_ls).map_err(|_| Error::MemberBadUrls)?;
                 ClusterCall::Change(request.id, Error::MemberNotEnoughStarted)
             }
             ClusterMethod::MemberPromote => {
@@ -347,15 +347,31 @@ pub fn members(site: &Site<'_>, control: &Control) -> Vec<pb::Member> {
     shown.collect()
 }
 
-/// Checks URLs as `types.NewURLs` does: each must be a scheme, a host and a port.
-fn check_urls(urls: &[String]) -> Result<(), CallRefused> {
-    let is_url = |url: &String| {
-        let rest = url.strip_prefix("http://").or_else(|| url.strip_prefix("https://"));
-        let port = rest.and_then(|rest| rest.rsplit_once(':')).map(|(_, port)| port);
-        port.is_some_and(|port| port.parse::<u16>().is_ok())
-    };
-    match !urls.is_empty() && urls.iter().all(is_url) {
-        true => Ok(()),
-        false => Err(Error::MemberBadUrls.into()),
+/// Checks URLs as `types.NewURLs` does.
+///
+/// # Errors
+/// There is no URL, or one is malformed: the text is that of etcd.
+pub fn check_urls(urls: &[String]) -> Result<(), String> {
+    if urls.is_empty() {
+        return Err("no valid URLs given".to_string());
     }
+    for url in urls {
+        let rest = ["http://", "https://"].iter().find_map(|scheme| url.strip_prefix(scheme));
+        let is_unix = url.starts_with("unix://") || url.starts_with("unixs://");
+        let Some(rest) = rest else {
+            if is_unix {
+                continue;
+            }
+            return Err(format!("URL scheme must be http, https, unix, or unixs: {url}"));
+        };
+        let (address, path) = rest.split_once('/').unwrap_or((rest, ""));
+        let port = address.rsplit_once(':').map(|(_, port)| port);
+        if port.is_none_or(|port| port.parse::<u16>().is_err()) {
+            return Err(format!("URL address does not have the form \"host:port\": {url}"));
+        }
+        if !path.is_empty() {
+            return Err(format!("URL must not contain a path: {url}"));
+        }
+    }
+    Ok(())
 }

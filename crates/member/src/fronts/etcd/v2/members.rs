@@ -333,7 +333,7 @@ impl ReadingUrls {
     /// none.
     pub fn on_body(self, urls: Result<Vec<String>, BadUrls>) -> MembersStep {
         let checked = urls.map_err(BadUrls::text).and_then(|urls| {
-            check_urls(&urls)?;
+            cluster::check_urls(&urls)?;
             Ok(urls)
         });
         let about = &self.0;
@@ -353,32 +353,6 @@ impl ReadingUrls {
         };
         answered(true, content)
     }
-}
-
-/// Checks URLs as `types.NewURLs` does, with its texts.
-fn check_urls(urls: &[String]) -> Result<(), String> {
-    if urls.is_empty() {
-        return Err("no valid URLs given".to_string());
-    }
-    for url in urls {
-        let rest = ["http://", "https://"].iter().find_map(|scheme| url.strip_prefix(scheme));
-        let is_unix = url.starts_with("unix://") || url.starts_with("unixs://");
-        let Some(rest) = rest else {
-            if is_unix {
-                continue;
-            }
-            return Err(format!("URL scheme must be http, https, unix, or unixs: {url}"));
-        };
-        let (address, path) = rest.split_once('/').unwrap_or((rest, ""));
-        let port = address.rsplit_once(':').map(|(_, port)| port);
-        if port.is_none_or(|port| port.parse::<u16>().is_err()) {
-            return Err(format!("URL address does not have the form \"host:port\": {url}"));
-        }
-        if !path.is_empty() {
-            return Err(format!("URL must not contain a path: {url}"));
-        }
-    }
-    Ok(())
 }
 
 #[cfg(test)]

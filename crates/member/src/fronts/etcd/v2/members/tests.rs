@@ -166,7 +166,7 @@ fn a_body_must_be_json_with_texts() {
 
 #[test]
 fn urls_are_those_of_members() {
-    let check = |url: &str| check_urls(&[url.to_string()]);
+    let check = |url: &str| cluster::check_urls(&[url.to_string()]);
     for url in ["http://a:1", "https://[::1]:65535/", "unix://socket", "unixs://socket"] {
         assert_eq!(check(url), Ok(()), "{url}");
     }
