@@ -370,7 +370,8 @@ impl<'h> Replay<'h> {
                 let wanted = self.rules.never_used_ms_max;
                 if *never_used_ms_max != wanted {
                     return violation(format!(
-                        "containers that were never used go after {never_used_ms_max} ms,                          configured is {wanted}"
+                        "containers that were never used go after {never_used_ms_max} ms, \
+                         configured is {wanted}"
                     ));
                 }
                 self.model.begin_transactions();

@@ -25,7 +25,7 @@ pub enum V2Sabotage {
     /// Some writes are answered with a wrong index.
     IndexesForged,
     /// Some reads return a wrong index.
-    ValuesForged,
+    ReadIndexesForged,
     /// Loop believes that each node has a shorter time to live than it was given.
     LivesShortened,
     /// Loop does not learn of times to live.
@@ -58,7 +58,7 @@ impl V2Sabotage {
             (V2Sabotage::IndexesForged, Ok(V2Found::Written(event))) => {
                 Arc::make_mut(event).node.modified += 1;
             }
-            (V2Sabotage::ValuesForged, Ok(V2Found::Node(found))) => found.index += 1,
+            (V2Sabotage::ReadIndexesForged, Ok(V2Found::Node(found))) => found.index += 1,
             _ => {}
         }
     }

@@ -458,7 +458,7 @@ fn mistakes_with_etcd_v2_are_noticed() {
         (V2Sabotage::ReadsUnconfirmed, "was known before"),
         (V2Sabotage::WritesRefused, "or it was refused"),
         (V2Sabotage::IndexesForged, "an acknowledged write is lost"),
-        (V2Sabotage::ValuesForged, "there was"),
+        (V2Sabotage::ReadIndexesForged, "there was"),
         (V2Sabotage::LivesShortened, "and is due at"),
         (V2Sabotage::LivesUntold, "a lease does not end in time"),
     ] {

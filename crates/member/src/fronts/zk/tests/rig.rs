@@ -306,8 +306,10 @@ impl Rig {
 
     /// Lets time pass, in steps of 100 ms like the driver.
     pub(crate) fn advance(&mut self, ms: u64) {
-        for _ in 0..ms.div_ceil(100) {
-            let step_ms = 100.min(ms);
+        let mut left_ms = ms;
+        while left_ms > 0 {
+            let step_ms = left_ms.min(100);
+            left_ms -= step_ms;
             self.now.monotonic_ms += step_ms;
             self.now.wall_ms += step_ms as i64;
             for front in &mut self.fronts {
