@@ -1,4 +1,4 @@
-//! The subcommands of `quorate bench`. The options of each stand beside its workload.
+//! The subcommands of `quorate bench`. Each workload's own module has its options.
 
 use std::process::ExitCode;
 

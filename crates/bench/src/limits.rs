@@ -1,179 +1,189 @@
-//! Named bounds of the load generator.
+//! The named bounds of the load generator: of time, bytes, counts and rates.
 
 use std::time::Duration;
 
-/// Bytes of requests that are encoded before they are written: enough for hundreds of requests in
-/// one system call, few enough that latencies count from shortly before the write.
+/// Bytes of requests that the driver encodes for one session before it writes them: enough for
+/// hundreds of requests in one system call, and few enough that a request is written soon after its
+/// latency begins to count.
 pub const OUTPUT_BYTES: usize = 64 * 1024;
 
-/// Bytes read from a socket at once.
+/// Bytes of the buffer that one read from a socket may fill.
 pub const READ_BYTES: usize = 256 * 1024;
 
-/// How long a connection may take until its session is open.
+/// How long a batch of new connections may go without an answer before opening the sessions fails.
 pub const CONNECT_LIMIT: Duration = Duration::from_secs(30);
 
 /// How long a phase may go without any answer before the run ends with an error.
 pub const SILENCE_LIMIT: Duration = Duration::from_secs(60);
 
-/// The largest latency that is told apart from larger ones, ns.
+/// The largest latency, ns, that the histograms record; a larger one counts as this one.
 pub const LATENCY_NS_MAX: u64 = 3_600_000_000_000;
 
-/// Sessions that are opened at once. More would measure a server's backlog: ZooKeeper's is 50
-/// (Java's, unless `clientPortListenBacklog` says more), and a connection beyond it waits a second
-/// for its next SYN.
+/// Sessions that the driver opens at the same time. More would fill the listen backlog of a server:
+/// ZooKeeper's backlog is 50 (Java's default, unless `clientPortListenBacklog` sets it), and a
+/// connection beyond it waits a second until it sends its next SYN.
 pub const CONNECTING_MAX: usize = 50;
 
-/// Clients of one run.
+/// The most clients of one run.
 pub const CLIENTS_MAX: usize = 100_000;
 
-/// Syncs of 4 KiB that measure how long the disk takes to make data durable.
+/// Writes of 4 KiB, each followed by fdatasync, that measure how long the disk takes to make data
+/// durable.
 pub const DISK_SYNCS: usize = 400;
 
-/// Requests of one client under way where a workload could send without end: enough that no server
-/// waits for the generator; more would only lengthen queues.
+/// The most unanswered requests of one client, in a workload that could send without end: enough
+/// that no server waits for the generator. More would only lengthen queues.
 pub const PIPELINE_REQUESTS: usize = 1_000;
 
-/// Znodes of a tree that a workload makes.
+/// The most znodes of a tree that a workload makes.
 pub const TREE_ZNODES_MAX: usize = 100_000_000;
 
-/// Bytes of data in a znode: as many as fit into a request of 1 MiB (`jute.maxbuffer`) beside its
-/// path.
+/// The most bytes of data in a znode: they fit into a request of 1 MiB (`jute.maxbuffer`) together
+/// with the path.
 pub const DATA_BYTES_MAX: usize = 1_000_000;
 
-/// The timeout that sessions ask for where it is no option, ms: long enough that a stalling server
-/// is measured and loses no session.
+/// The session timeout that clients ask for, ms, in workloads without an option for it. It is long,
+/// so that a server that stalls is measured and loses no session.
 pub const SESSION_TIMEOUT_MS: i32 = 30_000;
 
-/// Open files of this process besides the connections of a load: the poll, terminals, files.
+/// Files that this process opens besides the connections of a load: the poll, terminals, output
+/// files.
 pub const OPEN_FILES_SPARE: usize = 64;
 
-/// Watches of one connection.
+/// The most watches of one connection.
 pub const WATCHES_MAX: usize = 10_000_000;
 
-/// Sessions that make and remove a tree where their number is no option.
+/// Sessions that make and remove a tree, in workloads without an option for their number.
 pub const TREE_CLIENTS: usize = 10;
 
-/// How long a killed server may take until it is gone; the system gives its memory back meanwhile.
+/// How long a killed server may take to disappear; the system takes its memory back meanwhile.
 pub const EXIT_LIMIT: Duration = Duration::from_secs(60);
 
-/// How long a server may take to come back.
+/// How long a restarted server may take until it serves.
 pub const RESTART_LIMIT: Duration = Duration::from_secs(900);
 
-/// The pause between two attempts to reach a server that comes back.
+/// The pause between two attempts to reach a server that restarts.
 pub const RECONNECT_PAUSE: Duration = Duration::from_millis(2);
 
-/// The pause between two attempts to reach a member that comes back while others serve: a server
-/// that does not serve yet logs each attempt.
+/// The pause between two attempts to reach a member that restarts while the others serve. It is
+/// longer than [`RECONNECT_PAUSE`], because a server that does not serve yet logs each attempt.
 pub const MEMBER_LOOK_PAUSE: Duration = Duration::from_millis(20);
 
-/// How long clients may take to write again after all members of an ensemble serve again.
+/// How long clients may take until their first write succeeds, after all members of an ensemble
+/// serve again.
 pub const RECOVERY_LIMIT: Duration = Duration::from_secs(120);
 
-/// The longest pause before a client connects again that an option may ask for, ms.
+/// The longest pause before a client reconnects that an option may ask for, ms.
 pub const PAUSE_MS_MAX: u64 = 60_000;
 
-/// How long an attempt may take once a server listens. A server that accepts connections may take a
-/// while until it answers.
+/// How long one attempt to get an answer may take after the server has accepted the connection: a
+/// server may accept connections long before it answers.
 pub const ATTEMPT_LIMIT: Duration = Duration::from_secs(60);
 
-/// The pause between two looks for new snapshots in a folder. A server keeps two or more.
+/// The pause between two looks for new snapshots in a server's folder. It is short enough to miss
+/// none, since a server keeps two or more.
 pub const SNAPSHOT_LOOK_PAUSE: Duration = Duration::from_millis(100);
 
 /// How long the generator sleeps when the next request is due sooner than a poll can wait for. The
-/// request is late by that and some 50 us more; else the generator would take a whole core from
-/// servers beside it.
+/// request may be late by that, and by some 50 us more. Without the sleep the generator would spin,
+/// and take a whole core from servers on the same machine.
 pub const NAP: Duration = Duration::from_micros(50);
 
-/// Time from the start of an open-loop phase to its first request, ns, so that no client begins
-/// late.
+/// Time from the start of an open-loop phase to its first due request, ns: long enough that every
+/// client is ready by then.
 pub const PACED_START_NS: u64 = 10_000_000;
 
-/// The highest rate of an open loop, requests a second; this generator cannot reach it anyway.
+/// The highest rate of an open loop, requests a second. It is above what this generator can send.
 pub const RATE_MAX: u64 = 10_000_000;
 
-/// The first rate in the search for the maximum rate of a server in open loop, requests a second.
+/// The first rate that the search for a server's highest sustained open-loop rate tries, requests a
+/// second.
 pub const PROBE_RATE_FIRST: u64 = 1_000;
 
-/// The ratio of the least rate that is too much to the greatest that is not, at which the search
-/// ends: the spread between two runs on one machine.
+/// The search for the highest sustained rate ends when the lowest rate that was too high is at most
+/// this factor above the highest rate that was sustained. Two runs on one machine differ by as
+/// much.
 pub const PROBE_RATE_STEP: f64 = 1.1;
 
-/// The part of a rate that must be reached for the rate to count as sustained.
+/// The share of the rate asked for that a run must reach for the rate to count as sustained.
 pub const PROBE_REACHED_MIN: f64 = 0.95;
 
-/// The median latency, ms, up to which a rate counts as sustained: above it requests wait in a
+/// The highest median latency, ms, at which a rate counts as sustained. Above it requests wait in a
 /// queue.
 pub const PROBE_P50_MS_MAX: f64 = 10.0;
 
-/// Attempts at a rate before it counts as too much.
+/// How often the search tries a rate before the rate counts as too high.
 pub const PROBE_ATTEMPTS: u32 = 2;
 
-/// Items that clients may be asked to publish: the time of each is remembered.
+/// The most items of a publish/subscribe test: the generator keeps the publish time of each.
 pub const ITEMS_MAX: u64 = 100_000_000;
 
-/// Watches of one connection that the publish/subscribe test sets at once: thousands of connections
-/// keep a server busy with them, and their buffers stay small.
+/// Requests under way on one connection of the publish/subscribe test while it sets its watches.
+/// With thousands of connections this keeps the server busy, and the buffers stay small.
 pub const SUBSCRIBING_REQUESTS: usize = 20;
 
-/// Bytes at the beginning of an ephemeral's data that the null server keeps, so that hundreds of
-/// thousands of them take little memory: publishers write there which item it is.
+/// Bytes that the null server keeps of an ephemeral's data: its first ones, where publishers write
+/// the number of the item. Hundreds of thousands of ephemerals then take little memory.
 pub const NULL_HEAD_BYTES: usize = 16;
 
-/// Seconds that one phase of a test may be asked to take.
+/// The longest time that one phase of a test may be asked to take, seconds.
 pub const SECONDS_MAX: u64 = 86_400;
 
-/// How long a server may be silent in the differential test when an answer is due. Longer means
-/// that it is down, or hangs.
+/// How long a server of the differential test may owe an answer. After that it counts as down or
+/// hanging.
 pub const DIFFERENTIAL_SILENCE: Duration = Duration::from_secs(20);
 
-/// Frames of a connection that the differential test reads ahead. At this limit its reader stops
-/// reading, and so the server stops sending.
+/// The most frames that the differential test reads ahead on one connection. At this limit its
+/// reader stops reading, so the server has to stop sending.
 pub const DIFFERENTIAL_FRAMES_AHEAD: usize = 100_000;
 
-/// Rounds of a seed of the differential test: some 400 requests.
+/// Rounds that the differential test runs for each seed; together they make some 400 requests.
 pub const DIFFERENTIAL_ROUNDS: usize = 45;
 
-/// Requests of a seed of the differential test of etcd's protocol.
+/// Requests that the differential test of etcd's protocol makes for each seed.
 pub const DIFFERENTIAL_ETCD_REQUESTS: usize = 300;
 
-/// Requests that are shown before the one whose answers differ.
+/// How many of the requests before the first difference the differential test shows.
 pub const DIFFERENTIAL_SHOWN: usize = 8;
 
-/// Bytes of a block of the sequential limits: the largest that most devices take as one request.
+/// Bytes of a block in the sequential disk limits: the largest that most devices take as one
+/// request.
 pub const STREAM_BLOCK_BYTES: u64 = 1 << 20;
 
-/// The alignment of places, lengths and memory of direct writes: no device has larger blocks.
+/// The alignment that direct writes (`O_DIRECT`) need for offset, length and memory. No device has
+/// larger blocks.
 pub const DIRECT_ALIGN_BYTES: u64 = 4096;
 
-/// Bytes that each thread of a limit gathers before it writes them: the bytes of 16 threads fit
-/// into a core's caches; 1 MiB each would not.
+/// Bytes that each thread gathers before it writes them as one block. The blocks of 16 threads then
+/// fit into a core's caches; blocks of 1 MiB would not.
 pub const GATHERED_BLOCK_BYTES: u64 = 256 * 1024;
 
-/// Bytes of one write of a group commit, unless one chunk has more. Small chunks never fill it: no
-/// thread has more than one chunk in it.
+/// Bytes of one write of a group commit; more if one chunk is larger. Small chunks never fill it,
+/// because each thread has at most one chunk in the group.
 pub const DIRECT_GROUP_BYTES: u64 = 8 << 20;
 
-/// Direct writes of one file under way: enough that the disk never waits for the next one.
+/// Direct writes of one file that are under way at once: enough that the disk never waits for the
+/// next one.
 pub const DIRECT_WRITERS: usize = 4;
 
-/// Threads that write chunks.
+/// The most threads that write chunks.
 pub const CHUNK_THREADS_MAX: usize = 1_024;
 
-/// Chunks of one run: a random order of reads is made in memory beforehand, with 4 bytes for each.
+/// The most chunks of one run: a random order of reads takes 4 bytes of memory for each.
 pub const CHUNKS_MAX: u64 = 100_000_000;
 
-/// Chunks that follow each other in a block.
+/// The most chunks of one block.
 pub const CHUNKS_PER_BLOCK_MAX: u64 = 1_000_000;
 
 /// Bytes that each checksum covers, as Ozone's clients ask for by default
 /// (`ozone.client.bytes.per.checksum`).
 pub const BYTES_PER_CHECKSUM: u32 = 16 * 1024;
 
-/// The interval of a store's `tick` while it is measured. This and the next three are the values of
-/// `quorate serve` (`quorate/src/listen_chunk.rs`).
+/// The interval at which a measured store's `tick` is called. This and the next three constants
+/// have the values of `quorate serve` (`quorate/src/listen_chunk.rs`).
 pub const STORE_TICK: Duration = Duration::from_millis(100);
 
-/// The interval of a store's `upkeep` while it is measured.
+/// The interval at which a measured store's `upkeep` is called.
 pub const STORE_UPKEEP_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Bytes that one call of `upkeep` copies to give space back: 20 MB/s.
@@ -182,125 +192,134 @@ pub const STORE_UPKEEP_MOVED_BYTES: u64 = 2 * 1024 * 1024;
 /// Bytes that one call of `upkeep` reads to find damage: 5 MB/s.
 pub const STORE_UPKEEP_SCRUBBED_BYTES: u64 = 512 * 1024;
 
-/// How long Ozone's load generator may take to start.
+/// How long Ozone's load generator (freon) may take to start.
 pub const FREON_START_LIMIT: Duration = Duration::from_secs(300);
 
-/// How long one case of Ozone's load generator may take, or making its containers; each has a
+/// How long one case of freon may take, or the making of its containers, each of which has a
 /// RocksDB.
 pub const FREON_CASE_LIMIT: Duration = Duration::from_secs(3_600);
 
-/// Open files of Ozone's JVM besides those of blocks: some 250 jars, and a RocksDB for each of its
-/// containers.
+/// Open files of freon's JVM besides the files of blocks: some 250 jars, and those of a RocksDB for
+/// each of its containers.
 pub const FREON_OPEN_FILES: u64 = 2_000;
 
-/// Chunks that Ozone's load generator writes in each layout before the first case: Java's second
-/// compiler takes a method after some 10,000 calls.
+/// Chunks that freon writes in each layout before the first case, to warm the JVM: the second JIT
+/// compiler compiles a method after some 10,000 calls.
 pub const FREON_WARM_CHUNKS: u64 = 20_000;
 
-/// The interval at which a wait looks whether the run is to end.
+/// The interval at which a waiting thread checks whether the run was interrupted.
 pub const INTERRUPT_LOOK: Duration = Duration::from_millis(100);
 
-/// The part of a cold read that must come from a disk, and of a warm read that must come from
-/// memory. Below it the report says that the read was not what it is called.
+/// The share of its bytes that a cold read must get from a disk, and a warm read from memory. Below
+/// it the report says that the read was not what it is called.
 pub const COLD_PART_MIN: f64 = 0.9;
 
-/// How long a datanode's answer may take. A datanode that stalls longer is not measured.
+/// How long a datanode's answer may take. The run fails when an answer takes longer.
 pub const CHUNK_ANSWER_LIMIT: Duration = Duration::from_secs(120);
 
-/// Bytes that a datanode may send before we take them: enough for an answer with the largest chunk.
+/// The HTTP/2 window of a connection to a datanode: bytes that it may send before we read them,
+/// enough for an answer with the largest chunk.
 pub const CHUNK_WINDOW_BYTES: u32 = 64 * 1024 * 1024;
 
-/// Bytes of one answer of a datanode. The run ends with an error above it.
+/// The most bytes of one answer of a datanode. The run ends with an error above it.
 pub const CHUNK_ANSWER_BYTES_MAX: usize = CHUNK_WINDOW_BYTES as usize;
 
-/// Bytes that an etcd server may send on one connection before we take them.
+/// The HTTP/2 window of a connection to an etcd server: bytes that the server may send before we
+/// read them.
 pub const ETCD_WINDOW_BYTES: u32 = 64 * 1024 * 1024;
 
-/// Bytes of one answer of an etcd server. etcd has no limit for answers; the run ends with an error
-/// above this one.
+/// The most bytes of one answer of an etcd server. etcd itself has no such limit; the run ends with
+/// an error above it.
 pub const ETCD_ANSWER_BYTES_MAX: usize = 256 * 1024 * 1024;
 
-/// Keys of etcd's workload: their requests are encoded in memory beforehand.
+/// The most keys of an etcd workload: their requests are encoded in memory beforehand.
 pub const ETCD_KEYS_MAX: u64 = 10_000_000;
 
-/// Bytes of a value, and of a key: etcd refuses a request of 1.5 MiB and more.
+/// The most bytes of a key, and of a value: etcd refuses a request of 1.5 MiB and more.
 pub const ETCD_VALUE_BYTES_MAX: u64 = 1_000_000;
 
-/// Znodes, and keys, of the workload with clients of both protocols: one request removes all keys.
+/// The most znodes, and the most keys, of the workload with clients of both protocols: one request
+/// removes all keys.
 pub const MIXED_KEYS_MAX: usize = 1_000_000;
 
-/// How long a physical compaction may take. etcd rests 10 ms after each 1,000 revisions
-/// (`--compaction-sleep-interval`), so 100 million of them take 17 minutes and more.
+/// How long a physical compaction may take. etcd pauses for 10 ms after each 1,000 revisions
+/// (`--compaction-sleep-interval`), so 100 million revisions take 17 minutes and more.
 pub const COMPACTION_LIMIT: Duration = Duration::from_secs(7_200);
 
-/// The pause of a client of etcd after an error, before it goes to the next member.
+/// How long an etcd client pauses after an error, before it goes on at the next member.
 pub const ETCD_RETRY_PAUSE: Duration = Duration::from_millis(20);
 
-/// Watches of etcd's workload of watches.
+/// The most watches of the etcd watch workload.
 pub const ETCD_WATCHES_MAX: usize = 10_000_000;
 
-/// Keys that a read of the mixed transactions covers.
+/// Keys that one range read of the mixed transactions covers.
 pub const ETCD_MIXED_KEYS: u64 = 10;
 
-/// Objects of etcd's workload of a cluster: its watchers remember the version of each.
+/// The most objects of the Kubernetes workload: each of its watchers keeps the version of every
+/// object.
 pub const KUBE_OBJECTS_MAX: u64 = 1_000_000;
 
-/// Changes of the number of keys that a watcher of that workload remembers, and counts of keys that
-/// are compared with them: 24 MB at most each.
+/// The most changes of the number of keys that a watcher of the Kubernetes workload keeps, and the
+/// most counts of keys that are compared with them: 24 MB at most for each.
 pub const KUBE_SIZES_MAX: usize = 1_000_000;
 
-/// Apiservers of that workload, each with a connection and a watch of each kind.
+/// The most apiservers of the Kubernetes workload; each has a connection, and a watch for each kind
+/// of object.
 pub const KUBE_APISERVERS_MAX: usize = 100;
 
-/// The greatest compression of the cluster's time: a day in a second.
+/// The greatest compression of time in the Kubernetes workload: a day in a second.
 pub const KUBE_COMPRESS_MAX: f64 = 86_400.0;
 
-/// Requests under way while the objects of the cluster are made.
+/// Requests under way at once while the Kubernetes workload creates its objects.
 pub const KUBE_FILL_CLIENTS: usize = 64;
 
-/// Keys of a page of a list, as apiservers ask for by default.
+/// Keys in one page of a list; apiservers ask for this many by default.
 pub const ETCD_PAGE_KEYS: i64 = 500;
 
-/// Attempts at a guarded update, each from the revision that the one before was told.
+/// How often a client tries a guarded update (one that succeeds only at an expected revision). Each
+/// attempt expects the revision that the failed one before returned.
 pub const GUARDED_ATTEMPTS: u32 = 20;
 
-/// The pause between two looks at the memory and the disk of servers.
+/// The pause between two samples of the memory and the disk use of servers.
 pub const SAMPLE_PAUSE: Duration = Duration::from_millis(200);
 
-/// Files of a data folder whose room is added up.
+/// The most files of a data folder whose disk use is added up.
 pub const DATA_FILES_MAX: usize = 100_000;
 
 /// Requests that a fill with etcd's keys encodes before it sends them: some 60 MB.
 pub const ETCD_CALLS_AHEAD: u64 = 100_000;
 
-/// Keys that are read or deleted at once where all are.
+/// Keys of one request, where a workload reads or deletes all its keys.
 pub const ETCD_READ_KEYS: u64 = 10_000;
 
-/// The pause between two looks at the course of a run, at first.
+/// The pause between two samples of the course of a run. It doubles each time when the course has
+/// too many moments: see [`COURSE_MOMENTS_MAX`].
 pub const COURSE_PAUSE: Duration = Duration::from_millis(250);
 
-/// Moments of a course, about: as many as a plot can show.
+/// The most moments that a course keeps: about as many as a plot can show.
 pub const COURSE_MOMENTS_MAX: usize = 240;
 
-/// How long a server that a reproduction starts may take until it serves.
+/// How long a server that `quorate reproduce` starts may take until it serves.
 pub const SERVER_START_LIMIT: Duration = Duration::from_secs(90);
 
-/// How long such a server may take to end before it is killed.
+/// How long a server that `quorate reproduce` started may take to end before it is killed.
 pub const SERVER_END_LIMIT: Duration = Duration::from_secs(10);
 
-/// The heap of a real ZooKeeper that is to hold 200,000 items of 4,096 bytes and 600,000 watches,
-/// MB: enough where it was tried. The data alone are 820 MB; the scripts of the source tree give
-/// it 512 MB, the distribution's 1,000 MB.
+/// The heap, MB, of a real ZooKeeper that must hold 200,000 items of 4,096 bytes and 600,000
+/// watches. It was enough when tried. The data alone are 820 MB; the scripts of the source tree
+/// give a heap of 512 MB, the distribution's 1,000 MB.
 pub const ZOOKEEPER_HEAP_MB: u32 = 3_072;
 
-/// The part of the CPU that other guests of the host may take before no figure is to be quoted.
+/// The share of the CPU that other guests of the host may take. Above it the results say that no
+/// figure may be quoted.
 pub const STEAL_MAX: f64 = 0.03;
 
-/// How many times slower or faster the disk may be behind a run than before it.
+/// How many times slower or faster the disk may be after a run than before it. Beyond that the
+/// results say that no figure may be quoted.
 pub const DRIFT_MAX: f64 = 2.0;
 
-/// Rounds of `--until`, at least: the pairs that a bootstrap needs.
+/// The least rounds of `--until`: the pairs that a bootstrap needs.
 pub const UNTIL_ROUNDS_MIN: u32 = 6;
 
-/// Rounds of `--until`, at most: each keeps the latencies of its phases, some MiB.
+/// The most rounds of `--until`: each round keeps the latencies of its phases, some MiB.
 pub const UNTIL_ROUNDS_MAX: u32 = 200;

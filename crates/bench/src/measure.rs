@@ -1,5 +1,5 @@
-//! The parts of a measurement: turns between targets, sessions that are driven, figures of time and
-//! of cost, and what is printed and kept of them.
+//! How workloads are measured: targets take turns, a driver runs the sessions, meters count time
+//! and cost, and the results are printed and written to files.
 
 pub mod census;
 pub mod comparison;

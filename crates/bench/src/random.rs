@@ -1,6 +1,6 @@
-//! Random numbers, equal ones from equal seeds.
+//! A random number generator that gives equal numbers for equal seeds.
 
-/// SplitMix64.
+/// The SplitMix64 generator.
 pub struct Random(u64);
 
 impl Random {
@@ -17,12 +17,12 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number below `bound`, which is not 0.
+    /// A random number below `bound`. `bound` must not be 0.
     pub fn below(&mut self, bound: u64) -> u64 {
         self.next() % bound
     }
 
-    /// So many random bytes, which no server can compress.
+    /// `count` random bytes, which no server can compress.
     pub fn bytes(&mut self, count: usize) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(count + size_of::<u64>());
         while bytes.len() < count {
@@ -37,13 +37,13 @@ impl Random {
         self.below(100) < percent
     }
 
-    /// A random element of a list, which is not empty.
+    /// A random element of `list`, which must not be empty.
     pub fn pick<'a, T>(&mut self, list: &'a [T]) -> &'a T {
         &list[self.below(list.len() as u64) as usize]
     }
 }
 
-/// All numbers below `count`, shuffled; the order is equal in every run.
+/// The numbers below `count` in a shuffled order, which is the same in every run.
 pub fn order_by_chance(count: u64) -> Vec<u32> {
     let mut order: Vec<u32> = (0..count as u32).collect();
     let mut random = Random::new(count);

@@ -1,4 +1,4 @@
-//! The servers that are measured: finding them and their processes, starting and ending them, and a
+//! The servers that are measured: how they and their processes are found, started and ended; and a
 //! server that does nothing.
 
 pub mod data_folder;

@@ -1,4 +1,4 @@
-//! The workloads, by the face that they load.
+//! The workloads, grouped by the face (protocol) that they load.
 
 pub mod both;
 pub mod chunk;

@@ -1,5 +1,8 @@
-//! The parts that all workloads share: the options that say where to measure, the turns of the
-//! servers, and the output for any figures.
+//! The frame of every workload: the options that say which servers to measure, the loop that gives
+//! each server its turns, and the output of any figures.
+//!
+//! In a *round* each server has one *turn*, that is, one run of the workload. The first rounds may
+//! only warm the servers; the figures of the others count.
 
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
@@ -18,7 +21,7 @@ use crate::measure::record::{self, NULL, OURS, PEER, Record};
 use crate::servers::null_server::NullServer;
 use crate::servers::target::{Scheme, Target, TargetAddress};
 
-/// Where to measure and what to write down.
+/// The options that name the servers to measure and the files to write.
 #[derive(Debug, Args)]
 pub struct Where {
     /// The server to measure
@@ -35,7 +38,7 @@ pub struct Where {
     pub json: Option<PathBuf>,
 }
 
-/// How often a workload is repeated. In each round every server has its turn.
+/// How often a workload is repeated. In each round every server has one turn.
 #[derive(Clone, Copy, Debug, Args)]
 pub struct Rounds {
     /// Rounds that count; figures are medians of them
@@ -44,12 +47,13 @@ pub struct Rounds {
     /// Rounds before the counted ones, which warm the servers
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(..=1000))]
     pub warmup: u32,
-    /// How well a ratio is to be known.
+    /// When to stop: see [`Goal`].
     #[command(flatten)]
     pub goal: Goal,
 }
 
-/// How well the ratio of two systems is to be known, and how long that may take.
+/// How precisely the ratio of the two systems must be known before the rounds end, and how long
+/// that may take.
 #[derive(Clone, Copy, Debug, Args)]
 pub struct Goal {
     /// Go on until the ratio of the two systems is known so well: half of its interval (95 %), as
@@ -63,14 +67,14 @@ pub struct Goal {
 }
 
 impl Goal {
-    /// No goal: rounds end with their number.
+    /// No goal: the rounds end after their fixed number.
     pub const NONE: Goal = Goal { until: None, within: 0 };
 }
 
-/// A part of 1, from a number of percent.
+/// Reads a percentage (`2%` or `2`) as a fraction: 0.02.
 ///
 /// # Errors
-/// It is no such number, or not in 0.1 to 100.
+/// The text is no number, or the number is not within 0.1 to 100.
 pub fn percent(text: &str) -> Result<f64, String> {
     let number = text.strip_suffix('%').unwrap_or(text).trim().parse::<f64>();
     match number {
@@ -80,35 +84,36 @@ pub fn percent(text: &str) -> Result<f64, String> {
 }
 
 impl Rounds {
-    /// One round, which counts.
+    /// One round, which counts, and no warm-up.
     pub const ONCE: Rounds = Rounds::of(1, 0);
 
-    /// So many rounds that count, after so many that do not.
+    /// `rounds` rounds that count, after `warmup` rounds that do not.
     pub const fn of(rounds: u32, warmup: u32) -> Rounds {
         Rounds { rounds, warmup, goal: Goal::NONE }
     }
 
-    /// As many rounds, and no more.
+    /// These rounds without `--until`.
     pub fn fixed(self) -> Rounds {
         Rounds { goal: Goal::NONE, ..self }
     }
 
-    /// Refuses `--until`, where results have no ratio.
+    /// Refuses `--until`, in a workload whose results have no ratio.
     ///
     /// # Errors
-    /// It is asked for.
+    /// `--until` is set.
     pub fn ensure_fixed(&self) -> anyhow::Result<()> {
         let is_fixed = self.goal.until.is_none();
         anyhow::ensure!(is_fixed, "--until: there is no ratio of rates to find here");
         Ok(())
     }
 
-    /// Gives each of `places` its turn in each round, forward and then backward, so that a drift
-    /// hits all places alike. The result has a list for each place, with the rounds that count in
-    /// order: results at one index belong to one round.
+    /// Runs all rounds: in each, `turn(place, round)` measures each of the `places` once. The order
+    /// of the places alternates between forward and backward, so that a drift of the machine hits
+    /// all places alike. Returns a list of results for each place, with only the rounds that count,
+    /// in order: results at one index belong to one round.
     ///
     /// # Errors
-    /// The first error of a turn; the turns after it are not taken.
+    /// The first error of a turn; no turn follows it.
     pub fn take_turns<T>(
         &self,
         places: usize,
@@ -121,9 +126,10 @@ impl Rounds {
         Ok(all)
     }
 
-    /// As [`Rounds::take_turns`]; then goes on until `width` of the results is small enough, if
-    /// that is asked for, or the time is over. One place has no ratio, and so no more rounds. Also
-    /// returns the line that says what became of it.
+    /// Like [`Rounds::take_turns`], but with `--until` further rounds follow. They end when `width`
+    /// of the results (half of the interval of the ratio) is at most the goal, or the time is over.
+    /// With one place there is no ratio, so no rounds are added. With `--until` it also returns a
+    /// line that says whether the goal was reached.
     ///
     /// # Errors
     /// See [`Rounds::take_turns`].
@@ -150,7 +156,7 @@ impl Rounds {
             if is_known || is_over {
                 return Ok((all, Some(until_line(wanted, found, (rounds, began.elapsed())))));
             }
-            // Forward and backward, so that a drift hits all alike.
+            // A pair of rounds, forward and backward, so that a drift hits all places alike.
             for _ in 0..2 {
                 self.take_round(&mut all, round, &mut turn)?;
                 round += 1;
@@ -158,7 +164,8 @@ impl Rounds {
         }
     }
 
-    /// One more round for each of the places in `all`.
+    /// Runs one more round, and appends each place's result to its list in `all` if the round
+    /// counts.
     fn take_round<T>(
         &self,
         all: &mut [Vec<T>],
@@ -174,12 +181,12 @@ impl Rounds {
         Ok(())
     }
 
-    /// All rounds, with those that do not count.
+    /// The number of all rounds, warm-up rounds included. Rounds of `--until` are not in it.
     pub fn all(&self) -> u32 {
         self.warmup + self.rounds
     }
 
-    /// What a round is called while it is under way, counted from 0.
+    /// The name of a round (counted from 0) for progress messages.
     pub fn round_name(&self, round: u32) -> String {
         match self.goal.until {
             None => format!("round {} of {}", round + 1, self.all()),
@@ -187,8 +194,8 @@ impl Rounds {
         }
     }
 
-    /// The line that says what was warm when the test began: how often `work` was done before, and
-    /// how long the servers have run.
+    /// The line that says how warm everything was when the test began: how often `work` was done
+    /// before the first round that counts, and how long the servers have run.
     pub fn warm_line(&self, work: &str, targets: &[Target]) -> String {
         // The null server is a thread of this process.
         let servers = targets.iter().filter(|target| target.processes().is_some());
@@ -211,8 +218,8 @@ impl Rounds {
     }
 }
 
-/// What became of the wish to know a ratio to `wanted`. The width falls with the root of the
-/// rounds.
+/// The line that says whether the ratio became known to `wanted`, and if not, how long that would
+/// take: the width of an interval falls with the square root of the number of rounds.
 fn until_line(wanted: f64, found: Option<f64>, (rounds, took): (u32, Duration)) -> String {
     let minutes = took.as_secs_f64() / 60.0;
     let wanted_text = format!("{:.1} %", wanted * 100.0);
@@ -232,38 +239,39 @@ fn until_line(wanted: f64, found: Option<f64>, (rounds, took): (u32, Duration)) 
     }
 }
 
-/// One run of a workload on one server.
+/// One run of a workload on one target.
 pub struct Turn<'a> {
-    /// The server.
+    /// The target that is measured.
     pub target: &'a Target,
-    /// The index of the server among those that are compared.
+    /// The index of the target among those that are compared.
     pub place: usize,
-    /// The round of the run, counted from the first one, which may not count.
+    /// The round that this turn is in, counted from 0. The first rounds may be warm-up.
     pub round: u32,
-    /// Whether its figures count.
+    /// Whether the figures of this turn count.
     pub counts: bool,
-    /// A label for paths that no other run has.
+    /// A label for paths, which no other turn has.
     pub label: String,
-    /// Whether this is the last run on a server that stays: only this run keeps its tree.
+    /// Whether the workload may leave its tree on the server: true only in the last round of a
+    /// fixed number of rounds.
     pub may_keep: bool,
     said: Option<(String, &'a Progress)>,
 }
 
 impl Turn<'_> {
-    /// A turn of a reproduction, which shows its progress itself.
+    /// A turn of `quorate reproduce`, which shows its progress itself.
     pub fn from_session(target: &Target, (place, round, counts): (usize, u32, bool)) -> Turn<'_> {
         let label = format!("{}-{place}-{round}", std::process::id());
         Turn { target, place, round, counts, label, may_keep: false, said: None }
     }
 
-    /// The only turn of a test, with no progress to show.
+    /// A single turn for a unit test, without progress messages.
     #[cfg(test)]
     pub fn only(target: &Target) -> Turn<'_> {
         let label = "t".to_string();
         Turn { target, place: 0, round: 0, counts: true, label, may_keep: true, said: None }
     }
 
-    /// Shows how far the turn is.
+    /// Shows the step that the turn is at.
     pub fn say(&self, what: &str) {
         if let Some((prefix, progress)) = &self.said {
             progress.say(&format!("{prefix}{}: {what}", self.target.name));
@@ -272,10 +280,10 @@ impl Turn<'_> {
 }
 
 impl Where {
-    /// The servers, the one in question first.
+    /// Finds the targets: the one in question first, then the one that it is compared with.
     ///
     /// # Errors
-    /// One does not answer, or is of another protocol than `scheme`.
+    /// A server does not answer, or an address is not one of protocol `scheme`.
     pub fn targets(&self, scheme: Scheme) -> anyhow::Result<Vec<Target>> {
         let find = |address: &TargetAddress| {
             address.check_scheme(scheme)?;
@@ -284,10 +292,10 @@ impl Where {
         core::iter::once(&self.target).chain(&self.compare).map(find).collect()
     }
 
-    /// Begins the record of a run, and returns the lines about the machine and its disk.
+    /// Starts the record of a run. Also returns the lines that describe the machine and its disk.
     ///
     /// # Errors
-    /// The folder cannot be written.
+    /// The folder of `--disk` cannot be written.
     pub fn start_record(&self, workload: &str) -> anyhow::Result<(Record, String)> {
         let mut record = Record::start(workload);
         let mut out =
@@ -310,7 +318,7 @@ impl Where {
     }
 }
 
-/// The servers that a workload measures in turn, and the file that its figures go to.
+/// The targets that a workload measures in turn, and the record that their figures go to.
 pub struct Servers<'a> {
     at: &'a Where,
     record: Record,
@@ -319,8 +327,8 @@ pub struct Servers<'a> {
 }
 
 impl Servers<'_> {
-    /// Begins to count what each server of an ensemble costs. `about`: the lines that were printed
-    /// before the first test.
+    /// Starts to count the CPU time of each server of an ensemble. `about` are the lines that were
+    /// printed before the first test; the record keeps them.
     pub fn start<'a>(
         at: &'a Where,
         (mut record, about): (Record, &str),
@@ -332,22 +340,23 @@ impl Servers<'_> {
         Servers { at, record, targets, census }
     }
 
-    /// Adds a server that takes turns with the others. Its cost is not counted.
+    /// Adds a target that takes turns with the others. Its CPU time is not counted for each server.
     pub fn add(&mut self, target: Target) {
         self.targets.push(target);
     }
 
-    /// The servers, the one in question first.
+    /// The targets, the one in question first.
     pub fn targets(&self) -> &[Target] {
         &self.targets
     }
 
-    /// Gives each server its turn in each round, and returns the results of the rounds that count,
-    /// for each server, and what became of `--until`, for which `width` tells how well the ratio of
-    /// the first two servers is known. The labels of the turns begin with `label`.
+    /// Gives each target its turn in each round. Returns a list of results for each target, with
+    /// only the rounds that count, and the line about `--until`, if it is set. For `--until`,
+    /// `width` says how well the ratio of the first two targets is known. The labels of the turns
+    /// begin with `label`.
     ///
     /// # Errors
-    /// A server cannot be measured at all.
+    /// A target cannot be measured at all.
     pub fn measure<T>(
         &self,
         label: &str,
@@ -375,7 +384,7 @@ impl Servers<'_> {
         repeat.take_turns_until(self.targets.len(), turn, width)
     }
 
-    /// Prints what each server of an ensemble cost, and writes that to the file with the results.
+    /// Prints what each server of an ensemble cost, and writes the record to the file of `--json`.
     ///
     /// # Errors
     /// The file cannot be written.
@@ -388,7 +397,8 @@ impl Servers<'_> {
     }
 }
 
-/// One workload on all servers, in turn, with a table of figures for each test.
+/// A workload that measures all targets in turn and prints a table of figures for each of its
+/// tests.
 pub struct Comparison<'a> {
     servers: Servers<'a>,
     parts: Vec<Part>,
@@ -396,23 +406,23 @@ pub struct Comparison<'a> {
     stolen: Stolen,
 }
 
-/// One of several tests of a workload; the only one has no title.
+/// The results of one test. If a workload has only one test, that test has no title.
 #[derive(Debug, Default)]
 struct Part {
     title: String,
-    /// Lines of figures that were published about this test.
+    /// Figures that others published about this test, one line each.
     published: Vec<String>,
     /// The line that says what was warm when the test began.
     warm: String,
-    /// What became of `--until`.
+    /// The line about `--until`, if it is set: see [`Rounds::take_turns_until`].
     until: Option<String>,
     servers: Vec<Block>,
     ceiling: Option<Block>,
 }
 
 impl Comparison<'_> {
-    /// Finds the servers of ZooKeeper's clients and prints the machine and `about`: what will be
-    /// done.
+    /// Finds the targets of `zk://` addresses, and prints the machine and `about`, which says what
+    /// the workload does.
     ///
     /// # Errors
     /// A server does not answer, or the disk cannot be measured.
@@ -424,7 +434,7 @@ impl Comparison<'_> {
         Comparison::start_on(Scheme::Zk, at, workload, about)
     }
 
-    /// Like [`Comparison::start`], with servers of a protocol.
+    /// Like [`Comparison::start`], for targets that speak the protocol `scheme`.
     ///
     /// # Errors
     /// See [`Comparison::start`].
@@ -446,13 +456,13 @@ impl Comparison<'_> {
         })
     }
 
-    /// The servers, the one in question first.
+    /// The targets, the one in question first.
     pub fn targets(&self) -> &[Target] {
         self.servers.targets()
     }
 
-    /// Begins a test: what is measured from here on is below this title, beside what was
-    /// published about it. A workload that is one test needs no title.
+    /// Begins a test. What is measured from here on belongs to it, and is printed below its title
+    /// beside the figures that others `published`. A workload of one test needs no title.
     pub fn begin(&mut self, title: String, published: Vec<String>) {
         if !title.is_empty() {
             self.progress.say(&title);
@@ -467,10 +477,10 @@ impl Comparison<'_> {
         self.parts.last_mut().expect("it was just made")
     }
 
-    /// Measures each server in turn, in each round. `work` names what one round does.
+    /// Measures each target in turn, in each round. `work` names what one round does.
     ///
     /// # Errors
-    /// A server cannot be measured at all.
+    /// A target cannot be measured at all.
     pub fn measure(
         &mut self,
         repeat: &Rounds,
@@ -490,10 +500,10 @@ impl Comparison<'_> {
         Ok(())
     }
 
-    /// Measures a server that does nothing, once: its rate is the ceiling of the generator.
+    /// Measures the null server, once: its rate is the most that the generator can reach.
     ///
     /// # Errors
-    /// It cannot be measured.
+    /// The null server cannot be measured.
     pub fn measure_ceiling(
         &mut self,
         null: &NullServer,
@@ -513,12 +523,12 @@ impl Comparison<'_> {
         Ok(())
     }
 
-    /// The beginning of the labels of this process and this test.
+    /// The start of all labels of this process and this test.
     fn label(&self) -> String {
         format!("{}-{}", std::process::id(), self.parts.len())
     }
 
-    /// Prints the figures and writes them to the file.
+    /// Prints the figures, and writes them to the file of `--json`.
     ///
     /// # Errors
     /// The file cannot be written.
@@ -576,8 +586,8 @@ impl Part {
     }
 }
 
-/// The status of the process after answers that were wrong, which it also prints. They are not
-/// fatal: a figure with its errors beside it is worth more than none.
+/// Prints how many answers were errors, if any were. The exit status is success all the same: a
+/// figure with its errors beside it is worth more than none.
 fn end(trouble: u64) -> ExitCode {
     if trouble > 0 {
         eprintln!("{trouble} answers were errors, or sessions were lost: see the tables");
@@ -585,17 +595,17 @@ fn end(trouble: u64) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// CPU time that other guests of the host have taken from this machine, in ticks when this was
-/// made.
+/// Counts the CPU time that other guests of the host take from this machine. Holds the ticks of
+/// `/proc/stat` at its start.
 pub struct Stolen(u64);
 
 impl Stolen {
-    /// Begins to count.
+    /// Starts to count.
     pub fn start() -> Stolen {
         Stolen(stolen_ticks())
     }
 
-    /// Prints how much was stolen since then, if any.
+    /// Prints how much CPU time was stolen since the start, if any was.
     pub fn print(&self) {
         let ticks = stolen_ticks() - self.0;
         if ticks > 0 {
@@ -604,7 +614,7 @@ impl Stolen {
     }
 }
 
-/// The order of the places in a round: A B C, then C B A, and so on.
+/// The order in which places take their turns: A B C in even rounds, C B A in odd ones.
 pub fn order(count: usize, round: u32) -> Vec<usize> {
     match round % 2 {
         0 => (0..count).collect(),
@@ -612,11 +622,11 @@ pub fn order(count: usize, round: u32) -> Vec<usize> {
     }
 }
 
-/// The progress of a run: a bar on a terminal; elsewhere a line for each step, on standard error.
+/// Shows the progress of a run on standard error: a bar on a terminal, else one line for each step.
 pub struct Progress(Option<ProgressBar>);
 
 impl Progress {
-    /// Begins a run of so many steps; 0 if their number says nothing.
+    /// Starts the display for `runs` steps; 0 if their number is not known.
     pub fn start(runs: u64) -> Progress {
         let bar = std::io::stderr().is_terminal().then(|| ProgressBar::new(runs));
         if let Some(bar) = &bar {
@@ -624,14 +634,14 @@ impl Progress {
                 0 => "{elapsed} {msg}",
                 _ => "{pos}/{len} {elapsed} {msg}",
             });
-            // The clock of the bar goes on during a step.
+            // The elapsed time goes on during a step.
             bar.enable_steady_tick(Duration::from_millis(500));
             bar.set_style(style.expect("the template is well formed"));
         }
         Progress(bar)
     }
 
-    /// Begins the next step.
+    /// Begins the next step, and shows `what` as its name.
     pub fn say(&self, what: &str) {
         match &self.0 {
             Some(bar) => {
@@ -642,7 +652,7 @@ impl Progress {
         }
     }
 
-    /// Ends the bar.
+    /// Removes the bar.
     pub fn end(&self) {
         if let Some(bar) = &self.0 {
             bar.finish_and_clear();
@@ -677,7 +687,7 @@ mod tests {
         let (all, line) = repeat.take_turns_until(2, turn, |_| widths.next().flatten()).unwrap();
         assert_eq!(all, [[10, 20, 30, 40, 50, 60], [11, 21, 31, 41, 51, 61]]);
         assert!(line.unwrap().contains("known to 1.0 % after 6 rounds"));
-        // Six rounds at least, however narrow it is.
+        // At least six rounds, however narrow the interval is.
         let (all, _) = repeat.take_turns_until(2, turn, |_| Some(0.0)).unwrap();
         assert_eq!(all[0].len(), 6);
         let over = Rounds { goal: Goal { within: 0, ..repeat.goal }, ..repeat };
@@ -705,8 +715,8 @@ mod tests {
         assert_eq!((result.is_err(), turns), (true, 2));
     }
 
-    /// Two servers whose n-th run gives n and 10 n: the rounds of both stay in step, in the table
-    /// as well.
+    /// Two servers whose n-th runs give n and 10 n. The values of both stay paired by round, also
+    /// in the table.
     #[test]
     fn what_is_compared_are_runs_of_one_round() {
         let nulls = [NullServer::start(1).unwrap(), NullServer::start(1).unwrap()];

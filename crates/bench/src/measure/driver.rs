@@ -1,8 +1,11 @@
-//! One thread drives many sessions: it asks a [`Load`] for the next step of each client, writes
-//! what it can, reads what came, and measures.
+//! The driver: one thread that runs many ZooKeeper sessions. It asks a [`Load`] for the next step
+//! of each client, writes the requests, reads the answers, and measures how long each took.
 //!
-//! Every step happens in one loop over one `poll`, so that the generator costs little, and its cost
-//! is known: the CPU time of this one thread.
+//! A *client* is the index of a session. A *load* is the work of all clients in one phase; it sees
+//! every answer.
+//!
+//! Every step happens in one loop around one `poll`. So the generator costs little, and its cost is
+//! known: the CPU time of this one thread.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -21,22 +24,23 @@ use crate::measure::open_files;
 use crate::random::Random;
 use crate::workloads::zk::client::{Incoming, Session, SessionError};
 
-/// The next step of a client.
+/// What a client does next, as its load decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// A request was queued; ask again.
+    /// The load has queued a request. Ask for the next step at once.
     Sent,
-    /// Nothing before something arrives for this client.
+    /// Send nothing until something arrives for this client.
     Wait,
-    /// Nothing before this time.
+    /// Send nothing until this time, ns of the driver.
     At(u64),
-    /// Nothing more in this phase, but for the answers under way.
+    /// The client sends nothing more in this phase. It is done once its open requests are answered.
     Finished,
 }
 
-/// The work of many clients, and their answers. Times are ns since the driver was made.
+/// The work of many clients, and what happens to their requests. Times are ns since the driver was
+/// made.
 pub trait Load {
-    /// Asks for the next step of client `client`. It queues at most one request.
+    /// Returns the next step of client `client`; may queue at most one request on its session.
     fn next(&mut self, client: usize, session: &mut Session, now_ns: u64) -> Next;
 
     /// An answer arrived, `took_ns` after its request.
@@ -49,79 +53,82 @@ pub trait Load {
         now_ns: u64,
     );
 
-    /// A watch of the client fired.
+    /// A watch of client `client` fired. `kind` is the number of ZooKeeper's `EventType`.
     fn on_event(&mut self, client: usize, kind: i32, path: &str, now_ns: u64) {
         let _ = (client, kind, path, now_ns);
     }
 
-    /// The connection of a client ended, and it will get another one: see
+    /// The connection of a client ended, and the driver will connect the client again: see
     /// [`Driver::reconnect_after`].
     fn on_lost(&mut self, client: usize, loss: &Loss, now_ns: u64) {
         let _ = (client, loss, now_ns);
     }
 
-    /// Whether the run ends now though some clients have not finished. Asked again and again.
+    /// Whether the phase ends now, though some clients have not finished. The driver asks this in
+    /// every pass of its loop.
     fn is_given_up(&mut self, now_ns: u64) -> bool {
         let _ = now_ns;
         false
     }
 
-    /// The client has nothing more to do or to wait for.
+    /// The client is done: it has finished and got all answers, or its session was lost.
     fn on_finished(&mut self, client: usize, now_ns: u64) {
         let _ = (client, now_ns);
     }
 }
 
-/// The end of a connection.
+/// The end of a client's connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Loss {
-    /// The cause. After [`SessionError::Refused`] the session is over, and the next one is new.
+    /// The cause. [`SessionError::Refused`] means that the session has expired, and that the
+    /// client's next connection opens a new session.
     pub error: SessionError,
-    /// Whether the session was open on the connection; else the connection was an attempt.
+    /// Whether the connection had its session open; false if it ended while still connecting.
     pub was_open: bool,
-    /// Requests without an answer; each may have happened or not.
+    /// Requests without an answer. Each may have been executed or not.
     pub unanswered: usize,
 }
 
 struct Connection {
     stream: TcpStream,
     session: Session,
-    /// Whether the socket takes no more bytes for now.
+    /// Whether the socket accepts no more bytes for now.
     is_blocked: bool,
     is_finished: bool,
     heard_ns: u64,
-    /// The newest time at which the load wants to be asked again, ns of the driver.
+    /// The newest entry of this client in `timers`: when the load wants to be asked again, ns of
+    /// the driver.
     timer_ns: u64,
-    /// The index of its server among the addresses.
+    /// The index of its server in the driver's addresses.
     place: usize,
-    /// The client has no connection, and dials at this time.
+    /// Set while the client has no connection: when it dials again.
     away_until_ns: Option<u64>,
     lost: Option<SessionError>,
 }
 
-/// How clients connect again after their connection ended.
+/// How clients connect again after their connection has ended.
 struct Reconnect {
     /// The upper bound of the random pause before each attempt, ns.
     pause_ns_max: u64,
     random: Random,
 }
 
-/// The sessions of one run against one server.
+/// The sessions of one run, all with one target.
 pub struct Driver {
     poll: Poll,
     started: Instant,
     connections: Vec<Connection>,
     timers: BinaryHeap<Reverse<(u64, usize)>>,
     next_ping_ns: u64,
-    /// The last time that anything came back, or was due.
+    /// When bytes last arrived or a timer last fired, ns. Too long a silence ends the run.
     heard_ns: u64,
     buffer: Vec<u8>,
     addresses: Vec<SocketAddr>,
-    /// `None` if the end of a connection ends its session.
+    /// `None` if a session is lost as soon as its connection ends.
     reconnect: Option<Reconnect>,
 }
 
-/// The load that opens the sessions, which no figure counts.
+/// The load that waits until all sessions are open. It is not measured.
 struct Connecting;
 
 impl Load for Connecting {
@@ -138,10 +145,10 @@ impl Load for Connecting {
 }
 
 impl Driver {
-    /// Opens `count` sessions, spread over the addresses.
+    /// Opens `count` sessions, spread evenly over the addresses.
     ///
     /// # Errors
-    /// Not all of them can be opened.
+    /// A session cannot be opened.
     pub fn connect(
         addresses: &[SocketAddr],
         count: usize,
@@ -202,7 +209,7 @@ impl Driver {
         Ok(())
     }
 
-    /// Starts a connection to one of the addresses.
+    /// Starts a connection of a client to the address with index `place`.
     fn dial(&self, place: usize, client: usize) -> std::io::Result<TcpStream> {
         let mut stream = TcpStream::connect(self.addresses[place])?;
         let interest = Interest::READABLE | Interest::WRITABLE;
@@ -211,46 +218,46 @@ impl Driver {
         Ok(stream)
     }
 
-    /// Lets sessions go on from now on when their connection ends: at the next address, after a
-    /// random pause of up to `pause_max` before each attempt. The Java client's pause is up to a
-    /// second (`ClientCnxn.SendThread.startConnect`). A new session replaces one that the server
-    /// has ended. Like the Java client, the driver gives up a connection that was silent for two
-    /// thirds of the session's timeout.
+    /// From now on a client whose connection ends connects again and keeps its session: at the next
+    /// address, after a random pause of up to `pause_max` before each attempt. The Java client's
+    /// pause is up to a second (`ClientCnxn.SendThread.startConnect`). If the server has expired
+    /// the session, the client opens a new one. Like the Java client, the driver gives up a
+    /// connection that has been silent for two thirds of the session's timeout.
     pub fn reconnect_after(&mut self, pause_max: Duration, seed: u64) {
         let pause_ns_max = pause_max.as_nanos() as u64;
         self.reconnect = Some(Reconnect { pause_ns_max, random: Random::new(seed) });
     }
 
-    /// All sessions, with those that were lost.
+    /// The number of all sessions, lost ones included.
     pub fn client_count(&self) -> usize {
         self.connections.len()
     }
 
-    /// The server that each session is connected to, or was last: its index among the addresses.
+    /// The server of each session, or its last server: an index into the addresses.
     pub fn places(&self) -> Vec<usize> {
         self.connections.iter().map(|connection| connection.place).collect()
     }
 
-    /// The sessions that were lost, each with the cause.
+    /// The lost sessions, each with the cause.
     pub fn lost(&self) -> impl Iterator<Item = (usize, &SessionError)> {
         let all = self.connections.iter().enumerate();
         all.filter_map(|(client, it)| it.lost.as_ref().map(|error| (client, error)))
     }
 
-    /// When the driver was made: the origin of its times.
+    /// When the driver was made. All its times count from there.
     pub fn started(&self) -> Instant {
         self.started
     }
 
-    /// Ns since the driver was made.
+    /// Now, as ns since the driver was made.
     pub fn now_ns(&self) -> u64 {
         self.started.elapsed().as_nanos() as u64
     }
 
-    /// Runs a load until every session that is not lost has finished.
+    /// Runs a load until every session has finished or is lost.
     ///
     /// # Errors
-    /// Nothing came back for [`SILENCE_LIMIT`], or the system refuses.
+    /// Nothing arrived for [`SILENCE_LIMIT`], or a system call failed.
     pub fn run(&mut self, load: &mut impl Load) -> anyhow::Result<()> {
         self.run_until(load, SILENCE_LIMIT)
     }
@@ -290,8 +297,7 @@ impl Driver {
                 self.maybe_nap();
             }
             for event in &events {
-                // Where clients connect again and again, the end of a connection is no sign of
-                // life.
+                // If clients connect again and again, the end of a connection is no sign of life.
                 if self.reconnect.is_none() {
                     self.heard_ns = self.now_ns();
                 }
@@ -314,7 +320,8 @@ impl Driver {
         Ok(())
     }
 
-    /// How long the next poll may wait. A wait is not exact below a millisecond, so it ends early.
+    /// How long the next poll may wait. A poll is not exact below a millisecond, so it ends a
+    /// millisecond early.
     fn wait(&self, now_ns: u64) -> Duration {
         let next_ns = match self.timers.peek() {
             Some(Reverse((at_ns, _))) => *at_ns,
@@ -327,8 +334,8 @@ impl Driver {
         }
     }
 
-    /// Sleeps for [`NAP`] if nothing is due yet: a generator that only looks at the clock would
-    /// take a core from the servers beside it.
+    /// Sleeps for [`NAP`] if no timer is due yet. A loop that only looks at the clock would take a
+    /// whole core from servers on the same machine.
     fn maybe_nap(&self) {
         let now_ns = self.now_ns();
         if self.timers.peek().is_none_or(|Reverse((at_ns, _))| *at_ns > now_ns) {
@@ -336,7 +343,7 @@ impl Driver {
         }
     }
 
-    /// Ends connections that are silent for too long, if clients may connect again.
+    /// Ends each connection that has been silent for too long, if clients may connect again.
     fn give_silent_up(&mut self, now_ns: u64, load: &mut impl Load) {
         if self.reconnect.is_none() {
             return;
@@ -357,12 +364,13 @@ impl Driver {
         }
     }
 
-    /// Lets a client whose connection has ended wait for another one, if clients may connect again.
+    /// If a client's connection has ended and clients may connect again, plans its next attempt.
     fn maybe_go_on(&mut self, client: usize, load: &mut impl Load) {
         let now_ns = self.now_ns();
         let connection = &mut self.connections[client];
         let Some(reconnect) = &mut self.reconnect else { return };
-        // An answer that is not ZooKeeper's is a fault of the server and not an outage.
+        // Any other error means that the answer was not ZooKeeper's: a fault of the server, not an
+        // outage.
         if !matches!(connection.lost, Some(SessionError::Refused | SessionError::Lost(_))) {
             return;
         }
@@ -375,7 +383,8 @@ impl Driver {
             }
             _ => connection.session.reconnect(),
         }
-        // The close of a socket takes it out of the poll, too.
+        // Closing the socket would also take it out of the poll, but the old stream is dropped only
+        // later.
         let _ = self.poll.registry().deregister(&mut connection.stream);
         let _ = connection.stream.shutdown(Shutdown::Both);
         let until_ns = now_ns + reconnect.random.below(reconnect.pause_ns_max.max(1));
@@ -386,7 +395,7 @@ impl Driver {
         load.on_lost(client, &loss, now_ns);
     }
 
-    /// Dials the next address, if the pause is over.
+    /// Dials the next address if the client has no connection and its pause is over.
     fn maybe_dial(&mut self, client: usize) {
         let now_ns = self.now_ns();
         let connection = &mut self.connections[client];
@@ -402,7 +411,7 @@ impl Driver {
         }
     }
 
-    /// Pings on each session that was silent for a third of its timeout.
+    /// Sends a ping on each session that has heard nothing for a third of its timeout.
     fn ping(&mut self, now_ns: u64) {
         for client in 0..self.connections.len() {
             let connection = &mut self.connections[client];
@@ -419,12 +428,12 @@ impl Driver {
         }
     }
 
-    /// Reads from a client's socket and writes to it, as the event allows. Whether the client
-    /// finished.
+    /// Reads from a client's socket and writes to it, as the event allows. True if the client
+    /// finished by that.
     fn on_ready(&mut self, event: &Event, load: &mut impl Load) -> bool {
         let client = event.token().0;
         let connection = &mut self.connections[client];
-        // An event of an earlier connection may come late.
+        // The event may be a late one of a connection that has ended.
         if connection.lost.is_some() || connection.away_until_ns.is_some() {
             return false;
         }
@@ -475,22 +484,22 @@ impl Driver {
                 }
             }
             if count < self.buffer.len() && !is_read_closed {
-                // A short read has emptied the socket, or another event comes. A full read may have
-                // left bytes, and the end of the connection may be behind the bytes without an
-                // event of its own.
+                // After a short read the socket is empty, or another event will come. After a full
+                // read bytes may be left. And the end of the connection may have no event of its
+                // own, so once the read side is closed the loop reads up to that end.
                 return;
             }
         }
     }
 
-    /// Lets a client send what it wants to. Whether the client finished.
+    /// Lets a client send what its load wants to send. True if the client finished by that.
     fn pump(&mut self, client: usize, load: &mut impl Load) -> bool {
         let started = self.started;
         let mut now_ns = self.now_ns();
         let was_finished = self.connections[client].is_finished;
         self.maybe_dial(client);
         let connection = &mut self.connections[client];
-        // The load has its turn once there is a session to send on.
+        // The load is asked only once there is an open session to send on.
         let mut wants_more = connection.session.is_open() && !was_finished;
         if !wants_more {
             connection.flush();
@@ -524,7 +533,7 @@ impl Driver {
         connection.is_finished && !was_finished
     }
 
-    /// Closes every session in order, so that the server deletes their ephemerals.
+    /// Closes every session by a request, so that the servers delete their ephemerals at once.
     pub fn close(mut self) {
         self.reconnect = None;
         for connection in &mut self.connections {
@@ -534,8 +543,8 @@ impl Driver {
             connection.session.send(&zk::request::Request::CloseSession, 0);
             connection.flush();
         }
-        // The server closes the connection after the answer. A server that does not is not waited
-        // for any longer.
+        // A server closes the connection after its answer. One that does not is waited for five
+        // seconds.
         let _ = self.run_until(&mut Closing, Duration::from_secs(5));
     }
 }

@@ -1,5 +1,8 @@
-//! Figures of any kind, a block for each server, and the ratios between the first two. Pure:
-//! figures in, text and JSON out.
+//! Figures of any kind: a block of them for each server, tables, and the ratios between the first
+//! two servers. Pure: figures in, text and JSON out.
+//!
+//! A ratio is taken in each round, then the median counts. How well a ratio is *known* is half of
+//! its 95 % interval, as a fraction.
 
 use std::fmt::Write;
 
@@ -8,29 +11,29 @@ use results::schema::{self, Measured};
 
 use crate::measure::stats::{Latencies, Phase, median};
 
-/// Which values of a figure are good.
+/// Which values of a figure are better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Good {
-    /// Many: a rate.
+    /// High ones: a rate.
     More,
-    /// Few: a cost, a wait.
+    /// Low ones: a cost, a wait.
     Less,
-    /// A count that says what was done; it is not compared.
+    /// Neither: a count that says how much was done. It is not compared.
     Neither,
 }
 
-/// One figure, with a value for each round.
+/// One figure: a name, a unit, and a value for each round.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Figure {
     /// The name of the figure.
     pub name: &'static str,
-    /// The unit.
+    /// The unit; may be empty.
     pub unit: &'static str,
-    /// The values, one for each round; empty if the figure cannot be known.
+    /// One value for each round that counts; empty if the figure is unknown in any round.
     pub values: Vec<f64>,
-    /// Whether more of it is better.
+    /// Which values are better.
     pub good: Good,
-    /// Whether only the first round has a value: see [`Figure::of_first_round`].
+    /// Whether only the value of the first round is kept: see [`Figure::of_first_round`].
     pub is_of_first_round: bool,
 }
 
@@ -45,7 +48,7 @@ impl From<Good> for schema::Good {
 }
 
 impl Figure {
-    /// A figure that was measured once; without a value it could not be measured.
+    /// A figure with one value; `None` means that it could not be measured.
     pub fn once(
         name: &'static str,
         unit: &'static str,
@@ -56,19 +59,20 @@ impl Figure {
         Figure { name, unit, values, good, is_of_first_round: false }
     }
 
-    /// A rate that was reached in open loop: the rate asked for, so it is not compared.
+    /// Marks a rate that was reached in open loop: it is the rate that was asked for, so it is not
+    /// compared.
     pub fn of_open_loop(self) -> Figure {
         Figure { good: Good::Neither, ..self }
     }
 
-    /// Drops all rounds but the first: a server keeps memory that it once asked the system for, so
-    /// later rounds would show too little.
+    /// Keeps only the first round. A server does not give memory back that it once had, so later
+    /// rounds would measure too little growth.
     pub fn of_first_round(self) -> Figure {
         Figure { is_of_first_round: true, ..self }
     }
 
-    /// Adds the value of the next round. A figure that is unknown in one round becomes unknown in
-    /// all: else the rounds of two servers would no longer be in step.
+    /// Adds the value of the next round. If the figure is unknown in one round, all its values go:
+    /// else values of two servers would be paired across rounds.
     fn add_round(&mut self, next: &Figure) {
         assert_eq!(self.name, next.name, "all rounds have the same figures");
         if self.is_of_first_round || self.values.is_empty() {
@@ -95,8 +99,8 @@ impl Figure {
     }
 }
 
-/// The rate of a phase, and the CPU of the server and of the generator for each operation. `names`
-/// has a name for each of the three.
+/// Three figures of a phase: its rate, and the CPU of the server and of the generator for each
+/// operation. `names` are their names, in this order.
 pub fn of_phase(names: [&'static str; 3], phase: &Phase) -> [Figure; 3] {
     let [rate, server, own] = names;
     [
@@ -106,15 +110,15 @@ pub fn of_phase(names: [&'static str; 3], phase: &Phase) -> [Figure; 3] {
     ]
 }
 
-/// The median, the 99th percentile and the greatest of some latencies, in ms. `names` has a name
-/// for each.
+/// Three figures, in ms: the median, the 99th percentile and the largest latency. `names` are their
+/// names, in this order.
 pub fn of_latencies(names: [&'static str; 3], latencies: &Latencies, good: Good) -> [Figure; 3] {
     let us = [latencies.percentile_us(50.0), latencies.percentile_us(99.0), latencies.max_us()];
     core::array::from_fn(|at| Figure::once(names[at], "ms", us[at] / 1_000.0, good))
 }
 
-/// The mean, the median, the 90th and the 99th percentile and the greatest of some latencies, in
-/// ms. `names` has a name for each.
+/// Five figures, in ms: the mean, the median, the 90th and the 99th percentile, and the largest
+/// latency. `names` are their names, in this order.
 pub fn of_mean_and_latencies(names: [&'static str; 5], latencies: &Latencies) -> [Figure; 5] {
     let us = [
         latencies.mean_us(),
@@ -133,18 +137,19 @@ pub struct Block {
     pub name: String,
     /// The address of the server.
     pub address: String,
-    /// The figures, in equal order for all servers.
+    /// The figures; each server of a comparison has the same ones in the same order.
     pub figures: Vec<Figure>,
-    /// Distributions of latencies, by their names, in equal order for all servers.
+    /// Histograms of latencies with their names; each server of a comparison has the same ones in
+    /// the same order.
     pub latencies: Vec<(&'static str, Latencies)>,
-    /// Remarks on the server, a line each.
+    /// Remarks about the server, one line each.
     pub notes: Vec<String>,
     /// Answers that were errors or wrong, and sessions that were lost.
     pub trouble: u64,
 }
 
 impl Block {
-    /// Merges all rounds of one server into one block. Equal notes of several rounds become one.
+    /// Merges the blocks of all rounds of one server. A note that several rounds have is kept once.
     pub fn from_rounds(rounds: Vec<Block>) -> Block {
         let mut rounds = rounds.into_iter();
         let mut all = rounds.next().unwrap_or_default();
@@ -164,7 +169,8 @@ impl Block {
         all
     }
 
-    /// Counts the errors of a phase, and notes them.
+    /// Adds the errors and lost sessions of a phase to `trouble`, and a note about them if there
+    /// are any.
     pub fn blame(&mut self, phase: &Phase) {
         let Phase { name, errors, lost, .. } = phase;
         self.trouble += errors + lost;
@@ -173,7 +179,8 @@ impl Block {
         }
     }
 
-    /// What the server has shown, by the schema of all results.
+    /// The block in the schema of all results. `headlines` names the figures that short tables
+    /// show.
     pub fn measured(&self, system: &str, headlines: &[&str]) -> Measured {
         let figure = |it: &Figure| schema::Figure {
             is_headline: headlines.contains(&it.name),
@@ -189,20 +196,21 @@ impl Block {
         }
     }
 
-    /// As [`Block::measured`], with the [`headline`] in the table.
+    /// Like [`Block::measured`], with the one [`headline`] in short tables.
     pub fn of_comparison(&self, system: &str) -> Measured {
         let headline: Vec<&str> = headline(&self.figures).map(|it| it.name).into_iter().collect();
         self.measured(system, &headline)
     }
 }
 
-/// The figure that represents all: the first rate, or else the first that can be compared.
+/// The figure that represents all others: the first rate, else the first figure that can be
+/// compared.
 fn headline(figures: &[Figure]) -> Option<&Figure> {
     let first = |good: Good| figures.iter().find(|it| it.good == good);
     first(Good::More).or_else(|| first(Good::Less))
 }
 
-/// The blocks one after the other, then the ratios of the first two, if there are two.
+/// Prints the blocks one below the other, then the ratios of the first two, if there are two.
 pub fn table(blocks: &[Block]) -> String {
     let mut out = String::new();
     for block in blocks {
@@ -244,7 +252,8 @@ fn range(values: &[f64]) -> (f64, f64) {
     (least, values.iter().copied().fold(f64::NEG_INFINITY, f64::max))
 }
 
-/// A small number gets three digits; a large number gets no fraction.
+/// Formats a value: three digits or so if it is small, no fraction if it is a large or a whole
+/// number.
 fn number(value: f64) -> String {
     match value.abs() {
         it if it == it.trunc() || it >= 1_000.0 => format!("{value:.0}"),
@@ -253,8 +262,9 @@ fn number(value: f64) -> String {
     }
 }
 
-/// How many times better the first figure is: the median of the ratios, each within one round, and
-/// their range. `None` if a ratio means nothing.
+/// How many times better the first server is, as text: the median of the ratios of each round,
+/// their range, and their 95 % interval. `None` if the figure is not compared, or a value is
+/// missing or 0.
 pub fn ratio(first: &Figure, second: &Figure) -> Option<String> {
     let pairs = first.values.iter().zip(&second.values);
     let (Good::More | Good::Less) = first.good else { return None };
@@ -267,7 +277,7 @@ pub fn ratio(first: &Figure, second: &Figure) -> Option<String> {
     }
     let shown = |ratio: f64| match first.good {
         Good::More => format!("{ratio:.2}x"),
-        // Close to 1, a digit more shows a difference of some percent.
+        // Close to 1 one more digit is needed to show a difference of some percent.
         _ if (0.5..2.0).contains(&ratio) => format!("1/{ratio:.2}"),
         _ => format!("1/{ratio:.1}"),
     };
@@ -286,14 +296,15 @@ pub fn ratio(first: &Figure, second: &Figure) -> Option<String> {
     Some(out)
 }
 
-/// How well the ratio of the [`headline`] is known: half of its interval.
+/// How well the ratio of the first two servers' [`headline`] is known. `None` if there is no
+/// interval.
 pub fn ratio_width(blocks: &[Block]) -> Option<f64> {
     let [first, second, ..] = blocks else { return None };
     width_of(headline(&first.figures)?, second)
 }
 
-/// How well the ratios of some figures are known: the widest of them. Those of rates count, or all
-/// if there is no rate. `None` if one that is wanted is not known at all.
+/// How well the ratios of the named figures are known: the widest half interval. If rates are among
+/// them only the rates count, else all. `None` if one that counts has no interval.
 pub fn widest_ratio(blocks: &[Block], names: &[&str]) -> Option<f64> {
     let [first, second, ..] = blocks else { return None };
     let named = first.figures.iter().filter(|it| names.contains(&it.name));
@@ -303,22 +314,23 @@ pub fn widest_ratio(blocks: &[Block], names: &[&str]) -> Option<f64> {
     widest(wanted.map(|it| width_of(it, second)))
 }
 
-/// The widest of some intervals; `None` if there is none, or one is not known.
+/// The widest of some half intervals; `None` if there are none, or one of them is `None`.
 pub fn widest(widths: impl Iterator<Item = Option<f64>>) -> Option<f64> {
     widths.collect::<Option<Vec<f64>>>()?.into_iter().max_by(f64::total_cmp)
 }
 
-/// Half of the interval of a figure's ratio to the one of that name.
+/// Half of the interval of the ratio between `ours` and the figure of that name in `theirs`.
 fn width_of(ours: &Figure, theirs: &Block) -> Option<f64> {
     half_width(ours, theirs.figures.iter().find(|it| it.name == ours.name)?)
 }
 
-/// How well the ratio of two figures is known: half of its interval.
+/// Half of the interval of the ratio of two figures, as a fraction. `None` if they have no
+/// interval.
 pub fn half_width(ours: &Figure, theirs: &Figure) -> Option<f64> {
     Ratio::of(&ours.to_schema(), &theirs.to_schema())?.half_width()
 }
 
-/// How well a figure is known that is a quotient itself: half of its interval.
+/// Half of the interval of a figure that is a quotient itself, as a fraction.
 pub fn quotient_width(figure: &Figure) -> Option<f64> {
     let one = Figure { values: vec![1.0; figure.values.len()], ..figure.clone() };
     half_width(figure, &one)

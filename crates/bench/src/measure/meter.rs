@@ -1,4 +1,5 @@
-//! The cost of a stretch of work: the time, the CPU of both sides, and the results of its requests.
+//! Measures a part of a run: its time, the CPU of the server and of the generator, and the results
+//! of its requests.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,19 +9,19 @@ use crate::measure::stats::{Latencies, Phase};
 use crate::servers::process::thread_cpu_ns;
 use crate::servers::target::Target;
 
-/// The results of the requests of a load.
+/// Counts the results of requests.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Tally {
-    /// Answers.
+    /// Answers, errors included.
     pub answered: u64,
-    /// Answers that were errors or not what was asked for.
+    /// Answers that were errors, or not the answer that was expected.
     pub errors: u64,
     /// The latencies of all answers.
     pub latencies: Latencies,
 }
 
 impl Tally {
-    /// Counts an answer.
+    /// Counts one answer. `is_right` is false for an error or a wrong answer.
     pub fn count(&mut self, is_right: bool, took_ns: u64) {
         course::count(took_ns);
         self.answered += 1;
@@ -28,7 +29,7 @@ impl Tally {
         self.latencies.record(took_ns);
     }
 
-    /// Adds the results of other requests.
+    /// Adds the counts of another tally.
     pub fn add(&mut self, other: &Tally) {
         self.answered += other.answered;
         self.errors += other.errors;
@@ -36,16 +37,16 @@ impl Tally {
     }
 }
 
-/// The answers to requests of two kinds, and their cost.
+/// The results of requests of two kinds that ran together, and what they cost.
 pub struct Done {
-    /// The answers to each kind.
+    /// One tally for each kind.
     pub tallies: [Tally; 2],
-    /// The time and the CPU, without the answers.
+    /// Time and CPU of the whole. Its counts of answers and its latencies are empty.
     pub cost: Phase,
 }
 
 impl Done {
-    /// The figures of both kinds together.
+    /// Both kinds together as one phase.
     pub fn phase(&self, name: &'static str) -> Phase {
         let mut phase = Phase { name, ..self.cost.clone() };
         for tally in &self.tallies {
@@ -57,7 +58,7 @@ impl Done {
     }
 }
 
-/// Measures from when it is made until it is stopped.
+/// Measures time and CPU from its start until [`Meter::stop`].
 pub struct Meter<'a> {
     target: &'a Target,
     started_ns: u64,
@@ -66,7 +67,7 @@ pub struct Meter<'a> {
 }
 
 impl Meter<'_> {
-    /// Begins to measure.
+    /// Starts to measure.
     pub fn start<'a>(driver: &Driver, target: &'a Target) -> Meter<'a> {
         Meter {
             target,
@@ -76,12 +77,13 @@ impl Meter<'_> {
         }
     }
 
-    /// The time at which it was made, ns of the driver.
+    /// When the meter started, ns of the driver.
     pub fn started_ns(&self) -> u64 {
         self.started_ns
     }
 
-    /// The cost until now. Each client's own time is not known here.
+    /// The time and CPU since the start, with the results in `tally`. `client_ns` stays empty: the
+    /// meter does not see when each client is done.
     pub fn stop(&self, driver: &Driver, name: &'static str, tally: Tally) -> Phase {
         let server_cpu_ns = self.target.cpu_ns().zip(self.server_cpu_ns);
         Phase {

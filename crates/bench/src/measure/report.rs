@@ -1,5 +1,5 @@
-//! The text and the JSON of a benchmark: the original's lines, and tables. Pure: figures in, text
-//! out.
+//! Formats the results of the service-latency test ([`crate::workloads::zk::latencies`]): as the
+//! lines that P. Hunt's original script prints, as tables, and as JSON. Pure: figures in, text out.
 
 use std::fmt::Write;
 
@@ -9,20 +9,21 @@ use crate::measure::published::HUNT;
 use crate::measure::record::{NULL, OURS, PEER};
 use crate::measure::stats::{Phase, median};
 
-/// The options of the test, as the original has them.
+/// The options of the test; they mean what they mean in the original script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
     /// Znodes of each client, in each phase.
     pub znode_count: usize,
     /// Bytes of data in each znode.
     pub znode_bytes: usize,
-    /// Watchers on each ephemeral.
+    /// Watches that are set on each ephemeral.
     pub watch_multiple: usize,
-    /// Whether each client has one request at a time.
+    /// Whether each client waits for an answer before its next request.
     pub is_synchronous: bool,
-    /// Requests a second of all clients in open loop; `None` for as fast as the server takes them.
+    /// Requests a second of all clients together, in open loop. `None` means closed loop: as fast
+    /// as the server answers.
     pub rate: Option<u64>,
-    /// Requests of a client that are due at once in open loop.
+    /// In open loop, how many requests of a client are due at the same moment.
     pub burst: u64,
     /// The session timeout that clients ask for, ms.
     pub timeout_ms: i32,
@@ -31,13 +32,13 @@ pub struct Shape {
 /// One run of the test.
 #[derive(Clone, Debug)]
 pub struct Run {
-    /// Sessions at once.
+    /// Sessions that send at the same time.
     pub clients: usize,
     /// The phases, in the order of the test.
     pub phases: Vec<Phase>,
-    /// For each client, how long after its last delete the last event came, ms.
+    /// For each client, how long after its last delete its last watch event came, ms.
     pub notified_ms: Vec<u64>,
-    /// CPU, memory and time of everything, as one phase.
+    /// The whole run as one phase: time, CPU, and the results of all phases together.
     pub all: Phase,
 }
 
@@ -50,16 +51,17 @@ pub struct Series {
     pub address: String,
     /// The runs, in the order in which they were made.
     pub runs: Vec<Run>,
-    /// `VmRSS` and `VmHWM` after the last run, if known.
+    /// Bytes of `VmRSS` and `VmHWM` after the last run; `None` if the server is not on this
+    /// machine.
     pub memory: Option<(u64, u64)>,
 }
 
-/// All text that is printed after one test. The null server is the last of `series`; `brief` leaves
-/// out the lines of the original.
+/// Everything that is printed after one test. The null server is the last of `series`. `brief`
+/// leaves out the original's lines.
 pub fn test_text(series: &[Series], shape: &Shape, brief: bool) -> String {
     let (null, servers) = series.split_last().expect("the null server is the last");
     let mut out = String::new();
-    // The original has no open loop, and so no form for it.
+    // The original has no open loop, so there are no lines to imitate.
     if !brief && shape.rate.is_none() {
         for one in servers {
             let _ = writeln!(out, "{} ({}), last run", one.name, one.address);
@@ -72,7 +74,7 @@ pub fn test_text(series: &[Series], shape: &Shape, brief: bool) -> String {
     out
 }
 
-/// The lines that the original prints for each client, in its form.
+/// The lines that the original script prints for each client, letter by letter.
 fn original_lines(run: &Run, shape: &Shape) -> String {
     let mut out = String::new();
     let mode = if shape.is_synchronous { "syncronous" } else { "asynchronous" };
@@ -111,8 +113,8 @@ fn original_line(out: &mut String, text: &str, ms: f64, count: usize) {
     };
 }
 
-/// The figures of a phase over the runs of a series: medians, but one histogram of all runs
-/// together.
+/// One phase over all runs of a series: the median of each figure, and the latencies of all runs in
+/// one histogram.
 struct Middle {
     operations: u64,
     rate: f64,
@@ -158,8 +160,9 @@ fn shown(us: Option<f64>) -> String {
     us.map_or("-".to_string(), |us| format!("{us:.2}"))
 }
 
-/// The table of one number of clients: a block for each server, then the ratios of the second to
-/// the first, each the median of the ratios of runs that were made one after the other.
+/// The table of one test: a block for each server, then the ratios of the second server to the
+/// first. A ratio is the median over the rounds; in each round both servers ran one after the
+/// other.
 fn table(series: &[Series]) -> String {
     let mut out = String::new();
     let phase_count = series[0].runs[0].phases.len() + 1;
@@ -227,7 +230,8 @@ fn table(series: &[Series]) -> String {
     out
 }
 
-/// How many times faster the first server is, and how many times cheaper in CPU.
+/// How many times faster the first server is in phase `at`, and how many times less CPU it takes;
+/// `None` if a CPU figure is not known. Also returns the name of the phase.
 fn ratios(first: &Series, second: &Series, at: usize) -> (&'static str, f64, Option<f64>) {
     let pairs: Vec<(&Phase, &Phase)> = first
         .runs
@@ -244,7 +248,7 @@ fn ratios(first: &Series, second: &Series, at: usize) -> (&'static str, f64, Opt
     (name, median(&faster), cheaper.map(|all| median(&all)))
 }
 
-/// The figures that P. Hunt published for these numbers of clients.
+/// The figures that P. Hunt published for these numbers of clients, as text.
 pub fn published(clients: &[usize]) -> String {
     let mut out = String::from(
         "published by P. Hunt for ZooKeeper 3.2.1 in 2009, on two 4-core Xeons of 2.5 GHz limited \
@@ -262,7 +266,7 @@ pub fn published(clients: &[usize]) -> String {
     out
 }
 
-/// A test by the schema of all results. The null server is the last of `series`.
+/// The test in the JSON schema of all results. The null server is the last of `series`.
 pub fn test(title: String, shape: &Shape, warm: String, series: &[Series]) -> schema::Test {
     let last = series.len() - 1;
     let id = |place: usize| match place {
@@ -300,12 +304,13 @@ fn figure(name: String, unit: &str, good: schema::Good, values: Vec<f64>) -> sch
     schema::Figure { name, unit: unit.to_string(), good, values, is_headline: false }
 }
 
-/// The figures of one phase, with a value for each run.
+/// The figures of one phase, each with a value for each run.
 fn figures_of(phases: &[&Phase], shape: &Shape) -> Vec<schema::Figure> {
     use schema::Good::{Less, More, Neither};
     let name = phases.first().map_or("", |phase| phase.name);
     let of = |value: &dyn Fn(&Phase) -> Option<f64>| -> Vec<f64> {
-        // A figure that is unknown in one run is unknown in all: else rounds would not be in step.
+        // If a figure is unknown in one run, it has no value at all: else its values would no
+        // longer line up with the rounds.
         let values: Option<Vec<f64>> = phases.iter().map(|phase| value(phase)).collect();
         values.unwrap_or_default()
     };

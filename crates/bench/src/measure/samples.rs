@@ -1,4 +1,4 @@
-//! The memory of each server of a target, and the room on its disk, over the time of a run.
+//! Samples the memory of each server of a target, and the size of the data folders, during a run.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -15,13 +15,14 @@ use crate::servers::target::Target;
 
 const MIB: f64 = (1 << 20) as f64;
 
-/// A server, which may serve at several of a target's addresses.
+/// A server of a target, which may listen at several of the target's addresses.
 struct Server {
     addresses: Vec<SocketAddr>,
     processes: Processes,
 }
 
-/// The servers of a target, each once: the memory of one process must not count twice.
+/// The servers of a target. A process that listens at several addresses is one server, so that its
+/// memory counts once.
 fn servers_of(target: &Target) -> Vec<Server> {
     let mut servers: Vec<Server> = Vec::new();
     for address in &target.addresses {
@@ -35,16 +36,16 @@ fn servers_of(target: &Target) -> Vec<Server> {
     servers
 }
 
-/// One look at all servers.
+/// One sample of all servers.
 #[derive(Clone, Debug, PartialEq)]
 struct Sample {
     /// `VmRSS` of each server, in MiB; `None` if it is not on this machine.
     resident: Vec<Option<f64>>,
-    /// All data folders together, in MiB; `None` if they are not known.
+    /// MiB of all data folders together; `None` if no data folder is known.
     disk: Option<f64>,
 }
 
-/// A thread that looks at the servers again and again.
+/// A thread that samples the servers every [`SAMPLE_PAUSE`].
 pub struct Sampler {
     /// The addresses of each server.
     servers: Vec<Vec<SocketAddr>>,
@@ -53,7 +54,7 @@ pub struct Sampler {
 }
 
 impl Sampler {
-    /// Begins with the first look.
+    /// Starts the thread, which takes its first sample at once.
     ///
     /// # Errors
     /// The system refuses a thread.
@@ -78,7 +79,7 @@ impl Sampler {
         Ok(Sampler { servers: addresses, is_over, thread })
     }
 
-    /// Takes the last look, and returns all of them.
+    /// Takes the last sample, ends the thread, and returns all samples.
     pub fn stop(self) -> Samples {
         self.is_over.store(true, Ordering::Relaxed);
         let looks = self.thread.join().expect("the thread does not panic");
@@ -95,7 +96,7 @@ fn sample(servers: &[Processes], folders: &[PathBuf]) -> Sample {
     }
 }
 
-/// The values of one figure over time.
+/// A figure over time: its first, median, last and largest value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Summary {
     start: f64,
@@ -105,7 +106,7 @@ struct Summary {
 }
 
 impl Summary {
-    /// None without a value, or if one is not known.
+    /// `None` if there is no value, or if one of the values is `None`.
     fn of(values: impl Iterator<Item = Option<f64>>) -> Option<Summary> {
         let values: Vec<f64> = values.collect::<Option<_>>()?;
         Some(Summary {
@@ -117,7 +118,7 @@ impl Summary {
     }
 }
 
-/// All looks of a run.
+/// All samples of a run.
 pub struct Samples {
     /// The addresses of each server.
     servers: Vec<Vec<SocketAddr>>,
@@ -125,7 +126,7 @@ pub struct Samples {
 }
 
 impl Samples {
-    /// The memory of all servers together, and the room that they take on their disks.
+    /// The memory of all servers together, and the size of all their data folders, MiB.
     pub fn figures(&self) -> Vec<Figure> {
         let all = |it: &Sample| it.resident.iter().copied().sum::<Option<f64>>();
         let memory = Summary::of(self.looks.iter().map(all));
@@ -143,7 +144,7 @@ impl Samples {
         ]
     }
 
-    /// A line for each of several servers.
+    /// One line of memory for each server; empty if there is only one server.
     pub fn notes(&self) -> Vec<String> {
         let note = |(place, addresses): (usize, &Vec<SocketAddr>)| {
             let values = self.looks.iter().map(|it| it.resident.get(place).copied().flatten());
@@ -197,7 +198,7 @@ mod tests {
         let servers = servers_of(&target);
         assert_eq!(servers.len(), 1);
         assert_eq!(servers[0].addresses, target.addresses);
-        // Nothing listens there, and on other machines nothing is known.
+        // Nothing listens at these addresses, and they are on no machine of ours.
         target.addresses = [1, 2].map(|host| SocketAddr::from(([192, 0, 2, host], 1))).to_vec();
         assert_eq!(servers_of(&target).len(), 2);
         let samples = Sampler::start(&nulls[0].target()).unwrap().stop();

@@ -1,4 +1,4 @@
-//! Latencies as HDR histograms, and the figures of one phase of a run.
+//! Latencies as HDR histograms, and [`Phase`], the figures of one phase of a run.
 
 use hdrhistogram::Histogram;
 use results::schema::Curve;
@@ -6,12 +6,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::limits::LATENCY_NS_MAX;
 
-/// Latencies in ns, to three significant digits.
+/// A histogram of latencies in ns, exact to three significant digits.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(into = "Vec<(u64, u64)>", from = "Vec<(u64, u64)>")]
 pub struct Latencies(Histogram<u64>);
 
-/// Pairs of a latency and how often it was counted.
+/// As pairs of a latency, ns, and how often it was counted.
 impl From<Latencies> for Vec<(u64, u64)> {
     fn from(latencies: Latencies) -> Vec<(u64, u64)> {
         let recorded = latencies.0.iter_recorded();
@@ -42,23 +42,23 @@ impl Latencies {
         self.0.saturating_record(ns.max(1));
     }
 
-    /// Adds all latencies of another histogram.
+    /// Adds all latencies of `other`.
     pub fn add(&mut self, other: &Latencies) {
         self.0.add(&other.0).expect("all have the same bounds");
     }
 
-    /// How many latencies were counted.
+    /// The number of latencies.
     pub fn count(&self) -> u64 {
         self.0.len()
     }
 
-    /// The latency in µs that `percent` of all do not exceed; 0 if there are none.
+    /// The latency in µs that `percent` of all latencies do not exceed; 0 if there are none.
     pub fn percentile_us(&self, percent: f64) -> f64 {
         self.0.value_at_percentile(percent) as f64 / 1_000.0
     }
 
-    /// The distribution by its percentiles. One that no latency tells apart from the greatest is
-    /// left out.
+    /// The distribution as points of a percentile and its latency in ms. Leaves out each percentile
+    /// that so few latencies cannot tell from the largest one (99.9 % needs 1,000 of them).
     pub fn curve(&self, name: &str) -> Curve {
         let count = self.count();
         let is_told =
@@ -79,39 +79,41 @@ impl Latencies {
     }
 }
 
-/// The percentiles of a curve.
+/// The percentiles that a curve may have.
 const PERCENTS: [f64; 20] = [
     0.0, 5.0, 10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0, 80.0, 90.0, 95.0, 98.0, 99.0, 99.5, 99.9,
     99.95, 99.99, 99.999, 100.0,
 ];
 
-/// One phase of one run.
+/// The figures of one phase (a named part) of one run.
 #[derive(Clone, Debug, Default)]
 pub struct Phase {
     /// The name of the phase in tables.
     pub name: &'static str,
-    /// Operations of all clients.
+    /// Answered requests of all clients.
     pub operations: u64,
-    /// Time from the start to the last answer to the last client.
+    /// Time from the start of the phase to the last answer of any client, ns.
     pub elapsed_ns: u64,
-    /// When each client was done, from the start of the phase, ns.
+    /// For each client, the time from the start of the phase to its last answer, ns. May be empty.
     pub client_ns: Vec<u64>,
-    /// Latencies from the write to the socket, or from the time at which a request was due.
+    /// How long each request took, counted from its write to the socket, or in open loop from the
+    /// time at which it was due.
     pub latencies: Latencies,
-    /// CPU of the server's processes, if they are on this machine.
+    /// CPU time of the server's processes; `None` if they are not on this machine.
     pub server_cpu_ns: Option<u64>,
-    /// Wake-ups of the server's threads, where they were counted.
+    /// Wake-ups of the server's threads; `None` if they were not counted.
     pub server_wakeups: Option<u64>,
-    /// CPU of the generator's thread.
+    /// CPU time of the generator's thread.
     pub own_cpu_ns: u64,
-    /// Answers that were errors or not what was asked for.
+    /// Answers that were errors, or not the answer that was expected.
     pub errors: u64,
-    /// Sessions that were lost.
+    /// Sessions that were lost until the end of this phase.
     pub lost: u64,
 }
 
 impl Phase {
-    /// Adds the next part of this phase.
+    /// Adds the part of this phase that follows: its counts, times and latencies. `lost` counts
+    /// from the start of the driver, so the later value replaces it.
     pub fn add(&mut self, part: &Phase) {
         self.operations += part.operations;
         self.elapsed_ns += part.elapsed_ns;
@@ -136,18 +138,18 @@ impl Phase {
         }
     }
 
-    /// µs of the server's CPU for each operation.
+    /// CPU of the server for each operation, µs; `None` if it is not known.
     pub fn server_us(&self) -> Option<f64> {
         self.server_cpu_ns.map(|ns| per_operation_us(ns, self.operations))
     }
 
-    /// Wake-ups of the server's threads for each operation.
+    /// Wake-ups of the server's threads for each operation; `None` if they were not counted.
     pub fn server_wakeups_each(&self) -> Option<f64> {
         let wakeups = self.server_wakeups?;
         Some(if self.operations == 0 { 0.0 } else { wakeups as f64 / self.operations as f64 })
     }
 
-    /// µs of the generator's CPU for each operation.
+    /// CPU of the generator for each operation, µs.
     pub fn own_us(&self) -> f64 {
         per_operation_us(self.own_cpu_ns, self.operations)
     }
@@ -160,7 +162,7 @@ fn per_operation_us(ns: u64, operations: u64) -> f64 {
     }
 }
 
-/// The median of some figures, for an even number the mean of the middle two; 0 of none.
+/// The median; for an even number of values the mean of the middle two, and 0 for none.
 pub fn median(figures: &[f64]) -> f64 {
     let mut sorted = figures.to_vec();
     sorted.sort_by(f64::total_cmp);

@@ -1,4 +1,4 @@
-//! The driver's handling of connections, which no workload tests.
+//! How the driver handles connections that end. No workload tests this.
 
 use std::net::TcpListener;
 
@@ -7,7 +7,7 @@ use zk::response::ConnectResponse;
 
 use super::*;
 
-/// A load that asks nothing, so that only the connection can end it.
+/// A load that sends nothing, so that only the end of its connection finishes it.
 struct Waiting;
 
 impl Load for Waiting {
@@ -20,10 +20,11 @@ impl Load for Waiting {
     }
 }
 
-/// The timeout is long, so that neither a ping nor silence ends the connection first.
+/// A session timeout so long that neither a ping nor silence ends a connection first.
 const TIMEOUT_MS: i32 = 3_000_000;
 
-/// The poll reports the last bytes and the end at once, and never again.
+/// The poll reports the last bytes and the end of the connection in one event, and no event
+/// follows.
 #[test]
 fn an_end_right_behind_the_last_bytes_is_seen() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -49,7 +50,8 @@ fn an_end_right_behind_the_last_bytes_is_seen() {
     assert_eq!(driver.lost().count(), 1);
 }
 
-/// The server gives one session and closes the next connection, as at the limit of an address.
+/// The server opens one session and closes the next connection, as ZooKeeper does at the connection
+/// limit of an address.
 #[test]
 fn a_session_too_many_names_the_limit() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -65,7 +67,7 @@ fn a_session_too_many_names_the_limit() {
     server.join().unwrap();
 }
 
-/// Accepts a connection and opens the session that it names, or session 5.
+/// Accepts a connection and answers its connect request: with session 5.
 fn accept(listener: &TcpListener, timeout_ms: i32) -> (std::net::TcpStream, ConnectRequest) {
     let mut stream = listener.accept().unwrap().0;
     let mut greeting = [0; 49];
@@ -109,8 +111,8 @@ impl Load for OneSync {
     }
 }
 
-/// The first server closes after the request, the second before it gives a session, and no server
-/// listens at the third address: at the fourth the session goes on.
+/// The first server closes the connection after the request, the second before it opens a session,
+/// and nothing listens at the third address. The session goes on at the fourth.
 #[test]
 fn a_session_goes_on_at_the_next_server() {
     let listeners: [TcpListener; 3] =
@@ -140,7 +142,7 @@ fn a_session_goes_on_at_the_next_server() {
     assert_eq!(losses, [(true, 1), (false, 0), (false, 0)]);
 }
 
-/// The servers have ended the session: the load is told, and a new session takes its place.
+/// The server has expired the session: the load hears of it, and the client gets a new session.
 #[test]
 fn a_session_that_is_over_is_replaced() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -75,8 +75,8 @@ fn rounds_become_one_block() {
         round(3.0, Some(3.0), 9.0, "a"),
     ]);
     let values: Vec<&[f64]> = all.figures.iter().map(|it| it.values.as_slice()).collect();
-    // A value that one round lacks is dropped everywhere: else values of other rounds would pair
-    // up.
+    // A figure that is unknown in one round has no values at all: else values of different rounds
+    // would be paired.
     assert_eq!(values, [&[1.0, 2.0, 3.0][..], &[], &[7.0]]);
     assert_eq!((all.notes, all.trouble), (vec!["a".to_string(), "b".to_string()], 3));
 }
@@ -120,7 +120,7 @@ fn the_widest_ratio_of_the_table_counts_and_rates_before_others() {
     assert_eq!(width(&["set", "get", "p90"]), Some(get));
     assert_eq!(width(&["none"]), None);
     assert_eq!(widest_ratio(&both[..1], &["set"]), None);
-    // A quotient is as well known as a ratio to what does not change.
+    // A quotient is known as well as its ratio to a constant.
     let quotient = quotient_width(&of("set", 0.1, more)).unwrap();
     assert!((quotient - set).abs() < 1e-9, "{quotient} {set}");
 }

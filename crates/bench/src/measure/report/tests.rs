@@ -52,7 +52,7 @@ Latency test complete
     assert_eq!(lines, expected);
 }
 
-/// The ratio compares runs that were made one after the other, not medians with medians.
+/// A ratio compares two runs of the same round, and not the medians of the two servers.
 #[test]
 fn ratios_are_medians_of_pairs() {
     let ours = series("ours", [100, 200, 100], [2, 4, 2]);
@@ -153,7 +153,7 @@ fn a_test_is_written_down_with_the_null_server() {
     assert_eq!(ids, [OURS, NULL]);
     let create = test.systems[0].figure("create").unwrap();
     assert_eq!((create.values.as_slice(), create.is_headline), (&[2_000.0; 3][..], true));
-    // A rate that was asked for is not compared.
+    // In open loop the rate was asked for, so it is not compared.
     assert_eq!(create.good, schema::Good::Neither);
     assert_eq!(test.systems[0].latencies.len(), 2);
 }

@@ -6,7 +6,8 @@ fn of(values: impl IntoIterator<Item = u64>) -> Latencies {
     latencies
 }
 
-/// Three significant digits, and the next value where a percentile falls between two.
+/// Whether `found` equals `expected` within a histogram's precision: three digits, and the next
+/// value where a percentile falls between two.
 fn is_near(found: f64, expected: f64) -> bool {
     (found - expected).abs() <= expected / 500.0 + 1e-9
 }
@@ -82,7 +83,7 @@ fn a_curve_has_only_percentiles_that_are_known() {
     assert!(Latencies::default().curve("none").points.is_empty());
 }
 
-/// A process tells another one of them as text.
+/// One process sends its latencies to another as text.
 #[test]
 fn latencies_are_the_same_behind_a_text() {
     let mut latencies = Latencies::default();
