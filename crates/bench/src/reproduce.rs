@@ -1,13 +1,14 @@
-//! `quorate reproduce`: the tables and charts of the documents that Quorate comes from, beside the
-//! real server on this machine.
+//! `quorate reproduce`: repeats the measurements of published documents on this machine, for
+//! Quorate and for the real server, and makes tables and charts of them.
 //!
 //! ```text
 //! a document -> its tests (hunt, etcd, ozone, alibaba) -> session: servers in turn -> results
 //!   -> tables on the terminal, JSON, an HTML report
 //! ```
 //!
-//! [`servers`] starts ours and the peer's alike, on the [`cores`] of the test; [`session`] takes
-//! turns between them, and keeps what was found; [`crate::measure::course`] watches each run.
+//! A *peer* is the real server that Quorate is compared with. [`servers`] starts both systems in
+//! the same way, on the [`cores`] of the test. [`session`] takes turns between them and keeps the
+//! results. [`crate::measure::course`] watches each run.
 
 pub mod alibaba;
 pub mod cores;
@@ -91,14 +92,14 @@ enum Document {
     Ozone,
 }
 
-/// The other side.
+/// The peer, as `--peer` names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Peer {
-    /// No peer: ours is beside the published figures.
+    /// No peer: only Quorate is measured, beside the published figures.
     None,
-    /// The distribution of the real server, or scripts that start it.
+    /// A folder with the distribution of the real server, or with scripts that start it.
     Folder(PathBuf),
-    /// Servers that run.
+    /// Servers that run already, at these addresses.
     Running(TargetAddress),
 }
 
@@ -114,13 +115,13 @@ impl FromStr for Peer {
     }
 }
 
-/// The scripts of the source tree that start real servers.
+/// The folder of the source tree with scripts that start real servers.
 const SCRIPTS: &str = "tests/peers";
 
-/// Runs `quorate reproduce`, and prints what was found.
+/// Runs `quorate reproduce` and prints the results.
 ///
 /// # Errors
-/// Servers do not start, a test cannot be made, or a file cannot be written.
+/// Servers do not start, a test fails, or a file cannot be written.
 pub fn command(args: &ReproduceArgs) -> anyhow::Result<ExitCode> {
     match args.document {
         Document::Hunt => hunt::command(args),
@@ -131,7 +132,8 @@ pub fn command(args: &ReproduceArgs) -> anyhow::Result<ExitCode> {
 }
 
 impl ReproduceArgs {
-    /// How often each test is repeated.
+    /// How often each test is repeated: `rounds` times after one warm-up round, unless options say
+    /// otherwise.
     fn repeat(&self, rounds: u32) -> Rounds {
         let (rounds, warmup) = if self.quick { (1, 0) } else { (rounds, 1) };
         let (rounds, warmup) = (self.rounds.unwrap_or(rounds), self.warmup.unwrap_or(warmup));
@@ -143,12 +145,12 @@ impl ReproduceArgs {
         Outputs { html, json, has_folders: !self.no_folders }
     }
 
-    /// Whether a test is asked for.
+    /// Whether `--only` includes the test with this title.
     fn wants(&self, title: &str) -> bool {
         self.only.as_ref().is_none_or(|text| title.contains(text.as_str()))
     }
 
-    /// Our servers of ZooKeeper's clients, and the real ones, which take the same `zoo.cfg`.
+    /// How to get Quorate and the real ZooKeeper, which read the same `zoo.cfg`.
     fn zk_makers(&self) -> anyhow::Result<Vec<Maker>> {
         self.makers(
             &["serve", "--config"],
@@ -156,8 +158,9 @@ impl ReproduceArgs {
         )
     }
 
-    /// Our servers and the peer's. `starters` are the programs that a folder of the peer may have,
-    /// with their first arguments.
+    /// How to get Quorate, and the peer if there is one. `ours` are the arguments that start
+    /// Quorate's server. `starters` are the programs that a folder of the peer may have, each with
+    /// its first arguments.
     fn makers(&self, ours: &[&str], starters: &[(&str, &[&str])]) -> anyhow::Result<Vec<Maker>> {
         let program = std::env::current_exe()?;
         let ours = std::iter::once(program.into()).chain(ours.iter().map(Into::into)).collect();
@@ -183,14 +186,14 @@ impl ReproduceArgs {
         Ok(makers)
     }
 
-    /// Why no real server is among the systems, unless "none" was asked for.
+    /// Why there is no peer; `None` if there is one, or if `--peer none` was given.
     fn no_peer(&self, makers: &[Maker]) -> Option<String> {
         let is_there = makers.iter().any(|maker| maker.role == Role::Peer);
         (self.peer.is_empty() && !is_there).then(no_script)
     }
 }
 
-/// Why none was found where it is looked for.
+/// The reason when no `--peer` was given and [`SCRIPTS`] has no script for the peer.
 fn no_script() -> String {
     format!("this folder has no script in {SCRIPTS} that starts one; --peer names one")
 }
@@ -203,7 +206,7 @@ fn running(peers: &[Peer]) -> anyhow::Result<Vec<TargetAddress>> {
     peers.iter().map(address).collect()
 }
 
-/// The first of some programs that a folder has.
+/// The first of the `starters` that exists in `folder`.
 fn starter_in(folder: &Path, starters: &[(&str, &[&str])]) -> Option<How> {
     let folder = folder.canonicalize().ok()?;
     let found = starters.iter().find(|(name, _)| folder.join(name).is_file());

@@ -1,13 +1,13 @@
-//! CPU time and memory of each server of an ensemble; other figures are sums of all servers. The
-//! leader does more than the others.
+//! The CPU time and memory of each server of an ensemble. Other figures are sums over the ensemble,
+//! which hides that the leader does more than the others.
 
 use std::net::SocketAddr;
 
 use crate::servers::process::Processes;
 use crate::servers::target::{self, Scheme, Target};
 
-/// The servers of all ensembles among the targets, and their CPU time when this was made. A target
-/// of one server has no list: all figures are that server's.
+/// The servers of all targets that are ensembles, with their CPU time at the start. A target with
+/// one server is left out: its figures are already those of that server.
 #[derive(Debug)]
 pub struct Census {
     servers: Vec<Counted>,
@@ -22,11 +22,11 @@ struct Counted {
     cpu_ns: Option<u64>,
 }
 
-/// The role of one server now, and its cost since the census began.
+/// What one server has cost since the census began, and its role now.
 #[derive(Clone, Debug, PartialEq)]
 struct Cost {
     address: SocketAddr,
-    /// The role that the server reports.
+    /// The role that the server reports, such as `leader`; `member` for etcd's protocol.
     mode: String,
     cpu_ms: Option<f64>,
     resident: Option<u64>,
@@ -34,7 +34,7 @@ struct Cost {
 }
 
 impl Census {
-    /// Begins to count.
+    /// Starts to count.
     pub fn start(targets: &[Target]) -> Census {
         let ensembles = targets.iter().filter(|target| target.addresses.len() > 1);
         let servers = ensembles.flat_map(|target| {
@@ -48,7 +48,7 @@ impl Census {
         Census { servers: servers.collect() }
     }
 
-    /// Prints what each server has cost until now, and returns the lines.
+    /// Prints one line for each server with its cost until now, and returns the lines.
     pub fn end(&self) -> Vec<String> {
         let mut heading = "";
         let mut lines = Vec::new();
@@ -67,7 +67,7 @@ impl Census {
 impl Counted {
     fn cost(&self) -> Cost {
         let now = Processes::listening(&[self.address]);
-        // A server that was started again has a CPU clock of its own, which began at 0.
+        // A restarted server has another process, whose CPU time began at 0.
         let before = if now == self.processes { self.cpu_ns } else { Some(0) };
         let cpu_ns = now.cpu_ns().zip(before).map(|(now, before)| now.saturating_sub(before));
         let memory = now.memory();
@@ -108,7 +108,7 @@ mod tests {
         assert!(Census::start(&[null.target()]).end().is_empty());
     }
 
-    /// Two servers in this process: each listens, so each has its cost.
+    /// Two null servers in this process count as an ensemble of two; each is listed.
     #[test]
     fn each_server_of_an_ensemble_is_listed() {
         let nulls = [NullServer::start(1).unwrap(), NullServer::start(1).unwrap()];

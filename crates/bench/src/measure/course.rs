@@ -1,7 +1,8 @@
-//! The course of a run: the rate and the latencies of each moment, and what the servers use then.
+//! The course of a run: the rate and the latencies at each moment, and what the servers used then.
+//! Reports plot it.
 //!
-//! The clients of a run count their answers here, by atomic additions, while somebody watches. One
-//! run is watched at a time.
+//! The clients of this process count their answers into global atomic counters while a [`Course`]
+//! watches. At most one run is watched at a time.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -19,16 +20,16 @@ use crate::servers::target::Target;
 
 const MIB: f64 = (1 << 20) as f64;
 
-/// Parts of a power of two that latencies are told apart by.
+/// Buckets for each power of two of a latency: the resolution of the histogram.
 const PARTS: usize = 8;
 
-/// Latencies from 1 us to an hour.
+/// Enough buckets for latencies from 1 us to an hour.
 const BUCKETS: usize = 33 * PARTS;
 
-/// The answers of all clients of this process.
+/// The counters that all clients of this process share.
 static ANSWERS: Answers = Answers::new();
 
-/// The number of answers in each bucket.
+/// How many answers fell into each bucket of latencies, while somebody watches.
 struct Answers {
     is_watched: AtomicBool,
     counts: [AtomicU64; BUCKETS],
@@ -51,7 +52,7 @@ impl Answers {
     }
 }
 
-/// Counts an answer.
+/// Counts an answer that took so long, if a course watches.
 pub fn count(took_ns: u64) {
     ANSWERS.count(took_ns);
 }
@@ -66,13 +67,13 @@ fn bucket(us: u64) -> usize {
     (exponent * PARTS + part).min(BUCKETS - 1)
 }
 
-/// The least latency of a bucket, in ms.
+/// The least latency that falls into a bucket, ms.
 fn least_ms(bucket: usize) -> f64 {
     let (exponent, part) = (bucket / PARTS, bucket % PARTS);
     2f64.powi(exponent as i32) * (1.0 + part as f64 / PARTS as f64) / 1_000.0
 }
 
-/// Watches a run.
+/// Watches a run: a thread that takes a look at the counters and the servers from time to time.
 pub struct Course {
     answers: &'static Answers,
     end: Sender<()>,
@@ -80,8 +81,8 @@ pub struct Course {
 }
 
 impl Course {
-    /// Begins to watch the clients of this process and the servers of a target. `data`: the folders
-    /// of each server, in the order of the target's addresses; empty if they are not known.
+    /// Starts to watch the clients of this process and the servers of `target`. `data` has the data
+    /// folders of each server, in the order of the target's addresses; empty if they are not known.
     ///
     /// # Errors
     /// The system refuses a thread.
@@ -108,12 +109,12 @@ impl Course {
         Ok(Course { answers, end, thread })
     }
 
-    /// Takes the last look, and returns all of them.
+    /// Takes the last look, stops watching, and returns all moments.
     pub fn end(self) -> Vec<Moment> {
         let Course { answers, end, thread } = self;
         drop(end);
         let mut moments = thread.join().expect("the thread does not panic");
-        // Clients of another process are not counted.
+        // The clients were in another process, which counts into its own counters.
         if moments.iter().all(|moment| moment.rate == Some(0.0)) {
             moments.iter_mut().for_each(|moment| moment.rate = None);
         }
@@ -126,27 +127,29 @@ struct Looks {
     answers: &'static Answers,
     target: Target,
     data: Vec<PathBuf>,
-    /// The servers of several; empty if they cannot be told apart.
+    /// The servers one by one, if the target has several; empty if their processes cannot be told
+    /// apart.
     servers: Vec<Server>,
     began: Instant,
     last_s: f64,
     counts: Vec<u64>,
     cpu_ns: Option<u64>,
-    /// Longer and longer, so that a long run has no more moments than a plot can show.
+    /// The time between two looks. It doubles whenever there are too many moments for a plot.
     pause: Duration,
     moments: Vec<Moment>,
 }
 
-/// A server of several.
+/// One server of a target with several.
 struct Server {
     processes: Processes,
     data: Vec<PathBuf>,
-    /// At the last look.
+    /// The CPU time of its processes at the last look.
     cpu_ns: Option<u64>,
 }
 
 impl Server {
-    /// The servers of a target, if there are several, each with processes of its own.
+    /// The servers of a target, each with its processes. Empty if the target has one server, or the
+    /// processes of a server are not known.
     fn all(target: &Target, data: &[Vec<PathBuf>]) -> Vec<Server> {
         if target.addresses.len() < 2 || target.processes().is_none() {
             return Vec::new();
@@ -171,8 +174,8 @@ impl Server {
     }
 }
 
-/// What servers use: CPU in ns before and now, and the seconds between; their memory; and what is
-/// in their folders.
+/// What servers use: cores (from the CPU time then and now, and the seconds between), memory, and
+/// the bytes in their folders.
 fn usage(
     (then_ns, now_ns, passed_s): (Option<u64>, Option<u64>, f64),
     memory: Option<Memory>,
@@ -187,7 +190,7 @@ fn usage(
     }
 }
 
-/// What several servers use together.
+/// What several servers use together; a figure that one of them lacks is `None`.
 fn sum(servers: &[Usage]) -> Usage {
     let sum = |value: fn(&Usage) -> Option<f64>| {
         servers.iter().map(value).sum::<Option<f64>>().map(rounded)
@@ -219,7 +222,7 @@ impl Looks {
         let at_s = self.began.elapsed().as_secs_f64();
         let (counts, cpu_ns) = (self.answers.counts(), self.target.cpu_ns());
         let passed_s = at_s - self.last_s;
-        // The last look may come right behind another one, and would be noise.
+        // The last look may come right after another one. Its rate would be noise.
         if passed_s < COURSE_PAUSE.as_secs_f64() / 10.0 && !self.moments.is_empty() {
             return;
         }
@@ -245,7 +248,8 @@ impl Looks {
         }
     }
 
-    /// Makes one moment of each two. Latencies are those of the worse one.
+    /// Merges each two neighbouring moments into one: the mean rate and CPU, the worse latencies,
+    /// and the memory and disk of the later one.
     fn thin_out(&mut self) {
         let mean = |one: Option<f64>, other: Option<f64>| Some(rounded((one? + other?) / 2.0));
         let worse =
@@ -274,7 +278,7 @@ impl Looks {
     }
 }
 
-/// A value with five digits: a plot shows no more, and files stay small.
+/// A value rounded to five digits: a plot shows no more, and files stay small.
 fn rounded(value: f64) -> f64 {
     format!("{value:.4e}").parse().unwrap_or(value)
 }

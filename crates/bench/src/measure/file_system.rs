@@ -1,19 +1,19 @@
-//! The kind of a folder's file system, which the figures of a disk depend on.
+//! The kind of the file system that a folder is on. The figures of a disk depend on it.
 
 use std::fs;
 use std::path::Path;
 
-/// The kind of a folder's file system.
+/// What is known of a folder's file system.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileSystem {
-    /// The name of the kind, as in mount(8).
+    /// The type, as mount(8) names it.
     kind: String,
-    /// Whether it has a journal, if that is known; only for ext4.
+    /// Whether it has a journal; `None` if that is not known. Set only for ext4.
     has_journal: Option<bool>,
 }
 
 impl FileSystem {
-    /// The file system of a folder.
+    /// The file system that a folder is on.
     pub fn of(folder: &Path) -> FileSystem {
         let folder = folder.canonicalize().unwrap_or_else(|_| folder.to_path_buf());
         let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
@@ -27,7 +27,7 @@ impl FileSystem {
         FileSystem { kind: kind.to_string(), has_journal }
     }
 
-    /// Advice to use another file system, if its figures would say more.
+    /// Advice to use another file system; `None` if this one is a good choice.
     pub fn advice(&self) -> Option<&'static str> {
         match (self.kind.as_str(), self.has_journal) {
             ("ext4", Some(true)) => None,
@@ -60,7 +60,8 @@ impl std::fmt::Display for FileSystem {
     }
 }
 
-/// Kind and device (MAJOR:MINOR) of the innermost mount that a path is in (proc(5), `mountinfo`).
+/// The type and the device (MAJOR:MINOR) of the innermost mount that contains a path (proc(5),
+/// `mountinfo`).
 fn mount_of<'a>(mounts: &'a str, path: &Path) -> Option<(&'a str, &'a str)> {
     let of_line = |line: &'a str| {
         let (left, right) = line.split_once(" - ")?;
@@ -70,12 +71,12 @@ fn mount_of<'a>(mounts: &'a str, path: &Path) -> Option<(&'a str, &'a str)> {
         let kind = right.split(' ').next()?;
         path.starts_with(&point).then_some((point.len(), kind, device))
     };
-    // Of two mounts at one place the later one hides the other.
+    // If two mounts are at one place, the later one hides the other.
     let innermost = mounts.lines().filter_map(of_line).max_by_key(|(length, ..)| *length);
     innermost.map(|(_, kind, device)| (kind, device))
 }
 
-/// Whether an ext4 has a thread that writes its journal.
+/// Whether an ext4 has a journal: the kernel then has a thread that writes it.
 fn journal_of(device: &str) -> Option<bool> {
     let device = fs::canonicalize(format!("/sys/dev/block/{device}")).ok()?;
     let name = device.file_name()?.to_str()?;

@@ -1,4 +1,4 @@
-//! The cost of servers that no client asks for anything: CPU and wake-ups of each member.
+//! The cost of servers while no client sends anything: CPU and wake-ups of each process.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use crate::measure::record::{OURS, PEER};
 use crate::servers::process::Processes;
 use crate::servers::target::Target;
 
-/// One process of a server while it was idle.
+/// What one server process used while it was idle.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct IdleProcess {
     /// The process id.
@@ -19,8 +19,8 @@ pub struct IdleProcess {
     pub wakeups_per_s: f64,
 }
 
-/// Waits for so long, and measures all processes of all targets meanwhile. The result has a list
-/// for each target, which is empty if the target is not on this machine.
+/// Sleeps for `seconds` and measures all processes of all targets meanwhile. The result has a list
+/// for each target; it is empty if the target is not on this machine.
 pub fn measure(targets: &[Target], seconds: u64) -> Vec<Vec<IdleProcess>> {
     let all: Vec<Vec<Processes>> = targets.iter().map(each_process).collect();
     let look = |one: &Processes| Some((one.cpu_ns()?, one.waits()?));
@@ -46,7 +46,7 @@ fn each_process(target: &Target) -> Vec<Processes> {
     pids.iter().map(|pid| Processes::of(&[*pid])).collect()
 }
 
-/// One line for each target.
+/// One line of text for each target.
 pub fn lines(targets: &[Target], idle: &[Vec<IdleProcess>], seconds: u64) -> String {
     let mut out = String::new();
     for (target, members) in targets.iter().zip(idle) {
@@ -66,7 +66,7 @@ pub fn lines(targets: &[Target], idle: &[Vec<IdleProcess>], seconds: u64) -> Str
     out
 }
 
-/// The measurements as a test of their own.
+/// The measurements as a test in the schema of all results.
 pub fn to_test(idle: &[Vec<IdleProcess>], seconds: u64) -> Test {
     let figure = |name: String, unit: &str, value: f64| Figure {
         name,

@@ -1,5 +1,5 @@
-//! The part of every result that says where it was measured: the machine, and how long its disk
-//! takes to make data durable.
+//! Describes the machine that a result was measured on, and measures how long its disk takes to
+//! make data durable.
 
 use std::fs::{self, File};
 use std::io::{Seek, SeekFrom, Write};
@@ -16,14 +16,14 @@ pub struct MachineInfo {
     pub processor: String,
     /// Cores that this process may use.
     pub cores: usize,
-    /// Bytes of memory.
+    /// Bytes of memory of the machine.
     pub memory_bytes: u64,
-    /// The name and version of the system's kernel.
+    /// The version of the Linux kernel.
     pub kernel: String,
 }
 
 impl MachineInfo {
-    /// Reads the facts from the system.
+    /// Reads the facts from `/proc`.
     pub fn read() -> MachineInfo {
         let text = |path: &str| fs::read_to_string(path).unwrap_or_default();
         let after = |text: &str, name: &str| {
@@ -57,8 +57,8 @@ pub fn stolen_ticks() -> u64 {
     of_all.split_whitespace().nth(8).and_then(|ticks| ticks.parse().ok()).unwrap_or(0)
 }
 
-/// The latencies of fdatasync in a folder, each after 4 KiB were written over older bytes. The file
-/// is removed in the end.
+/// Measures fdatasync in a folder: the latency of each of [`DISK_SYNCS`] calls, each after 4 KiB of
+/// a file were overwritten. The file is removed again.
 ///
 /// # Errors
 /// The folder cannot be written.

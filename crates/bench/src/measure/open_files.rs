@@ -1,15 +1,15 @@
-//! The limit of open files, and so of connections, of this process (`RLIMIT_NOFILE`).
+//! The limit on open files of this process (`RLIMIT_NOFILE`), which also limits its connections.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::limits::OPEN_FILES_SPARE;
 
-/// Makes room for so many connections beside the files that are open. A limit that is too low is
-/// raised to the hard limit, which needs no privilege; a sufficient limit is left alone, since
-/// servers that a benchmark starts inherit it.
+/// Ensures that this process can open `connections` more connections. If the soft limit is too low,
+/// it is raised to the hard limit, which needs no privilege. A sufficient limit is left alone,
+/// because servers that a benchmark starts inherit it.
 ///
 /// # Errors
-/// The hard limit does not suffice.
+/// The hard limit is too low.
 pub fn make_room(connections: usize) -> anyhow::Result<()> {
     let needed = open_now() + connections + OPEN_FILES_SPARE;
     let limit = getrlimit(Resource::Nofile);
@@ -26,12 +26,12 @@ pub fn make_room(connections: usize) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The connections that the hard limit has room for, if both ends are in this process.
+/// How many connections fit under the hard limit if both ends of each are in this process.
 pub fn pairs_max() -> usize {
     hard_limit().saturating_sub(open_now() + OPEN_FILES_SPARE) / 2
 }
 
-/// The hard limit.
+/// The hard limit of open files.
 pub fn hard_limit() -> usize {
     getrlimit(Resource::Nofile).maximum.map_or(usize::MAX, |hard| hard as usize)
 }

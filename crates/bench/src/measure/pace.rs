@@ -1,55 +1,57 @@
-//! The schedule of a load: when each request of an open loop is due, and which request of any loop
-//! is the last. It does not wait for answers, and reads no clock.
+//! The schedule of a load: when each request of an open loop is due, and when any load ends.
+//! Answers do not delay it. It reads no clock.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
-/// Requests at even distances. Request `i` is due `i` times the distance after the start, from
-/// client `i % clients`: so each client's requests are evenly spaced, too. In bursts, a client
-/// sends so many requests at once, and the bursts are evenly spaced.
+/// A schedule with evenly spaced requests. Request `i` (counted over all clients) is due `i *
+/// spacing_ns` after the start, and is sent by client `i % clients`; so the requests of each client
+/// are evenly spaced, too. In bursts a client sends several requests at once, and the bursts are
+/// evenly spaced.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Pace {
     /// When the first request is due, ns of the driver.
     pub start_ns: u64,
-    /// Ns between two requests of all clients together.
+    /// Time between two requests, counted over all clients, ns.
     pub spacing_ns: f64,
 }
 
 impl Pace {
-    /// A pace of so many requests a second, all clients together.
+    /// A schedule of `rate` requests a second, all clients together.
     pub fn at_rate(start_ns: u64, rate: u64) -> Pace {
         Pace { start_ns, spacing_ns: 1e9 / rate as f64 }
     }
 
-    /// When request `index` of all clients is due.
+    /// When request `index`, counted over all clients, is due, ns of the driver.
     pub fn due_ns(&self, index: u64) -> u64 {
         self.start_ns + (index as f64 * self.spacing_ns) as u64
     }
 
-    /// When request `number` of one of so many clients is due, in bursts of `burst`.
+    /// When request `number` of client `client` is due, ns of the driver, if each of `clients`
+    /// clients sends bursts of `burst` requests.
     pub fn client_due_ns(&self, clients: usize, client: usize, number: usize, burst: u64) -> u64 {
         let burst_index = number as u64 / burst * clients as u64 + client as u64;
         self.due_ns(burst_index * burst)
     }
 }
 
-/// The end of a load.
+/// When a load ends.
 #[derive(Clone, Debug)]
 pub enum End {
-    /// After so many requests.
+    /// After this many requests.
     Requests(u64),
-    /// At a time, which may be set while the load runs. Requests that were due before it are sent
-    /// all the same.
+    /// At a time. It may be set while the load runs. Requests that were due before it are still
+    /// sent.
     Time(Arc<OnceLock<Instant>>),
 }
 
 impl End {
-    /// An end at a time that is known.
+    /// An end at `time`, which is already known.
     pub fn at(time: Instant) -> End {
         End::Time(Arc::new(OnceLock::from(time)))
     }
 
-    /// Whether request `number`, which is due at `due`, comes before the end.
+    /// Whether request `number` (counted from 0), which is due at `due`, still belongs to the load.
     pub fn includes(&self, number: u64, due: Instant) -> bool {
         match self {
             End::Requests(count) => number < *count,

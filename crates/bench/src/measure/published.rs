@@ -1,30 +1,31 @@
-//! Figures from the documents that the workloads come from. Their hardware is not ours: they stand
-//! beside the figures of a real server on the same machine, never instead of them.
+//! Figures from the documents that the workloads come from. Their hardware differs from this
+//! machine's, so reports show them beside the figures of a real server on this machine, never
+//! instead of those.
 
 /// A row of P. Hunt's "ZooKeeper service latencies under various loads & configurations"
 /// (ZooKeeper 3.2.1; two 4-core Xeons at 2.5 GHz limited to so many cores, one 7200 rpm SATA disk
 /// for log and data, 1 GbE). Each client did 50,000 writes and 60,000 reads, pipelined.
 #[derive(Clone, Copy, Debug)]
 pub struct HuntRow {
-    /// Cores that the server was limited to.
+    /// Cores that the document limited each server to.
     pub cores: u32,
     /// Clients at once.
     pub clients: usize,
-    /// Seconds on one standalone server.
+    /// Seconds of the whole test on one standalone server.
     pub standalone_s: u32,
-    /// Seconds on three servers.
+    /// Seconds of the whole test on an ensemble of three servers.
     pub three_servers_s: u32,
 }
 
-/// Operations of each client in that test.
+/// Operations of each client in Hunt's test.
 pub const HUNT_OPERATIONS: u64 = 110_000;
 
 const fn hunt(cores: u32, clients: usize, standalone_s: u32, three_servers_s: u32) -> HuntRow {
     HuntRow { cores, clients, standalone_s, three_servers_s }
 }
 
-/// The whole table. The rates printed in the document are those of the slowest client; the rate of
-/// all clients together follows from the seconds.
+/// The whole table of Hunt's document. The rates that the document prints are those of the slowest
+/// client; the rate of all clients together follows from the seconds.
 pub const HUNT: [HuntRow; 9] = [
     hunt(1, 1, 18, 22),
     hunt(1, 10, 58, 52),
@@ -45,15 +46,15 @@ impl HuntRow {
     }
 }
 
-/// A row of the load test of publish and subscribe by Alibaba (2011-07-15): three servers of 8
-/// cores with JDK 1.6, log and snapshots on separate disks. Rates and times as they were written.
+/// A row of Alibaba's publish/subscribe load test (2011-07-15): three servers of 8 cores with JDK
+/// 1.6, log and snapshots on separate disks. Rates and times are text, as the document has them.
 #[derive(Clone, Copy, Debug)]
 pub struct PubsubRow {
-    /// The number of the test: 1 ephemerals, 2 items with subscribers, 3 setData.
+    /// The number of the scenario: 1 ephemerals, 2 items with subscribers, 3 setData.
     pub scenario: u32,
     /// Bytes of data in a znode.
     pub bytes: usize,
-    /// The hosts of the clients, and what the clients did.
+    /// How many hosts the clients were on, and what they did.
     pub setting: &'static str,
     /// Transactions or items a second.
     pub rate: &'static str,
@@ -75,7 +76,7 @@ const EVENT: &str = "event only, 5 client hosts";
 const READ: &str = "event, then read, 5 client hosts";
 const READ_ONE_HOST: &str = "event, then read, 1 client host";
 
-/// The whole table.
+/// The whole table of Alibaba's document.
 pub const PUBSUB: [PubsubRow; 16] = [
     pubsub(1, 4096, "create and delete", "2037", "1585"),
     pubsub(1, 1024, "create and delete", "7677", "280"),
@@ -95,7 +96,7 @@ pub const PUBSUB: [PubsubRow; 16] = [
     pubsub(3, 255, "setData", "14723", "82"),
 ];
 
-/// Known doubts about that table.
+/// Known doubts about [`PUBSUB`].
 pub const PUBSUB_DOUBTS: [&str; 5] = [
     "published in 2011: 3 servers of 8 cores, JDK 1.6, log and snapshots on separate disks",
     "scenarios 1 and 3 have identical figures though what they do differs, and the heading over 3 is \
@@ -105,7 +106,7 @@ pub const PUBSUB_DOUBTS: [&str; 5] = [
     "the document says that its writes take 50 to 60 ms at least, since they come in batches of 1000",
 ];
 
-/// The passage on failing leaders in ZooKeeper's overview ("Reliability"), and how it was measured.
+/// The passage on leader failures in ZooKeeper's overview ("Reliability"), and how it was measured.
 pub const FAILOVER: [&str; 2] = [
     "\"less than 200ms to elect a new leader\": 7 servers, saturated with 30 % writes, looked at by the \
      second (ZooKeeper 3.9, overview, \"Reliability\")",
@@ -114,13 +115,14 @@ pub const FAILOVER: [&str; 2] = [
 ];
 
 impl PubsubRow {
-    /// Whether all clients were on one host, and not on five.
+    /// Whether all clients were on one host (the other rows have five).
     pub fn is_of_one_host(&self) -> bool {
         self.setting == READ_ONE_HOST
     }
 
-    /// Whether the row is about a test of this scenario and size, whose subscribers only see events
-    /// or read as well. The document's 255 bytes are 256 elsewhere in it.
+    /// Whether the row belongs to a test of this scenario and size. In scenario 2 `is_event_only`
+    /// must match, too: whether subscribers only receive events, or also read the data. The
+    /// document has sizes of 255 bytes in some rows and 256 in others; they count as equal.
     pub fn is_about(&self, scenario: u32, bytes: usize, is_event_only: bool) -> bool {
         let one = |bytes: usize| if bytes == 255 { 256 } else { bytes };
         let is_size = one(self.bytes) == one(bytes);
@@ -136,17 +138,17 @@ impl core::fmt::Display for PubsubRow {
     }
 }
 
-/// A row of the benchmark of etcd 2.2.0-rc (etcd's documentation, "Benchmarking etcd v2.2.0-rc"),
-/// by its HTTP API, three servers on machines of Google's with 2 cores (n1-highcpu-2).
+/// A row of etcd's "Benchmarking etcd v2.2.0-rc": the HTTP API, three servers on Google's 2-core
+/// machines (n1-highcpu-2).
 #[derive(Clone, Copy, Debug)]
 pub struct Etcd22Row {
-    /// Whether the requests write.
+    /// Whether the requests are writes; else they are reads.
     pub is_write: bool,
     /// Bytes of the value; the document has the heading "key size in bytes".
     pub bytes: usize,
     /// Clients at once.
     pub clients: usize,
-    /// Whether the clients ask all servers, and not the leader alone.
+    /// Whether the clients spread over all servers; else they send to the leader only.
     pub is_at_all: bool,
     /// Requests a second.
     pub rate: &'static str,
@@ -165,7 +167,7 @@ const fn etcd22(
     Etcd22Row { is_write, bytes, clients, is_at_all, rate, p90_ms }
 }
 
-/// The whole table.
+/// The whole table of etcd's document.
 pub const ETCD22: [Etcd22Row; 20] = [
     etcd22(false, 64, 1, false, "2804", "0.4"),
     etcd22(false, 64, 64, false, "17816", "5.7"),
@@ -189,9 +191,9 @@ pub const ETCD22: [Etcd22Row; 20] = [
     etcd22(true, 256, 256, true, "4975", "70.3"),
 ];
 
-/// Known doubts about that table.
+/// Known doubts about [`ETCD22`].
 ///
-/// Source: `hack/benchmark/bench.sh` of etcd 2.2.0-rc.0, to which the document refers.
+/// Source: `hack/benchmark/bench.sh` of etcd 2.2.0-rc.0, which the document refers to.
 pub const ETCD22_DOUBTS: [&str; 4] = [
     "published in 2015: etcd 2.2.0-rc built with Go 1.4, 3 servers of 2 cores each (GCE \
      n1-highcpu-2) with an SSD of its own, the generator on another machine",
@@ -203,17 +205,17 @@ pub const ETCD22_DOUBTS: [&str; 4] = [
 ];
 
 /// A row of the report on Ozone's chunk layouts: freon's chunk writer (`cmdw`) with 16 threads and
-/// 16 chunks to a block, buffered, and then `sync`; medians of six machines with a Xeon E5-2630v3
-/// and one 7200 rpm disk of 10 TB (HGST) each.
+/// 16 chunks to a block, buffered, followed by `sync`. The figures are medians of six machines,
+/// each with a Xeon E5-2630v3 and one 7200 rpm disk of 10 TB (HGST).
 #[derive(Clone, Copy, Debug)]
 pub struct CmdwRow {
     /// Bytes of a chunk: the document's 1k, 10k, 100k, 1M (1000 KiB), 4M (4000 KiB).
     pub chunk_bytes: u64,
-    /// The layout, as Ozone calls it.
+    /// The layout, in Ozone's spelling.
     pub layout: &'static str,
-    /// Chunks in all.
+    /// Chunks that the test writes.
     pub chunks: u64,
-    /// Chunks a second without the sync, as printed.
+    /// Chunks a second before the sync, as printed.
     pub rate: f64,
     /// Seconds that `sync` took after the writes.
     pub sync_s: f64,
@@ -232,7 +234,7 @@ const fn cmdw(
 const PER_CHUNK: &str = "FILE_PER_CHUNK";
 const PER_BLOCK: &str = "FILE_PER_BLOCK";
 
-/// The whole table.
+/// The whole table of Ozone's report.
 pub const CMDW: [CmdwRow; 10] = [
     cmdw(1_024, PER_CHUNK, 1_000_000, 114_000.0, 82.5),
     cmdw(1_024, PER_BLOCK, 1_000_000, 330_000.0, 16.3),
@@ -246,7 +248,7 @@ pub const CMDW: [CmdwRow; 10] = [
     cmdw(4_096_000, PER_BLOCK, 100, 97.7, 4.2),
 ];
 
-/// Known doubts about that table, and about what it measures.
+/// Known doubts about [`CMDW`], and about what it measures.
 pub const CMDW_DOUBTS: [&str; 4] = [
     "published: freon cmdw, 16 threads, medians of six machines with one 7200 rpm disk each; what \
      this disk can do stands there as the limits",
@@ -261,8 +263,8 @@ pub const CMDW_DOUBTS: [&str; 4] = [
 ];
 
 impl CmdwRow {
-    /// Seconds of the writes without the sync. This is exact, since the rate is; the document's
-    /// column counts whole ticks.
+    /// Seconds that the writes took before the sync. They follow from the rate, which is exact; the
+    /// document's own column counts whole ticks.
     pub fn write_s(&self) -> f64 {
         self.chunks as f64 / self.rate
     }

@@ -1,5 +1,5 @@
-//! The record of a run, by the schema that all of `quorate bench` shares: where and when it was
-//! made, and with which servers.
+//! The record of a run in the JSON schema of all results: when, on which machine and with which
+//! servers the run was made, and what it measured.
 
 use std::path::Path;
 use std::time::{Instant, SystemTime};
@@ -17,17 +17,17 @@ use crate::measure::open_files;
 use crate::measure::stats::Latencies;
 use crate::servers::target::Target;
 
-/// Milliseconds of a tick of the kernel's clock (`USER_HZ` is 100).
+/// Milliseconds of one tick in `/proc/stat` (`USER_HZ` is 100).
 const TICK_MS: u64 = 10;
 
-/// The id of the system in question.
+/// The id of the system in question (Quorate) in all results.
 pub const OURS: &str = "ours";
-/// The id of the system that it is compared with.
+/// The id of the system that it is compared with, in all results.
 pub const PEER: &str = "peer";
-/// The id of the null server.
+/// The id of the null server in all results.
 pub const NULL: &str = "null";
 
-/// A record that is being made.
+/// A record that is still being made.
 #[derive(Debug)]
 pub struct Record {
     /// The results so far.
@@ -37,7 +37,7 @@ pub struct Record {
 }
 
 impl Record {
-    /// Begins the record of a workload.
+    /// Starts the record of a workload, with the facts about this machine.
     pub fn start(workload: &str) -> Record {
         let info = MachineInfo::read();
         let machine = Machine {
@@ -60,7 +60,7 @@ impl Record {
         Record { results, began: Instant::now(), stolen_before: stolen_ticks() }
     }
 
-    /// Notes how long fdatasync takes in a folder.
+    /// Adds how long fdatasync takes in `folder`, before the run.
     pub fn note_disk(&mut self, folder: &Path, latencies: &Latencies) {
         self.results.machine.disk = Some(Disk {
             folder: folder.display().to_string(),
@@ -70,7 +70,7 @@ impl Record {
         });
     }
 
-    /// Notes the servers of a comparison, and then the null server.
+    /// Adds the systems of a comparison: the targets in order, then the null server.
     pub fn note_targets(&mut self, targets: &[Target]) {
         let ids = [(OURS, Role::Ours), (PEER, Role::Peer)];
         let system = |(target, (id, role)): (&Target, (&str, Role))| System {
@@ -84,7 +84,7 @@ impl Record {
         self.note_null();
     }
 
-    /// Notes the null server.
+    /// Adds the null server as a system.
     pub fn note_null(&mut self) {
         self.results.systems.push(System {
             id: NULL.to_string(),
@@ -94,12 +94,13 @@ impl Record {
         });
     }
 
-    /// How long it has taken so far, in seconds.
+    /// Seconds since the record was started.
     pub fn seconds(&self) -> f64 {
         self.began.elapsed().as_secs_f64()
     }
 
-    /// Ends it.
+    /// Completes the record with `tests`. Systems that no test measured are dropped, and doubts
+    /// about the machine are added.
     pub fn end(mut self, tests: Vec<Test>) -> Results {
         self.results.seconds = self.seconds();
         let stolen = stolen_ticks().saturating_sub(self.stolen_before);
@@ -115,14 +116,14 @@ impl Record {
     }
 }
 
-/// Leaves the folders of this machine out of results that others will read: an absolute path
-/// becomes its last name.
+/// Hides the folders of this machine in results that others will read: each absolute path becomes
+/// its last name.
 pub fn leave_out_folders(results: &mut Results) {
     let Results { command, machine, systems, deviations, doubts, cut_short, no_peer, .. } = results;
     let configurations = systems.iter_mut().flat_map(|system| &mut system.configuration);
     let folder = machine.disk.iter_mut().map(|disk| &mut disk.folder);
     let of_machine = core::iter::once(command).chain(folder).chain(configurations);
-    // Errors name paths.
+    // Errors may name paths, so the texts that quote errors are shortened, too.
     for text in of_machine.chain(deviations).chain(doubts).chain(cut_short).chain(no_peer) {
         *text = without_folders(text);
     }
@@ -139,7 +140,7 @@ fn without_folders(text: &str) -> String {
     text.split_inclusive(char::is_whitespace).map(short).collect()
 }
 
-/// Why no figure of a run is to be quoted.
+/// The reasons why no figure of a run may be quoted; empty if there are none.
 fn doubts(results: &Results) -> Vec<String> {
     let mut doubts = Vec::new();
     let Machine { cores, stolen_ms, disk, .. } = &results.machine;
@@ -169,12 +170,12 @@ fn doubts(results: &Results) -> Vec<String> {
 /// Writes the JSON of a run to a file.
 ///
 /// # Errors
-/// It cannot be written.
+/// The file cannot be written.
 pub fn write(results: &Results, path: &Path) -> anyhow::Result<()> {
     std::fs::write(path, results.to_json()).with_context(|| path.display().to_string())
 }
 
-/// A time as RFC 3339 has it, in UTC, to the second.
+/// Formats a time by RFC 3339, in UTC, to the second.
 pub fn utc(time: SystemTime) -> String {
     let time = OffsetDateTime::from(time).replace_nanosecond(0);
     time.ok().and_then(|time| time.format(&Rfc3339).ok()).unwrap_or_default()

@@ -1,5 +1,5 @@
-//! `quorate bench report`, `compare` and `gate`: what is made of the JSON of runs. The work is in
-//! the crate `results`, which reads and writes no files.
+//! `quorate bench report`, `compare` and `gate`: they read the JSON of runs and make documents of
+//! it. The work is done by the crate `results`, which reads and writes no files.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -8,7 +8,7 @@ use anyhow::Context;
 use clap::Args;
 use results::Results;
 
-/// The exit status of a gate that does not pass.
+/// The exit status of a gate that found a regression.
 const REGRESSED: u8 = 1;
 
 /// Options of `quorate bench report`.
@@ -53,7 +53,7 @@ pub struct GateArgs {
     limit: f64,
 }
 
-/// Makes a report of a run, or prints its tables.
+/// Writes the report of a run to the files asked for, or prints its tables.
 ///
 /// # Errors
 /// The file is no JSON of a run, or the report cannot be written.
@@ -72,7 +72,7 @@ pub fn report(args: &ReportArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Makes a page that shows two runs side by side.
+/// Writes a page that shows two runs side by side.
 ///
 /// # Errors
 /// A file is no JSON of a run, or the page cannot be written.
@@ -82,11 +82,11 @@ pub fn compare(args: &CompareArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Looks for figures that have become worse. The status is 1 if there is one, or if none can be
-/// told.
+/// Prints which figures have become worse between two runs. The exit status is 1 if one has, or if
+/// no figure can be compared.
 ///
 /// # Errors
-/// A file is no JSON of a run, or a run says that its figures mean nothing.
+/// A file is no JSON of a run, or a run states that its figures mean nothing.
 pub fn gate(args: &GateArgs) -> anyhow::Result<ExitCode> {
     let (old, new) = (read(&args.old)?, read(&args.new)?);
     let gate = results::gate::check(&old, &new, args.limit)?;

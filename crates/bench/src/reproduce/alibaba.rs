@@ -1,5 +1,5 @@
-//! Alibaba's test of publish and subscribe (2011): three servers, three scenarios.
-//! [`crate::workloads::zk::pubsub`] has the workload.
+//! `quorate reproduce alibaba`: Alibaba's publish/subscribe test (2011) with three servers and
+//! three scenarios. [`crate::workloads::zk::pubsub`] is the workload.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -17,13 +17,13 @@ use crate::servers::target::Scheme;
 use crate::workloads::zk::pubsub::options::Connections;
 use crate::workloads::zk::pubsub::{self, Kind, Shape};
 
-/// Servers in the document.
+/// The number of servers in the document.
 const SERVERS: usize = 3;
 
-/// Hosts of clients in the document, each with a process.
+/// The number of client hosts in the document. Here each is a process.
 const HOSTS: usize = 5;
 
-/// The tests of the document: what is done, and the bytes of an item.
+/// The tests of the document: what is done, and the sizes of an item in bytes.
 const TESTS: [(Kind, &[usize]); 4] = [
     (Kind::Ephemerals, &[4096, 1024, 255]),
     (Kind::EventOnly, &[4096, 2048, 1024, 255]),
@@ -31,7 +31,7 @@ const TESTS: [(Kind, &[usize]); 4] = [
     (Kind::SetData, &[4096, 1024, 255]),
 ];
 
-/// The figures in the tables of each kind.
+/// The figures that short tables show for each kind of test.
 fn headlines(kind: Kind) -> &'static [&'static str] {
     match kind {
         Kind::Ephemerals => &["updates", "update mean"],
@@ -44,13 +44,13 @@ fn headlines(kind: Kind) -> &'static [&'static str] {
 /// Runs `quorate reproduce alibaba`.
 ///
 /// # Errors
-/// Servers do not start, a test cannot be made, or a file cannot be written.
+/// Servers do not start, a test fails, or a file cannot be written.
 pub fn command(args: &ReproduceArgs) -> anyhow::Result<ExitCode> {
     let mut makers = args.zk_makers()?;
     for maker in makers.iter_mut().filter(|it| it.role == Role::Peer) {
         maker.heap_mb = Some(ZOOKEEPER_HEAP_MB);
     }
-    // A round takes up to a minute: as few as have an interval.
+    // A round takes up to a minute, so there are as few as an interval needs.
     let repeat = args.repeat(3);
     let shapes: Vec<Shape> =
         shapes(args.quick).filter(|shape| args.wants(&shape.to_string())).collect();
@@ -93,7 +93,7 @@ fn shapes(is_quick: bool) -> impl Iterator<Item = Shape> {
     let of_kind = move |(kind, sizes): (Kind, &'static [usize])| {
         let is_watched = kind.scenario() == 2;
         let subscribers = if is_watched { 3 * publishers } else { 0 };
-        // The document has the reads by clients on one host and on several.
+        // The document has the tests with reads twice: clients on one host, and on several.
         let processes = if kind == Kind::EventThenRead { &[1, HOSTS][..] } else { &[1] };
         let of_size = move |size: &'static usize| {
             processes.iter().map(move |processes| Shape {
@@ -112,12 +112,12 @@ fn shapes(is_quick: bool) -> impl Iterator<Item = Shape> {
     TESTS.into_iter().flat_map(of_kind)
 }
 
-/// How long a run takes, beside those of other tests: an item with subscribers is more requests.
+/// The relative duration of a run: an item with subscribers needs more requests.
 fn units(shape: &Shape) -> f64 {
     if shape.kind.scenario() == 2 { 2.2 } else { 1.0 }
 }
 
-/// Measures the tests, each on servers of its own: the real server keeps all its logs.
+/// Measures the tests, each on freshly started servers: the real server keeps all its logs.
 fn measure_all(session: &mut Session, shapes: &[Shape]) -> anyhow::Result<()> {
     for shape in shapes {
         let cores = session.results().machine.cores;
@@ -130,7 +130,7 @@ fn measure_all(session: &mut Session, shapes: &[Shape]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Measures a test. False: the run is to end.
+/// Measures a test and the generator's ceiling for it. False means that the run was interrupted.
 fn measure(session: &mut Session, site: &Site, shape: &Shape) -> anyhow::Result<bool> {
     let work = || Work {
         test: test(shape),
@@ -142,7 +142,7 @@ fn measure(session: &mut Session, site: &Site, shape: &Shape) -> anyhow::Result<
     if !session.measure(site, work(), |turn| pubsub::measure(turn, shape))? {
         return Ok(false);
     }
-    // Both ends of the null server's connections are in this process.
+    // For the null server both ends of each connection are in this process.
     let small = shape.of_one_process();
     open_files::make_room(small.connections.count() * 2)?;
     let null_server = pubsub::null_server(&small)?;
@@ -155,7 +155,8 @@ fn measure(session: &mut Session, site: &Site, shape: &Shape) -> anyhow::Result<
     })
 }
 
-/// Events and reads go on when the last item is created, and their CPU counts.
+/// How busy cores follow from the figures. With subscribers, events and reads go on after the last
+/// item is created, and their CPU counts, so the rate is taken until all is seen.
 fn cpu_use(shape: &Shape) -> CpuUse {
     match shape.kind {
         Kind::Ephemerals | Kind::SetData => CpuUse::FIRST_RATE,
@@ -165,7 +166,7 @@ fn cpu_use(shape: &Shape) -> CpuUse {
     }
 }
 
-/// Items a second until all are seen.
+/// The rate of items, counted until subscribers have seen all of them.
 fn items_until_seen(measured: &Measured) -> Option<f64> {
     let median = |name: &str| measured.figure(name)?.median();
     let rate = median("items created")? / median("time until all is seen")?;
@@ -194,7 +195,8 @@ fn test(shape: &Shape) -> Test {
     }
 }
 
-/// The document's rows about a test: of reads, those by clients on as many hosts.
+/// The document's rows about a test. For a test with reads, only the rows with as many client
+/// hosts.
 fn rows(shape: &Shape) -> impl Iterator<Item = &'static PubsubRow> {
     let Shape { kind, processes, .. } = *shape;
     let is_it = move |row: &&PubsubRow| {
@@ -203,7 +205,8 @@ fn rows(shape: &Shape) -> impl Iterator<Item = &'static PubsubRow> {
     shape.rows().filter(is_it)
 }
 
-/// The figures of a row: its rate, and its response times, which stand beside the first latency.
+/// The figures of a row: its rate, and its response times, which are shown beside our first latency
+/// after the create.
 fn published(row: &PubsubRow, kind: Kind) -> Vec<Published> {
     let names = headlines(kind);
     let response = if kind.scenario() == 2 { names[2] } else { names[1] };

@@ -1,13 +1,13 @@
-//! The cores that servers and generator run on. A process inherits the cores of the thread that
-//! starts it, and so does a thread.
+//! Binds servers and the generator to cores. A new process or thread inherits the cores of the
+//! thread that starts it.
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-/// Some cores, by their numbers.
+/// A set of cores, by their numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cores(Vec<usize>);
 
-/// The cores of a test.
+/// The cores of one test.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Split {
     /// The cores that all servers share.
@@ -26,25 +26,27 @@ impl Cores {
         Ok(Cores((0..CpuSet::MAX_CPU).filter(|core| set.is_set(*core)).collect()))
     }
 
-    /// The first of them, at most so many.
+    /// At most `count` of these cores, the first ones.
     pub fn at_most(mut self, count: usize) -> Cores {
         self.0.truncate(count.max(1));
         self
     }
 
-    /// How many there are.
+    /// How many cores there are.
     pub fn count(&self) -> usize {
         self.0.len()
     }
 
-    /// The first `count` cores for the servers; `None` if there are too few.
+    /// Gives the first `count` cores to the servers and the others to the generator; `None` if
+    /// there are fewer than `count`.
     pub fn split(&self, count: usize) -> Option<Split> {
         let (servers, others) = self.0.split_at_checked(count)?;
         let generator = if others.is_empty() { servers } else { others };
         Some(Split { servers: Cores(servers.to_vec()), generator: Cores(generator.to_vec()) })
     }
 
-    /// Puts this thread on these cores, and with it all that it starts from now on.
+    /// Binds this thread to these cores, and so all threads and processes that it starts from now
+    /// on.
     ///
     /// # Errors
     /// The system refuses.
@@ -56,7 +58,8 @@ impl Cores {
 }
 
 impl Split {
-    /// How many cores the servers have, the generator, and both together.
+    /// How many cores the servers have, how many the generator has, and how many both have
+    /// together.
     pub fn used(&self) -> [usize; 3] {
         let (servers, generator) = (self.servers.count(), self.generator.count());
         [servers, generator, if self.is_apart() { servers + generator } else { servers }]

@@ -1,5 +1,6 @@
-//! The performance page of etcd 2.2 (2015): reads and writes of one key by etcd v2's HTTP API,
-//! three servers, twenty rows; and in a second table the same by etcd v3's gRPC.
+//! `quorate reproduce etcd`: the performance page of etcd 2.2 (2015). It reads and writes one key
+//! by the HTTP API of etcd v2, on three servers, in twenty rows. A second table has the same rows
+//! by the gRPC API of etcd v3.
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -19,10 +20,10 @@ use crate::workloads::etcd::client::{Call, PUT, RANGE};
 use crate::workloads::etcd::performance::load::{Load, Loop, accept};
 use crate::workloads::etcd::v2::{self, At, Op, Row};
 
-/// Servers in the document.
+/// The number of servers in the document.
 const SERVERS: usize = 3;
 
-/// Seconds of a run, and of one with `--quick`. The document does not say how long it took.
+/// Seconds of a run, and of a run with `--quick`. The document does not say how long its runs took.
 const SECONDS: f64 = 3.0;
 const QUICK_SECONDS: f64 = 0.3;
 
@@ -30,7 +31,7 @@ const RATE: &str = "requests";
 const P90: &str = "p90";
 const HEADLINES: [&str; 2] = [RATE, P90];
 
-/// The tables, one for each API.
+/// The two tables, one for each API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Api {
     V2,
@@ -40,7 +41,7 @@ enum Api {
 /// Runs `quorate reproduce etcd`.
 ///
 /// # Errors
-/// Servers do not start, a test cannot be made, or a file cannot be written.
+/// Servers do not start, a test fails, or a file cannot be written.
 pub fn command(args: &ReproduceArgs) -> anyhow::Result<ExitCode> {
     let makers = args.makers(&["etcd"], &[("etcd", &[]), ("etcd/real-etcd.sh", &[])])?;
     let repeat = args.repeat(6);
@@ -69,7 +70,7 @@ pub fn command(args: &ReproduceArgs) -> anyhow::Result<ExitCode> {
     session.finish_after(measured)
 }
 
-/// The rows, in the document's order.
+/// The rows of a table, in the document's order.
 fn rows() -> impl Iterator<Item = Row> {
     let of_op = |op| {
         let leader = [64, 256]
@@ -129,7 +130,7 @@ fn test(api: Api, row: Row) -> Test {
     }
     let published = match api {
         Api::V2 => published,
-        // The document has no v3; its figures are those of the table above.
+        // The document has no figures for v3.
         Api::V3 => Vec::new(),
     };
     Test {
@@ -150,8 +151,8 @@ impl Api {
     }
 }
 
-/// Runs a row by etcd v3. Its reads are linearizable; those of v2 come from the server that is
-/// asked.
+/// Measures a row by etcd v3. Its reads are linearizable; a v2 read is answered by the server that
+/// gets it, from its own state.
 fn measure_v3(turn: &Turn<'_>, row: Row, time: Duration) -> anyhow::Result<Block> {
     let mut block = turn.target.block();
     let key = format!("bench{}", row.bytes);
@@ -168,7 +169,7 @@ fn measure_v3(turn: &Turn<'_>, row: Row, time: Duration) -> anyhow::Result<Block
         Op::Write => put.clone(),
     };
     let mut load = Load::connect(&row.addresses(turn.target)?, row.clients)?;
-    // The key is there, whatever is measured.
+    // A read row needs the key, too.
     let made = load.run(turn.target, &[put], Loop::closed(1, 1), accept)?.phase("making the key");
     block.blame(&made);
     let end = End::at(Instant::now() + time);

@@ -1,9 +1,11 @@
-//! P. Hunt's "ZooKeeper service latencies under various loads & configurations" (2009), and the
-//! smoketest that it was made with: 1 and 3 servers of 1, 2 and 4 cores, 1, 10 and 20 clients,
-//! seven phases.
+//! `quorate reproduce hunt`: P. Hunt's "ZooKeeper service latencies under various loads &
+//! configurations" (2009), made with his smoketest: 1 and 3 servers of 1, 2 and 4 cores, 1, 10 and
+//! 20 clients, seven phases.
 //!
-//! The document prints the lines of the last, slowest client of each test, and the seconds of the
-//! whole; [`crate::workloads::zk::latencies`] does what its script does.
+//! A *cell* is one combination of servers, cores and clients; there are 18.
+//!
+//! For each cell the document prints the lines of the last, slowest client, and the seconds of the
+//! whole test. [`crate::workloads::zk::latencies`] does what the smoketest does.
 
 mod c_client;
 
@@ -21,12 +23,12 @@ use crate::servers::null_server::NullServer;
 use crate::servers::target::{Scheme, Target};
 use crate::workloads::zk::latencies;
 
-/// The lines of the slowest client: 126 of them, seven for each of 18 tests.
+/// The published lines of the slowest client: 126, seven phases for each of 18 cells.
 const PHASES_CSV: &str = include_str!("../../published/hunt_phases.csv");
-/// The seconds of each test.
+/// The published seconds of each cell.
 const ELAPSED_CSV: &str = include_str!("../../published/hunt_elapsed.csv");
 
-/// Numbers of servers, of cores and of clients in the document.
+/// The numbers of servers, cores and clients in the document.
 const SERVERS: [usize; 2] = [1, 3];
 const CORES: [usize; 3] = [1, 2, 4];
 const CLIENTS: [usize; 3] = [1, 10, 20];
@@ -37,8 +39,8 @@ const QUICK_ZNODES: usize = 500;
 /// The timeout of the sessions, ms.
 const TIMEOUT_MS: i32 = 5_000;
 
-/// The names of the figures of each phase: of the slowest client, of all clients, and the CPU of
-/// the servers; and the name of the phase in the published table.
+/// For each phase: the names of our figures (rate of the slowest client, rate of all clients, CPU
+/// of the servers), and the phase's name in [`PHASES_CSV`].
 const PHASES: [[&str; 4]; 7] = [
     ["create", "create, all clients", "create, server CPU", "create"],
     ["set", "set, all clients", "set, server CPU", "set"],
@@ -63,7 +65,7 @@ const ALL: &str = "all phases, all clients";
 const TIME: &str = "time";
 const CPU: &str = "server CPU per operation";
 
-/// The figures in the table: a rate for each phase, the rate of all, the time.
+/// The figures that short tables show: the time, the rate of all phases, and a rate for each phase.
 const HEADLINES: [&str; 9] = [
     TIME,
     ALL,
@@ -76,7 +78,7 @@ const HEADLINES: [&str; 9] = [
     PHASES[6][0],
 ];
 
-/// A cell of the document.
+/// One test of the document: a combination of servers, cores and clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Cell {
     servers: usize,
@@ -87,7 +89,7 @@ struct Cell {
 /// Runs `quorate reproduce hunt`.
 ///
 /// # Errors
-/// Servers do not start, a test cannot be made, or a file cannot be written.
+/// Servers do not start, a test fails, or a file cannot be written.
 pub fn command(args: &ReproduceArgs) -> anyhow::Result<ExitCode> {
     let makers = args.zk_makers()?;
     let repeat = args.repeat(6);
@@ -108,7 +110,7 @@ pub fn command(args: &ReproduceArgs) -> anyhow::Result<ExitCode> {
         work: cells.iter().map(|cell| cell.units() * runs).sum(),
     })?;
     describe(&mut session, &shape);
-    // A quick run needs nothing but the servers.
+    // A quick run does not try the C client, which has to be compiled.
     let client = match &args.c_client {
         None if args.quick => None,
         asked => c_client::program(asked.as_deref()),
@@ -139,8 +141,8 @@ fn cells() -> impl Iterator<Item = Cell> {
     SERVERS.into_iter().flat_map(of_servers)
 }
 
-/// Measures the cells, those of equal servers and cores on the same servers. An interrupt ends it
-/// early, and is no error.
+/// Measures the cells in order. Cells with the same servers and cores use the same started servers.
+/// An interrupt ends it early, and is no error.
 fn measure_all(
     session: &mut Session,
     cells: &[Cell],
@@ -164,7 +166,7 @@ fn measure_all(
             continue;
         };
         let site = session.start_servers(Scheme::Zk, servers, split)?;
-        // The null server is a thread, and stands where the servers do.
+        // The null server is a thread, and runs on the cores of the servers.
         site.split.servers.take()?;
         let null = NullServer::start(shape.znode_bytes)?;
         let null_servers = Servers::from_null(null.target());
@@ -183,14 +185,15 @@ fn measure_all(
     Ok(())
 }
 
-/// The cell that the stock C client makes, too: ten clients on one server, with up to two cores.
+/// The cell that is also measured with the stock C client: ten clients and one server, with two
+/// cores if the machine has them.
 fn cell_by_client(cells: &[Cell], cores: usize) -> Option<Cell> {
     let is_it =
         |cell: &&Cell| cell.servers == 1 && cell.clients == 10 && cell.cores <= cores.min(2);
     cells.iter().filter(is_it).max_by_key(|cell| cell.cores).copied()
 }
 
-/// Measures a cell. False: the run is to end.
+/// Measures a cell and the generator's ceiling for it. False means that the run was interrupted.
 fn measure(
     session: &mut Session,
     site: &Site,
@@ -219,12 +222,12 @@ fn measure(
     session.measure_ceiling(null, work(), |turn| run(turn.target, &turn.label))
 }
 
-/// Operations of each client.
+/// How many operations each client makes in the whole test.
 fn operations(shape: &Shape) -> usize {
     shape.znode_count * (6 + shape.watch_multiple)
 }
 
-/// The figures of one run.
+/// The figures of one run of a cell.
 fn block(target: &Target, run: &Run, shape: &Shape) -> Block {
     let mut block = target.block();
     let once = |name, unit, value, good| Figure::once(name, unit, value, good);
@@ -268,7 +271,7 @@ impl Cell {
         )
     }
 
-    /// How long a run takes, beside those of other cells: most of it grows with the clients.
+    /// The relative duration of a run of this cell: most of it grows with the clients.
     fn units(self) -> f64 {
         self.clients as f64 + 2.0
     }
@@ -304,7 +307,7 @@ impl Cell {
         }
     }
 
-    /// What the document says of the cell.
+    /// The figures that the document has for this cell.
     fn published(self) -> Vec<Published> {
         let key = [self.servers, self.cores, self.clients].map(|it| it.to_string());
         let rows = |csv: &'static str| {
@@ -335,7 +338,8 @@ impl Cell {
     }
 }
 
-/// Says what is done, what is done otherwise, and what is wrong in the document.
+/// Fills in what the results say about the test: what is done, what differs from the document, and
+/// what is doubtful in the document.
 fn describe(session: &mut Session, shape: &Shape) {
     let znodes = shape.znode_count;
     let about = [
@@ -377,7 +381,7 @@ fn describe(session: &mut Session, shape: &Shape) {
     session.results().traps = traps.map(str::to_string).to_vec();
 }
 
-/// The chart of the document for so many servers: the seconds of each cell.
+/// The document's chart for this number of servers: the seconds of each cell.
 fn chart(session: &Session, servers: usize) -> Chart {
     let cells: Vec<Cell> = cells().filter(|cell| cell.servers == servers).collect();
     let found = |role: Role| {

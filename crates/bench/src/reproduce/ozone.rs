@@ -1,5 +1,6 @@
-//! The test of Ozone's chunk layouts (HDDS-2717): ten tests, six runs each, on one disk; the sync
-//! after each run. [`crate::workloads::chunk::cmdw`] does what freon's `cmdw` does.
+//! `quorate reproduce ozone`: the test of Ozone's chunk layouts (HDDS-2717). Ten tests write chunks
+//! to one disk and then sync it; the document has six runs of each.
+//! [`crate::workloads::chunk::cmdw`] does what freon's `cmdw` does.
 
 use std::path::Path;
 use std::process::{Command, ExitCode};
@@ -22,10 +23,10 @@ use crate::workloads::chunk::cmdw::load::{ChunkBytes, Shape};
 use crate::workloads::chunk::cmdw::table::Run;
 use crate::workloads::chunk::cmdw::{self};
 
-/// Every run of the document.
+/// All runs of the document.
 const RUNS_CSV: &str = include_str!("../../published/ozone_runs.csv");
 
-/// Threads of the document, and chunks to a block.
+/// The document's number of threads, and of chunks in a block.
 const THREADS: usize = 16;
 const CHUNKS_PER_BLOCK: u64 = 16;
 
@@ -37,13 +38,13 @@ const RATE: &str = "chunks, before the sync";
 const SYNC: &str = "sync";
 const HEADLINES: [&str; 3] = [WITH_SYNC, RATE, SYNC];
 
-/// The script that fetches Ozone's jars and prints their folder, and its argument.
+/// The script that fetches Ozone's jars and prints the folder with them; and its argument.
 const INSTALLER: [&str; 2] = ["ozone/install-ozone.sh", "vapor"];
 
 /// Runs `quorate reproduce ozone`.
 ///
 /// # Errors
-/// Ozone's program does not start, something cannot be written, or a file cannot be.
+/// Ozone's program does not start, chunks cannot be written, or a file cannot be written.
 pub fn command(args: &ReproduceArgs) -> anyhow::Result<ExitCode> {
     let (peer, no_peer) = peer(&args.peer)?;
     let repeat = args.repeat(6);
@@ -69,10 +70,10 @@ pub fn command(args: &ReproduceArgs) -> anyhow::Result<ExitCode> {
     session.finish_after(measured)
 }
 
-/// Ozone's jars. If there are none and nobody named a folder, the second value says why.
+/// Finds Ozone's jars. If there are none and the user named no folder, the second value says why.
 ///
 /// # Errors
-/// The folder that was named has none.
+/// The folder that the user named has no jars that can be run.
 fn peer(peers: &[Peer]) -> anyhow::Result<(Option<FreonPeer>, Option<String>)> {
     let installer_in = |folder: &Path| folder.join(INSTALLER[0]);
     match peers {
@@ -94,10 +95,10 @@ fn peer(peers: &[Peer]) -> anyhow::Result<(Option<FreonPeer>, Option<String>)> {
     }
 }
 
-/// Runs the script that fetches Ozone's jars, and looks whether they can be run.
+/// Runs the script that fetches Ozone's jars, and checks that they can be run.
 ///
 /// # Errors
-/// The script cannot be run, or fails; a JDK is missing.
+/// The script cannot be run, or fails; or a JDK is missing.
 fn install(installer: &Path) -> anyhow::Result<FreonPeer> {
     let output = Command::new(installer).arg(INSTALLER[1]).output();
     let output = output.with_context(|| installer.display().to_string())?;
@@ -109,7 +110,7 @@ fn install(installer: &Path) -> anyhow::Result<FreonPeer> {
     Ok(peer)
 }
 
-/// How long a run takes, beside those of other tests: a part for each byte, a part for each chunk.
+/// The relative duration of a run: a part grows with the bytes, a part with the chunks.
 fn units(row: &CmdwRow) -> f64 {
     (row.chunk_bytes * row.chunks) as f64 / 1e9 * 4.0 + row.chunks as f64 / 5e4
 }
@@ -221,7 +222,7 @@ fn test(row: &CmdwRow, shape: &Shape) -> Test {
     Test { title: title(row), published: published(row), remarks, ..Test::default() }
 }
 
-/// The six runs of the document: rate and sync of each.
+/// The six published runs of a row: the rate and the seconds of the sync of each.
 fn runs_of(row: &CmdwRow) -> Vec<(f64, f64)> {
     let of_line = |line: &str| {
         let fields: Vec<&str> = line.split(',').collect();

@@ -1,5 +1,5 @@
-//! Servers that a reproduction starts, and ends: ours and a peer's alike, by a program with the
-//! files or the options that the peer's own users give it.
+//! Starts and ends the servers of a reproduction. Quorate and the peer are started alike: a program
+//! gets the configuration file or the options that the peer's own users would give it.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -25,90 +25,95 @@ use crate::workloads::etcd::v2::load;
 /// Bytes of a server's output that an error shows.
 const OUTPUT_SHOWN: usize = 2_000;
 
-/// A system, and the way to get its servers.
+/// A system (Quorate or the peer), and how to get its servers.
 #[derive(Clone, Debug)]
 pub struct Maker {
-    /// Its key in the results.
+    /// The id of the system in the results.
     pub id: &'static str,
     /// The role of the system in the results.
     pub role: Role,
-    /// The way to get its servers.
+    /// How to get its servers.
     pub how: How,
-    /// The heap that its servers get if they are real ZooKeepers, MB; `None` for as much as their
-    /// scripts give them. `ZK_HEAP` and `ZK_SERVER_HEAP` of the environment go before it.
+    /// The heap, MB, for servers that are real ZooKeepers; `None` leaves it to their scripts.
+    /// `ZK_HEAP` and `ZK_SERVER_HEAP`, if they are set in the environment, take precedence.
     pub heap_mb: Option<u32>,
-    /// Whether nobody asked for it: a run goes on without one that cannot be started.
+    /// Whether the user did not ask for this system. If so, a run goes on without it when it cannot
+    /// be started.
     pub is_default: bool,
 }
 
-/// Where servers are started.
+/// Where servers keep their files and on which cores they run.
 #[derive(Clone, Copy, Debug)]
 pub struct Place<'a> {
-    /// The folder above those of their data.
+    /// The folder in which each server gets a folder for its data.
     pub folder: &'a Path,
-    /// The folder above those of their logs, if that is another one.
+    /// A folder on another disk in which each server gets a folder for its log; `None` if logs are
+    /// with the data.
     pub logs: Option<&'a Path>,
-    /// Their cores.
+    /// The cores that all servers share.
     pub cores: &'a Cores,
 }
 
-/// The way to get servers.
+/// How to get servers.
 #[derive(Clone, Debug)]
 pub enum How {
-    /// A program with its first arguments. The path of a `zoo.cfg`, or the options of etcd follow.
+    /// Start this program with these first arguments. The path of a `zoo.cfg`, or options of etcd,
+    /// follow.
     Program(Vec<OsString>),
-    /// Servers that run already: one of these addresses is that of so many servers as a test needs.
+    /// They run already. Each address is one set of servers; a test takes the address that names as
+    /// many servers as it needs.
     Running(Vec<TargetAddress>),
 }
 
-/// Servers of one system under a test. Dropping it ends those that were started, and removes their
-/// data.
+/// The running servers of one system. Dropping this ends those that were started here, and removes
+/// their data.
 #[derive(Debug)]
 pub struct Servers {
-    /// The key of their system in the results.
+    /// The id of their system in the results.
     pub id: &'static str,
-    /// The servers.
+    /// The servers as a target.
     pub target: Target,
-    /// What the results say of them.
+    /// What the results say about the system.
     pub system: System,
-    /// The folders of the data and the logs of each; empty if they ran already.
+    /// For each server the folders with its data and its log; empty if the servers were not started
+    /// here.
     pub data: Vec<Vec<PathBuf>>,
-    /// The folders above those.
+    /// The folders that contain all folders in `data`. They are removed in the end.
     above: Vec<PathBuf>,
     started: Option<Started>,
 }
 
-/// Processes that were started, and are ended when this is dropped.
+/// The processes that were started. Dropping this ends them.
 #[derive(Debug)]
 struct Started {
     children: Vec<Child>,
-    /// The file with the output of each.
+    /// For each process, the file with its output.
     outputs: Vec<PathBuf>,
     interrupt: Interrupt,
 }
 
-/// A server to start.
+/// A server that is ready to be started.
 struct Planned {
     arguments: Vec<OsString>,
     address: SocketAddr,
-    /// Variables of its environment besides those of this process.
+    /// Environment variables that it gets besides those of this process.
     environment: Vec<(&'static str, String)>,
     output: PathBuf,
-    /// The folders of its data and its log.
+    /// The folders with its data and its log.
     data: Vec<PathBuf>,
 }
 
 impl Maker {
-    /// Whether its servers run already.
+    /// Whether the servers run already.
     pub fn is_running(&self) -> bool {
         matches!(self.how, How::Running(_))
     }
 
-    /// Runs the program once, however long that takes: the scripts of the source tree fetch or
-    /// build what they start. What it says of the option does not matter.
+    /// Runs the program once with `--version`, and waits for its end, however long that takes: the
+    /// scripts of the source tree fetch or build what they start. The exit status does not matter.
     ///
     /// # Errors
-    /// It cannot be run, or the run is to end.
+    /// The program cannot be run, or a signal asks the run to end.
     pub fn prepare(&self, interrupt: &Interrupt) -> anyhow::Result<()> {
         let How::Program(command) = &self.how else { return Ok(()) };
         let (program, arguments) = command.split_first().context("the program has no name")?;
@@ -120,7 +125,7 @@ impl Maker {
         .with_context(|| PathBuf::from(program).display().to_string())?;
         while child.try_wait()?.is_none() {
             if interrupt.is_asked() {
-                // It is gone already, or ends now.
+                // The process may have ended already.
                 let _ = child.kill();
                 let _ = child.wait();
             }
@@ -130,10 +135,11 @@ impl Maker {
         Ok(())
     }
 
-    /// Starts so many servers. `None` if no such servers run.
+    /// Starts `count` servers and waits until all serve. `None` if the system's servers run
+    /// already, but no set of that size.
     ///
     /// # Errors
-    /// A server does not serve in time, or ends before.
+    /// A server does not serve in time, or ends before that.
     pub fn start(
         &self,
         scheme: Scheme,
@@ -169,7 +175,7 @@ impl Maker {
         let address = format!("{scheme}://{}", addresses.join(","));
         let address = address.parse().map_err(anyhow::Error::msg)?;
         let mut servers = self.found(&address, configuration, started)?;
-        // The ports of servers that were started say nothing.
+        // Ports of servers that were started here tell a reader nothing.
         servers.system.address.clear();
         servers.data = planned.into_iter().map(|it| it.data).collect();
         servers.above = [Some(folder), logs].into_iter().flatten().collect();
@@ -203,7 +209,7 @@ impl Maker {
 }
 
 impl Servers {
-    /// The null server as a system.
+    /// The null server as a system of its own.
     pub fn from_null(target: Target) -> Servers {
         let system = System {
             id: "null".to_string(),
@@ -215,8 +221,8 @@ impl Servers {
         Servers { id: "null", target, system, data, above, started: None }
     }
 
-    /// Names each started server that has ended or has no memory left. A client sees only that its
-    /// connection ends. Empty if there is no such server.
+    /// Describes each started server that has ended or has run out of memory. (A client only sees
+    /// that its connection ends.) Empty if there is none.
     pub fn troubles(&self) -> String {
         self.started.as_ref().map(Started::troubles).unwrap_or_default()
     }
@@ -226,7 +232,8 @@ impl Drop for Servers {
     fn drop(&mut self) {
         drop(self.started.take());
         for folder in &self.above {
-            // The folder that it lies in is removed in the end, and tells of what is left.
+            // If this fails, the folder above, which is also removed in the end, reports what is
+            // left.
             let _ = fs::remove_dir_all(folder);
         }
     }
@@ -238,14 +245,14 @@ impl Started {
         Started { children, outputs, interrupt: interrupt.clone() }
     }
 
-    /// Names each server that has ended, with its output, or that has no memory left.
+    /// Describes each server that has ended, with its last output, or that has run out of memory.
     fn troubles(&self) -> String {
         let all = (1..).zip(self.children.iter().zip(&self.outputs));
         let of_one = |(id, (child, output)): (usize, (&Child, &PathBuf))| {
             let what = if has_ended(child) {
                 format!("has ended: {}", end_of(output))
             } else {
-                // A JVM goes on without the thread that found no memory.
+                // A JVM may go on without the thread that found no memory.
                 let line = line_with(output, "OutOfMemoryError")?;
                 format!("has too little memory: {line}")
             };
@@ -254,10 +261,10 @@ impl Started {
         all.filter_map(of_one).collect::<Vec<_>>().join("; ")
     }
 
-    /// Asks all servers to end, and kills those that do not.
+    /// Asks all servers to end, and kills those that do not end in time.
     fn end(&mut self) {
         for child in &self.children {
-            // One that has ended needs no signal.
+            // The process may have ended already.
             let _ = Processes::of(&[child.id()]).stop();
         }
         let due_at = Instant::now() + SERVER_END_LIMIT;
@@ -279,7 +286,7 @@ impl Drop for Started {
     }
 }
 
-/// Starts the servers, and waits until all serve.
+/// Starts the planned servers, and waits until all of them serve.
 fn start_all(
     command: &[OsString],
     planned: &[Planned],
@@ -321,7 +328,8 @@ fn start_all(
 fn spawn(command: &[OsString], server: &Planned) -> anyhow::Result<Child> {
     let (program, first) = command.split_first().context("the program has no name")?;
     let output = File::create(&server.output)?;
-    // A group of its own: Ctrl-C is for this process, which ends its servers.
+    // The process gets its own process group: Ctrl-C must only reach this process, which then ends
+    // its servers.
     let child = Command::new(program)
         .args(first)
         .args(&server.arguments)
@@ -334,15 +342,15 @@ fn spawn(command: &[OsString], server: &Planned) -> anyhow::Result<Child> {
     child.with_context(|| PathBuf::from(program).display().to_string())
 }
 
-/// The variables that give a real ZooKeeper its heap, without those that the user has set:
-/// `ZK_HEAP` is read by the scripts of the source tree, `ZK_SERVER_HEAP` (MB) by the distribution's
-/// `zkEnv.sh`.
+/// The environment variables that set the heap of a real ZooKeeper, except those that the user has
+/// set. The scripts of the source tree read `ZK_HEAP`; the distribution's `zkEnv.sh` reads
+/// `ZK_SERVER_HEAP` (MB).
 fn heap_variables(mb: u32) -> impl Iterator<Item = (&'static str, String)> {
     let both = [("ZK_HEAP", format!("{mb}m")), ("ZK_SERVER_HEAP", mb.to_string())];
     both.into_iter().filter(|(name, _)| std::env::var_os(name).is_none())
 }
 
-/// Whether a server is ready for clients.
+/// Whether a server answers clients.
 fn serves(server: &Planned) -> bool {
     let is_etcd = server.arguments.iter().any(|it| it == "--listen-client-urls");
     if is_etcd {
@@ -353,7 +361,7 @@ fn serves(server: &Planned) -> bool {
     }
 }
 
-/// Whether a child is gone. Its status stays for the wait in the end.
+/// Whether a child has ended. Leaves its exit status for the later `wait`.
 fn has_ended(child: &Child) -> bool {
     let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
     let how = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
@@ -366,14 +374,14 @@ fn end_of(output: &Path) -> String {
     String::from_utf8_lossy(&text[from..]).trim().to_string()
 }
 
-/// The first line of a file that has `text`.
+/// The first line of a file that contains `text`.
 fn line_with(output: &Path, text: &str) -> Option<String> {
     let lines = BufReader::new(File::open(output).ok()?).lines();
     lines.map_while(Result::ok).find(|line| line.contains(text))
 }
 
-/// The options of the JVM that the first server of a system has, if it is one: `-Xmx512m` and the
-/// like. Files are left out.
+/// The JVM options (`-Xmx512m` and the like) of a target's first server; `None` if it has none or
+/// is no JVM. Options that contain a path are left out.
 fn jvm_options(target: &Target) -> Option<String> {
     let pid = target.processes()?.pids().first().copied()?;
     let line = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
@@ -383,9 +391,9 @@ fn jvm_options(target: &Target) -> Option<String> {
     (!all.is_empty()).then(|| format!("JVM: {all}"))
 }
 
-/// The name of a system without its number of servers, and what tells its build from another one
-/// of its version: the commit where it says one, else the size of its program, and when that was
-/// changed.
+/// A system's name without its number of servers, and what identifies its build among those of the
+/// same version: the commit if the name has one, else the size of the program and the time when it
+/// was changed.
 fn name_and_build(target: &Target) -> (String, String) {
     let name = target.name.split(", ").next().unwrap_or_default();
     let is_commit = |text: &str| text.len() == 40 && text.bytes().all(|it| it.is_ascii_hexdigit());
@@ -406,14 +414,14 @@ fn program_of(target: &Target) -> String {
     format!("{name}, {} bytes, of {changed}", file.len())
 }
 
-/// So many ports of the loopback interface that nobody has at the moment.
+/// `count` ports of the loopback interface that are free at the moment.
 fn free_ports(count: usize) -> anyhow::Result<Vec<u16>> {
     let listeners: std::io::Result<Vec<TcpListener>> =
         (0..count).map(|_| TcpListener::bind((Ipv4Addr::LOCALHOST, 0))).collect();
     listeners?.iter().map(|listener| Ok(listener.local_addr()?.port())).collect()
 }
 
-/// Servers of ZooKeeper's clients, each with a `zoo.cfg`.
+/// Plans servers that get a `zoo.cfg` each. Also returns the configuration that all of them share.
 fn plan_zk(
     (folder, logs): (&Path, Option<&Path>),
     count: usize,
@@ -462,7 +470,7 @@ fn plan_zk(
     Ok((planned, common.iter().map(|it| (*it).to_string()).collect()))
 }
 
-/// Servers of etcd's clients, by etcd's options.
+/// Plans servers that get etcd's options. Also returns the options that all of them share.
 fn plan_etcd(
     folder: &Path,
     count: usize,
@@ -505,8 +513,8 @@ fn plan_etcd(
     Ok((ports.chunks(2).enumerate().map(plan).collect(), common))
 }
 
-/// How long to wait between a start and the first request that counts: servers elect a leader, and
-/// raise their level.
+/// How long to wait between the start of servers and the first request that counts. Meanwhile they
+/// elect a leader and raise their level.
 pub const SETTLE: Duration = Duration::from_millis(500);
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
-//! One reproduction under way: what was found so far, where it is made, how long it still takes,
-//! and what is written in the end. An interrupt ends it after the run under way, and leaves what
-//! was measured.
+//! A reproduction in progress: its results so far, its folders and cores, the time that is left,
+//! and the output in the end. An interrupt ends it before the next run; what was measured until
+//! then is kept and written.
 
 use std::cell::RefCell;
 use std::fs::File;
@@ -23,19 +23,19 @@ use crate::servers::folder::Folder;
 use crate::servers::interrupt::Interrupt;
 use crate::servers::target::Scheme;
 
-/// Where the results go.
+/// The files that the results go to.
 #[derive(Clone, Debug, Default)]
 pub struct Outputs {
-    /// The report.
+    /// The file of the HTML report.
     pub html: Option<PathBuf>,
-    /// The JSON.
+    /// The file of the JSON.
     pub json: Option<PathBuf>,
-    /// Whether the folders of this machine stand in both.
+    /// Whether both files may contain absolute paths of this machine.
     pub has_folders: bool,
 }
 
 impl Outputs {
-    /// Makes the files, so that a run of an hour does not end with a path that is wrong.
+    /// Creates the files, so that a run of an hour does not end with an error about a wrong path.
     ///
     /// # Errors
     /// A file cannot be written.
@@ -48,17 +48,17 @@ impl Outputs {
     }
 }
 
-/// A reproduction under way.
+/// A reproduction in progress.
 pub struct Session {
-    /// The record of the run.
+    /// The results so far.
     pub(super) record: Record,
     /// How often each test is repeated.
     pub repeat: Rounds,
-    /// Asked before each run.
+    /// Whether a signal asked the run to end; checked before each run.
     pub interrupt: Interrupt,
-    /// Where servers have their data.
+    /// The folder with the data of all servers.
     pub folder: Folder,
-    /// Where they have their logs, if that is another disk.
+    /// The folder with the logs of all servers, if they are on another disk.
     logs: Option<Folder>,
     makers: Vec<Maker>,
     cores: Cores,
@@ -66,13 +66,13 @@ pub struct Session {
     progress: Progress,
 }
 
-/// What a reproduction is called, and how it is made.
+/// All that a reproduction needs to start.
 pub struct Plan {
-    /// The workload, as the command line names it.
+    /// The field `workload` of the results, such as `reproduce hunt`.
     pub workload: String,
-    /// What a reader would call it.
+    /// The title that reports show.
     pub title: String,
-    /// Whether it is scaled down.
+    /// Whether it is scaled down (`--quick`).
     pub is_quick: bool,
     /// How often each test is repeated.
     pub repeat: Rounds,
@@ -80,66 +80,67 @@ pub struct Plan {
     pub dir: PathBuf,
     /// A folder on another disk for logs.
     pub log_dir: Option<PathBuf>,
-    /// The systems.
+    /// The systems to measure: Quorate first.
     pub makers: Vec<Maker>,
-    /// Why there is no real server among them, where one was looked for.
+    /// Why no peer is among the systems; `None` if there is one, or none was wanted.
     pub no_peer: Option<String>,
     /// Where the results go.
     pub outputs: Outputs,
-    /// The work of all tests: see [`Work`].
+    /// The units of work of all tests together: see [`Work::units`].
     pub work: f64,
 }
 
-/// How far a reproduction is, in units of work: the share of the time that a run takes.
+/// How far a reproduction is, in units of work (see [`Work::units`]), to estimate the time that is
+/// left.
 struct Progress {
     began: Instant,
     all: f64,
     done: f64,
 }
 
-/// The servers of all systems for some tests, and their cores.
+/// The started servers of all systems for some tests, and their cores.
 pub struct Site {
-    /// The servers, those in question first.
+    /// The servers of each system, Quorate's first.
     pub servers: Vec<Servers>,
-    /// The cores.
+    /// The cores of the servers and of the generator.
     pub split: Split,
 }
 
-/// A test to measure.
+/// A test that is about to be measured.
 pub struct Work<'a> {
-    /// The test, with all that is known before.
+    /// The test, with all fields that are known before the measurement.
     pub test: Test,
-    /// What one run does, for the line that says what was warm.
+    /// What one run does, for the line that says how warm everything was.
     pub what: String,
-    /// How much one run takes, beside the runs of the other tests.
+    /// The relative duration of one run, compared with the runs of other tests.
     pub units: f64,
-    /// The figures that stand in the table.
+    /// The figures that short tables show.
     pub headlines: &'a [&'a str],
-    /// How busy cores follow from its figures; `None` if they do not.
+    /// How the number of busy cores follows from the figures; `None` if it does not.
     pub cpu: Option<CpuUse>,
 }
 
-/// How the CPU for an operation becomes busy cores.
+/// How to get the number of busy cores from the CPU time of each operation.
 #[derive(Clone, Copy, Debug)]
 pub struct CpuUse {
-    /// Operations a second over the time in which the CPU was used.
+    /// Operations a second, over the same time as the CPU was measured.
     pub rate: fn(&Measured) -> Option<f64>,
-    /// The threads of the generator.
+    /// The number of threads of the generator.
     pub threads: usize,
 }
 
 impl CpuUse {
-    /// The first rate among the figures, and a generator of one thread.
+    /// Takes the first rate among the figures; the generator has one thread.
     pub const FIRST_RATE: CpuUse = CpuUse { rate: first_rate, threads: 1 };
 }
 
 impl Session {
-    /// Looks at the machine and its disk, and begins.
+    /// Measures the machine's disk, makes the folders, and starts the record.
     ///
     /// # Errors
-    /// The folder cannot be written.
+    /// A folder or an output file cannot be written.
     pub fn start(plan: Plan) -> anyhow::Result<Session> {
-        // Before any other thread, which would get the signals.
+        // The signals must be blocked before any other thread exists.
         let interrupt = Interrupt::catch()?;
         plan.outputs.check()?;
         let folder = Folder::make(&plan.dir.canonicalize()?, "quorate-reproduce")?;
@@ -151,7 +152,7 @@ impl Session {
         record.note_disk(folder.path(), &before);
         record.results.title = plan.title;
         record.results.is_quick = plan.is_quick;
-        // A quota of CPU may be less than the cores that are there.
+        // A CPU quota may allow fewer cores than there are.
         let cores = record.results.machine.cores;
         let mut session = Session {
             record,
@@ -170,13 +171,15 @@ impl Session {
         Ok(session)
     }
 
-    /// The cores for servers that get so many; `None` if the machine has too few.
+    /// Splits the machine's cores so that the servers get `cores`; `None` if the machine has too
+    /// few.
     pub fn split(&self, cores: usize) -> Option<Split> {
         self.cores.split(cores)
     }
 
-    /// Starts the servers of all systems on some cores, and puts this thread on those of the
-    /// generator.
+    /// Starts `count` servers of each system on the cores for servers, and binds this thread to
+    /// those for the generator. If a peer that nobody asked for does not start, the run goes on
+    /// without it.
     ///
     /// # Errors
     /// Servers do not start.
@@ -214,8 +217,8 @@ impl Session {
         Ok(site)
     }
 
-    /// Says at once, and in the results, why there is no real server. What a program has printed
-    /// becomes one line.
+    /// Prints why there is no peer, and keeps it for the results. Several lines of `why` become
+    /// one.
     fn go_on_alone(&mut self, why: &str) {
         let lines: Vec<&str> = why.lines().map(str::trim).filter(|it| !it.is_empty()).collect();
         let why = lines.join(" | ");
@@ -223,7 +226,8 @@ impl Session {
         self.record.results.no_peer = Some(why);
     }
 
-    /// Writes a system down, once.
+    /// Adds a system to the results, unless it is there. A new address of a known system is added
+    /// to it.
     pub fn note_system(&mut self, servers: &Servers) {
         let same = |it: &&mut results::schema::System| it.id == servers.id;
         match self.record.results.systems.iter_mut().find(same) {
@@ -235,11 +239,11 @@ impl Session {
         }
     }
 
-    /// Measures a test on all servers of a site in turn, and keeps what was found. False: the run
-    /// is to end.
+    /// Measures a test on all systems of a site in turn, and keeps the results. False means that
+    /// the run was interrupted.
     ///
     /// # Errors
-    /// A server cannot be measured.
+    /// A system cannot be measured.
     pub fn measure(
         &mut self,
         site: &Site,
@@ -265,8 +269,8 @@ impl Session {
         })
     }
 
-    /// As [`Session::measure`], of systems that need no servers: `run` gets the place of one, and
-    /// the round.
+    /// Like [`Session::measure`], for systems that have no servers: `run` gets the index of a
+    /// place, and the round.
     ///
     /// # Errors
     /// A system cannot be measured.
@@ -280,8 +284,9 @@ impl Session {
         self.measure_in_turn(places, (work, None), |place, round| run(place, round).map(no_course))
     }
 
-    /// Measures a test on all places in turn. `used`: how busy cores follow from the figures,
-    /// and how many cores the servers have, the generator, and both together.
+    /// Measures a test on all places (systems) in turn, and keeps the results. `used` has how busy
+    /// cores follow from the figures, and three numbers of cores: the servers', the generator's,
+    /// and both together.
     fn measure_in_turn(
         &mut self,
         places: &[&'static str],
@@ -291,7 +296,8 @@ impl Session {
         let mut test = work.test;
         let (all, warmup) = (self.repeat.all(), self.repeat.warmup);
         let (progress, interrupt) = (&mut self.progress, &self.interrupt);
-        // Not what the turns return: that is gone if one fails.
+        // The blocks are kept here and not returned by the turns, since an error or interrupt drops
+        // what turns return.
         let rounds: RefCell<Vec<Vec<Block>>> = RefCell::new(vec![Vec::new(); places.len()]);
         let mut courses = vec![Vec::new(); places.len()];
         let turn = |place: usize, round: u32| {
@@ -324,7 +330,8 @@ impl Session {
         let rounds = rounds.into_inner();
         let whole = rounds.iter().map(Vec::len).min().unwrap_or(0);
         for ((id, mut blocks), course) in places.iter().zip(rounds).zip(courses) {
-            // Behind an interrupt one system may have a run more: values must form pairs.
+            // After an interrupt one system may have a run more than the other. Values must form
+            // pairs.
             blocks.truncate(whole);
             if blocks.is_empty() {
                 continue;
@@ -341,10 +348,11 @@ impl Session {
         Ok(!is_cut)
     }
 
-    /// Measures what the generator does against a server that does nothing, once.
+    /// Measures the workload against the null server, once, and adds the result to the test of that
+    /// title. False means that the run was interrupted.
     ///
     /// # Errors
-    /// It cannot be measured.
+    /// The null server cannot be measured.
     pub fn measure_ceiling(
         &mut self,
         null: &Servers,
@@ -366,20 +374,22 @@ impl Session {
         Ok(true)
     }
 
-    /// So much work comes that the plan did not have, or does not come.
+    /// Changes the planned work: by more units if a test was added, by fewer (negative) if one is
+    /// left out.
     pub fn expect(&mut self, units: f64) {
         self.progress.all += units;
     }
 
-    /// Keeps a test that this machine cannot make.
+    /// Adds a test to the results that this machine cannot make, with the reason.
     pub fn skip(&mut self, test: Test, why: String) {
         self.record.results.tests.push(Test { skipped: Some(why), ..test });
     }
 
-    /// Ends the run: an error of a test is in the results, with what was measured before it.
+    /// Ends the reproduction. If `measured` is an error, the results contain it beside what was
+    /// measured before.
     ///
     /// # Errors
-    /// A test could not be made, or a file cannot be written.
+    /// A test failed, or a file cannot be written.
     pub fn finish_after(mut self, measured: anyhow::Result<()>) -> anyhow::Result<ExitCode> {
         if let Err(error) = &measured {
             self.results().cut_short = Some(format!("{error:#}"));
@@ -389,7 +399,7 @@ impl Session {
         if is_interrupted { Ok(status) } else { measured.map(|()| status) }
     }
 
-    /// Says what makes the figures doubtful, writes the files, and prints the tables.
+    /// Measures the disk again, completes the record, writes the files, and prints the tables.
     ///
     /// # Errors
     /// A file cannot be written.
@@ -422,29 +432,29 @@ impl Session {
         Ok(ExitCode::SUCCESS)
     }
 
-    /// The runs of a test.
+    /// The number of runs of one test.
     pub fn runs(&self) -> f64 {
         runs(&self.repeat, self.makers.len())
     }
 
-    /// What was found so far.
+    /// The results so far.
     pub fn results(&mut self) -> &mut Results {
         &mut self.record.results
     }
 }
 
-/// The runs of a test: those of each system, and that of the null server.
+/// The number of runs of one test: those of each system, and one of the null server.
 pub fn runs(repeat: &Rounds, systems: usize) -> f64 {
     f64::from(repeat.all()) * systems as f64 + 1.0
 }
 
-/// The first rate among the figures of a system.
+/// The median of the first rate among a system's figures.
 fn first_rate(measured: &Measured) -> Option<f64> {
     measured.figures.iter().find(|figure| figure.unit == "per s")?.median()
 }
 
-/// What limits a test: cores that are busy, or what requests wait for. `used` says how many cores
-/// the servers have, the generator, and both together.
+/// What limited a test, as text: busy cores, or something that requests wait for. `used` has how
+/// many cores the servers have, how many the generator has, and both together.
 fn limit_of(ours: &Measured, (cpu, used): (CpuUse, [usize; 3])) -> String {
     let of = |name: &str| {
         let figure = ours.figures.iter().find(|figure| figure.name.starts_with(name))?;

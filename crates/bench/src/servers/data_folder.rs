@@ -1,5 +1,5 @@
-//! The folders with the data of a server on this machine, found by the files that its process has
-//! open, and the room that they take on the disk.
+//! Finds the data folders of servers on this machine, by the files that their processes have open,
+//! and adds up the disk space that they use.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -13,7 +13,7 @@ use crate::servers::target::Target;
 /// Bytes of a block in the `st_blocks` of a file (stat(2)).
 const BLOCK_BYTES: u64 = 512;
 
-/// The folders with the data of the processes of a target; empty if none is known.
+/// The data folders of a target's processes, none inside another; empty if none is found.
 pub fn data_folders(target: &Target) -> Vec<PathBuf> {
     target.processes().map(data_folders_of).unwrap_or_default()
 }
@@ -30,9 +30,9 @@ fn open_files(pid: u32) -> impl Iterator<Item = PathBuf> {
     files.filter_map(|file| fs::read_link(file.path()).ok())
 }
 
-/// The folder with data that an open file of a server tells of. Quorate has the lock of its data
-/// folder open, and etcd the database. Both have files of the log open, whose folder may be
-/// elsewhere (`dataLogDir`, `--wal-dir`).
+/// The data folder that an open file of a server reveals. Quorate keeps the `LOCK` of its data
+/// folder open, etcd its database. Both keep files of the log open, which may be in another folder
+/// (`dataLogDir`, `--wal-dir`).
 fn folder_of(path: &Path) -> Option<PathBuf> {
     let folder = path.parent().filter(|_| path.is_absolute())?;
     let (name, of_folder) = (path.file_name()?, folder.file_name()?);
@@ -43,20 +43,20 @@ fn folder_of(path: &Path) -> Option<PathBuf> {
     (name == "LOCK" || is_log).then(|| folder.to_path_buf())
 }
 
-/// The folders that lie in no other of them, each once.
+/// The folders that are inside no other one of them, each once.
 fn outermost(folders: impl Iterator<Item = PathBuf>) -> Vec<PathBuf> {
     let all: BTreeSet<PathBuf> = folders.collect();
     let is_inner = |it: &PathBuf| all.iter().any(|other| it != other && it.starts_with(other));
     all.iter().filter(|it| !is_inner(it)).cloned().collect()
 }
 
-/// Bytes on the disk of all files in a folder and below, at most of [`DATA_FILES_MAX`] files. Files
-/// may come and go meanwhile.
+/// Bytes that the files in a folder and below it take on the disk. Stops after [`DATA_FILES_MAX`]
+/// files. Files may come and go meanwhile.
 pub fn disk_bytes(folder: &Path) -> u64 {
     let (mut open, mut bytes, mut files) = (vec![folder.to_path_buf()], 0, 0);
     while let Some(folder) = open.pop() {
         for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-            // The metadata of an entry are those of a link itself, so no link is followed.
+            // The metadata of an entry are those of the link itself, so no link is followed.
             let Ok(metadata) = entry.metadata() else { continue };
             files += 1;
             if files > DATA_FILES_MAX {
@@ -84,10 +84,10 @@ mod tests {
         let db = "/e/member/snap/db";
         assert_eq!(of(&["/q/LOCK", "/q/wal/0003.log", "socket:[7]"]), folders(&["/q"]));
         assert_eq!(of(&["/e/member/wal/0-0.wal", db]), folders(&["/e/member"]));
-        // The log has a folder of its own.
+        // The log has its own folder.
         assert_eq!(of(&["/q/LOCK", "/logs/wal/0003.log"]), folders(&["/logs/wal", "/q"]));
         assert_eq!(of(&["/w/0-0.wal", db]), folders(&["/e/member", "/w"]));
-        // A name that begins alike is not inside.
+        // A folder is not inside another one just because its name begins with that name.
         assert_eq!(of(&["/q/LOCK", "/q2/LOCK"]), folders(&["/q", "/q2"]));
         assert_eq!(of(&["socket:[7]", "/usr/lib/libc.so", "pipe/wal"]), folders(&[]));
     }

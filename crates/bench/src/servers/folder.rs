@@ -1,5 +1,5 @@
 //! A folder of this process, for chunks or for the data of servers that it starts. It is removed in
-//! the end even after an error. Here are also calls for what the page cache has of it.
+//! the end, even after an error. Also calls that sync the folder and drop it from the page cache.
 
 use std::fs::{self, File};
 use std::io;
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Advice, fadvise, syncfs};
 
-/// A folder of this process. Dropping it removes it with all that is in it.
+/// A folder of this process. Dropping it removes the folder and all that is in it.
 #[derive(Debug)]
 pub struct Folder {
     path: PathBuf,
@@ -15,9 +15,9 @@ pub struct Folder {
 }
 
 impl Folder {
-    /// Makes a folder in `dir`, which must exist; its name ends in the id of this process. If that
-    /// name is taken, a number follows: this process has another such folder, or a killed process
-    /// of the same id has left one (in a container, ids repeat).
+    /// Makes a folder in `dir`, which must exist. Its name is `name` and the id of this process. If
+    /// that name is taken, a number follows: this process may have another such folder, or a killed
+    /// process of the same id has left one (in a container, ids repeat).
     ///
     /// # Errors
     /// `dir` does not exist, or cannot be written.
@@ -43,7 +43,7 @@ impl Folder {
         &self.path
     }
 
-    /// Makes everything on its file system durable (`syncfs`), as `sync -f` does.
+    /// Makes all data on the folder's file system durable (`syncfs`), as `sync -f` does.
     ///
     /// # Errors
     /// The system reports that data was lost.
@@ -51,8 +51,8 @@ impl Folder {
         Ok(syncfs(&self.opened)?)
     }
 
-    /// Removes everything in the folder, and waits until that is durable: else the next run would
-    /// pay for it.
+    /// Removes everything in the folder and waits until that is durable. Otherwise the next run
+    /// would pay for it.
     ///
     /// # Errors
     /// A file or folder cannot be removed.
@@ -67,12 +67,12 @@ impl Folder {
         self.sync_file_system()
     }
 
-    /// Asks the page cache to drop the pages of its files (`posix_fadvise`). Pages that are not
-    /// durable would stay, so everything is synced first. The system need not obey: see
-    /// [`disk_read_bytes`].
+    /// Asks the system to drop the pages of the folder's files from the page cache
+    /// (`posix_fadvise`). Dirty pages would stay, so everything is synced first. The system may
+    /// keep pages all the same: [`disk_read_bytes`] shows it.
     ///
     /// # Errors
-    /// A file cannot be opened or synced, or the file system has no such call.
+    /// A file cannot be opened or synced, or the file system does not support the call.
     pub fn drop_cache(&self) -> io::Result<()> {
         self.sync_file_system()?;
         for path in files_below(&self.path)? {
@@ -90,15 +90,15 @@ impl Drop for Folder {
     }
 }
 
-/// Bytes that this process has read from disks so far (proc(5), `/proc/PID/io`), if the system
-/// counts them.
+/// Bytes that this process has read from disks so far (proc(5), `/proc/PID/io`); `None` if the
+/// system does not count them.
 pub fn disk_read_bytes() -> Option<u64> {
     let counts = fs::read_to_string("/proc/self/io").ok()?;
     let count = counts.lines().find_map(|line| line.strip_prefix("read_bytes:"))?;
     count.trim().parse().ok()
 }
 
-/// Lists the files of a folder and of its subfolders.
+/// Lists the files in a folder and in all folders below it.
 ///
 /// # Errors
 /// One of the folders cannot be listed.

@@ -1,9 +1,9 @@
-//! Requests to end (SIGINT, SIGTERM, SIGHUP) in the middle of a run that has files to remove.
+//! Signals (SIGINT, SIGTERM, SIGHUP) that end a run which has files to remove and servers to end.
 //!
-//! The signals are blocked, and a thread of its own waits for them; so this needs no handler and no
-//! `unsafe`. Working code looks at the flag every now and then and returns an error, and the
-//! destructors on the way out remove its files. The second signal ends the process at once, and the
-//! servers that it has started.
+//! The signals are blocked in all threads, and one thread waits for them; so there is no signal
+//! handler and no `unsafe`. The first signal sets a flag. Working code checks the flag now and then
+//! and returns an error, and destructors remove the files on the way out. The second signal kills
+//! the servers that the process has started, and ends the process at once.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,14 +13,14 @@ use nix::sys::signal::{SigSet, Signal};
 
 use crate::servers::process::Processes;
 
-/// The exit status after a second signal: the one that a shell gives for SIGINT.
+/// The exit status after a second signal: what a shell reports for SIGINT.
 const ENDED_BY_SIGNAL: i32 = 130;
 
-/// The flag that a signal sets: the run is to end.
+/// The flag that a signal sets, which asks the run to end. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub struct Interrupt {
     is_asked: Arc<AtomicBool>,
-    /// Processes that the second signal kills.
+    /// Ids of the processes that the second signal kills.
     started: Arc<Mutex<Vec<u32>>>,
 }
 
@@ -29,11 +29,11 @@ fn signals() -> SigSet {
 }
 
 impl Interrupt {
-    /// Waits for the signals from now on. The caller has no other thread yet, since a new thread
-    /// inherits the blocked signals of its maker.
+    /// Blocks the signals and starts the thread that waits for them. The caller must not have
+    /// another thread yet: only new threads inherit the blocked signals.
     ///
     /// # Errors
-    /// The system refuses.
+    /// A system call fails.
     pub fn catch() -> anyhow::Result<Interrupt> {
         let signals = signals();
         signals.thread_block()?;
@@ -44,7 +44,7 @@ impl Interrupt {
             while signals.wait().is_ok() {
                 if !is_first {
                     let started = ours.started.lock().unwrap_or_else(PoisonError::into_inner);
-                    // A process that has ended needs no signal.
+                    // The process may have ended already.
                     started.iter().for_each(|pid| drop(Processes::of(&[*pid]).kill()));
                     std::process::exit(ENDED_BY_SIGNAL);
                 }
@@ -56,11 +56,11 @@ impl Interrupt {
         Ok(interrupt)
     }
 
-    /// Starts a process by `start` that gets the signals as any other does: it would inherit that
-    /// they are blocked, and SIGTERM could not end it.
+    /// Runs `start`, which starts a process, with the signals unblocked. Otherwise the process
+    /// would inherit the block, and SIGTERM could not end it.
     ///
     /// # Errors
-    /// The system refuses, or `start` fails.
+    /// A system call fails, or `start` fails.
     pub fn start<T>(start: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<T> {
         let before = SigSet::thread_get_mask()?;
         signals().thread_unblock()?;
@@ -69,31 +69,31 @@ impl Interrupt {
         started
     }
 
-    /// Whether the run is to end.
+    /// Whether a signal has asked the run to end.
     pub fn is_asked(&self) -> bool {
         self.is_asked.load(Ordering::Relaxed)
     }
 
-    /// Has the second signal kill a process that was started.
+    /// Adds a process that the second signal must kill.
     pub fn kill_at_exit(&self, pid: u32) {
         self.started.lock().unwrap_or_else(PoisonError::into_inner).push(pid);
     }
 
-    /// Takes a process out that has ended.
+    /// Removes a process that has ended from those that the second signal kills.
     pub fn forget(&self, pid: u32) {
         self.started.lock().unwrap_or_else(PoisonError::into_inner).retain(|it| *it != pid);
     }
 
-    /// Returns an error if the run is to end.
+    /// Returns an error if a signal has asked the run to end.
     ///
     /// # Errors
-    /// The run is to end.
+    /// A signal has asked the run to end.
     pub fn check(&self) -> anyhow::Result<()> {
         anyhow::ensure!(!self.is_asked(), "interrupted");
         Ok(())
     }
 
-    /// Sets the flag, as a signal does.
+    /// Sets the flag, as the first signal does.
     #[cfg(test)]
     pub fn ask(&self) {
         self.is_asked.store(true, Ordering::Relaxed);

@@ -1,6 +1,6 @@
-//! A server that does nothing: it answers every request at once as the load expects, and keeps no
-//! state but the watches, and the data last set or created where a client watches. The rate of a
-//! load against it is the ceiling of the generator.
+//! A server that does nothing: it answers every ZooKeeper request at once, as the load expects. Its
+//! only state are watches, and the data of watched znodes. The rate of a load against it is the
+//! ceiling of the generator.
 
 use std::collections::HashMap;
 use std::io::{ErrorKind, Read, Write};
@@ -24,21 +24,22 @@ use crate::servers::target::Target;
 
 const LISTENER: Token = Token(usize::MAX);
 
-/// The events of one turn after which the thread notes its CPU time, besides the end of each turn:
-/// a client may see the last event of a turn before that end. Each note costs a system call.
+/// After how many watch events the thread stores its CPU time in the middle of a pass of its loop.
+/// It also does so at the end of each pass, but a client may see the last event before that.
+/// Storing costs a system call.
 const EVENTS_BETWEEN_LOOKS: usize = 64;
 
-/// The content of every znode.
+/// The content that every znode has.
 struct Znode {
     data: Vec<u8>,
-    /// The Stat, encoded.
+    /// The encoded Stat.
     stat: Vec<u8>,
-    /// Whether znodes that clients watch by exists are absent until they are created, which is an
-    /// event.
+    /// Whether a znode that a client watches by `exists` is absent until a client creates it. The
+    /// create then fires the watch.
     is_absent: bool,
 }
 
-/// A running null server; it ends when this is dropped.
+/// A running null server. Dropping it ends the server.
 pub struct NullServer {
     address: SocketAddr,
     cpu_ns: Arc<AtomicU64>,
@@ -55,8 +56,8 @@ const DELETED: i32 = 2;
 /// `Watcher.Event.EventType.NodeDataChanged`.
 const DATA_CHANGED: i32 = 3;
 
-/// Watches that clients set by getData, and by exists where a client set one by getData before or
-/// znodes are absent.
+/// The watches of all clients. A path is added by a watching `getData`, or if znodes start absent
+/// by a watching `exists`. On a path that was added, watches of both kinds count.
 #[derive(Default)]
 struct Watches {
     /// The index of each path in `watched`.
@@ -65,7 +66,7 @@ struct Watches {
     fired: Vec<Fired>,
 }
 
-/// An event to send.
+/// A watch that has fired, whose event is to be sent.
 struct Fired {
     kind: i32,
     /// The index of the path in `watched`.
@@ -74,16 +75,17 @@ struct Fired {
     watcher: usize,
 }
 
-/// A path that a client has watched.
+/// A path that a client has watched at least once.
 struct Watched {
-    /// The path with its length, as requests have it.
+    /// The path in wire form: its length, then its bytes.
     path: Vec<u8>,
-    /// The data that was set last. Where znodes are absent, its first bytes: behind them the data
-    /// is that of every znode.
+    /// The data that was set last. If znodes start absent it is only the first bytes of that data;
+    /// the rest is that of every znode.
     data: Vec<u8>,
-    /// How often data was set, the create included.
+    /// How often the data was set; the create counts.
     version: i32,
-    /// The numbers of the connections that watch the path; the next change empties the list.
+    /// The numbers of the connections that watch the path. The next change of the znode empties the
+    /// list.
     watchers: Vec<usize>,
 }
 
@@ -93,34 +95,37 @@ struct Connection {
     input: Vec<u8>,
     output: Vec<u8>,
     is_open: bool,
-    /// Whether a watch was set by exists: each delete is an event then.
+    /// Whether the client has set a watch by `exists`. Each of its own deletes then sends it an
+    /// event.
     is_watching: bool,
     is_over: bool,
 }
 
 impl NullServer {
-    /// Starts a server on a free port of the loopback. Every znode holds `data_bytes` times `x`.
+    /// Starts a server on a free port of the loopback interface. The data of every znode are
+    /// `data_bytes` bytes of `x`.
     ///
     /// # Errors
-    /// The system refuses.
+    /// A socket or the thread cannot be made.
     pub fn start(data_bytes: usize) -> anyhow::Result<NullServer> {
         NullServer::with_children(data_bytes, 0)
     }
 
-    /// Like [`NullServer::start`], but every znode says that it has so many children.
+    /// Like [`NullServer::start`], but the Stat of every znode says that it has `child_count`
+    /// children.
     ///
     /// # Errors
-    /// The system refuses.
+    /// A socket or the thread cannot be made.
     pub fn with_children(data_bytes: usize, child_count: usize) -> anyhow::Result<NullServer> {
         let (data, stat) = (vec![b'x'; data_bytes], stat(data_bytes, child_count));
         NullServer::with_znode(Znode { data, stat, is_absent: false })
     }
 
-    /// Like [`NullServer::start`], but znodes that clients watch by exists are absent until a
-    /// client creates them. It keeps [`NULL_HEAD_BYTES`] of the data of such a znode.
+    /// Like [`NullServer::start`], but a znode that a client watches by `exists` is absent until a
+    /// client creates it. The server keeps the first [`NULL_HEAD_BYTES`] of its data.
     ///
     /// # Errors
-    /// The system refuses.
+    /// A socket or the thread cannot be made.
     pub fn with_absent(data_bytes: usize) -> anyhow::Result<NullServer> {
         let (data, stat) = (vec![b'x'; data_bytes], stat(data_bytes, 0));
         NullServer::with_znode(Znode { data, stat, is_absent: true })
@@ -163,7 +168,7 @@ fn serve(
     is_ended: &AtomicBool,
 ) {
     let mut events = Events::with_capacity(1024);
-    // A connection that has ended leaves its place empty.
+    // The index is the connection's token. A connection that has ended leaves `None`.
     let mut connections: Vec<Option<Connection>> = Vec::new();
     let mut buffer = vec![0; READ_BYTES];
     let mut watches = Watches::default();
@@ -205,14 +210,14 @@ fn serve(
     }
 }
 
-/// The parts of a request that are about a watch or fire one.
+/// The parts of a request that matter for watches.
 #[derive(Clone, Copy)]
 struct Asked<'a> {
     /// The opcode.
     code: i32,
-    /// The path with its length.
+    /// The path in wire form: its length, then its bytes.
     path: &'a [u8],
-    /// The bytes behind the path.
+    /// The bytes of the request after the path.
     rest: &'a [u8],
 }
 
@@ -223,15 +228,16 @@ impl Asked<'_> {
 }
 
 impl Watches {
-    /// Sets the watch that a request of connection `number` asks for, or fires those that it
-    /// changes the znode of. The place of the path in `watched`, if a client has watched it.
+    /// Handles the watch side of a request of connection `number`: sets the watch that it asks for,
+    /// or fires the watches of the znode that it changes. Returns the index of the path in
+    /// `watched`, if a client has ever watched it.
     fn note(
         &mut self,
         number: usize,
         asked: Asked<'_>,
         znode: &Znode,
     ) -> Result<Option<usize>, JuteError> {
-        // Most loads watch nothing, and do not pay for a look-up.
+        // Most loads watch nothing, and should not pay for a look-up.
         let mut place = match self.by_path.is_empty() {
             true => None,
             false => self.by_path.get(asked.path).copied(),
@@ -262,7 +268,7 @@ impl Watches {
         Ok(Some(place))
     }
 
-    /// Adds a path, whose data begins with `data`.
+    /// Adds a path; `data` is the data that its znode has now.
     fn add(&mut self, path: &[u8], data: &[u8]) -> usize {
         let place = self.watched.len();
         let (path, data, watchers) = (path.to_vec(), data.to_vec(), Vec::new());
@@ -285,7 +291,7 @@ impl Connection {
         }
     }
 
-    /// Reads what came and answers it.
+    /// Reads what has arrived and answers it.
     fn turn(
         &mut self,
         buffer: &mut [u8],
@@ -299,8 +305,8 @@ impl Connection {
                 Ok(count) => {
                     self.answer_all(&buffer[..count], znode, watches);
                     self.flush();
-                    // A short read has emptied the socket, but the end of the connection may
-                    // follow.
+                    // A short read has emptied the socket, unless the connection has ended: then
+                    // its end is still to be read.
                     if count == buffer.len() || is_read_closed {
                         continue;
                     }
@@ -328,7 +334,7 @@ impl Connection {
         self.output.drain(..written);
     }
 
-    /// Answers the frames that are whole; the rest waits for more bytes.
+    /// Answers all complete frames. The rest stays in `input` until more bytes arrive.
     fn answer_all(&mut self, bytes: &[u8], znode: &Znode, watches: &mut Watches) {
         let mut input = core::mem::take(&mut self.input);
         let mut rest = bytes;
@@ -346,7 +352,7 @@ impl Connection {
         self.input = rest.to_vec();
     }
 
-    /// Answers one frame; none ends the connection.
+    /// Answers one frame. `None` means that the frame is malformed, and the connection ends.
     fn answer(&mut self, frame: &[u8], znode: &Znode, watches: &mut Watches) -> Option<()> {
         if !self.is_open {
             self.is_open = true;
@@ -409,7 +415,8 @@ fn stat(data_bytes: usize, child_count: usize) -> Vec<u8> {
     out
 }
 
-/// Writes a frame with an event of this kind. The path has its length in front, as in requests.
+/// Appends a frame with a watch event of this kind. `path` is in wire form: its length, then its
+/// bytes.
 fn put_event(out: &mut Vec<u8>, kind: i32, path: &[u8]) {
     let start = begin_header(out, XID_EVENT, ErrorCode::OK);
     out.put_int(kind);
@@ -419,7 +426,7 @@ fn put_event(out: &mut Vec<u8>, kind: i32, path: &[u8]) {
     end_frame(out, start);
 }
 
-/// Begins a frame with a header.
+/// Begins a frame with a reply header, and returns where the frame starts.
 fn begin_header(out: &mut Vec<u8>, xid: i32, error: ErrorCode) -> usize {
     let start = begin_frame(out);
     out.put_int(xid);

@@ -1,5 +1,5 @@
-//! The processes of a server on this machine, found by the port they listen on: their CPU time and
-//! memory, from `/proc` (Linux, proc(5)).
+//! The processes of a server on this machine: found by the port that they listen on, measured by
+//! `/proc` (Linux, proc(5)), ended and paused by signals.
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -8,13 +8,13 @@ use std::net::{IpAddr, SocketAddr, UdpSocket};
 use nix::time::clock_getcpuclockid;
 use rustix::process::{Pid, Signal, kill_process};
 
-/// The processes that serve some addresses.
+/// Some processes, such as those of the servers of a target. May be empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Processes {
     pids: Vec<u32>,
 }
 
-/// Memory of processes, in bytes.
+/// Memory of some processes, added up, bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Memory {
     /// `VmRSS`.
@@ -23,13 +23,13 @@ pub struct Memory {
     pub peak: u64,
 }
 
-/// Counts of how often each thread of some processes gave up its core to wait for something.
+/// How often each thread (process id, thread id) gave up its core to wait for something.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Waits(HashMap<(u32, u32), u64>);
 
 impl Waits {
-    /// Wake-ups since `before`: the waits that were counted meanwhile. Threads that have ended are
-    /// missing; a new thread counts from its start.
+    /// The wake-ups since `before`: how many waits were counted meanwhile. Threads that have ended
+    /// are missing; a new thread counts from its start.
     pub fn since(&self, before: &Waits) -> u64 {
         let wakeups = |(thread, count): (&(u32, u32), &u64)| {
             count.saturating_sub(before.0.get(thread).copied().unwrap_or(0))
@@ -42,7 +42,7 @@ impl Processes {
     /// The processes that listen on the ports of `addresses`. Empty if they are on another machine,
     /// belong to another user, or there is no `/proc`.
     pub fn listening(addresses: &[SocketAddr]) -> Processes {
-        // A process that listens here on the port of another machine's address is another server.
+        // If an address is another machine's, a local process on the same port is another server.
         let local = addresses.iter().filter(|address| is_local(address.ip()));
         let ports: HashSet<u16> = local.map(SocketAddr::port).collect();
         let inodes: HashSet<u64> = ["/proc/net/tcp", "/proc/net/tcp6"]
@@ -63,7 +63,7 @@ impl Processes {
         Processes { pids: pids.to_vec() }
     }
 
-    /// Ends all processes by SIGKILL, at once.
+    /// Kills all processes (SIGKILL).
     ///
     /// # Errors
     /// A process is gone already, or belongs to another user.
@@ -71,7 +71,7 @@ impl Processes {
         self.signal(Signal::KILL)
     }
 
-    /// Asks all processes to end, by SIGTERM.
+    /// Asks all processes to end (SIGTERM).
     ///
     /// # Errors
     /// A process is gone already, or belongs to another user.
@@ -79,7 +79,7 @@ impl Processes {
         self.signal(Signal::TERM)
     }
 
-    /// Pauses all processes, by SIGSTOP.
+    /// Pauses all processes (SIGSTOP).
     ///
     /// # Errors
     /// A process is gone already, or belongs to another user.
@@ -87,7 +87,7 @@ impl Processes {
         self.signal(Signal::STOP)
     }
 
-    /// Lets all processes go on, by SIGCONT.
+    /// Lets all paused processes go on (SIGCONT).
     ///
     /// # Errors
     /// A process is gone already, or belongs to another user.
@@ -104,8 +104,8 @@ impl Processes {
         Ok(())
     }
 
-    /// Whether no thread is left, so that sockets and files are closed. The process table may still
-    /// hold a dead process until its parent asks for the status.
+    /// Whether all threads of all processes have ended, so that their sockets and files are closed.
+    /// A dead process may stay in the process table until its parent collects its status.
     pub fn are_gone(&self) -> bool {
         self.pids.iter().all(|pid| {
             let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
@@ -124,15 +124,16 @@ impl Processes {
         &self.pids
     }
 
-    /// The name of the program of the first process (proc(5), `exe`). A link to the program, such
-    /// as `etcd` to `quorate`, does not count.
+    /// The file name of the program that the first process runs (proc(5), `exe`). If the program
+    /// was started by a link, such as `etcd` to `quorate`, it is the name behind the link.
     pub fn program(&self) -> Option<String> {
         let program = fs::read_link(format!("/proc/{}/exe", self.pids.first()?)).ok()?;
         Some(program.file_name()?.to_str()?.to_string())
     }
 
-    /// CPU time of all threads so far, user and system, in ns, with the threads that have ended. A
-    /// thread that runs right now is counted up to the scheduler's last tick (1 to 10 ms).
+    /// CPU time of all threads so far, user and system, in ns, ended threads included. A thread
+    /// that runs right now is counted up to the scheduler's last tick (1 to 10 ms). `None` if there
+    /// is no process.
     pub fn cpu_ns(&self) -> Option<u64> {
         if self.pids.is_empty() {
             return None;
@@ -140,7 +141,8 @@ impl Processes {
         self.pids.iter().map(|pid| cpu_of(*pid)).sum()
     }
 
-    /// The voluntary context switches of all threads so far (proc(5), `status` of each task).
+    /// How often each thread has waited so far: its voluntary context switches (proc(5), `status`
+    /// of each task). `None` if there is no process.
     pub fn waits(&self) -> Option<Waits> {
         if self.pids.is_empty() {
             return None;
@@ -148,7 +150,7 @@ impl Processes {
         let mut waits = Waits::default();
         for pid in &self.pids {
             for tid in entries(&format!("/proc/{pid}/task")).filter_map(|it| it.parse().ok()) {
-                // A thread that has just ended has no status any more.
+                // The thread may have ended since it was listed.
                 let status = fs::read_to_string(format!("/proc/{pid}/task/{tid}/status"));
                 if let Some(count) = status.ok().and_then(|status| waits_of(&status)) {
                     waits.0.insert((*pid, tid), count);
@@ -158,7 +160,7 @@ impl Processes {
         Some(waits)
     }
 
-    /// How long the youngest process has run, in seconds.
+    /// How long the youngest of the processes has run, in seconds.
     pub fn up_s(&self) -> Option<f64> {
         let uptime = fs::read_to_string("/proc/uptime").ok()?;
         let now_s: f64 = uptime.split_whitespace().next()?.parse().ok()?;
@@ -167,7 +169,7 @@ impl Processes {
         all?.into_iter().reduce(f64::max).map(|started_s| (now_s - started_s).max(0.0))
     }
 
-    /// The memory of all processes, added up.
+    /// The memory of all processes added up; `None` if there is none, or one has ended.
     pub fn memory(&self) -> Option<Memory> {
         if self.pids.is_empty() {
             return None;
@@ -188,12 +190,12 @@ fn entries(folder: &str) -> impl Iterator<Item = String> {
     found.map(|entry| entry.file_name().to_string_lossy().into_owned())
 }
 
-/// Whether an address is one of this machine's: only such an address can be bound.
+/// Whether an address belongs to this machine: only such an address can be bound.
 fn is_local(ip: IpAddr) -> bool {
     UdpSocket::bind((ip, 0)).is_ok()
 }
 
-/// Inodes of the listening sockets (state 0A) on these ports in a table of the kernel.
+/// Inodes of the sockets that listen (state 0A) on `ports`, from a table such as `/proc/net/tcp`.
 fn listeners(table: &str, ports: &HashSet<u16>) -> Vec<u64> {
     let of_line = |line: &str| {
         let fields: Vec<&str> = line.split_whitespace().collect();
@@ -215,23 +217,23 @@ fn holds_socket(pid: u32, inodes: &HashSet<u64>) -> bool {
     })
 }
 
-/// The CPU time of a process, by its clock (clock_getcpuclockid(3)). The sum over `/proc/PID/task`
-/// would be as fine, but would miss threads that have ended, as compilers and collectors of a
-/// runtime do.
+/// The CPU time of a process, by its own clock (clock_getcpuclockid(3)), ns. A sum over
+/// `/proc/PID/task` would be as fine, but would miss threads that have ended, such as those of a
+/// runtime's compiler and garbage collector.
 fn cpu_of(pid: u32) -> Option<u64> {
     let pid = nix::unistd::Pid::from_raw(i32::try_from(pid).ok()?);
     let time = clock_getcpuclockid(pid).ok()?.now().ok()?;
     Some(time.tv_sec() as u64 * 1_000_000_000 + time.tv_nsec() as u64)
 }
 
-/// Whether the `stat` of a process says that it is dead, or is missing.
+/// Whether a process's `stat` says that it is dead; an empty one means that it is gone.
 fn is_dead(stat: &str) -> bool {
     let state = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().next());
     state.is_none_or(|state| matches!(state, "Z" | "X"))
 }
 
-/// The time at which a process was started, in seconds after the system was, from its `stat`, which
-/// counts ticks of 10 ms.
+/// When a process was started, in seconds after the boot of the system. `stat` counts it in ticks
+/// of 10 ms.
 fn started_s(stat: &str) -> Option<f64> {
     // The name, in brackets, may hold any character.
     let (_, rest) = stat.rsplit_once(')')?;

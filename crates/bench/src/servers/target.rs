@@ -1,6 +1,6 @@
-//! The target of a benchmark: a server, or the servers of one ensemble, and what is known about it.
-//! Clients are spread over all addresses; CPU and memory are those of all processes that listen
-//! there.
+//! The target of a benchmark: a server or the servers of one ensemble, and what is known about
+//! them. Clients are spread over all its addresses. Its CPU time and memory are sums over the
+//! processes that listen there.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
@@ -18,7 +18,7 @@ use crate::workloads::etcd::client;
 pub enum Scheme {
     /// ZooKeeper's.
     Zk,
-    /// etcd's.
+    /// etcd v3's gRPC.
     Etcd,
     /// The HTTP API of etcd v2.
     Etcd2,
@@ -34,8 +34,8 @@ impl std::fmt::Display for Scheme {
     }
 }
 
-/// The address of a target, as it was written: `zk://host:port[,host:port]`, or `etcd://` or
-/// `etcd2://` and so on.
+/// The address of a target as written on the command line: `zk://host:port[,host:port...]`, or the
+/// same with `etcd://` or `etcd2://`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TargetAddress {
     scheme: Scheme,
@@ -43,20 +43,20 @@ pub struct TargetAddress {
 }
 
 impl TargetAddress {
-    /// The protocol that is spoken there.
+    /// The protocol of the target.
     pub fn scheme(&self) -> Scheme {
         self.scheme
     }
 
-    /// How many servers it names.
+    /// How many servers the address names.
     pub fn count(&self) -> usize {
         self.servers.len()
     }
 
-    /// Refuses an address of another protocol.
+    /// Refuses an address whose protocol is not `scheme`.
     ///
     /// # Errors
-    /// The target speaks another protocol.
+    /// The protocol is another one.
     pub fn check_scheme(&self, scheme: Scheme) -> anyhow::Result<()> {
         anyhow::ensure!(self.scheme == scheme, "{self}: the target must be {scheme}://HOST:PORT");
         Ok(())
@@ -99,14 +99,14 @@ enum Cpu {
     Thread(Arc<AtomicU64>),
 }
 
-/// A server that answers, and the source of its CPU time.
+/// A target that has answered, and where its CPU time comes from.
 #[derive(Clone, Debug)]
 pub struct Target {
-    /// The name and version of the server, for headings.
+    /// The name and version of the servers, for headings.
     pub name: String,
-    /// The address, as it was written.
+    /// The address, as the user wrote it.
     pub address: String,
-    /// The addresses that clients connect to, in turn.
+    /// The addresses that clients connect to: client `i` takes address `i` modulo their number.
     pub addresses: Vec<SocketAddr>,
     /// The protocol that clients speak.
     pub scheme: Scheme,
@@ -114,16 +114,17 @@ pub struct Target {
 }
 
 impl Target {
-    /// Finds the servers at an address.
+    /// Finds the servers at an address, and their processes if they are on this machine.
     ///
     /// # Errors
-    /// No server answers there.
+    /// A server does not answer.
     pub fn find(address: &TargetAddress) -> anyhow::Result<Target> {
         let mut addresses = Vec::new();
         for server in &address.servers {
             let found =
                 server.to_socket_addrs().map_err(|error| anyhow::anyhow!("{server}: {error}"))?;
-            // `localhost` may stand for two addresses; the one that answers is taken.
+            // A name such as `localhost` may have two addresses; the first one that answers is
+            // used.
             let mut answering = found.filter(|at| connect(at).is_ok());
             let one = answering.next();
             addresses.push(one.ok_or_else(|| anyhow::anyhow!("nothing answers at {server}"))?);
@@ -140,7 +141,7 @@ impl Target {
         Ok(Target { name, address: address.to_string(), addresses, scheme, cpu })
     }
 
-    /// Servers with these processes.
+    /// A target with these processes, for tests.
     #[cfg(test)]
     pub fn from_processes(
         name: &str,
@@ -152,14 +153,14 @@ impl Target {
         Target { name, address: String::new(), addresses, scheme, cpu }
     }
 
-    /// A server in this process, whose one thread writes down its own CPU time.
+    /// A server in this process with one thread, which stores its own CPU time in `cpu_ns`.
     pub fn in_process(name: &str, at: SocketAddr, cpu_ns: Arc<AtomicU64>) -> Target {
         let (address, scheme) = (format!("zk://{at}"), Scheme::Zk);
         let (name, cpu) = (name.to_string(), Cpu::Thread(cpu_ns));
         Target { name, address, addresses: vec![at], scheme, cpu }
     }
 
-    /// The processes of the server, unless it is a thread of this process.
+    /// The processes of the target; `None` if the server is a thread of this process.
     pub fn processes(&self) -> Option<&Processes> {
         match &self.cpu {
             Cpu::Processes(processes) => Some(processes),
@@ -167,12 +168,13 @@ impl Target {
         }
     }
 
-    /// Looks for the processes again, after they were started again.
+    /// Finds the processes again, after servers were restarted.
     pub fn find_processes(&mut self) {
         self.cpu = Cpu::Processes(Processes::listening(&self.addresses));
     }
 
-    /// How long the server has run and how much memory it has: how warm it is, and how fresh.
+    /// How long the servers have run and how much memory they have, as text. It says how warm they
+    /// are.
     pub fn age(&self) -> String {
         let up_s = self.processes().and_then(Processes::up_s);
         let Some((up_s, memory)) = up_s.zip(self.memory()) else {
@@ -182,13 +184,13 @@ impl Target {
         format!("{} up for {up_s:.0} s with VmRSS {mib:.0} MiB", self.name)
     }
 
-    /// An empty block for its figures.
+    /// An empty block for the figures of this target.
     pub fn block(&self) -> Block {
         let (name, address) = (self.name.clone(), self.address.clone());
         Block { name, address, ..Block::default() }
     }
 
-    /// CPU time of the server so far, if it is on this machine.
+    /// CPU time of all servers so far, ns; `None` if they are not on this machine.
     pub fn cpu_ns(&self) -> Option<u64> {
         match &self.cpu {
             Cpu::Processes(processes) => processes.cpu_ns(),
@@ -196,24 +198,27 @@ impl Target {
         }
     }
 
-    /// The waits of the server's threads so far, if it is on this machine and no thread of ours.
+    /// How often the threads of the servers have waited so far; `None` if they are not on this
+    /// machine, or are a thread of this process.
     pub fn waits(&self) -> Option<Waits> {
         self.processes().and_then(Processes::waits)
     }
 
-    /// The first server's answer to a four-letter word. The null server knows none.
+    /// The first server's answer to a four-letter word; `None` for the null server, which knows
+    /// none.
     pub fn ask(&self, word: &str) -> Option<String> {
         self.processes()?;
         ask(self.addresses.first()?, word).ok()
     }
 
-    /// The answer of each server to a four-letter word, as in [`Target::ask`].
+    /// The answers of all servers to a four-letter word; `None` if one does not answer.
     pub fn ask_all(&self, word: &str) -> Option<Vec<String>> {
         self.processes()?;
         self.addresses.iter().map(|at| ask(at, word).ok()).collect()
     }
 
-    /// The sum of a figure in the answers of all servers to `mntr`, if they all give it.
+    /// The sum over all servers of the value that `mntr` shows for `key`; `None` if a server does
+    /// not show it.
     pub fn monitored(&self, key: &str) -> Option<f64> {
         let of_line = |line: &str| -> Option<f64> {
             line.strip_prefix(key)?.strip_prefix('\t')?.trim().parse().ok()
@@ -222,7 +227,8 @@ impl Target {
         answers.iter().map(|answer| answer.lines().find_map(of_line)).sum()
     }
 
-    /// Memory of the server's processes, if they are on this machine.
+    /// Memory of all processes; `None` if they are not on this machine, or the server is a thread
+    /// of this process.
     pub fn memory(&self) -> Option<Memory> {
         match &self.cpu {
             Cpu::Processes(processes) => processes.memory(),
@@ -235,7 +241,7 @@ fn connect(address: &SocketAddr) -> std::io::Result<TcpStream> {
     TcpStream::connect_timeout(address, Duration::from_secs(5))
 }
 
-/// The answer to a four-letter word.
+/// Sends a four-letter word and returns the answer.
 fn ask(address: &SocketAddr, word: &str) -> std::io::Result<String> {
     let mut stream = connect(address)?;
     stream.set_read_timeout(Some(Duration::from_secs(5)))?;
@@ -245,22 +251,22 @@ fn ask(address: &SocketAddr, word: &str) -> std::io::Result<String> {
     Ok(String::from_utf8_lossy(&answer).into_owned())
 }
 
-/// The mode that a server on one of the addresses reports: `leader`, `follower`, `standalone` and
-/// the like. None while it serves no client.
+/// The mode that the server at an address reports: `leader`, `follower`, `standalone` and the like.
+/// `None` while it serves no client.
 pub fn mode_at(address: &SocketAddr) -> Option<String> {
     let srvr = ask(address, "srvr").ok()?;
     let mode = srvr.lines().find_map(|line| line.strip_prefix("Mode:"))?;
     Some(mode.trim().to_string())
 }
 
-/// The rest of the line in a server's answer to `conf` that begins with `key`.
+/// The value of `key` in a server's answer to `conf`.
 pub fn configured_at(address: &SocketAddr, key: &str) -> Option<String> {
     let conf = ask(address, "conf").ok()?;
     let value = conf.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix('='))?;
     Some(value.to_string())
 }
 
-/// The names of several servers in one text, or of the only one.
+/// Describes the servers of a target by their answers to `srvr`.
 fn describe_all(answers: &[String]) -> String {
     let [only] = answers else {
         let mut products: Vec<String> = answers.iter().map(|it| product(it)).collect();
@@ -274,8 +280,8 @@ fn describe_all(answers: &[String]) -> String {
     }
 }
 
-/// The name of the servers at some addresses that speak etcd's protocol: Quorate is told by its
-/// program, another server by its version.
+/// Describes the servers of a target that speaks etcd's protocol: Quorate is recognised by the name
+/// of its program, any other server by the version that it reports.
 fn describe_etcd(addresses: &[SocketAddr], processes: &Processes) -> String {
     let is_quorate = processes.program().is_some_and(|program| program == "quorate");
     let version = addresses.first().and_then(|at| client::status_at(*at)).map(|it| it.version);

@@ -1,5 +1,6 @@
-//! One test by the stock C client, whose binding for Python the document's script used: what lies
-//! between its rates and those of the generator is the client's.
+//! Repeats one cell with ZooKeeper's stock C client. The document's script used that client through
+//! its Python binding. The difference between its rates and those of our generator is time that the
+//! client costs.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -21,10 +22,10 @@ const SCRIPT: &str = "tests/clients/run-c-latencies.sh";
 /// Znodes of each client in the trial run, which tells whether the client can be run at all.
 const TRIAL_ZNODES: usize = 10;
 
-/// The figures in the table.
+/// The figures that short tables show.
 const HEADLINES: [&str; 3] = [ALL, PHASES[0][1], PHASES[2][1]];
 
-/// The program that runs the client: the one that was asked for, or the script, if it is there.
+/// The program that runs the client: `asked`, or else the script if it exists.
 pub fn program(asked: Option<&Path>) -> Option<PathBuf> {
     match asked {
         Some(path) => Some(path.to_path_buf()),
@@ -32,11 +33,11 @@ pub fn program(asked: Option<&Path>) -> Option<PathBuf> {
     }
 }
 
-/// Measures a cell by the client. A client that cannot be run is no error: the report says so.
-/// False: the run is to end.
+/// Measures a cell with the C client. If the client cannot be run at all, that is no error: the
+/// report says so. False means that the run was interrupted.
 ///
 /// # Errors
-/// The client fails in the middle.
+/// A run of the client fails after the trial run has succeeded.
 pub fn measure(
     session: &mut Session,
     site: &Site,
@@ -54,7 +55,7 @@ pub fn measure(
         return Ok(true);
     }
     let test = Test {
-        // Its ratios are not those of the generator, and do not go into one mean with them.
+        // Its ratios differ from those of the generator, and must not enter the same mean.
         group: format!("{}, stock C client", Cell::group(cell.servers)),
         title: title(cell),
         limit: "the client: each of its threads has one session".to_string(),
@@ -78,7 +79,8 @@ fn title(cell: Cell) -> String {
     format!("{}, stock C client", cell.title())
 }
 
-/// Says in the test what the generator reached on the same servers.
+/// Adds a remark to the test: the rates that the client and the generator reached on the same
+/// servers.
 fn add_remark(session: &mut Session, cell: Cell) {
     let tests = &session.results().tests;
     let rate = |title: &str, system: &str| {
@@ -106,12 +108,12 @@ fn add_remark(session: &mut Session, cell: Cell) {
 /// The program that runs the client.
 struct Client<'a> {
     program: &'a Path,
-    /// Where it compiles the client.
+    /// The folder that it compiles the client in.
     folder: PathBuf,
 }
 
 impl Client<'_> {
-    /// Runs the client once.
+    /// Runs the client once and reads its figures.
     fn run(&self, target: &Target, clients: usize, shape: &Shape) -> anyhow::Result<Block> {
         let hosts: Vec<String> = target.addresses.iter().map(ToString::to_string).collect();
         let counts = [clients, shape.znode_count, shape.watch_multiple].map(|it| it.to_string());
@@ -130,7 +132,8 @@ impl Client<'_> {
     }
 }
 
-/// Reads the lines of the client: the name of a phase, its rate, and the CPU of the servers.
+/// Reads the client's output: for each phase its name, its rate, and the servers' CPU for each
+/// operation.
 fn read(text: &str, block: &mut Block) -> anyhow::Result<()> {
     let values = |name: &str| {
         let rest = text.lines().find_map(|line| line.strip_prefix(name))?;
@@ -139,7 +142,7 @@ fn read(text: &str, block: &mut Block) -> anyhow::Result<()> {
         let cpu_us: f64 = words.nth(1)?.parse().ok()?;
         Some((rate, cpu_us))
     };
-    // The client's names of the phases, in the order of the test.
+    // The client's names of the phases, in the order of [`PHASES`].
     let names = [
         "create ",
         "set ",
@@ -182,7 +185,7 @@ all                     30000 ops/s     2.20 us of server CPU an operation
         read(TEXT, &mut block).unwrap();
         let of = |name: &str| block.figures.iter().find(|it| it.name == name).unwrap().values[0];
         assert_eq!((of(ALL), of(CPU)), (30_000.0, 2.2));
-        // Names begin alike.
+        // One name is the beginning of another.
         assert_eq!((of(PHASES[0][1]), of(PHASES[4][1])), (20_312.0, 20_000.0));
         assert_eq!((of(PHASES[3][2]), of(PHASES[6][2])), (3.1, 4.2));
         assert_eq!(block.trouble, 0);

@@ -22,8 +22,8 @@ fn a_member_of_a_local_ensemble_does_not_end_with_the_thread_that_starts_it_agai
     assert_eq!(arguments, ["quorate", "serve", "--config", "/d/1/quorate.toml"]);
 }
 
-/// The command line in `/proc` once the kernel has replaced our program by the new one: for a
-/// moment there is a program without arguments.
+/// The launch of a process, read from `/proc` once the new program has replaced ours and has its
+/// arguments: for a moment after `exec` it shows none.
 fn once_running(pid: u32) -> Launch {
     loop {
         let launch = Launch::of(pid).unwrap();
@@ -34,7 +34,8 @@ fn once_running(pid: u32) -> Launch {
     }
 }
 
-/// A process is killed and started again; the new process looks like the old one.
+/// A process is killed and started again; the new one has the same arguments, environment and
+/// folder.
 #[test]
 fn a_process_is_started_again_as_it_was() {
     let folder = std::env::temp_dir().join(format!("quorate-launch-{}", std::process::id()));

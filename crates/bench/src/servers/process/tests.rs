@@ -27,7 +27,7 @@ fn memory_and_start_are_read() {
     assert_eq!(started_s("12"), None);
 }
 
-/// Uses so much CPU time of a core on this thread, ns.
+/// Uses `ns` of CPU time on this thread.
 fn burn(ns: u64) {
     let own = thread_cpu_ns();
     while thread_cpu_ns() < own + ns {
@@ -101,7 +101,8 @@ fn a_thread_that_waits_wakes_up() {
         ping.send(()).unwrap();
         on_pong.recv().unwrap();
     }
-    // Two threads that spin for each other may meet without a wait, but not ten thousand times.
+    // Two threads that spin for each other may meet without a wait, but not ten thousand times in a
+    // row.
     assert!(own.waits().unwrap().since(&before) > 0);
     drop(ping);
     echo.join().unwrap();
