@@ -1,4 +1,5 @@
-//! Workloads of ZooKeeper's clients, and the client, the trees and the writers that they share.
+//! Workloads of ZooKeeper's clients. The modules `client`, `tree` and `writers` hold the session,
+//! the znodes and the writing sessions that they share.
 
 pub mod client;
 pub mod failover;

@@ -1,8 +1,8 @@
-//! A ZooKeeper session on one connection, as bytes in and bytes out. It knows no socket and no
-//! clock: its caller passes the time.
+//! The client side of one ZooKeeper session: it turns requests into bytes and received bytes into
+//! answers. It has no socket and no clock; its caller moves the bytes and passes the time.
 //!
-//! The server answers requests in the order in which they were sent (ZooKeeper's promise to a
-//! session), so the send times of the requests under way are a queue.
+//! A server answers the requests of a session in the order in which they were sent (ZooKeeper
+//! guarantees this), so the requests under way form a queue.
 
 use std::collections::VecDeque;
 
@@ -12,16 +12,16 @@ use zk::request::{ConnectRequest, Request, XID_EVENT, XID_PING};
 use zk::response::{ConnectResponse, ReplyHeader};
 use zk::{JuteError, JuteReader};
 
-/// Why a session is over.
+/// Why a session or its connection ended.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum SessionError {
-    /// The server does not give or keep the session.
+    /// The server did not grant the session, or has expired it.
     #[error("the session is refused or expired")]
     Refused,
-    /// The server sent bytes that are not the protocol.
+    /// The server sent bytes that are not ZooKeeper's protocol.
     #[error("the answer is not ZooKeeper's: {0}")]
     Undecodable(#[from] JuteError),
-    /// A reply that does not answer the oldest request under way.
+    /// The reply is not to the oldest request under way.
     #[error("the reply has xid {got}, and {wanted} was expected")]
     OutOfOrder {
         /// The xid in the reply.
@@ -29,7 +29,7 @@ pub enum SessionError {
         /// The xid of the oldest request under way.
         wanted: i32,
     },
-    /// A frame that no server sends.
+    /// A frame is larger than any that a server sends.
     #[error(transparent)]
     FrameTooLarge(#[from] FrameTooLarge),
     /// The connection ended.
@@ -37,18 +37,18 @@ pub enum SessionError {
     Lost(String),
 }
 
-/// One thing that the server sent.
+/// Something that the server sent.
 #[derive(Debug)]
 pub enum Incoming<'a> {
-    /// The session is open.
+    /// The server has opened the session.
     Connected,
     /// The answer to the oldest request under way.
     Reply {
-        /// When the request was sent, or meant to be.
+        /// The time that the request's latency counts from, as passed to [`Session::send`].
         since_ns: u64,
         /// The header of the reply.
         header: ReplyHeader,
-        /// The bytes behind the header.
+        /// The bytes after the header.
         body: JuteReader<'a>,
     },
     /// A watch fired.
@@ -58,7 +58,7 @@ pub enum Incoming<'a> {
         /// The path of the znode.
         path: &'a str,
     },
-    /// A ping came back.
+    /// The answer to a ping.
     Pong,
 }
 
@@ -68,28 +68,28 @@ struct Sent {
     since_ns: u64,
 }
 
-/// One session.
+/// A session on its current connection.
 #[derive(Debug)]
 pub struct Session {
     is_open: bool,
     timeout_ms: i32,
-    /// The session id that the server gave; it is shown to the next server.
+    /// The session id that the server gave. A later connection asks for it again.
     id: i64,
     password: Vec<u8>,
-    /// The highest zxid of any reply: a server that is behind it refuses the session.
+    /// The highest zxid of any reply. A server that has not reached it refuses the session.
     zxid: i64,
     last_xid: i32,
     under_way: VecDeque<Sent>,
-    /// Bytes that were received; those from `input_start` on are not taken yet.
+    /// Received bytes; those before `input_start` were already taken.
     input: Vec<u8>,
     input_start: usize,
-    /// Bytes of requests; those from `output_start` on are still to be written.
+    /// Encoded requests; those before `output_start` were already written.
     output: Vec<u8>,
     output_start: usize,
 }
 
 impl Session {
-    /// Asks for a new session.
+    /// A session that asks its first server to create it.
     pub fn connect(timeout_ms: i32) -> Session {
         let mut output = Vec::new();
         ConnectRequest::new(timeout_ms).encode(&mut output);
@@ -108,9 +108,9 @@ impl Session {
         }
     }
 
-    /// Asks for this session on another connection, as the Java client does
-    /// (`ClientCnxn.SendThread.primeConnection`). Requests under way are forgotten: each may have
-    /// happened or not.
+    /// Asks for this session on a new connection, as the Java client does
+    /// (`ClientCnxn.SendThread.primeConnection`). Forgets the requests under way; each may have
+    /// been executed or not.
     pub fn reconnect(&mut self) {
         self.is_open = false;
         self.under_way.clear();
@@ -127,29 +127,29 @@ impl Session {
         request.encode(&mut self.output);
     }
 
-    /// Whether the server has given the session.
+    /// Whether the server of the current connection has opened the session.
     pub fn is_open(&self) -> bool {
         self.is_open
     }
 
-    /// The timeout that was negotiated, or the one asked for before that.
+    /// The timeout that the server granted, or before that the one asked for, ms.
     pub fn timeout_ms(&self) -> i32 {
         self.timeout_ms
     }
 
-    /// Requests without an answer; pings do not count.
+    /// The number of requests without an answer. Pings do not count.
     pub fn under_way(&self) -> usize {
         self.under_way.len()
     }
 
-    /// Queues a request; its latency counts from `since_ns`.
+    /// Queues a request. Its latency counts from `since_ns`.
     pub fn send(&mut self, request: &Request<'_>, since_ns: u64) {
         self.last_xid = self.last_xid.checked_add(1).unwrap_or(1);
         request.encode(self.last_xid, &mut self.output);
         self.under_way.push_back(Sent { xid: self.last_xid, since_ns });
     }
 
-    /// The times that the latencies of the requests under way count from.
+    /// The times that the latencies of the requests under way count from, oldest first.
     #[cfg(test)]
     pub fn since_ns(&self) -> Vec<u64> {
         self.under_way.iter().map(|sent| sent.since_ns).collect()
@@ -165,7 +165,7 @@ impl Session {
         &self.output[self.output_start..]
     }
 
-    /// Says that `count` bytes of the output were written.
+    /// Notes that the socket has taken `count` bytes of [`Session::output`].
     pub fn on_written(&mut self, count: usize) {
         self.output_start += count;
         assert!(self.output_start <= self.output.len());
@@ -175,7 +175,7 @@ impl Session {
         }
     }
 
-    /// The buffer for bytes from the socket, which go to its end.
+    /// The buffer for received bytes. Append them at its end.
     pub fn input(&mut self) -> &mut Vec<u8> {
         if self.input_start == self.input.len() {
             self.input.clear();
@@ -186,10 +186,10 @@ impl Session {
         &mut self.input
     }
 
-    /// The next thing that the server sent, once it has arrived whole.
+    /// Takes the next whole frame out of the received bytes; `None` if there is none yet.
     ///
     /// # Errors
-    /// The session is over.
+    /// The session cannot go on.
     pub fn take(&mut self) -> Result<Option<Incoming<'_>>, SessionError> {
         let rest = &self.input[self.input_start..];
         let Some((frame, _)) = frame::split(rest)? else { return Ok(None) };

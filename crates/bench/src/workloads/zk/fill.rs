@@ -1,4 +1,5 @@
-//! Filling a tree with a million znodes: how fast, and how much memory each takes.
+//! The workload `zk-fill`: it fills a tree with a million znodes, and measures how fast that is and
+//! how much memory each znode takes.
 
 use std::process::ExitCode;
 
@@ -14,7 +15,7 @@ use crate::workloads::zk::tree::{Tree, TreeArgs};
 
 /// Options of `quorate bench zk-fill`.
 #[derive(Debug, Args)]
-// Memory is told by a server that is fresh.
+// There is no warm-up round: only a fresh server shows how much memory a znode takes.
 #[command(mut_arg("warmup", |it| it.default_value("0")))]
 pub struct FillArgs {
     #[command(flatten)]
@@ -25,7 +26,7 @@ pub struct FillArgs {
     tree: TreeArgs,
 }
 
-/// Runs `quorate bench zk-fill` and prints it.
+/// Runs `quorate bench zk-fill` and prints the results.
 ///
 /// # Errors
 /// An option is wrong, a target does not answer, or a file cannot be written.
@@ -41,7 +42,7 @@ pub fn command(args: &FillArgs) -> anyhow::Result<ExitCode> {
     comparison.finish()
 }
 
-/// Fills one server, counts its znodes, and empties it unless the tree is to be kept.
+/// Fills one server, counts its znodes, and removes them unless `--keep` is set.
 fn fill(turn: &Turn<'_>, args: &TreeArgs) -> anyhow::Result<Block> {
     let target = turn.target;
     turn.say("filling");
@@ -64,8 +65,8 @@ fn fill(turn: &Turn<'_>, args: &TreeArgs) -> anyhow::Result<Block> {
         turn.say("removing");
         let removed = tree.remove(&mut driver, target)?;
         block.blame(&removed);
-        // With `--keep` the last round deletes nothing and has no such figures, so no round has
-        // them.
+        // With `--keep` the last round removes nothing, so it has no such figures. All rounds must
+        // have the same figures.
         if !args.keep {
             let names = ["deletes", "server CPU per delete", "generator CPU per delete"];
             block.figures.extend(of_phase(names, &removed));
@@ -111,7 +112,7 @@ mod tests {
         let keep = TreeArgs { keep: true, ..ARGS };
         let kept = fill(&turn, &keep).unwrap();
         assert_eq!(kept.notes, ["the tree is kept: /bench-t"]);
-        // An earlier round removes its tree, and has equal figures.
+        // A round before the last removes its tree, and still has the same figures.
         let mut earlier = Turn::only(&target);
         earlier.may_keep = false;
         let removed = fill(&earlier, &keep).unwrap();
@@ -119,8 +120,8 @@ mod tests {
         assert_eq!(Block::from_rounds(vec![removed, kept]).figures[0].values, [150.0, 150.0]);
     }
 
-    /// A runtime that gives memory back while it is filled makes the difference negative; that is
-    /// said and not hidden.
+    /// A server that gives memory back while it is filled shows less memory afterwards: the figure
+    /// is then negative, and not hidden.
     #[test]
     fn memory_of_a_znode_is_the_difference() {
         let memory = |resident| Some(Memory { resident, peak: 3 << 20 });

@@ -1,7 +1,10 @@
-//! The cost for the others when a member joins with an empty directory. A tree is filled, sessions
-//! write in closed loop to the other members, a follower is stopped, its data is deleted, and it is
-//! started again. The rate of the writers is measured before, while the follower is away, while it
-//! joins, and after it serves; then the follower is asked for every znode.
+//! The workload `zk-join`: what it costs the other members of an ensemble when a member joins with
+//! an empty data directory.
+//!
+//! A tree is filled, and sessions write to the other members in closed loop. Then a follower is
+//! stopped, its data is deleted, and it is started again. The rate of the writers is measured in
+//! four stages: before, while the follower is away, while it joins, and after it serves. In the end
+//! the follower is asked for every znode.
 
 use std::cell::RefCell;
 use std::fs;
@@ -22,13 +25,13 @@ use crate::workloads::zk::failover::LoadArgs;
 use crate::workloads::zk::tree::{Tree, TreeArgs};
 use crate::workloads::zk::writers::{NUMBER_BYTES, Stages, Writers};
 
-/// The file that stays in a folder whose data is deleted: the number of a server (ZooKeeper's
-/// `QuorumPeerConfig`), which no server makes by itself.
+/// The file that stays when the data of a server is deleted. It holds the server's number
+/// (ZooKeeper's `QuorumPeerConfig`), which no server creates by itself.
 const KEPT: &str = "myid";
 
 /// Options of `quorate bench zk-join`.
 #[derive(Debug, Args)]
-// The fill warms a server within each round.
+// There is no warm-up round: each round warms the servers when it fills the tree.
 #[command(mut_arg("warmup", |it| it.default_value("0")))]
 #[command(mut_arg("rounds", |it| it.default_value("2")))]
 pub struct JoinArgs {
@@ -64,10 +67,10 @@ impl JoinArgs {
     }
 }
 
-/// Runs `quorate bench zk-join` and prints it.
+/// Runs `quorate bench zk-join` and prints the results.
 ///
 /// # Errors
-/// An option is wrong, a server is not on this machine or does not come back, or a file cannot be
+/// An option is wrong, a server is not on this machine or does not serve again, or a file cannot be
 /// written.
 pub fn command(args: &JoinArgs) -> anyhow::Result<ExitCode> {
     assert!(args.delete_data, "it is required");
@@ -83,7 +86,8 @@ pub fn command(args: &JoinArgs) -> anyhow::Result<ExitCode> {
         args.load().size
     );
     let mut comparison = Comparison::start(&args.at, "zk-join", &about)?;
-    // This check comes first: a server that cannot be stopped or started cannot be measured.
+    // Before any measurement: a follower that cannot be stopped and started ends the workload at
+    // once.
     for target in comparison.targets() {
         follower_of(target).map_err(|error| anyhow::anyhow!("{}: {error}", target.address))?;
     }
@@ -95,7 +99,8 @@ pub fn command(args: &JoinArgs) -> anyhow::Result<ExitCode> {
     comparison.finish()
 }
 
-/// The members, the index of a follower, and the folders of its data.
+/// The ensemble behind a target, the index of a follower in it, and the folders with that
+/// follower's data.
 fn follower_of(target: &Target) -> anyhow::Result<(Ensemble, usize, Vec<PathBuf>)> {
     let ensemble = Ensemble::of(target)?;
     let place = ensemble.follower().ok_or_else(|| anyhow::anyhow!("no server says it follows"))?;
@@ -132,7 +137,7 @@ fn join(turn: &Turn<'_>, args: &JoinArgs, restarted: &mut Restarted) -> anyhow::
         let account = writers.run(&mut driver);
         (keeper.join().expect("the thread does not panic"), account)
     });
-    // If the restart failed, the writers only waited for it.
+    // If the restart failed, the writers have ended early, and their results mean nothing.
     let rejoined = rejoined?;
     let account = account?;
     driver.close();
@@ -169,7 +174,8 @@ fn join(turn: &Turn<'_>, args: &JoinArgs, restarted: &mut Restarted) -> anyhow::
     Ok(block)
 }
 
-/// The names of the writers' figures in each stage, in the order of the stages.
+/// For each stage the names of the writers' figures: rate, p99 latency, longest gap between two
+/// acknowledgements.
 const STAGES: [[&str; 3]; 4] = [
     ["writes before", "write p99 before", "longest gap before"],
     ["writes while it is away", "write p99 while it is away", "longest gap while it is away"],
@@ -177,15 +183,15 @@ const STAGES: [[&str; 3]; 4] = [
     ["writes after it serves", "write p99 after it serves", "longest gap after it serves"],
 ];
 
-/// The restart of the follower.
+/// How the follower's restart went.
 struct Rejoined {
-    /// The time from SIGTERM until no thread was left.
+    /// The time from SIGTERM until no thread of the process was left.
     gone: Duration,
-    /// The time from its start until it gave a session and answered.
+    /// The time from the new start until the follower opened a session and answered.
     serves: Duration,
-    /// CPU time of the follower until it served.
+    /// CPU time of the new process until it served; `None` if it is not known.
     cpu_ns: Option<u64>,
-    /// The file that it prints to.
+    /// The file with the output of the new process.
     output: PathBuf,
 }
 
@@ -213,7 +219,7 @@ fn stop_and_start(
     Ok(Rejoined { gone, serves, cpu_ns, output })
 }
 
-/// Deletes everything in a folder but the number of its server.
+/// Deletes everything in a data folder except [`KEPT`].
 fn empty(folder: &Path) -> std::io::Result<()> {
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
@@ -257,7 +263,7 @@ mod tests {
     use super::*;
     use crate::servers::null_server::NullServer;
 
-    /// Three sessions write on in the last stage; the stages before were too short for any set.
+    /// Three sessions write in the last stage. The earlier stages were too short for a write.
     #[test]
     fn each_stage_has_its_figures() {
         let null = NullServer::start(20).unwrap();

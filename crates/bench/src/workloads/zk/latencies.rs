@@ -1,15 +1,16 @@
-//! The service-latency test of P. Hunt's zk-smoketest (`zk-latencies.py`): each client has one
-//! session and goes through the phases; asynchronously, so that all requests of a phase are sent
-//! before the first answer is waited for, or synchronously, one after the other.
+//! The workload `zk-latencies`: the service-latency test of P. Hunt's zk-smoketest
+//! (`zk-latencies.py`). Each client has one session and goes through the phases of the test. In
+//! asynchronous mode it sends all requests of a phase before it waits for the first answer; in
+//! synchronous mode it sends one after the other.
 //!
-//! Different from the original, on purpose: all clients are in one process and begin each phase
-//! together, so that the server's CPU can be told for each phase; each client has a root of its
-//! own; a watch is one event on the wire however many watchers a client has, as in the original,
-//! where the client library multiplies them.
+//! It differs from the original on purpose. All clients are in one process and begin each phase
+//! together, so that the server's CPU can be measured for each phase. Each client has its own root.
+//! A watch is one event on the wire however many watchers a client has; that is so in the original,
+//! too, where the client library then calls every watcher.
 //!
-//! With a rate the phases are an open loop: each request has its time, all clients together send so
-//! many a second, and latency counts from when a request was due. So servers are compared at the
-//! load that both have, and what a server costs between requests is in its figures.
+//! With `--rate` the phases are an open loop: every request has a time at which it is due, all
+//! clients together send at the rate, and a latency counts from the due time. Servers are then
+//! compared at the same load, and what they cost between requests is part of the figures.
 
 use std::fmt::Write;
 use std::process::ExitCode;
@@ -33,7 +34,7 @@ use crate::servers::null_server::NullServer;
 use crate::servers::target::{Scheme, Target};
 use crate::workloads::zk::client::Session;
 
-/// The flag of a create that makes an ephemeral (`CreateMode.EPHEMERAL`).
+/// The create flag of an ephemeral (`CreateMode.EPHEMERAL`).
 pub const EPHEMERAL: i32 = 1;
 
 /// Options of `quorate bench zk-latencies`.
@@ -84,7 +85,7 @@ pub struct LatencyArgs {
 }
 
 impl Shape {
-    /// The operations of all clients together in one run.
+    /// The number of operations of all clients in one run.
     fn operation_count(&self, clients: usize) -> usize {
         let of_kind = |(kind, _): (Kind, &str)| match kind {
             Kind::Watch => self.znode_count * self.watch_multiple,
@@ -93,7 +94,7 @@ impl Shape {
         clients * MEASURED.map(of_kind).iter().sum::<usize>()
     }
 
-    /// How requests are sent, for headings.
+    /// The way requests are sent, for headings.
     fn mode(&self) -> String {
         match (self.rate, self.is_synchronous) {
             (Some(rate), _) if self.burst == 1 => format!("open loop at {rate} per s"),
@@ -107,7 +108,8 @@ impl Shape {
 impl LatencyArgs {
     fn check(&self) -> anyhow::Result<()> {
         if !self.rate.is_empty() {
-            // The rates of both are the one that was asked for.
+            // In open loop both servers reach the rate that was asked for, so their ratio says
+            // nothing.
             self.repeat.ensure_fixed()?;
         }
         for (name, number) in
@@ -130,7 +132,7 @@ impl LatencyArgs {
         }
     }
 
-    /// Each number of clients, at each rate.
+    /// The tests that the options ask for: each number of clients at each rate.
     fn tests(&self) -> Vec<(usize, Shape)> {
         let rates: Vec<Option<u64>> = match self.rate.as_slice() {
             [] => vec![None],
@@ -170,7 +172,7 @@ enum Kind {
     RemoveRoot,
 }
 
-/// The phases that are measured, with their names in tables.
+/// The measured phases, in order, with their names in tables.
 const MEASURED: [(Kind, &str); 7] = [
     (Kind::Create, "create"),
     (Kind::Set, "set"),
@@ -181,7 +183,7 @@ const MEASURED: [(Kind, &str); 7] = [
     (Kind::DeleteEphemeral, "delete eph., event"),
 ];
 
-/// Runs `quorate bench zk-latencies` and prints it.
+/// Runs `quorate bench zk-latencies` and prints the results.
 ///
 /// # Errors
 /// A target does not answer, or a file cannot be written.
@@ -208,7 +210,7 @@ pub fn command(args: &LatencyArgs) -> anyhow::Result<ExitCode> {
     end
 }
 
-/// The cost of the servers before the first request, if that is asked for.
+/// Measures what the servers cost before the first request, if that is asked for.
 fn measure_idle(args: &LatencyArgs, targets: &[Target]) -> Option<schema::Test> {
     let by_default = if args.rate.is_empty() { 0 } else { 10 };
     let seconds = args.idle_seconds.unwrap_or(by_default);
@@ -220,7 +222,7 @@ fn measure_idle(args: &LatencyArgs, targets: &[Target]) -> Option<schema::Test> 
     Some(idle::to_test(&idle, seconds))
 }
 
-/// One test on all servers: its figures, and how many answers were wrong or sessions lost.
+/// Runs one test on all servers. Also returns how many answers were wrong or sessions lost.
 fn run_test(
     args: &LatencyArgs,
     servers: &Servers<'_>,
@@ -276,22 +278,23 @@ fn measure(
     Ok(series)
 }
 
-/// How well the ratio of the rates of the first two servers is known.
+/// How well the ratio of the first two servers' rates is known: see [`figures`].
 fn rate_width<M>(rounds: &[Vec<(Run, M)>]) -> Option<f64> {
     let rates = |of_one: &Vec<(Run, M)>| schema::Figure {
         good: schema::Good::More,
         values: of_one.iter().map(|(run, _)| run.all.rate()).collect(),
         ..schema::Figure::default()
     };
-    // The null server is the last.
+    // The last target is the null server, so a comparison has three.
     let [first, second, _, ..] = rounds else { return None };
     Ratio::of(&rates(first), &rates(second))?.half_width()
 }
 
-/// Runs the test once. `label` makes the paths of this run unlike those of any other.
+/// Runs the test once on one target. `label` makes the paths of this run differ from those of any
+/// other.
 ///
 /// # Errors
-/// The sessions cannot be opened, or the server is silent.
+/// The sessions cannot be opened, or the server stays silent.
 pub fn run(target: &Target, clients: usize, shape: &Shape, label: &str) -> anyhow::Result<Run> {
     let mut driver = Driver::connect(&target.addresses, clients, shape.timeout_ms)?;
     let roots: Vec<String> =
@@ -322,8 +325,8 @@ struct Test<'a> {
 }
 
 impl Test<'_> {
-    /// Runs one phase. Also returns, for each client, how long after its last answer its last event
-    /// came.
+    /// Runs one phase. Also returns for each client how long after its last answer its last event
+    /// came, ms.
     fn phase(
         &mut self,
         driver: &mut Driver,
@@ -338,10 +341,11 @@ impl Test<'_> {
         };
         let is_measured = !matches!(kind, Kind::MakeRoot | Kind::RemoveRoot);
         let rate = self.shape.rate.filter(|_| is_measured);
-        // The wake-ups take a moment to read, too long for a phase that lasts some milliseconds.
+        // Reading the wake-ups takes a moment: too long for a phase of some milliseconds, so they
+        // are only counted in open loop.
         let waits = rate.and_then(|_| target.waits());
         let meter = Meter::start(driver, target);
-        // The phase starts a moment later, so that no client begins late.
+        // In open loop the phase starts a little later, so that no client begins late.
         let start_ns = meter.started_ns() + PACED_START_NS;
         let mut load = PhaseLoad {
             kind,
@@ -381,7 +385,7 @@ struct Position {
 
 struct PhaseLoad<'a> {
     kind: Kind,
-    /// The time that each request is due; `None` for at once.
+    /// When each request is due; `None` if not in open loop.
     pace: Option<Pace>,
     shape: &'a Shape,
     roots: &'a [String],
@@ -393,8 +397,9 @@ struct PhaseLoad<'a> {
     path: String,
 }
 
-/// The index of the znode of the n-th request. Asynchronously, each watcher goes over all znodes;
-/// synchronously, each znode gets all its watchers.
+/// The index of the znode that request `number` of a client is about. For watches in asynchronous
+/// mode, each watcher goes over all znodes before the next does; in synchronous mode each znode
+/// gets all its watchers before the next.
 fn znode_of(kind: Kind, shape: &Shape, number: usize) -> usize {
     match (kind, shape.is_synchronous) {
         (Kind::Watch, true) => number / shape.watch_multiple,

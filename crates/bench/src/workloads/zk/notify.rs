@@ -1,6 +1,6 @@
-//! Znodes whose data is set again and again, and subscribers that learn of each change:
-//! publishers set the data of a znode each, and subscribers watch it and read it at each event.
-//! Nobody has published figures of this test.
+//! The workload `zk-notify`: each publisher sets the data of its znode again and again. Subscribers
+//! watch the znodes, and at each event read the data and set the watch again. Nobody has published
+//! figures of this test.
 
 use std::process::ExitCode;
 
@@ -39,13 +39,13 @@ pub struct NotifyArgs {
     event_only: bool,
 }
 
-/// Runs `quorate bench zk-notify` and prints it.
+/// Runs `quorate bench zk-notify` and prints the results.
 ///
 /// # Errors
 /// An option is wrong, a target does not answer, or a file cannot be written.
 pub fn command(args: &NotifyArgs) -> anyhow::Result<ExitCode> {
     if args.publish.rate.is_some() {
-        // The rates of both servers are the one that was asked for.
+        // In open loop both servers reach the rate that was asked for, so their ratio says nothing.
         args.repeat.ensure_fixed()?;
     }
     args.publish.check()?;
@@ -63,23 +63,24 @@ pub fn command(args: &NotifyArgs) -> anyhow::Result<ExitCode> {
             rate: args.publish.rate,
             is_event_only: args.event_only,
         };
-        // Tests that differ in size only take equal paths through a server.
+        // Only the first size has warm-up rounds: the tests of other sizes run the same code in a
+        // server.
         let repeat = Rounds { warmup: std::mem::take(&mut warmup), ..args.repeat };
         one_test(&mut comparison, &shape, &repeat)?;
     }
     comparison.finish()
 }
 
-/// One test.
+/// One test of the workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Shape {
     connections: Connections,
     items: u64,
     warmup: u64,
     size: usize,
-    /// Items a second; None in closed loop.
+    /// Items a second, all publishers together; `None` in closed loop.
     rate: Option<u64>,
-    /// Subscribers set their watch again and read no data.
+    /// Whether subscribers only set their watch again (by `exists`) and read no data.
     is_event_only: bool,
 }
 
@@ -100,7 +101,7 @@ fn one_test(comparison: &mut Comparison<'_>, shape: &Shape, repeat: &Rounds) -> 
     let Shape { items, warmup, .. } = shape;
     let work = format!("{items} items (each after {warmup} more on the same connections)");
     comparison.measure(repeat, &work, |turn| measure(turn, shape))?;
-    // Both ends of the null server's connections are in this process.
+    // For the null server both ends of each connection are in this process.
     let small = Shape { connections: shape.connections.at_most(open_files::pairs_max()), ..*shape };
     open_files::make_room(small.connections.count() * 2)?;
     comparison.measure_ceiling(&NullServer::start(shape.size)?, |turn| {
@@ -112,7 +113,7 @@ fn one_test(comparison: &mut Comparison<'_>, shape: &Shape, repeat: &Rounds) -> 
     })
 }
 
-/// Runs one test on one server.
+/// Runs one test on one target.
 fn measure(turn: &Turn<'_>, shape: &Shape) -> anyhow::Result<Block> {
     let target = turn.target;
     let args = TreeArgs {

@@ -1,10 +1,11 @@
-//! Alibaba's publish/subscribe test (2011), in its three scenarios. Each connection works on
-//! several paths of its own.
+//! The workload `pubsub`: the three scenarios of Alibaba's publish/subscribe test (2011). Each
+//! connection works on its own paths. An *item* is one create or setData.
 //!
 //! 1. Connections create ephemerals on their paths and delete them.
-//! 2. Subscribers set a watch on each path of a publisher, none of which exists yet. Then the
-//!    publishers create an ephemeral on each of their paths. In one test a subscriber has an event
-//!    only, in another it reads the data after the event. The ephemerals stay until their
+//! 2. Subscribers set a watch on each path of a publisher, before the znode exists. Then the
+//!    publishers create an ephemeral on each of their paths. In one test a subscriber only receives
+//!    the event, in another it then reads the data. The ephemerals stay until their connections
+//!    close.
 //!    connections close.
 //! 3. Connections set data on their paths, which nobody watches.
 
@@ -59,14 +60,14 @@ pub struct PubsubArgs {
     processes: u16,
 }
 
-/// Runs `quorate bench pubsub` and prints it.
+/// Runs `quorate bench pubsub` and prints the results.
 ///
 /// # Errors
 /// An option is wrong, a target does not answer, an event does not come, or a file cannot be
 /// written.
 pub fn command(args: &PubsubArgs) -> anyhow::Result<ExitCode> {
     if args.publish.rate.is_some() {
-        // The rates of both servers are the one that was asked for.
+        // In open loop both servers reach the rate that was asked for, so their ratio says nothing.
         args.repeat.ensure_fixed()?;
     }
     let shapes = shapes(args)?;
@@ -75,7 +76,8 @@ pub fn command(args: &PubsubArgs) -> anyhow::Result<ExitCode> {
     let mut comparison = Comparison::start(&args.at, "pubsub", &args.publish.about())?;
     let mut warm = None;
     for shape in &shapes {
-        // Tests that differ in size only take equal paths through a server.
+        // Only the first size of a kind has warm-up rounds: the tests of other sizes run the same
+        // code in a server.
         let is_warm = warm.replace(shape.kind) == Some(shape.kind);
         let warmup = if is_warm { 0 } else { args.repeat.warmup };
         one_test(&mut comparison, shape, &Rounds { warmup, ..args.repeat })?;
@@ -87,7 +89,7 @@ pub fn command(args: &PubsubArgs) -> anyhow::Result<ExitCode> {
     end
 }
 
-/// The tests that the options ask for: each size of a kind, then the next kind.
+/// The tests that the options ask for: all sizes of one kind, then the next kind.
 fn shapes(args: &PubsubArgs) -> anyhow::Result<Vec<Shape>> {
     let PublishArgs { publishers, subscribers, items, warmup_items, rate, .. } = args.publish;
     args.publish.check()?;
@@ -115,16 +117,16 @@ fn shapes(args: &PubsubArgs) -> anyhow::Result<Vec<Shape>> {
     Ok(kinds.copied().flat_map(of_kind).collect())
 }
 
-/// A kind of test.
+/// What the connections of a test do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Connections create and delete ephemerals.
+    /// Connections create and delete ephemerals (scenario 1).
     Ephemerals,
-    /// Publishers create ephemerals; subscribers have an event.
+    /// Publishers create ephemerals; subscribers receive an event (scenario 2).
     EventOnly,
-    /// Publishers create ephemerals; subscribers have an event and read the data.
+    /// Publishers create ephemerals; subscribers receive an event and read the data (scenario 2).
     EventThenRead,
-    /// Connections set data.
+    /// Connections set data (scenario 3).
     SetData,
 }
 
@@ -137,7 +139,7 @@ impl Kind {
         }
     }
 
-    /// The number of its scenario in the document.
+    /// The number of the scenario in the document.
     pub fn scenario(self) -> u32 {
         match self {
             Kind::Ephemerals => 1,
@@ -151,52 +153,53 @@ impl Kind {
     }
 }
 
-/// One test.
+/// One test of the workload: what its connections do, how many there are, and the items.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
-    /// The kind of the test.
+    /// What the connections do.
     pub kind: Kind,
-    /// The connections.
+    /// The numbers of publishers and subscribers.
     pub connections: Connections,
     /// Paths of each connection in scenarios 1 and 3.
     pub paths: usize,
-    /// Items in all.
+    /// Items that count, all publishers together.
     pub items: u64,
-    /// Items before them, which do not count.
+    /// Items before those that count, to warm the servers.
     pub warmup: u64,
     /// Bytes of data in an item.
     pub size: usize,
-    /// Items a second; None in closed loop.
+    /// Items a second, all publishers together; `None` in closed loop.
     pub rate: Option<u64>,
     /// Processes that the connections are spread over; 1 in scenarios 1 and 3.
     pub processes: usize,
 }
 
 impl Shape {
-    /// The subscribers of each path.
+    /// How many subscribers watch each path.
     fn subscribers_each(&self) -> usize {
         self.connections.subscribers / self.connections.publishers
     }
 
-    /// This test by one process, with no more connections than it can hold both ends of.
+    /// This test by one process that also has the server's ends of the connections: with fewer
+    /// connections, if open files are too few for both ends.
     pub fn of_one_process(&self) -> Shape {
         let connections = self.connections.at_most(open_files::pairs_max());
         Shape { connections, processes: 1, ..*self }
     }
 
-    /// A remark if this test has fewer connections than another.
+    /// The remark that this test has fewer connections than `other`; `None` if it has as many.
     pub fn remark_beside(&self, other: &Shape) -> Option<String> {
         (self.connections != other.connections).then(|| self.connections.remark())
     }
 
-    /// The published rows about this test.
+    /// The published rows about this kind and size.
     pub fn rows(&self) -> impl Iterator<Item = &'static PubsubRow> {
         let (scenario, size) = (self.kind.scenario(), self.size);
         let is_event_only = self.kind == Kind::EventOnly;
         PUBSUB.iter().filter(move |row| row.is_about(scenario, size, is_event_only))
     }
 
-    /// The lines of published figures about this test.
+    /// The published rows as lines of text; one line says so if there are none.
     fn published(&self) -> Vec<String> {
         let lines: Vec<String> = self.rows().map(ToString::to_string).collect();
         if lines.is_empty() {
@@ -241,7 +244,7 @@ fn one_test(comparison: &mut Comparison<'_>, shape: &Shape, repeat: &Rounds) -> 
     let Shape { items, warmup, .. } = shape;
     let work = format!("{items} items (each after {warmup} more on the same connections)");
     comparison.measure(repeat, &work, |turn| measure(turn, shape))?;
-    // Both ends of the null server's connections are in this process.
+    // For the null server both ends of each connection are in this process.
     let small = shape.of_one_process();
     open_files::make_room(small.connections.count() * 2)?;
     comparison.measure_ceiling(&null_server(shape)?, |turn| {
@@ -251,10 +254,10 @@ fn one_test(comparison: &mut Comparison<'_>, shape: &Shape, repeat: &Rounds) -> 
     })
 }
 
-/// The null server for a test.
+/// The null server that answers this test as its clients expect.
 ///
 /// # Errors
-/// The system refuses.
+/// The null server cannot be started.
 pub fn null_server(shape: &Shape) -> anyhow::Result<NullServer> {
     if shape.kind.has_subscribers() {
         NullServer::with_absent(shape.size)
@@ -263,10 +266,10 @@ pub fn null_server(shape: &Shape) -> anyhow::Result<NullServer> {
     }
 }
 
-/// Runs one test on one server.
+/// Runs one test on one target.
 ///
 /// # Errors
-/// The server does not answer, or an event does not come.
+/// The server does not answer, or an expected event does not come.
 pub fn measure(turn: &Turn<'_>, shape: &Shape) -> anyhow::Result<Block> {
     match shape.processes {
         1 => Ok(measure_alone(turn, shape, &mut Open)?.0),
@@ -274,8 +277,8 @@ pub fn measure(turn: &Turn<'_>, shape: &Shape) -> anyhow::Result<Block> {
     }
 }
 
-/// Runs one test by the clients of this process. Parent `i` of the tree is above the paths of
-/// publisher `i`. Scenario 2 has an outcome.
+/// Runs one test by the clients of this process. The paths of publisher `i` are below parent `i` of
+/// the tree. Returns an outcome only for scenario 2.
 fn measure_alone(
     turn: &Turn<'_>,
     shape: &Shape,
@@ -314,7 +317,7 @@ fn measure_alone(
     Ok((block, outcome))
 }
 
-/// The memory of the server now.
+/// `VmRSS` of the server now, as a figure.
 fn resident(name: &'static str, target: &Target) -> Figure {
     let mib = target.memory().map(|memory| memory.resident as f64 / f64::from(1 << 20));
     Figure::once(name, "MiB", mib, Good::Less)

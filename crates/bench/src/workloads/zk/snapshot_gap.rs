@@ -1,11 +1,10 @@
-//! How long a server is silent while it takes snapshots: on a filled tree, data is set in open loop
-//! at half of the server's maximum rate, and the longest gap between two replies is the figure.
+//! The workload `zk-snapshot-gap`: how long a server is silent while it takes snapshots. A tree is
+//! filled, then its data is set in open loop at half of the server's maximum rate. The main figure
+//! is the longest gap between two replies.
 //!
-//! Request `i` is due at `i / rate`, by client `i % clients`: each client's schedule is evenly
-//! spaced, and so is the schedule of all together. A latency counts from the time at which its
-//! request was due, even if it could not be sent then. The maximum rate is searched for in open
-//! loop, too, one rate after the other: full pipelines would carry many requests in one packet and
-//! give a rate that says little about requests that come one by one.
+//! [`traffic`] describes the schedule. The maximum rate is also searched in open loop, one rate
+//! after the other. Full pipelines would carry many requests in one packet, and would give a rate
+//! that says little about requests that come one by one.
 
 use std::process::ExitCode;
 
@@ -28,7 +27,8 @@ use crate::workloads::zk::tree::{Tree, TreeArgs};
 
 /// Options of `quorate bench zk-snapshot-gap`.
 #[derive(Debug, Args)]
-// The fill and the search for the maximum warm a server within each round.
+// There is no warm-up round: each round warms a server when it fills the tree and searches the
+// maximum.
 #[command(mut_arg("warmup", |it| it.default_value("0")))]
 #[command(mut_arg("rounds", |it| it.default_value("2")))]
 pub struct SnapshotGapArgs {
@@ -49,7 +49,7 @@ pub struct SnapshotGapArgs {
     probe_seconds: u64,
 }
 
-/// Runs `quorate bench zk-snapshot-gap` and prints it.
+/// Runs `quorate bench zk-snapshot-gap` and prints the results.
 ///
 /// # Errors
 /// An option is wrong, a target does not answer, or a file cannot be written.
@@ -70,13 +70,14 @@ pub fn command(args: &SnapshotGapArgs) -> anyhow::Result<ExitCode> {
         }
         Ok(block)
     })?;
-    // The ceiling is measured at the first server's last rate: how late the generator itself is.
+    // The ceiling is measured at the last rate of the first server. It shows how late the generator
+    // itself is.
     let null = NullServer::with_children(args.tree.size, args.tree.children)?;
     comparison.measure_ceiling(&null, |turn| Ok(measure(turn, args, first_rate)?.0))?;
     comparison.finish()
 }
 
-/// Measures one server. Also returns the rate that it was given: `rate`, or half of its maximum.
+/// Measures one target at `rate`, or at half of its maximum. Also returns the rate that was used.
 fn measure(
     turn: &Turn<'_>,
     args: &SnapshotGapArgs,
@@ -116,8 +117,8 @@ fn measure(
     Ok((block, rate))
 }
 
-/// The figures of a run. Latencies compare only if all servers have one rate; half of a server's
-/// maximum is a rate of its own.
+/// The figures of a run. Latencies are compared only if all servers get the same rate; half of a
+/// server's own maximum is not.
 fn figures_of(
     rate: u64,
     is_same_for_all: bool,
@@ -147,18 +148,18 @@ fn figures_of(
     ]
 }
 
-/// The search for the greatest rate that a server sustains: the rate doubles until one is not
-/// sustained, or halves until one is; then it goes between the two until they are close. Pure.
+/// The search for the highest rate that a server sustains. The rate doubles until one is not
+/// sustained (or halves until one is); then it goes between the two until they are close. Pure.
 #[derive(Clone, Copy, Debug, Default)]
 struct Search {
-    /// The greatest rate that was sustained.
+    /// The highest rate so far that was sustained.
     sustained: Option<u64>,
-    /// The least rate that was not sustained.
+    /// The lowest rate so far that was not sustained.
     overloaded: Option<u64>,
 }
 
 impl Search {
-    /// The rate to try next; None when the search has ended.
+    /// The rate to try next; `None` when the search has ended.
     fn next(&self) -> Option<u64> {
         match (self.sustained, self.overloaded) {
             (None, None) => Some(PROBE_RATE_FIRST),
@@ -178,7 +179,7 @@ impl Search {
     }
 }
 
-/// The greatest rate that a server sustains, and the phase at that rate.
+/// The highest rate that a server sustains, the phase at that rate, and the number of tries.
 struct Maximum {
     rate: u64,
     phase: Phase,
@@ -210,7 +211,7 @@ fn maximum(
     let mut probes = 0;
     while let Some(rate) = search.next() {
         let mut is_good = false;
-        // A snapshot or a garbage collection may spoil one attempt.
+        // A snapshot or a garbage collection may spoil one try.
         for _ in 0..PROBE_ATTEMPTS {
             if is_good {
                 break;
@@ -231,7 +232,7 @@ fn maximum(
     Ok(Maximum { rate, phase, probes })
 }
 
-/// Whether a server keeps up: it answers the requests, in time, and no queue grows.
+/// Whether a server keeps up: it answers without errors, at the rate asked for, and no queue grows.
 fn is_sustained(phase: &Phase, rate: u64) -> bool {
     phase.errors == 0
         && phase.lost == 0
@@ -239,7 +240,8 @@ fn is_sustained(phase: &Phase, rate: u64) -> bool {
         && phase.latencies.percentile_us(50.0) <= PROBE_P50_MS_MAX * 1_000.0
 }
 
-/// Sets data at a rate for so long. The time counts from the first request to the last answer.
+/// Sets data at `rate` for `seconds`. The time of the phase counts from the first request to the
+/// last answer.
 fn set(
     driver: &mut Driver,
     target: &Target,

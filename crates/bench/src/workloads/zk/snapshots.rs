@@ -1,5 +1,5 @@
-//! The count of snapshots that a server takes during a run: by its own count if it has one, else by
-//! the files that appear in its folder.
+//! Counts the snapshots that a server takes during a run: by the server's own count if it has one,
+//! else by the files that appear in its data folder.
 
 use std::collections::HashSet;
 use std::fs;
@@ -12,31 +12,33 @@ use crate::limits::SNAPSHOT_LOOK_PAUSE;
 use crate::servers::process::Processes;
 use crate::servers::target::Target;
 
-/// The key of finished snapshots in `mntr` of ZooKeeper 3.9 (`ServerMetrics.SNAPSHOT_TIME`).
+/// The key in `mntr` that counts finished snapshots in ZooKeeper 3.9
+/// (`ServerMetrics.SNAPSHOT_TIME`).
 const KEY: &str = "zk_cnt_snapshottime";
 
-/// Counts snapshots from when it is made.
+/// Counts snapshots from its start until [`Snapshots::stop`].
 pub enum Snapshots<'a> {
     /// The server counts its snapshots itself.
     Monitored {
-        /// The server.
+        /// The target.
         target: &'a Target,
-        /// Its count when this was made.
+        /// The server's count at the start.
         before: f64,
     },
-    /// A thread looks at the folders again and again: a server keeps only the newest few snapshots.
+    /// A thread looks at the folders repeatedly, since a server keeps only the newest few
+    /// snapshots.
     Files {
-        /// Set to end the thread.
+        /// Ends the thread when set.
         is_ended: Arc<AtomicBool>,
-        /// The thread, which returns how many snapshots appeared.
+        /// The thread. It returns how many snapshots have appeared.
         thread: JoinHandle<usize>,
     },
-    /// The server has no count, and its folders are not known.
+    /// Not counted: the server has no count, and its folders are not known.
     Unknown,
 }
 
 impl Snapshots<'_> {
-    /// Begins to count.
+    /// Starts to count.
     pub fn start(target: &Target) -> Snapshots<'_> {
         if let Some(before) = target.monitored(KEY) {
             return Snapshots::Monitored { target, before };
@@ -50,7 +52,7 @@ impl Snapshots<'_> {
         thread.map_or(Snapshots::Unknown, |thread| Snapshots::Files { is_ended, thread })
     }
 
-    /// How many snapshots were taken until now; `None` if that is not known.
+    /// Stops, and returns how many snapshots were taken; `None` if that is not known.
     pub fn stop(self) -> Option<usize> {
         match self {
             Snapshots::Monitored { target, before } => {
@@ -65,7 +67,7 @@ impl Snapshots<'_> {
     }
 }
 
-/// The data folders that the servers of a target name, if they are on this machine.
+/// The data folders that the servers report in `conf`; `None` if they are not on this machine.
 fn folders_of(target: &Target) -> Option<Vec<PathBuf>> {
     target.processes().filter(|it| !Processes::is_empty(it))?;
     target.ask_all("conf")?.iter().map(|conf| folder_of(conf)).collect()
@@ -76,7 +78,7 @@ fn folder_of(conf: &str) -> Option<PathBuf> {
     folder.is_dir().then_some(folder)
 }
 
-/// The files of finished snapshots in folders, of Quorate and of ZooKeeper.
+/// The files of finished snapshots, of Quorate or of ZooKeeper, in some data folders.
 fn snapshots_in(folders: &[PathBuf]) -> HashSet<PathBuf> {
     let all = folders.iter().flat_map(|it| [it.clone(), it.join("snapshots")]);
     let entries = all.filter_map(|it| fs::read_dir(it).ok()).flatten().flatten();
@@ -119,7 +121,7 @@ mod tests {
             write("snapshots/2.snap");
             write("snapshots/3.tmp");
             write("snapshot.4");
-            // The thread looks once more after it was told to end.
+            // The thread looks once more after the flag is set.
             is_ended.store(true, Ordering::Relaxed);
             looking.join().unwrap()
         });

@@ -1,9 +1,12 @@
-//! A tree of a given shape: making it, counting it, changing it, removing it. Several workloads do
-//! this before or around what they measure.
+//! A tree of znodes of a given shape, and how clients make, count and remove it. Several workloads
+//! do this before or around what they measure.
 //!
-//! Each step is a number of requests, shared between all clients: client `c` of `n` sends the
-//! requests whose index is `c`, `c + n`, `c + 2n` and so on, with [`PIPELINE_REQUESTS`] at most
-//! under way.
+//! The tree has a root, *parents* below it, and *children* below each parent. Children are indexed
+//! from 0 through all parents; all of them hold the same data.
+//!
+//! Each step of the work is a number of requests, shared between all clients. Client `c` of `n`
+//! sends the requests with index `c`, `c + n`, `c + 2n` and so on, with at most
+//! [`PIPELINE_REQUESTS`] under way.
 
 pub mod traffic;
 
@@ -42,7 +45,7 @@ pub struct TreeArgs {
 }
 
 impl TreeArgs {
-    /// Names the first option that asks for something impossible.
+    /// Checks the options, and names the first one that is impossible.
     ///
     /// # Errors
     /// An option asks for something impossible.
@@ -60,7 +63,7 @@ impl TreeArgs {
         Ok(())
     }
 
-    /// The number of children of all parents.
+    /// The number of children below all parents.
     pub fn znode_count(&self) -> usize {
         self.parents.saturating_mul(self.children)
     }
@@ -74,7 +77,7 @@ impl std::fmt::Display for TreeArgs {
     }
 }
 
-/// A step that goes over the whole tree.
+/// A step over the whole tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     MakeRoot,
@@ -87,23 +90,23 @@ enum Step {
     RemoveRoot,
 }
 
-/// A tree on one server, and how much of it is acknowledged.
+/// A tree on one target, and which of its creates the servers have acknowledged.
 #[derive(Clone, Debug)]
 pub struct Tree {
     root: String,
     parents: usize,
     children: usize,
     data: Vec<u8>,
-    /// Children whose create was acknowledged, for each parent.
+    /// For each parent, how many creates of its children were acknowledged.
     acknowledged: Vec<u32>,
-    /// The index of the child that was acknowledged last.
+    /// The index of the child whose create was acknowledged last.
     last: usize,
 }
 
-/// How many znodes there are, beside how many there should be.
+/// The result of counting the children of a tree.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Count {
-    /// Children of all parents.
+    /// Children that were found, below all parents.
     pub found: u64,
     /// Children that were acknowledged and not found.
     pub missing: u64,
@@ -112,7 +115,7 @@ pub struct Count {
 }
 
 impl Tree {
-    /// A tree that does not exist yet. `label` makes its root unlike any other.
+    /// A tree that does not exist on the server yet. `label` makes its root differ from any other.
     pub fn new(args: &TreeArgs, label: &str) -> Tree {
         Tree {
             root: format!("/bench-{label}"),
@@ -124,44 +127,44 @@ impl Tree {
         }
     }
 
-    /// The number of children of all parents.
+    /// The number of children below all parents.
     pub fn znode_count(&self) -> usize {
         self.parents * self.children
     }
 
-    /// The path of the root, which all other paths begin with.
+    /// The path of the root. All other paths begin with it.
     pub fn root(&self) -> &str {
         &self.root
     }
 
-    /// The data of each child.
+    /// The data that each child holds.
     pub fn data(&self) -> &[u8] {
         &self.data
     }
 
-    /// Writes the path of a child.
+    /// Writes the path of the child with this index into `path`.
     pub fn child(&self, path: &mut String, index: usize) {
         self.child_of(path, index / self.children, index % self.children);
     }
 
-    /// Writes the path of child `number` of a parent. The tree need not have this child: a workload
-    /// may make it itself.
+    /// Writes the path of child `number` of parent `parent` into `path`. The tree need not have
+    /// this child: a workload may create it itself.
     pub fn child_of(&self, path: &mut String, parent: usize, number: usize) {
         path.clear();
         write!(path, "{}/p{parent}/c{number}", self.root).expect("a String takes everything");
     }
 
-    /// The path of the child whose create was answered last.
+    /// The path of the child whose create was acknowledged last.
     pub fn last_child(&self) -> String {
         let mut path = String::new();
         self.child(&mut path, self.last);
         path
     }
 
-    /// Makes the tree. The phase is about the children.
+    /// Makes the tree. The phase covers only the creates of the children.
     ///
     /// # Errors
-    /// The server is silent, or refuses the first znodes.
+    /// The server stays silent, or refuses the root or a parent.
     pub fn make(&mut self, driver: &mut Driver, target: &Target) -> anyhow::Result<Phase> {
         for step in [Step::MakeRoot, Step::MakeParents] {
             let made = self.step(driver, target, step, "make parents")?.0;
@@ -171,11 +174,11 @@ impl Tree {
         Ok(self.step(driver, target, Step::MakeChildren, "fill")?.0)
     }
 
-    /// Asks each parent how many children it has. Each session syncs before: in an ensemble its
-    /// server may not yet have applied what other sessions made.
+    /// Asks each parent how many children it has. Each session sends a sync first: in an ensemble
+    /// its server may not have applied yet what other sessions wrote.
     ///
     /// # Errors
-    /// The server is silent, or does not sync.
+    /// The server stays silent, or refuses a sync.
     pub fn count(
         &mut self,
         driver: &mut Driver,
@@ -186,10 +189,10 @@ impl Tree {
         self.step(driver, target, Step::Count, "count")
     }
 
-    /// Removes the tree. The phase is about the children.
+    /// Removes the tree. The phase covers only the deletes of the children.
     ///
     /// # Errors
-    /// The server is silent.
+    /// The server stays silent.
     pub fn remove(&mut self, driver: &mut Driver, target: &Target) -> anyhow::Result<Phase> {
         let phase = self.step(driver, target, Step::RemoveChildren, "remove")?.0;
         for step in [Step::RemoveParents, Step::RemoveRoot] {
@@ -253,13 +256,13 @@ pub fn open_acl() -> Vec<AclEntry> {
 
 struct TreeLoad<'a> {
     step: Step,
-    /// Requests of all clients in this step; a sync step has one for each client.
+    /// The number of requests of all clients in this step. A sync step has one for each client.
     request_count: usize,
     tree: &'a mut Tree,
     acl: Vec<AclEntry>,
-    /// Requests sent, for each client.
+    /// For each client, how many requests it has sent.
     sent: Vec<usize>,
-    /// Answers, for each client.
+    /// For each client, how many answers it has got.
     answered: Vec<usize>,
     count: Count,
     tally: Tally,

@@ -1,11 +1,12 @@
-//! Sessions that count: each sets the data of its own znode to the next number, waits for the
-//! answer, and goes on, through outages as well. The acknowledgements of each are compared with the
-//! data that the servers have in the end: a set that was acknowledged and is not there is lost.
+//! Sessions that write numbers, to find acknowledged writes that were lost. Each session sets the
+//! data of its own znode to 1, 2, 3 and so on, each after the answer to the one before, through
+//! outages as well. In the end its acknowledgements are compared with the znode: a set that was
+//! acknowledged and is not there is lost.
 //!
-//! A connection that ends leaves one set without an answer, which may have happened or not. The
-//! session goes on with the next number and repeats none. So the version of the znode, which counts
-//! all sets that happened, lies between the number of acknowledged sets and the number of sent
-//! ones.
+//! When a connection ends, one set has no answer: it may have been executed or not. The session
+//! then goes on with the next number and repeats none. The version of the znode counts all sets
+//! that were executed, so it must lie between the number of acknowledged sets and the number of
+//! sent sets.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -22,14 +23,14 @@ use crate::measure::stats::Latencies;
 use crate::workloads::zk::client::{Session, SessionError};
 use crate::workloads::zk::tree::Tree;
 
-/// Bytes of the number at the beginning of the data.
+/// Bytes of the number, at the beginning of a znode's data.
 pub const NUMBER_BYTES: usize = 8;
 
-/// Stages of a run at most.
+/// The most stages of a run.
 pub const STAGES_MAX: usize = 4;
 
-/// The stage that a run is in. A thread that ends and starts servers moves it on, and the writers
-/// read it.
+/// The stages of a run, such as before, during and after an outage. The thread that ends and starts
+/// servers moves the run to its next stage; the writers count for the stage that the run is in.
 #[derive(Debug)]
 pub struct Stages {
     now: AtomicUsize,
@@ -57,43 +58,43 @@ impl Stages {
         self.now.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Ends the last stage. `is_good`: all went as planned; else no writer waits for anything.
+    /// Ends the last stage. `is_good` is false if something failed; then the writers stop at once.
     pub fn end(&self, is_good: bool) {
         self.began.lock().expect("no thread panics while it holds the lock").push(Instant::now());
         self.is_failed.store(!is_good, Ordering::Relaxed);
         self.is_over.store(true, Ordering::Relaxed);
     }
 
-    /// The durations of the stages that have ended.
+    /// How long each stage took, if it has ended.
     pub fn durations(&self) -> Vec<Duration> {
         let began = self.began.lock().expect("no thread panics while it holds the lock");
         began.windows(2).map(|pair| pair[1] - pair[0]).collect()
     }
 }
 
-/// The sets of one session, and the answers to them.
+/// One session's sets and their answers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Writer {
-    /// The last number that was sent; the first was 1.
+    /// The number that was sent last; 0 before the first.
     sent: u64,
     acknowledged: u64,
     /// The newest number that was acknowledged.
     newest: u64,
-    /// Sets that may have happened or not.
+    /// Sets whose outcome is unknown: without an answer, or answered with an error.
     unknown: u64,
-    /// The time of the newest acknowledgement, ns.
+    /// The time of the newest acknowledgement, ns of the driver.
     last_ns: Option<u64>,
-    /// For each stage the longest time between two acknowledgements, ns. The stage of the later one
-    /// counts.
+    /// For each stage, the longest time between two acknowledgements, ns. A gap across stages
+    /// counts for the later one.
     gap_ns: [u64; STAGES_MAX],
-    /// The data that the server has in the end.
+    /// What the znode held in the end; `None` until it was read.
     found: Option<Found>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Found {
     number: u64,
-    /// Sets that happened: the version of the znode.
+    /// The version of the znode: the number of sets that were executed.
     version: u64,
 }
 
@@ -104,56 +105,56 @@ pub struct StageTally {
     pub acknowledged: u64,
     /// Latencies of the acknowledged sets, from the write to the socket.
     pub latencies: Latencies,
-    /// The longest time between two acknowledgements to any sessions, ns. The stage of the later
-    /// one counts.
+    /// The longest time between two acknowledgements to any writers, ns. A gap across stages counts
+    /// for the later one.
     pub gap_ns: u64,
-    /// For each server, gaps like [`StageTally::gap_ns`] of the sessions that began there, and of
-    /// the other sessions.
+    /// Gaps like [`StageTally::gap_ns`], as seen from each server (indexed as the addresses).
     pub server_gaps: Vec<ServerGap>,
 }
 
-/// The longest times between two acknowledgements, ns, as seen from one server.
+/// The longest times between two acknowledgements, ns, split by the server at which sessions began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ServerGap {
-    /// The gap of all sessions together that began at this server.
+    /// Among the sessions that began at this server, all together.
     pub here_ns: u64,
-    /// The gap of all other sessions together.
+    /// Among all other sessions, all together.
     pub elsewhere_ns: u64,
 }
 
-/// Counts of troubles.
+/// Counts of what went wrong.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Troubles {
-    /// Connections with an open session that ended.
+    /// Connections that ended while their session was open.
     pub connections_lost: u64,
-    /// Attempts to connect that gave no session.
+    /// Attempts to connect that did not open a session.
     pub attempts_failed: u64,
-    /// Sessions that the servers ended.
+    /// Sessions that the servers expired.
     pub sessions_expired: u64,
     /// Answers that were errors.
     pub errors: u64,
-    /// The count of each kind of error, by its name.
+    /// How often each kind of trouble occurred, by its name.
     pub by_kind: BTreeMap<String, u64>,
 }
 
-/// The balance of all sets.
+/// The balance of all sets of all writers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Account {
     /// Sets that were acknowledged.
     pub acknowledged: u64,
-    /// Sets that were acknowledged and are not there.
+    /// Sets that were acknowledged and are missing in the end.
     pub lost: u64,
-    /// Sets that were neither acknowledged nor refused.
+    /// Sets whose outcome is unknown: without an answer, or answered with an error.
     pub unknown: u64,
-    /// Sets of unknown outcome that are there.
+    /// Sets of unknown outcome that were executed.
     pub unknown_that_happened: u64,
-    /// Sets that are there and were never sent.
+    /// Sets that were executed and never sent.
     pub surplus: u64,
-    /// Writers that did not write again, or whose znode could not be read.
+    /// Writers that were not acknowledged again after the last stage, or whose znode could not be
+    /// read.
     pub silent: u64,
 }
 
-/// The writers of one run: as many as the tree has children.
+/// The writers of one run, one for each child of a tree.
 pub struct Writers<'a> {
     paths: Vec<String>,
     data: Vec<u8>,
@@ -163,15 +164,17 @@ pub struct Writers<'a> {
     pub tallies: [StageTally; STAGES_MAX],
     /// The troubles of all writers.
     pub troubles: Troubles,
-    /// The server at which each session began: its index among the addresses.
+    /// For each session, the index of the server at which it began.
     places: Vec<usize>,
-    /// The time of the newest acknowledgement to a session that began at each server, ns.
+    /// For each server, the time of the newest acknowledgement to a session that began there, ns of
+    /// the driver.
     last_ns: Vec<Option<u64>>,
+    /// When the writers saw that the last stage was over, ns of the driver.
     over_ns: Option<u64>,
 }
 
 impl<'a> Writers<'a> {
-    /// Writers for the children of a tree; each child holds [`NUMBER_BYTES`] or more.
+    /// Writers for the children of a tree, whose data must have [`NUMBER_BYTES`] or more.
     pub fn new(tree: &Tree, stages: &'a Stages) -> Writers<'a> {
         let path = |index| {
             let mut path = String::new();
@@ -192,11 +195,11 @@ impl<'a> Writers<'a> {
         }
     }
 
-    /// Writes until the last stage is over and each writer was acknowledged once more, or no writer
-    /// was for [`RECOVERY_LIMIT`]; then reads the znodes, after a sync.
+    /// Writes until the last stage is over and then each writer was acknowledged once more. Gives
+    /// up the writers that were not within [`RECOVERY_LIMIT`]. Then reads the znodes, after a sync.
     ///
     /// # Errors
-    /// The servers are silent.
+    /// The servers stay silent.
     pub fn run(&mut self, driver: &mut Driver) -> anyhow::Result<Account> {
         self.places = driver.places();
         let server_count = self.places.iter().max().map_or(0, |place| place + 1);
@@ -226,12 +229,13 @@ impl<'a> Writers<'a> {
         Ok(Account { silent: account.silent + silent, ..account })
     }
 
-    /// The longest time between two acknowledgements in a stage, of each writer.
+    /// The longest time between two acknowledgements in a stage, one value for each writer.
     pub fn gaps(&self, stage: usize) -> Latencies {
         self.gaps_of(stage, |_| true)
     }
 
-    /// Like [`Writers::gaps`], of the writers that began at a wanted server.
+    /// Like [`Writers::gaps`], only for writers that began at a server for which `is_wanted` is
+    /// true.
     pub fn gaps_of(&self, stage: usize, is_wanted: impl Fn(usize) -> bool) -> Latencies {
         let mut gaps = Latencies::default();
         for (writer, place) in self.writers.iter().zip(&self.places) {
@@ -242,8 +246,8 @@ impl<'a> Writers<'a> {
         gaps
     }
 
-    /// Notes an acknowledgement to a session that began at server `at`, for the gaps of all
-    /// together.
+    /// Updates the gaps of all writers together after an acknowledgement to a session that began at
+    /// server `at`.
     fn note_gaps(&mut self, stage: usize, at: usize, now_ns: u64) {
         let newest = |is_wanted: &dyn Fn(usize) -> bool| {
             let lasts = self.last_ns.iter().enumerate();
@@ -273,8 +277,8 @@ fn add(mut all: Account, writer: &Writer) -> Account {
         return all;
     };
     let missing = acknowledged.saturating_sub(version);
-    // The count is right, but the newest set is missing: an older set came too late, or it was
-    // undone.
+    // As many sets were executed as were acknowledged, but the newest one is gone: an older set was
+    // executed after it, or it was undone.
     all.lost += if number < newest { missing.max(1) } else { missing };
     all.unknown_that_happened += version.saturating_sub(acknowledged).min(unknown);
     all.surplus += version.saturating_sub(acknowledged + unknown);
@@ -309,7 +313,7 @@ impl Load for Writers<'_> {
     ) {
         let writer = &mut self.writers[client];
         if header.error != ErrorCode::OK {
-            // The outcome is unknown: an error does not acknowledge the set.
+            // An error does not acknowledge the set; whether it was executed is unknown.
             writer.unknown += 1;
             self.troubles.errors += 1;
             self.troubles.count(&format!("answer {}", header.error.name()));
@@ -389,10 +393,10 @@ fn reason(error: &SessionError) -> String {
     }
 }
 
-/// Reads the znodes in the end. A request that is lost with its connection is sent again.
+/// Reads the znodes in the end. If a connection ends, its request is sent again.
 struct Check<'a, 'b> {
     all: &'a mut Writers<'b>,
-    /// Requests sent on this connection, for each client: a sync, then a read.
+    /// For each client, how many requests it has sent on its connection: first a sync, then a read.
     sent: Vec<u8>,
     is_synced: Vec<bool>,
 }
@@ -431,7 +435,7 @@ impl Load for Check<'_, '_> {
         }
         let Ok(data) = body.buffer() else { return };
         let Some(number) = data.unwrap_or_default().first_chunk::<NUMBER_BYTES>() else { return };
-        // The data is no number of ours before the first set.
+        // Before the first set the data is no number.
         let number = u64::from_be_bytes(*number);
         let Ok(stat) = decode_stat(&mut body) else { return };
         let version = stat.version.max(0) as u64;

@@ -38,7 +38,7 @@ fn replies_are_matched_in_order_with_the_times_of_their_requests() {
     let mut bytes = reply(1);
     encode_event(8, EventType::Deleted, "/a", &mut bytes);
     bytes.extend(reply(2));
-    // The result does not depend on how the bytes are cut.
+    // The bytes may arrive in pieces of any size.
     let mut seen = Vec::new();
     for byte in bytes {
         session.input().push(byte);
@@ -103,8 +103,8 @@ fn output_that_is_written_in_parts_stays_in_order() {
     assert!(session.output().is_empty());
 }
 
-/// A session on a new connection shows the session id and password from before, and the highest
-/// zxid it saw; its requests are forgotten.
+/// On a new connection a session shows its id, its password and the highest zxid that it has seen.
+/// Its requests under way are forgotten.
 #[test]
 fn a_session_goes_on_where_it_was() {
     let mut session = open();

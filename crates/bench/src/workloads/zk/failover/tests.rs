@@ -16,7 +16,7 @@ fn impossible_loads_are_named() {
     }
 }
 
-/// Two rounds with one session each: the pooled gaps are those of both.
+/// Two rounds with one session each: the pooled gaps contain both.
 #[test]
 fn gaps_of_all_rounds_are_pooled() {
     let mut pooled = Pooled::default();

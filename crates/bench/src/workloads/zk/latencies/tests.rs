@@ -1,5 +1,4 @@
-//! The phases against the null server: the requests, their number, and the figures from the
-//! answers.
+//! Runs all phases against the null server, and checks the requests, their number, and the figures.
 
 use super::*;
 use crate::servers::null_server::NullServer;
@@ -39,7 +38,7 @@ fn each_phase_asks_what_it_says() {
     }
 }
 
-/// The server returns other data than was written.
+/// The server's data differ from what was written.
 #[test]
 fn wrong_answers_are_counted_and_not_fatal() {
     let null = NullServer::start(SHAPE.znode_bytes + 1).unwrap();
@@ -78,13 +77,13 @@ fn an_open_loop_asks_the_same_and_no_sooner_than_is_due() {
     for phase in &run.phases {
         let last_due_ns = (phase.operations - 1) * 200_000;
         assert!(phase.elapsed_ns >= last_due_ns, "{}: {}", phase.name, phase.elapsed_ns);
-        // The server is a thread of this process.
+        // The null server is a thread of this process, whose wake-ups are not counted.
         assert_eq!(phase.server_wakeups, None);
     }
 }
 
-/// The second of two clients has a request every 10 ns; its latency counts from 110, though it is
-/// sent at 500.
+/// The second of two clients has requests due at 110 and 130 ns. Both are sent at 500 ns, but their
+/// latencies count from when they were due.
 #[test]
 fn latency_of_an_open_loop_counts_from_the_intended_start() {
     let shape = Shape { znode_count: 2, ..SHAPE };
@@ -135,7 +134,7 @@ fn rates_and_clients_make_the_tests() {
     }
 }
 
-/// The target is a server in this process, which `quorate bench` finds like any other.
+/// The target is a null server in this process, found by its port like any other server.
 #[test]
 fn the_file_says_what_was_done_and_what_each_test_gave() {
     let null = NullServer::start(20).unwrap();
@@ -168,7 +167,7 @@ fn the_file_says_what_was_done_and_what_each_test_gave() {
     assert!(results.about[0].starts_with("quorate "));
     for (test, clients) in results.tests.iter().zip([1, 2]) {
         assert_eq!(test.title, format!("{clients} clients, asynchronous"));
-        // The target is the server, then the null server that stands for the generator's ceiling.
+        // The results have the target itself, and then the null server of the generator's ceiling.
         for id in ["ours", "null"] {
             let measured = test.of(id).unwrap();
             assert_eq!(measured.figure("get").unwrap().values.len(), 2);

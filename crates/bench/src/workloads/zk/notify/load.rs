@@ -1,10 +1,11 @@
-//! The requests of publishers and subscribers, and what each subscriber has come to.
+//! The requests of publishers and subscribers, and which item each subscriber has seen.
 //!
-//! Data begins with the number of the item and the time that its latency counts from, so a read
-//! tells which item it found. One-shot watches coalesce: of the items set between an event and the
-//! read after it, a subscriber sees only the last. The others are counted as overtaken. A
-//! subscriber in event-only mode sets its watch again by exists, and learns the item from the
-//! version in the answer. All clients are in one process, so all times are of one clock.
+//! An *item* is one setData. Its data begin with the number of the item and the time that its
+//! latency counts from, so a read shows which item it found. One-shot watches coalesce: of the
+//! items set between an event and the read that follows it, a subscriber sees only the last one.
+//! The others count as *overtaken*. In event-only mode a subscriber sets its watch again by
+//! `exists`, and learns the item from the znode's version in the answer. All clients are in one
+//! process, so all times are of one clock.
 
 use zk::request::{ReadKind, ReadRequest, Request, WriteRequest};
 use zk::response::{ReplyHeader, decode_stat};
@@ -25,56 +26,59 @@ use crate::workloads::zk::tree::Tree;
 /// `Watcher.Event.EventType.NodeDataChanged`.
 const DATA_CHANGED: i32 = 3;
 
-/// One path and its publisher.
+/// One path and its publisher. Items of a channel are numbered from 0 through all runs.
 #[derive(Clone, Debug, Default)]
 struct Channel {
     path: String,
-    /// The time that each item counts from, with the items of earlier runs.
+    /// For each item that was sent, the time that its latency counts from. Items of earlier runs
+    /// included.
     since_ns: Vec<u64>,
-    /// Items of earlier runs.
+    /// The number of items that were sent in earlier runs.
     before: usize,
-    /// Items up to the end of this run, with earlier ones.
+    /// The number of items at the end of this run, earlier runs included.
     until: usize,
-    /// Items up to the newest one that the server acknowledged.
+    /// One more than the number of the newest item that the server acknowledged.
     acknowledged: usize,
     answered: usize,
-    /// Whether the publisher has every answer of this run, or is lost.
+    /// Whether the publisher has all answers of this run, or has lost its session.
     is_over: bool,
 }
 
-/// A subscriber. It always has a watch set or is about to set one.
+/// A subscriber. Between two requests its watch is always set.
 #[derive(Clone, Copy, Debug)]
 struct Subscriber {
-    /// Items of its channel up to the newest that it read; the next event is about the item after
-    /// them.
+    /// One more than the number of the newest item that it read. The next event is about this
+    /// number.
     seen: usize,
     must_read: bool,
     is_reading: bool,
 }
 
-/// The first clients are the publishers, one to a channel; the others are subscribers, which take
-/// the channels in turn. Publisher `i % publishers` publishes item `i` of a run. Everything but the
-/// tallies goes on from one run to the next.
+/// The load of both kinds of clients. The first clients are publishers, one for each channel. The
+/// others are subscribers: subscriber `s` watches channel `s % publishers`. Publisher `i %
+/// publishers` publishes item `i` of a run. Everything except the tallies goes on from one run to
+/// the next.
 pub struct NotifyLoad {
     channels: Vec<Channel>,
     subscribers: Vec<Subscriber>,
     data: Vec<u8>,
     pace: Pace,
-    /// Whether the subscribers read for the first time, before there is an item.
+    /// Whether this is the first run, in which subscribers read once to set their watches, and no
+    /// item is published.
     is_subscribing: bool,
     sets: Tally,
     events: Tally,
     reads: Tally,
-    /// Items that a subscriber never saw, since a newer one came before its read.
+    /// Items that a subscriber never saw, because a newer one was set before its read.
     overtaken: u64,
-    /// Events that no client waited for.
+    /// Events that no subscriber waited for.
     surplus: u64,
     last_ns: u64,
     is_event_only: bool,
 }
 
 impl NotifyLoad {
-    /// A load whose publishers publish to the children of the tree.
+    /// A load whose publishers publish to the children of `tree`.
     pub fn new(shape: &Shape, tree: &Tree) -> NotifyLoad {
         let channel = |publisher| {
             let mut channel = Channel::default();
@@ -98,7 +102,7 @@ impl NotifyLoad {
         }
     }
 
-    /// Begins the next run.
+    /// Begins the next run. The first run has 0 items: it sets the watches.
     pub fn begin(&mut self, items: u64, pace: Pace) {
         let publishers = self.channels.len();
         for (publisher, channel) in self.channels.iter_mut().enumerate() {
@@ -113,7 +117,7 @@ impl NotifyLoad {
         (self.overtaken, self.surplus) = (0, 0);
     }
 
-    /// Ends the run. The phase is about the items.
+    /// Ends the run. The phase counts the setData requests.
     pub fn end(&self, meter: &Meter<'_>, driver: &Driver, name: &'static str) -> Phase {
         let missed = self.missed();
         let mut phase = meter.stop(driver, name, self.sets.clone());
@@ -122,7 +126,8 @@ impl NotifyLoad {
         phase
     }
 
-    /// Acknowledged items that a subscriber missed: it saw neither the item nor a newer one.
+    /// Sums, over all subscribers, the acknowledged items that the subscriber missed: it saw
+    /// neither the item nor a newer one.
     fn missed(&self) -> u64 {
         let missed = |(number, it): (usize, &Subscriber)| {
             let channel = &self.channels[number % self.channels.len()];
@@ -131,7 +136,7 @@ impl NotifyLoad {
         self.subscribers.iter().enumerate().map(missed).sum()
     }
 
-    /// All figures of the run, whose phase is `phase`.
+    /// All figures of the run; `phase` is what [`NotifyLoad::end`] returned.
     pub fn figures(&self, phase: &Phase) -> Vec<Figure> {
         let count = |name, value: u64| Figure::once(name, "", value as f64, Good::Neither);
         let mut all = vec![
@@ -161,14 +166,14 @@ impl NotifyLoad {
         if self.is_event_only { "watches set again" } else { "items read after an event" }
     }
 
-    /// µs of the server's CPU for each set, event or read. A server gains nothing here when items
-    /// are overtaken, since overtaken items cause no event and no read.
+    /// CPU time of the server, µs, for each set, event or read. An overtaken item causes no event
+    /// and no read, so overtaking gives no advantage in this figure.
     fn message_us(&self, phase: &Phase) -> Option<f64> {
         let messages = self.sets.answered + self.events.answered + self.reads.answered;
         Some(phase.server_cpu_ns? as f64 / 1e3 / messages.max(1) as f64)
     }
 
-    /// The channel of subscriber `number`.
+    /// The index of the channel that subscriber `number` watches.
     fn channel_of(&self, number: usize) -> usize {
         number % self.channels.len()
     }
@@ -213,13 +218,14 @@ impl NotifyLoad {
             true => Next::Wait,
             false if is_all || is_rest_lost || channel.is_over && is_silent => Next::Finished,
             false if is_silent => Next::Wait,
-            // The newest items may have been refused, and then no event says that the run is over.
-            // The client looks at whole seconds, since every other time would be another timer.
+            // The newest items may have been refused; then no event says that the run is over. The
+            // client looks again at each full second, since any other time would be one more timer.
             false => Next::At((now_ns / 1_000_000_000 + 1) * 1_000_000_000),
         }
     }
 
-    /// The number of the item in the data of a channel, and the time that it counts from.
+    /// The number of the item that `data` of a channel holds, and the time that it counts from.
+    /// `None` if the channel never published such data.
     fn item_of(&self, channel: usize, data: &[u8]) -> Option<(usize, u64)> {
         let (item, since_ns) = item::read(data)?;
         let item = item as usize;
@@ -229,8 +235,9 @@ impl NotifyLoad {
         (is_own && is_sent).then_some((number, since_ns))
     }
 
-    /// The number of the item that a channel had come to when a watch was set again, from the
-    /// version: the znode was made without an item, and each item adds one version.
+    /// The number of the newest item when a watch was set again, from the znode's version, and the
+    /// time that it counts from. The znode is created without an item, and each item adds one
+    /// version.
     fn item_of_version(&self, channel: usize, version: i32) -> Option<(usize, u64)> {
         let number = usize::try_from(version).ok()?.checked_sub(1)?;
         Some((number, *self.channels[channel].since_ns.get(number)?))
@@ -254,7 +261,7 @@ impl NotifyLoad {
                 subscriber.seen = item + 1;
                 self.reads.count(true, now.saturating_sub(since_ns));
             }
-            // This read has no latency: it names no item of ours.
+            // The read names no known item, so it has no latency.
             _ => {
                 self.reads.answered += 1;
                 self.reads.errors += 1;
@@ -292,7 +299,7 @@ impl Load for NotifyLoad {
         self.sets.count(is_good, took_ns);
     }
 
-    /// The read of item `seen - 1` set the watch, so the watch fires for item `seen`.
+    /// The read of item `seen - 1` has set the watch, so the event is about item `seen`.
     fn on_event(&mut self, client: usize, kind: i32, path: &str, now_ns: u64) {
         self.last_ns = now_ns;
         let Some(number) = client.checked_sub(self.channels.len()) else {

@@ -1,4 +1,4 @@
-//! Whole runs against the null server.
+//! Runs whole tests against the null server.
 
 use super::*;
 use crate::servers::null_server::NullServer;
@@ -25,7 +25,8 @@ fn check(shape: &Shape) -> Block {
 
 #[test]
 fn every_item_is_seen_or_overtaken_by_each_of_its_subscribers() {
-    // Item numbers go round: the first three channels have 101 items, the last 100; 3 subscribers.
+    // 403 items of 4 publishers: the first three publish 101 each, the last 100. Each has 3
+    // subscribers.
     for (rate, subscribers) in [(None, 12), (Some(10_000), 12), (None, 2)] {
         let connections = Connections { subscribers, ..SHAPE.connections };
         let block = check(&Shape { rate, connections, ..SHAPE });

@@ -1,10 +1,15 @@
-//! Scenario 2: publishers create ephemerals on paths that subscribers watch.
+//! Scenario 2: publishers create ephemerals on paths that subscribers watch before the znodes
+//! exist.
 //!
-//! A stage has three steps. All watches are set, by exists on paths that do not exist. Then each
-//! publisher creates an ephemeral on each of its paths; a subscriber that has an event reads the
-//! data, one read at a time, since a synchronous client has one request under way. Last, each
-//! subscriber sends a sync, behind whose answer no event of the stage can come. The paths are
-//! computed; a subscription takes one byte, an item the 8 bytes of its time.
+//! A *stage* publishes some items; a test has a warm-up stage and one that counts. A stage has
+//! three steps.
+//!
+//! - Subscribe: subscribers set all watches, by `exists` on absent paths.
+//! - Publish: each publisher creates an ephemeral on each of its paths. A subscriber that gets an
+//!   event reads the data, one read at a time, like a synchronous client.
+//! - Settle: each subscriber sends a sync. After its answer no event of the stage can come.
+//!
+//! Paths are computed and not stored: a subscription takes one byte, an item 8 bytes for its time.
 
 use std::collections::VecDeque;
 
@@ -32,11 +37,11 @@ use crate::workloads::zk::tree::{Tree, open_acl};
 /// `Watcher.Event.EventType.NodeCreated`.
 const CREATED: i32 = 1;
 
-/// Runs one test: first the items that warm up, then those that count. All processes of a test
-/// publish from the same moment.
+/// Runs one test: first the warm-up items, then those that count. At `gate` all processes of a test
+/// wait for each other, so that they publish from the same moment.
 ///
 /// # Errors
-/// The server is silent while answers or events are due.
+/// The server stays silent while answers or events are due.
 pub fn run(
     driver: &mut Driver,
     turn: &Turn<'_>,
@@ -62,7 +67,7 @@ pub fn run(
         load.begin_settling(driver.now_ns());
         if name == "items" {
             gate.pass()?;
-            // Nobody was silent meanwhile.
+            // Waiting at the gate was no silence of the server.
             load.last_ns = driver.now_ns();
         }
         load.run(driver)?;
@@ -84,51 +89,51 @@ enum Step {
     Settle,
 }
 
-/// A publisher's items, with those of earlier stages.
+/// A publisher's items. Their numbers go on through all stages.
 #[derive(Clone, Debug, Default)]
 struct Publisher {
-    /// The time that each item counts from, ns of the driver; there are as many as were sent.
+    /// For each item that was sent, the time that its latency counts from, ns of the driver.
     since_ns: Vec<u64>,
-    /// Creates that were answered.
+    /// How many creates were answered.
     answered: usize,
 }
 
-/// The reads of a subscriber, by the numbers of the paths.
+/// The reads of a subscriber, each as the number of the path.
 #[derive(Clone, Debug, Default)]
 struct Reader {
     under_way: Option<usize>,
     waiting: VecDeque<usize>,
 }
 
-/// The first clients are the publishers; the others are subscribers. Publisher `i % publishers`
-/// creates item `i` of a stage.
+/// The load of all clients. The first clients are publishers, the others subscribers. Publisher `i
+/// % publishers` creates item `i` of a stage.
 struct ItemLoad<'a> {
     tree: &'a Tree,
     acl: Vec<AclEntry>,
     data: Vec<u8>,
     is_reading: bool,
     step: Step,
-    /// Items of earlier stages.
+    /// The number of items in earlier stages.
     before: u64,
-    /// Items of this stage.
+    /// The number of items in this stage.
     items: u64,
     pace: Pace,
     publishers: Vec<Publisher>,
-    /// Publishers that have neither finished this stage nor lost their session.
+    /// How many publishers have neither finished this stage nor lost their session.
     publishing: usize,
     readers: Vec<Reader>,
-    /// Reads under way or waiting.
+    /// How many reads are under way or waiting, all subscribers together.
     reads_left: usize,
     subscriptions: Subscriptions,
     results: Results,
-    /// Whether each subscriber has sent its sync.
+    /// For each subscriber, whether it has sent its sync.
     has_synced: Vec<bool>,
     last_create_ns: u64,
-    /// When the last event or read of the items came.
+    /// When the last event or read of the stage's items came, ns of the driver.
     all_seen_ns: u64,
-    /// When the last answer or event came.
+    /// When the last answer or event came, ns of the driver.
     last_ns: u64,
-    /// Whether nothing came for too long.
+    /// Whether nothing has come for [`SILENCE_LIMIT`], so that the run was given up.
     is_silent: bool,
     path: String,
 }
@@ -161,7 +166,7 @@ impl ItemLoad<'_> {
         }
     }
 
-    /// Begins the next stage, of so many items, with the watches.
+    /// Begins the next stage with its first step, which sets the watches.
     fn begin_stage(&mut self, items: u64, now_ns: u64) {
         self.before += self.items;
         self.items = items;
@@ -175,7 +180,7 @@ impl ItemLoad<'_> {
         self.pace = pace;
         (self.last_ns, self.last_create_ns) = (pace.start_ns, pace.start_ns);
         self.publishing = self.publishers.len();
-        // The driver does not speak again of clients that were lost before.
+        // The driver does not report again the clients that were lost in earlier steps.
         for (client, _) in driver.lost() {
             self.finish(client);
         }
@@ -188,7 +193,7 @@ impl ItemLoad<'_> {
         self.has_synced = vec![false; self.readers.len()];
     }
 
-    /// Runs one step.
+    /// Runs the current step.
     fn run(&mut self, driver: &mut Driver) -> anyhow::Result<()> {
         let end = driver.run(self);
         if self.is_silent {
@@ -201,7 +206,7 @@ impl ItemLoad<'_> {
         end.map_err(|error| anyhow::anyhow!("{error}: {}", self.unfinished()))
     }
 
-    /// What answers and events are due.
+    /// Describes the answers and events that are still due.
     fn unfinished(&mut self) -> String {
         let sent: usize = self.publishers.iter().map(|it| it.since_ns.len() - it.answered).sum();
         let (reads, due) = (self.reads_left, self.subscriptions.due());
@@ -217,19 +222,19 @@ impl ItemLoad<'_> {
         out
     }
 
-    /// Whether every create was answered or its publisher lost, and every event and read that is
-    /// due came.
+    /// Whether nothing is due any more: creates are answered or their publisher is lost, and all
+    /// events and reads have come.
     fn is_complete(&self) -> bool {
         self.publishing == 0 && self.subscriptions.due() == 0 && self.reads_left == 0
     }
 
-    /// The number behind a publisher's last item of this stage.
+    /// One more than the number of a publisher's last item in this stage.
     fn until(&self, publisher: usize) -> usize {
         let publishers = self.publishers.len();
         share(self.before, publishers, publisher) + share(self.items, publishers, publisher)
     }
 
-    /// The number of a publisher's path.
+    /// The number of a path of `publisher`; `None` if it is no such path.
     fn number_of(&mut self, publisher: usize, path: &str) -> Option<usize> {
         let number = path.rsplit_once("/c")?.1.parse().ok()?;
         self.tree.child_of(&mut self.path, publisher, number);
@@ -260,7 +265,8 @@ impl ItemLoad<'_> {
 
     fn subscribe(&mut self, subscriber: usize, session: &mut Session, now_ns: u64) -> Next {
         let publisher = self.subscriptions.publisher_of(subscriber);
-        // A subscriber sends nothing else in this step.
+        // In this step a subscriber sends nothing else, so each request under way is one
+        // subscription.
         let number = self.subscriptions.count_of(subscriber) + session.under_way();
         if number >= self.until(publisher) {
             return Next::Finished;
@@ -274,8 +280,8 @@ impl ItemLoad<'_> {
         Next::Sent
     }
 
-    /// The next step of a subscriber while items are published. The run ends when it is complete,
-    /// so a subscriber never says that it has finished.
+    /// The next step of a subscriber while items are published. The driver stops when everything is
+    /// complete, so a subscriber never finishes by itself.
     fn read(&mut self, subscriber: usize, session: &mut Session, now_ns: u64) -> Next {
         let publisher = self.subscriptions.publisher_of(subscriber);
         let reader = &mut self.readers[subscriber];
@@ -330,14 +336,14 @@ impl ItemLoad<'_> {
             self.results.reads.count(true, self.last_ns.saturating_sub(since_ns));
             return;
         }
-        // This read has no latency: it did not find its item.
+        // The read did not find its item, so it has no latency.
         self.results.reads.answered += 1;
         self.results.reads.errors += 1;
         let kind = if is_ok { &mut self.results.wrong_data } else { &mut self.results.failed };
         *kind += 1;
     }
 
-    /// A client has nothing more to publish, or has lost its session.
+    /// Notes that a publisher has nothing more to publish, or that a client has lost its session.
     fn finish(&mut self, client: usize) {
         let Some(subscriber) = client.checked_sub(self.publishers.len()) else {
             self.publishing -= 1;
@@ -351,7 +357,7 @@ impl ItemLoad<'_> {
         self.reads_left -= reader.waiting.len() + usize::from(reader.under_way.is_some());
     }
 
-    /// What the stage has shown, for this cost.
+    /// The results of the stage, with the time and CPU in `cost`.
     fn outcome(&self, cost: &Phase) -> Outcome {
         Outcome {
             results: self.results.clone(),
@@ -390,7 +396,7 @@ impl Load for ItemLoad<'_> {
         };
         match self.step {
             Step::Subscribe => {
-                // The watch waits for a create only if the znode is absent.
+                // Only if the znode is absent does the watch wait for a create.
                 let is_set = header.error == ErrorCode::NO_NODE;
                 self.subscriptions.add(subscriber, is_set);
                 self.results.watches.count(is_set, took_ns);

@@ -1,4 +1,5 @@
-//! The options that `quorate bench pubsub` and `zk-notify` share, and the connections of a test.
+//! The options that `quorate bench pubsub` and `zk-notify` share, and the number of connections of
+//! a test.
 
 use clap::Args;
 
@@ -34,7 +35,7 @@ pub struct PublishArgs {
 }
 
 impl PublishArgs {
-    /// Names the first option that asks for something impossible.
+    /// Checks the options, and names the first one that is impossible.
     ///
     /// # Errors
     /// An option asks for something impossible.
@@ -57,7 +58,7 @@ impl PublishArgs {
         Ok(())
     }
 
-    /// Says how many items there are and how they are sent.
+    /// Describes how many items there are and how they are sent.
     pub fn about(&self) -> String {
         let sent = match self.rate {
             Some(rate) => {
@@ -69,41 +70,42 @@ impl PublishArgs {
     }
 }
 
-/// The connections of a test: first the publishers, then the subscribers.
+/// The numbers of connections of a test. Clients are numbered publishers first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Connections {
     /// Connections that publish.
     pub publishers: usize,
-    /// Connections that watch what is published; none in some tests.
+    /// Connections that watch what is published; 0 in some tests.
     pub subscribers: usize,
 }
 
 impl Connections {
-    /// The number of all of them.
+    /// The number of all connections.
     pub fn count(&self) -> usize {
         self.publishers + self.subscribers
     }
 
-    /// At most so many connections; publishers and subscribers keep their proportion.
+    /// At most `max` connections, with publishers and subscribers in the same proportion.
     pub fn at_most(&self, max: usize) -> Connections {
         if self.count() <= max {
             return *self;
         }
         let publishers = (self.publishers * max / self.count()).max(1);
-        // Each publisher keeps its number of subscribers, where that is a whole number.
+        // If the number of subscribers is a multiple of the publishers, each publisher keeps as
+        // many.
         let subscribers = self.subscribers * publishers / self.publishers;
         Connections { publishers, subscribers }
     }
 
-    /// The remark in a table that there are so few connections.
+    /// The remark that there are only this many connections.
     pub fn remark(&self) -> String {
         let Connections { publishers, subscribers } = self;
         format!("with {publishers} publishers, {subscribers} subscribers: RLIMIT_NOFILE")
     }
 }
 
-/// The part of `count` items that publisher `publisher` of `publishers` has, where item `i` belongs
-/// to publisher `i % publishers`.
+/// How many of `count` items publisher `publisher` has, where item `i` belongs to publisher `i %
+/// publishers`.
 pub fn share(count: u64, publishers: usize, publisher: usize) -> usize {
     let (publishers, publisher) = (publishers as u64, publisher as u64);
     (count / publishers + u64::from(publisher < count % publishers)) as usize

@@ -1,4 +1,4 @@
-//! The observations of the clients of scenario 2, in one process or in several.
+//! What the clients of scenario 2 have counted and measured, in one process or in several.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,31 +6,31 @@ use crate::measure::figures::{Figure, Good, of_mean_and_latencies, of_phase};
 use crate::measure::meter::Tally;
 use crate::measure::stats::{Latencies, Phase};
 
-/// The answers and events of a stage.
+/// The answers and events of one stage: its watches, its items, and what followed.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Results {
-    /// The watches.
+    /// The answers to requests that set watches.
     pub watches: Tally,
-    /// The items.
+    /// The answers to creates.
     pub creates: Tally,
-    /// The events.
+    /// The events that were due.
     pub events: Tally,
-    /// The reads behind events.
+    /// The answers to the reads that follow events.
     pub reads: Tally,
-    /// Requests of any kind that were refused, or answered in another way than is due.
+    /// Requests of any kind that were refused, or not answered as expected.
     pub failed: u64,
-    /// Reads that found data that is not the item's.
+    /// Reads that found other data than the item's.
     pub wrong_data: u64,
-    /// Events that came before.
+    /// Events that had come before.
     pub twice: u64,
-    /// Events that no client waited for.
+    /// Events that no subscriber waited for.
     pub not_asked_for: u64,
-    /// Events that were due to subscribers whose sessions were lost.
+    /// Events that were due to subscribers which lost their sessions.
     pub missed: u64,
 }
 
 impl Results {
-    /// Errors after the watches were set.
+    /// How many errors there were, except those of setting watches.
     pub fn errors(&self) -> u64 {
         let events = self.twice + self.not_asked_for + self.missed;
         self.failed - self.watches.errors + self.wrong_data + events
@@ -49,26 +49,26 @@ impl Results {
     }
 }
 
-/// What came of the items that count.
+/// The results and the cost of publishing the items that count.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Outcome {
     /// The answers and events.
     pub results: Results,
-    /// From the start to the answer to the last create, ns.
+    /// Time from the start to the answer to the last create, ns.
     pub creates_ns: u64,
-    /// From the start to the last event or read, ns.
+    /// Time from the start to the last event or read, ns.
     pub seen_ns: u64,
-    /// CPU of the servers for it, if it is known.
+    /// CPU time of the servers meanwhile, ns; `None` if it is not known.
     pub server_cpu_ns: Option<u64>,
-    /// CPU of the generator.
+    /// CPU time of the generator meanwhile, ns.
     pub own_cpu_ns: u64,
     /// Sessions that were lost.
     pub lost: u64,
 }
 
 impl Outcome {
-    /// Adds what another process saw at the same time. The CPU of the servers is that of both
-    /// already.
+    /// Adds what another process saw at the same time. `server_cpu_ns` stays: it already counts the
+    /// load of both.
     pub fn add(&mut self, other: &Outcome) {
         self.results.add(&other.results);
         self.creates_ns = self.creates_ns.max(other.creates_ns);
@@ -77,7 +77,7 @@ impl Outcome {
         self.lost += other.lost;
     }
 
-    /// The creates and their cost.
+    /// The creates as a phase.
     pub fn phase(&self) -> Phase {
         let creates = &self.results.creates;
         Phase {
@@ -93,7 +93,7 @@ impl Outcome {
         }
     }
 
-    /// The latencies. `is_reading`: subscribers read the data behind an event.
+    /// The latencies by name. `is_reading`: subscribers read the data after an event.
     pub fn latencies(&self, is_reading: bool) -> Vec<(&'static str, Latencies)> {
         let Results { creates, events, reads, .. } = &self.results;
         let all = [("create", creates), ("event", events), ("data", reads)];
@@ -101,7 +101,7 @@ impl Outcome {
         all.into_iter().take(count).map(|(name, it)| (name, it.latencies.clone())).collect()
     }
 
-    /// The figures.
+    /// All figures of the outcome.
     pub fn figures(&self, is_reading: bool) -> Vec<Figure> {
         let results = &self.results;
         let count = |name, value: u64| Figure::once(name, "", value as f64, Good::Neither);
@@ -141,7 +141,7 @@ impl Outcome {
 mod tests {
     use super::*;
 
-    /// Rates are of all items and the longest time, and the CPU of the servers counts once.
+    /// The rate counts all items over the longest time, and the CPU of the servers counts once.
     #[test]
     fn what_two_processes_saw_is_added() {
         let outcome = |items: u64, creates_ns: u64| {

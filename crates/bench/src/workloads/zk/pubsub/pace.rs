@@ -1,28 +1,29 @@
-//! The times at which clients that publish send their requests: in closed loop each after the
-//! answer to the one before, in open loop at a rate.
+//! When a publisher sends its next request: in closed loop after the answer to the one before, in
+//! open loop at a fixed rate.
 
 use crate::measure::driver::{Driver, Next};
 
-/// The times at which requests are sent.
+/// The pace of all publishers together.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Pace {
     /// The start, ns of the driver.
     pub start_ns: u64,
-    /// The distance between two items of all publishers in open loop, ns; None in closed loop.
+    /// The time between two items of all publishers together, ns; `None` in closed loop.
     pub spacing_ns: Option<f64>,
 }
 
 impl Pace {
-    /// Begins now.
+    /// A pace that starts now. `rate` is in items a second; `None` means closed loop.
     pub fn start(driver: &Driver, rate: Option<u64>) -> Pace {
-        // In open loop the start is a moment later, so that no client begins late.
+        // In open loop the start is a little later, so that no client begins late.
         let delay_ns = if rate.is_some() { 10_000_000 } else { 0 };
         let spacing_ns = rate.map(|rate| 1e9 / rate as f64);
         Pace { start_ns: driver.now_ns() + delay_ns, spacing_ns }
     }
 
-    /// The time that a request counts from, if it may be sent now; else the next step of its
-    /// client. `place` is the position of its item among all items.
+    /// If a client may send a request now, the time that its latency counts from; else what the
+    /// client does instead. `place` is the position of the item in the order of all items,
+    /// `under_way` the number of requests of the client without an answer.
     pub fn since(&self, place: f64, under_way: usize, now_ns: u64) -> Result<u64, Next> {
         let Some(spacing_ns) = self.spacing_ns else {
             return if under_way == 0 { Ok(now_ns) } else { Err(Next::Wait) };
@@ -31,7 +32,7 @@ impl Pace {
         if now_ns < due_ns { Err(Next::At(due_ns)) } else { Ok(due_ns) }
     }
 
-    /// Ns from the start to the last answer.
+    /// Time from the start to `last_ns`, ns.
     pub fn elapsed_ns(&self, last_ns: u64) -> u64 {
         last_ns.saturating_sub(self.start_ns)
     }
@@ -48,8 +49,8 @@ mod tests {
             (0.0, 0, 99, Err(Next::At(100))),
             (0.0, 0, 100, Ok(100)),
             (3.0, 0, 129, Err(Next::At(130))),
-            // The latency of a late item counts from when it was due, even if requests are under
-            // way.
+            // The latency of a late item counts from when it was due, even while other requests are
+            // under way.
             (3.0, 5, 170, Ok(130)),
             (3.5, 0, 134, Err(Next::At(135))),
         ] {

@@ -1,5 +1,6 @@
-//! Scenario 2 by several processes: each has some publishers with their subscribers, on a tree of
-//! its own. The processes begin and end each step together.
+//! Runs a test of scenario 2 in several processes. Each process, called a *part*, has some
+//! publishers with all their subscribers, and its own tree. A *gate* is a point where parts wait
+//! for each other, so that all begin and end a step together.
 //!
 //! ```text
 //! parent: starts parts -> waits until all are at a gate -> opens it -> ... -> adds up
@@ -24,16 +25,16 @@ use crate::measure::figures::Block;
 use crate::servers::interrupt::Interrupt;
 use crate::servers::target::{Target, TargetAddress};
 
-/// Where a process waits for the others.
+/// A point where a process waits until all others have reached it, too.
 pub trait Gate {
-    /// Waits until all processes are here.
+    /// Waits until all processes have reached this gate.
     ///
     /// # Errors
-    /// The others are gone.
+    /// The process that opens the gate has ended.
     fn pass(&mut self) -> anyhow::Result<()>;
 }
 
-/// The gate of the only process.
+/// The gate of a test that has only one process: always open.
 pub struct Open;
 
 impl Gate for Open {
@@ -42,10 +43,11 @@ impl Gate for Open {
     }
 }
 
-/// The exit status of a part whose parent is gone.
+/// The exit status of a part whose parent has ended.
 const LEFT_ALONE: i32 = 1;
 
-/// Gates of a test: before the items that warm up, before those that count, behind those.
+/// The number of gates in a test: before the warm-up items, before the items that count, and after
+/// those.
 const GATES: usize = 3;
 
 /// Options of `quorate bench pubsub-part`, which only this program uses.
@@ -67,7 +69,7 @@ pub struct PartArgs {
     reads: bool,
 }
 
-/// What a part tells at the end.
+/// What a part reports to its parent in its last line.
 #[derive(Debug, Serialize, Deserialize)]
 struct Told {
     outcome: Outcome,
@@ -75,22 +77,22 @@ struct Told {
     notes: Vec<String>,
 }
 
-/// The gate of a part: its parent.
+/// The gates of a part. The parent opens them.
 struct Parent {
-    /// Has an item for each gate that is open.
+    /// Receives one `()` for each gate that the parent opens.
     opened: Receiver<()>,
 }
 
 impl Parent {
-    /// Starts a thread that reads the parent's lines, and ends this process when the parent is
-    /// gone. The parent may be killed between two gates, and the terminal's signals do not reach
-    /// a part.
+    /// Starts a thread that reads the lines of the parent. When the parent is gone, the thread ends
+    /// this process: a parent may be killed between two gates, and the terminal's signals do not
+    /// reach a part.
     fn watch() -> Parent {
         let (open, opened) = sync_channel(GATES);
         thread::spawn(move || {
             let mut lines = std::io::stdin().lines();
             while lines.next().is_some_and(|line| line.is_ok()) {
-                // The part may be done.
+                // The part may be done and read no more of them.
                 let _ = open.try_send(());
             }
             std::process::exit(LEFT_ALONE);
@@ -107,10 +109,10 @@ impl Gate for Parent {
     }
 }
 
-/// Runs a part of a test.
+/// Runs a part of a test, as a process of its own. Talks to the parent by stdin and stdout.
 ///
 /// # Errors
-/// As [`super::measure`]; or the parent is gone.
+/// See [`super::measure`]; or the parent is gone.
 pub fn part(args: &PartArgs) -> anyhow::Result<ExitCode> {
     let target = Target::find(&args.target)?;
     let shape = Shape {
@@ -131,7 +133,7 @@ pub fn part(args: &PartArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A part that runs. Dropping it kills it, unless it has ended.
+/// A running part, as its parent sees it. Dropping this kills the process.
 struct Part {
     child: Child,
     stdin: ChildStdin,
@@ -157,7 +159,7 @@ impl Part {
             command.arg("--reads");
         }
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        // Ctrl-C is for this process, which ends after the run under way.
+        // Ctrl-C must only reach this process, which ends after the current run.
         command.process_group(0);
         let mut child = Interrupt::start(|| Ok(command.spawn()?))?;
         let (stdin, stdout) = (child.stdin.take(), child.stdout.take());
@@ -166,11 +168,11 @@ impl Part {
         Ok(Part { child, stdin, stdout })
     }
 
-    /// Waits for its next line.
+    /// Waits for the next line of the part.
     fn line(&mut self) -> anyhow::Result<String> {
         let mut line = String::new();
         self.stdout.read_line(&mut line)?;
-        // A process that fails has said why.
+        // A process that fails has printed the reason.
         ensure!(line.ends_with('\n'), "a process of clients has ended early");
         Ok(line)
     }
@@ -182,13 +184,13 @@ impl Part {
 
 impl Drop for Part {
     fn drop(&mut self) {
-        // It has ended, or is not wanted any more.
+        // The process may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// Runs a test by several processes.
+/// Runs a test by several processes, and adds their outcomes up.
 ///
 /// # Errors
 /// A process cannot be started, or fails.
@@ -200,7 +202,7 @@ pub fn measure(turn: &Turn<'_>, shape: &Shape) -> anyhow::Result<Block> {
     let parts: anyhow::Result<Vec<Part>> =
         shape.parts().iter().map(|it| Part::start(target, it)).collect();
     let mut parts = parts?;
-    // The CPU of the servers at each gate, and their memory.
+    // The CPU time of the servers when all parts are at a gate; and figures of their memory.
     let (mut cpu_ns, mut memory) = (Vec::new(), Vec::new());
     for gate in 0..GATES {
         for part in &mut parts {
@@ -236,7 +238,8 @@ pub fn measure(turn: &Turn<'_>, shape: &Shape) -> anyhow::Result<Block> {
 }
 
 impl Shape {
-    /// The parts of the processes: publishers with all of their subscribers and items.
+    /// The tests of the parts: each has some of the publishers, with all their subscribers and
+    /// items.
     fn parts(&self) -> Vec<Shape> {
         let Connections { publishers, .. } = self.connections;
         let mut before = 0;

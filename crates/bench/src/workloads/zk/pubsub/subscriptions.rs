@@ -1,65 +1,66 @@
-//! The state of each subscription, in one byte. A watch is set, and its event is due exactly once
-//! if the create succeeds. Pure.
+//! Tracks every subscription of scenario 2, in one byte each. A subscription is one watch of one
+//! subscriber on one path. If the path is created, its event is due exactly once. Pure.
 //!
-//! Subscriber `s` of `n` publishers watches all paths of publisher `s % n`. A publisher's paths are
-//! numbered from 0 in the order in which it creates them, and each of its subscribers sets its
-//! watches in this order, too.
+//! With `n` publishers, subscriber `s` watches all paths of publisher `s % n`. A publisher's paths
+//! are numbered from 0 in the order in which it creates them. Each of its subscribers sets its
+//! watches in the same order.
 
-/// A subscription.
+/// The state of a subscription.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// The event is due, or will be once there is a create.
+    /// The watch is set, and the event has not come.
     Due,
-    /// The event came.
+    /// The event has come.
     Seen,
-    /// No event is due: the watch or the create was refused, or the create was never answered.
+    /// No event is due: the watch or the create was refused, or the create had no answer.
     Void,
 }
 
-/// How an event meets its subscription.
+/// How an event fits the state of its subscription.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fired {
     /// It was due.
     Due,
-    /// It came before.
+    /// It had come before.
     Twice,
-    /// The subscriber has no such watch.
+    /// The subscriber has no such watch, or no event is due.
     NotAskedFor,
 }
 
-/// All subscriptions of a run.
+/// All subscriptions of a test.
 #[derive(Clone, Debug)]
 pub struct Subscriptions {
     publishers: usize,
-    /// The subscriptions of each subscriber, by the number of the path.
+    /// For each subscriber the states of its subscriptions; the index is the number of the path.
     states: Vec<Vec<State>>,
-    /// Events that have not come, without those of lost subscribers.
+    /// How many events are due, to subscribers that have not lost their session.
     due: u64,
 }
 
 impl Subscriptions {
-    /// No subscription yet.
+    /// No subscriptions yet.
     pub fn new(publishers: usize, subscribers: usize) -> Subscriptions {
         Subscriptions { publishers, states: vec![Vec::new(); subscribers], due: 0 }
     }
 
-    /// The publisher whose paths a subscriber watches.
+    /// The publisher whose paths `subscriber` watches.
     pub fn publisher_of(&self, subscriber: usize) -> usize {
         subscriber % self.publishers
     }
 
-    /// How many subscriptions of a subscriber were answered: the number of the path that is next.
+    /// How many subscriptions of a subscriber were answered. It is also the number of the next
+    /// path.
     pub fn count_of(&self, subscriber: usize) -> usize {
         self.states[subscriber].len()
     }
 
-    /// Takes the answer to the next subscription of a subscriber.
+    /// Notes the answer to the next subscription of `subscriber`. `is_set`: the watch was set.
     pub fn add(&mut self, subscriber: usize, is_set: bool) {
         self.states[subscriber].push(if is_set { State::Due } else { State::Void });
         self.due += u64::from(is_set);
     }
 
-    /// Takes an event about path `number`.
+    /// Notes an event to `subscriber` about path `number` of its publisher.
     pub fn fire(&mut self, subscriber: usize, number: usize) -> Fired {
         match self.states[subscriber].get_mut(number) {
             Some(state @ State::Due) => {
@@ -72,7 +73,8 @@ impl Subscriptions {
         }
     }
 
-    /// Takes note that path `number` of a publisher is not created, or perhaps not.
+    /// Notes that path `number` of a publisher was not created, or perhaps was not. No event is due
+    /// any more.
     pub fn void(&mut self, publisher: usize, number: usize) {
         for subscriber in (publisher..self.states.len()).step_by(self.publishers) {
             if let Some(state @ State::Due) = self.states[subscriber].get_mut(number) {
@@ -82,7 +84,7 @@ impl Subscriptions {
         }
     }
 
-    /// Takes note that a subscriber has lost its session. The number of events that were due to it.
+    /// Notes that a subscriber has lost its session. Returns how many events were due to it.
     pub fn lose(&mut self, subscriber: usize) -> u64 {
         let mut missed = 0;
         for state in self.states[subscriber].iter_mut().filter(|state| **state == State::Due) {
@@ -93,12 +95,12 @@ impl Subscriptions {
         missed
     }
 
-    /// Events that may still come.
+    /// How many events are still due.
     pub fn due(&self) -> u64 {
         self.due
     }
 
-    /// A subscriber whose event has not come, and the number of the path.
+    /// The first subscriber with an event that is still due, and the number of the path.
     pub fn first_due(&self) -> Option<(usize, usize)> {
         let first = |states: &Vec<State>| states.iter().position(|state| *state == State::Due);
         self.states.iter().enumerate().find_map(|(it, states)| Some((it, first(states)?)))
@@ -109,7 +111,7 @@ impl Subscriptions {
 mod tests {
     use super::*;
 
-    /// Two publishers with two subscribers each, which watch three paths each.
+    /// Two publishers with two subscribers each. All four have set watches on three paths.
     fn all() -> Subscriptions {
         let mut all = Subscriptions::new(2, 4);
         for subscriber in 0..4 {
@@ -136,7 +138,7 @@ mod tests {
         assert_eq!(all.fire(1, 2), Fired::Due);
         all.void(1, 2);
         all.void(1, 2);
-        // Subscribers 1 and 3 watch publisher 1, and one of them had the event.
+        // Subscribers 1 and 3 watch publisher 1. Subscriber 1 has had the event.
         assert_eq!(all.due(), 10);
         let fired = [1, 3, 0].map(|subscriber| all.fire(subscriber, 2));
         assert_eq!(fired, [Fired::Twice, Fired::NotAskedFor, Fired::Due]);

@@ -1,4 +1,4 @@
-//! All kinds of tests against the null server, and which tests the options ask for.
+//! Runs each kind of test against the null server, and checks which tests the options ask for.
 
 use clap::Parser;
 

@@ -1,5 +1,5 @@
-//! Scenarios 1 and 3: updates of znodes that nobody watches. Each connection goes through its own
-//! paths in turn.
+//! Scenarios 1 and 3: connections update znodes that nobody watches. Each connection goes through
+//! its own paths in turn.
 
 use zk::request::{CreateKind, Request, WriteRequest};
 use zk::response::ReplyHeader;
@@ -16,10 +16,10 @@ use crate::workloads::zk::client::Session;
 use crate::workloads::zk::latencies::EPHEMERAL;
 use crate::workloads::zk::tree::{Tree, open_acl};
 
-/// Runs one test: first the items that warm up, then those that count.
+/// Runs one test on one target: first the warm-up items, then those that count.
 ///
 /// # Errors
-/// The server is silent.
+/// The server stays silent.
 pub fn run(
     driver: &mut Driver,
     turn: &Turn<'_>,
@@ -43,21 +43,21 @@ pub fn run(
     Ok(())
 }
 
-/// Connection `i % connections` updates item `i`, by one request or, where an item is an ephemeral,
-/// by two: the create, then the delete.
+/// With `n` connections, connection `i % n` makes item `i`: by one setData, or by the create and
+/// then the delete of an ephemeral.
 struct UpdateLoad<'a> {
     tree: &'a Tree,
     acl: Vec<AclEntry>,
-    /// Paths of each connection.
+    /// The number of paths of each connection.
     paths: usize,
     items: u64,
     pace: Pace,
     is_ephemeral: bool,
-    /// Requests sent, for each connection.
+    /// For each connection, how many requests it has sent.
     sent: Vec<u64>,
-    /// Answers, for each connection.
+    /// For each connection, how many answers it has got.
     answered: Vec<u64>,
-    /// The answers to creates or to setData.
+    /// The answers to creates, or to setData.
     firsts: Tally,
     deletes: Tally,
     last_ns: u64,
@@ -83,13 +83,13 @@ impl UpdateLoad<'_> {
         }
     }
 
-    /// The item of request `number` of a connection, by its place among the connection's own items,
-    /// and whether the request is the delete.
+    /// The item that request `number` of a connection belongs to, counted among the connection's
+    /// own items; and whether the request is the delete.
     fn item_of(&self, number: u64) -> (u64, bool) {
         if self.is_ephemeral { (number / 2, !number.is_multiple_of(2)) } else { (number, false) }
     }
 
-    /// The answers to all requests.
+    /// The answers to all requests in one tally.
     fn all(&self) -> Tally {
         let mut all = self.firsts.clone();
         all.answered += self.deletes.answered;
@@ -133,7 +133,7 @@ impl Load for UpdateLoad<'_> {
         if item >= self.items {
             return Next::Finished;
         }
-        // A delete is due half way to the connection's next create.
+        // In open loop a delete is due half way to the connection's next create.
         let later = if is_delete { clients as f64 / 2.0 } else { 0.0 };
         let since_ns = match self.pace.since(item as f64 + later, session.under_way(), now_ns) {
             Ok(since_ns) => since_ns,

@@ -19,7 +19,7 @@ fn as_many_requests_are_made_as_the_rate_asks_for() {
     assert!(0 < gaps.longest_ns && gaps.longest_ns <= gaps.client_longest_ns);
 }
 
-/// Servers that sustain exactly a given rate.
+/// Each server in turn sustains every rate up to its capacity and none above.
 #[test]
 fn the_search_ends_close_below_what_is_sustained() {
     for capacity in [1, 7, 999, 1_000, 37_000, 1_000_000, RATE_MAX] {
@@ -30,7 +30,7 @@ fn the_search_ends_close_below_what_is_sustained() {
             search.on_probe(rate, rate <= capacity);
         }
         let found = search.sustained.unwrap();
-        // Rates are whole numbers.
+        // Rates are whole numbers, so the search may not come closer.
         let is_close = capacity as f64 <= found as f64 * PROBE_RATE_STEP || capacity == found;
         assert!(found <= capacity && is_close, "{capacity}: {tried:?}");
         assert!(tried.len() < 20, "{capacity}: {tried:?}");

@@ -1,4 +1,4 @@
-//! The steps against the null server.
+//! Runs the steps against the null server.
 
 use super::*;
 use crate::servers::null_server::NullServer;
@@ -27,7 +27,7 @@ fn each_child_is_made_counted_and_removed_once() {
     assert!(tree.last_child().starts_with("/bench-t/p"), "{}", tree.last_child());
 }
 
-/// One server has lost znodes, and one has znodes that were never made.
+/// Two servers have lost znodes, and one has znodes that were never created.
 #[test]
 fn what_is_missing_and_what_is_too_much_is_counted() {
     for (has, missing, surplus) in [(29, 7, 0), (0, 210, 0), (32, 0, 14)] {

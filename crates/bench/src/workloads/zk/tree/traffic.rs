@@ -1,8 +1,11 @@
-//! Requests all over a tree: sets, or sets and reads in turn, in open or in closed loop. Request
-//! `i` is of client `i % clients`. In open loop it is due at `i / rate`, so that each client's
-//! schedule is evenly spaced, and so is the schedule of all together. A latency counts from the
-//! time at which its request was due, even if it could not be sent then. In closed loop each
-//! session sends its next request when the one before is answered.
+//! Sends requests to znodes all over a tree: only sets, or sets and reads in turn, in open or in
+//! closed loop.
+//!
+//! With `n` clients, client `i % n` sends request `i`. In open loop the request is due `i / rate`
+//! seconds after the start, so that the requests of each client are evenly spaced, and so are those
+//! of all clients together. A latency counts from the time at which the request was due, even if it
+//! could not be sent then. In closed loop a client sends its next request when the one before is
+//! answered.
 
 use std::time::{Duration, Instant};
 
@@ -18,29 +21,29 @@ use crate::measure::pace::{End, Pace};
 use crate::servers::target::Target;
 use crate::workloads::zk::client::Session;
 
-/// How requests are sent.
+/// What is sent, and how fast.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// Requests a second in open loop; None in closed loop.
+    /// Requests a second in open loop, all clients together; `None` in closed loop.
     pub rate: Option<u64>,
-    /// The last request.
+    /// When the load ends.
     pub end: End,
-    /// Whether each session reads in turn with its sets.
+    /// Whether each session sends a read after each set; else it only sets.
     pub has_reads: bool,
 }
 
-/// Sends requests until the end and waits for all answers: those to sets, and those to reads. The
-/// time counts from the first request to the last answer.
+/// Sends requests until the end of the plan, and waits for all answers. The tallies are those of
+/// sets, then of reads. The time counts from the first due request to the last answer.
 ///
 /// # Errors
-/// The server is silent.
+/// The server stays silent.
 pub fn run(
     driver: &mut Driver,
     target: &Target,
     tree: &Tree,
     plan: Plan,
 ) -> anyhow::Result<(Done, Gaps)> {
-    // The first request is due a moment later, so that no client begins late.
+    // The first request is due a little later, so that no client begins late.
     let start_ns = driver.now_ns() + PACED_START_NS;
     let pace = plan.rate.map(|rate| Pace::at_rate(start_ns, rate));
     let start_ns = pace.map_or(driver.now_ns(), |pace| pace.start_ns);
@@ -55,18 +58,18 @@ pub fn run(
 
 struct Traffic<'a> {
     tree: &'a Tree,
-    /// The origin of all times.
+    /// The origin of the driver's times.
     started: Instant,
-    /// The time at which each request is due; None in closed loop.
+    /// When each request is due; `None` in closed loop.
     pace: Option<Pace>,
     end: End,
     has_reads: bool,
-    /// Requests sent, for each client.
+    /// For each client, how many requests it has sent.
     sent: Vec<u64>,
-    /// Requests answered, for each client.
+    /// For each client, how many answers it has got.
     answered: Vec<u64>,
     gaps: Gaps,
-    /// The answers to sets, and to reads.
+    /// The answers to sets, then to reads.
     tallies: [Tally; 2],
     path: String,
 }
@@ -93,8 +96,8 @@ impl Traffic<'_> {
         }
     }
 
-    /// Whether a client's request of that number is a read. Neighbours differ, too, so that sets
-    /// and reads of all clients together follow each other.
+    /// Whether request `number` of a client is a read. Neighbouring clients differ, too, so that in
+    /// the order of all requests sets and reads alternate.
     fn is_read(&self, client: usize, number: u64) -> bool {
         self.has_reads && (client as u64 + number) % 2 == 1
     }
@@ -144,19 +147,20 @@ impl Load for Traffic<'_> {
     }
 }
 
-/// A number below `count` for each index, scattered over the range; equal in each run.
+/// A number below `count` for each index. The numbers are scattered over the range, and the same in
+/// each run.
 fn scattered(index: u64, count: usize) -> usize {
-    // The golden ratio of 2^64, as in Fibonacci hashing.
+    // 2^64 divided by the golden ratio, as in Fibonacci hashing.
     let hash = index.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
     (hash % count as u64) as usize
 }
 
-/// The longest times between two replies.
+/// The longest times without a reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Gaps {
     /// The longest time between two replies to any clients.
     pub longest_ns: u64,
-    /// The longest time between two replies to one client.
+    /// The longest time between two replies to the same client.
     pub client_longest_ns: u64,
     last_ns: Option<u64>,
     client_last_ns: Vec<Option<u64>>,

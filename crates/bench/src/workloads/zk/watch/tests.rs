@@ -1,4 +1,4 @@
-//! Both halves against the null server.
+//! Runs both halves of the workload against the null server.
 
 use super::*;
 use crate::servers::null_server::NullServer;
@@ -36,8 +36,8 @@ fn events_that_nobody_waits_for_are_counted_apart() {
         surplus: 0,
         tally: Tally::default(),
     };
-    // These events do not count: before the change; of another kind; of another znode; twice; to
-    // the client that set it.
+    // These five events do not count: one before the change, one of another kind, one about another
+    // znode, a second one, and one to the client that made the change.
     event(&mut load, 0, DATA_CHANGED, "/a", 5);
     load.set_ns = Some(10);
     event(&mut load, 0, 2, "/a", 20);
@@ -66,7 +66,7 @@ fn watches_alternate_between_get_and_exists_and_absent_ones_are_all_exists() {
         for expected in expected {
             assert_eq!(load.next(0, &mut session, 0), Next::Sent);
             let mut frame = JuteReader::new(session.output());
-            // The length and the xid.
+            // Skips the length and the xid.
             frame.int().unwrap();
             frame.int().unwrap();
             let opcode = frame.int().unwrap();
@@ -76,7 +76,7 @@ fn watches_alternate_between_get_and_exists_and_absent_ones_are_all_exists() {
             session.on_written(length);
         }
         assert_eq!(load.next(0, &mut session, 0), Next::Finished);
-        // This client does not watch.
+        // Client 1 sets no watches.
         assert_eq!(load.next(1, &mut session, 0), Next::Finished);
     }
 }

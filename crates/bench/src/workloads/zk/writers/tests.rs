@@ -9,7 +9,7 @@ fn found(number: u64, version: u64) -> Option<Found> {
     Some(Found { number, version })
 }
 
-/// Three sets were acknowledged, the newest with number 4; two had no answer.
+/// Three sets were acknowledged, the newest with number 4; two sets had no answer.
 #[test]
 fn what_is_there_is_held_against_what_was_acknowledged() {
     let writer = Writer { sent: 5, acknowledged: 3, newest: 4, unknown: 2, ..Writer::default() };
@@ -21,7 +21,8 @@ fn what_is_there_is_held_against_what_was_acknowledged() {
         (found(5, 6), Account { unknown_that_happened: 2, surplus: 1, ..due }),
         (found(4, 2), Account { lost: 1, ..due }),
         (found(0, 0), Account { lost: 3, ..due }),
-        // One set without an answer happened after the newest that was acknowledged.
+        // A set without an answer was executed after the newest acknowledged one, and with an older
+        // number.
         (found(3, 4), Account { lost: 1, unknown_that_happened: 1, ..due }),
         (None, Account { silent: 1, ..due }),
     ] {
@@ -37,7 +38,7 @@ fn target() -> (NullServer, Target) {
     (null, target)
 }
 
-/// The null server acknowledges everything and keeps nothing.
+/// The null server acknowledges every set and keeps none.
 #[test]
 fn a_server_that_keeps_nothing_is_found_out() {
     let (_null, target) = target();
@@ -88,8 +89,8 @@ fn what_goes_wrong_is_counted_by_its_kind() {
     assert_eq!(Troubles::default().kinds(), "none");
 }
 
-/// Sessions that began at servers 0, 1 and 2 are acknowledged in turn; server 0 is silent from 20
-/// to 90.
+/// Sessions that began at servers 0, 1 and 2 are acknowledged in turn. Server 0 is silent from 20
+/// to 90 ns.
 #[test]
 fn gaps_are_told_apart_by_the_server_where_a_session_began() {
     let stages = Stages::start();

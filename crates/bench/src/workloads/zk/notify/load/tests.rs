@@ -1,4 +1,4 @@
-//! Which items a subscriber saw, on known input.
+//! Which items a subscriber counts as seen, for known input.
 
 use zk::Stat;
 use zk::jute::JuteWrite;
@@ -31,7 +31,7 @@ fn load_of(is_event_only: bool) -> (NotifyLoad, String) {
     (load, path)
 }
 
-/// The read of the subscriber is answered.
+/// Answers the read of the subscriber.
 fn read(load: &mut NotifyLoad, data: &[u8], now_ns: u64) {
     let mut body = Vec::new();
     body.put_buffer(Some(data));
@@ -63,12 +63,12 @@ fn an_overtaken_item_is_known_and_its_event_counts_from_the_first_set() {
     assert_eq!((load.overtaken, load.missed(), load.surplus), (2, 0, 0));
     assert_eq!(load.reads.latencies.max_us(), 0.03);
     assert_eq!(load.next(1, &mut subscriber, 50), Next::Finished);
-    // No further item could have changed the data.
+    // All items were set and seen, so this event is surplus.
     load.on_event(1, DATA_CHANGED, &path, 60);
     assert_eq!(load.surplus, 1);
 }
 
-/// The version in the answer to exists tells which item the watch was set after.
+/// The version in the answer to `exists` shows which item was the newest when the watch was set.
 #[test]
 fn without_data_the_version_tells_what_was_overtaken() {
     for (version, seen, overtaken, errors) in
@@ -84,7 +84,7 @@ fn without_data_the_version_tells_what_was_overtaken() {
         load.on_event(1, DATA_CHANGED, &path, 40);
         let greeting = subscriber.output().len();
         assert_eq!(load.next(1, &mut subscriber, 40), Next::Sent);
-        // The opcode is behind the length and the xid: exists.
+        // The opcode follows the length and the xid; 3 is `exists`.
         assert_eq!(subscriber.output()[greeting + 8..][..4], [0, 0, 0, 3]);
         let mut body = Vec::new();
         encode_stat(&Stat { version, ..Stat::default() }, &mut body);
@@ -119,7 +119,7 @@ fn a_subscriber_does_not_wait_for_what_was_refused_or_never_sent() {
     assert_eq!(load.next(0, &mut publisher, 0), Next::Sent);
     load.on_reply(0, header(ErrorCode::NO_NODE), JuteReader::new(&[]), 5, 5);
     assert_eq!(load.next(1, &mut subscriber, 6), Next::At(1_000_000_000));
-    // The session of the publisher is lost.
+    // The publisher has lost its session.
     load.on_finished(0, 7);
     assert_eq!(load.next(1, &mut subscriber, 8), Next::Finished);
     assert_eq!((load.sets.errors, load.missed()), (1, 0));

@@ -1,4 +1,5 @@
-//! One publisher with two subscribers: which events and reads are right, and when a stage ends.
+//! One publisher with two subscribers: which events and reads count as right, and when a stage
+//! ends.
 
 use zk::jute::JuteWrite;
 
@@ -17,14 +18,14 @@ fn path(number: usize) -> String {
     format!("/bench-t/p0/c{number}")
 }
 
-/// Client 0 publishes; clients 1 and 2 subscribe.
+/// A load with its sessions. Client 0 is the publisher; clients 1 and 2 are subscribers 0 and 1.
 struct Run<'a> {
     load: ItemLoad<'a>,
     sessions: [Session; 3],
 }
 
 impl Run<'_> {
-    /// The watches on two paths are set. The second one of subscriber 1 is answered by `last`.
+    /// Sets the watches on two paths. `last` is the answer to the second watch of client 2.
     fn start(tree: &Tree, kind: Kind, last: ErrorCode) -> Run<'_> {
         let connections = Connections { publishers: 1, subscribers: 2 };
         let (paths, items, warmup, size, rate) = (1, 2, 0, 20, None);
@@ -54,7 +55,8 @@ impl Run<'_> {
         self.load.on_reply(client, header, JuteReader::new(body), 7, now_ns);
     }
 
-    /// Both items are sent, at 100 and 110 ns, and answered; the second one by `last`.
+    /// Sends both items, at 100 and 110 ns, and answers the creates; `last` is the answer to the
+    /// second.
     fn publish(&mut self, last: ErrorCode) {
         assert_eq!([100, 110].map(|now_ns| self.next(0, now_ns)), [Next::Sent; 2]);
         for (number, error) in [(0, ErrorCode::OK), (1, last)] {
@@ -114,7 +116,7 @@ fn a_read_follows_each_event_one_at_a_time() {
         assert_eq!([160, 160].map(|now_ns| run.next(client, now_ns)), [Next::Sent, Next::Wait]);
     }
     assert!(!run.is_over(160));
-    // Subscriber 0 reads in the order of its events.
+    // Client 1 reads in the order of its events: item 1 first.
     run.reply(1, ErrorCode::OK, &data_of(1, 110, 20), 170);
     run.reply(2, ErrorCode::OK, &data_of(0, 100, 20), 170);
     for client in [1, 2] {
@@ -170,7 +172,7 @@ fn events_that_are_not_due_are_counted() {
         (1, CREATED, "/bench-t/p1/c0".to_string()),
         (1, CREATED, "/bench-t/p0/c00".to_string()),
         (1, CREATED, "/".to_string()),
-        // This watch was refused.
+        // The watch was refused.
         (2, CREATED, path(1)),
     ] {
         let before = run.load.results.not_asked_for;
@@ -193,14 +195,14 @@ fn what_was_refused_or_lost_is_not_waited_for() {
     run.event(1, 0, 150);
     assert_eq!(run.next(1, 150), Next::Sent);
     assert!(!run.is_over(150));
-    // Both subscribers are lost: one with a read under way, one before its event.
+    // Both subscribers lose their sessions: one with a read under way, one before its event.
     run.load.on_finished(1, 160);
     assert!(!run.is_over(160));
     run.load.on_finished(2, 160);
     assert!(run.is_over(160));
     let Results { failed, missed, creates, .. } = &run.load.results;
     assert_eq!((*failed, *missed, creates.errors), (1, 1, 1));
-    // A publisher that is lost leaves items that nobody waits for.
+    // After a publisher is lost, nobody waits for the rest of its items.
     let mut run = Run::start(&tree, Kind::EventOnly, ErrorCode::NO_NODE);
     assert_eq!(run.next(0, 100), Next::Sent);
     assert!(!run.is_over(110));

@@ -1,10 +1,11 @@
-//! The requests of one connection, in order.
+//! Checks the requests of one connection, and their order.
 
 use super::*;
 use crate::workloads::zk::pubsub::options::Connections;
 use crate::workloads::zk::tree::TreeArgs;
 
-/// The opcodes and paths of all requests of connection 1 of 2, with 3 paths each and 9 items.
+/// The opcodes and paths of all requests of connection 1, where 2 connections have 3 paths each and
+/// 9 items together.
 fn requests(kind: Kind) -> Vec<(i32, String)> {
     let args = TreeArgs { parents: 2, children: 3, size: 16, clients: 1, keep: false };
     let tree = Tree::new(&args, "t");
@@ -15,7 +16,7 @@ fn requests(kind: Kind) -> Vec<(i32, String)> {
     let mut load = UpdateLoad::new(&shape, &tree, items, pace);
     let mut all = Vec::new();
     loop {
-        // A session that has nothing under way, as after each answer.
+        // A new session has no request under way, as after each answer.
         let mut session = Session::connect(1);
         let greeting = session.output().len();
         if load.next(1, &mut session, 5) == Next::Finished {
@@ -30,7 +31,7 @@ fn requests(kind: Kind) -> Vec<(i32, String)> {
 fn a_connection_goes_through_its_own_paths_in_turn() {
     use zk::request::opcode::{CREATE, DELETE, SET_DATA};
     let path = |number| format!("/bench-t/p1/c{number}");
-    // Of 9 items connection 0 has 5, connection 1 has 4.
+    // Connection 0 has 5 of the 9 items, connection 1 has 4.
     let set = [0, 1, 2, 0].map(|number| (SET_DATA, path(number)));
     assert_eq!(requests(Kind::SetData), set);
     let both = [0, 1, 2, 0].map(|number| [(CREATE, path(number)), (DELETE, path(number))]);

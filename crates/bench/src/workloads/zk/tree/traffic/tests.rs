@@ -5,7 +5,8 @@ use crate::workloads::zk::tree::TreeArgs;
 
 const TREE: TreeArgs = TreeArgs { parents: 3, children: 40, size: 10, clients: 4, keep: false };
 
-/// Two clients, a request every 10 ns: client 0 at 100, 120, client 1 at 110, 130; five in all.
+/// Two clients and a request every 10 ns: client 0 at 100, 120 and 140 ns, client 1 at 110 and 130
+/// ns; five requests in all.
 #[test]
 fn each_client_has_its_turn_in_the_schedule_and_latency_counts_from_it() {
     let tree = Tree::new(&TREE, "t");
@@ -17,7 +18,7 @@ fn each_client_has_its_turn_in_the_schedule_and_latency_counts_from_it() {
         (0, 100, Next::Sent),
         (0, 101, Next::At(120)),
         (1, 100, Next::At(110)),
-        // The client was kept from sending: both requests that are due go at once.
+        // The client could not send for a while; both requests that are due by now go at once.
         (1, 131, Next::Sent),
         (1, 131, Next::Sent),
         (1, 131, Next::Finished),
@@ -31,7 +32,7 @@ fn each_client_has_its_turn_in_the_schedule_and_latency_counts_from_it() {
     assert_eq!(load.sent, [3, 2]);
 }
 
-/// Sets and reads in turn on each session, which waits for each answer, until the time is over.
+/// Each session sends sets and reads in turn and waits for each answer, until the time is over.
 #[test]
 fn a_closed_loop_has_one_request_of_each_session_under_way_until_its_time_is_over() {
     let null = NullServer::with_children(TREE.size, TREE.children).unwrap();
@@ -45,7 +46,7 @@ fn a_closed_loop_has_one_request_of_each_session_under_way_until_its_time_is_ove
     assert!(Instant::now() >= end);
     let [sets, reads] = done.tallies.each_ref().map(|it| it.answered);
     assert!(sets > 10 && reads > 10, "{sets} {reads}");
-    // The sessions are an even number, and each is at most one request ahead with either kind.
+    // The number of sessions is even, and each is at most one request ahead with either kind.
     assert!(sets.abs_diff(reads) <= 4, "{sets} {reads}");
     let phase = done.phase("a");
     assert_eq!((phase.operations, phase.errors, phase.lost), (sets + reads, 0, 0));
@@ -53,7 +54,7 @@ fn a_closed_loop_has_one_request_of_each_session_under_way_until_its_time_is_ove
     assert!(0 < gaps.longest_ns && gaps.longest_ns <= gaps.client_longest_ns);
 }
 
-/// Each session alternates, and neighbours in the schedule are of different kinds.
+/// Each session alternates, and so do neighbours in the order of all requests.
 #[test]
 fn sets_and_reads_follow_each_other() {
     let tree = Tree::new(&TREE, "t");
