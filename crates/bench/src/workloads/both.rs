@@ -1,4 +1,5 @@
-//! Workloads of two faces at once, and the parts of workloads that clients of any protocol share.
+//! Workloads with clients of two faces at the same time, and the parts of workloads that clients of
+//! any protocol share.
 
 pub mod beside_chunks;
 pub mod fault;

@@ -1,4 +1,4 @@
-//! Workloads of etcd's clients, and the client that they share.
+//! Workloads of etcd's clients. The modules `client` and `grpc` hold the client that they share.
 
 pub mod client;
 pub mod grpc;

@@ -1,9 +1,9 @@
-//! The latency of synchronous creates that ZooKeeper's clients see beside the chunk store: alone,
-//! and while other clients write chunks at full rate, in turns.
+//! The workload `zk-beside-chunks`: the latency of synchronous creates of a ZooKeeper client, alone
+//! and while other clients write chunks to the same server at full rate, in turn.
 //!
-//! One session makes one znode after the other and waits for each answer, as a lock or an election
-//! does. The options that started the server (`--chunk-dir`) decide whether the chunks share the
-//! disk of the log.
+//! One session creates one znode after the other and waits for each answer, as a lock or an
+//! election does. Whether the chunks are on the same disk as the log depends on how the server was
+//! started (`--chunk-dir`).
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -26,16 +26,17 @@ use crate::workloads::chunk::cmdw::client::{ChunkAddress, ChunkClient};
 use crate::workloads::chunk::cmdw::load::{ChunkBytes, block_of};
 use crate::workloads::zk::client::{Incoming, Session};
 
-/// Bytes of each znode's data.
+/// Bytes of data in each znode.
 const DATA_BYTES: usize = 100;
 
-/// Chunks of a block.
+/// Chunks in each block.
 const CHUNKS_PER_BLOCK: u64 = 16;
 
-/// How much nicer the threads that write chunks are than the one that measures.
+/// By how much the nice value of the threads that write chunks is higher than that of the measuring
+/// thread.
 const WRITERS_NICE: i32 = 10;
 
-/// How long the session may be silent.
+/// The session timeout that the client asks for, ms.
 const SESSION_TIMEOUT_MS: i32 = 30_000;
 
 /// Options of `quorate bench zk-beside-chunks`.
@@ -61,7 +62,7 @@ pub struct BesideChunksArgs {
     rounds: u32,
 }
 
-/// Runs the benchmark and prints it.
+/// Runs `quorate bench zk-beside-chunks` and prints the results.
 ///
 /// # Errors
 /// A server does not answer.
@@ -73,7 +74,7 @@ pub fn command(args: &BesideChunksArgs) -> anyhow::Result<ExitCode> {
     let mut creates = Creates::connect(address)?;
     let duration = Duration::from_secs(args.seconds);
     let (mut alone, mut beside, mut rates) = (Vec::new(), Vec::new(), Vec::new());
-    // The first run pays for what is set up only once.
+    // The first creates pay for what is set up only once, so they are not counted.
     creates.run(Duration::from_secs(1))?;
     for _ in 0..args.rounds {
         alone.push(creates.run(duration)?);
@@ -105,7 +106,7 @@ fn show(name: &str, runs: &[Latencies]) {
     );
 }
 
-/// A session that makes one znode after the other.
+/// The session that creates one znode after the other.
 struct Creates {
     stream: TcpStream,
     session: Session,
@@ -138,7 +139,7 @@ impl Creates {
         Ok(latencies)
     }
 
-    /// Makes a znode: how long that took, in nanoseconds.
+    /// Creates a znode. Returns how long that took, ns.
     fn create(&mut self, path: &str) -> anyhow::Result<u64> {
         let (data, kind) = (Some(&[7; DATA_BYTES][..]), CreateKind::Create);
         let acl = vec![AclEntry { perms: 31, scheme: "world".into(), id: "anyone".into() }];
@@ -151,7 +152,7 @@ impl Creates {
         Ok(now(self) - since)
     }
 
-    /// Writes what is to be written and waits for one answer.
+    /// Sends the queued bytes and waits for one answer.
     fn next(&mut self) -> anyhow::Result<()> {
         let count = self.session.output().len();
         self.stream.write_all(self.session.output())?;
@@ -176,7 +177,8 @@ impl Creates {
     }
 }
 
-/// Calls `act` while chunks are written: its result, and the bytes of chunks written a second.
+/// Calls `act` while other threads write chunks. Returns its result, and the bytes of chunks that
+/// were written a second.
 fn beside_writers<T>(
     args: &BesideChunksArgs,
     act: impl FnOnce() -> anyhow::Result<T>,
@@ -199,7 +201,7 @@ fn beside_writers<T>(
     })
 }
 
-/// Writes blocks to a container of its own until it is told to end, then deletes the container.
+/// Writes blocks to a new container until `is_over` is set, then deletes the container.
 fn write_chunks(
     address: SocketAddr,
     number: u64,
@@ -207,8 +209,8 @@ fn write_chunks(
     is_over: &AtomicBool,
     bytes: &AtomicU64,
 ) -> anyhow::Result<()> {
-    // The measuring thread goes first: its latency must be the server's wait, not a wait for a CPU
-    // of the generator.
+    // The measuring thread takes precedence: its latency must show the wait for the server, not a
+    // wait for a core that the writers use.
     let _ = rustix::process::nice(WRITERS_NICE);
     let client = ChunkClient::connect(address)?;
     let container_id = (u64::from(std::process::id()) << 16) + number;

@@ -1,10 +1,9 @@
-//! ZooKeeper's clients and etcd's on one server, or on one ensemble: each protocol's clients alone,
-//! and both at once. The three take turns, so that each round has a phase of each. What a protocol
-//! loses by the other one is the quotient of two phases of one round.
+//! The workload `mixed`: ZooKeeper's and etcd's clients on the same server or ensemble. Each round
+//! has three phases, in turn: each protocol's clients alone, and both at once. What a protocol
+//! loses beside the other one is the quotient of two phases of one round.
 //!
-//! In open loop each protocol has its own rate, which is the same alone and beside the other. In
-//! closed loop the clients of each take what they get, so beside the other half of the rate alone
-//! is a fair share.
+//! In open loop each protocol has its own rate, the same in both of its phases. In closed loop
+//! clients get what they can; beside the other protocol, half of the rate alone is a fair share.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -122,7 +121,7 @@ impl MixedArgs {
     }
 }
 
-/// The phases of a round.
+/// A phase of a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
     ZkAlone,
@@ -142,10 +141,10 @@ impl Part {
     }
 }
 
-/// The names of the figures of a protocol.
+/// The names of one protocol's figures.
 struct Names {
     requests: &'static str,
-    /// The latencies of writes, and of reads.
+    /// The names of latencies: those of writes, then those of reads.
     latencies: [[&'static str; 3]; 2],
 }
 
@@ -159,10 +158,10 @@ const ETCD: Names = Names {
     latencies: [["put p50", "put p99", "put max"], ["range p50", "range p99", "range max"]],
 };
 
-/// The name of the figure of the servers' CPU.
+/// The name of the figure with the servers' CPU.
 const SERVER_CPU: &str = "server CPU per request";
 
-/// Runs `quorate bench mixed` and prints it.
+/// Runs `quorate bench mixed` and prints the results.
 ///
 /// # Errors
 /// An option is wrong, the servers do not answer, or a file cannot be written.
@@ -216,7 +215,7 @@ pub fn command(args: &MixedArgs) -> anyhow::Result<ExitCode> {
     servers.finish(blocks.iter().map(test).collect(), trouble)
 }
 
-/// Refuses two targets whose processes on this machine differ.
+/// Refuses two targets that are not the same processes of this machine.
 fn check_same(zk: Option<&Processes>, etcd: Option<&Processes>) -> anyhow::Result<()> {
     ensure!(
         zk == etcd,
@@ -225,13 +224,13 @@ fn check_same(zk: Option<&Processes>, etcd: Option<&Processes>) -> anyhow::Resul
     Ok(())
 }
 
-/// The servers, with the znodes and the keys of the test.
+/// The servers, with the znodes and keys of the test.
 struct Test<'a> {
     args: &'a MixedArgs,
     zk: Target,
     etcd: Target,
     tree: Tree,
-    /// A put and a read of each key in turn.
+    /// For each key in turn a put, then a read.
     calls: Vec<Call>,
     prefix: String,
 }
@@ -254,7 +253,7 @@ impl<'a> Test<'a> {
         Ok(Test { args, zk, etcd, tree, calls, prefix })
     }
 
-    /// One phase.
+    /// Runs one phase.
     fn measure(&self, part: Part) -> anyhow::Result<Block> {
         let args = self.args;
         let has_zk = part != Part::EtcdAlone;
@@ -317,7 +316,8 @@ impl<'a> Test<'a> {
         block
     }
 
-    /// Compacts all but the newest version of each key, so that all phases begin alike.
+    /// Compacts all revisions but the newest of each key, so that all phases start from the same
+    /// state.
     fn compact(&self) -> anyhow::Result<()> {
         let Test { etcd, prefix, .. } = self;
         runtime()?.block_on(async {
@@ -330,7 +330,7 @@ impl<'a> Test<'a> {
         })
     }
 
-    /// Removes the znodes and the keys.
+    /// Removes the znodes and keys of the test.
     fn remove(mut self) -> anyhow::Result<()> {
         let mut driver = Driver::connect(&self.zk.addresses, TREE_CLIENTS, SESSION_TIMEOUT_MS)?;
         self.tree.remove(&mut driver, &self.zk)?;
@@ -348,12 +348,12 @@ fn key(prefix: &str, number: usize) -> Bytes {
     format!("{prefix}{number:08}").into()
 }
 
-/// The end of the range of all keys: `0` comes behind the slash of the prefix.
+/// The end of the range of all keys with a prefix: `0` sorts right after the slash of the prefix.
 fn end_of(prefix: &str) -> Bytes {
     format!("{}0", prefix.trim_end_matches('/')).into()
 }
 
-/// A put and a read of each key in turn. Each key has random bytes of its own.
+/// For each key in turn a put and a read. The value of each key is random bytes.
 fn calls(prefix: &str, keys: usize, value_bytes: usize) -> anyhow::Result<Vec<Call>> {
     let mut calls = Vec::with_capacity(2 * keys);
     for number in 0..keys {
@@ -366,7 +366,7 @@ fn calls(prefix: &str, keys: usize, value_bytes: usize) -> anyhow::Result<Vec<Ca
     Ok(calls)
 }
 
-/// Whether a response is one to a put of an even number, or to a read of an odd one.
+/// Whether a response is right: to a put if `number` is even, to a read if it is odd.
 fn is_answered(number: u64, body: Bytes) -> bool {
     match number % 2 {
         0 => pb::PutResponse::decode(body).is_ok_and(|it| it.header.is_some()),
@@ -374,9 +374,9 @@ fn is_answered(number: u64, body: Bytes) -> bool {
     }
 }
 
-/// The figures of "both" divided by those of each protocol alone, round by round. In open loop
-/// these are rates and latencies. In closed loop they are rates only, and half of the rate alone is
-/// the divisor. The CPU of a request is divided by that of the same requests alone.
+/// The figures of "both", each divided by the figure of the protocol alone, round by round. In open
+/// loop these are rates and latencies. In closed loop they are only rates, divided by half of the
+/// rate alone. The CPU of a request is divided by that of the same mix of requests alone.
 fn quotients(blocks: &[Block], is_closed: bool) -> Block {
     let [zk, etcd, both] = blocks else { unreachable!("there is a block for each part") };
     let name = match is_closed {
@@ -405,8 +405,8 @@ fn quotients(blocks: &[Block], is_closed: bool) -> Block {
     block
 }
 
-/// How well the quotients are known that a run is made for: those of the rates in closed loop, that
-/// of the CPU of a request in open loop. The widest of them.
+/// How well the quotients are known: the widest half interval. In closed loop those of the rates
+/// count, in open loop that of the CPU of a request.
 fn width_of(quotients: &Block, is_closed: bool) -> Option<f64> {
     let is_wanted = |figure: &&Figure| match is_closed {
         true => figure.good == Good::More,
@@ -415,14 +415,14 @@ fn width_of(quotients: &Block, is_closed: bool) -> Option<f64> {
     figures::widest(quotients.figures.iter().filter(is_wanted).map(figures::quotient_width))
 }
 
-/// The values of a figure, one for each round; empty if there is no such figure.
+/// The values of a figure, one for each round; empty if the block has no such figure.
 fn values(block: &Block, name: &str) -> Vec<f64> {
     let found = block.figures.iter().find(|figure| figure.name == name);
     found.map_or(Vec::new(), |figure| figure.values.clone())
 }
 
-/// The CPU that a request of both protocols together would have taken if each protocol's requests
-/// had taken what they take alone, for each round.
+/// For each round, the CPU that an average request of "both" would take if each protocol's requests
+/// cost what they cost alone.
 fn same_requests_alone(blocks: &[Block]) -> Vec<f64> {
     let [zk, etcd, both] = blocks else { unreachable!("there is a block for each part") };
     let rates = values(both, ZK.requests).into_iter().zip(values(both, ETCD.requests));

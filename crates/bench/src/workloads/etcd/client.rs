@@ -1,5 +1,5 @@
-//! A client of etcd's service KV over gRPC. Calls are encoded before they are sent, and any number
-//! of them may be under way on one connection.
+//! A client of etcd over gRPC. A call is encoded before it is sent, and many calls may be under way
+//! on one connection.
 
 use std::net::SocketAddr;
 
@@ -13,7 +13,7 @@ use tokio::time::timeout;
 use crate::limits::{CONNECT_LIMIT, ETCD_ANSWER_BYTES_MAX, ETCD_WINDOW_BYTES, SILENCE_LIMIT};
 use crate::workloads::etcd::grpc::{self, Answer, Sender, Stream};
 
-/// The methods of the service KV, each with its path.
+/// The path of a method. The other constants are the paths of other methods.
 pub const RANGE: &str = "/etcdserverpb.KV/Range";
 /// See [`RANGE`].
 pub const PUT: &str = "/etcdserverpb.KV/Put";
@@ -27,22 +27,22 @@ pub const COMPACT: &str = "/etcdserverpb.KV/Compact";
 pub const LEASE_GRANT: &str = "/etcdserverpb.Lease/LeaseGrant";
 /// See [`RANGE`].
 pub const LEASE_REVOKE: &str = "/etcdserverpb.Lease/LeaseRevoke";
-/// A stream of keep-alives; a call of it here sends one message.
+/// The path of keep-alives, whose method is a stream. A [`Call`] of it sends one message.
 pub const LEASE_KEEP_ALIVE: &str = "/etcdserverpb.Lease/LeaseKeepAlive";
 /// See [`RANGE`].
 pub const LEASE_TIME_TO_LIVE: &str = "/etcdserverpb.Lease/LeaseTimeToLive";
 /// See [`RANGE`].
 pub const LEASES: &str = "/etcdserverpb.Lease/LeaseLeases";
-/// A stream of requests for watches, and of their events; see [`EtcdClient::open_watches`].
+/// The path of watches, whose method is a stream: see [`EtcdClient::open_watches`].
 const WATCH: &str = "/etcdserverpb.Watch/Watch";
-/// The metadata of a client that asks for an end when there is no leader.
+/// The metadata by which a client asks the server to end its streams while there is no leader.
 const REQUIRES_LEADER: (&str, &str) = ("hasleader", "true");
-/// The metadata with the token of a user.
+/// The name of the metadata that carries a user's token.
 const TOKEN: &str = "token";
-/// The method that tells the version of a server, and which member leads.
+/// The path of the method that returns a server's version and the leader.
 pub const STATUS: &str = "/etcdserverpb.Maintenance/Status";
 
-/// A call that is ready to be sent, any number of times.
+/// An encoded call. It can be sent any number of times.
 #[derive(Clone, Debug)]
 pub struct Call {
     head: Request<()>,
@@ -50,27 +50,27 @@ pub struct Call {
 }
 
 impl Call {
-    /// A call of the method at `path`.
+    /// A call of the method at `path`, with `request` as its message.
     ///
     /// # Errors
-    /// The path is no path, or the request is longer than gRPC can say.
+    /// `path` is no valid path, or the message is too long for gRPC.
     pub fn new(path: &str, request: &impl Message) -> anyhow::Result<Call> {
         Call::from_bytes(path, &request.encode_to_vec())
     }
 
-    /// A call of the method at `path`, with a request that is encoded already.
+    /// Like [`Call::new`], with a message that is encoded already.
     ///
     /// # Errors
-    /// The errors are those of [`Call::new`].
+    /// See [`Call::new`].
     pub fn from_bytes(path: &str, request: &[u8]) -> anyhow::Result<Call> {
         let message = grpc::message(|out| out.extend_from_slice(request))?;
         Ok(Call { head: grpc::head(path)?, message })
     }
 
-    /// The call with the token of a user.
+    /// Adds a user's token to the call, if there is one.
     ///
     /// # Errors
-    /// The token is no header.
+    /// The token cannot be the value of a header.
     pub fn with_token(mut self, token: Option<&str>) -> anyhow::Result<Call> {
         if let Some(token) = token {
             self.head.headers_mut().insert(TOKEN, HeaderValue::from_str(token)?);
@@ -79,23 +79,23 @@ impl Call {
     }
 }
 
-/// A connection, or one of several clients that share it.
+/// A connection to a server. Clones are further clients on the same connection.
 #[derive(Clone, Debug)]
 pub struct EtcdClient(Sender);
 
 impl EtcdClient {
-    /// Opens a connection of its own. A task of the runtime serves it.
+    /// Opens a new connection. A task of the tokio runtime serves it.
     ///
     /// # Errors
-    /// No server answers, or it does not speak HTTP/2.
+    /// No server answers, or the server does not speak HTTP/2.
     pub async fn connect(address: SocketAddr) -> anyhow::Result<EtcdClient> {
         EtcdClient::connect_with_window(address, ETCD_WINDOW_BYTES).await
     }
 
-    /// Like [`EtcdClient::connect`], with a window of so many bytes.
+    /// Like [`EtcdClient::connect`]; the server may send `bytes` before they are read.
     ///
     /// # Errors
-    /// The errors are those of [`EtcdClient::connect`].
+    /// See [`EtcdClient::connect`].
     pub async fn connect_with_window(
         address: SocketAddr,
         bytes: u32,
@@ -109,10 +109,10 @@ impl EtcdClient {
         Ok(EtcdClient(connected.await.with_context(|| address.to_string())?))
     }
 
-    /// Sends a call and waits for its answer, which may be an error of etcd's.
+    /// Sends a call and waits for its answer, which may be an error of etcd.
     ///
     /// # Errors
-    /// There is no answer.
+    /// No answer comes, since the connection has ended or the stream was reset.
     pub async fn ask(&mut self, call: &Call) -> anyhow::Result<Answer> {
         let Call { head, message } = call.clone();
         grpc::call(&mut self.0, head, message, ETCD_ANSWER_BYTES_MAX).await
@@ -121,7 +121,7 @@ impl EtcdClient {
     /// Sends a request that must succeed, and waits for its response.
     ///
     /// # Errors
-    /// There is no answer within [`SILENCE_LIMIT`], or it is an error of etcd's.
+    /// No answer comes within [`SILENCE_LIMIT`], or the answer is an error of etcd.
     pub async fn demand<R: Message + Default>(
         &mut self,
         path: &str,
@@ -134,8 +134,8 @@ impl EtcdClient {
         Ok(R::decode(answer.body)?)
     }
 
-    /// Opens a stream of watches. The server answers once it has a request. If the client requires
-    /// a leader, the stream ends when the server has none.
+    /// Opens a stream for watches. The server sends its head once it has a request. With
+    /// `requires_leader` the server ends the stream when there is no leader.
     ///
     /// # Errors
     /// The connection has ended.
@@ -149,7 +149,7 @@ impl EtcdClient {
     }
 }
 
-/// A runtime for the clients of one thread.
+/// A tokio runtime for the clients of the calling thread.
 ///
 /// # Errors
 /// The system refuses.
@@ -157,7 +157,7 @@ pub fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
     Ok(tokio::runtime::Builder::new_current_thread().enable_all().build()?)
 }
 
-/// The status of a server, if it serves that call.
+/// The status of the server at an address; `None` if it does not answer the call.
 pub fn status_at(address: SocketAddr) -> Option<pb::StatusResponse> {
     let asking = async {
         let call = Call::new(STATUS, &pb::StatusRequest {})?;

@@ -1,7 +1,7 @@
-//! Calls of gRPC over HTTP/2: one message goes, one message comes back.
+//! gRPC calls over HTTP/2, from the client's side: one message goes out, one message comes back.
 //!
-//! The steps of a call are functions of their own, since the clients need different ones: a client
-//! of a datanode does not wait for the trailers of an answer.
+//! Each step of a call is a function, because clients need different steps: a client of a datanode
+//! does not wait for the trailers of an answer.
 
 mod stream;
 
@@ -17,14 +17,15 @@ use http::response::Parts;
 use http::{HeaderMap, Request};
 use tokio::io::{AsyncRead, AsyncWrite};
 
-/// Bytes before a message: a flag for compression, and the length.
+/// Bytes of the prefix of each message: a flag for compression, and the length.
 pub const PREFIX_BYTES: usize = 5;
 
-/// The sending half of a connection. Clones of it send on the same connection.
+/// The sending half of a connection. Its clones send on the same connection.
 pub type Sender = SendRequest<Bytes>;
 
-/// Begins HTTP/2 on a stream, on which the server may send `window_bytes` before they are taken.
-/// A task of the runtime serves the connection until the server or the last [`Sender`] closes it.
+/// Starts HTTP/2 on a connected stream. The server may send `window_bytes` before they are read. A
+/// task of the tokio runtime serves the connection until the server or the last [`Sender`] closes
+/// it.
 ///
 /// # Errors
 /// The server does not speak HTTP/2.
@@ -37,15 +38,15 @@ where
         .initial_connection_window_size(window_bytes)
         .handshake(stream);
     let (requests, connection) = handshake.await?;
-    // The next request sees the error that ends the connection.
+    // The error that ends the connection reaches the caller through its next request.
     tokio::spawn(async { drop(connection.await) });
     Ok(requests)
 }
 
-/// The head of a call of the method at `path`, which begins with a slash.
+/// The head of a call of the method at `path`. `path` begins with a slash.
 ///
 /// # Errors
-/// The path is no path.
+/// `path` is no valid path.
 pub fn head(path: &str) -> anyhow::Result<Request<()>> {
     let head = Request::builder()
         .method("POST")
@@ -55,10 +56,10 @@ pub fn head(path: &str) -> anyhow::Result<Request<()>> {
     Ok(head.body(())?)
 }
 
-/// A message, which `encode` appends, behind its prefix.
+/// A message with its prefix in front. `encode` appends the bytes of the message.
 ///
 /// # Errors
-/// The message is longer than its prefix can say.
+/// The message is too long for the length in its prefix.
 pub fn message(encode: impl FnOnce(&mut Vec<u8>)) -> anyhow::Result<Bytes> {
     let mut message = vec![0; PREFIX_BYTES];
     encode(&mut message);
@@ -67,7 +68,7 @@ pub fn message(encode: impl FnOnce(&mut Vec<u8>)) -> anyhow::Result<Bytes> {
     Ok(message.into())
 }
 
-/// Sends a call, and waits for the head of the answer.
+/// Sends a call and waits for the head of the answer.
 ///
 /// # Errors
 /// The connection has ended, or the server has reset the stream.
@@ -82,10 +83,10 @@ pub async fn send(
     Ok(response.await?.into_parts())
 }
 
-/// The bytes of an answer: its message behind the prefix, or nothing.
+/// Receives the body of an answer: one message with its prefix, or no bytes if there is no message.
 ///
 /// # Errors
-/// The answer is longer than `bytes_max`, or ends early.
+/// The body is longer than `bytes_max`, or ends early.
 pub async fn receive(body: &mut RecvStream, bytes_max: usize) -> anyhow::Result<Bytes> {
     let mut data = Bytes::new();
     while let Some(frame) = body.data().await {
@@ -93,7 +94,7 @@ pub async fn receive(body: &mut RecvStream, bytes_max: usize) -> anyhow::Result<
         body.flow_control().release_capacity(frame.len())?;
         let bytes = data.len() + frame.len();
         anyhow::ensure!(bytes <= bytes_max, "an answer has {bytes} bytes and more");
-        // Most answers are one frame, which is not copied.
+        // Most bodies arrive as one frame, which is then not copied.
         data = if data.is_empty() { frame } else { joined(data, &frame) };
     }
     Ok(data)
@@ -105,26 +106,26 @@ fn joined(data: Bytes, frame: &[u8]) -> Bytes {
     data.freeze()
 }
 
-/// A text in some headers; empty if there is none.
+/// The value of a header as text; empty if there is none.
 pub fn text<'a>(headers: &'a HeaderMap, name: &str) -> &'a str {
     headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
 }
 
-/// The whole answer to a call.
+/// The answer to a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
     /// The gRPC status code; 0 is success.
     pub code: u32,
-    /// The message of the status, as it was sent: percent-encoded.
+    /// The message of the status as the server sent it: percent-encoded.
     pub message: String,
-    /// The bytes of the response; empty without success.
+    /// The encoded response; empty if the status is not success.
     pub body: Bytes,
 }
 
-/// Sends a call and receives the whole answer.
+/// Sends a call and receives its whole answer.
 ///
 /// # Errors
-/// There is no answer, or none of gRPC's.
+/// No answer comes, or it is not an answer of gRPC.
 pub async fn call(
     requests: &mut Sender,
     head: Request<()>,

@@ -1,11 +1,11 @@
-//! The load that a cluster of Kubernetes puts on etcd, in compressed time: its guarded updates,
-//! creates and deletes, events below shared leases, lists in pages, watches of each kind by several
-//! apiservers, and a compaction every five minutes of the cluster's time.
+//! The workload `etcd-kube`: the load that a Kubernetes cluster puts on etcd, in compressed time.
+//! It has guarded updates, creates and deletes, events with shared leases, lists in pages, watches
+//! of each kind by several apiservers, and a compaction every five minutes of the cluster's time.
 //!
-//! The loop is open: calls come at the rate of the cluster times the compression, each of a random
-//! kind. A run is checked: each watch must see each put that was acknowledged, in order, and have
-//! the server's keys in the end; each count must be that of its revision; and each object must have
-//! as many updates as were acknowledged.
+//! The loop is open: calls come at the cluster's rate times the compression, each of a random kind.
+//! The results are checked. Each watch must see each acknowledged put, in order, and must end with
+//! the same keys as the server. Each count must equal the number of keys at its revision. Each
+//! object must have as many updates as were acknowledged.
 
 mod acts;
 mod cluster;
@@ -46,11 +46,11 @@ use run::{Answers, Run};
 use value::Head;
 use watcher::{Seen, Watched, Watcher};
 
-/// How far apart compactions are, in seconds of the cluster's time: `--etcd-compaction-interval` of
-/// apiservers.
+/// The time between two compactions, in seconds of the cluster's time: `--etcd-compaction-interval`
+/// of apiservers.
 const COMPACTION_S: f64 = 300.0;
 
-/// The compression and the seconds of a run where no option says more: a day in five minutes.
+/// The compression and the seconds of a run without options: a day in five minutes.
 const DEFAULT_COMPRESS: f64 = 288.0;
 const DEFAULT_SECONDS: u64 = 300;
 
@@ -93,7 +93,7 @@ pub struct EtcdKubeArgs {
     keep: bool,
 }
 
-/// The time of a run, and that of the cluster.
+/// How long a run takes, in seconds, and how many seconds of the cluster's time pass in a second.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Time {
     compress: f64,
@@ -127,7 +127,7 @@ impl EtcdKubeArgs {
     }
 }
 
-/// Runs `quorate bench etcd-kube` and prints it.
+/// Runs `quorate bench etcd-kube` and prints the results.
 ///
 /// # Errors
 /// An option is wrong, a target does not answer, or a file cannot be written.
@@ -166,7 +166,7 @@ fn measure(turn: &Turn<'_>, args: &EtcdKubeArgs, time: Time) -> anyhow::Result<B
     runtime()?.block_on(live(turn, args, time, &run))
 }
 
-/// One run.
+/// Makes one run: sets the watches, creates the objects, sends the calls, and checks the results.
 async fn live(
     turn: &Turn<'_>,
     args: &EtcdKubeArgs,
@@ -219,7 +219,7 @@ async fn live(
     Ok(block)
 }
 
-/// Sets the watches of an apiserver, each with a task that reads it.
+/// Sets the watches of one apiserver; a task reads each of them.
 async fn watch_all(
     run: &Run,
     mut client: EtcdClient,
@@ -234,7 +234,7 @@ async fn watch_all(
     Ok(())
 }
 
-/// Makes the objects that are there at the start.
+/// Creates the objects that exist at the start.
 async fn fill(run: &Arc<Run>, clients: &[EtcdClient], objects: u64) -> anyhow::Result<()> {
     let kinds = Kind::ALL.into_iter();
     let all = kinds.flat_map(|kind| core::iter::repeat_n(kind, kind.count(objects) as usize));
@@ -247,7 +247,8 @@ async fn fill(run: &Arc<Run>, clients: &[EtcdClient], objects: u64) -> anyhow::R
             loop {
                 let number = next.fetch_add(1, Ordering::Relaxed);
                 let Some(kind) = all.get(number as usize) else { return };
-                // Acts have the other half of the numbers.
+                // Calls of the run count up from 0 and these count down from the top, so no seed is
+                // used twice.
                 let mut random = Random::new(u64::MAX - number);
                 acts::create(&run, &mut client, *kind, &mut random, None).await;
             }
@@ -259,8 +260,8 @@ async fn fill(run: &Arc<Run>, clients: &[EtcdClient], objects: u64) -> anyhow::R
     Ok(())
 }
 
-/// Sends the calls of the cluster at their times, and waits until all have ended. Returns how long
-/// that took, in ns.
+/// Sends the calls of the cluster when they are due, and waits until all are answered. Returns how
+/// long that took, ns.
 async fn open_loop(
     run: &Arc<Run>,
     clients: &[EtcdClient],
@@ -284,7 +285,8 @@ async fn open_loop(
     Ok(now_ns.saturating_sub(pace.start_ns))
 }
 
-/// Every five minutes compacts what was old five minutes ago, as an apiserver does.
+/// Every five minutes of the cluster's time, compacts the revisions that existed five minutes
+/// before, as an apiserver does.
 async fn compact_often(run: Arc<Run>, mut client: EtcdClient, pace: Pace) {
     let interval_ns = COMPACTION_S / run.compress * 1e9;
     let mut old = run.revision.load(Ordering::Relaxed);
@@ -299,7 +301,7 @@ async fn compact_often(run: Arc<Run>, mut client: EtcdClient, pace: Pace) {
     }
 }
 
-/// Puts one key more in each kind, and waits until each watch has seen it.
+/// Puts one last key in each kind, and waits until each watch has seen it.
 async fn last_events(
     run: &Run,
     client: &mut EtcdClient,

@@ -1,10 +1,11 @@
-//! Load on etcd's services KV and Lease: the rows of etcd's performance page (puts, linearizable
-//! and serializable reads), transactions, and keep-alives of leases, in closed or in open loop.
+//! The workload `etcd`: requests to etcd's services KV and Lease. It has the rows of etcd's
+//! performance page (puts, linearizable and serializable reads), and also transactions and
+//! keep-alives of leases, in closed or in open loop.
 //!
 //! In closed loop each client sends its next request when the one before is answered. In open loop
-//! requests have their times, and latency counts from when one was due; the number of clients
-//! bounds how many are under way. Clients share the connections, and requests are encoded before
-//! the clock starts. Keys are numbers of a fixed length, and stay there after a run.
+//! each request has a due time, and latency counts from it; the number of clients then limits how
+//! many requests are under way. Clients share the connections. Requests are encoded before the
+//! clock starts. Keys are numbers of a fixed length, and stay on the server after a run.
 
 pub mod compaction;
 pub mod failover;
@@ -33,7 +34,7 @@ use crate::servers::target::Scheme;
 use crate::workloads::etcd::client::{Call, LEASE_GRANT, LEASE_KEEP_ALIVE, PUT, RANGE, TXN};
 use load::{Load, Loop, accept};
 
-/// The time to live of the leases, in seconds: longer than a run.
+/// The time to live of the leases, seconds: longer than a run.
 const LEASE_TTL_S: i64 = 3_600;
 
 /// Options of `quorate bench etcd`.
@@ -73,7 +74,7 @@ pub struct EtcdArgs {
     value_size: usize,
 }
 
-/// The requests of a test.
+/// The kind of request in a test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Op {
     /// Put
@@ -90,7 +91,7 @@ enum Op {
     LeaseKeepalive,
 }
 
-/// Runs `quorate bench etcd` and prints it.
+/// Runs `quorate bench etcd` and prints the results.
 ///
 /// # Errors
 /// An option is wrong, a target does not answer, or a file cannot be written.
@@ -140,7 +141,7 @@ fn measure(turn: &Turn<'_>, args: &EtcdArgs, op: Op) -> anyhow::Result<Block> {
     let mut load = Load::connect(&turn.target.addresses, args.connections)?;
     if op == Op::LeaseKeepalive {
         turn.say("granting the leases");
-        // Leases of an earlier run serve as well.
+        // Leases that an earlier run has granted serve as well, so errors do not matter.
         load.run(turn.target, &keys.grants()?, Loop::closed(args.clients, args.keys), accept)?;
     }
     if op.reads() {
@@ -186,7 +187,7 @@ fn spread(names: [&'static str; 5], latencies: &Latencies) -> [Figure; 5] {
     core::array::from_fn(|at| Figure::once(names[at], "ms", all[at] / 1_000.0, Good::Less))
 }
 
-/// The keys of a test, each with random bytes as its value.
+/// The keys of a test. The value of each is random bytes, the same in each run.
 struct Keys {
     count: u64,
     bytes: usize,
@@ -194,19 +195,20 @@ struct Keys {
 }
 
 impl Keys {
-    /// Key number `number`, or behind the last one a key that sorts behind it.
+    /// The key with this number. A number past the last one gives a key that sorts after all
+    /// others.
     fn key(&self, number: u64) -> Bytes {
         let Keys { count, bytes, .. } = self;
         if number < *count { format!("{number:0bytes$}").into() } else { ":".into() }
     }
 
-    /// The requests that grant the leases, which have the numbers from 1.
+    /// The requests that grant the leases, whose ids count from 1.
     fn grants(&self) -> anyhow::Result<Vec<Call>> {
         let grant = |id| pb::LeaseGrantRequest { id, ttl: LEASE_TTL_S };
         (1..=self.count as i64).map(|id| Call::new(LEASE_GRANT, &grant(id))).collect()
     }
 
-    /// The requests of a test, which are sent in turn.
+    /// The requests of a test; they are sent in turn.
     fn calls(&self, op: Op) -> anyhow::Result<Vec<Call>> {
         let put = |number| {
             let value = Random::new(number).bytes(self.value_bytes).into();
@@ -255,12 +257,12 @@ impl Op {
         }
     }
 
-    /// Whether the keys must be there first.
+    /// Whether the keys must exist before the test.
     fn reads(self) -> bool {
         matches!(self, Op::Range | Op::SerializableRange | Op::TxnMixed)
     }
 
-    /// Whether a response is what request `number` asked for.
+    /// Whether a response is what request `number` must get.
     fn is_answered_by(self, number: u64, body: Bytes) -> bool {
         use etcd::pb::Message;
         match self {

@@ -1,9 +1,10 @@
-//! The table of etcd 2.2: reads and writes of one key by etcd v2's HTTP API, for two sizes of
-//! values, several numbers of clients, at the leader alone and at all servers.
+//! The workload `etcd2`: the table of etcd 2.2's performance page. Clients read or write one key by
+//! the HTTP API of etcd v2, with two sizes of values, several numbers of clients, and connections
+//! to the leader alone or to all servers.
 //!
-//! As with `boom` (now `hey`), the document's generator, each client has a connection of its own,
-//! all ask for the same key, and each sends its next request when the one before is answered.
-//! [`ETCD22_DOUBTS`] says what the document's script did otherwise.
+//! As in the document's generator `boom` (now `hey`), each client has its own connection, all use
+//! the same key, and each sends its next request when the one before is answered. [`ETCD22_DOUBTS`]
+//! lists what the document's script did differently.
 
 pub mod load;
 
@@ -50,7 +51,7 @@ pub struct Etcd2Args {
     seconds: u64,
 }
 
-/// The requests of a row.
+/// The kind of request in a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Op {
     /// GET of a key
@@ -59,7 +60,7 @@ pub enum Op {
     Write,
 }
 
-/// Where the clients of a row connect.
+/// The servers that the clients of a row connect to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum At {
     /// To the leader alone
@@ -68,20 +69,20 @@ pub enum At {
     All,
 }
 
-/// A row of the table.
+/// One row of the table: one test.
 #[derive(Clone, Copy, Debug)]
 pub struct Row {
-    /// The requests.
+    /// The kind of request.
     pub op: Op,
     /// Bytes of the value.
     pub bytes: usize,
-    /// Clients, each with a connection.
+    /// The number of clients, each with its own connection.
     pub clients: usize,
-    /// Where they connect.
+    /// The servers that they connect to.
     pub at: At,
 }
 
-/// Runs `quorate bench etcd2` and prints it.
+/// Runs `quorate bench etcd2` and prints the results.
 ///
 /// # Errors
 /// An option is wrong, a target does not answer or does not serve etcd v2, or a file cannot be
@@ -116,14 +117,14 @@ pub fn command(args: &Etcd2Args) -> anyhow::Result<ExitCode> {
     comparison.finish()
 }
 
-/// The rows, in the document's order.
+/// The rows that the options ask for, in the document's order.
 fn rows(args: &Etcd2Args, target: &Target) -> Vec<Row> {
     let mut rows = Vec::new();
     for &op in &args.op {
         for &at in &args.servers {
             for &bytes in &args.size {
                 for &clients in &args.clients {
-                    // One server is all, and one client has one server.
+                    // With one server or one client, "all servers" is the same as the leader.
                     if at == At::Leader || (clients > 1 && target.addresses.len() > 1) {
                         rows.push(Row { op, bytes, clients, at });
                     }
@@ -135,7 +136,7 @@ fn rows(args: &Etcd2Args, target: &Target) -> Vec<Row> {
 }
 
 impl Row {
-    /// What the row does.
+    /// Describes the row.
     pub fn title(self) -> String {
         let Row { op, bytes, clients, at } = self;
         let op = if op == Op::Read { "read" } else { "write" };
@@ -144,7 +145,8 @@ impl Row {
         format!("{op}, {bytes} bytes, {clients} client{s}, {at}")
     }
 
-    /// What the document says: requests a second, and the 90th percentile in ms.
+    /// The document's figures for the row: requests a second, and the 90th percentile in ms. `None`
+    /// if the document has no such row.
     pub fn of_document(self) -> Option<(&'static str, &'static str)> {
         let is_row = |row: &&crate::measure::published::Etcd22Row| {
             row.is_write == (self.op == Op::Write)
@@ -159,10 +161,10 @@ impl Row {
         found.map(|(rate, p90_ms)| format!("{rate} per s, p90 {p90_ms} ms")).into_iter().collect()
     }
 
-    /// The addresses that its clients connect to.
+    /// The addresses that the row's clients connect to.
     ///
     /// # Errors
-    /// No server says that it leads.
+    /// No server reports that it leads.
     pub fn addresses(self, target: &Target) -> anyhow::Result<Vec<SocketAddr>> {
         match self.at {
             At::All => Ok(target.addresses.clone()),
@@ -179,14 +181,14 @@ impl Row {
     }
 }
 
-/// Runs one row on one server.
+/// Runs one row on one target.
 ///
 /// # Errors
-/// No server leads, or one does not answer.
+/// No server leads, or a server does not answer.
 pub fn measure(turn: &Turn<'_>, row: Row, time: Duration) -> anyhow::Result<Block> {
     let mut block = turn.target.block();
     let addresses = row.addresses(turn.target)?;
-    // The key is there, whatever is measured.
+    // A read row needs the key, too.
     load::ask(addresses[0], &row.put())?;
     let request = match row.op {
         Op::Read => load::get(&row.path()),
@@ -208,7 +210,7 @@ pub fn measure(turn: &Turn<'_>, row: Row, time: Duration) -> anyhow::Result<Bloc
     Ok(block)
 }
 
-/// The address of the leader.
+/// The address of the server that reports that it leads.
 fn leader(addresses: &[SocketAddr]) -> anyhow::Result<SocketAddr> {
     if let [only] = addresses {
         return Ok(*only);

@@ -6,7 +6,6 @@
 //!    publishers create an ephemeral on each of their paths. In one test a subscriber only receives
 //!    the event, in another it then reads the data. The ephemerals stay until their connections
 //!    close.
-//!    connections close.
 //! 3. Connections set data on their paths, which nobody watches.
 
 pub mod item;

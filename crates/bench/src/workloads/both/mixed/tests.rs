@@ -26,7 +26,7 @@ fn a_closed_loop_has_no_rate() {
     }
 }
 
-/// A block with a value for each of two rounds.
+/// A block whose figures have values for two rounds.
 fn block(figures: &[(&'static str, [f64; 2], Good)]) -> Block {
     let figure = |(name, values, good): &(&'static str, [f64; 2], Good)| {
         let figure = Figure::once(name, "", None, *good);
@@ -35,8 +35,8 @@ fn block(figures: &[(&'static str, [f64; 2], Good)]) -> Block {
     Block { figures: figures.iter().map(figure).collect(), ..Block::default() }
 }
 
-/// In the second round the latency of ZooKeeper's clients grows by half, and etcd's clients get
-/// half of their rate.
+/// In the second round the latency of ZooKeeper's clients is one and a half times as high, and
+/// etcd's clients get half of their rate.
 fn blocks() -> [Block; 3] {
     use Good::{Less, More, Neither};
     [
@@ -62,7 +62,8 @@ fn what_each_has_beside_the_other_is_divided_by_what_it_has_alone() {
     let names: Vec<&str> = block.figures.iter().map(|figure| figure.name).collect();
     assert_eq!(names, [ZK.requests, "set p50", ETCD.requests, SERVER_CPU]);
     let values: Vec<&[f64]> = block.figures.iter().map(|it| it.values.as_slice()).collect();
-    // Alone, 100 requests of 10 us and 300 of 20 us take 17.5 us each; 100 and 150 take 16 us.
+    // Alone, 100 requests of 10 us and 300 of 20 us take 17.5 us on average; 100 and 150 of them 16
+    // us.
     assert_eq!(values, [[1.0, 1.0], [1.0, 1.5], [1.0, 0.5], [1.0, 2.0]]);
 }
 

@@ -1,4 +1,5 @@
-//! A call with a stream of messages both ways, read one message at a time.
+//! A gRPC call with a stream of messages in both directions. The caller reads one message at a
+//! time.
 
 use std::future::poll_fn;
 
@@ -10,33 +11,33 @@ use http::{HeaderMap, Request};
 
 use super::{PREFIX_BYTES, Sender, message, text};
 
-/// What a server sends on a stream.
+/// What a server has sent on a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Received {
-    /// A message.
+    /// A message, without its prefix.
     Message(Bytes),
     /// The end of the call.
     Ended {
         /// The gRPC status code; 0 is success.
         code: u32,
-        /// The message of the status, as it was sent: percent-encoded.
+        /// The message of the status as the server sent it: percent-encoded.
         message: String,
     },
 }
 
-/// A call that has begun.
+/// A call whose stream is open.
 #[derive(Debug)]
 pub struct Stream {
     requests: SendStream<Bytes>,
-    /// The head of the answer, until it has come.
+    /// The head of the answer while it has not arrived.
     head: Option<ResponseFuture>,
     answers: Option<RecvStream>,
-    /// Bytes that arrived and were not taken.
+    /// Received bytes that were not yet returned as messages.
     bytes: BytesMut,
 }
 
 impl Stream {
-    /// Begins a call. The server may answer once it has a message.
+    /// Starts a call. The server may send its head only after the first message.
     ///
     /// # Errors
     /// The connection has ended.
@@ -46,20 +47,20 @@ impl Stream {
         Ok(Stream { requests, head: Some(head), answers: None, bytes: BytesMut::new() })
     }
 
-    /// Sends a message.
+    /// Sends a message on the stream.
     ///
     /// # Errors
-    /// The stream is over, or the message is longer than gRPC can say.
+    /// The stream has ended, or the message is too long for gRPC.
     pub fn send(&mut self, request: &[u8]) -> anyhow::Result<()> {
         let framed = message(|out| out.extend_from_slice(request))?;
         Ok(self.requests.send_data(framed, false)?)
     }
 
-    /// Waits for the next message, or the end. A caller may stop waiting and call this again, until
-    /// the end has come.
+    /// Waits for the next message or the end of the call. The wait may be cancelled and repeated.
+    /// After the end this must not be called again.
     ///
     /// # Errors
-    /// The connection has ended, the server has reset the stream, or this is no answer of gRPC's.
+    /// The connection has ended, the server has reset the stream, or its answer is not gRPC.
     pub async fn next(&mut self) -> anyhow::Result<Received> {
         if let Some(head) = &mut self.head {
             let response = head.await?;
@@ -85,7 +86,7 @@ impl Stream {
     }
 }
 
-/// The first message of some bytes, if it is whole.
+/// Takes the first message out of `bytes`; `None` if it has not arrived whole.
 fn take_message(bytes: &mut BytesMut) -> anyhow::Result<Option<Bytes>> {
     let Some(prefix) = bytes.first_chunk::<PREFIX_BYTES>() else { return Ok(None) };
     let [0, length @ ..] = *prefix else { anyhow::bail!("a message is compressed") };

@@ -1,4 +1,4 @@
-//! The calls of the cluster, as apiservers send them to etcd.
+//! The calls that the cluster makes, in the form in which apiservers send them to etcd.
 
 use bytes::Bytes;
 use etcd::pb::{etcdserverpb as pb, mvccpb::KeyValue};
@@ -17,11 +17,11 @@ use crate::workloads::etcd::client::{COMPACT, EtcdClient, LEASE_GRANT, RANGE, TX
 /// The time to live of events, in seconds of the cluster's time.
 const EVENT_TTL_S: f64 = 3_600.0;
 
-/// How long events share a lease, in seconds of the cluster's time: `LeaseReuseDurationSeconds` of
-/// apiservers.
+/// For how long new events share one lease, in seconds of the cluster's time:
+/// `LeaseReuseDurationSeconds` of apiservers.
 const LEASE_SHARED_S: f64 = 60.0;
 
-/// Does what is due as call `number`.
+/// Makes call `number`: a random act, which was due at `due_ns`.
 pub async fn act(run: &Run, mut client: EtcdClient, number: u64, due_ns: u64) {
     let mut random = Random::new(number);
     let act = run.mix.pick(&mut random);
@@ -62,7 +62,8 @@ pub async fn act(run: &Run, mut client: EtcdClient, number: u64, due_ns: u64) {
     }
 }
 
-/// A transaction that does something if the key has that revision, and else reads the key.
+/// A transaction that runs `request` if the key has this revision (0: does not exist), and
+/// otherwise reads the key.
 fn guarded(key: &Bytes, revision: i64, request: Request) -> pb::TxnRequest {
     let compare = pb::Compare {
         result: CompareResult::Equal.into(),
@@ -76,7 +77,7 @@ fn guarded(key: &Bytes, revision: i64, request: Request) -> pb::TxnRequest {
     pb::TxnRequest { compare: vec![compare], success: op(request), failure: op(read) }
 }
 
-/// The key that a refused transaction has read, if it is there.
+/// The key-value that a refused transaction has read; `None` if the key does not exist.
 fn read_of(response: &pb::TxnResponse) -> Option<&KeyValue> {
     match response.responses.first()?.response.as_ref()? {
         Response::ResponseRange(range) => range.kvs.first(),
@@ -88,7 +89,8 @@ fn has_one_response(response: &pb::TxnResponse) -> bool {
     response.responses.len() == 1
 }
 
-/// Counts one more update in an object, from the state that the writer knows on.
+/// Adds one update to the value of an object. `state` is what the writer knows; after a refusal it
+/// tries again from what it has read.
 async fn update(run: &Run, client: &mut EtcdClient, object: &Object, state: State, due_ns: u64) {
     let (mut state, mut since_ns) = (state, due_ns);
     for _ in 0..GUARDED_ATTEMPTS {
@@ -111,14 +113,14 @@ async fn update(run: &Run, client: &mut EtcdClient, object: &Object, state: Stat
             return;
         }
         run.answers().conflicts += 1;
-        // A pod may be gone by now.
+        // A pod may be deleted by now.
         let Some(kv) = read_of(&response) else { return };
         (state, since_ns) = (object.on_read(kv), run.now_ns());
     }
     run.answers().given_up += 1;
 }
 
-/// Makes an object; the fill has no time at which that was due.
+/// Creates an object. `due_ns` is `None` in the fill, where a create has no due time.
 pub async fn create(
     run: &Run,
     client: &mut EtcdClient,
@@ -144,7 +146,7 @@ pub async fn create(
     }
 }
 
-/// Deletes a pod, which others may still change meanwhile.
+/// Deletes a random pod. Other writers may still update it meanwhile.
 async fn delete(run: &Run, client: &mut EtcdClient, random: &mut Random, due_ns: u64) {
     let Some(pod) = run.objects.take(Kind::Pods, random) else { return };
     let (mut state, mut since_ns) = (pod.state(), due_ns);
@@ -189,8 +191,8 @@ async fn put_event(run: &Run, client: &mut EtcdClient, random: &mut Random, due_
     }
 }
 
-/// The lease for an event. The first event after the time of the lease before gets a new one, and
-/// the others wait for that.
+/// The lease for a new event. If the current lease has been shared for long enough, this grants a
+/// new one, and other events wait for it. `None` if the grant fails.
 async fn event_lease(run: &Run, client: &mut EtcdClient) -> Option<i64> {
     let mut lease = run.event_lease.lock().await;
     let now_ns = run.now_ns();
@@ -211,7 +213,7 @@ async fn event_lease(run: &Run, client: &mut EtcdClient) -> Option<i64> {
     Some(granted.id)
 }
 
-/// Counts the keys of a kind.
+/// Counts the keys of a kind on the server.
 async fn count(run: &Run, client: &mut EtcdClient, kind: Kind, due_ns: u64) {
     let (key, range_end) = run.registry.kind(kind);
     let range = pb::RangeRequest { key, range_end, count_only: true, ..Default::default() };
@@ -222,8 +224,8 @@ async fn count(run: &Run, client: &mut EtcdClient, kind: Kind, due_ns: u64) {
     }
 }
 
-/// Lists a kind in pages at one revision, which is the newest one for 0, and shows each key.
-/// Returns whether all pages came.
+/// Lists a kind in pages, all at one revision (0: the newest), and passes each key to `show`. True
+/// if all pages came.
 pub async fn list(
     run: &Run,
     client: &mut EtcdClient,
@@ -258,7 +260,7 @@ pub async fn list(
     }
 }
 
-/// Compacts everything before a revision.
+/// Compacts all revisions before `revision`.
 pub async fn compact(run: &Run, client: &mut EtcdClient, revision: i64, due_ns: u64) {
     let compaction = pb::CompactionRequest { revision, ..Default::default() };
     let call = (CallKind::Compaction, due_ns);

@@ -1,51 +1,51 @@
-//! The model of a cluster of Kubernetes: its objects, their sizes, and how often each kind of call
+//! The model of a Kubernetes cluster: its objects, their sizes, and how often each kind of call
 //! comes. Pure: no clock, no connection.
 
 use bytes::Bytes;
 
 use crate::random::Random;
 
-/// Bytes of the smallest and of the largest value.
+/// The smallest and the largest size of a value, bytes.
 const VALUE_BYTES: (f64, f64) = (300.0, 10_240.0);
 
-/// Bytes of the largest value of a lease of a node.
+/// The largest size of the value of a node's lease, bytes.
 const LEASE_BYTES_MAX: u64 = 600;
 
-/// Objects for each node.
+/// Objects of the cluster for each node.
 const OBJECTS_PER_NODE: u64 = 100;
 
-/// Namespaces, which have the objects in equal parts.
+/// The number of namespaces. Objects are spread evenly over them.
 const NAMESPACES: u64 = 20;
 
-/// The name behind all namespaces.
+/// A name that sorts after those of all namespaces.
 const LAST: &str = "~last/";
 
 /// Seconds of a day.
 const DAY_S: f64 = 86_400.0;
 
-/// The resources, each with a watch of each apiserver.
+/// The kinds of resources. Each apiserver watches each kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Pods, which come, change and go.
+    /// Pods: created, updated and deleted.
     Pods,
-    /// Events of one hour, below shared leases.
+    /// Events: put, and removed after an hour, when the leases that they share expire.
     Events,
-    /// A lease of each node and of a few elections, renewed again and again.
+    /// Leases (objects, not leases of etcd) of each node and of a few elections, renewed often.
     Leases,
-    /// Nodes.
+    /// Nodes: updated only.
     Nodes,
-    /// Slices of endpoints, which several controllers change at once.
+    /// Endpoint slices, which several controllers update at once.
     EndpointSlices,
-    /// Configuration that is read only.
+    /// Config maps, which are only read.
     ConfigMaps,
-    /// Secrets, which are read only.
+    /// Secrets, which are only read.
     Secrets,
-    /// Deployments, which are read only.
+    /// Deployments, which are only read.
     Deployments,
 }
 
 impl Kind {
-    /// All of them; [`Kind::place`] is the place in this list.
+    /// All kinds. [`Kind::place`] is the index in this list.
     pub const ALL: [Kind; 8] = [
         Kind::Pods,
         Kind::Events,
@@ -57,7 +57,7 @@ impl Kind {
         Kind::Deployments,
     ];
 
-    /// The index of its figures.
+    /// The index of the kind in [`Kind::ALL`], and in all lists with one element for each kind.
     pub fn place(self) -> usize {
         self as usize
     }
@@ -75,7 +75,7 @@ impl Kind {
         }
     }
 
-    /// How many of so many objects are of this kind at the start.
+    /// How many of `objects` objects are of this kind at the start.
     pub fn count(self, objects: u64) -> u64 {
         match self {
             Kind::Events => 0,
@@ -87,7 +87,7 @@ impl Kind {
         }
     }
 
-    /// Bytes of the value of an object. Few are large.
+    /// A random size for the value of an object of this kind, bytes. Few values are large.
     pub fn value_bytes(self, random: &mut Random) -> usize {
         let (least, most) = VALUE_BYTES;
         if self == Kind::Leases {
@@ -98,19 +98,19 @@ impl Kind {
     }
 }
 
-/// The keys of a run: `/registry/GROUP/KIND/NAMESPACE/NAME`, in a group that no other run has.
+/// Makes the keys of a run: `/registry/GROUP/KIND/NAMESPACE/NAME`. No other run has the same group.
 #[derive(Clone, Debug)]
 pub struct Registry {
     group: String,
 }
 
 impl Registry {
-    /// The keys of the run of this label.
+    /// The keys of the run with this label.
     pub fn new(label: &str) -> Registry {
         Registry { group: format!("/registry/bench-{label}/") }
     }
 
-    /// Ranges with all keys of the run; no range has too many for one request.
+    /// Ranges that together hold all keys of the run. Each is small enough for one delete request.
     pub fn parts(&self) -> impl Iterator<Item = (Bytes, Bytes)> {
         let spaces = (0..NAMESPACES).map(|space| format!("namespace-{space}/"));
         let names: Vec<String> = spaces.chain([LAST.to_string()]).collect();
@@ -120,7 +120,7 @@ impl Registry {
         })
     }
 
-    /// The range of the keys of a kind.
+    /// The range that holds all keys of a kind.
     pub fn kind(&self, kind: Kind) -> (Bytes, Bytes) {
         range_of(format!("{}{}/", self.group, kind.name()))
     }
@@ -131,47 +131,47 @@ impl Registry {
         format!("{group}{name}/namespace-{}/{name}-{number:08}", number % NAMESPACES).into()
     }
 
-    /// A key of a kind behind all others, which is put last.
+    /// A key of a kind that sorts after all others. It is put last.
     pub fn last_key(&self, kind: Kind) -> Bytes {
         format!("{}{}/{LAST}", self.group, kind.name()).into()
     }
 }
 
-/// A prefix and the end of its range.
+/// The range of all keys with a prefix: its start and its end.
 fn range_of(prefix: String) -> (Bytes, Bytes) {
     let mut end = prefix.clone().into_bytes();
-    // The prefix ends with a slash; the next character is `0`.
+    // The prefix ends with a slash; the next character after a slash is `0`.
     end.pop();
     end.push(b'0');
     (prefix.into(), end.into())
 }
 
-/// What a call of the cluster does.
+/// What the cluster does with one call (or a few).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Act {
-    /// A node or an election renews its lease.
+    /// A node or an election renews its lease object.
     RenewLease,
-    /// A node writes its state.
+    /// A node updates its state.
     UpdateNode,
-    /// A pod is made.
+    /// A pod is created.
     CreatePod,
-    /// The state of a pod changes.
+    /// The state of a pod is updated.
     UpdatePod,
-    /// A pod is removed.
+    /// A pod is deleted.
     DeletePod,
-    /// Two controllers change a slice of endpoints at the same time, from the same revision.
+    /// Two controllers update an endpoint slice at once, both from the same revision.
     UpdateSlice,
-    /// An event is written.
+    /// An event is put.
     PutEvent,
-    /// An object is read.
+    /// One object is read.
     Get,
     /// An apiserver counts the objects of a kind.
     Count,
-    /// An apiserver lists a kind.
+    /// An apiserver lists the objects of a kind.
     List,
 }
 
-/// The acts with the number of each in a second of the cluster's time.
+/// How often each act happens, in acts per second of the cluster's time.
 #[derive(Clone, Debug)]
 pub struct Mix {
     acts: Vec<(Act, f64)>,
@@ -179,14 +179,14 @@ pub struct Mix {
 }
 
 impl Mix {
-    /// The mix of a cluster with so many objects and apiservers.
+    /// The mix of acts for a cluster with this many objects and apiservers.
     pub fn of(objects: u64, apiservers: usize) -> Mix {
         let nodes = Kind::Nodes.count(objects) as f64;
         let kinds = Kind::ALL.len() as f64;
         // Each pod is replaced twice a day.
         let pods = 2.0 * Kind::Pods.count(objects) as f64 / DAY_S;
         let acts = vec![
-            // Every 10 s (`nodeLeaseDurationSeconds` / 4), and every 2 s in four elections.
+            // Nodes: every 10 s (`nodeLeaseDurationSeconds` / 4). Elections: four, every 2 s.
             (Act::RenewLease, nodes / 10.0 + 2.0),
             // Every 5 min (`nodeStatusReportFrequency`).
             (Act::UpdateNode, nodes / 300.0),
@@ -198,19 +198,19 @@ impl Mix {
             (Act::Get, nodes / 50.0),
             // Each apiserver counts each kind once a minute.
             (Act::Count, kinds * apiservers as f64 / 60.0),
-            // A client somewhere lists a kind.
+            // Once a minute some client lists a kind.
             (Act::List, 1.0 / 60.0),
         ];
         let per_s = acts.iter().map(|(_, per_s)| per_s).sum();
         Mix { acts, per_s }
     }
 
-    /// All acts of a second of the cluster's time.
+    /// The number of all acts in a second of the cluster's time.
     pub fn per_s(&self) -> f64 {
         self.per_s
     }
 
-    /// A random act, each as often as it comes.
+    /// A random act; each is picked as often as the mix says.
     pub fn pick(&self, random: &mut Random) -> Act {
         let parts = 1_000_000_000;
         let mut left = random.below(parts) as f64 / parts as f64 * self.per_s;

@@ -1,4 +1,4 @@
-//! The objects of a run as its writers know them, and what was acknowledged of each.
+//! The objects of a run as its writers know them, and the writes to each that were acknowledged.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,45 +10,47 @@ use super::cluster::{Kind, Registry};
 use super::value::Head;
 use crate::random::Random;
 
-/// An object.
+/// An object of the cluster.
 pub struct Object {
     /// Its kind.
     pub kind: Kind,
     /// Its key.
     pub key: Bytes,
-    /// Bytes of its values.
+    /// Bytes of each of its values.
     pub bytes: usize,
-    /// Held by the only writer of a lease or a node, which waits for each answer.
+    /// Locked by the writer of a lease or node object until its update is answered: these objects
+    /// have only one writer at a time.
     pub turn: tokio::sync::Mutex<()>,
     state: Mutex<State>,
 }
 
-/// What the writers know of an object.
+/// What the writers know about an object.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct State {
-    /// The newest revision of the object that is known.
+    /// The newest known revision of the object.
     pub revision: i64,
-    /// The updates that the value of that revision counts.
+    /// The number of updates that the value at that revision contains.
     pub updates: u64,
-    /// Updates that were acknowledged.
+    /// The number of acknowledged updates.
     pub acknowledged: u64,
-    /// Updates without an answer, which may have happened.
+    /// The number of updates without an answer. Each may have been executed.
     pub unknown: u64,
 }
 
 impl Object {
-    /// An object of a revision, which has had no update.
+    /// An object that was created at `revision` and has had no update.
     pub fn new(kind: Kind, key: Bytes, bytes: usize, revision: i64) -> Object {
         let state = Mutex::new(State { revision, ..State::default() });
         Object { kind, key, bytes, turn: tokio::sync::Mutex::new(()), state }
     }
 
-    /// The object as the last answer showed it.
+    /// What is known about the object now.
     pub fn state(&self) -> State {
         *lock(&self.state)
     }
 
-    /// Notes an update that was acknowledged at a revision.
+    /// Notes an update that was acknowledged at `revision`; the new value contains `updates`
+    /// updates.
     pub fn on_update(&self, revision: i64, updates: u64) {
         let mut state = lock(&self.state);
         state.acknowledged += 1;
@@ -60,7 +62,7 @@ impl Object {
         lock(&self.state).unknown += 1;
     }
 
-    /// Notes what the server says of the object; returns what is known now.
+    /// Notes what the server has returned for the object. Returns what is known then.
     pub fn on_read(&self, kv: &KeyValue) -> State {
         let mut state = lock(&self.state);
         state.learn(kv.mod_revision, Head::of(&kv.value).map_or(0, |head| head.updates));
@@ -70,33 +72,34 @@ impl Object {
 
 impl State {
     fn learn(&mut self, revision: i64, updates: u64) {
-        // Answers may overtake each other.
+        // Answers may arrive out of order.
         if revision > self.revision {
             (self.revision, self.updates) = (revision, updates);
         }
     }
 
-    /// How many acknowledged updates a value lacks that counts so many, and how many updates it
-    /// counts that were never sent.
+    /// Judges a value that contains `updates` updates. Returns how many acknowledged updates it
+    /// lacks, and how many it contains that were never sent.
     pub fn judge(&self, updates: u64) -> (u64, u64) {
         let most = self.acknowledged + self.unknown;
         (self.acknowledged.saturating_sub(updates), updates.saturating_sub(most))
     }
 }
 
-/// The puts of one kind that were acknowledged.
+/// The puts of one kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Puts {
-    /// How many.
+    /// How many were acknowledged.
     pub count: u64,
-    /// The sum of their revisions.
+    /// The sum of the revisions of those.
     pub revision_sum: i64,
-    /// Puts without an answer, which may have happened.
+    /// How many had no answer. Each may have been executed.
     pub unknown: u64,
 }
 
 impl Puts {
-    /// Whether a watch has seen so many puts with that sum of revisions, and no others.
+    /// Whether a watch that has seen `count` puts with this sum of revisions has seen exactly the
+    /// acknowledged ones. Puts without an answer may be among them; then only the count is checked.
     pub fn agree(&self, count: u64, revision_sum: i64) -> bool {
         match self.unknown {
             0 => (count, revision_sum) == (self.count, self.revision_sum),
@@ -105,18 +108,18 @@ impl Puts {
     }
 }
 
-/// All objects that are there.
+/// All objects that exist, and the puts of each kind.
 pub struct Objects {
     live: [Mutex<Vec<Arc<Object>>>; Kind::ALL.len()],
     puts: [Mutex<Puts>; Kind::ALL.len()],
     next: [Mutex<u64>; Kind::ALL.len()],
     registry: Registry,
-    /// Deletes that may have happened or not.
+    /// Deletes that may have been executed or not.
     doubts: AtomicU64,
 }
 
 impl Objects {
-    /// No object.
+    /// No objects yet.
     pub fn new(registry: Registry) -> Objects {
         Objects {
             live: Default::default(),
@@ -127,37 +130,37 @@ impl Objects {
         }
     }
 
-    /// A key of a kind that was not used.
+    /// A key of a kind that was never used.
     pub fn new_key(&self, kind: Kind) -> Bytes {
         let mut next = lock(&self.next[kind.place()]);
         *next += 1;
         self.registry.key(kind, *next)
     }
 
-    /// Adds an object that was made.
+    /// Adds an object that was created.
     pub fn add(&self, object: Object) {
         lock(&self.live[object.kind.place()]).push(Arc::new(object));
     }
 
-    /// A random object of a kind.
+    /// A random object of a kind; `None` if there is none.
     pub fn pick(&self, kind: Kind, random: &mut Random) -> Option<Arc<Object>> {
         let live = lock(&self.live[kind.place()]);
         (!live.is_empty()).then(|| Arc::clone(random.pick(&live)))
     }
 
-    /// Takes a random object of a kind out, which is to be deleted.
+    /// Takes out a random object of a kind, which the caller then deletes. `None` if there is none.
     pub fn take(&self, kind: Kind, random: &mut Random) -> Option<Arc<Object>> {
         let mut live = lock(&self.live[kind.place()]);
         let place = (!live.is_empty()).then(|| random.below(live.len() as u64) as usize)?;
         Some(live.swap_remove(place))
     }
 
-    /// Notes that an object which was taken out may be there or not.
+    /// Notes that a deleted object may still exist.
     pub fn on_doubt(&self) {
         self.doubts.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// How many keys of a kind the server may have beside those of the objects.
+    /// How many keys of a kind the server may have that belong to no known object.
     pub fn spare(&self, kind: Kind) -> u64 {
         self.puts(kind).unknown + self.doubts.load(Ordering::Relaxed)
     }
@@ -167,7 +170,7 @@ impl Objects {
         lock(&self.live[kind.place()]).clone()
     }
 
-    /// Counts a put that was acknowledged at a revision, or without one a put without an answer.
+    /// Counts a put that was acknowledged at `revision`; `None` means that it had no answer.
     pub fn count_put(&self, kind: Kind, revision: Option<i64>) {
         let mut puts = lock(&self.puts[kind.place()]);
         match revision {
@@ -197,7 +200,8 @@ mod tests {
     fn an_update_that_another_one_overwrote_is_lost() {
         let object = Object::new(Kind::Pods, Bytes::from_static(b"a"), 300, 5);
         object.on_update(6, 1);
-        // Two updates of one revision were both acknowledged: the value counts only one of them.
+        // Two updates from the same revision were both acknowledged, but the value contains only
+        // one.
         object.on_update(8, 2);
         object.on_update(7, 2);
         let state = object.state();

@@ -1,4 +1,4 @@
-//! The figures of a run, and the checks: what watches missed, and which updates were lost.
+//! The figures of a run, and its checks: which events the watches missed, which updates were lost.
 
 use std::collections::HashMap;
 
@@ -14,7 +14,7 @@ use crate::measure::figures::{Figure, Good, of_latencies, of_phase};
 use crate::measure::stats::{Latencies, Phase};
 use crate::workloads::etcd::client::EtcdClient;
 
-/// The names of the figures of each kind of call: how many, and their latencies.
+/// The names of the figures of each kind of call: how many were answered, and latencies.
 const NAMES: [(CallKind, [&str; 4]); CallKind::COUNT] = [
     (CallKind::Update, ["guarded updates", "update p50", "update p99", "update max"]),
     (CallKind::Create, ["creates", "create p50", "create p99", "create max"]),
@@ -29,16 +29,17 @@ const NAMES: [(CallKind, [&str; 4]); CallKind::COUNT] = [
 
 /// What a run has cost.
 pub struct Cost {
-    /// From when the first call was due until all calls had ended.
+    /// Time from the first due call until all calls were answered, ns.
     pub elapsed_ns: u64,
-    /// CPU of the servers, if they are on this machine.
+    /// CPU time of the servers, ns; `None` if they are not on this machine.
     pub server_cpu_ns: Option<u64>,
-    /// CPU of the thread with all clients and watches.
+    /// CPU time of the thread that runs all clients and watches, ns.
     pub own_cpu_ns: u64,
 }
 
 impl Cost {
-    /// The rate, the CPU and the latencies.
+    /// The figures of rate, CPU and latencies. `rate` is the number of calls a second that were
+    /// due.
     pub fn figures(&self, rate: f64, answers: &Answers) -> Vec<Figure> {
         let phase = Phase {
             operations: answers.tallies.iter().map(|it| it.answered).sum(),
@@ -62,7 +63,7 @@ impl Cost {
     }
 }
 
-/// The delays of all watches together.
+/// The delays of the watch events, all watches together.
 pub fn delays(seen: &[(Kind, Seen)]) -> Vec<Figure> {
     let mut all = Latencies::default();
     seen.iter().for_each(|(_, seen)| all.add(&seen.delays));
@@ -73,27 +74,27 @@ pub fn delays(seen: &[(Kind, Seen)]) -> Vec<Figure> {
     figures
 }
 
-/// What the checks have found.
+/// What the checks have found. All counters but `counts` must be 0.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Account {
     /// Versions of keys that watches missed or saw twice.
     missed: u64,
-    /// Events that were older than the one before.
+    /// Events with a lower revision than an earlier one.
     out_of_order: u64,
-    /// Watches with other puts than were acknowledged.
+    /// Watches that saw other puts than those acknowledged.
     disagree: u64,
-    /// Keys that a watch and the server disagree about in the end, with each watch's own: a delete
-    /// that a watch missed is one.
+    /// Keys on which a watch and the server disagree in the end, summed over the watches: for
+    /// example after a delete that the watch missed.
     differences: u64,
-    /// Counts, and first pages of lists, with another number of keys than the watches saw.
+    /// Counts, and first pages of lists, whose number of keys differs from what the watches saw.
     wrong_counts: u64,
-    /// Counts that were compared with what the watches saw.
+    /// Counts and first pages that could be compared.
     counts: u64,
-    /// Keys that were deleted, or never made, and are there.
+    /// Keys that exist although they were deleted or never created.
     surplus_keys: u64,
-    /// Watches that the servers ended.
+    /// Watches that a server ended.
     ended: u64,
-    /// Updates that were acknowledged and are not in the value.
+    /// Updates that were acknowledged and are missing in the object's value.
     lost: u64,
     /// Updates in a value that were never sent.
     surplus: u64,
@@ -103,7 +104,7 @@ impl Account {
     /// Checks what the watches have seen, and reads all objects.
     ///
     /// # Errors
-    /// A kind cannot be listed.
+    /// The objects of a kind cannot be listed.
     pub async fn of(
         run: &Run,
         client: &mut EtcdClient,
@@ -130,9 +131,9 @@ impl Account {
         Ok(account)
     }
 
-    /// Reads a kind at the revision at which its watches ended. Compares the keys with those that
-    /// the watches have, and the objects with what was acknowledged. An object that is not there
-    /// has lost all its updates, and itself.
+    /// Reads all keys of a kind at the revision at which its watches ended. Compares the keys with
+    /// those of the watches, and the objects with what was acknowledged. If an object is missing,
+    /// all its updates and its create count as lost.
     async fn read(
         &mut self,
         run: &Run,
@@ -140,7 +141,7 @@ impl Account {
         (kind, revision): (Kind, i64),
         seen: &[&Seen],
     ) -> anyhow::Result<()> {
-        // The version of each key, and the updates that its value counts.
+        // For each key its version, and the updates that its value contains.
         let mut found: HashMap<Bytes, (i64, u64)> = HashMap::new();
         let show = |kv: &etcd::pb::mvccpb::KeyValue| {
             let updates = Head::of(&kv.value).map_or(0, |head| head.updates);
@@ -159,7 +160,7 @@ impl Account {
             self.surplus += surplus;
             known += u64::from(found.is_some());
         }
-        // Events are nobody's objects: their leases end.
+        // Events are not kept as objects, since they go when their leases expire.
         if kind != Kind::Events {
             let beside = (found.len() as u64).saturating_sub(known);
             self.surplus_keys += beside.saturating_sub(run.objects.spare(kind));
@@ -167,7 +168,8 @@ impl Account {
         Ok(())
     }
 
-    /// Compares counts of a kind with the keys that a watch saw at their revisions.
+    /// Compares the counts of a kind with the number of keys that a watch saw at the same
+    /// revisions.
     fn judge_counts<'a>(&mut self, counts: impl Iterator<Item = &'a Counted>, seen: &Seen) {
         for Counted { revision, keys, .. } in counts {
             let Some(expected) = seen.keys_at(*revision) else { continue };
@@ -176,7 +178,7 @@ impl Account {
         }
     }
 
-    /// The counts of what was checked and found.
+    /// The figures of the checks.
     pub fn figures(&self, answers: &Answers) -> Vec<Figure> {
         let errors: u64 = answers.tallies.iter().map(|it| it.errors).sum();
         let count = |name, count: u64| Figure::once(name, "", count as f64, Good::Neither);
@@ -198,7 +200,7 @@ impl Account {
         ]
     }
 
-    /// How much of it must not be.
+    /// How many things were found that must not happen.
     pub fn trouble(&self) -> u64 {
         let Account { missed, out_of_order, disagree, ended, lost, surplus, .. } = self;
         let Account { differences, wrong_counts, surplus_keys, .. } = self;

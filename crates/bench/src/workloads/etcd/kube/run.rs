@@ -1,4 +1,4 @@
-//! The state that the tasks of a run share, and how a call is sent and counted.
+//! The state that all tasks of a run share, and how they send a call and count its answer.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -14,61 +14,62 @@ use crate::limits::{KUBE_SIZES_MAX, SILENCE_LIMIT};
 use crate::measure::meter::Tally;
 use crate::workloads::etcd::client::{Call, EtcdClient};
 
-/// The kinds of calls, which have figures of their own.
+/// The kinds of calls. Each has its own figures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallKind {
-    /// A put in a transaction that compares the revision of the key.
+    /// An update: a transaction that puts a key if its revision is the expected one.
     Update,
-    /// A put in a transaction, of a key that must not be there.
+    /// A create: a transaction that puts a key if the key does not exist.
     Create,
-    /// A delete in a transaction that compares the revision of the key.
+    /// A delete: a transaction that deletes a key if its revision is the expected one.
     Delete,
-    /// A put of an event, with its lease.
+    /// A put of an event with a lease.
     Event,
-    /// A lease for events.
+    /// A grant of a lease for events.
     Lease,
     /// A linearizable read of one key.
     Get,
-    /// A count of a kind.
+    /// A count of the keys of a kind.
     Count,
-    /// A page of a list.
+    /// One page of a list.
     Page,
     /// A compaction.
     Compaction,
 }
 
 impl CallKind {
-    /// How many there are.
+    /// The number of kinds of calls.
     pub const COUNT: usize = 9;
 }
 
-/// The answers so far.
+/// The answers to all calls so far.
 #[derive(Debug, Default)]
 pub struct Answers {
-    /// For each kind of call.
+    /// For each kind of call the answers to it.
     pub tallies: [Tally; CallKind::COUNT],
-    /// The longest time without a right answer, in ns.
+    /// The longest time without a right answer, ns.
     pub gap_ns: u64,
-    /// When the last right answer came, in ns since the start; before the first, when the first
+    /// When the last right answer came, ns since the start. Before the first one: when the first
     /// call was due.
     pub last_ns: u64,
-    /// The first [`KUBE_SIZES_MAX`] answers to counts, and to the first pages of lists.
+    /// The first [`KUBE_SIZES_MAX`] results of counts, and of first pages of lists.
     pub counts: Vec<Counted>,
-    /// Guarded updates that were refused since another one came first.
+    /// Guarded updates and deletes that were refused, because another write came first.
     pub conflicts: u64,
-    /// Guarded updates that were given up after many refusals.
+    /// Guarded updates and deletes that were given up after [`GUARDED_ATTEMPTS`] refusals.
     pub given_up: u64,
-    /// Lists whose revision was compacted before their last page.
+    /// Lists that broke off, because their revision was compacted before their last page.
     pub lists_compacted: u64,
 }
 
 impl Answers {
-    /// No answer; the first call is due at this time.
+    /// No answers yet. The first call is due at `start_ns`.
     pub fn from(start_ns: u64) -> Answers {
         Answers { last_ns: start_ns, ..Answers::default() }
     }
 
-    /// Counts an answer. One that is wrong, or missing, has no latency and ends no gap.
+    /// Counts an answer. A wrong or missing one counts as an error, has no latency, and ends no
+    /// gap.
     fn count(&mut self, kind: CallKind, is_right: bool, took_ns: u64, now_ns: u64) {
         let tally = &mut self.tallies[kind as usize];
         if !is_right {
@@ -79,66 +80,66 @@ impl Answers {
         self.end_gap(now_ns);
     }
 
-    /// Ends a gap: by a right answer, or at the end of the run.
+    /// Ends a gap between answers: at a right answer, or at the end of the run.
     pub fn end_gap(&mut self, now_ns: u64) {
         self.gap_ns = self.gap_ns.max(now_ns.saturating_sub(self.last_ns));
         self.last_ns = now_ns;
     }
 }
 
-/// The keys of a kind at a revision, as the server counts them.
+/// The number of keys of a kind at one revision, by a server's answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Counted {
-    /// The kind.
+    /// The kind that was counted.
     pub kind: Kind,
-    /// The revision.
+    /// The revision of the answer.
     pub revision: i64,
-    /// How many keys.
+    /// The number of keys.
     pub keys: u64,
 }
 
-/// A shared lease of events.
+/// The lease of etcd that events of some time share.
 #[derive(Clone, Copy, Debug)]
 pub struct EventLease {
-    /// Its id.
+    /// The id of the lease.
     pub id: i64,
-    /// When another one takes its place, in ns since the start.
+    /// When new events begin to use another lease, ns since the start.
     pub until_ns: u64,
 }
 
 /// The outcome of a call.
 pub enum Outcome<R> {
-    /// A response.
+    /// A response came.
     Answer(R),
-    /// A list's revision was compacted.
+    /// The revision of a list was compacted.
     Compacted,
-    /// No answer, or an error: a write may have happened.
+    /// No answer or an error came. A write may have been executed.
     Unknown,
 }
 
 /// The state that the tasks of a run share.
 pub struct Run {
-    /// The begin of all times.
+    /// The origin of all times.
     pub started: Instant,
-    /// Seconds of the cluster's time in a second.
+    /// How many seconds of the cluster's time pass in a second.
     pub compress: f64,
     /// What the cluster does, and how often.
     pub mix: Mix,
-    /// The keys.
+    /// Makes the keys.
     pub registry: Registry,
-    /// The objects.
+    /// The objects that exist.
     pub objects: Objects,
-    /// Their values.
+    /// Makes the values.
     pub values: Values,
-    /// The lease of the events that are written now.
+    /// The lease of events that are put now; `None` before the first.
     pub event_lease: tokio::sync::Mutex<Option<EventLease>>,
-    /// The newest revision that an answer told.
+    /// The newest revision in any answer.
     pub revision: AtomicI64,
     answers: Mutex<Answers>,
 }
 
 impl Run {
-    /// A run that begins now.
+    /// A run that starts now.
     pub fn new(registry: Registry, mix: Mix, compress: f64) -> Run {
         Run {
             started: Instant::now(),
@@ -153,17 +154,17 @@ impl Run {
         }
     }
 
-    /// Ns since the start.
+    /// Ns since the start of the run.
     pub fn now_ns(&self) -> u64 {
         self.started.elapsed().as_nanos() as u64
     }
 
-    /// The answers so far.
+    /// Locks the answers.
     pub fn answers(&self) -> MutexGuard<'_, Answers> {
         self.answers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sends a call and counts its answer, whose latency counts from `since_ns`. `is_right` judges
+    /// Sends a call and counts its answer. The latency counts from `since_ns`. `is_right` judges
     /// the response.
     pub async fn ask<R: Message + Default>(
         &self,
@@ -191,14 +192,14 @@ impl Run {
         response.map_or(Outcome::Unknown, Outcome::Answer)
     }
 
-    /// Notes the revision of a response, and returns it.
+    /// Notes the revision in the header of a response, and returns it.
     pub fn note(&self, header: Option<&pb::ResponseHeader>) -> i64 {
         let revision = header.map_or(0, |it| it.revision);
         self.revision.fetch_max(revision, Ordering::Relaxed);
         revision
     }
 
-    /// Notes how many keys of a kind a response counts.
+    /// Keeps the number of keys of a kind that a response reports.
     pub fn note_count(&self, kind: Kind, response: &pb::RangeResponse) {
         let revision = response.header.as_ref().map_or(0, |it| it.revision);
         let counts = &mut self.answers().counts;
@@ -223,7 +224,7 @@ mod tests {
         assert_eq!((answers.gap_ns, answers.last_ns), (300, 900));
         let get = &answers.tallies[CallKind::Get as usize];
         assert_eq!((get.answered, get.errors, get.latencies.count()), (1, 1, 1));
-        // Nothing but an error came until the end of the run.
+        // Only an error comes until the end of the run.
         answers.end_gap(1_300);
         assert_eq!(answers.gap_ns, 400);
         assert_eq!(CallKind::Compaction as usize + 1, CallKind::COUNT);

@@ -1,6 +1,6 @@
-//! The values of objects: a head with what the checks need, then random bytes. The objects of a
-//! real cluster would compress; but only one of two servers may do that, and then it would show how
-//! compressible we have made them.
+//! The values of the Kubernetes workload's objects: a head with what the checks need, then random
+//! bytes. Real objects would compress. But if only one of two servers compresses, the figures would
+//! show how compressible these values were made.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -8,20 +8,20 @@ use bytes::Bytes;
 
 use crate::random::Random;
 
-/// The head of each value.
+/// The first bytes of each value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Head {
-    /// When the put was sent, in ns since the start of the run; 0 before the run.
+    /// When the put was sent, ns since the start of the run; 0 if it was sent before the run.
     pub sent_ns: u64,
-    /// How many updates the object has had.
+    /// How many updates the object has had, this one included.
     pub updates: u64,
 }
 
 impl Head {
-    /// Bytes of a head.
+    /// Bytes of a head in a value.
     pub const BYTES: usize = 16;
 
-    /// The head of a value.
+    /// Reads the head of a value; `None` if the value is too short.
     pub fn of(value: &[u8]) -> Option<Head> {
         let (sent, rest) = value.split_first_chunk::<8>()?;
         let updates = u64::from_be_bytes(*rest.first_chunk::<8>()?);
@@ -29,12 +29,12 @@ impl Head {
     }
 }
 
-/// Makes values, each with other bytes. It holds how many it has made.
+/// Makes values, no two of them alike. Holds how many it has made.
 #[derive(Debug, Default)]
 pub struct Values(AtomicU64);
 
 impl Values {
-    /// A value of so many bytes, its head included.
+    /// A value of `bytes` bytes, head included.
     pub fn value(&self, head: Head, bytes: usize) -> Bytes {
         let mut random = Random::new(self.0.fetch_add(1, Ordering::Relaxed));
         let rest = random.bytes(bytes.saturating_sub(Head::BYTES));

@@ -1,6 +1,7 @@
-//! The watch of one kind by one apiserver, which checks that no event is missing: the versions of a
-//! key go up by one, revisions never go down, and the puts are as many as were acknowledged. In the
-//! end it has the keys that the server has, and it knows how many there were at each revision.
+//! The watch of one kind by one apiserver. It checks that no event is missing: the versions of a
+//! key go up by one, revisions never go down, and the watch sees as many puts as were acknowledged.
+//! In the end it must have the same keys as the server. It also keeps how many keys there were at
+//! each revision.
 
 use std::collections::HashMap;
 use std::time::Instant;
@@ -17,34 +18,34 @@ use crate::measure::stats::Latencies;
 use crate::workloads::etcd::client::EtcdClient;
 use crate::workloads::etcd::grpc::{Received, Stream};
 
-/// What a watch has seen.
+/// What one watch has seen.
 #[derive(Debug, Default)]
 pub struct Seen {
-    /// The version of each key that is there.
+    /// The version of each key that exists.
     versions: HashMap<Bytes, i64>,
-    /// The number of keys after each revision that changed it: the first [`KUBE_SIZES_MAX`] of
-    /// them.
+    /// The number of keys after each revision that changed that number; only the first
+    /// [`KUBE_SIZES_MAX`] changes.
     sizes: Vec<(i64, u64)>,
     last_revision: i64,
-    /// Puts.
+    /// The number of puts.
     pub puts: u64,
     /// The sum of the revisions of all puts.
     pub revision_sum: i64,
-    /// Versions of a key that were skipped or came twice, and deletes of a key that was not there.
+    /// Versions of a key that were skipped or came twice, and deletes of keys that did not exist.
     pub missed: u64,
-    /// Events with an older revision than the event before.
+    /// Events whose revision is lower than that of an earlier event.
     pub out_of_order: u64,
     /// Whether the server ended the watch before the last put.
     pub has_ended: bool,
-    /// The time from the send of each put to its event.
+    /// For each put, the time from its send to its event.
     pub delays: Latencies,
 }
 
-/// What all watches have seen until their ends.
+/// What all watches have seen.
 pub struct Watched {
-    /// For each watch.
+    /// For each watch its kind, and what it has seen.
     pub seen: Vec<(Kind, Seen)>,
-    /// For each kind the revision of the last put, which ended its watches.
+    /// For each kind the revision of its last put, which ended its watches.
     pub revisions: [i64; Kind::ALL.len()],
 }
 
@@ -64,7 +65,7 @@ impl Seen {
         self.missed += u64::from(kv.version != *version + 1);
         *version = kv.version;
         self.note_size(kv.mod_revision);
-        // Objects of the fill have no time.
+        // Puts from before the run have no send time.
         if let Some(head) = Head::of(&kv.value).filter(|head| head.sent_ns > 0) {
             self.delays.record(now_ns.saturating_sub(head.sent_ns));
         }
@@ -74,7 +75,7 @@ impl Seen {
         let keys = self.versions.len() as u64;
         let is_full = self.sizes.len() == KUBE_SIZES_MAX;
         match self.sizes.last_mut() {
-            // A revision may have several events.
+            // One revision may have several events.
             Some((newest, count)) if *newest == revision => *count = keys,
             Some((_, count)) if *count == keys => {}
             _ if is_full => {}
@@ -82,7 +83,7 @@ impl Seen {
         }
     }
 
-    /// How many keys there were at a revision; `None` if that was not remembered.
+    /// How many keys there were at a revision; `None` if changes up to it were not all kept.
     pub fn keys_at(&self, revision: i64) -> Option<u64> {
         let behind = self.sizes.partition_point(|(at, _)| *at <= revision);
         let is_full = self.sizes.len() == KUBE_SIZES_MAX;
@@ -90,8 +91,9 @@ impl Seen {
         (behind < self.sizes.len() || !is_full).then_some(keys)
     }
 
-    /// How many keys the watch and the server disagree about: keys that only one of them has, or
-    /// has in another version. `version` tells the version of each of the server's `count` keys.
+    /// On how many keys the watch and the server disagree: keys that only one of them has, or that
+    /// have another version. The server has `count` keys; `version` returns the version of a key
+    /// there.
     pub fn differences(&self, count: usize, version: impl Fn(&Bytes) -> Option<i64>) -> u64 {
         let versions = self.versions.iter();
         let both = versions.clone().filter(|(key, _)| version(key).is_some()).count();
@@ -100,7 +102,7 @@ impl Seen {
     }
 }
 
-/// A watch that has begun.
+/// A watch that is set, and ends when `last_key` is put.
 pub struct Watcher {
     stream: Stream,
     last_key: Bytes,
@@ -108,11 +110,11 @@ pub struct Watcher {
 }
 
 impl Watcher {
-    /// Asks for the events of a range from now on, as apiservers do, and waits until the watch is
-    /// there. It is over when `last_key` is put. Times count from `started`.
+    /// Sets a watch on a range, from now on, with the options that apiservers use; waits until the
+    /// server has set it. It ends when `last_key` is put. Times count from `started`.
     ///
     /// # Errors
-    /// The server refuses the watch.
+    /// The server refuses the watch, or the connection ends.
     pub async fn open(
         client: &mut EtcdClient,
         (key, range_end): (Bytes, Bytes),
@@ -136,10 +138,10 @@ impl Watcher {
         Ok(Watcher { stream, last_key, started })
     }
 
-    /// Reads events until the last key is put, or the server ends the watch.
+    /// Reads events until the last key is put or the server ends the watch.
     pub async fn watch(mut self) -> Seen {
         let mut seen = Seen::default();
-        // An error ends the stream as its end does.
+        // An error means that the stream has ended.
         while let Ok(Received::Message(message)) = self.stream.next().await {
             let Ok(response) = pb::WatchResponse::decode(message) else { break };
             if response.canceled {

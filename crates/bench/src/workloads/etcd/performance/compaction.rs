@@ -1,10 +1,11 @@
-//! How a compaction disturbs etcd's clients: a million revisions are made; puts and reads go on at
-//! half of the maximum rate, and meanwhile all but the last thousand revisions are compacted.
+//! The workload `etcd-compaction`: how a compaction disturbs etcd's clients. A million revisions
+//! are made. Then puts and reads go on at half of the maximum rate, and meanwhile all revisions but
+//! the last thousand are compacted.
 //!
-//! The loop is open: latency counts from when a request was due. The compaction is a physical one,
-//! whose answer comes when the revisions are gone. A request counts as "during" if it was due
-//! before that answer and answered after the compaction was sent, however late it was sent itself.
-//! All requests that were due until the end are answered and counted.
+//! The loop is open: latency counts from when a request was due. The compaction is a *physical*
+//! one: its answer comes when the revisions are gone. A request counts as "during" if it was due
+//! before that answer and was itself answered after the compaction was sent, however late it was
+//! sent. All requests that were due until the end are answered and counted.
 
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -33,17 +34,17 @@ use crate::servers::data_folder::{data_folders, disk_bytes};
 use crate::servers::target::{Scheme, Target};
 use crate::workloads::etcd::client::{COMPACT, Call, EtcdClient, PUT, RANGE, runtime};
 
-/// The stages of a run.
+/// The stages of a run: before, during and after the compaction.
 const STAGES: usize = 3;
 const BEFORE: usize = 0;
 const DURING: usize = 1;
 const AFTER: usize = 2;
 
-/// The names of the figures of a stage.
+/// The names of a stage's figures.
 struct Names {
     rate: &'static str,
     cores: &'static str,
-    /// The latencies of puts, and of reads.
+    /// The names of latencies: those of puts, then those of reads.
     latencies: [[&'static str; 3]; 2],
 }
 
@@ -113,7 +114,7 @@ pub struct EtcdCompactionArgs {
     connections: usize,
 }
 
-/// Runs `quorate bench etcd-compaction` and prints it.
+/// Runs `quorate bench etcd-compaction` and prints the results.
 ///
 /// # Errors
 /// An option is wrong, a target does not answer, or a file cannot be written.
@@ -143,7 +144,7 @@ pub fn command(args: &EtcdCompactionArgs) -> anyhow::Result<ExitCode> {
     comparison.finish()
 }
 
-/// Memory and room on the disk at a point in time, in MiB.
+/// The memory and the disk use of the servers at one moment, MiB; `None` if not known.
 #[derive(Clone, Copy, Debug)]
 struct Size {
     memory: Option<f64>,
@@ -171,7 +172,7 @@ fn measure(turn: &Turn<'_>, args: &EtcdCompactionArgs) -> anyhow::Result<Block> 
     let rate = args.rate.unwrap_or_else(|| (made.rate() / 2.0).max(1.0) as u64);
     turn.say(&format!("puts and reads at {rate} per s"));
     let full = Size::of(target);
-    // No revision of the fill has these bytes.
+    // Values that differ from all values of the fill.
     let of_load = |number| Random::new(u64::MAX - number).bytes(args.value);
     let run = Arc::new(Run {
         started: Instant::now(),
@@ -188,7 +189,7 @@ fn measure(turn: &Turn<'_>, args: &EtcdCompactionArgs) -> anyhow::Result<Block> 
     block.figures.push(Figure::once("rate asked for", "per s", rate as f64, Good::Neither));
     let took_ms = compacted.took.as_secs_f64() * 1_000.0;
     block.figures.push(Figure::once("compaction", "ms", took_ms, Good::Less));
-    // Latencies compare only if all servers have one rate.
+    // Latencies are compared only if all servers get the same rate.
     let good = if args.rate.is_some() { Good::Less } else { Good::Neither };
     block.figures.extend(run.figures(&spent, good));
     for (names, size) in [
@@ -223,27 +224,27 @@ fn key(number: u64) -> Bytes {
     format!("compaction/{number:08}").into()
 }
 
-/// The time and the CPU of the servers in a stage.
+/// What one stage took: its duration, and the servers' CPU time in it.
 #[derive(Clone, Copy, Debug)]
 struct Spent {
     seconds: f64,
     cpu_s: Option<f64>,
 }
 
-/// What the compaction has done.
+/// The compaction and what was measured around it.
 struct Compacted {
     took: Duration,
-    /// Right after its answer.
+    /// The memory and disk use right after the answer to the compaction.
     size: Size,
-    /// Before it and during it.
+    /// What the stages before and during the compaction took.
     spent: [Spent; 2],
-    /// When the last stage began.
+    /// When the stage after the compaction began.
     after: Moment,
-    /// Whether the revisions before the compacted one are gone, and that one is there.
+    /// Whether exactly the revisions before the compacted one are gone, and that one can be read.
     is_exact: bool,
 }
 
-/// A point in time, and the CPU of the servers until then.
+/// A moment, and the CPU time of the servers until then.
 #[derive(Clone, Copy, Debug)]
 struct Moment {
     time: Instant,
@@ -262,17 +263,17 @@ impl Moment {
     }
 }
 
-/// What the requests of a run share.
+/// The state that all requests of a run share.
 struct Run {
     started: Instant,
-    /// Puts, and reads.
+    /// The puts, then the reads.
     calls: [Vec<Call>; 2],
-    /// When the compaction was sent, and when it was answered, in ns since the start;
-    /// [`u64::MAX`] before that.
+    /// When the compaction was sent, and when it was answered, ns since the start. [`u64::MAX`]
+    /// until that happens.
     compaction: [AtomicU64; 2],
-    /// The newest revision that a put has had.
+    /// The newest revision that a put has got.
     revision: AtomicI64,
-    /// For each stage the puts and the reads.
+    /// For each stage the answers to puts, then to reads.
     tallies: Mutex<[[Tally; 2]; STAGES]>,
 }
 
@@ -281,7 +282,7 @@ impl Run {
         self.started.elapsed().as_nanos() as u64
     }
 
-    /// Sends puts and reads at a rate, and a compaction meanwhile.
+    /// Sends puts and reads at `rate`, and a compaction in their middle.
     async fn disturbed(
         self: &Arc<Run>,
         turn: &Turn<'_>,
@@ -338,7 +339,7 @@ impl Run {
         tallies[stage][kind].count(is_right, now_ns.saturating_sub(due_ns));
     }
 
-    /// Compacts in the middle of the run.
+    /// Sends the compaction after a while, and ends a while after its answer.
     async fn compact(
         &self,
         turn: &Turn<'_>,
@@ -362,7 +363,7 @@ impl Run {
         let answer = answer.context("the compaction has no answer")??;
         ensure!(answer.code == 0, "the compaction is refused: {}", answer.message);
         let measured = target.clone();
-        // The clients go on meanwhile.
+        // The clients run on this thread and must go on meanwhile.
         let size = spawn_blocking(move || Size::of(&measured)).await?;
         let is_exact =
             is_there(&mut client, revision).await? && !is_there(&mut client, revision - 1).await?;
@@ -388,8 +389,8 @@ impl Run {
     }
 }
 
-/// The stage of a request that was due at one time and answered at another. The compaction was sent
-/// and answered at the two other times. All are in ns since the start.
+/// The stage that a request counts for, from when it was due and answered, and from when the
+/// compaction was sent and answered. All times are ns since the start.
 fn stage_of(due_ns: u64, answered_ns: u64, [sent_ns, done_ns]: [u64; 2]) -> usize {
     if answered_ns < sent_ns {
         BEFORE
@@ -400,7 +401,7 @@ fn stage_of(due_ns: u64, answered_ns: u64, [sent_ns, done_ns]: [u64; 2]) -> usiz
     }
 }
 
-/// Whether a key can be read at a revision.
+/// Whether revision `revision` can be read; false if it was compacted.
 async fn is_there(client: &mut EtcdClient, revision: i64) -> anyhow::Result<bool> {
     let range = pb::RangeRequest { key: key(0), revision, ..Default::default() };
     let answer = timeout(SILENCE_LIMIT, client.ask(&Call::new(RANGE, &range)?)).await??;
@@ -422,7 +423,8 @@ mod tests {
             (10, 30, [30, never], DURING),
             (40, 50, [30, never], DURING),
             (10, 90, [30, 80], DURING),
-            // It was sent after the compaction, as it had to wait; but it was due meanwhile.
+            // The request had to wait, and was sent only after the compaction; but it was due
+            // before that.
             (80, 99, [30, 80], DURING),
             (81, 99, [30, 80], AFTER),
         ] {

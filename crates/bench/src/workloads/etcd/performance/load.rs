@@ -1,5 +1,5 @@
-//! Requests under way: one thread with all connections, a task for each client, or in open loop for
-//! each request. [`OpenLoop`] is the only open loop of etcd's workloads.
+//! Sends etcd requests: one thread runs all connections. In closed loop each client is a task; in
+//! open loop each request is one. [`OpenLoop`] is used by all open loops of etcd's workloads.
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -22,31 +22,31 @@ use crate::servers::process::thread_cpu_ns;
 use crate::servers::target::Target;
 use crate::workloads::etcd::client::{Call, EtcdClient, runtime};
 
-/// How requests are sent.
+/// How requests are sent, and when they end.
 #[derive(Clone, Debug)]
 pub struct Loop {
-    /// Requests under way at once.
+    /// Requests under way at once, at most.
     pub clients: usize,
-    /// The last request.
+    /// When the load ends.
     pub end: End,
-    /// Requests a second in open loop; None in closed loop.
+    /// Requests a second in open loop, all clients together; `None` in closed loop.
     pub rate: Option<u64>,
 }
 
 impl Loop {
-    /// A closed loop of so many requests.
+    /// A closed loop that ends after this many requests.
     pub fn closed(clients: usize, requests: u64) -> Loop {
         Loop { clients, end: End::Requests(requests), rate: None }
     }
 }
 
-/// The connections to a server.
+/// The connections to a target, and the runtime that runs them.
 pub struct Load {
     runtime: Runtime,
     connections: Vec<EtcdClient>,
 }
 
-/// A run under way, which its tasks share.
+/// The state that all tasks of a run share.
 struct Run<F> {
     calls: Vec<Call>,
     is_right: F,
@@ -55,7 +55,7 @@ struct Run<F> {
 }
 
 impl Load {
-    /// Opens the connections, to all members in turn.
+    /// Opens `count` connections, spread evenly over the addresses.
     ///
     /// # Errors
     /// A server does not answer.
@@ -71,11 +71,11 @@ impl Load {
         Ok(Load { runtime, connections })
     }
 
-    /// Sends so many calls, which `call` makes, in closed loop. They are made some at a time, and
-    /// the clock stands still meanwhile.
+    /// Sends `count` requests in closed loop, each made by `call` from its number. They are made in
+    /// batches, and the time of making them does not count.
     ///
     /// # Errors
-    /// A request is longer than gRPC can say.
+    /// `call` fails, for example because a request is too long for gRPC.
     pub fn fill(
         &mut self,
         target: &Target,
@@ -93,12 +93,12 @@ impl Load {
         Ok(all)
     }
 
-    /// Sends the calls in turn until the end of the loop, and waits for all answers. `is_right`
-    /// judges the response to the request of a number. The two kinds of answers are those to
-    /// requests of even numbers, and of odd ones.
+    /// Sends the calls in turn, over and over, until the end of the loop, and waits for all
+    /// answers. `is_right` judges the response to the request with a number. Of the two tallies,
+    /// the first counts requests with even numbers, the second those with odd numbers.
     ///
     /// # Errors
-    /// The system refuses a timer.
+    /// A timer cannot be made.
     pub fn run<F>(
         &mut self,
         target: &Target,
@@ -147,7 +147,7 @@ impl Load {
     }
 }
 
-/// Takes any answer for right that is no error.
+/// An `is_right` for [`Load::run`] that accepts every response which is no error.
 pub fn accept(_: u64, _: Bytes) -> bool {
     true
 }
@@ -157,7 +157,7 @@ impl<F: Fn(u64, Bytes) -> bool> Run<F> {
         self.started.elapsed().as_nanos() as u64
     }
 
-    /// Sends a request and counts its answer, whose latency counts from `since_ns`.
+    /// Sends request `number` and counts its answer. The latency counts from `since_ns`.
     async fn one(&self, client: &mut EtcdClient, number: u64, since_ns: u64) {
         let call = &self.calls[(number % self.calls.len() as u64) as usize];
         let answer = timeout(SILENCE_LIMIT, client.ask(call)).await;
@@ -193,24 +193,24 @@ where
     tasks.join_all().await;
 }
 
-/// Requests that are sent at their times, whether or not the earlier ones were answered.
+/// Sends each request at its due time, whether or not earlier requests were answered.
 pub struct OpenLoop {
-    /// The origin of the pace.
+    /// The time that `pace` counts from.
     pub started: Instant,
-    /// The time of each request.
+    /// When each request is due.
     pub pace: Pace,
-    /// The last request.
+    /// When the load ends.
     pub end: End,
-    /// Requests under way at most. A request that is due beyond that waits for a place.
+    /// The most requests under way. A request that is due beyond that waits until one is answered.
     pub clients: usize,
 }
 
 impl OpenLoop {
-    /// Calls `send` for each request, with a connection, the number of the request and the time at
-    /// which it is due, in ns since the origin. Returns when all of them have ended.
+    /// Calls `send` for each request, with a connection, the number of the request and its due time
+    /// (ns after `started`). Returns when all of these calls have ended.
     ///
     /// # Errors
-    /// There is no connection, or no thread.
+    /// There is no connection, or no thread can be made.
     pub async fn run<T>(
         self,
         connections: &[EtcdClient],
@@ -237,15 +237,15 @@ impl OpenLoop {
             }
             next = until;
         }
-        // Every place is free once the last answer has come.
+        // All permits are back once the last answer has come.
         drop(places.acquire_many(u32::try_from(clients)?).await?);
         ensure!(clock.join().is_ok(), "the thread that keeps the time panicked");
         Ok(())
     }
 }
 
-/// Tells, whenever a request is due, the number of the request behind it. It is a thread of its own
-/// because the runtime's timers are exact to a millisecond only.
+/// Runs on its own thread, because the runtime's timers are exact only to a millisecond. Whenever
+/// requests become due, it sends one more than the number of the last due request.
 fn keep_time(started: Instant, pace: Pace, end: &End, due: &mpsc::Sender<u64>) {
     let mut until = 0;
     loop {

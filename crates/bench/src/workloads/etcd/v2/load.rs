@@ -1,5 +1,5 @@
-//! Requests of HTTP/1.1 in closed loop: one thread with all connections, and one request under way
-//! on each.
+//! HTTP/1.1 requests in closed loop: one thread runs all connections, each with one request under
+//! way.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::SocketAddr;
@@ -15,18 +15,18 @@ use crate::measure::stats::Phase;
 use crate::servers::process::thread_cpu_ns;
 use crate::servers::target::Target;
 
-/// Bytes of an answer, at most: a larger one is none that this test asks for.
+/// The most bytes of an answer. This workload asks for nothing larger.
 const ANSWER_BYTES_MAX: usize = 16 * 1024 * 1024;
 
-/// The field of a head that says how long the body is.
+/// The header field with the length of the body.
 const LENGTH: &str = "Content-Length";
 
-/// A request to read.
+/// The bytes of a request that reads a path.
 pub fn get(path: &str) -> Vec<u8> {
     format!("GET {path} HTTP/1.1\r\nHost: bench\r\n\r\n").into_bytes()
 }
 
-/// A request to set a key, with a form.
+/// The bytes of a request that sets the key at a path, by a form.
 pub fn put(path: &str, value: &str) -> Vec<u8> {
     let length = "value=".len() + value.len();
     format!(
@@ -36,10 +36,10 @@ pub fn put(path: &str, value: &str) -> Vec<u8> {
     .into_bytes()
 }
 
-/// Sends one request on a connection of its own. The status and the body of its answer.
+/// Sends one request on a new connection. Returns the status (2xx) and the body of the answer.
 ///
 /// # Errors
-/// There is no answer that can be read.
+/// No answer can be read, or its status is not 2xx.
 pub fn ask(address: SocketAddr, request: &[u8]) -> anyhow::Result<(u16, Vec<u8>)> {
     let mut stream = std::net::TcpStream::connect_timeout(&address, CONNECT_LIMIT)?;
     stream.set_read_timeout(Some(SILENCE_LIMIT))?;
@@ -59,20 +59,20 @@ pub fn ask(address: SocketAddr, request: &[u8]) -> anyhow::Result<(u16, Vec<u8>)
     }
 }
 
-/// The head of an answer.
+/// The head of an answer: its status, and where its body starts and ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Head {
     status: u16,
     body_at: usize,
-    /// Bytes of the whole answer.
+    /// Bytes of the whole answer, its head included.
     bytes: usize,
 }
 
 impl Head {
-    /// The head at the beginning of some bytes; `None` if it is not whole yet.
+    /// Reads the head at the beginning of `bytes`; `None` if it has not arrived whole.
     ///
     /// # Errors
-    /// It is no head, or does not say how long the answer is.
+    /// The bytes are no head, or the head does not say how long the body is.
     fn of(bytes: &[u8]) -> anyhow::Result<Option<Head>> {
         let Some(end) = bytes.windows(4).position(|window| window == b"\r\n\r\n") else {
             ensure!(bytes.len() < ANSWER_BYTES_MAX, "the head of an answer does not end");
@@ -93,7 +93,7 @@ impl Head {
     }
 }
 
-/// The connections of all clients.
+/// The connections of all clients, driven by the calling thread.
 pub struct Load {
     poll: Poll,
     connections: Vec<Connection>,
@@ -101,7 +101,7 @@ pub struct Load {
 
 struct Connection {
     stream: TcpStream,
-    /// Bytes of the request that are written.
+    /// How many bytes of the current request were written.
     written: usize,
     sent_ns: u64,
     answer: Vec<u8>,
@@ -109,7 +109,7 @@ struct Connection {
 }
 
 impl Load {
-    /// Opens a connection for each client, to all addresses in turn.
+    /// Opens `count` connections, one for each client, spread evenly over the addresses.
     ///
     /// # Errors
     /// A server does not answer.
@@ -130,11 +130,11 @@ impl Load {
         Ok(Load { poll, connections })
     }
 
-    /// Sends a request on each connection, again and again for some time, and waits for all
-    /// answers.
+    /// On each connection sends `request`, again after each answer, until `time` is over. Then
+    /// waits for the last answers.
     ///
     /// # Errors
-    /// A connection breaks, a server is silent, or an answer cannot be read.
+    /// A connection breaks, a server stays silent, or an answer cannot be read.
     pub fn run(
         &mut self,
         target: &Target,
@@ -153,7 +153,7 @@ impl Load {
         }
         while under_way > 0 {
             match self.poll.poll(&mut events, Some(SILENCE_LIMIT)) {
-                // The process was stopped and goes on.
+                // The poll was interrupted because the process was stopped and resumed.
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
                 polled => polled?,
             }
@@ -163,7 +163,7 @@ impl Load {
                 connection.write(request)?;
                 let Some(status) = connection.read(&mut part)? else { continue };
                 let at_ns = now_ns();
-                // An error may come at once, and must make no figure better.
+                // An error may come at once, so its latency must not count.
                 match (200..300).contains(&status) {
                     true => tally.count(true, at_ns - connection.sent_ns),
                     false => tally.errors += 1,
@@ -192,13 +192,13 @@ impl Load {
 }
 
 impl Connection {
-    /// Begins the next request.
+    /// Starts the next request.
     fn send(&mut self, request: &[u8], now_ns: u64) -> anyhow::Result<()> {
         (self.written, self.sent_ns, self.is_under_way) = (0, now_ns, true);
         self.write(request)
     }
 
-    /// Writes on, as far as the socket takes it.
+    /// Writes the rest of the request, as far as the socket takes it.
     fn write(&mut self, request: &[u8]) -> anyhow::Result<()> {
         while self.is_under_way && self.written < request.len() {
             match self.stream.write(&request[self.written..]) {
@@ -210,7 +210,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Reads what has come. The status of the answer, once it is whole.
+    /// Reads what has arrived. Returns the status once the answer is whole.
     fn read(&mut self, part: &mut [u8]) -> anyhow::Result<Option<u16>> {
         if !self.is_under_way {
             return Ok(None);

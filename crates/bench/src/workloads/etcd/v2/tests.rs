@@ -19,7 +19,7 @@ fn target(count: u16) -> Target {
     Target::from_processes("etcd", Scheme::Etcd2, addresses, Processes::default())
 }
 
-/// The document has twenty rows, and a figure for each.
+/// The document has twenty rows, each with a figure.
 #[test]
 fn three_servers_have_the_rows_of_the_document() {
     let rows = rows(&args(""), &target(3));
@@ -41,7 +41,7 @@ fn one_server_has_the_rows_of_the_leader() {
     assert_eq!(rows(&args("--op read --size 64 --clients 1,64"), &target(1)).len(), 2);
 }
 
-/// A server that answers all requests of a connection alike.
+/// A server that sends the same answer to every request.
 #[test]
 fn a_load_counts_answers_and_errors() {
     use std::io::{Read, Write};
@@ -68,7 +68,7 @@ fn a_load_counts_answers_and_errors() {
             false => (phase.operations, phase.errors),
         };
         assert!(counted >= 3 && other == 0, "{counted} and {other}");
-        // An error that comes at once makes no figure better.
+        // Errors may come at once, so their latencies must not make the figures better.
         assert_eq!(phase.latencies.count(), phase.operations);
     }
 }
