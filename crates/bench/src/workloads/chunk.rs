@@ -1,5 +1,5 @@
-//! Workloads of the chunk store. They have no server: they call the store in this process, with
-//! threads and clocks of their own.
+//! Workloads of the chunk store. Most call the store in this process, with their own threads and
+//! clocks, and need no server; `cmdw` and `cmdr` can also load datanodes over the network.
 
 pub mod cmdr;
 pub mod cmdw;

@@ -1,9 +1,9 @@
-//! The chunks of [`cmdw`](super::cmdw), read back: in the order of the writes and in random order,
-//! from the disk and from memory.
+//! The workload `cmdr`: reads back the chunks that [`cmdw`](super::cmdw) writes, in the order of
+//! the writes and in random order, from the disk (cold) and from memory (warm).
 //!
-//! The threads write their chunks in turn, and PutBlock commits each block; none of that is timed.
-//! Every chunk that is read is compared with what was written. The comparison counts in the rate
-//! and in the CPU, but not in the latencies; "generator-alone" says what it costs.
+//! First the threads write their chunks, and PutBlock commits each block; this is not timed. Each
+//! chunk that is read is compared with what was written. The comparison counts in the rate and in
+//! the CPU, but not in the latencies; the row "generator-alone" shows what it costs.
 
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -43,7 +43,7 @@ pub struct CmdrArgs {
     checksum: ChecksumType,
 }
 
-/// One way to read.
+/// One way to read the chunks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Way {
     name: &'static str,
@@ -58,10 +58,10 @@ const WAYS: [Way; 4] = [
     Way { name: "random-warm", is_random: true, is_cold: false },
 ];
 
-/// Runs `quorate bench cmdr` and prints it.
+/// Runs `quorate bench cmdr` and prints the results.
 ///
 /// # Errors
-/// An option is wrong, something cannot be written or read, or it was asked to end.
+/// An option is wrong, something cannot be written or read, or a signal asked the run to end.
 pub fn command(args: &CmdrArgs) -> anyhow::Result<ExitCode> {
     args.chunks.repeat.ensure_fixed()?;
     if args.chunks.is_remote() {
@@ -96,21 +96,22 @@ pub fn command(args: &CmdrArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// One table: chunks of one size.
+/// One table: all layouts with chunks of one size.
 struct Test<'a> {
     folder: &'a Folder,
     interrupt: &'a Interrupt,
     shape: &'a Shape,
-    /// The checksum of every chunk.
+    /// The checksums of a chunk; all chunks have the same bytes.
     checksum: ChecksumData,
     data: Vec<u8>,
 }
 
-/// The run of each way to read, and why it was not what it is called, if it was not.
+/// For each way to read, its run; and if the run was not as cold or warm as its name says, the
+/// reason.
 type Reads = [(Run, Option<String>); WAYS.len()];
 
 impl Test<'_> {
-    /// Measures all layouts in turn, and prints.
+    /// Measures all layouts in turn, and prints the table.
     fn measure(&self, layouts: &[Layout], repeat: &Rounds) -> anyhow::Result<schema::Test> {
         let Shape { chunk_bytes, chunks, .. } = self.shape;
         let checksum = checksum_name(self.checksum.kind);
@@ -138,7 +139,7 @@ impl Test<'_> {
         })
     }
 
-    /// Writes into a fresh store, reads in every way, and removes the store.
+    /// Writes the chunks to a fresh store, reads them in each way, and removes the store.
     fn run(&self, layout: Layout) -> anyhow::Result<Reads> {
         let options = store_options(self.shape, layout, self.checksum.kind);
         let disk = RealDisk::new(self.folder.path().join(STORE_DIR))?;
@@ -165,7 +166,8 @@ impl Test<'_> {
         Ok(reads)
     }
 
-    /// Why a run was not what it is called, cold or warm.
+    /// Why a run was not cold, or not warm; `None` if it was. `from_disk` has the bytes that came
+    /// from a disk, if they were counted.
     fn why_not(&self, is_cold: bool, from_disk: Option<u64>) -> Option<String> {
         let name = if is_cold { "cold" } else { "warm" };
         let bytes = self.shape.bytes();
@@ -177,7 +179,7 @@ impl Test<'_> {
         (!is_so).then(|| format!("was not {name}: of {bytes} bytes {read} came from a disk"))
     }
 
-    /// Writes all chunks; each thread writes its own, block by block.
+    /// Writes all chunks. Each thread writes its own, block by block.
     fn write(&self, store: &Store<RealDisk>) -> anyhow::Result<Took> {
         let make_ready = |thread: usize| (thread, self.description());
         together(self.shape.threads, make_ready, |(thread, mut description)| {
@@ -196,7 +198,8 @@ impl Test<'_> {
         })
     }
 
-    /// Reads all chunks: each thread its own, or all threads in the given order.
+    /// Reads all chunks. Without `order` each thread reads the chunks that it wrote; with it the
+    /// threads share that order.
     fn read(&self, store: &Store<RealDisk>, order: Option<&[u32]>) -> anyhow::Result<Took> {
         self.read_by(order, |id, chunk, out| {
             out.clear();
@@ -204,7 +207,7 @@ impl Test<'_> {
         })
     }
 
-    /// Measures the comparisons alone.
+    /// Measures the comparisons without a read.
     fn compare_alone(&self) -> anyhow::Result<Run> {
         let took = self.read_by(None, |_, chunk, out| {
             if out.is_empty() {
@@ -270,7 +273,7 @@ fn series([implementation, layout, variant]: &[&str; 3], runs: Vec<Run>) -> Seri
     Series { implementation, layout, variant, runs, notes: Vec::new() }
 }
 
-/// The series of a layout, one for each way to read.
+/// The series of one layout: one for each way to read.
 fn series_of(layout: Layout, rounds: &[Reads]) -> Vec<Series> {
     let implementation = format!("quorate-{}", env!("CARGO_PKG_VERSION"));
     let of_way = |(index, way): (usize, &Way)| {

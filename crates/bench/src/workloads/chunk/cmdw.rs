@@ -1,12 +1,15 @@
-//! The chunk write test of Ozone's freon (`cmdw`, ChunkManagerDiskWrite) against the chunk store,
-//! in process. Four figures stand beside each other: the published one, that of Ozone's own
-//! generator in the same run, the limit of the disk, and ours.
+//! The workload `cmdw`: the chunk write test of Ozone's freon (`cmdw`, ChunkManagerDiskWrite), on
+//! the chunk store in this process. It shows four kinds of figures beside each other: the published
+//! ones, those of Ozone's own generator in the same run, the limits of the disk, and ours.
 //!
-//! The workload is in [`load`]. A run has a fresh store. It ends when the last chunk is
-//! acknowledged; then the store and the file system are synced, and that is timed as well: a rate
-//! without the sync says how fast memory is. Meanwhile [`background`] has the store do what a
-//! server has it do beside its requests. [`limit`] makes the plain system calls, [`freon`] runs
-//! Ozone's generator, and [`table`] prints.
+//! [`load`] describes the work. Each run has a fresh store. It ends when the last chunk is
+//! acknowledged. Then the store and the file system are synced, which is also timed: a rate without
+//! the sync only shows how fast memory is. During the run [`background`] makes the calls that a
+//! server makes beside its requests. [`limit`] measures plain system calls, [`freon`] runs Ozone's
+//! generator, and [`table`] prints.
+//!
+//! A *contender* is what takes a turn: one of our layouts, one of Ozone's, a limit, or the
+//! generator alone.
 
 pub mod acknowledged;
 pub mod background;
@@ -50,14 +53,14 @@ use crate::workloads::chunk::cmdw::load::{ChunkBytes, Shape, chunk_data, write_a
 use crate::workloads::chunk::cmdw::remote::Workload;
 use crate::workloads::chunk::cmdw::table::{Kind, Run, Series};
 
-/// Bytes that the published test writes of a chunk size; it also serves for sizes that the document
-/// does not have.
+/// All bytes that the published test writes of one chunk size. Sizes that the document does not
+/// have get as many chunks as make up these bytes.
 const PUBLISHED_BYTES: u64 = 1_024_000_000;
 
-/// The folder of a run's store, below the run's folder.
+/// The folder of a run's store, inside the folder of the workload.
 pub const STORE_DIR: &str = "store";
 
-/// Options of both tests of the chunk store.
+/// The options that `cmdw` and `cmdr` share.
 #[derive(Debug, Args)]
 pub struct ChunkArgs {
     /// Folder to write to, on the disk to measure
@@ -156,13 +159,13 @@ fn layout_of(text: &str) -> Result<Layout, String> {
     }
 }
 
-/// A kind of checksums by its name.
+/// The kind of checksum with a name of the option `--checksum`.
 pub fn checksum_of(text: &str) -> Result<ChecksumType, String> {
     let found = ChecksumType::ALL.into_iter().find(|kind| checksum_name(*kind) == text);
     found.ok_or_else(|| "checksums are none, crc32, crc32c, sha256, md5".to_string())
 }
 
-/// The name of a kind of checksums.
+/// The name of a kind of checksum in options and tables.
 pub fn checksum_name(kind: ChecksumType) -> &'static str {
     match kind {
         ChecksumType::None => "none",
@@ -191,10 +194,10 @@ fn durability_name(durability: Durability) -> &'static str {
 }
 
 impl ChunkArgs {
-    /// The tests that the options ask for.
+    /// The tests that the options ask for, one for each size.
     ///
     /// # Errors
-    /// A number is out of its bounds.
+    /// An option is out of its bounds.
     pub fn shapes(&self) -> anyhow::Result<Vec<Shape>> {
         let (threads, containers) = (self.threads, self.containers.unwrap_or(self.threads));
         for (name, number, max) in [
@@ -224,24 +227,25 @@ impl ChunkArgs {
         self.size.iter().enumerate().map(shape).collect()
     }
 
-    /// Our layouts.
+    /// The layouts of our store that the options ask for.
     pub fn layouts(&self) -> &[Layout] {
         &self.layout
     }
 
-    /// Whether there are servers to write to.
+    /// Whether chunks are written to servers instead of a folder.
     pub fn is_remote(&self) -> bool {
         !self.target.is_empty()
     }
 
-    /// A folder for all that is written, and a remark on the file system that it is on.
+    /// Makes the folder that everything is written to. Also returns the lines about the machine,
+    /// the disk and the file system.
     ///
     /// # Errors
-    /// It cannot be made.
+    /// The folder cannot be made or written.
     pub fn make_folder(&self, workload: &str) -> anyhow::Result<(Folder, String)> {
         let dir = self.dir()?;
         let folder = Folder::make(dir, &format!("quorate-{workload}"))?;
-        // Each file of the store takes two descriptors at most.
+        // Each file of the store takes at most two descriptors.
         let files = StoreOptions::default().open_files_max + self.threads;
         open_files::make_room(2 * files)?;
         let mut about =
@@ -266,7 +270,7 @@ impl ChunkArgs {
         self.dir.as_deref().ok_or_else(|| anyhow::anyhow!("--dir says where to write"))
     }
 
-    /// Where chunks go, in a line of text.
+    /// Describes the load: threads, containers, chunks of a block, rounds.
     pub fn describe(&self) -> String {
         let containers = self.containers.unwrap_or(self.threads);
         format!(
@@ -276,17 +280,17 @@ impl ChunkArgs {
         )
     }
 
-    /// Begins the record of a run.
+    /// Starts the record of a run; `about` are the lines that were printed first.
     pub fn start_record(workload: &str, about: &str) -> Record {
         let mut record = Record::start(workload);
         record.results.about = about.lines().map(str::to_string).collect();
         record
     }
 
-    /// Ends the record, and writes it to the file, if there is to be one.
+    /// Completes the record, and writes it to the file of `--json`, if there is one.
     ///
     /// # Errors
-    /// It cannot be written.
+    /// The file cannot be written.
     pub fn finish(&self, mut record: Record, tests: Vec<schema::Test>) -> anyhow::Result<()> {
         let Some(path) = &self.json else { return Ok(()) };
         record.results.systems = table::systems_of(&tests);
@@ -294,24 +298,25 @@ impl ChunkArgs {
     }
 }
 
-/// The number of chunks that the document has for a size.
+/// The number of chunks of one size in the published test.
 fn published_count(chunk_bytes: ChunkBytes) -> u64 {
     let row = CMDW.iter().find(|row| row.chunk_bytes == chunk_bytes.0);
     row.map_or((PUBLISHED_BYTES / chunk_bytes.0).max(1), |row| row.chunks)
 }
 
-/// An implementation that a test measures.
+/// Something that takes a turn in a test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Contender {
     Ours(Layout),
     Ozone(Layout),
     Limit(Limit),
-    /// The loop of the generator, which writes nothing.
+    /// The generator itself, with a write that does nothing.
     Generator,
 }
 
 impl Contender {
-    /// The place of a chunk that is acknowledged but not durable; none where no chunk is written.
+    /// Where a chunk is when it is acknowledged before it is durable. `None` if it is durable by
+    /// then, or if no chunk is written.
     fn acknowledges_from(self, chunk_bytes: ChunkBytes) -> Option<Place> {
         match self {
             Contender::Ours(layout) => Some(Place::in_store(layout, chunk_bytes.0)),
@@ -326,8 +331,8 @@ impl Contender {
     }
 }
 
-/// The contenders of a test. Ozone and the limits know no checksums, and so are in the first table
-/// only.
+/// The contenders of a test. Ozone and the limits have no checksums, so they are only in the tests
+/// of the first kind of checksum.
 fn contenders(args: &CmdwArgs, is_first: bool) -> Vec<Contender> {
     let ours = args.chunks.layouts();
     let mut all: Vec<Contender> = ours.iter().map(|layout| Contender::Ours(*layout)).collect();
@@ -353,14 +358,14 @@ fn contenders(args: &CmdwArgs, is_first: bool) -> Vec<Contender> {
     all
 }
 
-/// Our layouts, each with the one of Ozone that it is compared with.
+/// Each of our layouts, with the layout of Ozone that it is compared with.
 const BESIDE_OZONE: [(Layout, Layout); 3] = [
     (Layout::PerChunk, Layout::PerChunk),
     (Layout::PerBlock, Layout::PerBlock),
     (Layout::Log, Layout::PerBlock),
 ];
 
-/// How well the ratios of our layouts to Ozone's are known: the widest of them.
+/// How well the ratios of our layouts to Ozone's are known: the widest half interval.
 fn ratio_width(contenders: &[Contender], rounds: &[Vec<Option<Run>>]) -> Option<f64> {
     let runs_of = |wanted: Contender| {
         let at = contenders.iter().position(|it| *it == wanted)?;
@@ -372,7 +377,7 @@ fn ratio_width(contenders: &[Contender], rounds: &[Vec<Option<Run>>]) -> Option<
     widest(pairs.map(|(ours, theirs)| table::ratio_width(&ours, &theirs)))
 }
 
-/// Refuses a comparison with Ozone where our threads share containers: Ozone's never do.
+/// Refuses `--compare` if our threads share containers, because Ozone's threads never do.
 fn ensure_same_containers(shapes: &[Shape]) -> anyhow::Result<()> {
     let is_same = shapes.iter().all(|shape| shape.containers == shape.threads);
     anyhow::ensure!(
@@ -383,10 +388,10 @@ fn ensure_same_containers(shapes: &[Shape]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Runs `quorate bench cmdw` and prints it.
+/// Runs `quorate bench cmdw` and prints the results.
 ///
 /// # Errors
-/// An option is wrong, something cannot be written, or it was asked to end.
+/// An option is wrong, something cannot be written, or a signal asked the run to end.
 pub fn command(args: &CmdwArgs) -> anyhow::Result<ExitCode> {
     if args.compare.is_none() {
         args.chunks.repeat.ensure_fixed()?;
@@ -450,19 +455,19 @@ pub fn command(args: &CmdwArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// One table: chunks of one size, checksums of one kind.
+/// One table: chunks of one size with one kind of checksum.
 pub struct Test<'a> {
     folder: &'a Folder,
     interrupt: &'a Interrupt,
     shape: &'a Shape,
-    /// The checksum of every chunk.
+    /// The checksums of a chunk; all chunks have the same bytes.
     checksum: ChecksumData,
     data: Vec<u8>,
     durability: Durability,
 }
 
 impl Test<'_> {
-    /// A test with chunks of this shape.
+    /// A test that writes to `folder`.
     pub fn new<'a>(
         (folder, interrupt): (&'a Folder, &'a Interrupt),
         shape: &'a Shape,
@@ -474,7 +479,7 @@ impl Test<'_> {
         Test { folder, interrupt, shape, checksum, data, durability }
     }
 
-    /// Measures all contenders in turn, and prints.
+    /// Measures all contenders in turn, and prints the table.
     fn measure(
         &self,
         contenders: &[Contender],
@@ -538,7 +543,7 @@ impl Test<'_> {
         })
     }
 
-    /// Notes on a contender that does something else than the others, or promises something else.
+    /// Remarks about a contender that does less than the others, or promises something else.
     fn doubts(&self, contender: Contender) -> impl Iterator<Item = &'static str> {
         let is_durable = self.durability != Durability::Buffered;
         let is_shared = self.durability == Durability::GroupSynced;
@@ -567,8 +572,8 @@ impl Test<'_> {
         format!("{chunks} chunks of {chunk_bytes}, checksums: {checksum}, {durability}")
     }
 
-    /// The places that buffered chunks are acknowledged from, each with the labels of its
-    /// contenders. Durable chunks have none.
+    /// For each place, the labels of the contenders that acknowledge buffered chunks from there.
+    /// Empty for durable writes.
     fn acknowledged(&self, contenders: &[Contender], all: &[Series]) -> Vec<(Place, Vec<String>)> {
         if self.durability != Durability::Buffered {
             return Vec::new();
@@ -588,7 +593,8 @@ impl Test<'_> {
         CMDW.iter().filter(|row| row.chunk_bytes == self.shape.chunk_bytes.0).collect()
     }
 
-    /// The text of the table, the places of acknowledgement, the ratios and the lines.
+    /// The printed text: the table, the places of acknowledgement, the ratios, and the key=value
+    /// lines.
     fn text(
         &self,
         all: &[Series],
@@ -649,10 +655,10 @@ impl Test<'_> {
         Series { implementation, layout, variant, runs: Vec::new(), notes: Vec::new() }
     }
 
-    /// Runs the writes on a fresh store, and removes the store.
+    /// Writes the chunks to a fresh store of our own, and removes the store.
     ///
     /// # Errors
-    /// Something cannot be written, or the run is to end.
+    /// Something cannot be written, or a signal asked the run to end.
     pub fn run_ours(&self, layout: Layout) -> anyhow::Result<Run> {
         let options = store_options(self.shape, layout, self.checksum.kind);
         let disk = CountedDisk::new(self.folder.path().join(STORE_DIR))?;
@@ -661,8 +667,8 @@ impl Test<'_> {
         let syncs_before = disk.sync_counts();
         let durability = self.durability;
         let write = |id: BlockId, chunk: &ChunkInfo, number: u64| {
-            // Only `PerChunk` writes another file before the commit, so only there does the stage
-            // matter.
+            // The stage matters only for `PerChunk`, which writes a temporary file before the
+            // commit.
             let stage = match layout {
                 Layout::PerChunk => Stage::Write { term: 1, index: number },
                 Layout::PerBlock | Layout::Log => Stage::Combined,
@@ -712,7 +718,7 @@ pub fn prefix() -> String {
     format!("cmdw{:06}", std::process::id() % 1_000_000)
 }
 
-/// The options of a store for the chunks of a shape; its limits admit blocks of any shape.
+/// The options of a store for this shape. Its limits admit the blocks of any shape.
 pub fn store_options(shape: &Shape, layout: Layout, checksum: ChecksumType) -> StoreOptions {
     let default = StoreOptions::default();
     let block_bytes = shape.chunk_bytes.0 * shape.chunks_per_block;
@@ -725,10 +731,10 @@ pub fn store_options(shape: &Shape, layout: Layout, checksum: ChecksumType) -> S
     }
 }
 
-/// Makes an empty store with its containers, all of it durable.
+/// Makes an empty store with the containers of a shape, and makes them durable.
 ///
 /// # Errors
-/// The store cannot be made.
+/// The store or a container cannot be made.
 pub fn open_store<D: Disk + Clone>(
     disk: D,
     shape: &Shape,

@@ -1,10 +1,10 @@
-//! The cost of the index of the chunk store: how long a start takes that reads a checkpoint of many
-//! blocks, the memory of each block, and how long a writer waits at most while a checkpoint is
-//! written.
+//! The workload `chunk-open`: the cost of the chunk store's index. It measures how long a start
+//! takes that reads a checkpoint of many blocks, the memory of each block, and the longest time
+//! that a writer waits while a checkpoint is written.
 //!
-//! The store is filled by a process of its own, so that the one that opens it has nothing in its
-//! memory but the index. Each block is written in chunks of one size, in order, by one thread of
-//! several: with more than one thread, the records of a block do not stand at even distances.
+//! Another process fills the store, so that the process that opens it has nothing but the index in
+//! its memory. Each block is written by one thread, in chunks of one size, in order. With several
+//! threads the records of different blocks mix in the log.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -24,10 +24,10 @@ use crate::measure::stats::median;
 use crate::servers::folder::Folder;
 use crate::servers::process::Processes;
 
-/// Bytes of each chunk: what is measured is the index.
+/// Bytes of each chunk. They are few, because the index is measured and not the data.
 const CHUNK_BYTES: usize = 64;
 
-/// Blocks of a container.
+/// Blocks in each container.
 const BLOCKS_PER_CONTAINER: u64 = 10_000;
 
 /// Options of `quorate bench chunk-open`.
@@ -53,10 +53,10 @@ pub struct ChunkOpenArgs {
     fill: bool,
 }
 
-/// Runs the benchmark and prints it.
+/// Runs `quorate bench chunk-open` and prints the results.
 ///
 /// # Errors
-/// The folder cannot be written, or the store does not do what it is asked.
+/// The folder cannot be written, or a call of the store fails.
 pub fn command(args: &ChunkOpenArgs) -> anyhow::Result<ExitCode> {
     if args.fill {
         fill(args)?;
@@ -89,7 +89,7 @@ pub fn command(args: &ChunkOpenArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// `VmRSS` of this process, in bytes.
+/// `VmRSS` of this process, bytes.
 fn resident() -> anyhow::Result<u64> {
     let memory = Processes::of(&[std::process::id()]).memory();
     Ok(memory.context("there is no /proc")?.resident)
@@ -99,7 +99,7 @@ fn open(path: &Path) -> anyhow::Result<Store<RealDisk>> {
     Ok(Store::open(RealDisk::new(path)?, StoreOptions::default())?)
 }
 
-/// Fills a store, and writes a checkpoint while a writer goes on.
+/// Fills a store, and then writes a checkpoint while another thread writes chunks.
 fn fill(args: &ChunkOpenArgs) -> anyhow::Result<()> {
     let store = open(&args.dir)?;
     let began = Instant::now();
@@ -128,7 +128,7 @@ fn fill(args: &ChunkOpenArgs) -> anyhow::Result<()> {
         took.as_secs_f64(),
         pause.as_secs_f64() * 1e3
     );
-    // The next start then has a checkpoint of all blocks.
+    // With this checkpoint the next start reads all blocks from it.
     Ok(store.checkpoint()?)
 }
 
@@ -154,8 +154,8 @@ fn write_block(store: &Store<RealDisk>, number: u64, chunks: u64) -> anyhow::Res
     Ok(())
 }
 
-/// Writes a checkpoint, and chunks all the while: the longest time that one chunk took, and how
-/// long the checkpoint took.
+/// Writes a checkpoint while another thread writes chunks. Returns the longest time that one chunk
+/// took, and how long the checkpoint took.
 fn pause_of_a_checkpoint(store: &Store<RealDisk>) -> anyhow::Result<(Duration, Duration)> {
     let is_over = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -168,7 +168,8 @@ fn pause_of_a_checkpoint(store: &Store<RealDisk>) -> anyhow::Result<(Duration, D
                 let began = Instant::now();
                 store.write_chunk(id, &chunk, &[7; CHUNK_BYTES], WriteMode::default())?;
                 longest = longest.max(began.elapsed());
-                // All chunks go to the same MiB over and over: the index must not grow meanwhile.
+                // The chunks go to the same MiB over and over, because the index must not grow
+                // meanwhile.
                 offset = (offset + CHUNK_BYTES as u64) % (1 << 20);
             }
             Ok(longest)

@@ -1,5 +1,5 @@
-//! The place of a chunk when its buffered write returns, which decides what failures the chunk
-//! survives. Rates with different places are rates of different promises, so each table names the
+//! Where a chunk is when its buffered write returns. That place decides which failures the chunk
+//! survives, so rates with different places are not comparable. Each table therefore shows the
 //! place of each contender.
 
 use chunk::layout::Layout;
@@ -7,23 +7,23 @@ use chunk::limits::{
     BLOCK_BYTES, FILE_CACHED_BYTES_MAX, FILE_GATHERED_CHUNK_BYTES_MAX, GATHERED_BYTES_MAX,
 };
 
-/// A place that chunks are acknowledged from.
+/// A place that a chunk may be in when it is acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// A buffer of the writing process: lost when the process is killed.
+    /// A buffer of the writing process. The chunk is lost if the process is killed.
     Process,
-    /// The page cache: lost when the power fails.
+    /// The page cache of the system. The chunk is lost if the power fails.
     PageCache,
-    /// The device, or its cache: lost when the power fails, if it has a cache.
+    /// The device or its cache. The chunk is lost if the power fails and it is in the cache.
     Device,
 }
 
 impl Place {
-    /// All places, the least safe first.
+    /// All places, least safe first.
     pub const ALL: [Place; 3] = [Place::Process, Place::PageCache, Place::Device];
 
-    /// The place of a chunk of so many bytes in our store, in a block of such chunks: the least
-    /// safe place that any part of the chunk is in.
+    /// The place of a chunk of `chunk_bytes` bytes in our store. Parts of a chunk may be in several
+    /// places; the least safe one counts.
     pub fn in_store(layout: Layout, chunk_bytes: u64) -> Place {
         let block_bytes = u64::from(BLOCK_BYTES);
         let is_aligned = chunk_bytes.is_multiple_of(block_bytes);
@@ -35,13 +35,14 @@ impl Place {
             Layout::PerBlock if chunk_bytes <= FILE_GATHERED_CHUNK_BYTES_MAX as u64 => {
                 Place::Process
             }
-            // The part of a chunk that is no whole block of the file goes through the page cache.
+            // The part of a chunk that does not fill a block of the file goes through the page
+            // cache.
             Layout::PerBlock | Layout::PerChunk if is_direct && is_aligned => Place::Device,
             Layout::PerBlock | Layout::PerChunk => Place::PageCache,
         }
     }
 
-    /// The name in JSON.
+    /// The name in JSON and in the remarks of ratios.
     pub fn name(self) -> &'static str {
         match self {
             Place::Process => "process",
@@ -50,7 +51,7 @@ impl Place {
         }
     }
 
-    /// The words for it in a table.
+    /// The description in tables.
     pub fn describe(self) -> &'static str {
         match self {
             Place::Process => {

@@ -1,9 +1,9 @@
 //! The background work of a store while it is measured: the calls that `quorate serve` makes
-//! (`quorate/src/listen_chunk.rs`), with equal intervals and budgets.
+//! (`quorate/src/listen_chunk.rs`), with the same intervals and budgets.
 //!
-//! A figure without this work would leave out checkpoints and the reads that look for damage. A
-//! server logs a failure of it and goes on; a benchmark ends with an error, since its figures would
-//! be those of another store.
+//! A figure without this work would leave out checkpoints and the reads that look for damage. If a
+//! call fails, a server logs that and goes on. A benchmark ends with an error, since its figures
+//! would be those of a damaged store.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::thread;
@@ -17,11 +17,11 @@ use crate::limits::{
     STORE_TICK, STORE_UPKEEP_INTERVAL, STORE_UPKEEP_MOVED_BYTES, STORE_UPKEEP_SCRUBBED_BYTES,
 };
 
-/// Runs `work` while the store writes out gathered chunks. Tests of reads use it, since they must
-/// not count the reads of the upkeep.
+/// Runs `work` while another thread calls the store's `tick`, which writes out gathered chunks.
+/// Tests of reads use this and not [`kept_up`], since they must not count the reads of `upkeep`.
 ///
 /// # Errors
-/// The work fails, or the store fails.
+/// `work` or the store fails.
 pub fn ticking<T, D: Disk + Clone>(
     store: &Store<D>,
     work: impl FnOnce() -> anyhow::Result<T>,
@@ -32,10 +32,11 @@ where
     beside(|ended| every(STORE_TICK, ended, || Ok(store.tick()?)), work)
 }
 
-/// Runs `work` while the store also writes checkpoints, gives space back and looks for damage.
+/// Runs `work` while other threads call the store's `tick` and `upkeep`. `upkeep` writes
+/// checkpoints, gives space back and looks for damage.
 ///
 /// # Errors
-/// The work fails, the store fails, or a block is damaged.
+/// `work` or the store fails, or a block is damaged.
 pub fn kept_up<T, D: Disk + Clone>(
     store: &Store<D>,
     work: impl FnOnce() -> anyhow::Result<T>,
@@ -46,8 +47,8 @@ where
     ticking(store, || beside(|ended| keep_up(store, ended), work))
 }
 
-/// Calls `upkeep` until the work has ended. After every block was read once, no block is read
-/// again: a server would then rest for a day.
+/// Calls `upkeep` until `work` has ended. Each block is read at most once, because a server would
+/// pause for a day after it has read all.
 fn keep_up<D: Disk + Clone>(store: &Store<D>, ended: &Receiver<()>) -> anyhow::Result<()> {
     let bytes_moved_max = STORE_UPKEEP_MOVED_BYTES;
     let mut bytes_scrubbed_max = STORE_UPKEEP_SCRUBBED_BYTES;
@@ -64,7 +65,7 @@ fn keep_up<D: Disk + Clone>(store: &Store<D>, ended: &Receiver<()>) -> anyhow::R
     })
 }
 
-/// Repeats a call, with an interval before each, until the other end of the channel is gone.
+/// Calls `call` after each interval, until the sending half of `ended` is dropped.
 fn every(
     interval: Duration,
     ended: &Receiver<()>,
@@ -76,8 +77,8 @@ fn every(
     Ok(())
 }
 
-/// Runs `work` while another thread does a chore; the work's end closes the channel, which ends the
-/// chore.
+/// Runs `work` while another thread runs `chore`. When `work` returns, the channel is closed, which
+/// ends the chore.
 fn beside<T>(
     chore: impl FnOnce(&Receiver<()>) -> anyhow::Result<()> + Send,
     work: impl FnOnce() -> anyhow::Result<T>,

@@ -1,5 +1,5 @@
-//! A client of a datanode: Ozone's requests over gRPC, one after the other, each on a stream of its
-//! own, as Ozone's clients do it. Its calls block the calling thread.
+//! A client of a datanode, which sends Ozone's requests over gRPC. As in Ozone's clients, requests
+//! follow one after the other, each on its own stream. The calls block the calling thread.
 
 use std::fmt;
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -21,10 +21,10 @@ use crate::limits::{
 };
 use crate::workloads::etcd::grpc::{self, PREFIX_BYTES, Sender};
 
-/// The path of the only method.
+/// The path of the only gRPC method of datanodes.
 const PATH: &str = "/hadoop.hdds.datanode.XceiverClientProtocolService/send";
 
-/// The address of a datanode, as it was written: `chunk://HOST:PORT`.
+/// The address of a datanode as the user wrote it: `chunk://HOST:PORT`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChunkAddress(String);
 
@@ -50,10 +50,10 @@ impl fmt::Display for ChunkAddress {
 }
 
 impl ChunkAddress {
-    /// The address where a server answers.
+    /// The socket address that accepts connections.
     ///
     /// # Errors
-    /// The name is unknown, or no server answers.
+    /// The name is unknown, or nothing accepts a connection.
     pub fn find(&self) -> anyhow::Result<SocketAddr> {
         let found = self.0.to_socket_addrs().with_context(|| self.to_string())?;
         let answers =
@@ -63,7 +63,7 @@ impl ChunkAddress {
     }
 }
 
-/// An answer that is not success.
+/// The error when an answer is not success.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{kind}: {result}: {message}")]
 pub struct Refused {
@@ -71,23 +71,23 @@ pub struct Refused {
     pub kind: &'static str,
     /// The result code.
     pub result: &'static str,
-    /// The message for people in the answer.
+    /// The message in the answer, for people.
     pub message: String,
 }
 
-/// A connection.
+/// A connection to a datanode.
 #[derive(Debug)]
 pub struct ChunkClient {
-    /// Also runs the task that reads from the socket.
+    /// Runs the requests, and the task that reads from the socket.
     runtime: Runtime,
     requests: Sender,
 }
 
 impl ChunkClient {
-    /// Opens a connection of its own.
+    /// Opens a new connection.
     ///
     /// # Errors
-    /// No server answers, or it does not speak HTTP/2.
+    /// No server answers, or the server does not speak HTTP/2.
     pub fn connect(address: SocketAddr) -> anyhow::Result<ChunkClient> {
         let plain = async || {
             let stream = TcpStream::connect(address).await?;
@@ -111,10 +111,10 @@ impl ChunkClient {
         Ok(ChunkClient { runtime, requests })
     }
 
-    /// The answer, even if it is a refusal.
+    /// Sends a request and returns the answer, even if it is a refusal.
     ///
     /// # Errors
-    /// There is no answer.
+    /// No answer comes within [`CHUNK_ANSWER_LIMIT`].
     pub fn ask(
         &self,
         request: &pb::ContainerCommandRequestProto,
@@ -124,10 +124,10 @@ impl ChunkClient {
         self.runtime.block_on(async { timeout(CHUNK_ANSWER_LIMIT, answer).await? })
     }
 
-    /// The answer, which is success.
+    /// Sends a request and returns its answer, which must be success.
     ///
     /// # Errors
-    /// There is no answer, or it is [`Refused`].
+    /// No answer comes, or it is [`Refused`].
     pub fn succeed(
         &self,
         request: &pb::ContainerCommandRequestProto,
@@ -144,20 +144,20 @@ impl ChunkClient {
         }
     }
 
-    /// Makes a container.
+    /// Creates a container.
     ///
     /// # Errors
-    /// The container is not made.
+    /// The server refuses, or does not answer.
     pub fn create_container(&self, container_id: u64) -> anyhow::Result<()> {
         let mut create = request(pb::Type::CreateContainer, container_id);
         create.create_container = Some(pb::CreateContainerRequestProto::default());
         self.succeed(&create).map(drop)
     }
 
-    /// Deletes a container with all that is in it.
+    /// Closes a container and deletes it with all its blocks.
     ///
     /// # Errors
-    /// The container is still there.
+    /// The server refuses, or does not answer.
     pub fn delete_container(&self, container_id: u64) -> anyhow::Result<()> {
         let mut close = request(pb::Type::CloseContainer, container_id);
         close.close_container = Some(pb::CloseContainerRequestProto::default());
@@ -168,10 +168,10 @@ impl ChunkClient {
         self.succeed(&delete).map(drop)
     }
 
-    /// Writes a chunk.
+    /// Writes a chunk of a block.
     ///
     /// # Errors
-    /// The chunk is refused.
+    /// The server refuses, or does not answer.
     pub fn write_chunk(&self, id: BlockId, chunk: &ChunkInfo, data: &Bytes) -> anyhow::Result<()> {
         let mut write = request(pb::Type::WriteChunk, id.container_id);
         write.write_chunk = Some(pb::WriteChunkRequestProto {
@@ -183,10 +183,10 @@ impl ChunkClient {
         self.succeed(&write).map(drop)
     }
 
-    /// Commits a block, which gets no more chunks.
+    /// Commits a block. It gets no more chunks.
     ///
     /// # Errors
-    /// The block is not committed.
+    /// The server refuses, or does not answer.
     pub fn put_block(&self, block: &BlockData) -> anyhow::Result<()> {
         let mut put = request(pb::Type::PutBlock, block.id.container_id);
         let block_data = Some(block_data_to_pb(block));
@@ -194,10 +194,10 @@ impl ChunkClient {
         self.succeed(&put).map(drop)
     }
 
-    /// The committed record of a block.
+    /// Reads the committed record of a block.
     ///
     /// # Errors
-    /// The block has no record.
+    /// The block has no record, or the server does not answer.
     pub fn get_block(&self, id: BlockId) -> anyhow::Result<pb::BlockData> {
         let mut get = request(pb::Type::GetBlock, id.container_id);
         get.get_block = Some(pb::GetBlockRequestProto { block_id: Some(block_id(id)) });
@@ -205,10 +205,10 @@ impl ChunkClient {
         Ok(answer.block_data)
     }
 
-    /// Appends the bytes of a chunk to `out`.
+    /// Reads a chunk, and appends its bytes to `out`.
     ///
     /// # Errors
-    /// The chunk cannot be read.
+    /// The server refuses, or does not answer.
     pub fn read_chunk(
         &self,
         id: BlockId,
@@ -233,12 +233,12 @@ impl ChunkClient {
     }
 }
 
-/// A request without a body.
+/// A request of a kind about a container, without the fields of that kind.
 pub fn request(kind: pb::Type, container_id: u64) -> pb::ContainerCommandRequestProto {
     pb::ContainerCommandRequestProto {
         cmd_type: Some(kind.into()),
         container_id: Some(container_id.cast_signed()),
-        // Any datanode will do: the field is required where stripes are written.
+        // Any name will do: the field is required, but only matters when stripes are written.
         datanode_uuid: Some("any".to_string()),
         ..Default::default()
     }
@@ -265,7 +265,7 @@ async fn exchange(
     Ok(decode_answer(data.slice(PREFIX_BYTES..))?)
 }
 
-/// The gRPC status and message in some headers, as text.
+/// The gRPC status and its message in some headers, as text; empty if there is none.
 fn status(headers: &HeaderMap) -> String {
     let text = |name| Some(grpc::text(headers, name)).filter(|text| !text.is_empty());
     let code = text("grpc-status").map(|code| format!(", gRPC status {code}"));

@@ -1,5 +1,5 @@
-//! The real disk with counts of how often a store waits for it: every fdatasync of a file, and
-//! every fsync of a directory. The store's own count has only the log's syncs.
+//! The real disk, with counts of how often a store waits for it: each fdatasync of a file and each
+//! fsync of a directory counts. (The store itself counts only the syncs of its log.)
 
 use std::io;
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use chunk::{Disk, RealDisk};
 
-/// A [`RealDisk`] whose clones count together.
+/// A [`RealDisk`] that counts syncs. Its clones share the counts.
 #[derive(Clone, Debug)]
 pub struct CountedDisk {
     disk: RealDisk,
@@ -21,7 +21,7 @@ struct Counters {
     directories: AtomicU64,
 }
 
-/// Counts of syncs, with those that failed.
+/// Numbers of syncs. Failed ones count, too.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SyncCounts {
     /// fdatasyncs of files.
@@ -31,7 +31,7 @@ pub struct SyncCounts {
 }
 
 impl SyncCounts {
-    /// The syncs since an earlier count.
+    /// How many syncs there were since an earlier count.
     pub fn since(self, earlier: SyncCounts) -> SyncCounts {
         SyncCounts {
             files: self.files - earlier.files,
@@ -41,7 +41,8 @@ impl SyncCounts {
 }
 
 impl CountedDisk {
-    /// Opens the disk. Paths are relative to `root`, which is created, durably, when missing.
+    /// Opens the disk. Paths are relative to the folder `root`, which is created, durably, if it is
+    /// missing.
     ///
     /// # Errors
     /// The folder cannot be created.
@@ -49,7 +50,7 @@ impl CountedDisk {
         Ok(CountedDisk { disk: RealDisk::new(root)?, counters: Arc::default() })
     }
 
-    /// The syncs so far.
+    /// The number of syncs so far.
     pub fn sync_counts(&self) -> SyncCounts {
         SyncCounts {
             files: self.counters.files.load(Ordering::Relaxed),

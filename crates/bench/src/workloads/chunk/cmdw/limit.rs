@@ -1,5 +1,6 @@
-//! The limits of the disk and the system without a store: plain system calls write equal bytes in
-//! the same run. A figure near a limit says that nothing more can be gained that way.
+//! The limits of the disk and the system without a store: in the same run, plain system calls write
+//! as many bytes. A figure of the store that is near a limit cannot be improved much by the same
+//! kind of writes.
 
 mod gather;
 mod group;
@@ -20,34 +21,35 @@ use crate::workloads::chunk::cmdw::limit::gather::Gatherer;
 use crate::workloads::chunk::cmdw::limit::group::{AlignedMemory, DirectGroup, Group};
 use crate::workloads::chunk::cmdw::load::{Shape, Took, together};
 
-/// A way to write the bytes.
+/// One way to write all bytes of a test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limit {
-    /// One thread, one file, blocks of 1 MiB through the page cache.
+    /// One thread writes one file, in blocks of 1 MiB through the page cache.
     Sequential,
-    /// One file whose room is reserved, aligned blocks of 1 MiB around the page cache, several at
-    /// once.
+    /// Several threads write one file with reserved space, in aligned blocks of 1 MiB around the
+    /// page cache (`O_DIRECT`).
     Direct,
-    /// Each thread appends each chunk to its own growing file, through the page cache.
+    /// Each thread appends its chunks to its own growing file, through the page cache.
     Log,
-    /// Each thread gathers its chunks in memory, and writes blocks of 256 KiB of them around the
-    /// page cache to one file whose room is reserved.
+    /// Each thread gathers its chunks in memory, in blocks of 256 KiB. It writes full blocks around
+    /// the page cache to one file with reserved space.
     Gathered,
-    /// Like `Log`, but each chunk has its own fdatasync before the next chunk.
+    /// Like `Log`, but with an fdatasync after each chunk.
     LogSync,
-    /// All threads append to one growing file; one waiting thread syncs it for all.
+    /// All threads append to one growing file. One of the waiting threads calls fdatasync for all
+    /// of them (group commit).
     LogGroup,
-    /// All threads append to one file of zeros that is overwritten around the page cache; one of
-    /// the waiting threads writes and syncs for all. No sync has to make a length or a place
-    /// durable.
+    /// All threads append to one file that was filled with zeros, and so is overwritten around the
+    /// page cache. One of the waiting threads writes and syncs for all of them. No sync has to make
+    /// a new length or block allocation durable.
     DirectGroup,
 }
 
 impl Limit {
-    /// The limits for writes that are acknowledged but not durable.
+    /// The limits for chunks that are acknowledged before they are durable.
     pub const BUFFERED: [Limit; 4] =
         [Limit::Sequential, Limit::Direct, Limit::Log, Limit::Gathered];
-    /// The limits for durable writes.
+    /// The limits for chunks that are durable when acknowledged.
     pub const DURABLE: [Limit; 3] = [Limit::LogSync, Limit::LogGroup, Limit::DirectGroup];
 
     /// The name in tables and key=value lines.
@@ -63,7 +65,7 @@ impl Limit {
         }
     }
 
-    /// The reason why it is no limit, if it is none.
+    /// Why this is not really a limit; `None` if it is one.
     pub fn doubt(self) -> Option<&'static str> {
         match self {
             Limit::LogSync | Limit::LogGroup => Some(
@@ -74,16 +76,16 @@ impl Limit {
         }
     }
 
-    /// Whether its operations are chunks. Latencies of other operations mean something else.
+    /// Whether each of its operations is one chunk, so that its latencies can be compared.
     pub fn is_by_chunk(self) -> bool {
         !matches!(self, Limit::Sequential | Limit::Direct)
     }
 
-    /// Writes the bytes of a shape into a folder. Returns the cost and the number of fdatasyncs;
-    /// nothing if the file system has no writes of that kind.
+    /// Writes all bytes of a shape into files in `folder`. Returns the cost and the number of
+    /// fdatasyncs; `None` if the file system does not support such writes.
     ///
     /// # Errors
-    /// A file cannot be made, written or synced, or it was asked to end.
+    /// A file cannot be made, written or synced, or a signal asked the run to end.
     pub fn run(
         self,
         folder: &Path,
@@ -130,7 +132,7 @@ impl Limit {
     }
 }
 
-/// A block full of a chunk's bytes, again and again.
+/// The bytes of one block, which repeat the bytes of a chunk.
 fn block_of(data: &[u8]) -> impl Iterator<Item = u8> {
     data.iter().copied().cycle().take(STREAM_BLOCK_BYTES as usize)
 }
@@ -210,8 +212,8 @@ fn gathered(
     Ok(Some(took))
 }
 
-/// A new file for writes around the page cache, with room for so many bytes where the file system
-/// can reserve it. `None` if the file system has no such writes.
+/// A new file for writes around the page cache, with `bytes` of reserved space if the file system
+/// can reserve it. `None` if the file system does not support such writes.
 fn direct_file(path: &Path, bytes: u64) -> io::Result<Option<File>> {
     let mut options = OpenOptions::new();
     options.write(true).create_new(true).custom_flags(OFlags::DIRECT.bits() as i32);
@@ -219,7 +221,7 @@ fn direct_file(path: &Path, bytes: u64) -> io::Result<Option<File>> {
         Err(error) if is_refusal(&error) => return Ok(None),
         other => other?,
     };
-    // Some file systems refuse only the first write.
+    // Some file systems refuse only the first write, not the open.
     let block = AlignedMemory::zeroed(DIRECT_ALIGN_BYTES as usize);
     match file.write_all_at(block.bytes(), 0) {
         Err(error) if is_refusal(&error) => return Ok(None),
@@ -229,8 +231,8 @@ fn direct_file(path: &Path, bytes: u64) -> io::Result<Option<File>> {
     Ok(Some(file))
 }
 
-/// A file as [`direct_file`] makes it, with so many bytes in whole blocks, all zeros and durable:
-/// the first sync of a block that was reserved and never written changes the file's metadata, too.
+/// A file as from [`direct_file`], filled with zeros and durable. Without zeros, the first sync
+/// after a write to a reserved block would also have to change the file's metadata.
 fn zeroed(path: &Path, bytes: u64, interrupt: &Interrupt) -> anyhow::Result<Option<File>> {
     let bytes = bytes.next_multiple_of(DIRECT_ALIGN_BYTES);
     let Some(file) = direct_file(path, bytes)? else { return Ok(None) };
@@ -248,8 +250,8 @@ fn is_refusal(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported)
 }
 
-/// Lets all threads append their chunks. `open` makes something for each thread, and `append` gets
-/// that and the number of bytes that this thread has appended.
+/// Lets all threads append their chunks. `open` makes something for each thread, such as a file.
+/// `append` gets it, and the number of bytes that the thread has appended before.
 fn by_chunk<T>(
     shape: &Shape,
     interrupt: &Interrupt,

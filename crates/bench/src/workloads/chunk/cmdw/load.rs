@@ -1,10 +1,12 @@
-//! The workload of Ozone's `cmdw`: how many chunks are written or read, by how many threads and
-//! where; and how its cost is measured.
+//! The work of Ozone's `cmdw`: how many chunks are written or read, by how many threads, and where
+//! each chunk goes; and how the cost is measured.
 //!
-//! Threads take the numbers of chunks from one counter. Each writes its own sequence of blocks,
-//! chunk after chunk, into its own container (`ChunkManagerDiskWrite`, Ozone 2.2.0); all chunks
-//! have equal bytes. Between two chunks there are only the counter, the name and two looks at the
-//! clock: no lock, no allocation.
+//! Threads take the numbers of chunks from one counter. Each thread writes its own sequence of
+//! blocks, chunk after chunk, into its own container (`ChunkManagerDiskWrite`, Ozone 2.2.0). All
+//! chunks have the same bytes. Between two chunks there is only the counter, the name and two looks
+//! at the clock: no lock and no allocation.
+//!
+//! The *place* of a chunk is its block and its offset in the block.
 
 use std::fmt;
 use std::str::FromStr;
@@ -22,7 +24,7 @@ use crate::random::Random;
 use crate::servers::interrupt::Interrupt;
 use crate::servers::process::process_cpu_ns;
 
-/// Bytes of a chunk, as an option: `1000KiB`, `4MiB`, `100` (bytes).
+/// The size of a chunk. As an option: `1000KiB`, `4MiB`, or `100` (bytes).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChunkBytes(pub u64);
 
@@ -55,19 +57,19 @@ impl fmt::Display for ChunkBytes {
     }
 }
 
-/// The size of a run.
+/// The work of a run: how many chunks of what size, and who writes them where.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
     /// Bytes of each chunk.
     pub chunk_bytes: ChunkBytes,
-    /// Chunks of all threads.
+    /// Chunks of all threads together.
     pub chunks: u64,
-    /// Threads that work at once.
+    /// Threads that work at the same time.
     pub threads: usize,
-    /// Containers, no more than threads; threads that share a container write different blocks of
-    /// it.
+    /// The number of containers, at most as many as threads. Threads that share a container write
+    /// different blocks.
     pub containers: usize,
-    /// Chunks that follow each other in a block.
+    /// Chunks in each block.
     pub chunks_per_block: u64,
 }
 
@@ -77,24 +79,25 @@ impl Shape {
         self.chunk_bytes.0 * self.chunks
     }
 
-    /// Upper bound of the number of blocks: each thread may leave its last one partly filled.
+    /// The most blocks that a run may have: each thread may leave its last block partly filled.
     pub fn blocks_max(&self) -> u64 {
         self.chunks.div_ceil(self.chunks_per_block) + self.threads as u64
     }
 
-    /// The ids of its containers.
+    /// The ids of the run's containers.
     pub fn container_ids(&self) -> impl Iterator<Item = u64> + use<> {
         1..=self.containers as u64
     }
 
-    /// The number of threads that share the container of this thread, and its index among them.
+    /// How many threads share this thread's container, and the index of this thread among them.
     fn sharing(&self, thread: usize) -> (u64, u64) {
         let container = thread % self.containers;
         let sharers = (self.threads - container).div_ceil(self.containers);
         (sharers as u64, (thread / self.containers) as u64)
     }
 
-    /// The place of chunk `number` if the threads take their turns one after the other.
+    /// The place of chunk `number` if chunks are dealt to the threads in turn: thread `number %
+    /// threads` writes it.
     pub fn place_in_turn(&self, number: u64) -> (BlockId, u64) {
         let threads = self.threads as u64;
         let (thread, count) = ((number % threads) as usize, number / threads);
@@ -105,7 +108,8 @@ impl Shape {
         (BlockId { container_id, local_id }, offset)
     }
 
-    /// The numbers of a thread's chunks in each of its blocks, if the threads take their turns.
+    /// For each block of a thread, the numbers of its chunks, if chunks are dealt to the threads in
+    /// turn.
     pub fn blocks_in_turn(&self, thread: usize) -> impl Iterator<Item = Vec<u64>> + use<> {
         let (threads, chunks, count) = (self.threads, self.chunks, self.chunks_per_block as usize);
         let mut numbers = (thread as u64..chunks).step_by(threads);
@@ -128,8 +132,8 @@ impl Shape {
     }
 }
 
-/// The places of one thread's chunks. Each of `n` threads that share a container has every n-th of
-/// its blocks.
+/// Iterates over the places of one thread's chunks. If `n` threads share a container, each has
+/// every n-th block of it.
 #[derive(Clone, Debug)]
 pub struct Places {
     id: BlockId,
@@ -153,7 +157,7 @@ impl Iterator for Places {
     }
 }
 
-/// The bytes that every chunk has: random, but equal in every run.
+/// The bytes of every chunk: random, but the same in each run.
 pub fn chunk_data(bytes: ChunkBytes) -> Vec<u8> {
     let mut random = Random::new(bytes.0);
     let mut data = Vec::with_capacity(bytes.0 as usize + 8);
@@ -164,13 +168,14 @@ pub fn chunk_data(bytes: ChunkBytes) -> Vec<u8> {
     data
 }
 
-/// The record to commit for a block with these chunks.
+/// The record that PutBlock commits for a block with these chunks.
 pub fn block_of(id: BlockId, chunks: Vec<ChunkInfo>) -> BlockData {
     let (replica_index, flags, metadata) = (None, None, Vec::new());
     BlockData { id, commit_sequence_id: 0, replica_index, flags, metadata, chunks }
 }
 
-/// A chunk's description. Its name and place change from chunk to chunk; its buffers stay.
+/// The description of a chunk. It is reused: only the name and the offset change from chunk to
+/// chunk.
 #[derive(Debug)]
 pub struct Description {
     chunk: ChunkInfo,
@@ -178,7 +183,7 @@ pub struct Description {
 }
 
 impl Description {
-    /// A description for chunks of so many bytes with such checksums; names begin with `prefix`.
+    /// A description for chunks of this size with these checksums. Names begin with `prefix`.
     pub fn new(prefix: &str, bytes: ChunkBytes, checksum: ChecksumData) -> Description {
         let name = format!("{prefix}_chunk_");
         let prefix_bytes = name.len();
@@ -186,7 +191,7 @@ impl Description {
         Description { chunk, prefix_bytes }
     }
 
-    /// The description of chunk `number` at `offset`.
+    /// Changes it to the description of chunk `number` at `offset`.
     pub fn of(&mut self, number: u64, offset: u64) -> &ChunkInfo {
         self.chunk.name.truncate(self.prefix_bytes);
         push_number(&mut self.chunk.name, number);
@@ -195,7 +200,7 @@ impl Description {
     }
 }
 
-/// Appends a number in decimal, in a third of the time of `write!`.
+/// Appends a number in decimal. Takes a third of the time of `write!`.
 fn push_number(text: &mut String, number: u64) {
     let mut digits = [0; 20];
     let (mut at, mut rest) = (digits.len(), number);
@@ -210,27 +215,27 @@ fn push_number(text: &mut String, number: u64) {
     text.extend(digits[at..].iter().map(|digit| char::from(*digit)));
 }
 
-/// The cost of a stretch of work.
+/// What some work has cost.
 #[derive(Clone, Debug)]
 pub struct Took {
-    /// Time from the common start until the last thread was done.
+    /// Time from the common start until the last thread was done, ns.
     pub elapsed_ns: u64,
-    /// CPU of this process, user and system.
+    /// CPU time of this process, user and system, ns.
     pub cpu_ns: u64,
-    /// The latency of each operation.
+    /// The latency of each operation; may be empty.
     pub latencies: Latencies,
-    /// The clock that measured this, which goes on.
+    /// The clock that measured this. It goes on.
     pub clock: Clock,
 }
 
 impl Took {
-    /// The cost of everything until now, with later work; it has no latencies.
+    /// The cost from the same start until now, without latencies.
     pub fn until_now(&self) -> Took {
         self.clock.stop(Latencies::default())
     }
 }
 
-/// Measures from when it is made.
+/// Measures time and CPU of this process from its start.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
     began: Instant,
@@ -238,22 +243,24 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// Begins to measure.
+    /// Starts the clock.
     pub fn start() -> Clock {
         Clock { cpu_ns: process_cpu_ns(), began: Instant::now() }
     }
 
-    /// The cost until now.
+    /// The cost from the start until now. The clock goes on.
     pub fn stop(&self, latencies: Latencies) -> Took {
         let elapsed_ns = self.began.elapsed().as_nanos() as u64;
         Took { elapsed_ns, cpu_ns: process_cpu_ns() - self.cpu_ns, latencies, clock: *self }
     }
 }
 
-/// Lets so many threads make ready, then starts them all at once, each with what it made.
+/// Runs `work` on `threads` threads. Each first calls `make_ready` with its number; when all are
+/// ready they start together, each with what it has made.
 ///
 /// # Errors
-/// The first error of a thread; the other threads have ended, too.
+/// The first error of a thread, or a thread cannot be started. The other threads have ended by
+/// then.
 pub fn together<T>(
     threads: usize,
     make_ready: impl Fn(usize) -> T + Sync,
@@ -293,10 +300,10 @@ pub fn together<T>(
     })
 }
 
-/// A gate that all threads wait at until it opens.
+/// A gate where threads wait until it opens.
 #[derive(Debug, Default)]
 struct Gate {
-    /// The number of threads that wait; whether they may go on, once that is known.
+    /// How many threads have come to the gate; and once the gate is open, whether they may go on.
     state: Mutex<(usize, Option<bool>)>,
     changed: Condvar,
 }
@@ -322,11 +329,11 @@ impl Gate {
     }
 }
 
-/// Writes all chunks of a shape, by all its threads. `write` gets the block, the chunk, and the
-/// chunk's number.
+/// Writes all chunks of a shape by all its threads. `write` gets the block's id, the description of
+/// the chunk, and its number.
 ///
 /// # Errors
-/// The first error of `write`, or it was asked to end.
+/// The first error of `write`, or a signal asked the run to end.
 pub fn write_all<E: Into<anyhow::Error>>(
     shape: &Shape,
     prefix: &str,
@@ -350,7 +357,7 @@ pub fn write_all<E: Into<anyhow::Error>>(
             let written = write(id, chunk, number);
             latencies.record(began.elapsed().as_nanos() as u64);
             if let Err(error) = written {
-                // The other threads need not go on.
+                // Makes the other threads stop at their next chunk.
                 next.store(shape.chunks, Ordering::Relaxed);
                 let name = &chunk.name;
                 return Err(error.into().context(format!("chunk {name} cannot be written")));

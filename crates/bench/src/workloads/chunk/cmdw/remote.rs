@@ -1,9 +1,9 @@
-//! `cmdw` and `cmdr` over the network: the chunks are written to and read from running datanodes,
-//! by each thread over a connection of its own.
+//! `cmdw` and `cmdr` over the network: chunks are written to running datanodes and read from them.
+//! Each thread has its own connection.
 //!
-//! The threads write their chunks in turn. The column "sync" of the tables is the PutBlock of every
-//! block, which makes the block durable in our store. Each run has containers of its own and
-//! deletes them in the end. CPU is that of the server's process, if it is on this machine.
+//! Each thread writes a fixed share of the chunks. The column "sync" of the tables is the time of
+//! PutBlock for all blocks; in our store it makes the block durable. Each run has new containers,
+//! and deletes them in the end. CPU is that of the server's process, if it is on this machine.
 
 use std::net::SocketAddr;
 use std::process::ExitCode;
@@ -28,13 +28,13 @@ use crate::workloads::chunk::cmdw::load::{
 use crate::workloads::chunk::cmdw::table::{self, Kind, Run, Series};
 use crate::workloads::chunk::cmdw::{ChunkArgs, checksum_name, prefix};
 
-/// The measured work on the chunks.
+/// What is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Workload {
     /// The writes are measured.
     Writes,
-    /// The chunks are written, and then read in the order of the writes and in random order; only
-    /// the reads are measured.
+    /// Chunks are written, then read in the order of the writes, then in random order. Only the
+    /// reads are measured.
     Reads,
 }
 
@@ -53,7 +53,7 @@ impl Workload {
         }
     }
 
-    /// The name of each measurement.
+    /// The names of the measured parts of a run.
     fn variants(self) -> &'static [&'static str] {
         match self {
             Workload::Writes => &["write"],
@@ -62,7 +62,7 @@ impl Workload {
     }
 }
 
-/// A server that answers.
+/// A datanode that has answered.
 struct Datanode {
     name: String,
     address: SocketAddr,
@@ -75,7 +75,7 @@ impl Datanode {
         Ok(Datanode { name, address, processes: Processes::listening(&[address]) })
     }
 
-    /// Runs `work`. Returns its cost, and the CPU of the server meanwhile.
+    /// Runs `work`. Returns its cost, and the CPU time that the server used meanwhile, ns.
     fn measure(
         &self,
         work: impl FnOnce() -> anyhow::Result<Took>,
@@ -87,10 +87,11 @@ impl Datanode {
     }
 }
 
-/// Runs a workload on running servers, in turn, and prints it.
+/// Runs a workload on running datanodes, in turn, and prints the results.
 ///
 /// # Errors
-/// An option is wrong, a server does not answer or refuses, or it was asked to end.
+/// An option is wrong, a server does not answer or refuses a request, or a signal asked the run to
+/// end.
 pub fn command(
     args: &ChunkArgs,
     workload: Workload,
@@ -131,18 +132,18 @@ pub fn command(
     Ok(ExitCode::SUCCESS)
 }
 
-/// One table: chunks of one size, checksums of one kind.
+/// One table: chunks of one size with one kind of checksum.
 struct Test<'a> {
     workload: Workload,
     interrupt: &'a Interrupt,
     shape: &'a Shape,
-    /// The checksum of every chunk.
+    /// The checksums of a chunk; all chunks have the same bytes.
     checksum: ChecksumData,
     data: Bytes,
 }
 
 impl Test<'_> {
-    /// Measures all servers in turn, and prints.
+    /// Measures all datanodes in turn, and prints the table.
     fn measure(&self, datanodes: &[Datanode], args: &ChunkArgs) -> anyhow::Result<schema::Test> {
         let Shape { chunk_bytes, chunks, .. } = self.shape;
         let checksum = checksum_name(self.checksum.kind);
@@ -183,11 +184,11 @@ impl Test<'_> {
         })
     }
 
-    /// Makes a run for each variant, in containers of its own.
+    /// Makes one run in new containers. Returns the figures of each measured part.
     fn run(&self, datanode: &Datanode) -> anyhow::Result<Vec<Run>> {
         let clients = (0..self.shape.threads).map(|_| ChunkClient::connect(datanode.address));
         let clients: Vec<ChunkClient> = clients.collect::<Result<_, _>>()?;
-        // No other run has these container ids. Java's `long` ends at 2^63.
+        // The time makes the container ids unique. Java's `long` limits them to 2^63.
         let since = SystemTime::now().duration_since(UNIX_EPOCH)?;
         let first = since.as_micros() as u64;
         let mut made = Vec::new();
@@ -199,7 +200,7 @@ impl Test<'_> {
             anyhow::Ok(())
         };
         let done = make().and_then(|()| self.run_in(datanode, &clients, first));
-        // All containers are deleted, even if the first cannot be.
+        // Deletes all containers, even if one of them cannot be deleted.
         let deleted: Vec<_> = made.iter().map(|id| clients[0].delete_container(*id)).collect();
         let deleted: anyhow::Result<Vec<()>> = deleted.into_iter().collect();
         let runs = done?;
@@ -234,7 +235,7 @@ impl Test<'_> {
         Ok(runs)
     }
 
-    /// Writes all chunks, each by its own thread.
+    /// Writes all chunks. `first` is added to the ids of containers.
     fn write(&self, clients: &[ChunkClient], first: u64) -> anyhow::Result<Took> {
         self.by_blocks(clients, |client, description, numbers, latencies| {
             for number in numbers {
@@ -250,7 +251,7 @@ impl Test<'_> {
         })
     }
 
-    /// Commits all blocks, each by the thread that wrote it.
+    /// Commits all blocks by PutBlock, each by the thread that wrote it.
     fn commit(&self, clients: &[ChunkClient], first: u64) -> anyhow::Result<Took> {
         self.by_blocks(clients, |client, description, numbers, _| {
             let (id, _) = self.place(first, numbers[0]);
@@ -278,7 +279,7 @@ impl Test<'_> {
         })
     }
 
-    /// Reads all chunks, in the order of the writes or in the given one.
+    /// Reads all chunks, in the order of the writes or in `order`.
     fn read(
         &self,
         clients: &[ChunkClient],
@@ -306,7 +307,7 @@ impl Test<'_> {
         })
     }
 
-    /// The place of a chunk in the containers of this run.
+    /// The block and the offset of a chunk, in the containers of this run.
     fn place(&self, first: u64, number: u64) -> (BlockId, u64) {
         let (id, offset) = self.shape.place_in_turn(number);
         (BlockId { container_id: first + id.container_id, ..id }, offset)

@@ -1,5 +1,5 @@
-//! The output of `cmdw` and `cmdr`: a table for each size, lines of key=value pairs, JSON. Pure:
-//! figures in, text out.
+//! The output of `cmdw` and `cmdr`: a table for each size, key=value lines, and JSON. Pure: figures
+//! in, text out.
 
 use std::fmt::Write;
 
@@ -11,29 +11,31 @@ use crate::measure::stats::median;
 use crate::workloads::chunk::cmdw::counted_disk::SyncCounts;
 use crate::workloads::chunk::cmdw::load::{Shape, Took};
 
-/// The figures of one run. Times are of all threads together.
+/// The figures of one run, all threads together.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Run {
-    /// The size of the run.
+    /// The work of the run.
     pub shape: Shape,
-    /// Seconds from the first chunk to the last answer.
+    /// Seconds from the start to the answer to the last chunk.
     pub write_s: f64,
-    /// Seconds from the last answer until everything was durable.
+    /// Seconds from that answer until everything was durable.
     pub sync_s: f64,
-    /// CPU for each chunk, user and system, until the last answer; `None` if it is not known.
+    /// CPU for each chunk, user and system, until the last answer, µs; `None` if it is not known.
     pub cpu_us: Option<f64>,
-    /// CPU for each chunk until everything was durable: it includes the writes of gathered chunks.
+    /// CPU for each chunk until everything was durable, µs. It includes writing out gathered
+    /// chunks.
     pub cpu_us_with_sync: Option<f64>,
-    /// The median latency of a chunk; None where chunks have no latencies.
+    /// The median latency of a chunk, µs; `None` if chunks have no latencies.
     pub p50_us: Option<f64>,
-    /// The latency that 99 % of the chunks do not exceed; None where chunks have no latencies.
+    /// The latency that 99 % of the chunks do not exceed, µs; `None` if chunks have no latencies.
     pub p99_us: Option<f64>,
-    /// Syncs until the last answer, if they were counted.
+    /// The number of syncs until the last answer; `None` if they were not counted.
     pub syncs: Option<SyncCounts>,
 }
 
 impl Run {
-    /// The figures from the cost of the writes, and the cost until everything was durable.
+    /// The figures of a run, from its cost until the last answer (`write`), and its cost from the
+    /// same start until everything was durable.
     pub fn of(shape: &Shape, write: &Took, until_durable: &Took) -> Run {
         let per_chunk_us = |took: &Took| took.cpu_ns as f64 / 1e3 / shape.chunks as f64;
         let has_latencies = write.latencies.count() > 0;
@@ -55,17 +57,17 @@ impl Run {
         self.shape.bytes() as f64 / 1e6
     }
 
-    /// Chunks a second, before the sync.
+    /// Chunks a second, without the sync.
     pub fn rate(&self) -> f64 {
         self.shape.chunks as f64 / self.write_s
     }
 
-    /// Chunks a second, the sync included.
+    /// Chunks a second, with the sync.
     pub fn rate_with_sync(&self) -> f64 {
         self.shape.chunks as f64 / (self.write_s + self.sync_s)
     }
 
-    /// The value in a column of the table, if the run has it.
+    /// The value for a column of the table; `None` if the run does not have it.
     fn figure(&self, name: Column) -> Option<f64> {
         Some(match name {
             Column::Rate => self.rate(),
@@ -104,7 +106,7 @@ enum Column {
 }
 
 impl Column {
-    /// The head of a column in two lines, and its digits after the decimal point.
+    /// The two lines of the column's head, and its digits after the decimal point.
     fn head(self) -> ([&'static str; 2], usize) {
         match self {
             Column::Rate => (["", "rate"], 0),
@@ -128,10 +130,10 @@ impl Column {
     }
 }
 
-/// The kind of a table, which decides its columns.
+/// The kind of a table. It decides which columns there are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Writes that are made durable after the last of them.
+    /// Writes that are made durable together after the last one.
     Writes,
     /// Writes that are each durable when acknowledged.
     DurableWrites,
@@ -165,18 +167,18 @@ impl Kind {
 pub struct Series {
     /// The name of the implementation, with its version.
     pub implementation: String,
-    /// The layout of its chunks; for a limit its name.
+    /// The layout of the chunks, or the name of the limit.
     pub layout: String,
-    /// The rest that tells it from other series of that name: checksums, durability, kind of read.
+    /// What else distinguishes the series: checksums, durability, or the way to read.
     pub variant: String,
-    /// A run for each round; empty if it cannot be done here.
+    /// One run for each round that counts; empty if the contender cannot run here.
     pub runs: Vec<Run>,
-    /// Why it cannot be done, or other remarks.
+    /// Remarks, such as why the contender cannot run here.
     pub notes: Vec<String>,
 }
 
 impl Series {
-    /// Its name in tables.
+    /// The name in tables.
     pub fn label(&self) -> String {
         format!("{} {}", self.implementation, self.layout)
     }
@@ -199,8 +201,8 @@ impl Series {
         Figure { values: self.values(column), ..Figure::once(name, "", None, good) }
     }
 
-    /// The key=value line of one run, for the scripts of `tests/peers/ozone` and their reader. The
-    /// key `cpu_us_per_chunk` has the CPU until everything was durable.
+    /// The key=value line of one run, for the scripts of `tests/peers/ozone` and what reads their
+    /// output. `cpu_us_per_chunk` is the CPU until everything was durable.
     fn line(&self, round: usize, run: &Run) -> String {
         let Shape { chunk_bytes, chunks, threads, .. } = run.shape;
         let ms = |us: Option<f64>| us.map_or("-".to_string(), |us| format!("{:.4}", us / 1_000.0));
@@ -231,7 +233,7 @@ impl Series {
         out
     }
 
-    /// What it has shown, by the schema of all results.
+    /// The series in the schema of all results.
     pub fn measured(&self) -> Measured {
         let figure = |(name, unit, good, column): &(&str, &str, _, Column)| schema::Figure {
             name: (*name).to_string(),
@@ -248,13 +250,13 @@ impl Series {
         }
     }
 
-    /// What it is called in results.
+    /// The id of the series in results.
     pub fn id(&self) -> String {
         format!("{} {}", self.label(), self.variant)
     }
 }
 
-/// The figures of a series in results.
+/// The figures of a series in results, each with its column.
 const FIGURES: [(&str, &str, schema::Good, Column); 11] = [
     ("chunks, with the sync", "per s", schema::Good::More, Column::RateWithSync),
     ("chunks, before the sync", "per s", schema::Good::More, Column::Rate),
@@ -269,7 +271,8 @@ const FIGURES: [(&str, &str, schema::Good, Column); 11] = [
     ("fsyncs of folders per chunk", "", schema::Good::Less, Column::DirectorySyncs),
 ];
 
-/// The systems of some tests: the first is the one in question, and limits are no systems.
+/// The systems that occur in some tests. The first one is the system in question; limits have the
+/// role of the null server.
 pub fn systems_of(tests: &[schema::Test]) -> Vec<System> {
     let mut systems: Vec<System> = Vec::new();
     for measured in tests.iter().flat_map(|test| &test.systems) {
@@ -295,8 +298,8 @@ fn cell(out: &mut String, column: Column, value: Option<f64>, digits: usize) {
     };
 }
 
-/// A row for each contender, a row for each published figure of this size, and the remarks. Figures
-/// are medians of rounds.
+/// The table: a row for each contender, a row for each published figure of this size, and the
+/// remarks. A cell is the median of the rounds.
 pub fn table(kind: Kind, contenders: &[Series], published: &[&CmdwRow]) -> String {
     let columns = kind.columns();
     let mut out = String::new();
@@ -345,7 +348,8 @@ fn published_figure(row: &CmdwRow, column: Column) -> Option<f64> {
     })
 }
 
-/// How many times better the first series is than the second, round by round.
+/// Text that says how many times better the first series is than the second; ratios are taken in
+/// each round.
 pub fn ratios(first: &Series, second: &Series) -> String {
     let mut out = format!("  {} to {}:\n", first.label(), second.label());
     for (name, column, good) in [
@@ -362,7 +366,7 @@ pub fn ratios(first: &Series, second: &Series) -> String {
     out
 }
 
-/// How well the ratio of the rates of two contenders is known, with the sync: half of its interval.
+/// How well the ratio of two contenders' rates with sync is known: half of its interval.
 pub fn ratio_width(first: &[Run], second: &[Run]) -> Option<f64> {
     let rates = |runs: &[Run]| {
         let values = runs.iter().map(Run::rate_with_sync).collect();
@@ -371,7 +375,7 @@ pub fn ratio_width(first: &[Run], second: &[Run]) -> Option<f64> {
     half_width(&rates(first), &rates(second))
 }
 
-/// A line for each run.
+/// The key=value lines of all runs.
 pub fn lines(contenders: &[Series]) -> String {
     let mut out = String::new();
     for series in contenders {
@@ -382,7 +386,7 @@ pub fn lines(contenders: &[Series]) -> String {
     out
 }
 
-/// The value of a key in such a line.
+/// The value of a key in a key=value line.
 pub fn value_of<'a>(line: &'a str, key: &str) -> Option<&'a str> {
     let pairs = line.split_whitespace().filter_map(|word| word.split_once('='));
     pairs.into_iter().find_map(|(name, value)| (name == key).then_some(value))

@@ -1,4 +1,4 @@
-//! Options, and tiny runs of everything on a real disk.
+//! Checks the options, and makes tiny runs of everything on a real disk.
 
 use std::fs;
 
@@ -47,7 +47,7 @@ fn numbers_of_chunks_are_asked_for_or_scaled() {
     );
     assert_eq!(shapes("--size 4000KiB --scale 0.001").unwrap(), [(4_096_000, 1)]);
     assert_eq!(shapes("--size 1KiB,2KiB --count 5,6").unwrap(), [(1_024, 5), (2_048, 6)]);
-    // Sizes that were not published have equal bytes in all.
+    // Sizes that were not published get as many chunks as make up the published bytes.
     assert_eq!(shapes("--size 2KiB").unwrap(), [(2_048, 500_000)]);
     for wrong in [
         "--size 1KiB,2KiB --count 5",
@@ -131,7 +131,7 @@ fn until_is_about_the_ratios_to_ozone() {
     let even = vec![run(1.0); 8];
     let uneven = |part| (0..8).map(|round| run(1.0 + part * f64::from(round))).collect::<Vec<_>>();
     let of = |part: f64| {
-        // Per chunk, per block, log, and Ozone's two.
+        // Our layouts (per chunk, per block, log), then Ozone's two.
         [even.clone(), uneven(part), uneven(0.1), even.clone(), even.clone()]
     };
     let narrow = ratio_width(&contenders, &of(0.0)).unwrap();
@@ -191,11 +191,11 @@ fn the_fdatasyncs_of_all_layouts_are_counted() {
         for layout in Layout::ALL {
             let SyncCounts { files, directories } = test.run_ours(layout).unwrap().syncs.unwrap();
             match layout {
-                // A sync that finds no new bytes since the last one makes no call.
+                // A sync that finds no new bytes since the last one calls no fdatasync.
                 Layout::Log => assert!((1..=test.shape.chunks).contains(&files), "{files}"),
                 Layout::PerBlock | Layout::PerChunk => {
                     assert!(files >= test.shape.chunks, "{layout:?}: {files}");
-                    // The name of a file needs a sync of its directory.
+                    // The name of a new file needs a sync of its directory.
                     assert!(directories > 0, "{layout:?}");
                 }
             }

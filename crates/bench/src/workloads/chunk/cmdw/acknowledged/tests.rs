@@ -12,7 +12,7 @@ use crate::servers::folder::{Folder, files_below};
 use crate::workloads::chunk::cmdw::load::{ChunkBytes, Shape, chunk_data};
 use crate::workloads::chunk::cmdw::{STORE_DIR, open_store, store_options};
 
-/// Whether a chunk is in a file when its write has returned.
+/// Whether a chunk is in a file of the store when its write has returned.
 fn is_in_file(folder: &Folder, layout: Layout, chunk_bytes: u64) -> bool {
     let chunk_bytes = ChunkBytes(chunk_bytes);
     let (threads, containers, chunks_per_block) = (1, 1, 16);
@@ -56,7 +56,7 @@ fn small_chunks_are_acknowledged_from_memory_and_large_ones_from_the_device() {
     assert_eq!(places(Layout::PerBlock), ["process", "page-cache", "device", "device"]);
     assert_eq!(places(Layout::PerChunk), ["page-cache", "page-cache", "device", "device"]);
     assert_eq!(Place::in_store(Layout::PerBlock, 102_401), Place::PageCache);
-    // The last byte is in no whole block.
+    // The last byte does not fill a block.
     assert_eq!(Place::in_store(Layout::PerChunk, 102_401), Place::PageCache);
 }
 

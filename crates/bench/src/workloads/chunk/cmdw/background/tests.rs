@@ -14,7 +14,7 @@ use crate::servers::folder::Folder;
 use crate::workloads::chunk::cmdw::load::{ChunkBytes, Shape, chunk_data};
 use crate::workloads::chunk::cmdw::{STORE_DIR, open_store, store_options};
 
-/// Calls `run` with a store that has one chunk in its log, and the folder of the store.
+/// Calls `run` with a store whose log has one chunk, and with the store's folder.
 fn with_store(name: &str, run: impl FnOnce(&Store<RealDisk>, &Folder)) {
     let name = format!("quorate-background-{name}");
     let folder = Folder::make(&std::env::temp_dir(), &name).unwrap();
@@ -31,7 +31,7 @@ fn with_store(name: &str, run: impl FnOnce(&Store<RealDisk>, &Folder)) {
     run(&store, &folder);
 }
 
-/// Changes a byte in the middle of each file of the log.
+/// Overwrites some bytes in the middle of each file of the log.
 fn damage_log(folder: &Folder) {
     for entry in fs::read_dir(folder.path().join(STORE_DIR).join("log")).unwrap() {
         let file = fs::OpenOptions::new().write(true).open(entry.unwrap().path()).unwrap();

@@ -23,7 +23,7 @@ fn missing_jars_are_one_line() {
     assert!(version_of(&folder.path().join("x")).is_err());
 }
 
-/// A shell that answers as the Java program does, and notes what it was told.
+/// A shell script that answers as the Java program does, and writes its commands to a file.
 const ANSWERS: &str = r#"while read -r line; do
     echo "$line" >> "$1/told"
     case "$line" in
@@ -35,7 +35,7 @@ const ANSWERS: &str = r#"while read -r line; do
     esac
 done"#;
 
-/// Calls `run` with that shell; returns the commands that the shell was given.
+/// Calls `run` with a [`Freon`] on that shell. Returns the commands that the shell got.
 fn told(name: &str, run: impl FnOnce(&mut Freon, &Shape)) -> String {
     let folder = Folder::make(&std::env::temp_dir(), name).unwrap();
     let told = folder.path().join("told");
@@ -66,7 +66,7 @@ fn every_case_has_fresh_containers_and_its_sync_before_its_figures() {
     assert_eq!(told, expected);
 }
 
-/// Of a million chunks of 1 KiB `cmdw` leaves 62,500 files open: more than many machines permit.
+/// For a million chunks of 1 KiB `cmdw` leaves 62,500 files open: more than many machines permit.
 #[test]
 fn files_of_blocks_are_closed_where_there_is_no_room_for_them() {
     let told = told("quorate-freon-files-test", |freon, shape| {
@@ -83,7 +83,7 @@ fn files_of_blocks_are_closed_where_there_is_no_room_for_them() {
     assert!(cases[0].ends_with(" write+end") && cases[1].ends_with(" write"), "{cases:?}");
 }
 
-/// The line with the cause is shown, though a longer stack trace follows it.
+/// The line with the cause is shown, even if a long stack trace follows it.
 #[test]
 fn complaints_are_without_stack_traces() {
     let text =

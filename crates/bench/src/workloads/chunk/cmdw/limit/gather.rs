@@ -1,5 +1,5 @@
-//! Chunks gathered in memory without a store: the limit of a log that acknowledges chunks from
-//! there.
+//! Gathers chunks in memory without a store: the limit of a log that acknowledges a chunk while it
+//! is only in memory.
 
 use std::fs::File;
 use std::io;
@@ -10,34 +10,34 @@ use crate::limits::{DIRECT_ALIGN_BYTES, GATHERED_BLOCK_BYTES};
 use crate::workloads::chunk::cmdw::limit::group::AlignedMemory;
 use crate::workloads::chunk::cmdw::load::Shape;
 
-/// Bytes of a file that the gatherers of all threads fill, in whole blocks: the last block of each
-/// thread may have room left.
+/// The size of the file that the gatherers of all threads fill, bytes. The last block of each
+/// thread may be partly filled.
 pub fn file_bytes(shape: &Shape) -> u64 {
     shape.bytes().next_multiple_of(GATHERED_BLOCK_BYTES)
         + shape.threads as u64 * GATHERED_BLOCK_BYTES
 }
 
-/// The chunks of one thread, copied one behind the other into a block of memory. A full block is
-/// written around the page cache.
+/// Copies the chunks of one thread one after the other into a block of memory. Writes each full
+/// block around the page cache.
 #[derive(Debug)]
 pub struct Gatherer<'a> {
     file: &'a File,
-    /// The place in the file for the next block of any thread.
+    /// The offset in the file for the next block of any thread.
     end: &'a AtomicU64,
     block: AlignedMemory,
     filled: usize,
 }
 
 impl<'a> Gatherer<'a> {
-    /// A gatherer for a file that is open for direct writes, and the end that all threads share.
+    /// A gatherer that writes to `file`, which is open for direct writes. All threads share `end`.
     pub fn of(file: &'a File, end: &'a AtomicU64) -> Gatherer<'a> {
         let mut block = AlignedMemory::zeroed(GATHERED_BLOCK_BYTES as usize);
-        // The system provides memory at the first write to it, which is not to be measured.
+        // The system provides memory pages at the first write to them, which must not be measured.
         block.bytes_mut().fill(1);
         Gatherer { file, end, block, filled: 0 }
     }
 
-    /// Appends the bytes of a chunk. The last bytes may be in memory only.
+    /// Appends a chunk. Its last bytes may stay in memory only.
     ///
     /// # Errors
     /// A write failed.
@@ -56,7 +56,7 @@ impl<'a> Gatherer<'a> {
         Ok(())
     }
 
-    /// Writes the bytes that are in memory, and zeros up to the end of the disk's block.
+    /// Writes the bytes that are still in memory, padded with zeros to whole disk blocks.
     ///
     /// # Errors
     /// The write failed.

@@ -1,4 +1,4 @@
-//! Group commit without a store: many threads append, and one of them syncs for all.
+//! Group commit without a store: many threads append to one file, and one of them syncs for all.
 
 use std::fs::File;
 use std::io;
@@ -10,46 +10,46 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use crate::limits::{DIRECT_ALIGN_BYTES, DIRECT_GROUP_BYTES};
 use crate::workloads::chunk::cmdw::load::Shape;
 
-/// A growing file that many threads append to; each append is durable when it returns.
+/// A growing file that many threads append to. An append is durable when it returns.
 #[derive(Debug)]
 pub struct Group {
     file: File,
     end: AtomicU64,
     state: Mutex<GroupState>,
-    /// Two condition variables, by the parity of the sync: the end of a sync wakes its own waiters,
-    /// and one waiter of the next sync, to begin it.
+    /// Two condition variables, by the parity of the sync's number. The end of a sync wakes all
+    /// threads that wait for it, and one thread that waits for the next sync, which starts it.
     ended: [Condvar; 2],
 }
 
 #[derive(Debug, Default)]
 struct GroupState {
-    /// Appends whose bytes the system has in memory.
+    /// How many appends have written their bytes to the page cache.
     written: u64,
-    /// Appends that are durable.
+    /// How many of them are durable.
     durable: u64,
-    /// Whether a thread syncs on behalf of all.
+    /// Whether a thread is syncing for all.
     is_syncing: bool,
-    /// Syncs that were begun.
+    /// How many syncs were started.
     syncs: u64,
 }
 
 impl Group {
-    /// A group for an empty file.
+    /// A group that appends to `file`, which must be empty.
     pub fn of(file: File) -> Group {
         let (end, state) = (AtomicU64::new(0), Mutex::new(GroupState::default()));
         Group { file, end, state, ended: Default::default() }
     }
 
-    /// Appends the bytes of a chunk.
+    /// Appends a chunk, and returns when it is durable.
     ///
     /// # Errors
-    /// The write or the sync failed.
+    /// The write failed, or the sync that this thread made.
     pub fn append(&self, data: &[u8]) -> io::Result<()> {
         let offset = self.end.fetch_add(data.len() as u64, Ordering::Relaxed);
         self.file.write_all_at(data, offset)?;
         let mut state = self.lock();
         state.written += 1;
-        // The next sync to begin covers this append.
+        // The next sync to start covers this append.
         let (ours, sync) = (state.written, state.syncs + 1);
         while state.durable < ours {
             if !state.is_syncing {
@@ -60,7 +60,7 @@ impl Group {
         Ok(())
     }
 
-    /// Syncs on behalf of all appends that are written.
+    /// Syncs for all appends that have written their bytes.
     fn lead(&self, mut state: MutexGuard<'_, GroupState>) -> io::Result<()> {
         state.is_syncing = true;
         state.syncs += 1;
@@ -72,14 +72,14 @@ impl Group {
         if synced.is_ok() {
             state.durable = covered;
         }
-        // The lock is free first: the woken threads take it.
+        // Releases the lock before the wake-ups, because the woken threads take it.
         drop(state);
         self.of_sync(sync + 1).notify_one();
         self.of_sync(sync).notify_all();
         synced
     }
 
-    /// fdatasyncs so far.
+    /// The number of fdatasyncs so far.
     pub fn syncs(&self) -> u64 {
         self.lock().syncs
     }
@@ -93,8 +93,13 @@ impl Group {
     }
 }
 
-/// A file of zeros that many append to around the page cache; each append is durable when it
+/// A file of zeros that many threads append to, around the page cache. An append is durable when it
 /// returns.
+///
+/// Chunks are copied one after the other into a buffer. A *round* is one write of the buffer and
+/// its sync, by one of the threads with a chunk in it, the leader. Meanwhile other threads fill a
+/// second buffer for the next round. A round's last block may be partly filled: the next round
+/// writes it again with what follows, so that chunks lie in the file without gaps.
 ///
 /// Chunks are copied one behind the other into one of two buffers. The leader of a round, one of
 /// the threads whose chunks are in the buffer, writes it and syncs, while others fill the other
@@ -104,28 +109,28 @@ impl Group {
 pub struct DirectGroup {
     file: File,
     state: Mutex<DirectState>,
-    /// Two condition variables, by round parity: the end of a round wakes its own waiters, and one
-    /// waiter of the next round, to lead it.
+    /// Two condition variables, by the parity of the round's number. The end of a round wakes all
+    /// threads that wait for it, and one thread that waits for the next round, which leads it.
     ended: [Condvar; 2],
-    /// A leader took the buffer, and the other one has room.
+    /// Signals that a leader took the full buffer, so that there is space in the other one.
     has_room: Condvar,
 }
 
 #[derive(Debug)]
 struct DirectState {
-    /// Bytes for the next write.
+    /// The bytes for the next write.
     buffer: AlignedMemory,
-    /// Bytes gathered, from the buffer's beginning.
+    /// How many bytes of `buffer` are filled.
     filled: usize,
-    /// The offset of the buffer in the file, which is the beginning of a block.
+    /// The offset of `buffer` in the file: a multiple of the block size.
     offset: u64,
-    /// The other buffer. None while a leader writes it.
+    /// The second buffer; `None` while a leader writes it.
     spare: Option<AlignedMemory>,
-    /// The round that is gathered.
+    /// The number of the round that `buffer` is filled for.
     round: u64,
-    /// Rounds that are durable: those before this one.
+    /// How many rounds are durable.
     durable: u64,
-    /// Why a write or a sync failed. Nothing is written after that.
+    /// Why a write or sync failed. Nothing is written after a failure.
     failure: Option<String>,
     syncs: u64,
 }
@@ -140,13 +145,13 @@ impl DirectState {
 }
 
 impl DirectGroup {
-    /// A group for a file of zeros with the bytes of the shape, in whole blocks.
+    /// A group for `file`, which must be filled with zeros for all bytes of the shape.
     pub fn of(file: File, shape: &Shape) -> DirectGroup {
         let chunk_bytes = shape.chunk_bytes.0;
         // No thread has more than one chunk in a buffer.
         let of_all = chunk_bytes * shape.threads as u64;
         let bytes = of_all.min(DIRECT_GROUP_BYTES.max(chunk_bytes));
-        // One block more holds the last block of the round before.
+        // One more block is for the last block of the round before.
         let bytes = bytes.next_multiple_of(DIRECT_ALIGN_BYTES) + DIRECT_ALIGN_BYTES;
         let state = DirectState {
             buffer: AlignedMemory::zeroed(bytes as usize),
@@ -162,10 +167,10 @@ impl DirectGroup {
         DirectGroup { file, state, ended, has_room }
     }
 
-    /// Appends the bytes of a chunk.
+    /// Appends a chunk, and returns when it is durable.
     ///
     /// # Errors
-    /// The write or the sync failed, of this round or of one before.
+    /// A write or a sync failed, of this round or an earlier one.
     pub fn append(&self, data: &[u8]) -> io::Result<()> {
         let has_no_room = |state: &mut DirectState| {
             state.failure.is_none() && state.filled + data.len() > state.buffer.bytes().len()
@@ -186,7 +191,7 @@ impl DirectGroup {
         Ok(())
     }
 
-    /// Writes and syncs what is gathered, while others gather in the spare buffer.
+    /// Writes and syncs the filled buffer, while other threads fill `spare`.
     fn lead(&self, mut state: MutexGuard<'_, DirectState>, spare: AlignedMemory) -> io::Result<()> {
         let mut buffer = mem::replace(&mut state.buffer, spare);
         let (filled, offset, round) = (state.filled, state.offset, state.round);
@@ -209,18 +214,18 @@ impl DirectGroup {
             Ok(()) => state.durable = round + 1,
             Err(error) => state.failure = Some(error.to_string()),
         }
-        // The lock is free first: the woken threads take it.
+        // Releases the lock before the wake-ups, because the woken threads take it.
         drop(state);
         if synced.is_err() {
             self.ended.iter().chain([&self.has_room]).for_each(Condvar::notify_all);
         }
-        // The next leader wakes first: the disk waits for it.
+        // The next leader wakes first, because the disk is idle until it writes.
         self.of_round(round + 1).notify_one();
         self.of_round(round).notify_all();
         synced
     }
 
-    /// fdatasyncs so far.
+    /// The number of fdatasyncs so far.
     pub fn syncs(&self) -> u64 {
         self.lock().syncs
     }
@@ -234,7 +239,7 @@ impl DirectGroup {
     }
 }
 
-/// Memory at an address that direct writes can use.
+/// Memory with the alignment that direct writes need.
 #[derive(Debug)]
 pub struct AlignedMemory {
     memory: Vec<u8>,
@@ -243,7 +248,7 @@ pub struct AlignedMemory {
 }
 
 impl AlignedMemory {
-    /// So many bytes, all zero.
+    /// `length` bytes, all zero.
     pub fn zeroed(length: usize) -> AlignedMemory {
         let memory = vec![0; length + DIRECT_ALIGN_BYTES as usize];
         let skip = memory.as_ptr().align_offset(DIRECT_ALIGN_BYTES as usize);
@@ -255,7 +260,7 @@ impl AlignedMemory {
         &self.memory[self.skip..self.skip + self.length]
     }
 
-    /// The bytes, to be changed.
+    /// The bytes, for writing.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         &mut self.memory[self.skip..self.skip + self.length]
     }

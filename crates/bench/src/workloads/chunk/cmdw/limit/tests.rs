@@ -18,7 +18,7 @@ fn every_limit_writes_all_bytes() {
     for limit in Limit::BUFFERED.into_iter().chain(Limit::DURABLE) {
         folder.clear().unwrap();
         let run = limit.run(folder.path(), &shape, &data, &Interrupt::default()).unwrap();
-        // Not every file system has direct writes.
+        // Some file systems do not support direct writes.
         let Some((took, syncs)) = run else { continue };
         let lengths = fs::read_dir(folder.path()).unwrap();
         let bytes: u64 = lengths.map(|entry| entry.unwrap().metadata().unwrap().len()).sum();
@@ -47,7 +47,7 @@ fn a_file_of_zeros_is_whole_before_the_first_append() {
     let folder = Folder::make(&std::env::temp_dir(), "quorate-limit-zeros-test").unwrap();
     let path = folder.path().join("file");
     let bytes = STREAM_BLOCK_BYTES + 1;
-    // Not every file system has direct writes.
+    // Some file systems do not support direct writes.
     if zeroed(&path, bytes, &Interrupt::default()).unwrap().is_some() {
         let expected = bytes.next_multiple_of(DIRECT_ALIGN_BYTES) as usize;
         assert!(fs::read(&path).unwrap() == vec![0; expected]);

@@ -32,7 +32,7 @@ fn each_thread_fills_blocks_of_its_own_container() {
     let expected = [(1, 0, 0), (1, 0, 100), (1, 1, 0), (1, 1, 100), (1, 2, 0)];
     assert_eq!(places(shape(4, 4, 2), 0), expected);
     assert_eq!(places(shape(4, 4, 2), 3)[2], (4, 1, 0));
-    // Three threads share the first of two containers, two the second.
+    // Three threads share the first of two containers, two threads the second.
     assert_eq!(places(shape(5, 2, 2), 2)[..3], [(1, 1, 0), (1, 1, 100), (1, 4, 0)]);
     assert_eq!(places(shape(5, 2, 2), 3)[..3], [(2, 1, 0), (2, 1, 100), (2, 3, 0)]);
 }
@@ -85,7 +85,7 @@ fn every_chunk_is_written_once() {
     seen.sort();
     let numbers: Vec<u64> = seen.iter().map(|(number, ..)| *number).collect();
     assert_eq!(numbers, (0..50).collect::<Vec<_>>());
-    // The chunks of a thread leave no hole in its container.
+    // The chunks of a thread leave no gap in its container.
     for container_id in 1..=4 {
         let mut of_it: Vec<_> =
             seen.iter().filter(|it| it.1.container_id == container_id).collect();

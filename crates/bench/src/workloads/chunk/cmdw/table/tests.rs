@@ -44,7 +44,7 @@ fn a_row_is_the_median_of_its_rounds() {
     ];
     let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
     assert_eq!(text.lines().map(words).collect::<Vec<_>>(), expected);
-    // Columns stand below each other.
+    // All lines of the table have the same width.
     let widths: Vec<usize> = text.lines().take(6).map(str::len).collect();
     assert!(widths.iter().all(|width| *width == widths[0]), "{text}");
 }
@@ -90,7 +90,8 @@ fn ratios_are_of_runs_of_one_round() {
     assert!(text.contains("4.50x  (3.00x to 6.00x in 2 pairs)"), "{text}");
 }
 
-/// The rates match the sums that the report's readers have made: write and sync in s, MB/s of both.
+/// The rates match the sums that readers of the report have made: write and sync in s, MB/s with
+/// both.
 #[test]
 fn the_published_table_adds_up() {
     for (row, (write_s, mb)) in CMDW.iter().zip([

@@ -9,7 +9,7 @@ fn chunks_are_gathered_until_a_block_is_full_and_none_is_lost() {
     let folder = Folder::make(&std::env::temp_dir(), "quorate-gather-test").unwrap();
     let path = folder.path().join("file");
     let block_bytes = GATHERED_BLOCK_BYTES as usize;
-    // Less than a block, and more than two.
+    // First less than two blocks in all, then chunks of more than two blocks each.
     for (chunk_bytes, chunks, is_written) in [(1_000, 300, 1), (600_000, 2, 4)] {
         let (file, end) = (File::create(&path).unwrap(), AtomicU64::new(0));
         let data = chunk_data(ChunkBytes(chunk_bytes));

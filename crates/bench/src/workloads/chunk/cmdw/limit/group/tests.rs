@@ -10,7 +10,7 @@ fn shape(chunk_bytes: u64, chunks: u64) -> Shape {
     Shape { chunk_bytes, chunks, threads, containers, chunks_per_block }
 }
 
-/// Calls `append` for all chunks by all threads; returns the result of each call.
+/// Appends all chunks by all threads. Returns the result of each append.
 fn append_all(group: &DirectGroup, shape: &Shape, data: &[u8]) -> Vec<io::Result<()>> {
     let next = &AtomicU64::new(0);
     let work = || {
@@ -28,7 +28,8 @@ fn append_all(group: &DirectGroup, shape: &Shape, data: &[u8]) -> Vec<io::Result
 fn chunks_of_a_group_follow_each_other_without_a_gap() {
     let folder = Folder::make(&std::env::temp_dir(), "quorate-group-test").unwrap();
     let path = folder.path().join("file");
-    // Less than a block, whole blocks, and more than a buffer takes from all threads.
+    // Chunks of less than a block, of whole blocks, and of so many bytes that a buffer cannot hold
+    // one of each thread.
     for (chunk_bytes, chunks) in [(1_000, 500), (4_096, 100), (5_000_000, 7)] {
         let shape = shape(chunk_bytes, chunks);
         let data = chunk_data(shape.chunk_bytes);
