@@ -1,14 +1,16 @@
-//! Several sessions send equal seeded requests to two servers: every reply, Stat and event must be
-//! equal, in equal order on each connection.
+//! The differential test: sends equal, seeded requests to two servers and compares their answers.
+//! For ZooKeeper's protocol, which this module covers, each reply, Stat and event must be equal,
+//! and come in the same order on each connection; module [`etcd`] covers etcd's.
 //!
-//! A seed is a list of rounds. In most of them one session sends a pipelined burst and the others
-//! listen; in some all send at once, each below a parent of its own, so that the answers do not
-//! depend on how they interleave. After each round every connection sends a sync and a ping, so
-//! that all events have arrived before the next round.
+//! Sessions have numbered *slots*, the same on both servers. A seed is a list of *rounds*. In most
+//! rounds one session sends a pipelined burst of requests and the others listen. In some rounds all
+//! sessions send at once, each below its own parent znode, so that the answers do not depend on how
+//! they interleave. After each round every connection sends a sync and a ping, so that all events
+//! have arrived before the next round.
 //!
-//! The requests are about the whole tree of a server, which is removed after each seed: so both
-//! servers must hold nothing at the start. A znode that a server removes by itself would count as a
-//! difference: both need a long `znode.container.checkIntervalMs`.
+//! The requests may touch the whole tree, which is removed after each seed: so both servers must be
+//! empty at the start. A znode that a server removes by itself would count as a difference, so both
+//! servers need a long `znode.container.checkIntervalMs`.
 
 pub mod etcd;
 pub mod generate;
@@ -55,10 +57,10 @@ pub struct DifferentialArgs {
     transcript: Option<PathBuf>,
 }
 
-/// Runs `quorate bench differential`.
+/// Runs `quorate bench differential` and prints the first difference, or what was compared.
 ///
 /// # Errors
-/// A server does not answer, holds something, or does not let itself be emptied.
+/// A server does not answer, is not empty at the start, or cannot be emptied.
 pub fn command(args: &DifferentialArgs) -> anyhow::Result<ExitCode> {
     let scheme = args.target.scheme();
     args.compare.check_scheme(scheme)?;
@@ -89,7 +91,7 @@ pub fn command(args: &DifferentialArgs) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// Runs the seeds that the options ask for, up to the first difference.
+/// Runs the seeds that the options ask for, until the first difference.
 fn run_seeds(
     args: &DifferentialArgs,
     mut run: impl FnMut(u64, &mut Compared) -> anyhow::Result<Option<Mismatch>>,
@@ -121,18 +123,18 @@ fn run_seeds(
     Ok(ExitCode::SUCCESS)
 }
 
-/// The counts of a seed without a difference.
+/// Counts of what was sent and was equal.
 #[derive(Debug, Default)]
 pub struct Compared {
     /// Requests sent to each of the two servers.
     pub requests: usize,
-    /// Answers without an error.
+    /// Answers that were no errors.
     pub good_answers: usize,
-    /// Answers with an error.
+    /// Answers that were errors.
     pub errors: usize,
-    /// Events of watches.
+    /// Watch events.
     pub events: usize,
-    /// Responses of watches of etcd that were not the last fragment of their revision.
+    /// Watch responses of etcd that were fragments, the last fragment of a revision not included.
     pub fragments: usize,
 }
 
@@ -150,20 +152,20 @@ impl Compared {
     }
 }
 
-/// The first difference of a seed.
+/// The first difference in a seed.
 #[derive(Debug)]
 pub struct Mismatch {
-    /// The difference, the request, and the lines before it.
+    /// The difference and the request that led to it, with some lines before it, for people.
     pub text: String,
-    /// All requests so far, and the answers of the server that is right.
+    /// All requests of the seed so far, with the answers of the reference server.
     pub transcript: Vec<String>,
 }
 
-/// Runs one seed on trees that hold nothing, and leaves them so unless they differ. `expected` is
-/// the side that is right.
+/// Runs one seed. The trees must be empty before, and are empty after it unless the servers differ.
+/// `expected` is the reference server.
 ///
 /// # Errors
-/// A server does not answer, or does not let itself be emptied by `super_user`.
+/// A server does not answer, or `super_user` cannot empty it.
 pub fn run_seed(
     seed: u64,
     super_user: &str,
@@ -201,7 +203,7 @@ pub fn run_seed(
     play.round(DIFFERENTIAL_ROUNDS, &close(&mut generator, 0), expected, got)
 }
 
-/// A seed under way.
+/// The state of a running seed.
 struct Play<'c> {
     seed: u64,
     shown: HashMap<i32, String>,
@@ -268,7 +270,7 @@ fn asked_in(round: &Round) -> Vec<&Asked> {
     }
 }
 
-/// A round that opens a new session in a slot.
+/// A round in which a slot opens a new session.
 pub fn greet_anew(slot: usize) -> Round {
     Round::Greet(Greeting {
         slot,
@@ -285,7 +287,7 @@ fn greet_again(slot: usize) -> Round {
     Round::Greet(Greeting { session: AskedSession::Own, ..greeting })
 }
 
-/// The parents that a seed works below, and a few znodes that are there from the start.
+/// The requests that create the parents of a seed, and a few znodes below them.
 fn set_up(generator: &mut Generator) -> Burst {
     let parents = (0..SLOTS).map(|slot| format!("/c{slot}")).chain(["/d".to_string()]);
     let mut asked = Vec::new();
@@ -310,7 +312,7 @@ fn close(generator: &mut Generator, slot: usize) -> Round {
     Round::Burst(generator.in_pieces(slot, vec![close]))
 }
 
-/// The rounds that close every session, and open one to clear up with.
+/// The rounds that close all sessions, and then open one to clear up with.
 fn last_rounds(generator: &mut Generator, slots: &[Slot; SLOTS]) -> Vec<Round> {
     let mut rounds = Vec::new();
     for (slot, state) in slots.iter().enumerate() {
@@ -345,7 +347,7 @@ fn check_empty(side: &mut Side) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Removes everything, as the super user, and returns the paths that were there.
+/// Removes all znodes, as the super user. Returns the paths that were there.
 fn clear(
     generator: &mut Generator,
     super_user: &str,
@@ -370,7 +372,7 @@ fn clear(
         if side.call(0, &asked, |_| Ok(()))?.is_ok() {
             continue;
         }
-        // This znode cannot be removed, so its ACL is opened again.
+        // The znode cannot be removed as it is, so everybody gets all permissions for it.
         let acl = vec![entry(31, "world", "anyone")];
         let set_acl = WriteRequest::SetAcl { path, acl, version: -1 };
         let asked = generator.asked(&Request::Write(set_acl));

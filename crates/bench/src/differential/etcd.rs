@@ -1,12 +1,16 @@
-//! Equal seeded requests to two servers that speak etcd's protocol: every response and every error
-//! must be equal.
+//! The differential test of etcd's protocol: sends equal, seeded requests to two servers. Each
+//! response and each error must be equal.
 //!
-//! In some seeds there are streams of watches beside the requests, and some revisions before them
-//! that are large enough for fragments. In some there are users first, whose rights change.
+//! Some seeds also have watches beside the requests, and before them some revisions that are large
+//! enough to be sent in fragments. Some seeds first have users whose permissions change. Some first
+//! call all other services.
 //!
-//! Requests go one at a time, each to both servers at once. Both must be fresh, or as far as each
-//! other: their revisions stay equal through all seeds, so that numbers are compared as they are. A
-//! seed begins with a delete of all keys, and refers to revisions from there on.
+//! Requests go one at a time, each to both servers at once. Both servers must be at the same
+//! revision at the start, for example fresh. Their revisions then stay equal through all seeds, so
+//! revisions are compared as they are. A seed begins with a delete of all keys, and mostly refers
+//! to later revisions.
+//!
+//! "Right" is the reference server, "other" the server in question.
 
 pub mod fragments;
 pub mod generate;
@@ -34,25 +38,25 @@ use services::Shown;
 use users::{AuthCall, AuthReply, Next, Users};
 use watches::{Difference, Watches};
 
-/// A connection to each of the two servers.
+/// The connections to both servers.
 #[derive(Debug)]
 pub struct Pair {
     runtime: Runtime,
-    /// The server that is right.
+    /// The reference server.
     expected: EtcdClient,
     /// The server in question.
     got: EtcdClient,
-    /// A connection to each for streams of watches.
+    /// A second connection to each (reference first), for watch streams.
     watching: (EtcdClient, EtcdClient),
-    /// The addresses of both.
+    /// The addresses of both, reference first.
     addresses: (SocketAddr, SocketAddr),
 }
 
 impl Pair {
-    /// Connects to the server that is right, and to the one in question.
+    /// Connects to the reference server and to the one in question.
     ///
     /// # Errors
-    /// One does not answer.
+    /// A server does not answer.
     pub fn connect(expected: SocketAddr, got: SocketAddr) -> anyhow::Result<Pair> {
         let runtime = runtime()?;
         let connect = || {
@@ -65,7 +69,8 @@ impl Pair {
         Ok(Pair { runtime, expected: expected_client, got: got_client, watching, addresses })
     }
 
-    /// The replies of the server that is right, and of the other.
+    /// Sends a request to both servers. Returns the replies, the reference's first. `tokens` are
+    /// the tokens of a user on each of them.
     fn ask(
         &mut self,
         request: &Request,
@@ -78,7 +83,7 @@ impl Pair {
         Ok((request.reply(expected)?, request.reply(got)?))
     }
 
-    /// The answers to a call of another service, of the server that is right and of the other.
+    /// Makes a call of another service on both servers. Returns the answers, the reference's first.
     fn ask_service(
         &mut self,
         (path, way): (&str, services::Way),
@@ -109,22 +114,23 @@ impl Pair {
     }
 }
 
-/// One in so many seeds has watches: they take longer than others.
+/// One in this many seeds has watches; such seeds take longer.
 const WATCHES_ONE_IN: u64 = 10;
 
-/// One in so many seeds has users.
+/// One in this many seeds has users.
 const USERS_ONE_IN: u64 = 6;
 
-/// One in so many seeds has calls of all other services.
+/// In this many seeds two have the calls of all other services, one for each order of ways.
 const SERVICES_ONE_IN: u64 = 15;
 
-/// The requests that end a seed: they hide its keys from the old revisions that the next one reads.
+/// How many requests end a seed: a delete of all keys and a compaction. The next seed reads old
+/// revisions, and must not see this seed's keys.
 const LAST_REQUESTS: usize = 2;
 
-/// Runs one seed. The servers are in step before and after it, unless they differ.
+/// Runs one seed. Both servers are at the same revision before it, and after it unless they differ.
 ///
 /// # Errors
-/// A server does not answer, or not in etcd's protocol.
+/// A server does not answer, or its answer is not etcd's protocol.
 pub fn run_seed(
     seed: u64,
     pair: &mut Pair,
@@ -180,17 +186,17 @@ pub fn run_seed(
     }
 }
 
-/// A seed under way.
+/// The state of a running seed.
 struct Play<'c> {
     seed: u64,
     transcript: Vec<String>,
-    /// The newest lines of the transcript, cut short.
+    /// The newest lines of the transcript, shortened.
     last: VecDeque<String>,
     compared: &'c mut Compared,
 }
 
 enum Asked {
-    /// The reply of both.
+    /// Both servers gave this reply.
     Same(Reply),
     Differs(Mismatch),
 }
@@ -227,7 +233,8 @@ impl Play<'_> {
         self.transcript.extend([asked, answer]);
     }
 
-    /// Makes a call of the service `Auth`. Returns the tokens that it gives, or the difference.
+    /// Makes a call of the service `Auth` on both servers. Returns the tokens in the answers, or
+    /// the difference.
     fn ask_auth(
         &mut self,
         call: &AuthCall,
@@ -255,8 +262,8 @@ impl Play<'_> {
         Ok(Ok(token.zip(other)))
     }
 
-    /// Makes each call of the services beside keys and watches, on both ways, and compares what
-    /// comes of it.
+    /// Calls all services besides keys and watches, each call both ways (gateway and gRPC), and
+    /// compares the answers.
     fn compare_services(&mut self, pair: &mut Pair) -> anyhow::Result<Option<Mismatch>> {
         let mut known = (services::Known::default(), services::Known::default());
         let [first, second] = services::ways(self.seed);
@@ -288,7 +295,8 @@ impl Play<'_> {
         Ok(None)
     }
 
-    /// Draws users and what they may do, and compares what each gets. In the end there are none.
+    /// Makes random calls of users whose permissions change, and compares the answers. In the end
+    /// all users are removed.
     fn compare_users(
         &mut self,
         generator: &mut Generator,
@@ -345,8 +353,8 @@ impl Play<'_> {
         Mismatch { text, transcript }
     }
 
-    /// Makes large revisions, and compares the fragments that watches get. The values are compacted
-    /// in the end: nothing reads them any more.
+    /// Makes large revisions, and compares the fragments that watches get. Compacts in the end,
+    /// since nothing reads the large values any more.
     fn compare_fragments(
         &mut self,
         generator: &mut Generator,
@@ -374,7 +382,7 @@ impl Play<'_> {
         Ok(None)
     }
 
-    /// Compares what all watches have shown.
+    /// Waits until all watches are settled, and compares what they have received.
     fn settle(
         &mut self,
         watches: &mut Watches,
@@ -387,7 +395,7 @@ impl Play<'_> {
         Ok(difference.with_context(|| self.of_seed())?.map(|it| self.watch_mismatch(it)))
     }
 
-    /// Does something with watches.
+    /// Makes a random step with watches.
     fn watch(
         &mut self,
         watches: &mut Watches,
@@ -411,7 +419,7 @@ impl Play<'_> {
     }
 }
 
-/// A line without the middle of what is very long.
+/// A line without its middle, if it is very long.
 fn shortened(line: &str) -> String {
     let (head, tail): (Vec<char>, Vec<char>) =
         (line.chars().take(3_000).collect(), line.chars().rev().take(500).collect());

@@ -1,5 +1,5 @@
-//! The seeded requests: equal bytes for both servers, but for session ids, passwords and zxids,
-//! which each side fills in.
+//! Generates the seeded rounds and requests of ZooKeeper's protocol. Both servers get the same
+//! bytes, except session ids, passwords and zxids, which each [`Side`](super::side::Side) fills in.
 
 use zk::AclEntry;
 use zk::request::{
@@ -9,13 +9,13 @@ use zk::request::{
 
 use crate::random::Random;
 
-/// Sessions that take part, each in a slot of its own.
+/// The number of slots, each for one session.
 pub const SLOTS: usize = 4;
 
-/// Requests of one burst at most.
+/// The most requests in one burst.
 const BURST_MAX: u64 = 60;
 
-/// The content of the body of a reply without an error.
+/// What the body of a good reply contains, so that it can be decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Body {
     /// Nothing.
@@ -28,7 +28,7 @@ pub enum Body {
     Stat,
     /// Data and a Stat.
     DataStat,
-    /// Names or paths.
+    /// A list of names or paths.
     Names,
     /// Names and a Stat.
     NamesStat,
@@ -36,66 +36,67 @@ pub enum Body {
     AclStat,
     /// The results of a multi.
     Results,
-    /// A number.
+    /// A number of children.
     Number,
 }
 
-/// One request, encoded.
+/// An encoded request.
 #[derive(Clone, Debug)]
 pub struct Asked {
-    /// The xid, which the reply repeats.
+    /// The xid of the request and of its reply.
     pub xid: i32,
-    /// The whole frame.
+    /// The whole frame, length included.
     pub bytes: Vec<u8>,
-    /// The content of a good reply.
+    /// What a good reply contains.
     pub body: Body,
-    /// Whether it consumes a zxid.
+    /// Whether the request takes a zxid of its own.
     pub writes: bool,
-    /// Whether it is sent only after everything before it was answered: the real server answers it
-    /// from another thread than the rest.
+    /// Whether to send it only after all requests before it were answered, because the real server
+    /// answers it from another thread.
     pub alone: bool,
     /// Whether the server closes the connection after it.
     pub ends: bool,
-    /// The offset at which a side fills in a zxid, and how far that zxid is below the highest one
-    /// seen.
+    /// If the request contains a zxid: the offset in `bytes` at which a side fills it in, and how
+    /// far it is below the highest zxid that the side has seen.
     pub zxid_back: Option<(usize, i64)>,
-    /// The request in words.
+    /// The request as text.
     pub shown: String,
 }
 
-/// A burst of one session, cut into pieces that are written one by one.
+/// The requests that one session sends in a round. Their bytes are cut into pieces, each written by
+/// one call.
 #[derive(Clone, Debug)]
 pub struct Burst {
     /// The slot of the session.
     pub slot: usize,
     /// The requests, in the order in which they are sent.
     pub asked: Vec<Asked>,
-    /// Bytes of each piece; the bytes that are left go as one piece.
+    /// Bytes of each piece. The rest of the bytes is one more piece.
     pub pieces: Vec<usize>,
 }
 
-/// A request for a session on a new connection.
+/// A connect request on a new connection.
 #[derive(Clone, Debug)]
 pub struct Greeting {
     /// The slot that connects.
     pub slot: usize,
     /// The timeout in the connect request, ms.
     pub timeout_ms: i32,
-    /// The flag for read-only servers in the connect request; `None` if it is left out.
+    /// The `readOnly` flag of the connect request; `None` leaves the field out.
     pub read_only: Option<bool>,
     /// The protocol version in the connect request.
     pub protocol_version: i32,
-    /// The session that it asks for.
+    /// The session to ask for.
     pub session: AskedSession,
-    /// How far the last zxid seen by the client is beyond the highest real one; negative: short of
-    /// it.
+    /// How far the `lastZxidSeen` of the request is above the highest zxid that the side has seen;
+    /// negative if it is below.
     pub seen_ahead: i64,
 }
 
-/// The session that a greeting asks for.
+/// The session that a connect request asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AskedSession {
-    /// A new session: session id 0.
+    /// A new session: the id is 0.
     New,
     /// The slot's session.
     Own,
@@ -103,35 +104,35 @@ pub enum AskedSession {
     WrongPassword,
     /// The slot's session, with a password of 3 bytes.
     ShortPassword,
-    /// A session that no server has given out.
+    /// A session id that no server has given out.
     Unknown,
 }
 
-/// One step of a seed. No request is under way before and after it.
+/// One step of a seed. No request is under way before it or after it.
 #[derive(Clone, Debug)]
 pub enum Round {
-    /// One session sends, and all others listen.
+    /// One session sends a burst, and all others listen.
     Burst(Burst),
-    /// Several sessions send at once, each below its own parent.
+    /// Several sessions send at once, each below its own parent znode.
     Together(Vec<Burst>),
-    /// A slot opens a session or attaches to one, on a new connection.
+    /// A slot opens or resumes a session on a new connection.
     Greet(Greeting),
-    /// The socket of a slot closes, and its session stays.
+    /// The connection of a slot is closed without closing its session.
     Drop(usize),
 }
 
-/// The state of a slot, as far as the generator must know it.
+/// What the generator must know about a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Slot {
     /// The slot has no session.
     Vacant,
-    /// The slot has a session without a connection.
+    /// The slot has a session but no connection.
     Detached,
-    /// The slot has a session with a connection.
+    /// The slot has a session and a connection.
     Attached,
 }
 
-/// Paths that a server must refuse, or that only look as if it must.
+/// Paths that a server must refuse, and paths that only look as if it must.
 const NASTY: [&str; 36] = [
     "",
     "a",
@@ -171,7 +172,8 @@ const NASTY: [&str; 36] = [
     "/no/such/parent",
 ];
 
-/// Names below a parent that most requests are about; the frequent ones stand here more than once.
+/// The names below a parent that most requests use. A name that occurs more than once is more
+/// likely.
 const NAMES: [&str; 18] = [
     "a",
     "a",
@@ -193,18 +195,18 @@ const NAMES: [&str; 18] = [
     "a/s0000000003",
 ];
 
-/// Names that exist when a seed begins.
+/// The names below each parent that exist at the start of a seed.
 pub const NAMES_MADE: [&str; 3] = ["a", "b", "a/x"];
 
-/// Makes rounds and requests.
+/// Generates the rounds and requests of a seed.
 pub struct Generator {
-    /// The only source of chance.
+    /// The only source of randomness.
     pub random: Random,
     next_xid: i32,
 }
 
 impl Generator {
-    /// A generator whose rounds depend on the seed, and on the states of the slots.
+    /// A generator for a seed. The rounds depend on the seed and on the states of the slots only.
     pub fn new(seed: u64) -> Generator {
         Generator { random: Random::new(seed), next_xid: 1 }
     }
@@ -248,13 +250,14 @@ impl Generator {
         }
     }
 
-    /// The session moves to another connection while the first one is open.
+    /// A greeting that moves a session to a new connection while the old one is still open.
     fn moving(&mut self, slot: usize) -> Greeting {
         let greeting = self.greeting(slot, Slot::Attached);
         Greeting { session: AskedSession::Own, seen_ahead: greeting.seen_ahead.min(0), ..greeting }
     }
 
-    /// A burst about the tree that all sessions share.
+    /// A burst of requests below `/d`, the parent that all sessions share, and a few below the
+    /// slot's own.
     fn burst(&mut self, slot: usize) -> Burst {
         let count = self.burst_length();
         let mut asked = Vec::new();
@@ -270,7 +273,7 @@ impl Generator {
         self.in_pieces(slot, asked)
     }
 
-    /// A burst about the slot's own tree.
+    /// A burst of requests below the slot's own parent.
     fn apart_burst(&mut self, slot: usize) -> Burst {
         let count = self.burst_length();
         let parent = format!("/c{slot}");
@@ -283,10 +286,10 @@ impl Generator {
         1 + self.random.below(bound)
     }
 
-    /// Cuts the bytes anywhere, also inside of a number. A request after a setACL or a
-    /// createContainer waits for its answer: while these are under way, the real server judges by
-    /// its change record (`PrepRequestProcessor`), which has the old ACL, and a znode of the flag's
-    /// kind.
+    /// Makes a burst of requests, cut into pieces at any byte. A request that follows a setACL or
+    /// createContainer waits for its answer: until then the real server judges by its change record
+    /// (`PrepRequestProcessor`), which still has the old ACL, and which takes a container's kind
+    /// from the create flags.
     pub fn in_pieces(&mut self, slot: usize, mut asked: Vec<Asked>) -> Burst {
         let waited_for = [opcode::SET_ACL, opcode::CREATE_CONTAINER].map(i32::to_be_bytes);
         for index in 1..asked.len() {
@@ -305,7 +308,7 @@ impl Generator {
         self.next_xid
     }
 
-    /// Encodes a request.
+    /// Encodes a request, with a new xid if its kind has no fixed one.
     pub fn asked(&mut self, request: &Request<'_>) -> Asked {
         let xid = match request {
             Request::Ping => XID_PING,
@@ -335,8 +338,8 @@ impl Generator {
         }
     }
 
-    /// A request about znodes below `parent`. If `shared`, no other session writes in the round,
-    /// and the path may be a nasty one.
+    /// A random request about znodes below `parent`. `shared` means that no other session writes in
+    /// this round; then the path may also be one of [`NASTY`].
     fn request(&mut self, parent: &str, shared: bool) -> Asked {
         match self.random.below(100) {
             0..=53 => self.write_request(parent, shared),
@@ -373,32 +376,33 @@ impl Generator {
         }
     }
 
-    /// One write.
+    /// A random write.
     fn write_request(&mut self, parent: &str, shared: bool) -> Asked {
         let mut parts = self.write_parts(parent, shared);
         let set_acl = shared && self.random.chance(9);
         if parts.kind == CreateKind::Ttl && !matches!(parts.flags, 5 | 6) {
-            // A negative time to live would end the real server if the request came that far.
+            // A negative time to live would crash the real server if the request got that far.
             parts.ttl_ms = parts.ttl_ms.max(0);
         }
         if parts.kind == CreateKind::Container && !shared {
             parts.kind = CreateKind::Create2;
         }
         if parts.operation == Operation::Check {
-            // A check alone, outside of a multi, is an unknown operation.
+            // Outside of a multi a check is an unknown operation.
             parts.operation = Operation::SetData;
         }
         let request = if set_acl { parts.set_acl() } else { parts.request() };
         self.asked(&Request::Write(request))
     }
 
-    /// A multi of writes.
+    /// A multi of random writes.
     fn multi(&mut self, parent: &str, shared: bool) -> Asked {
         let count = self.random.below(6);
         let mut parts: Vec<WriteParts> =
             (0..count).map(|_| self.write_parts(parent, shared)).collect();
         for part in &mut parts {
-            // The reason is in `in_pieces`; but the rest of a multi cannot wait for an answer.
+            // For the reason given at `in_pieces`. The rest of a multi cannot wait for an answer,
+            // so the flags that matter are avoided.
             if part.kind == CreateKind::Container && matches!(part.flags, 1 | 3) {
                 part.flags -= 1;
             }
@@ -406,7 +410,7 @@ impl Generator {
         self.asked(&Request::Multi(parts.iter().map(WriteParts::request).collect()))
     }
 
-    /// A multi of reads.
+    /// A multi of random reads.
     fn multi_read(&mut self, parent: &str, shared: bool) -> Asked {
         let count = self.random.below(5);
         let reads: Vec<(ReadKind, String, bool)> = (0..count)
@@ -422,7 +426,7 @@ impl Generator {
         self.asked(&Request::MultiRead(reads))
     }
 
-    /// A request to add a persistent watch, to check for watches, or to remove them.
+    /// A request that adds a persistent watch, checks for watches, or removes them.
     fn watch_request(&mut self, parent: &str, shared: bool) -> Asked {
         let path = match self.random.chance(40) {
             true => parent.to_string(),
@@ -435,8 +439,8 @@ impl Generator {
             WatcherType::Persistent,
             WatcherType::PersistentRecursive,
         ]);
-        // All sessions may write below the root at once, so events of a recursive watch on it come
-        // in any order.
+        // All sessions may write below the root at once, so a recursive watch on the root would get
+        // its events in a random order.
         let recursive = path != "/" && self.random.chance(50);
         let mode = match recursive {
             true => AddWatchMode::PersistentRecursive,
@@ -478,7 +482,7 @@ impl Generator {
             18 => 4,
             _ => *self.random.pick(&[5, 6, 7, -1, 8, 99]),
         };
-        // No time to live ends while the seed runs.
+        // No time to live that is drawn here ends while the seed runs.
         let times = [3_600_000, 86_400_000, (1 << 40) - 1, 1 << 40, i64::MAX, 0, -1, i64::MIN];
         let ttl_ms = if kind == CreateKind::Ttl { *self.random.pick(&times) } else { -1 };
         let mut path = self.write_path(parent, shared);
@@ -506,7 +510,8 @@ impl Generator {
         }
     }
 
-    /// A path to write to, never the parent itself: all sessions share what is below `/`.
+    /// A path to write to. It is never the parent itself, since all sessions share the children of
+    /// `/`.
     fn write_path(&mut self, parent: &str, shared: bool) -> String {
         if shared && self.random.chance(6) {
             return (*self.random.pick(&NASTY)).to_string();
@@ -586,8 +591,7 @@ impl Generator {
         Asked { alone: true, ..self.asked(&request) }
     }
 
-    /// A request that sets watches again. Znodes below `/d` may have been seen; some paths never
-    /// existed.
+    /// A request that sets watches again, on random paths below `/d`. Some of them never existed.
     fn set_watches(&mut self) -> Asked {
         let mut lists: [Vec<String>; 5] = Default::default();
         for list in &mut lists {
@@ -595,7 +599,7 @@ impl Generator {
                 list.push(self.read_path("/d", true));
             }
         }
-        // The reason is in `watch_request`.
+        // For the reason given at `watch_request`.
         lists[4].retain(|path| path != "/");
         let [data, exist, child, persistent, persistent_recursive] =
             [0, 1, 2, 3, 4].map(|index| lists[index].iter().map(String::as_str).collect());
@@ -614,14 +618,14 @@ impl Generator {
         Asked { zxid_back: Some((12, back)), ..asked }
     }
 
-    /// A request that is cut off, so that it holds what no client sends.
+    /// A request whose body is cut off, as no client sends it.
     fn malformed(&mut self) -> Asked {
         let mut asked = match self.random.below(4) {
             0 => self.set_watches(),
             _ => self.request("/d", false),
         };
         asked.zxid_back = None;
-        // The cut is behind the headers of the frame and of the request.
+        // The cut is after the frame length, the xid and the opcode.
         let body = asked.bytes.len() - 12;
         if body == 0 {
             return asked;
@@ -685,12 +689,12 @@ impl Generator {
 
 const ALICE_ID: &str = "alice:aYXlLOpEooaV1cRAvUL1fp9Qt7E=";
 
-/// An entry of an ACL.
+/// An ACL entry.
 pub fn entry(perms: u32, scheme: &str, id: &str) -> AclEntry {
     AclEntry { perms, scheme: scheme.into(), id: id.into() }
 }
 
-/// The content of a good reply to an opcode, and whether its request consumes a zxid.
+/// What a good reply to this opcode contains, and whether the request takes a zxid.
 pub fn body_of(code: i32) -> (Body, bool) {
     match code {
         opcode::CREATE => (Body::Path, true),
@@ -719,7 +723,7 @@ enum Operation {
     Check,
 }
 
-/// The parts of a write, which own their text and data.
+/// The parts of a write, with its own text and data.
 struct WriteParts {
     operation: Operation,
     path: String,

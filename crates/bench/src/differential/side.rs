@@ -1,6 +1,6 @@
-//! One of the two servers: its sessions and connections, and its answers in words that are equal
-//! for equal behaviour: times are left out, session ids are slots, zxids count from the start of
-//! the seed.
+//! One of the two servers: its sessions and connections, and its answers as lines of text. Servers
+//! that behave alike give the same lines: times are left out, session ids become slots, and zxids
+//! count from the start of the seed.
 
 use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
@@ -13,50 +13,50 @@ use zk::response::{ReplyHeader, decode_stat};
 use super::generate::{Asked, AskedSession, Body, Burst, Greeting, Round, SLOTS, Slot};
 use super::wire::{Connection, Received};
 
-/// The xid of the sync that ends a round.
+/// The xid of the sync that is sent at the end of each round.
 const XID_BARRIER: i32 = i32::MAX;
 
-/// A slot's session and connection.
+/// The session and the connection of a slot.
 #[derive(Default)]
 struct Seat {
     session: i64,
     password: Vec<u8>,
     connection: Option<Connection>,
-    /// Requests on this connection by xid: the content of a good reply, and whether each consumes a
-    /// zxid.
+    /// For each xid that was used on this connection: what a good reply contains, and whether the
+    /// request takes a zxid.
     asked: HashMap<i32, (Body, bool)>,
     last_zxid: i64,
 }
 
-/// One server.
+/// One of the two servers.
 pub struct Side {
     name: &'static str,
     address: SocketAddr,
-    /// The zxid at which the seed began.
+    /// The highest zxid before the seed; zxids are shown relative to it.
     base: i64,
-    /// The highest zxid seen.
+    /// The highest zxid in any reply so far.
     top: i64,
-    /// Names for zxids that depend on how sessions interleave.
+    /// Names for zxids whose value depends on how sessions interleave.
     labels: HashMap<i64, String>,
     owners: HashMap<i64, String>,
-    /// Zxids at which sessions were closed.
+    /// The zxids of closes of sessions.
     closes: HashSet<i64>,
     opened: usize,
     round: usize,
     seats: [Seat; SLOTS],
 }
 
-/// How the zxids of a connection's replies are shown.
+/// Which zxids of replies are shown.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Zxids {
-    /// All zxids are shown.
+    /// All of them.
     Exact,
-    /// Only the zxids of its own writes are shown: other sessions write at the same time.
+    /// Only those of the session's own writes, because other sessions write at the same time.
     OwnWrites,
 }
 
 impl Side {
-    /// A server without connections.
+    /// A side without connections.
     pub fn new(name: &'static str, address: SocketAddr) -> Side {
         Side {
             name,
@@ -72,7 +72,7 @@ impl Side {
         }
     }
 
-    /// Begins to count zxids from the highest one seen.
+    /// Starts a seed: from here on zxids count from the highest one seen.
     pub fn begin_seed(&mut self) {
         self.base = self.top;
         self.labels.clear();
@@ -90,11 +90,11 @@ impl Side {
         })
     }
 
-    /// Runs a round and returns its results, a line for each frame; then waits until no request is
-    /// under way on any connection.
+    /// Runs a round, then waits until no request is under way on any connection. Returns one line
+    /// for each frame.
     ///
     /// # Errors
-    /// The errors are those of [`Side::run_alone`].
+    /// See [`Side::run_alone`].
     pub fn run(&mut self, round: &Round) -> anyhow::Result<Vec<String>> {
         let mut lines = self.run_alone(round)?;
         for slot in 0..SLOTS {
@@ -103,7 +103,7 @@ impl Side {
         Ok(lines)
     }
 
-    /// Like [`Side::run`], but does not wait for other connections at the end of the round.
+    /// Like [`Side::run`], but does not wait for the other connections after the round.
     ///
     /// # Errors
     /// The server does not answer a connect request.
@@ -146,7 +146,7 @@ impl Side {
         self.describe(slot, &frames, Zxids::Exact)
     }
 
-    /// Sends the gathered requests and waits until all of them are answered.
+    /// Sends the requests in `sent`, and waits until all of them are answered.
     fn flush(&mut self, burst: &Burst, sent: &mut Vec<&Asked>) -> Vec<Received> {
         let slot = burst.slot;
         let pings = 1 + sent.iter().filter(|asked| asked.xid == XID_PING).count();
@@ -157,7 +157,8 @@ impl Side {
         self.receive_until(slot, Some(pings))
     }
 
-    /// The bytes of requests, with this side's zxids. Notes the requests in the slot's seat.
+    /// The bytes of requests, with this side's zxids filled in. Also notes the requests in the
+    /// slot's seat.
     fn bytes_of(&mut self, slot: usize, sent: &[&Asked]) -> Vec<u8> {
         let mut bytes = Vec::new();
         for asked in sent {
@@ -183,7 +184,7 @@ impl Side {
         connection.send(rest);
     }
 
-    /// Receives frames until so many pings are answered, or the connection ends.
+    /// Receives frames until this many pings were answered, or the connection ends.
     fn receive_until(&mut self, slot: usize, pings: Option<usize>) -> Vec<Received> {
         let mut frames = Vec::new();
         let mut answered = 0;
@@ -235,7 +236,7 @@ impl Side {
         lines
     }
 
-    /// Names the zxids of a session's writes by round, session and count.
+    /// Names the zxids of a session's writes by the round, the slot and a count.
     fn label_writes(&mut self, slot: usize, frames: &[Received]) {
         let mut count = 0;
         for frame in frames {
@@ -272,8 +273,8 @@ impl Side {
         Ok(lines)
     }
 
-    /// Asks for a session on a new connection, and reads the older connection of the slot to its
-    /// end.
+    /// Asks for a session on a new connection. If that works, reads the slot's old connection to
+    /// its end.
     fn attach(&mut self, slot: usize, request: &ConnectRequest) -> anyhow::Result<Vec<String>> {
         let (mut connection, response) = Connection::attach(self.address, request)?;
         let Some(response) = response else {
@@ -308,8 +309,8 @@ impl Side {
         Ok(lines)
     }
 
-    /// The frames that the connection got since its last round. The answer to a sync shows that it
-    /// works.
+    /// Sends a sync and a ping, and returns the frames that the connection has received since its
+    /// last round. The answer to the sync shows that the connection works.
     fn barrier(&mut self, slot: usize) -> Vec<String> {
         if self.seats[slot].connection.is_none() {
             return Vec::new();
@@ -323,11 +324,11 @@ impl Side {
         self.describe(slot, &frames, Zxids::Exact)
     }
 
-    /// Sends one request on a slot's connection. Returns the reply, decoded by `decode`, or its
+    /// Sends one request on a slot's connection. Returns its reply, decoded by `decode`, or its
     /// error code.
     ///
     /// # Errors
-    /// There is no answer, or one that does not decode.
+    /// No answer comes, or it cannot be decoded.
     pub fn call<T>(
         &mut self,
         slot: usize,
@@ -352,7 +353,7 @@ impl Side {
         anyhow::bail!("{}: no answer to {}", self.name, asked.shown)
     }
 
-    // The methods from here on put frames in words.
+    // The methods from here on turn frames into text.
 
     fn describe(&mut self, slot: usize, frames: &[Received], zxids: Zxids) -> Vec<String> {
         let mut lines: Vec<(bool, String)> = Vec::new();
@@ -367,7 +368,8 @@ impl Side {
             });
             lines.push((unordered, format!("slot {slot} {}", self.line(slot, body, zxids))));
         }
-        // The real server deletes the znodes of an ended session in the order of a hash set.
+        // The real server deletes the ephemerals of a closed session in the order of a hash set, so
+        // these events are sorted.
         for run in lines.chunk_by_mut(|a, b| a.0 == b.0) {
             if run[0].0 {
                 run.sort();
@@ -435,7 +437,8 @@ impl Side {
                     let (perms, scheme, id) = (reader.int()?, reader.text()?, reader.text()?);
                     entries.push(format!(" {perms}:{scheme}:{id}"));
                 }
-                // The real server expands `auth` in the order of a hash set.
+                // The real server expands `auth` in the order of a hash set, so the entries are
+                // sorted.
                 entries.sort_unstable();
                 entries.concat() + &self.stat(reader)?
             }

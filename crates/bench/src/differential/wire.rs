@@ -1,5 +1,5 @@
-//! A raw client: it sends and receives frames, and interprets nothing. All bytes of a server arrive
-//! here in order, and so does the end of the connection.
+//! A raw ZooKeeper connection: it sends and receives frames without looking into them. It delivers
+//! all frames of a server in order, and then the end of the connection.
 
 use std::io::Write;
 use std::net::{SocketAddr, TcpStream};
@@ -12,18 +12,18 @@ use zk::response::ConnectResponse;
 
 use crate::limits::{DIFFERENTIAL_FRAMES_AHEAD, DIFFERENTIAL_SILENCE};
 
-/// The next thing that a connection received.
+/// What a connection has received next.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Received {
     /// The body of a frame.
     Frame(Vec<u8>),
     /// The server closed the connection.
     End,
-    /// Nothing arrived in time.
+    /// Nothing arrived within [`DIFFERENTIAL_SILENCE`].
     Silence,
 }
 
-/// One TCP connection. Dropping it closes the socket and leaves the session open.
+/// A TCP connection. Dropping it closes the socket but does not close the session.
 #[derive(Debug)]
 pub struct Connection {
     stream: TcpStream,
@@ -31,7 +31,7 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// Connects, and sends nothing.
+    /// Connects to a server, and sends nothing.
     ///
     /// # Errors
     /// No server listens.
@@ -44,11 +44,11 @@ impl Connection {
         Ok(Connection { stream, frames })
     }
 
-    /// Connects, and opens a session or attaches to one. No response if the server closed the
-    /// connection.
+    /// Connects to a server, and opens or resumes a session. The response is `None` if the server
+    /// closed the connection without one.
     ///
     /// # Errors
-    /// No server listens, it does not answer, or its answer is no response.
+    /// No server listens or answers, or its answer is no connect response.
     pub fn attach(
         address: SocketAddr,
         request: &ConnectRequest,
@@ -66,13 +66,13 @@ impl Connection {
         Ok((connection, response))
     }
 
-    /// Sends bytes. An error is not reported here: if the server has closed the connection, a read
-    /// shows it.
+    /// Sends bytes. Errors are ignored: if the server has closed the connection,
+    /// [`Connection::receive`] shows that.
     pub fn send(&mut self, bytes: &[u8]) {
         let _ = self.stream.write_all(bytes);
     }
 
-    /// The next thing that the connection receives.
+    /// Waits for the next frame or the end of the connection.
     pub fn receive(&mut self) -> Received {
         match self.frames.recv_timeout(DIFFERENTIAL_SILENCE) {
             Ok(body) => Received::Frame(body),
@@ -84,7 +84,7 @@ impl Connection {
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        // The reader has a handle of the socket, too: this ends both.
+        // Also ends the reading thread, which has its own handle of the socket.
         let _ = self.stream.shutdown(std::net::Shutdown::Both);
     }
 }

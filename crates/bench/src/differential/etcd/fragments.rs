@@ -1,10 +1,11 @@
-//! Revisions that are so large that a watch gets them in fragments: both servers must cut them at
-//! the same events.
+//! Revisions so large that a watch gets them in fragments. Both servers must cut them at the same
+//! events.
 //!
-//! A request is smaller than a fragment, so a revision is large by the pairs before its events, or
-//! by the pairs that one delete removes. A watch that is up to date gets each revision as it is
-//! made: so here the responses themselves are compared, and not only their events. etcd counts the
-//! bytes of a header that Quorate counts as none; sizes are such that no cut depends on those.
+//! A request is smaller than a fragment. So a revision is large only by the previous values
+//! (`prev_kv`) of its events, or by the many pairs that one delete removes. A watch that is up to
+//! date gets each revision when it is made, so here the responses themselves can be compared, not
+//! only their events. etcd counts the bytes of a response's header and Quorate does not; the sizes
+//! of values are such that no cut depends on that.
 
 use std::collections::BTreeMap;
 
@@ -23,24 +24,25 @@ use crate::random::Random;
 use crate::workloads::etcd::client::EtcdClient;
 use crate::workloads::etcd::grpc::{Received, Stream};
 
-/// The unit of the sizes of values. All other bytes of a response are fewer than one unit.
+/// The unit of the sizes of values, bytes. All other bytes of a response together are fewer.
 const UNIT_BYTES: u64 = 4_096;
 
-/// Units of all values of a transaction: below etcd's limit of a request (1.5 MiB), and above half
-/// of the limit of a fragment (2 MiB).
+/// The least and the most units of all values of a transaction: they are below etcd's limit for a
+/// request (1.5 MiB), and more than half of the limit for a fragment (2 MiB).
 const UNITS_MIN: u64 = 280;
 const UNITS_MAX: u64 = 360;
 
-/// Keys of a transaction.
+/// The most keys of a transaction.
 const KEYS_MAX: u64 = 30;
 
-/// The watches: whether each takes fragments, and gets the pairs before the events.
+/// For each watch of a stream: whether it asks for fragments, and for the previous values of
+/// events.
 const WATCHES: [(bool, bool); 4] = [(true, true), (true, false), (false, true), (false, false)];
 
-/// The requests of a seed; the last one removes all keys.
+/// The writes of a seed. The last one deletes all keys.
 pub fn writes(seed: u64) -> Vec<Request> {
     let mut random = Random::new(seed ^ 0x66_72_61_67);
-    // The second put replaces the values of the first, and the third is about other keys.
+    // The second put replaces the values of the first. The third is about other keys.
     let mut names = vec!["a", "a", "b"];
     for _ in 0..random.below(3) {
         names.push(*random.pick(&["a", "b"]));
@@ -50,7 +52,7 @@ pub fn writes(seed: u64) -> Vec<Request> {
     writes
 }
 
-/// A transaction of large puts.
+/// A transaction that puts large values.
 fn put(random: &mut Random, name: &str) -> Request {
     let count = 1 + random.below(KEYS_MAX);
     let mut units = vec![0; count as usize];
@@ -70,17 +72,17 @@ fn put(random: &mut Random, name: &str) -> Request {
     Request::Txn(pb::TxnRequest { success, ..Default::default() })
 }
 
-/// A stream of watches of everything on each server.
+/// A stream to each server, with watches of all keys.
 pub struct Fragments {
-    /// The server that is right, and the other.
+    /// The reference server, then the other.
     sides: [Side; 2],
-    /// Fragments that were equal, but for the last of each response.
+    /// How many fragments were equal, not counting the last one of each revision.
     pub count: usize,
 }
 
 struct Side {
     stream: Stream,
-    /// The responses with events of each watch, since the last comparison.
+    /// Since the last comparison, the responses of each watch that had events.
     responses: BTreeMap<i64, Vec<pb::WatchResponse>>,
 }
 
@@ -107,13 +109,13 @@ impl Side {
         let received = timeout(DIFFERENTIAL_SILENCE, self.stream.next()).await.context("silent")?;
         let Received::Message(message) = received? else { anyhow::bail!("the stream has ended") };
         let mut response = pb::WatchResponse::decode(message)?;
-        // The other numbers differ between servers.
+        // The other numbers of the header differ between servers.
         let revision = response.header.context("a response without a header")?.revision;
         response.header = Some(pb::ResponseHeader { revision, ..Default::default() });
         Ok(response)
     }
 
-    /// Reads until each watch has shown a revision.
+    /// Reads until each watch has shown one revision.
     async fn read(&mut self) -> anyhow::Result<()> {
         let mut open_count = WATCHES.len();
         while open_count > 0 {
@@ -138,19 +140,19 @@ impl Side {
 }
 
 impl Fragments {
-    /// Opens the streams, on connections to the server that is right and to the other.
+    /// Opens the streams. `servers` are connections to the reference server and to the other.
     ///
     /// # Errors
-    /// A server does not answer, or not in etcd's protocol.
+    /// A server does not answer, or its answer is not etcd's protocol.
     pub async fn open(servers: &mut (EtcdClient, EtcdClient)) -> anyhow::Result<Fragments> {
         let sides = [Side::open(&mut servers.0).await?, Side::open(&mut servers.1).await?];
         Ok(Fragments { sides, count: 0 })
     }
 
-    /// Reads what a revision has brought, and compares it.
+    /// Reads the responses to one revision, and compares them.
     ///
     /// # Errors
-    /// The errors of [`Fragments::open`].
+    /// See [`Fragments::open`].
     pub async fn compare(&mut self) -> anyhow::Result<Option<Difference>> {
         for side in &mut self.sides {
             let read = side.read().await;

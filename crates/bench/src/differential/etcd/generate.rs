@@ -1,12 +1,12 @@
-//! Streams of requests from a seed. There are few keys and few values, so that failed conditions,
-//! missing keys, ties and overlapping ranges are common. Numbers that a server may treat in a way
-//! of its own (negative, 0, compacted, future, the largest) are drawn everywhere.
+//! Generates seeded requests of etcd's protocol. There are few keys and few values, so that failed
+//! conditions, missing keys, ties and overlapping ranges are common. Numbers that a server may
+//! treat specially (negative, 0, compacted, future, the largest) occur everywhere.
 //!
-//! Some seeds are wide: they have some hundred keys more, and sort by keys only, because etcd's
+//! Some seeds are *wide*: they have some hundred more keys, and sort only by key, because etcd's
 //! sort of more than 12 keys is not stable.
 //!
-//! What etcd 3.6.16 does not survive is not drawn: a delete with an open end and a put in one
-//! transaction.
+//! A transaction with a put and a delete whose range has no end is never generated, because it
+//! crashes etcd 3.6.16.
 
 use bytes::Bytes;
 use etcd::pb::etcdserverpb as pb;
@@ -16,61 +16,61 @@ use pb::request_op::Request as Op;
 use super::request::{Reply, Request};
 use crate::random::Random;
 
-/// The keys. Some are the beginning of others, and some sort first or last.
+/// The keys. Some are prefixes of others, and some sort first or last.
 const KEYS: [&[u8]; 11] =
     [b"\0", b"a", b"a/", b"a/x", b"b", b"b\0", b"c", b"c/\xff", b"d", b"\xff", b"\xff\xff"];
 
-/// Keys that a wide seed has beside the others.
+/// How many more keys a wide seed has.
 const WIDE_KEYS: u64 = 300;
 
-/// Values that many keys have.
+/// Values that many keys get.
 const VALUES: [&[u8]; 5] = [b"", b"v", b"w", b"vv", b"\0\xff"];
 
-/// A lease that nobody has made.
+/// A lease that does not exist.
 const UNKNOWN_LEASE: i64 = 7_777;
 
-/// The leases that are granted, revoked, and named by puts.
+/// The leases that are granted, revoked, and used by puts.
 const LEASES: [i64; 6] = [1, 2, 3, -1, i64::MIN, i64::MAX];
 
-/// The shortest time to live that is granted, in seconds: no lease ends by time during a test.
+/// The shortest time to live that is granted, in seconds: no lease expires during a test.
 const LEASE_TTL_S_MIN: i64 = 86_400;
 
-/// etcd's `--max-txn-ops`.
+/// The limit of operations in a transaction: etcd's `--max-txn-ops`.
 const OPS_MAX: usize = 128;
 
-/// Levels of transactions that are drawn often. A level more is drawn sometimes, alone.
+/// How deep transactions are nested, often. Sometimes one is nested one level deeper, alone.
 const DEPTH: u64 = 3;
 
-/// Bytes of values around etcd's limits for a request (1.5 MiB) and for a message (2 MiB).
+/// Sizes of values, bytes, around etcd's limits for a request (1.5 MiB) and for a message (2 MiB).
 const LARGE: [usize; 3] = [1_400_000, 1_600_000, 2_200_000];
 
-/// Methods that no server has.
+/// Methods that do not exist.
 const UNKNOWN: [&str; 3] =
     ["/etcdserverpb.KV/Nothing", "/etcdserverpb.Nothing/Range", "/nothing.KV/Range"];
 
-/// The stream of a seed.
+/// The requests of a seed.
 pub struct Generator {
     random: Random,
     drawn: u64,
-    /// The newest revision.
+    /// The newest revision in any reply.
     newest: i64,
-    /// The newest compacted revision.
+    /// The newest revision that was compacted.
     compacted: i64,
-    /// Whether there are many keys.
+    /// Whether the seed is wide: has many more keys.
     is_wide: bool,
-    /// Whether the transaction at hand deletes ranges with an open end, and so puts nothing.
+    /// Whether the current transaction may delete ranges without an end; it then contains no put.
     is_open: bool,
 }
 
 impl Generator {
-    /// The stream of a seed for a store at this revision.
+    /// The requests of a seed, for a store at this revision.
     pub fn new(seed: u64, revision: i64) -> Generator {
         let (random, is_wide) = (Random::new(seed), seed.is_multiple_of(4));
         let (newest, compacted) = (revision, revision);
         Generator { random, drawn: 0, newest, compacted, is_wide, is_open: false }
     }
 
-    /// Learns from the reply to a request how far the store is.
+    /// Learns the revisions of the store from the reply to a request.
     pub fn observe(&mut self, request: &Request, reply: &Reply) {
         self.newest = self.newest.max(reply.revision().unwrap_or(0));
         if let (Request::Compact(request), Reply::Compact(_)) = (request, reply) {
@@ -78,7 +78,7 @@ impl Generator {
         }
     }
 
-    /// The next request.
+    /// Draws the next request.
     pub fn request(&mut self) -> Request {
         if self.is_wide && self.one_in(20) {
             return Request::Txn(self.fill());
@@ -97,15 +97,15 @@ impl Generator {
         }
     }
 
-    /// A compaction at the newest revision, or for seeds that are not wide sometimes at the one
-    /// before.
+    /// A compaction at the newest revision; in seeds that are not wide sometimes at the revision
+    /// before it.
     pub fn compact_all(&mut self) -> Request {
         let is_late = self.is_wide || self.one_in(2);
         let revision = if is_late { self.newest } else { self.newest - 1 };
         Request::Compact(pb::CompactionRequest { revision, physical: self.one_in(2) })
     }
 
-    /// The newest revision, and the newest compacted one.
+    /// The newest revision, and the newest one that was compacted.
     pub fn revisions(&self) -> (i64, i64) {
         (self.newest, self.compacted)
     }
@@ -121,7 +121,7 @@ impl Generator {
         Bytes::from_static(self.random.pick::<&[u8]>(&KEYS))
     }
 
-    /// A key and the end of a range from it; some ranges are empty, some have no end.
+    /// A key and a range end. Some ranges are empty; with `may_be_open` some have no end.
     pub(super) fn keys(&mut self, may_be_open: bool) -> (Bytes, Bytes) {
         let (key, end) = (self.key(), self.key());
         let zero = Bytes::from_static(b"\0");
@@ -144,8 +144,8 @@ impl Generator {
         }
     }
 
-    /// A revision: mostly one of late, sometimes one around the compacted or the newest one, or one
-    /// that cannot be.
+    /// A revision: mostly a recent one, sometimes one near the compacted or the newest one, or an
+    /// impossible one.
     fn revision(&mut self) -> i64 {
         let back = self.random.below(30) as i64;
         match self.random.below(20) {
@@ -160,7 +160,7 @@ impl Generator {
         }
     }
 
-    /// A number like those in pairs: small, or a revision.
+    /// A number like those in key-value pairs: small, or a revision.
     fn number(&mut self) -> i64 {
         if self.one_in(2) { self.random.below(5) as i64 - 1 } else { self.revision() }
     }
@@ -173,14 +173,14 @@ impl Generator {
         pb::PutRequest { key: self.key(), value, lease, prev_kv, ignore_value, ignore_lease }
     }
 
-    /// A call about a lease, which may exist or not.
+    /// A call about a lease that may or may not exist.
     fn lease_call(&mut self) -> Request {
         let id = match self.random.chance(90) {
             true => *self.random.pick(&LEASES),
             false => *self.random.pick(&[0, UNKNOWN_LEASE]),
         };
         match self.random.below(10) {
-            // A server chooses another number for 0 than the next one.
+            // For id 0 a server chooses an id, and the two servers would choose different ones.
             0..=3 if id != 0 => {
                 let ttl = *self.random.pick(&[
                     LEASE_TTL_S_MIN,
@@ -218,7 +218,7 @@ impl Generator {
         range
     }
 
-    /// Makes a range large, with limit, order and filters.
+    /// Adds a limit, an order and filters to a range read, and often makes its range all keys.
     fn refine(&mut self, range: &mut pb::RangeRequest) {
         if self.one_in(2) {
             (range.key, range.range_end) = (Bytes::from_static(b"\0"), Bytes::from_static(b"\0"));
@@ -254,7 +254,7 @@ impl Generator {
         let mut compare = pb::Compare { key, range_end, ..Default::default() };
         compare.result = self.random.below(4) as i32;
         compare.target = self.random.below(5) as i32;
-        // Now and then the operand is another field's, or is missing.
+        // Now and then the operand belongs to another field, or is missing.
         let operand = if self.one_in(12) { self.random.below(6) as i32 } else { compare.target };
         compare.target_union = match operand {
             0 => Some(TargetUnion::Version(self.number())),
@@ -273,14 +273,14 @@ impl Generator {
         compare
     }
 
-    /// A transaction at this level, which counts from 1.
+    /// A transaction at this level of nesting, which counts from 1.
     fn txn(&mut self, level: u64) -> pb::TxnRequest {
         let compare = (0..self.random.below(4)).map(|_| self.compare()).collect();
         let (success, failure) = (self.branch(level), self.branch(level));
         pb::TxnRequest { compare, success, failure }
     }
 
-    /// A transaction that makes a hundred keys.
+    /// A transaction that puts a hundred keys.
     fn fill(&mut self) -> pb::TxnRequest {
         let first = self.random.below(WIDE_KEYS - 100);
         let put = |number| {
@@ -313,7 +313,7 @@ impl Generator {
         })
     }
 
-    /// A request that is refused, most often.
+    /// A request that servers refuse, mostly.
     fn wrong(&mut self) -> Request {
         match self.random.below(14) {
             0 => Request::Put(pb::PutRequest { key: Bytes::new(), ..self.put() }),
@@ -344,7 +344,7 @@ impl Generator {
         Request::Put(pb::PutRequest { lease, ignore_lease, ..self.put() })
     }
 
-    /// A transaction around the limit of operations, at its first level or at its second.
+    /// A transaction whose number of operations is near the limit, at its first or second level.
     fn many(&mut self) -> pb::TxnRequest {
         let count = OPS_MAX - 1 + self.random.below(3) as usize;
         let range = pb::RangeRequest { key: self.key(), ..Default::default() };
@@ -362,7 +362,7 @@ impl Generator {
         txn
     }
 
-    /// A transaction in a transaction, many times.
+    /// A deep nesting of transactions.
     fn deep(&mut self) -> pb::TxnRequest {
         self.is_open = false;
         let mut txn = self.txn(DEPTH);
@@ -376,7 +376,7 @@ impl Generator {
         txn
     }
 
-    /// A transaction with something wrong in one place.
+    /// A transaction with one thing wrong in it.
     fn wrong_txn(&mut self) -> pb::TxnRequest {
         self.is_open = false;
         let mut txn = self.txn(1);

@@ -1,4 +1,5 @@
-//! Requests as values, and their replies without the numbers in which servers may differ.
+//! Requests of etcd's protocol as values, and their replies without the numbers that may differ
+//! between servers.
 
 use bytes::Bytes;
 use etcd::pb::Message;
@@ -10,14 +11,14 @@ use crate::workloads::etcd::client::{
 };
 use crate::workloads::etcd::grpc::Answer;
 
-/// A request of one of the methods.
+/// A request to one of the methods.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Request {
-    /// A read.
+    /// A range read.
     Range(pb::RangeRequest),
-    /// A write.
+    /// A put.
     Put(pb::PutRequest),
-    /// A removal.
+    /// A delete of a range.
     DeleteRange(pb::DeleteRangeRequest),
     /// A transaction.
     Txn(pb::TxnRequest),
@@ -27,17 +28,17 @@ pub enum Request {
     Grant(pb::LeaseGrantRequest),
     /// A revocation of a lease.
     Revoke(pb::LeaseRevokeRequest),
-    /// A keep-alive.
+    /// A keep-alive of a lease.
     KeepAlive(pb::LeaseKeepAliveRequest),
-    /// A question for the time that a lease has left, and its keys.
+    /// A request for the remaining time and the keys of a lease.
     TimeToLive(pb::LeaseTimeToLiveRequest),
-    /// All leases.
+    /// A list of all leases.
     Leases,
-    /// An empty message to a method that does not exist.
+    /// An empty message to a method that does not exist, at this path.
     Unknown(&'static str),
 }
 
-/// The reply to a request.
+/// The reply to a request. Each variant answers the request of the same name.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Reply {
     /// To [`Request::Range`].
@@ -56,30 +57,31 @@ pub enum Reply {
     Revoke(pb::LeaseRevokeResponse),
     /// To [`Request::KeepAlive`].
     KeepAlive(pb::LeaseKeepAliveResponse),
-    /// To [`Request::TimeToLive`]. The keys are in their order, and a time that is left is 1.
+    /// To [`Request::TimeToLive`]. The keys are sorted, and a remaining time of 1 s or more is
+    /// shown as 1.
     TimeToLive(pb::LeaseTimeToLiveResponse),
-    /// To [`Request::Leases`], in the order of the numbers.
+    /// To [`Request::Leases`], sorted by id.
     Leases(pb::LeaseLeasesResponse),
     /// An error.
     Error {
         /// The gRPC status code.
         code: u32,
-        /// The text of the error, as it was sent.
+        /// The text of the error, as the server sent it.
         message: String,
     },
 }
 
-/// A request that removes every key.
+/// A request that deletes all keys.
 pub fn everything() -> pb::DeleteRangeRequest {
     let all = Bytes::from_static(b"\0");
     pb::DeleteRangeRequest { key: all.clone(), range_end: all, prev_kv: true }
 }
 
 impl Request {
-    /// The request, encoded.
+    /// The request as an encoded call.
     ///
     /// # Errors
-    /// It is longer than gRPC can say.
+    /// The request is too long for gRPC.
     pub fn call(&self) -> anyhow::Result<Call> {
         match self {
             Request::Range(request) => Call::new(RANGE, request),
@@ -96,10 +98,10 @@ impl Request {
         }
     }
 
-    /// The reply in an answer to this request.
+    /// Decodes the answer to this request, and removes what may differ between servers.
     ///
     /// # Errors
-    /// The answer is none to such a request.
+    /// The answer is not one to such a request.
     pub fn reply(&self, answer: Answer) -> anyhow::Result<Reply> {
         let Answer { code, message, body } = answer;
         if code != 0 {
@@ -119,7 +121,7 @@ impl Request {
             Request::Unknown(path) => anyhow::bail!("{path} is answered"),
         };
         if let Some(header) = reply.header() {
-            // The numbers differ between servers; only their presence is compared.
+            // These numbers differ between servers, so only whether they are set is compared.
             header.cluster_id = header.cluster_id.min(1);
             header.member_id = header.member_id.min(1);
             header.raft_term = header.raft_term.min(1);
@@ -128,15 +130,15 @@ impl Request {
     }
 }
 
-/// Takes away what may differ: the order of the keys, which is a hash map's in etcd, and the time
-/// that has passed.
+/// Removes what may differ: the order of the keys (in etcd that of a hash map), and how much time
+/// has passed.
 fn time_to_live(mut reply: pb::LeaseTimeToLiveResponse) -> pb::LeaseTimeToLiveResponse {
     reply.keys.sort_unstable();
     reply.ttl = reply.ttl.min(1);
     reply
 }
 
-/// Takes away the order of leases, which is that of their ends in etcd.
+/// Removes the order of the leases, which in etcd is that of their expiry.
 fn leases(mut reply: pb::LeaseLeasesResponse) -> pb::LeaseLeasesResponse {
     reply.leases.sort_unstable_by_key(|lease| lease.id);
     reply
@@ -159,7 +161,7 @@ impl Reply {
         }
     }
 
-    /// The revision of the store.
+    /// The revision in the header; `None` if the reply has no header.
     pub fn revision(&self) -> Option<i64> {
         self.clone().header().map(|header| header.revision)
     }

@@ -1,14 +1,14 @@
-//! The services beside keys and watches: each call of Maintenance, Cluster, Lease, Lock, Election
-//! and Auth, over the gateway and over gRPC, each answer compared header by header and field by
-//! field.
+//! Compares all services besides keys and watches: each call of Maintenance, Cluster, Lease, Lock,
+//! Election and Auth, over the HTTP gateway and over gRPC. Each answer is compared field by field,
+//! its header included.
 //!
-//! A call is written as the gateway has it. Its answer over gRPC is shown in the same form, so that
-//! a field or a header that one server leaves out is seen on both ways. What must differ (ids of
-//! members, terms, sizes, hashes, tokens) is compared by whether it is there.
+//! A call is written as JSON, as the gateway takes it. Its answer over gRPC is shown in the same
+//! form, so a field or header that one server leaves out is noticed either way. Fields that must
+//! differ (member ids, terms, sizes, hashes, tokens) are compared only by whether they are there.
 //!
-//! Not here, since Quorate differs on purpose: an update of a member with URLs that are none. Not
-//! here either: `Snapshot` and `Downgrade` with success, changes of members that take effect, and
-//! `Lock` or `Campaign` with a lease that has its key already, where Quorate puts the key again.
+//! Left out, because Quorate differs on purpose: updates of a member with invalid URLs. Also left
+//! out: `Snapshot`, `Downgrade` with success, changes of members that take effect, and `Lock` or
+//! `Campaign` with a lease that already has its key, where Quorate puts the key again.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -21,17 +21,17 @@ use crate::limits::DIFFERENTIAL_SILENCE;
 use crate::workloads::etcd::client::Call;
 use crate::workloads::etcd::grpc::Answer;
 
-/// The way of a call.
+/// The way in which a call is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
-    /// HTTP/1.1 with JSON.
+    /// HTTP/1.1 with JSON, by the gateway.
     Gateway,
     /// gRPC.
     Grpc,
 }
 
-/// The ways of a call, in the order of a seed: what takes effect once does so on another way in the
-/// next one.
+/// The ways in which each call is made, in order. The order changes from seed to seed, because some
+/// calls take effect only the first time, and that must be tested both ways.
 pub fn ways(seed: u64) -> [Way; 2] {
     match seed % 2 {
         0 => [Way::Gateway, Way::Grpc],
@@ -39,8 +39,9 @@ pub fn ways(seed: u64) -> [Way; 2] {
     }
 }
 
-/// The calls, in order: the path behind `/v3/`, and the body. `@MEMBER` is the id of the server
-/// itself, `@REVISION` that of the last candidate's key.
+/// The calls, in order: the path after `/v3/`, and the body. In bodies, `@MEMBER` stands for the
+/// server's member id, `@KEY` and `@REVISION` for the key of the last candidate and its create
+/// revision, `@WAY` and `@WAY2` for names of a lock and an election.
 pub const CALLS: &[(&str, &str)] = &[
     // An empty store.
     ("maintenance/status", "{}"),
@@ -154,23 +155,23 @@ pub const CALLS: &[(&str, &str)] = &[
     ("auth/user/delete", r#"{"name":"n"}"#),
 ];
 
-/// The calls that end the part, on one way: they leave nothing behind.
+/// The calls that end this part, made in one way only. They leave nothing behind.
 pub const LAST_CALLS: &[(&str, &str)] = &[("lease/revoke", r#"{"ID":"77"}"#)];
 
-/// What a call refers to of one server.
+/// What later calls to one server refer to.
 #[derive(Clone, Debug, Default)]
 pub struct Known {
     /// The id of the server's member.
     member: String,
-    /// The key of the last candidate, and the revision at which it was created.
+    /// The key of the last candidate in an election, and the revision at which it was created.
     key: String,
     revision: String,
 }
 
 impl Known {
-    /// The body of a call for this server.
+    /// The body of a call to this server, with its marks replaced.
     pub fn body(&self, body: &str, way: Way) -> String {
-        // Names of locks and elections, in base64: one for each way.
+        // The names of a lock and of an election in base64, different for each way.
         let names = match way {
             Way::Gateway => ["bDE=", "ZTE="],
             Way::Grpc => ["bDI=", "ZTI="],
@@ -182,7 +183,7 @@ impl Known {
             .replace("@WAY", names[0])
     }
 
-    /// Takes what later calls refer to.
+    /// Remembers what later calls refer to.
     pub fn observe(&mut self, answer: &Value) {
         if let Some(member) = answer.pointer("/header/member_id").and_then(Value::as_str) {
             self.member = member.to_string();
@@ -194,19 +195,19 @@ impl Known {
     }
 }
 
-/// An answer: the status, and the body in the form of the gateway.
+/// An answer: its status, and its body as the gateway would show it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Shown {
-    /// The status of HTTP, or the code of gRPC.
+    /// The HTTP status, or the gRPC code.
     pub status: u32,
-    /// The body; the text of an error where gRPC has one.
+    /// The body; for an error over gRPC its text.
     pub body: Value,
 }
 
-/// Sends a call over the gateway.
+/// Makes a call over the gateway.
 ///
 /// # Errors
-/// The server does not answer, or not in the gateway's form.
+/// The server does not answer, or its answer has not the gateway's form.
 pub fn ask_gateway(address: SocketAddr, path: &str, body: &str) -> anyhow::Result<Shown> {
     let mut socket = TcpStream::connect(address)?;
     socket.set_read_timeout(Some(DIFFERENTIAL_SILENCE))?;
@@ -222,7 +223,8 @@ pub fn ask_gateway(address: SocketAddr, path: &str, body: &str) -> anyhow::Resul
     let status = head.split(' ').nth(1).context("no status")?.parse()?;
     let is_chunked = head.to_ascii_lowercase().contains("transfer-encoding: chunked");
     let body = if is_chunked { dechunked(body) } else { body.to_string() };
-    // A stream has a line for each response; here each has one.
+    // A stream's body has one line for each response; the streams that are called here have one
+    // response.
     let body = body.trim_end();
     let body = serde_json::from_str(body).with_context(|| format!("{path}: {body:?}"))?;
     Ok(Shown { status, body })
@@ -239,10 +241,10 @@ fn dechunked(mut rest: &str) -> String {
     body
 }
 
-/// A call over gRPC, with the method that its answer is read by.
+/// A call over gRPC, and the method that decodes its answer.
 ///
 /// # Errors
-/// There is no such call.
+/// There is no such call, or the body is not valid for it.
 pub fn grpc_call(path: &str, body: &str) -> anyhow::Result<(&'static GatewayMethod, Call)> {
     let method = gateway::route("POST", &format!("/v3/{path}"));
     let method = method.map_err(|_| anyhow::anyhow!("no call is at {path}"))?;
@@ -250,10 +252,10 @@ pub fn grpc_call(path: &str, body: &str) -> anyhow::Result<(&'static GatewayMeth
     Ok((method, Call::from_bytes(method.path, &request)?))
 }
 
-/// The answer to such a call.
+/// Shows the answer to such a call as the gateway would.
 ///
 /// # Errors
-/// It is no answer to it.
+/// The answer is not one to this method.
 pub fn of_grpc(method: &GatewayMethod, answer: Answer) -> anyhow::Result<Shown> {
     let Answer { code, message, body } = answer;
     if code != 0 {
@@ -263,8 +265,8 @@ pub fn of_grpc(method: &GatewayMethod, answer: Answer) -> anyhow::Result<Shown> 
     Ok(Shown { status: 0, body: serde_json::from_str(&text)? })
 }
 
-/// Fields that differ between two servers, wherever they are: ids, terms, and what a server has of
-/// its own form.
+/// Names of fields that differ between any two servers: ids, terms, sizes, and a server's own name
+/// and addresses.
 const OWN: [&str; 14] = [
     "cluster_id",
     "member_id",
@@ -282,11 +284,11 @@ const OWN: [&str; 14] = [
     "clientURLs",
 ];
 
-/// Replaces what differs between any two servers by a mark.
+/// Replaces by a mark all values that differ between any two servers.
 pub fn mask(path: &str, value: &mut Value) {
     match value {
         Value::Object(fields) => {
-            // An error of Quorate has the fields of earlier versions of etcd, too.
+            // Quorate's errors also have the fields of earlier versions of etcd.
             if fields.contains_key("code") && fields.contains_key("message") {
                 for name in ["error", "grpc_code", "http_code"] {
                     fields.remove(name);
@@ -295,7 +297,7 @@ pub fn mask(path: &str, value: &mut Value) {
             for (name, field) in fields.iter_mut() {
                 let is_of_member = name == "ID" && path.starts_with("cluster/");
                 let is_leader = name == "leader" && field.is_string();
-                // A second may pass between two questions.
+                // A second may pass between two calls.
                 let is_time = name == "TTL" && path == "lease/timetolive" && field != "-1";
                 let is_own = OWN.contains(&name.as_str()) && !path.starts_with("auth/");
                 if is_of_member || is_leader || is_time || is_own {
@@ -304,7 +306,7 @@ pub fn mask(path: &str, value: &mut Value) {
                     mask(path, field);
                 }
             }
-            // Headers stand in answers about users, too.
+            // Answers about users have headers, too.
             for name in ["cluster_id", "member_id", "raft_term"] {
                 if let Some(field) = fields.get_mut(name) {
                     *field = Value::from("*");
@@ -314,7 +316,7 @@ pub fn mask(path: &str, value: &mut Value) {
         Value::Array(items) => {
             items.iter_mut().for_each(|item| mask(path, item));
             if path == "lease/leases" {
-                // etcd's order is by expiry.
+                // etcd orders leases by expiry.
                 items.sort_by_key(Value::to_string);
             }
         }

@@ -6,7 +6,7 @@ use pb::request_op::Request as Op;
 
 use super::*;
 
-/// Requests of some seeds, for a store that never answers.
+/// The requests of some seeds, drawn without any reply from a server.
 fn requests() -> Vec<Request> {
     let of_seed = |seed| {
         let mut generator = Generator::new(seed, 100);
@@ -30,7 +30,7 @@ fn every_kind_of_request_is_drawn() {
     assert_eq!(kinds.len(), 11);
 }
 
-/// Calls `see` with each operation of a transaction and of the transactions within it.
+/// Calls `see` for each operation of a transaction, and of the transactions inside it.
 fn for_each_op(txn: &pb::TxnRequest, see: &mut impl FnMut(&Op)) {
     for op in txn.success.iter().chain(&txn.failure).filter_map(|op| op.request.as_ref()) {
         see(op);
@@ -40,7 +40,7 @@ fn for_each_op(txn: &pb::TxnRequest, see: &mut impl FnMut(&Op)) {
     }
 }
 
-/// That makes etcd 3.6.16 stop.
+/// Such a transaction crashes etcd 3.6.16.
 #[test]
 fn no_transaction_deletes_with_an_open_end_and_puts() {
     let mut seen = BTreeSet::new();

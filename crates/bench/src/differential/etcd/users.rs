@@ -1,8 +1,9 @@
-//! Users, roles and permissions drawn at random: calls of the service `Auth`, and calls of several
-//! users whose rights change meanwhile. Permissions are enforced, and enforced no more, between any
+//! Random users, roles and permissions: calls of the service `Auth`, and other calls by users whose
+//! permissions change meanwhile. Enforcement may be enabled or disabled between any two calls.
 //! two calls.
-//!
-//! Each server makes tokens of its own: a user has one for each, and only whether there is one is
+//! Each server makes its own tokens. So a login gives two, one for each server, and only whether
+//! there is a token is compared. A seed ends without users and roles, and with the same revision on
+//! both servers.
 //! compared. A seed ends without users and roles, and the revision of both servers is the same.
 
 use bytes::Bytes;
@@ -14,44 +15,44 @@ use crate::random::Random;
 use crate::workloads::etcd::client::Call;
 use crate::workloads::etcd::grpc::Answer;
 
-/// Calls of a seed with users.
+/// The number of calls in the part of a seed that has users.
 pub const CALLS: usize = 150;
 
-/// The user that may do everything. It always has this password.
+/// The user with all permissions, and the password that it always has.
 const ROOT: (&str, &str) = ("root", "r");
 
 const USERS: [&str; 4] = ["root", "alice", "bob", ""];
 const ROLES: [&str; 4] = ["root", "reader", "writer", ""];
 const PASSWORDS: [&str; 3] = ["p", "q", ""];
 
-/// The keys of permissions: those of the requests between them, and some more.
+/// The keys in permissions: those that the other requests use, and some more.
 const KEYS: [&[u8]; 8] = [b"\0", b"a", b"a/", b"b", b"b\0", b"c", b"e", b""];
 
-/// A call of the service `Auth`, encoded.
+/// An encoded call of the service `Auth`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AuthCall {
     /// The method.
     pub name: &'static str,
-    /// The request, as text for a reader.
+    /// The request as text.
     pub shown: String,
     request: Bytes,
 }
 
-/// The answer to a call of the service, without what may differ.
+/// The answer to such a call, without what may differ between servers.
 #[derive(Clone, Debug, PartialEq)]
 pub enum AuthReply {
-    /// The revision, and all other fields; the token of [`login`] is left out.
+    /// Success: the revision and the other fields. The token of [`login`] is left out.
     Good {
         /// The revision of the store.
         revision: i64,
-        /// The fields.
+        /// The other fields, as text.
         rest: String,
     },
     /// An error.
     Error {
         /// The gRPC status code.
         code: u32,
-        /// The text.
+        /// The text of the error.
         message: String,
     },
 }
@@ -62,25 +63,25 @@ impl AuthCall {
         AuthCall { name, shown, request: request.encode_to_vec().into() }
     }
 
-    /// The call, with a token.
+    /// The call with a token in its metadata.
     ///
     /// # Errors
-    /// The token is no header.
+    /// The token cannot be the value of a header.
     pub fn call(&self, token: Option<&str>) -> anyhow::Result<Call> {
         let path = format!("/etcdserverpb.Auth/{}", self.name);
         Call::from_bytes(&path, &self.request)?.with_token(token)
     }
 
-    /// The answer, and the token in it.
+    /// Decodes the answer. Also returns the token, if the answer has one.
     ///
     /// # Errors
-    /// It is no answer to this call.
+    /// The answer is not one to this call.
     pub fn reply(&self, answer: Answer) -> anyhow::Result<(AuthReply, Option<String>)> {
         let Answer { code, message, body } = answer;
         if code != 0 {
             return Ok((AuthReply::Error { code, message }, None));
         }
-        // All responses have their header in the same field.
+        // All responses have the header in the same field.
         let header = pb::AuthEnableResponse::decode(body.clone())?.header.unwrap_or_default();
         let (mut token, mut rest) = (None, String::new());
         match self.name {
@@ -95,7 +96,7 @@ impl AuthCall {
             "UserList" => rest = format!("{:?}", pb::AuthUserListResponse::decode(body)?.users),
             "RoleList" => rest = format!("{:?}", pb::AuthRoleListResponse::decode(body)?.roles),
             "RoleGet" => {
-                // etcd does not order the permissions of one key.
+                // etcd does not order permissions of the same key.
                 let mut all = pb::AuthRoleGetResponse::decode(body)?.perm;
                 all.sort_by(|one, other| {
                     (&one.key, &one.range_end).cmp(&(&other.key, &other.range_end))
@@ -108,24 +109,25 @@ impl AuthCall {
     }
 }
 
-/// A login with this name and password.
+/// A call that logs in with this name and password.
 pub fn login(name: &str, password: &str) -> AuthCall {
     let (name, password) = (name.to_string(), password.to_string());
     AuthCall::new("Authenticate", &pb::AuthenticateRequest { name, password })
 }
 
-/// What comes next in a seed.
+/// What a seed does next.
 pub enum Next {
     /// A call of the service.
     Auth(AuthCall),
-    /// A call of another service.
+    /// A random request of another service.
     Other,
 }
 
-/// The users of a seed, and the calls that they make.
+/// Draws the calls of a seed, and keeps the tokens of its logins.
 pub struct Users {
     random: Random,
-    /// The tokens of each login: that of the right server, and that of the other.
+    /// The tokens of the newest logins, at most six: each that of the reference server, and that of
+    /// the other.
     tokens: Vec<(String, String)>,
 }
 
@@ -135,14 +137,14 @@ impl Users {
         Users { random: Random::new(seed ^ 0x75_73_65_72), tokens: Vec::new() }
     }
 
-    /// The first calls of a seed: there is somebody who may do everything.
+    /// The calls that start the part with users: they make the user with all permissions.
     pub fn first(&self) -> Vec<AuthCall> {
         let (name, password) = (ROOT.0.to_string(), ROOT.1.to_string());
         let add = pb::AuthUserAddRequest { name, password, ..Default::default() };
         vec![AuthCall::new("UserAdd", &add), grant_role("root", "root")]
     }
 
-    /// Notes the tokens of a login.
+    /// Keeps the tokens of a login, and forgets the oldest if there are too many.
     pub fn on_login(&mut self, expected: String, got: String) {
         if self.tokens.len() == 6 {
             self.tokens.remove(0);
@@ -155,7 +157,8 @@ impl Users {
         self.tokens.last().cloned()
     }
 
-    /// The tokens of who makes the next call; often nobody, or a token of before.
+    /// The tokens for the next call: often those of the newest login, sometimes none, an invalid or
+    /// an older one.
     pub fn tokens(&mut self) -> Option<(String, String)> {
         match self.random.below(12) {
             0 => None,
@@ -169,7 +172,7 @@ impl Users {
         }
     }
 
-    /// The next call.
+    /// Draws what comes next.
     pub fn draw(&mut self) -> Next {
         let user = self.random.pick(&USERS).to_string();
         let role = self.random.pick(&ROLES).to_string();
@@ -217,7 +220,7 @@ impl Users {
         })
     }
 
-    /// `root` is never without its password: otherwise a seed could not end.
+    /// `root` always gets its fixed password: without it a seed could not end.
     fn add_user(&mut self, name: String, password: String) -> AuthCall {
         let is_root = name == ROOT.0;
         let password = if is_root { ROOT.1.to_string() } else { password };
@@ -236,7 +239,7 @@ impl Users {
         Permission { perm_type, key: key.into(), range_end: range_end.into() }
     }
 
-    /// The calls that remove all users and roles, once permissions are not enforced.
+    /// The calls that remove all users and roles, after enforcement was disabled.
     pub fn last(&self) -> Vec<AuthCall> {
         let users = USERS.into_iter().filter(|name| !name.is_empty()).map(|name| {
             let name = name.to_string();
@@ -249,12 +252,12 @@ impl Users {
         users.chain(roles).collect()
     }
 
-    /// The call that ends the enforcement.
+    /// The call that disables enforcement.
     pub fn disable(&self) -> AuthCall {
         AuthCall::new("AuthDisable", &pb::AuthDisableRequest {})
     }
 
-    /// A login of `root`.
+    /// The login of `root`.
     pub fn login_of_root(&self) -> AuthCall {
         login(ROOT.0, ROOT.1)
     }

@@ -1,16 +1,20 @@
-//! Watches on both servers: equal requests on a stream to each, and equal responses.
+//! Compares watches on both servers: equal requests go to a stream on each, and the responses must
+//! be equal.
 //!
-//! How events are spread over responses depends on time, also with etcd: a watch that starts in the
-//! past reads in a background loop. So the events of each watch are compared as one list, and the
-//! responses without events as another. The numbers in headers are compared where nothing else
-//! happens meanwhile. What etcd promises of each response is checked on each side: no header is
-//! below its events, and a revision is in one response, but for fragments that were asked for.
+//! How events are spread over responses depends on time, in etcd as well: a watch that starts at an
+//! old revision reads from a background loop. So the events of each watch are compared as one list,
+//! and the responses without events as another. Numbers in headers are compared only where nothing
+//! else happens meanwhile. What etcd guarantees for each response is checked on each side: no
+//! header has a lower revision than its events, and a revision is in one response, except for
+//! fragments that were asked for.
 //!
-//! Both sides are *settled* before they are compared: the first watch of each stream is one of
-//! everything, which must have shown the newest revision; and the server must have promised
-//! progress. etcd gives no promise to a stream with a watch that begins in the future, so these
-//! have a stream of their own. It gives none either to a stream with a watch that has ended as
-//! compacted, and keeps the number of that watch: such a stream is closed soon, where Quorate goes
+//! The sides are compared once both are *settled*. The first watch of each stream covers all keys;
+//! it must have shown the newest revision. And the server must have promised progress, that is,
+//! answered a progress request with a revision that all watches have reached. etcd gives no such
+//! promise on a stream with a watch that starts in the future, so these watches have their own
+//! stream. Nor does it on a stream with a watch that ended because its start was compacted, whose
+//! id it keeps. Quorate goes on there, so such a stream is closed soon. Compactions wait until all
+//! streams are settled, since what a watch still has to read would otherwise depend on time.
 //! on. Compactions wait until all is settled: what a watch still has to read would depend on time.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -29,80 +33,82 @@ use crate::random::Random;
 use crate::workloads::etcd::client::EtcdClient;
 use crate::workloads::etcd::grpc::{Received, Stream};
 
-/// The time between two requests for progress. etcd drops those that come too early.
+/// The time between two progress requests. etcd drops those that come too early.
 const ASK: Duration = Duration::from_millis(30);
 
-/// How long a watch of the past may take to show everything, where no promise tells that it has.
-/// etcd looks every 100 ms.
+/// How long to wait for a watch with an old start revision, where no promise says that it has shown
+/// everything. etcd's background loop runs every 100 ms.
 const BEHIND: Duration = Duration::from_millis(250);
 
 /// How long a watch that seems to start below the compacted revision may take to end.
 const COMPACTED: Duration = Duration::from_secs(1);
 
-/// Watches of one stream.
+/// The most watches of one stream.
 const WATCHES_MAX: usize = 12;
 
-/// The first watch of a stream, of everything.
+/// The id of the first watch of each stream, which covers all keys.
 const EVERYTHING: i64 = 0;
 
-/// A watch that nobody has made.
+/// The id of a watch that does not exist.
 const UNKNOWN_WATCH: i64 = 99;
 
-/// What the sides did not agree on.
+/// A difference between the sides.
 #[derive(Debug)]
 pub struct Difference {
-    /// The last request.
+    /// The last request on the stream.
     pub asked: String,
-    /// What the server that is right sent.
+    /// What the reference server has sent.
     pub expected: String,
-    /// What the other sent.
+    /// What the server in question has sent.
     pub got: String,
 }
 
-/// All streams of a seed.
+/// All watch streams of a seed.
 pub struct Watches {
     random: Random,
-    /// Draws keys.
+    /// Draws the keys of watches.
     keys: Generator,
     streams: Vec<Both>,
-    /// Events that were equal, since the driver has counted them.
+    /// How many events were equal; the caller takes the number out from time to time.
     pub event_count: usize,
 }
 
-/// A stream to each server.
+/// A stream to each of the two servers.
 struct Both {
-    /// Whether watches may begin in the future.
+    /// Whether watches of this stream may start in the future; the server then promises no
+    /// progress.
     is_late: bool,
-    /// Whether a watch has ended as compacted.
+    /// Whether a watch has ended because its start revision was compacted.
     is_spent: bool,
-    /// The server that is right, and the other.
+    /// The reference server, then the other.
     sides: [Side; 2],
-    /// The numbers of the watches that go on, without [`EVERYTHING`].
+    /// The ids of the open watches, except [`EVERYTHING`].
     open: Vec<i64>,
-    /// The last request, as text.
+    /// The last request on the stream, as text.
     asked: String,
 }
 
-/// One server.
+/// The stream to one server.
 struct Side {
     stream: Stream,
     sent: Sent,
 }
 
-/// What a server sent.
+/// What a server has sent on a stream.
 #[derive(Default)]
 struct Sent {
-    /// The responses without events but those of progress, since the last comparison.
+    /// Since the last comparison, the responses without events, except those to progress requests.
     controls: Vec<pb::WatchResponse>,
-    /// The events of each watch, since the last comparison.
+    /// Since the last comparison, the events of each watch.
     events: BTreeMap<i64, Vec<mvccpb::Event>>,
-    /// The newest revision that the watch of everything has shown, or that was before it.
+    /// The newest revision that watch [`EVERYTHING`] has shown; at first the one at which it was
+    /// created.
     shown: i64,
-    /// The newest revision that was promised.
+    /// The newest revision in a response to a progress request.
     promised: i64,
-    /// For each watch the last revision that it has shown, and whether more of it is to come.
+    /// For each watch the last revision that it has shown, and whether more fragments of it follow.
     last: BTreeMap<i64, (i64, bool)>,
-    /// The watches that take fragments, and whether the one that is asked for does.
+    /// The watches that asked for fragments; and whether the watch that is just being created does.
     fragmenting: BTreeSet<i64>,
     asks_for_fragments: bool,
 }
@@ -115,13 +121,13 @@ impl Side {
 }
 
 impl Sent {
-    /// Takes what has come.
+    /// Takes in a response, and checks what etcd guarantees for each.
     fn take(&mut self, received: Received) -> anyhow::Result<()> {
         let Received::Message(message) = received else { anyhow::bail!("{received:?}") };
         let mut response = pb::WatchResponse::decode(message)?;
         let header = response.header.as_mut().context("a response without a header")?;
         let revision = header.revision;
-        // The numbers differ between servers; only their presence is compared.
+        // These numbers differ between servers, so only whether they are set is compared.
         header.cluster_id = header.cluster_id.min(1);
         header.member_id = header.member_id.min(1);
         header.raft_term = header.raft_term.min(1);
@@ -129,7 +135,7 @@ impl Sent {
             self.shown = revision;
         }
         if response.created {
-            // The number may be that of a watch that has ended.
+            // The id may have been that of a watch that has ended.
             self.last.remove(&response.watch_id);
             match self.asks_for_fragments {
                 true => self.fragmenting.insert(response.watch_id),
@@ -175,7 +181,7 @@ impl Sent {
 }
 
 impl Both {
-    /// Opens a stream to each server, with a watch of everything.
+    /// Opens a stream to each server, with a watch of all keys as the first watch.
     async fn open(servers: &mut (EtcdClient, EtcdClient), is_late: bool) -> anyhow::Result<Both> {
         let side = |stream| Side { stream, sent: Sent::default() };
         let sides = [
@@ -196,7 +202,8 @@ impl Both {
         self.sides.iter_mut().try_for_each(|side| side.send(union))
     }
 
-    /// Reads until this is so. False if it is not after the longest silence.
+    /// Reads from both servers until `is_so` is true. Returns false if it is not within
+    /// [`DIFFERENTIAL_SILENCE`].
     async fn read_until(&mut self, is_so: impl Fn(&Both) -> bool) -> anyhow::Result<bool> {
         self.read_for(DIFFERENTIAL_SILENCE, is_so).await
     }
@@ -219,7 +226,7 @@ impl Both {
         Ok(true)
     }
 
-    /// Asks for a watch, and waits for the answers.
+    /// Creates a watch on both servers, and waits for the answers.
     async fn create(
         &mut self,
         create: pb::WatchCreateRequest,
@@ -243,7 +250,8 @@ impl Both {
             self.open.push(id);
             return Ok(());
         }
-        // At the beginning of a seed the compacted revision is not known exactly.
+        // At the start of a seed the compacted revision is not known exactly, so the watch may not
+        // end.
         self.is_spent = self.read_for(COMPACTED, |both| both.has_ended(id)).await?;
         if !self.is_spent {
             self.open.push(id);
@@ -251,7 +259,7 @@ impl Both {
         Ok(())
     }
 
-    /// Whether both sides have ended a watch.
+    /// Whether a watch has ended on both sides.
     fn has_ended(&self, id: i64) -> bool {
         let is_it = |it: &pb::WatchResponse| it.canceled && it.watch_id == id;
         self.sides.iter().all(|side| side.sent.controls.iter().any(is_it))
@@ -265,7 +273,7 @@ impl Both {
         Ok(())
     }
 
-    /// Ends a watch, and waits for the answers.
+    /// Cancels a watch on both servers, and waits for the answers.
     async fn cancel(&mut self, watch_id: i64) -> anyhow::Result<()> {
         self.send(&RequestUnion::CancelRequest(pb::WatchCancelRequest { watch_id }))?;
         if watch_id == UNKNOWN_WATCH {
@@ -274,7 +282,7 @@ impl Both {
         self.read_until_cancelled(watch_id).await
     }
 
-    /// Waits until both sides have sent everything up to the newest revision, and compares it.
+    /// Waits until both sides have sent everything up to revision `newest`, and compares it.
     async fn settle(
         &mut self,
         newest: i64,
@@ -292,7 +300,7 @@ impl Both {
                 self.send(&RequestUnion::ProgressRequest(pb::WatchProgressRequest {}))?;
                 self.read_for(ASK, is_promised).await?;
             }
-            // etcd may drop every request, so only the other side must have promised.
+            // etcd may drop all requests, so only the other side must have promised.
             is_settled = self.sides[1].sent.promised >= newest;
             if !is_promised(self) {
                 self.read_for(BEHIND, |_| false).await?;
@@ -315,17 +323,17 @@ impl Both {
 }
 
 impl Watches {
-    /// No streams yet.
+    /// No streams yet. `revision` is the revision at the start of the seed.
     pub fn new(seed: u64, revision: i64) -> Watches {
         let apart = seed ^ 0x77_61_74_63_68;
         let (random, keys) = (Random::new(apart), Generator::new(seed, revision));
         Watches { random, keys, streams: Vec::new(), event_count: 0 }
     }
 
-    /// Waits until all is settled at the newest revision, and compares it.
+    /// Waits until all streams are settled at revision `newest`, and compares them.
     ///
     /// # Errors
-    /// A server does not answer, or not in etcd's protocol.
+    /// A server does not answer, or its answer is not etcd's protocol.
     pub async fn settle(&mut self, newest: i64) -> anyhow::Result<Option<Difference>> {
         for both in &mut self.streams {
             if let Some(difference) = both.settle(newest, &mut self.event_count).await? {
@@ -335,10 +343,11 @@ impl Watches {
         Ok(None)
     }
 
-    /// Does something by chance, on connections to the server that is right and to the other.
+    /// Makes a random step, such as creating or cancelling a watch. `servers` are connections to
+    /// the reference server and to the other.
     ///
     /// # Errors
-    /// A server does not answer, or not in etcd's protocol.
+    /// A server does not answer, or its answer is not etcd's protocol.
     pub async fn act(
         &mut self,
         servers: &mut (EtcdClient, EtcdClient),
@@ -360,7 +369,8 @@ impl Watches {
                 let create = self.draw(at, newest, compacted);
                 self.streams[at].create(create, compacted).await?;
             }
-            // What a watch has shown when it is cancelled depends on time, if it is behind.
+            // What a watch that is behind has shown when it is cancelled depends on time, so the
+            // stream settles first.
             0..=15 => {
                 if let Some(difference) =
                     self.streams[at].settle(newest, &mut self.event_count).await?
@@ -414,7 +424,7 @@ impl Watches {
             start_revision,
             progress_notify: random.chance(30),
             filters,
-            // A compaction can come before the pair of the newest event is read.
+            // A compaction may come before the pair before the newest event is read.
             prev_kv: !both.is_late && random.chance(50),
             watch_id,
             fragment: random.chance(50),

@@ -1,6 +1,6 @@
 use super::*;
 
-/// Bytes of the values that a transaction puts, by key.
+/// For each key that a transaction puts, the bytes of its value.
 fn values(request: &Request) -> BTreeMap<Bytes, usize> {
     let Request::Txn(txn) = request else { panic!("{request:?}") };
     let puts = txn.success.iter().map(|op| match &op.request {
@@ -23,7 +23,8 @@ fn each_request_is_within_the_limit_and_no_cut_is_near_it() {
             let beside: usize = sizes.keys().map(|key| 2 * key.len() + 60).sum();
             assert!((beside as u64) < UNIT_BYTES);
         }
-        // Each put is more than half a fragment: the second shows its own values and those before.
+        // Each put has more than half of the bytes of a fragment, and the second one's events also
+        // have the first one's values.
         let bytes = |number: usize| values(&writes[number]).values().sum::<usize>();
         assert!([0, 1, 2].iter().all(|number| bytes(*number) > 1 << 20));
     }

@@ -53,7 +53,7 @@ fn responses_without_events_are_compared_with_their_headers() {
 fn what_no_server_may_send_is_an_error() {
     assert!(sent(&[response(1, 2, &[event("a", 3)])]).is_err());
     assert!(sent(&[response(1, 2, &[])]).is_err());
-    // A revision in two responses, or in two fragments that were not asked for.
+    // A revision in two responses, and a fragment that was not asked for.
     let [one, two] = [response(1, 2, &[event("a", 2)]), response(1, 2, &[event("b", 2)])];
     assert!(sent(&[one.clone(), two.clone()]).is_err());
     let fragment = pb::WatchResponse { fragment: true, ..one };

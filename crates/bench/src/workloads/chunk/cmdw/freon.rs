@@ -1,5 +1,8 @@
-//! Ozone's own chunk writer, driven case by case: a small Java program of ours around the jars of a
-//! release, in one JVM that stays warm from round to round.
+//! Runs Ozone's own chunk writer, case by case. A small Java program of ours calls the jars of an
+//! Ozone release, in one JVM that stays warm from round to round.
+//!
+//! A *case* writes the chunks of one run in one layout. Commands go to the program by its standard
+//! input, one a line; each has a one-line answer.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};
@@ -23,21 +26,21 @@ use crate::servers::interrupt::Interrupt;
 use crate::workloads::chunk::cmdw::load::{ChunkBytes, Clock, Shape, Took};
 use crate::workloads::chunk::cmdw::table::{Run, value_of};
 
-/// The source of the program.
+/// The source of the Java program.
 const SOURCE: &str = include_str!("../../../../../../tests/peers/ozone/CmdwSuite.java");
-/// The name of its class, and so of its file.
+/// The name of the program's class and source file.
 const CLASS: &str = "CmdwSuite";
-/// The name of the jar whose classes it calls, up to the version.
+/// The start of the name of the jar that it calls; the version follows.
 const JAR: &str = "hdds-container-service-";
-/// The option for the heap of the JVM: as much as the scripts that measure Ozone alone give it.
+/// The option for the heap of the JVM, as large as in the scripts that measure Ozone alone.
 const HEAP: &str = "-Xmx2g";
-/// Lines of the JVM's standard error that are shown when it fails.
+/// How many lines of the JVM's standard error are shown when it fails.
 const COMPLAINTS: usize = 5;
 
 /// The value of the option `--compare`: `freon:JAR-DIR`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FreonPeer {
-    /// A folder of jars.
+    /// The folder with the jars of a release.
     pub jars: PathBuf,
 }
 
@@ -55,10 +58,10 @@ impl FromStr for FreonPeer {
 }
 
 impl FreonPeer {
-    /// The version of the release, if it can be run.
+    /// The version of the release. Also checks that the release can be run.
     ///
     /// # Errors
-    /// A JDK or a jar is missing.
+    /// A JDK or the needed jar is missing.
     pub fn find(&self) -> anyhow::Result<String> {
         for program in ["java", "javac"] {
             let found = command(program).arg("-version").stderr(Stdio::null()).output();
@@ -71,11 +74,11 @@ impl FreonPeer {
     }
 }
 
-/// A JVM that waits for a case.
+/// A running JVM that waits for its next command.
 #[derive(Debug)]
 pub struct Freon {
     child: Child,
-    /// The commands to the JVM. None once it was told to end.
+    /// The standard input of the JVM; `None` after it was closed to end the JVM.
     input: Option<ChildStdin>,
     lines: Receiver<String>,
     folder: Folder,
@@ -84,8 +87,8 @@ pub struct Freon {
 }
 
 impl Freon {
-    /// Compiles, starts and warms the program in a folder of its own in `dir`, for the threads of a
-    /// shape. `is_synced`: every chunk is durable before the next.
+    /// Compiles, starts and warms up the program, in a new folder in `dir`. `shape` has the number
+    /// of threads. `is_synced`: each chunk must be durable before the next.
     ///
     /// # Errors
     /// A JDK or a jar is missing, or the JVM does not start.
@@ -131,16 +134,16 @@ impl Freon {
         Ok(freon)
     }
 
-    /// The name of the release, with its version.
+    /// The name of the release with its version, such as `ozone-2.2.0`.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Writes small chunks in both layouts, which no figure counts: else first cases with few
-    /// chunks would run in a JVM that has compiled nothing yet.
+    /// Writes small chunks in both layouts, which no figure counts. Without them the first cases,
+    /// which have few chunks, would run in a JVM that has compiled nothing yet.
     ///
     /// # Errors
-    /// The JVM failed, or has ended.
+    /// The JVM has failed or ended.
     fn warm(&mut self, shape: &Shape) -> anyhow::Result<()> {
         let shape = Shape { chunk_bytes: ChunkBytes(1_024), chunks: FREON_WARM_CHUNKS, ..*shape };
         for layout in [Layout::PerBlock, Layout::PerChunk] {
@@ -149,12 +152,12 @@ impl Freon {
         Ok(())
     }
 
-    /// Writes the chunks of a shape as `cmdw` does into new containers, then syncs the file system.
-    /// The containers are removed with their folders: a folder that had a million files stays as
-    /// large and as slow as it was, and ours are new in each run, too.
+    /// Writes the chunks of a shape as `cmdw` does, into new containers, and then syncs the file
+    /// system. Removes the containers with their folders: a folder that has held a million files
+    /// stays large and slow, and our runs have new folders, too.
     ///
     /// # Errors
-    /// The JVM failed, or has ended.
+    /// The JVM has failed or ended.
     pub fn run(&mut self, layout: Layout, shape: &Shape) -> anyhow::Result<Run> {
         let variant = if leaves_open(layout, shape) { "write" } else { "write+end" };
         let case =
@@ -167,7 +170,7 @@ impl Freon {
         let sync = clock.stop(Latencies::default());
         self.say("figures\n")?;
         let line = self.line(FREON_CASE_LIMIT)?;
-        // The cleaning fails as well if a write failed, so the write is looked at first.
+        // If a write failed the clean-up fails, too, so the write is checked first.
         let run = run_of(&line, shape, &sync)
             .ok_or_else(|| anyhow::anyhow!("{CLASS} says: {line}; {}", self.complaints()))?;
         self.order("clean\n", "cleaned")?;
@@ -175,7 +178,7 @@ impl Freon {
         Ok(run)
     }
 
-    /// Sends a line to the JVM, to which only one answer is good.
+    /// Sends a command to the JVM. Any answer but `answer` is an error.
     fn order(&mut self, text: &str, answer: &str) -> anyhow::Result<()> {
         self.say(text)?;
         let line = self.line(FREON_CASE_LIMIT)?;
@@ -221,7 +224,7 @@ impl Freon {
 
 impl Drop for Freon {
     fn drop(&mut self) {
-        // The JVM has no work to finish: all its files will be removed.
+        // The JVM has nothing to finish: all its files are going to be removed.
         drop(self.input.take());
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -229,15 +232,15 @@ impl Drop for Freon {
     }
 }
 
-/// Whether all block files of a run may stay open until `clean`, as `cmdw` leaves them. If not,
-/// Ozone closes a block's file behind the last chunk, as a datanode does. The limit is the hard
-/// one, to which the JVM raises its own.
+/// Whether all block files of a run may stay open until `clean`, as `cmdw` leaves them. If there
+/// would be too many, Ozone closes a block's file after its last chunk, as a datanode does. The
+/// limit is the hard limit of open files, since the JVM raises its own to that.
 fn leaves_open(layout: Layout, shape: &Shape) -> bool {
     let needed = shape.blocks_max() + FREON_OPEN_FILES;
     layout != Layout::PerBlock || needed <= open_files::hard_limit() as u64
 }
 
-/// A remark for the result if Ozone does not leave its block files open in runs of this shape.
+/// A remark for the results if Ozone closes its block files in runs of this shape.
 pub fn remark(layout: Layout, shape: &Shape) -> Option<String> {
     let text = format!(
         "Ozone closes the file of each full block here, as a datanode does: freon leaves up to {} \
@@ -248,8 +251,8 @@ pub fn remark(layout: Layout, shape: &Shape) -> Option<String> {
     (!leaves_open(layout, shape)).then_some(text)
 }
 
-/// A command in a process group of its own, which the terminal's signals do not reach: this process
-/// handles them, and ends its child.
+/// A command in its own process group, which the terminal's signals do not reach. This process
+/// handles them, and ends the child.
 fn command(program: &str) -> Command {
     let mut command = Command::new(program);
     command.stdin(Stdio::null()).process_group(0);
@@ -282,9 +285,9 @@ fn class_path(folder: &Path, jars: &Path) -> std::ffi::OsString {
     all
 }
 
-/// Reads the lines of a pipe, until the pipe ends or the receiver is gone.
+/// Starts a thread that reads lines from a pipe, until the pipe ends or the receiver is dropped.
 fn read_lines(output: ChildStdout) -> std::io::Result<Receiver<String>> {
-    // The program prints one line and waits for the next case.
+    // One line of space is enough: the program prints one line for each command and then waits.
     let (sender, receiver) = sync_channel(1);
     thread::Builder::new().name("freon".to_string()).spawn(move || {
         for line in BufReader::new(output).lines().map_while(Result::ok) {
@@ -296,16 +299,16 @@ fn read_lines(output: ChildStdout) -> std::io::Result<Receiver<String>> {
     Ok(receiver)
 }
 
-/// The last lines that say what happened, without those of stack traces.
+/// The last lines that tell what happened; lines of stack traces are left out.
 fn last_lines(text: &str) -> String {
     let says = |line: &&str| !line.trim().is_empty() && !line.starts_with("\tat ");
     let lines: Vec<&str> = text.lines().filter(says).collect();
     lines[lines.len().saturating_sub(COMPLAINTS)..].join(" | ")
 }
 
-/// The run in the JVM's line about a case. We synced the file system ourselves: `sync` has the CPU
-/// of the call, as in our own runs. The JVM's CPU during the sync is not counted, since Ozone has
-/// no gathered bytes left to write then: the JVM collects garbage and compiles.
+/// The run from the JVM's line about a case. `sync` is our sync of the file system: its CPU counts,
+/// as it does in our own runs. What the JVM uses during that sync is not counted, since Ozone has
+/// no gathered bytes left to write then: it is garbage collection and compilation.
 fn run_of(line: &str, shape: &Shape, sync: &Took) -> Option<Run> {
     let number = |key| value_of(line, key)?.parse::<f64>().ok();
     if number("failed")? != 0.0 || number("chunks")? != shape.chunks as f64 {
