@@ -1,10 +1,9 @@
 //! Random users, roles and permissions: calls of the service `Auth`, and other calls by users whose
 //! permissions change meanwhile. Enforcement may be enabled or disabled between any two calls.
-//! two calls.
+//!
 //! Each server makes its own tokens. So a login gives two, one for each server, and only whether
 //! there is a token is compared. A seed ends without users and roles, and with the same revision on
 //! both servers.
-//! compared. A seed ends without users and roles, and the revision of both servers is the same.
 
 use bytes::Bytes;
 use etcd::pb::Message;

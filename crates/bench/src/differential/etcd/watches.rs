@@ -15,7 +15,6 @@
 //! stream. Nor does it on a stream with a watch that ended because its start was compacted, whose
 //! id it keeps. Quorate goes on there, so such a stream is closed soon. Compactions wait until all
 //! streams are settled, since what a watch still has to read would otherwise depend on time.
-//! on. Compactions wait until all is settled: what a watch still has to read would depend on time.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
