@@ -195,8 +195,8 @@ pub const STORE_UPKEEP_SCRUBBED_BYTES: u64 = 512 * 1024;
 /// How long Ozone's load generator (freon) may take to start.
 pub const FREON_START_LIMIT: Duration = Duration::from_secs(300);
 
-/// How long one case of freon may take, or the making of its containers, each of which has a
-/// RocksDB.
+/// How long one case of freon may take, and how long the making of its containers may take. Each
+/// container has a RocksDB.
 pub const FREON_CASE_LIMIT: Duration = Duration::from_secs(3_600);
 
 /// Open files of freon's JVM besides the files of blocks: some 250 jars, and those of a RocksDB for

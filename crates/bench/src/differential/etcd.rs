@@ -53,7 +53,7 @@ pub struct Pair {
 }
 
 impl Pair {
-    /// Connects to the reference server and to the one in question.
+    /// Connects to the reference server and to the server in question.
     ///
     /// # Errors
     /// A server does not answer.

@@ -15,7 +15,7 @@ pub const SLOTS: usize = 4;
 /// The most requests in one burst.
 const BURST_MAX: u64 = 60;
 
-/// What the body of a good reply contains, so that it can be decoded.
+/// The content of the body of a good reply, which tells how to decode it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Body {
     /// Nothing.
@@ -47,7 +47,7 @@ pub struct Asked {
     pub xid: i32,
     /// The whole frame, length included.
     pub bytes: Vec<u8>,
-    /// What a good reply contains.
+    /// The content of a good reply.
     pub body: Body,
     /// Whether the request takes a zxid of its own.
     pub writes: bool,
@@ -121,7 +121,7 @@ pub enum Round {
     Drop(usize),
 }
 
-/// What the generator must know about a slot.
+/// The state of a slot, as far as the generator must know it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Slot {
     /// The slot has no session.
@@ -694,7 +694,7 @@ pub fn entry(perms: u32, scheme: &str, id: &str) -> AclEntry {
     AclEntry { perms, scheme: scheme.into(), id: id.into() }
 }
 
-/// What a good reply to this opcode contains, and whether the request takes a zxid.
+/// The content of a good reply to this opcode, and whether the request takes a zxid.
 pub fn body_of(code: i32) -> (Body, bool) {
     match code {
         opcode::CREATE => (Body::Path, true),

@@ -12,7 +12,7 @@ use zk::response::ConnectResponse;
 
 use crate::limits::{DIFFERENTIAL_FRAMES_AHEAD, DIFFERENTIAL_SILENCE};
 
-/// What a connection has received next.
+/// The next thing that a connection received.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Received {
     /// The body of a frame.

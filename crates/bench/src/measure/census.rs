@@ -22,7 +22,7 @@ struct Counted {
     cpu_ns: Option<u64>,
 }
 
-/// What one server has cost since the census began, and its role now.
+/// The cost of one server since the census began, and its role now.
 #[derive(Clone, Debug, PartialEq)]
 struct Cost {
     address: SocketAddr,

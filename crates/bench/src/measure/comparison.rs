@@ -280,7 +280,7 @@ impl Turn<'_> {
 }
 
 impl Where {
-    /// Finds the targets: the one in question first, then the one that it is compared with.
+    /// Finds the targets: that of `--target` first, then that of `--compare`, if it is set.
     ///
     /// # Errors
     /// A server does not answer, or an address is not one of protocol `scheme`.
@@ -345,7 +345,7 @@ impl Servers<'_> {
         self.targets.push(target);
     }
 
-    /// The targets, the one in question first.
+    /// The targets, that of `--target` first.
     pub fn targets(&self) -> &[Target] {
         &self.targets
     }
@@ -456,7 +456,7 @@ impl Comparison<'_> {
         })
     }
 
-    /// The targets, the one in question first.
+    /// The targets, that of `--target` first.
     pub fn targets(&self) -> &[Target] {
         self.servers.targets()
     }

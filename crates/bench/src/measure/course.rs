@@ -174,8 +174,8 @@ impl Server {
     }
 }
 
-/// What servers use: cores (from the CPU time then and now, and the seconds between), memory, and
-/// the bytes in their folders.
+/// The usage of servers at one moment: cores (from the CPU time then and now, and the seconds
+/// between), memory, and the bytes in their folders.
 fn usage(
     (then_ns, now_ns, passed_s): (Option<u64>, Option<u64>, f64),
     memory: Option<Memory>,
@@ -190,7 +190,7 @@ fn usage(
     }
 }
 
-/// What several servers use together; a figure that one of them lacks is `None`.
+/// The usage of several servers together; a figure that one of them lacks is `None`.
 fn sum(servers: &[Usage]) -> Usage {
     let sum = |value: fn(&Usage) -> Option<f64>| {
         servers.iter().map(value).sum::<Option<f64>>().map(rounded)

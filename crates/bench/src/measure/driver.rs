@@ -24,7 +24,7 @@ use crate::measure::open_files;
 use crate::random::Random;
 use crate::workloads::zk::client::{Incoming, Session, SessionError};
 
-/// What a client does next, as its load decides.
+/// The next step of a client, as its load decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
     /// The load has queued a request. Ask for the next step at once.

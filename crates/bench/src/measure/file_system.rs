@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-/// What is known of a folder's file system.
+/// A folder's file system, as far as it is known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileSystem {
     /// The type, as mount(8) names it.

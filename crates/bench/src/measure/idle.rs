@@ -8,7 +8,7 @@ use crate::measure::record::{OURS, PEER};
 use crate::servers::process::Processes;
 use crate::servers::target::Target;
 
-/// What one server process used while it was idle.
+/// The use of CPU of one server process while it was idle.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct IdleProcess {
     /// The process id.

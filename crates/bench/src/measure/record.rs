@@ -1,5 +1,5 @@
-//! The record of a run in the JSON schema of all results: when, on which machine and with which
-//! servers the run was made, and what it measured.
+//! The record of a run in the JSON schema of all results: its time, its machine, its servers, and
+//! its figures.
 
 use std::path::Path;
 use std::time::{Instant, SystemTime};

@@ -60,8 +60,8 @@ pub enum How {
     /// Start this program with these first arguments. The path of a `zoo.cfg`, or options of etcd,
     /// follow.
     Program(Vec<OsString>),
-    /// They run already. Each address is one set of servers; a test takes the address that names as
-    /// many servers as it needs.
+    /// The servers run already. Each address is one set of servers; a test takes the address that
+    /// names as many servers as it needs.
     Running(Vec<TargetAddress>),
 }
 
@@ -73,7 +73,7 @@ pub struct Servers {
     pub id: &'static str,
     /// The servers as a target.
     pub target: Target,
-    /// What the results say about the system.
+    /// The description of the system in the results.
     pub system: System,
     /// For each server the folders with its data and its log; empty if the servers were not started
     /// here.

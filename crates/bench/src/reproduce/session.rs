@@ -110,7 +110,7 @@ pub struct Site {
 pub struct Work<'a> {
     /// The test, with all fields that are known before the measurement.
     pub test: Test,
-    /// What one run does, for the line that says how warm everything was.
+    /// A name for the work of one run, for the line that says how warm everything was.
     pub what: String,
     /// The relative duration of one run, compared with the runs of other tests.
     pub units: f64,
@@ -453,8 +453,8 @@ fn first_rate(measured: &Measured) -> Option<f64> {
     measured.figures.iter().find(|figure| figure.unit == "per s")?.median()
 }
 
-/// What limited a test, as text: busy cores, or something that requests wait for. `used` has how
-/// many cores the servers have, how many the generator has, and both together.
+/// Names the limit of a test: busy cores, or something that requests wait for. `used` has how many
+/// cores the servers have, how many the generator has, and both together.
 fn limit_of(ours: &Measured, (cpu, used): (CpuUse, [usize; 3])) -> String {
     let of = |name: &str| {
         let figure = ours.figures.iter().find(|figure| figure.name.starts_with(name))?;

@@ -1,5 +1,5 @@
-//! A server that does nothing: it answers every ZooKeeper request at once, as the load expects. Its
-//! only state are watches, and the data of watched znodes. The rate of a load against it is the
+//! A server that does nothing: it answers every ZooKeeper request at once, as the load expects. It
+//! keeps no state but watches, and the data of watched znodes. The rate of a load against it is the
 //! ceiling of the generator.
 
 use std::collections::HashMap;
@@ -24,9 +24,9 @@ use crate::servers::target::Target;
 
 const LISTENER: Token = Token(usize::MAX);
 
-/// After how many watch events the thread stores its CPU time in the middle of a pass of its loop.
-/// It also does so at the end of each pass, but a client may see the last event before that.
-/// Storing costs a system call.
+/// The thread stores its CPU time after this many watch events in one pass of its loop. It also
+/// stores it at the end of the pass, but a client may see the last event before that. Storing costs
+/// a system call.
 const EVENTS_BETWEEN_LOOKS: usize = 64;
 
 /// The content that every znode has.

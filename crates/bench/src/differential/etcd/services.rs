@@ -4,7 +4,7 @@
 //!
 //! A call is written as JSON, as the gateway takes it. Its answer over gRPC is shown in the same
 //! form, so a field or header that one server leaves out is noticed either way. Fields that must
-//! differ (member ids, terms, sizes, hashes, tokens) are compared only by whether they are there.
+//! differ (member ids, terms, sizes, hashes, tokens) are compared only by whether they exist.
 //!
 //! Left out, because Quorate differs on purpose: updates of a member with invalid URLs. Also left
 //! out: `Snapshot`, `Downgrade` with success, changes of members that take effect, and `Lock` or
@@ -39,9 +39,9 @@ pub fn ways(seed: u64) -> [Way; 2] {
     }
 }
 
-/// The calls, in order: the path after `/v3/`, and the body. In bodies, `@MEMBER` stands for the
-/// server's member id, `@KEY` and `@REVISION` for the key of the last candidate and its create
-/// revision, `@WAY` and `@WAY2` for names of a lock and an election.
+/// The calls, in order: the path after `/v3/`, and the body. Marks in bodies are replaced:
+/// `@MEMBER` by the server's member id, `@KEY` and `@REVISION` by the key of the last candidate and
+/// its create revision, `@WAY` and `@WAY2` by names of a lock and an election.
 pub const CALLS: &[(&str, &str)] = &[
     // An empty store.
     ("maintenance/status", "{}"),
@@ -158,7 +158,7 @@ pub const CALLS: &[(&str, &str)] = &[
 /// The calls that end this part, made in one way only. They leave nothing behind.
 pub const LAST_CALLS: &[(&str, &str)] = &[("lease/revoke", r#"{"ID":"77"}"#)];
 
-/// What later calls to one server refer to.
+/// Values of one server that later calls to it use.
 #[derive(Clone, Debug, Default)]
 pub struct Known {
     /// The id of the server's member.

@@ -114,7 +114,7 @@ pub fn login(name: &str, password: &str) -> AuthCall {
     AuthCall::new("Authenticate", &pb::AuthenticateRequest { name, password })
 }
 
-/// What a seed does next.
+/// The next step of a seed.
 pub enum Next {
     /// A call of the service.
     Auth(AuthCall),

@@ -56,9 +56,9 @@ const UNKNOWN_WATCH: i64 = 99;
 pub struct Difference {
     /// The last request on the stream.
     pub asked: String,
-    /// What the reference server has sent.
+    /// The responses and events of the reference server, as text.
     pub expected: String,
-    /// What the server in question has sent.
+    /// The responses and events of the server in question, as text.
     pub got: String,
 }
 
@@ -93,7 +93,7 @@ struct Side {
     sent: Sent,
 }
 
-/// What a server has sent on a stream.
+/// The responses and events that a server has sent on a stream.
 #[derive(Default)]
 struct Sent {
     /// Since the last comparison, the responses without events, except those to progress requests.
@@ -368,8 +368,8 @@ impl Watches {
                 let create = self.draw(at, newest, compacted);
                 self.streams[at].create(create, compacted).await?;
             }
-            // What a watch that is behind has shown when it is cancelled depends on time, so the
-            // stream settles first.
+            // The events that a watch has shown when it is cancelled depend on time if the watch is
+            // behind, so the stream settles first.
             0..=15 => {
                 if let Some(difference) =
                     self.streams[at].settle(newest, &mut self.event_count).await?

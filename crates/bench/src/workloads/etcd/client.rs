@@ -35,7 +35,7 @@ pub const LEASE_TIME_TO_LIVE: &str = "/etcdserverpb.Lease/LeaseTimeToLive";
 pub const LEASES: &str = "/etcdserverpb.Lease/LeaseLeases";
 /// The path of watches, whose method is a stream: see [`EtcdClient::open_watches`].
 const WATCH: &str = "/etcdserverpb.Watch/Watch";
-/// The metadata by which a client asks the server to end its streams while there is no leader.
+/// A client sends this metadata to ask the server to end its streams while there is no leader.
 const REQUIRES_LEADER: (&str, &str) = ("hasleader", "true");
 /// The name of the metadata that carries a user's token.
 const TOKEN: &str = "token";

@@ -116,7 +116,7 @@ fn shapes(args: &PubsubArgs) -> anyhow::Result<Vec<Shape>> {
     Ok(kinds.copied().flat_map(of_kind).collect())
 }
 
-/// What the connections of a test do.
+/// The work of the connections of a test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Connections create and delete ephemerals (scenario 1).
@@ -155,7 +155,7 @@ impl Kind {
 /// One test of the workload: what its connections do, how many there are, and the items.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
-    /// What the connections do.
+    /// The work of the connections.
     pub kind: Kind,
     /// The numbers of publishers and subscribers.
     pub connections: Connections,

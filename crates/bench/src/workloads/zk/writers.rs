@@ -87,7 +87,7 @@ struct Writer {
     /// For each stage, the longest time between two acknowledgements, ns. A gap across stages
     /// counts for the later one.
     gap_ns: [u64; STAGES_MAX],
-    /// What the znode held in the end; `None` until it was read.
+    /// The content of the znode in the end; `None` until it was read.
     found: Option<Found>,
 }
 
@@ -277,8 +277,8 @@ fn add(mut all: Account, writer: &Writer) -> Account {
         return all;
     };
     let missing = acknowledged.saturating_sub(version);
-    // As many sets were executed as were acknowledged, but the newest one is gone: an older set was
-    // executed after it, or it was undone.
+    // The number of sets is right, but the newest one is gone: an older set was executed after it,
+    // or it was undone.
     all.lost += if number < newest { missing.max(1) } else { missing };
     all.unknown_that_happened += version.saturating_sub(acknowledged).min(unknown);
     all.surplus += version.saturating_sub(acknowledged + unknown);

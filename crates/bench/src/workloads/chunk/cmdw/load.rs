@@ -215,7 +215,7 @@ fn push_number(text: &mut String, number: u64) {
     text.extend(digits[at..].iter().map(|digit| char::from(*digit)));
 }
 
-/// What some work has cost.
+/// The cost of some work.
 #[derive(Clone, Debug)]
 pub struct Took {
     /// Time from the common start until the last thread was done, ns.

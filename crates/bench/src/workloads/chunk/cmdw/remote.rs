@@ -28,7 +28,7 @@ use crate::workloads::chunk::cmdw::load::{
 use crate::workloads::chunk::cmdw::table::{self, Kind, Run, Series};
 use crate::workloads::chunk::cmdw::{ChunkArgs, checksum_name, prefix};
 
-/// What is measured.
+/// The work that is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Workload {
     /// The writes are measured.

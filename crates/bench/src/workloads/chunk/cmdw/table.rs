@@ -169,7 +169,7 @@ pub struct Series {
     pub implementation: String,
     /// The layout of the chunks, or the name of the limit.
     pub layout: String,
-    /// What else distinguishes the series: checksums, durability, or the way to read.
+    /// The rest that distinguishes the series: checksums, durability, or the way to read.
     pub variant: String,
     /// One run for each round that counts; empty if the contender cannot run here.
     pub runs: Vec<Run>,

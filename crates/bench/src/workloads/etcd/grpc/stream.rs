@@ -11,7 +11,7 @@ use http::{HeaderMap, Request};
 
 use super::{PREFIX_BYTES, Sender, message, text};
 
-/// What a server has sent on a stream.
+/// A message or the end of the call, as a server has sent it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Received {
     /// A message, without its prefix.

@@ -146,7 +146,7 @@ fn range_of(prefix: String) -> (Bytes, Bytes) {
     (prefix.into(), end.into())
 }
 
-/// What the cluster does with one call (or a few).
+/// An action of the cluster: one call, or a few.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Act {
     /// A node or an election renews its lease object.

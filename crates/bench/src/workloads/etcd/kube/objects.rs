@@ -24,7 +24,7 @@ pub struct Object {
     state: Mutex<State>,
 }
 
-/// What the writers know about an object.
+/// The writers' knowledge about an object.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct State {
     /// The newest known revision of the object.
@@ -44,7 +44,7 @@ impl Object {
         Object { kind, key, bytes, turn: tokio::sync::Mutex::new(()), state }
     }
 
-    /// What is known about the object now.
+    /// The knowledge about the object now.
     pub fn state(&self) -> State {
         *lock(&self.state)
     }

@@ -27,7 +27,7 @@ const NAMES: [(CallKind, [&str; 4]); CallKind::COUNT] = [
     (CallKind::Compaction, ["compactions", "compaction p50", "compaction p99", "compaction max"]),
 ];
 
-/// What a run has cost.
+/// The cost of a run.
 pub struct Cost {
     /// Time from the first due call until all calls were answered, ns.
     pub elapsed_ns: u64,
@@ -74,7 +74,7 @@ pub fn delays(seen: &[(Kind, Seen)]) -> Vec<Figure> {
     figures
 }
 
-/// What the checks have found. All counters but `counts` must be 0.
+/// The results of the checks. All counters but `counts` must be 0.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Account {
     /// Versions of keys that watches missed or saw twice.

@@ -123,7 +123,7 @@ pub struct Run {
     pub started: Instant,
     /// How many seconds of the cluster's time pass in a second.
     pub compress: f64,
-    /// What the cluster does, and how often.
+    /// The actions of the cluster, and how often each happens.
     pub mix: Mix,
     /// Makes the keys.
     pub registry: Registry,

@@ -18,7 +18,7 @@ use crate::measure::stats::Latencies;
 use crate::workloads::etcd::client::EtcdClient;
 use crate::workloads::etcd::grpc::{Received, Stream};
 
-/// What one watch has seen.
+/// The events that one watch has seen, summed up.
 #[derive(Debug, Default)]
 pub struct Seen {
     /// The version of each key that exists.
@@ -41,7 +41,7 @@ pub struct Seen {
     pub delays: Latencies,
 }
 
-/// What all watches have seen.
+/// The results of all watches.
 pub struct Watched {
     /// For each watch its kind, and what it has seen.
     pub seen: Vec<(Kind, Seen)>,

@@ -224,7 +224,7 @@ fn key(number: u64) -> Bytes {
     format!("compaction/{number:08}").into()
 }
 
-/// What one stage took: its duration, and the servers' CPU time in it.
+/// The duration of one stage, and the servers' CPU time in it.
 #[derive(Clone, Copy, Debug)]
 struct Spent {
     seconds: f64,
@@ -236,7 +236,7 @@ struct Compacted {
     took: Duration,
     /// The memory and disk use right after the answer to the compaction.
     size: Size,
-    /// What the stages before and during the compaction took.
+    /// The stages before and during the compaction.
     spent: [Spent; 2],
     /// When the stage after the compaction began.
     after: Moment,

@@ -1,4 +1,4 @@
-//! What the clients of scenario 2 have counted and measured, in one process or in several.
+//! The counts and measurements of the clients of scenario 2, in one process or in several.
 
 use serde::{Deserialize, Serialize};
 

@@ -69,7 +69,7 @@ pub struct PartArgs {
     reads: bool,
 }
 
-/// What a part reports to its parent in its last line.
+/// The report of a part to its parent, in its last line.
 #[derive(Debug, Serialize, Deserialize)]
 struct Told {
     outcome: Outcome,

@@ -19,9 +19,9 @@ enum State {
 /// How an event fits the state of its subscription.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fired {
-    /// It was due.
+    /// The event was due.
     Due,
-    /// It had come before.
+    /// The event had come before.
     Twice,
     /// The subscriber has no such watch, or no event is due.
     NotAskedFor,

@@ -21,7 +21,7 @@ use crate::measure::pace::{End, Pace};
 use crate::servers::target::Target;
 use crate::workloads::zk::client::Session;
 
-/// What is sent, and how fast.
+/// A load: its requests, its rate, and its end.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// Requests a second in open loop, all clients together; `None` in closed loop.
