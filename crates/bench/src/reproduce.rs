@@ -79,7 +79,7 @@ pub struct ReproduceArgs {
     only: Option<String>,
 }
 
-/// A document.
+/// A published document whose measurements can be repeated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Document {
     /// P. Hunt: ZooKeeper service latencies, 1 and 3 servers, 1 to 20 clients

@@ -54,7 +54,7 @@ pub struct Asked {
     /// Whether to send it only after all requests before it were answered, because the real server
     /// answers it from another thread.
     pub alone: bool,
-    /// Whether the server closes the connection after it.
+    /// Whether the server closes the connection after this request.
     pub ends: bool,
     /// If the request contains a zxid: the offset in `bytes` at which a side fills it in, and how
     /// far it is below the highest zxid that the side has seen.

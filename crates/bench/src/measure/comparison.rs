@@ -412,7 +412,7 @@ struct Part {
     title: String,
     /// Figures that others published about this test, one line each.
     published: Vec<String>,
-    /// The line that says what was warm when the test began.
+    /// The line that says how warm everything was when the test began.
     warm: String,
     /// The line about `--until`, if it is set: see [`Rounds::take_turns_until`].
     until: Option<String>,

@@ -2,14 +2,14 @@
 //! machine's, so reports show them beside the figures of a real server on this machine, never
 //! instead of those.
 
-/// A row of P. Hunt's "ZooKeeper service latencies under various loads & configurations"
-/// (ZooKeeper 3.2.1; two 4-core Xeons at 2.5 GHz limited to so many cores, one 7200 rpm SATA disk
-/// for log and data, 1 GbE). Each client did 50,000 writes and 60,000 reads, pipelined.
+/// A row of P. Hunt's "ZooKeeper service latencies under various loads & configurations" (ZooKeeper
+/// 3.2.1; two 4-core Xeons at 2.5 GHz limited to the cores of the row, one 7200 rpm SATA disk for
+/// log and data, 1 GbE). Each client did 50,000 writes and 60,000 reads, pipelined.
 #[derive(Clone, Copy, Debug)]
 pub struct HuntRow {
     /// Cores that the document limited each server to.
     pub cores: u32,
-    /// Clients at once.
+    /// Clients that run at the same time.
     pub clients: usize,
     /// Seconds of the whole test on one standalone server.
     pub standalone_s: u32,
@@ -39,7 +39,8 @@ pub const HUNT: [HuntRow; 9] = [
 ];
 
 impl HuntRow {
-    /// Operations a second of all clients, standalone and with three servers.
+    /// The rates of all clients together, in operations a second: standalone, and with three
+    /// servers.
     pub fn rates(&self) -> (f64, f64) {
         let all = (self.clients as u64 * HUNT_OPERATIONS) as f64;
         (all / f64::from(self.standalone_s), all / f64::from(self.three_servers_s))
@@ -146,7 +147,7 @@ pub struct Etcd22Row {
     pub is_write: bool,
     /// Bytes of the value; the document has the heading "key size in bytes".
     pub bytes: usize,
-    /// Clients at once.
+    /// Clients that run at the same time.
     pub clients: usize,
     /// Whether the clients spread over all servers; else they send to the leader only.
     pub is_at_all: bool,

@@ -65,7 +65,7 @@ impl Split {
         [servers, generator, if self.is_apart() { servers + generator } else { servers }]
     }
 
-    /// Whether the generator has cores of its own.
+    /// Whether the generator and the servers have different cores.
     pub fn is_apart(&self) -> bool {
         self.servers != self.generator
     }

@@ -84,7 +84,7 @@ pub struct Plan {
     pub makers: Vec<Maker>,
     /// Why no peer is among the systems; `None` if there is one, or none was wanted.
     pub no_peer: Option<String>,
-    /// Where the results go.
+    /// The files that the results go to.
     pub outputs: Outputs,
     /// The units of work of all tests together: see [`Work::units`].
     pub work: f64,

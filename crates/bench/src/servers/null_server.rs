@@ -71,7 +71,7 @@ struct Fired {
     kind: i32,
     /// The index of the path in `watched`.
     place: usize,
-    /// The number of the connection.
+    /// The number of the connection that watches.
     watcher: usize,
 }
 

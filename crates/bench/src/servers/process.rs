@@ -17,9 +17,9 @@ pub struct Processes {
 /// Memory of some processes, added up, bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Memory {
-    /// `VmRSS`.
+    /// `VmRSS`: the memory that is resident now.
     pub resident: u64,
-    /// `VmHWM`.
+    /// `VmHWM`: the most memory that was resident at any time.
     pub peak: u64,
 }
 

@@ -16,7 +16,7 @@ use crate::workloads::etcd::client;
 /// The protocol that a target speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scheme {
-    /// ZooKeeper's.
+    /// ZooKeeper's protocol.
     Zk,
     /// etcd v3's gRPC.
     Etcd,

@@ -94,7 +94,7 @@ pub const CALLS: &[(&str, &str)] = &[
     ("lease/revoke", r#"{"ID":"80"}"#),
     ("lease/revoke", r#"{"ID":"-5"}"#),
     ("maintenance/hashkv", "{}"),
-    // Locks: the key of a lease is put once.
+    // Locks and elections. No call uses a lease that already has its key: see the module's head.
     ("lock/unlock", r#"{"key":"bm9uZQ=="}"#),
     ("lock/unlock", "{}"),
     ("lock/lock", r#"{"name":"bA==","lease":"5"}"#),
@@ -120,7 +120,7 @@ pub const CALLS: &[(&str, &str)] = &[
         r#"{"leader":{"name":"@WAY2","key":"@KEY","rev":"@REVISION","lease":"77"}}"#,
     ),
     ("election/leader", r#"{"name":"@WAY2"}"#),
-    // Users, while nothing is enforced.
+    // Users, roles and permissions. None of them is enforced.
     ("auth/status", "{}"),
     ("auth/enable", "{}"),
     ("auth/disable", "{}"),

@@ -53,7 +53,7 @@ pub enum Incoming<'a> {
     },
     /// A watch fired.
     Event {
-        /// `Watcher.Event.EventType`.
+        /// The kind of the event, a number of `Watcher.Event.EventType`.
         kind: i32,
         /// The path of the znode.
         path: &'a str,

@@ -378,7 +378,7 @@ impl Troubles {
         }
     }
 
-    /// All kinds of errors in one line.
+    /// The kinds of trouble with their counts, in one line of text.
     pub fn kinds(&self) -> String {
         let all: Vec<String> =
             self.by_kind.iter().map(|(kind, count)| format!("{kind} {count}")).collect();

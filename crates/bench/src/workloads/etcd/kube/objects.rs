@@ -12,9 +12,9 @@ use crate::random::Random;
 
 /// An object of the cluster.
 pub struct Object {
-    /// Its kind.
+    /// The kind of the object.
     pub kind: Kind,
-    /// Its key.
+    /// The key of the object.
     pub key: Bytes,
     /// Bytes of each of its values.
     pub bytes: usize,

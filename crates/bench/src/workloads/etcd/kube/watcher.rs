@@ -18,7 +18,7 @@ use crate::measure::stats::Latencies;
 use crate::workloads::etcd::client::EtcdClient;
 use crate::workloads::etcd::grpc::{Received, Stream};
 
-/// The events that one watch has seen, summed up.
+/// A summary of the events that one watch has seen.
 #[derive(Debug, Default)]
 pub struct Seen {
     /// The version of each key that exists.

@@ -270,7 +270,8 @@ fn keep_time(started: Instant, pace: Pace, end: &End, due: &mpsc::Sender<u64>) {
 mod tests {
     use super::*;
 
-    /// The clock comes a second late, when the end is over: 50 requests were due before it.
+    /// The clock thread starts a second late, after the end of the load. 50 requests were due
+    /// before that end.
     #[test]
     fn requests_that_were_due_before_the_end_are_sent_after_it() {
         let started = Instant::now().checked_sub(Duration::from_secs(1)).unwrap();

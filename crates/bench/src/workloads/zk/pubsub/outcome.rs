@@ -52,7 +52,7 @@ impl Results {
 /// The results and the cost of publishing the items that count.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Outcome {
-    /// The answers and events.
+    /// The answers and events of the stage that counts.
     pub results: Results,
     /// Time from the start to the answer to the last create, ns.
     pub creates_ns: u64,
