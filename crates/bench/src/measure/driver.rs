@@ -543,8 +543,8 @@ impl Driver {
             connection.session.send(&zk::request::Request::CloseSession, 0);
             connection.flush();
         }
-        // A server closes the connection after its answer. One that does not is waited for five
-        // seconds.
+        // Ends when each session has its answer or its connection has ended. A server that does
+        // neither is waited for five seconds.
         let _ = self.run_until(&mut Closing, Duration::from_secs(5));
     }
 }

@@ -263,8 +263,8 @@ fn number(value: f64) -> String {
 }
 
 /// How many times better the first server is, as text: the median of the ratios of each round,
-/// their range, and their 95 % interval. `None` if the figure is not compared, or a value is
-/// missing or 0.
+/// their range, and their 95 % interval. `None` if the figure is not compared, or if in no round
+/// both values are above 0.
 pub fn ratio(first: &Figure, second: &Figure) -> Option<String> {
     let pairs = first.values.iter().zip(&second.values);
     let (Good::More | Good::Less) = first.good else { return None };

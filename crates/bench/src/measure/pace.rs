@@ -1,5 +1,5 @@
-//! The schedule of a load: when each request of an open loop is due, and when any load ends.
-//! Answers do not delay it. It reads no clock.
+//! The schedule of a load: when each request of an open loop is due, and when any load ends. The
+//! schedule does not wait for answers, and reads no clock.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;

@@ -205,8 +205,8 @@ fn rows(shape: &Shape) -> impl Iterator<Item = &'static PubsubRow> {
     shape.rows().filter(is_it)
 }
 
-/// The figures of a row: its rate, and its response times, which are shown beside our first latency
-/// after the create.
+/// The published figures of a row: its rate, and its response times. The response times are shown
+/// beside our event latency in scenario 2, and beside our update latency in the others.
 fn published(row: &PubsubRow, kind: Kind) -> Vec<Published> {
     let names = headlines(kind);
     let response = if kind.scenario() == 2 { names[2] } else { names[1] };

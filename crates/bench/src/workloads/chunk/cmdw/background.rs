@@ -3,7 +3,7 @@
 //!
 //! A figure without this work would leave out checkpoints and the reads that look for damage. If a
 //! call fails, a server logs that and goes on. A benchmark ends with an error, since its figures
-//! would be those of a damaged store.
+//! would be those of a store that does not do its work.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::thread;

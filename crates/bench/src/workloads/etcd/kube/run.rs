@@ -56,7 +56,7 @@ pub struct Answers {
     pub counts: Vec<Counted>,
     /// Guarded updates and deletes that were refused, because another write came first.
     pub conflicts: u64,
-    /// Guarded updates and deletes that were given up after [`GUARDED_ATTEMPTS`] refusals.
+    /// Guarded updates and deletes that were given up after `GUARDED_ATTEMPTS` refusals.
     pub given_up: u64,
     /// Lists that broke off, because their revision was compacted before their last page.
     pub lists_compacted: u64,
