@@ -195,8 +195,8 @@ impl<'a> Writers<'a> {
         }
     }
 
-    /// Writes until the last stage is over and then each writer was acknowledged once more. Gives
-    /// up the writers that were not within [`RECOVERY_LIMIT`]. Then reads the znodes, after a sync.
+    /// Writes until the last stage is over and then each writer was acknowledged once more, but at
+    /// most for [`RECOVERY_LIMIT`] after that stage. Then reads the znodes, after a sync.
     ///
     /// # Errors
     /// The servers stay silent.
