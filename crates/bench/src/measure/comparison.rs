@@ -47,7 +47,7 @@ pub struct Rounds {
     /// Rounds before the counted ones, which warm the servers
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(..=1000))]
     pub warmup: u32,
-    /// When to stop: see [`Goal`].
+    /// How well a ratio is to be known.
     #[command(flatten)]
     pub goal: Goal,
 }
