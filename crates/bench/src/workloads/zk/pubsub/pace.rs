@@ -1,6 +1,7 @@
 //! When a publisher sends its next request: in closed loop after the answer to the one before, in
 //! open loop at a fixed rate.
 
+use crate::limits::PACED_START_NS;
 use crate::measure::driver::{Driver, Next};
 
 /// The pace of all publishers together.
@@ -16,7 +17,7 @@ impl Pace {
     /// A pace that starts now. `rate` is in items a second; `None` means closed loop.
     pub fn start(driver: &Driver, rate: Option<u64>) -> Pace {
         // In open loop the start is a little later, so that no client begins late.
-        let delay_ns = if rate.is_some() { 10_000_000 } else { 0 };
+        let delay_ns = if rate.is_some() { PACED_START_NS } else { 0 };
         let spacing_ns = rate.map(|rate| 1e9 / rate as f64);
         Pace { start_ns: driver.now_ns() + delay_ns, spacing_ns }
     }

@@ -100,11 +100,6 @@ impl Group {
 /// its sync, by one of the threads with a chunk in it, the leader. Meanwhile other threads fill a
 /// second buffer for the next round. A round's last block may be partly filled: the next round
 /// writes it again with what follows, so that chunks lie in the file without gaps.
-///
-/// Chunks are copied one behind the other into one of two buffers. The leader of a round, one of
-/// the threads whose chunks are in the buffer, writes it and syncs, while others fill the other
-/// buffer for the next round. The last block of a round is written again with what follows it, so
-/// that the file has the bytes of the chunks and no others between them.
 #[derive(Debug)]
 pub struct DirectGroup {
     file: File,
