@@ -1,7 +1,7 @@
 //! The gateway for HTTP clients: maps URLs to gRPC calls and translates JSON to protobuf messages
 //! and back, as etcd 3.6 does (grpc-gateway 2.26 and Go's `encoding/protojson`).
 //!
-//! [`route`] finds the call of a path. The call ([`GatewayMethod`]) turns JSON into its request
+//! [`mod@route`] finds the call of a path. The call ([`GatewayMethod`]) turns JSON into its request
 //! message, and its response message into JSON. A table of all messages, generated from `proto/`,
 //! drives both directions, so no call needs code of its own. Answers have the content type
 //! [`CONTENT_TYPE`]; a call that streams answers one line of JSON for each message.

@@ -56,7 +56,7 @@ pub enum StreamRefused {
     /// The request is wrong; a read that is not streamed would be refused as well.
     Error(Error),
     /// The read has an order or bounds of revisions, so it cannot be answered in pieces. The code
-    /// is [`Code::Unimplemented`](crate::Code::Unimplemented), the text etcd's.
+    /// is [`Code::Unimplemented`](grpc_code::Code::Unimplemented), the text etcd's.
     Unimplemented(&'static str),
 }
 

@@ -236,7 +236,7 @@ impl<'a> KnownIdentities<'a> {
         KnownIdentities { settings, exact, addresses, has_sasl }
     }
 
-    /// Whether one of the identities matches the entry, by the rules of [`matches`].
+    /// Whether one of the identities matches the entry, by the rules of [`fn@matches`].
     fn match_one(&self, entry: &AclEntry) -> bool {
         let (scheme, id) = (&*entry.scheme, &*entry.id);
         let is_exact = || self.exact.contains(&(scheme, id));

@@ -20,7 +20,7 @@ struct List {
     znode: ZnodeId,
     /// zxid of the znode's creation. With the id it identifies the znode, since ids are reused.
     czxid: i64,
-    /// The value of [`Znode::last_removal`]: changes with every removal of a child.
+    /// The value of [`super::tree::Znode::last_removal`]: changes with every removal of a child.
     removal: u64,
 }
 
