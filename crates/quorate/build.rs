@@ -1,15 +1,17 @@
-//! Tells the binary when its source was committed, which is part of the version that clients see.
+//! Gives the binary the date of its source, which is part of the version that ZooKeeper clients
+//! see.
 //!
-//! ZooKeeper's version ends in the time of the build, and clients look for it. The time of our own
-//! build would make each build another one, so it is the time of the commit, or what
-//! `SOURCE_DATE_EPOCH` says (reproducible-builds.org), or, without both, the beginning of 1970.
+//! ZooKeeper's version ends with the time of the build, and clients expect one there. Our own build
+//! time would make every build a different binary. So the date is `SOURCE_DATE_EPOCH` if that is
+//! set (reproducible-builds.org), else the time of the commit, else the beginning of 1970.
 
 use std::process::Command;
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-env-changed=SOURCE_DATE_EPOCH");
-    // This file grows with each commit that is checked out.
+    // Git appends to this file whenever another commit is checked out, so the date is computed
+    // again.
     if let Some(path) = git(&["rev-parse", "--git-path", "logs/HEAD"]) {
         println!("cargo::rerun-if-changed={path}");
     }
@@ -19,14 +21,14 @@ fn main() {
     println!("cargo::rustc-env=QUORATE_BUILD_DATE={}", shown(seconds));
 }
 
-/// The output of git for these words; none if there is no git, or no repository.
+/// What git prints for these arguments; `None` if there is no git or no repository.
 fn git(words: &[&str]) -> Option<String> {
     let output = Command::new("git").args(words).output().ok()?;
     let said = String::from_utf8(output.stdout).ok()?.trim().to_string();
     (output.status.success() && !said.is_empty()).then_some(said)
 }
 
-/// A time in seconds since 1970 as ZooKeeper shows it: `2026-11-23 17:12 UTC`.
+/// Formats seconds since 1970 as ZooKeeper does: `2026-11-23 17:12 UTC`.
 fn shown(seconds: u64) -> String {
     let (mut days, minutes) = (seconds / 86_400, seconds % 86_400 / 60);
     let mut year = 1970;

@@ -1,8 +1,8 @@
-//! The decoders under test: one function for each, which is given arbitrary bytes. It always
-//! returns; bytes that decode are encoded and decoded again to an equal value.
+//! Tests of all decoders with arbitrary bytes: one function, a body, for each decoder. A body must
+//! return for every input; what decodes, it encodes and decodes again, and compares.
 //!
-//! The fuzz targets call these, and so does `crates/quorate/tests/fuzz_bodies.rs` with the seeds
-//! that stand next to each body, cut and changed.
+//! Each fuzz target calls the body of its name. `crates/quorate/tests/fuzz_bodies.rs` calls all
+//! bodies without a fuzzer, with truncated and mutated seeds. The seeds are beside each body.
 
 mod of_chunk;
 mod of_etcd;
@@ -15,17 +15,17 @@ mod of_tls;
 mod of_token;
 mod of_zk;
 
-/// One decoder under test.
+/// The test of one decoder.
 pub struct Body {
-    /// The body's name, and that of its fuzz target.
+    /// The body's name, which its fuzz target shares.
     pub name: &'static str,
-    /// Tries any bytes.
+    /// Tries these bytes. Panics if the decoder is wrong.
     pub run: fn(&[u8]),
-    /// Good encodings, from which a search starts.
+    /// Valid encodings, from which a search starts.
     pub seeds: fn() -> Vec<Vec<u8>>,
 }
 
-/// Every body.
+/// Every body, each with a fuzz target.
 pub const BODIES: [Body; 50] = [
     Body { name: "chunk_block", run: of_chunk::chunk_block, seeds: of_chunk::chunk_block_seeds },
     Body {
@@ -171,7 +171,7 @@ pub const BODIES: [Body; 50] = [
     },
 ];
 
-/// Runs the body of that name.
+/// Runs the body with this name.
 pub fn run(name: &str, bytes: &[u8]) {
     let body =
         BODIES.iter().find(|body| body.name == name).expect("a target is named after a body");

@@ -1,4 +1,4 @@
-//! Requests of the chunk store's clients, and the store's formats on disk.
+//! Bodies for the chunk store: requests and answers of its protocol, and its formats on disk.
 
 use bytes::Bytes;
 use chunk::block::{BlockData, BlockId, ChunkInfo, KeyValue, decode_block, encode_block};
@@ -15,7 +15,8 @@ use chunk::wire::{Request, chunk_to_pb, decode_answer, encode, encode_request, p
 
 use super::of_storage::each_sealed;
 
-/// A request. A decoded one is encoded and decoded again to an equal one, with the same meaning.
+/// A request. If it decodes, it must encode and decode again to an equal message that has the same
+/// meaning for the store.
 pub fn chunk_request(bytes: &[u8]) {
     let bytes = Bytes::copy_from_slice(bytes);
     let Ok(message) = read(bytes.clone()) else { return };
@@ -119,12 +120,12 @@ pub fn chunk_request_seeds() -> Vec<Vec<u8>> {
     messages().iter().map(encode).collect()
 }
 
-/// Checksums that [`each_sealed`] makes start from nothing.
+/// The salt of the checksums that [`each_sealed`] computes: none.
 const SALT: Salt = Salt(0);
 
 const AT: Position = Position { segment: 3, offset: 8192 };
 
-/// A record of the log: its header, and behind it the trailer.
+/// A record of the log: its header, followed by the trailer.
 pub fn chunk_record(bytes: &[u8]) {
     each_sealed(bytes, 60, 0..60, |bytes| {
         let Ok(header) = decode_header(bytes, AT, SALT) else { return };
@@ -156,7 +157,7 @@ pub fn chunk_record_seeds() -> Vec<Vec<u8>> {
     Kind::ALL.into_iter().map(seed).collect()
 }
 
-/// The head of a segment of the log.
+/// The head of a log segment.
 pub fn chunk_segment_head(bytes: &[u8]) {
     each_sealed(bytes, 56, 0..56, |bytes| {
         let Ok(head) = decode_head(bytes) else { return };
@@ -175,7 +176,7 @@ pub fn chunk_segment_head_seeds() -> Vec<Vec<u8>> {
 
 const BLOCK: BlockId = BlockId { container_id: 7, local_id: 9 };
 
-/// The metadata of a block in its record.
+/// The metadata of a block, as a record of the log holds it.
 pub fn chunk_block(bytes: &[u8]) {
     let Ok(block) = decode_block(BLOCK, bytes) else { return };
     assert_eq!(encode_block(&block), bytes);
@@ -202,7 +203,7 @@ pub fn chunk_block_seeds() -> Vec<Vec<u8>> {
     vec![encode_block(&block), encode_block(&empty)]
 }
 
-/// A piece of a checkpoint, whose checksum was right.
+/// A piece of a checkpoint, as it is after its checksum was found right.
 pub fn chunk_checkpoint(bytes: &[u8]) {
     if let Ok(count) = count_entries(bytes) {
         assert!(count <= bytes.len());
@@ -250,7 +251,7 @@ pub fn chunk_checkpoint_head_seeds() -> Vec<Vec<u8>> {
     vec![head(None), head(Some(4096))]
 }
 
-/// The file with the store's identity.
+/// The file with the store's identity, in both lengths that it may have.
 pub fn chunk_identity(bytes: &[u8]) {
     for crc_at in [28, 32] {
         each_sealed(bytes, crc_at, 0..crc_at, |bytes| {
@@ -264,7 +265,8 @@ pub fn chunk_identity_seeds() -> Vec<Vec<u8>> {
     vec![encode_identity(&Identity::from_id(7)), encode_identity(&Identity::from_id(u128::MAX))]
 }
 
-/// An answer, as a client reads it. A decoded one is encoded and decoded again to an equal one.
+/// An answer, decoded as a client does. If it decodes, it must encode and decode again to an equal
+/// one.
 pub fn chunk_answer(bytes: &[u8]) {
     let Ok(answer) = decode_answer(Bytes::copy_from_slice(bytes)) else { return };
     let mut encoded = Vec::new();

@@ -1,4 +1,5 @@
-//! Requests of etcd's clients: messages, and the JSON that the gateway makes messages of.
+//! Bodies for requests of etcd clients: messages of the key-value service, JSON of the gateway in
+//! both directions, and etcd v2.
 
 use bytes::Bytes;
 use etcd::gateway::{self, GatewayMethod, Scanner};
@@ -11,8 +12,9 @@ use etcd::pb::etcdserverpb::{
 use etcd::{convert, limits, v2};
 use machine::Command;
 
-/// A request of the key-value service, read as each of its messages. A decoded one is encoded and
-/// decoded again to an equal one; a checked one has keys.
+/// A request of the key-value service, decoded as each of its messages in turn. If it decodes as
+/// one, it must encode and decode again to an equal one; if it also passes the checks, it must have
+/// a key.
 pub fn etcd_request(bytes: &[u8]) {
     if let Some(request) = decoded_twice::<RangeRequest>(bytes)
         && let Ok(range) = convert::range(&request)
@@ -107,7 +109,7 @@ pub fn etcd_request_seeds() -> Vec<Vec<u8>> {
     ]
 }
 
-/// The calls whose JSON is tried.
+/// The calls whose JSON the bodies try.
 const CALLS: [&str; 5] = [
     "/etcdserverpb.KV/Txn",
     "/etcdserverpb.Watch/Watch",
@@ -120,10 +122,11 @@ fn calls() -> impl Iterator<Item = &'static GatewayMethod> {
     CALLS.iter().map(|path| gateway::method(path).expect("it is a call"))
 }
 
-/// JSON of a request. What it becomes is a message that decodes.
+/// The JSON of a request. If the gateway translates it, the result must decode as a message.
 pub fn etcd_json(bytes: &[u8]) {
     for call in calls() {
-        // A reader that is given what no scanner has seen returns nevertheless.
+        // This function normally sees only text that `Scanner` has accepted; it must return for
+        // other text too.
         let _ = call.streamed_request(bytes);
         let Ok(message) = call.request(bytes) else { continue };
         if call.path == CALLS[0] {
@@ -143,7 +146,8 @@ pub fn etcd_json_seeds() -> Vec<Vec<u8>> {
     [txn, watch, member, grant].map(|text| text.as_bytes().to_vec()).to_vec()
 }
 
-/// The JSON of a message that comes in pieces of so many bytes; none if it is no message.
+/// The JSON for a message that the transcoder gets in pieces of `piece_bytes`; `None` if it is not
+/// a message.
 fn transcoded(call: &GatewayMethod, bytes: &[u8], piece_bytes: usize) -> Option<String> {
     let (mut transcoder, mut json) = (call.transcoder(), String::new());
     for piece in bytes.chunks(piece_bytes.max(1)) {
@@ -153,7 +157,8 @@ fn transcoded(call: &GatewayMethod, bytes: &[u8], piece_bytes: usize) -> Option<
     Some(json)
 }
 
-/// The message of a response. What it becomes is one JSON object, in pieces as at once.
+/// The message of a response. If the gateway translates it, the result must be one JSON object, the
+/// same whether the message came at once or in pieces.
 pub fn etcd_message(bytes: &[u8]) {
     for call in calls() {
         let [at_once, in_pieces] = [bytes.len(), 3].map(|piece| transcoded(call, bytes, piece));
@@ -167,7 +172,8 @@ pub fn etcd_message(bytes: &[u8]) {
 }
 
 pub fn etcd_message_seeds() -> Vec<Vec<u8>> {
-    // A response to a transaction with a put, a read and a nested transaction; a status.
+    // A response to a transaction with a put, a read and a nested transaction; and a status
+    // response.
     let txn = b"\x0a\x04\x18\x07\x20\x02\x10\x01\x1a\x06\x12\x04\x0a\x02\x18\x07\x1a\x10\x0a\x0e\
         \x0a\x02\x18\x07\x12\x06\x0a\x01k\x2a\x01v\x20\x01\x1a\x06\x22\x04\x0a\x00\x10\x01";
     let status = b"\x12\x053.6.0\x18\x80\x80\x02\x20\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01\x42\
@@ -175,9 +181,9 @@ pub fn etcd_message_seeds() -> Vec<Vec<u8>> {
     vec![txn.to_vec(), status.to_vec()]
 }
 
-/// A request of etcd v2: the method, the path behind that of the keys, the query and the form, a
-/// line each. What it becomes has a key, and a command that is encoded and decoded again to an
-/// equal one.
+/// A request of etcd v2, a part on each line: the method, the path behind `/v2/keys`, the query and
+/// the form. If it is valid, its command must encode and decode again to an equal one; if not, the
+/// error's body must be JSON.
 pub fn etcd_v2_request(bytes: &[u8]) {
     let mut lines = bytes.splitn(4, |byte| *byte == b'\n');
     let [Some(method), Some(path), Some(query), Some(form)] = [(); 4].map(|()| lines.next()) else {

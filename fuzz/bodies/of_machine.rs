@@ -1,4 +1,4 @@
-//! Entries, commands and images.
+//! Bodies for what the state machine decodes: commands, log entries, and images of the state.
 
 use machine::entry::{
     self, BatchBuilder, NotAdded, decode_batch, decode_header, decode_identities, encode_identities,
@@ -22,7 +22,7 @@ const SESSION: SessionId = SessionId(0x0100_0000_0000_0001);
 const IDENTITIES: [Identity<'static>; 2] =
     [Identity { scheme: "ip", id: "::1" }, Identity { scheme: "digest", id: "a:b" }];
 
-/// A command. A decoded one is encoded and decoded again to an equal one.
+/// A command. If it decodes, it must encode and decode again to an equal one.
 pub fn command(bytes: &[u8]) {
     let Ok(command) = Command::decode(bytes) else { return };
     let mut encoded = Vec::new();
@@ -30,16 +30,17 @@ pub fn command(bytes: &[u8]) {
     assert_eq!(Command::decode(&encoded), Ok(command));
 }
 
-/// Steps of a command that a step is allowed; a longer one is left alone.
+/// How many steps the body runs a command for; a command that needs more is not judged.
 const STEPS_MAX: u32 = 20_000;
 
-/// What a command may cost: whatever its bytes ask for, a step looks at few keys, the state does
-/// not depend on the steps, and nobody else's outcome holds versions. (`Machine::apply_step` counts
-/// the keys where assertions for debugging are on.)
+/// Applies a command in steps. Whatever the command asks for, each step may look at only a few
+/// keys, the state must not depend on the size of the steps, and no outcome may keep versions of
+/// keys alive. (`Machine::apply_step` counts the keys if debug assertions are on.)
 pub fn steps(bytes: &[u8]) {
     let Some((&keys_max, bytes)) = bytes.split_first() else { return };
     let Ok(command) = Command::decode(bytes) else { return };
-    // An image that was not prepared ends the process: no peer may forward this command.
+    // A control command may end the process, for instance if it installs an image that was not
+    // prepared. No peer may forward one.
     if let Command::Control(_) = command {
         return;
     }
@@ -60,7 +61,7 @@ pub fn steps(bytes: &[u8]) {
     }
 }
 
-/// An entry, with all its batches and commands.
+/// A log entry, with all its batches and commands.
 pub fn entry(bytes: &[u8]) {
     let Ok(header) = entry::verify(bytes) else { return };
     let again = encode_again(bytes);
@@ -68,7 +69,7 @@ pub fn entry(bytes: &[u8]) {
     assert_eq!(encode_again(&again), again);
 }
 
-/// Builds an equal entry from its batches and commands. `bytes` is a good entry.
+/// Builds an equal entry from the batches and commands in `bytes`, which must be a valid entry.
 fn encode_again(bytes: &[u8]) -> Vec<u8> {
     let header = decode_header(bytes).expect("the entry was verified");
     let mut batches = Vec::new();
@@ -82,7 +83,7 @@ fn encode_again(bytes: &[u8]) -> Vec<u8> {
             let identities = encode_identities(identities);
             let added = builder.push(framed.connection, &identities, &framed.command);
             if let Err(NotAdded::Full | NotAdded::TooLarge { .. }) = added {
-                // A batch that no Front makes: several commands that are large together.
+                // No Front builds such a batch: several commands that together are too large.
                 return bytes.to_vec();
             }
             at = framed.end;
@@ -94,13 +95,13 @@ fn encode_again(bytes: &[u8]) -> Vec<u8> {
     entry::encode(header.time_ms, header.group, header.level, &batches).to_vec()
 }
 
-/// One list of a batch's identity table. A decoded one is encoded to the same bytes.
+/// A list of identities from a batch. If it decodes, it must encode to the same bytes.
 pub fn identities(bytes: &[u8]) {
     let Ok(identities) = decode_identities(bytes) else { return };
     assert_eq!(encode_identities(identities.into_iter()), bytes);
 }
 
-/// An image is refused, or gives a machine whose own image gives the same state.
+/// An image is either refused, or restores a machine whose own image restores the same state.
 pub fn image(bytes: &[u8]) {
     if let Ok(mut machine) = restore(bytes) {
         assert_image_is_faithful(&mut machine);
@@ -119,7 +120,7 @@ fn restore(image: &[u8]) -> Result<Machine, RestoreError> {
     restore.finish()
 }
 
-/// The machine's image, with a frame for each step of so many slots.
+/// The machine's image, frozen in steps of at most `slots_max` slots.
 fn image_of(machine: &mut Machine, slots_max: u32) -> Vec<u8> {
     machine.freeze();
     let mut image = Vec::new();
@@ -135,7 +136,7 @@ fn image_of(machine: &mut Machine, slots_max: u32) -> Vec<u8> {
     }
 }
 
-/// A machine with one session, and the stamp of its connection.
+/// A machine with one open session, the stamp of that session's connection, and the session's id.
 pub fn machine_with_session() -> (Machine, Stamp<'static>, SessionId) {
     let mut machine = Machine::default();
     let origin = Origin { member: MemberId(1), boot: BootId(1) };
@@ -296,7 +297,7 @@ pub fn steps_seeds() -> Vec<Vec<u8>> {
     etcd.map(Command::Etcd).iter().chain(&commands()).map(encode).collect()
 }
 
-/// A machine with a session, a lease and keys of it.
+/// A machine with a session, a lease, and six keys, half of them attached to the lease.
 fn machine_with_keys() -> (Machine, Stamp<'static>, SessionId) {
     let (mut machine, stamp, session) = machine_with_session();
     let mut apply = |command| {

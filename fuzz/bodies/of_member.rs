@@ -1,4 +1,4 @@
-//! Messages between members, and their hellos.
+//! Bodies for messages between members, and for the hello, the first message on each link.
 
 use machine::{BootId, Digest, LeaseId, Level, LogIndex, MemberId, Owner, SessionId};
 use member::Hello;
@@ -13,7 +13,8 @@ use storage::datadir::Birth;
 
 const FROM: MemberId = MemberId(5);
 
-/// A message; the first byte is its kind. A decoded one is encoded to the same bytes.
+/// A message between members; the first byte is its kind. If it decodes, it must encode to the same
+/// bytes.
 pub fn member_message(bytes: &[u8]) {
     let Some((kind, body)) = bytes.split_first() else { return };
     let frame = PeerFrame { kind: *kind, body: body.to_vec().into() };
@@ -21,7 +22,7 @@ pub fn member_message(bytes: &[u8]) {
     assert_eq!(message.encode(), frame);
 }
 
-/// A hello, perhaps with more bytes behind it. A decoded one is encoded to the same bytes.
+/// A hello, possibly followed by other bytes. If it decodes, it must encode to the same bytes.
 pub fn hello(bytes: &[u8]) {
     let mut reader = Reader::new(bytes);
     let Ok(hello) = Hello::decode(&mut reader) else { return };
@@ -65,7 +66,7 @@ pub fn member_message_seeds() -> Vec<Vec<u8>> {
         let PeerFrame { kind, body } = message.encode();
         [&[kind], &body[..]].concat()
     });
-    // A forwarded batch: boot, stream, position, and no batches.
+    // A forwarded batch: kind, boot, stream and position, and no batches.
     let forward = [&[2][..], &[9, 0, 0, 0, 0, 0, 0, 0], &[0; 16], &[0; 4]].concat();
     encoded.chain([forward]).collect()
 }

@@ -1,24 +1,24 @@
-//! Raft messages of peers, and memberships.
+//! Bodies for what a Raft replica decodes: messages of its peers, memberships and their changes.
 
 use replica::{
     Config, Effects, Entry, EntryKind, HardState, MemberChange, Membership, MembershipChange,
     Replica, Restored, Transition, peek,
 };
 
-/// A membership. A decoded one is encoded to the same bytes.
+/// A membership. If it decodes, it must encode to the same bytes.
 pub fn membership(bytes: &[u8]) {
     let Ok(membership) = Membership::decode(bytes) else { return };
     assert_eq!(membership.encode(), bytes);
 }
 
-/// A change of the membership. A decoded one is encoded to the same bytes.
+/// A change of the membership. If it decodes, it must encode to the same bytes.
 pub fn membership_change(bytes: &[u8]) {
     let Ok(change) = MembershipChange::decode(bytes) else { return };
     assert_eq!(change.encode(), bytes);
 }
 
-/// A message, which is refused, or stepped by a replica that goes on; twice, because messages may
-/// be duplicated.
+/// A Raft message. The replica either refuses it, or steps it and goes on working. The body steps
+/// it twice, because a network may duplicate messages.
 pub fn peer_message(bytes: &[u8]) {
     let peeked = peek(bytes);
     let mut replica = replica();
@@ -33,7 +33,7 @@ pub fn peer_message(bytes: &[u8]) {
     drain(&mut replica);
 }
 
-/// Member 1 of three, with a few entries of which some are committed.
+/// A replica that is member 1 of three, with a log of a few entries, some of them committed.
 fn replica() -> Replica {
     let entry = |index| Entry {
         index,
@@ -55,7 +55,7 @@ fn replica() -> Replica {
     replica
 }
 
-/// Carries out everything that the replica asks for, at once.
+/// Carries out at once all effects that the replica asks for.
 fn drain(replica: &mut Replica) {
     while replica.has_effects() {
         let Effects { persist, committed, .. } = replica.effects();
@@ -108,7 +108,7 @@ pub fn membership_change_seeds() -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// The fields of a message that differ between kinds; `docs/formats.md` has the layout.
+/// The fields in which the kinds of message differ; `docs/formats.md` has the layout.
 #[derive(Default)]
 struct Message<'a> {
     kind: u8,
@@ -156,7 +156,8 @@ pub fn peer_message_seeds() -> Vec<Vec<u8>> {
     vec![
         Message { log_term: 2, index: 5, commit: 7, entries: &entries, ..of(3) }.encode(),
         of(3).encode(),
-        // raft-rs takes an anchor of term 0 beyond its log for a match, and ends the process.
+        // The raft crate takes an entry of term 0 beyond its log for one that matches, and ends the
+        // process.
         Message { index: 257, commit: 64, ..of(3) }.encode(),
         Message { index: 5, ..of(4) }.encode(),
         Message { index: 9, log_term: 2, ..of(5) }.encode(),

@@ -1,7 +1,8 @@
-//! The formats on disk: frames, slots, segments, snapshots and the small files.
+//! Bodies for the formats on disk: the log's frames, slots and segments, snapshots, and the small
+//! files.
 //!
-//! A checksum rejects nearly every change of a fuzzer. So each body tries the bytes as they are,
-//! and then with correct checksums, as damage before the checksum was computed would leave them.
+//! A checksum rejects nearly every change that a fuzzer makes. So each body tries the bytes as they
+//! are, and again with the checksums corrected, as if the damage had come before the checksum.
 
 use storage::datadir::{
     Acceptor, Ballot, Birth, Draft, Identity, decode_birth, decode_boot, decode_draft,
@@ -19,7 +20,7 @@ use storage::snapshot::{
 };
 use storage::wal::{LogEntry, WAL_DIR, Wal, WalOptions, log_path};
 
-/// CRC-32C, bit by bit: no dependency for a few bytes.
+/// CRC-32C, computed bit by bit: not worth a dependency.
 pub fn crc32c(bytes: &[u8]) -> [u8; 4] {
     let mut crc = u32::MAX;
     for byte in bytes {
@@ -31,7 +32,8 @@ pub fn crc32c(bytes: &[u8]) -> [u8; 4] {
     (!crc).to_le_bytes()
 }
 
-/// Tries the bytes as they are and, if they are long enough, with a correct checksum.
+/// Calls `body` with the bytes as they are. Then, if they are long enough, writes the checksum of
+/// the bytes in `covered` to offset `at`, and calls `body` again.
 pub fn each_sealed(
     bytes: &[u8],
     at: usize,
@@ -47,7 +49,7 @@ pub fn each_sealed(
     }
 }
 
-/// A frame: its header, its body, and the body's content.
+/// A frame of the log: its header, its body, and the content of the body.
 pub fn wal_frame(bytes: &[u8]) {
     frame(bytes);
     let mut sealed = bytes.to_vec();
@@ -90,7 +92,8 @@ fn frame(bytes: &[u8]) {
     }
 }
 
-/// The body of a segment's head. A decoded one is encoded and decoded again to an equal one.
+/// The body of a segment's head frame. If it decodes, it must encode and decode again to an equal
+/// one.
 pub fn wal_head(bytes: &[u8]) {
     let version = record::decode_head_version(bytes);
     let Ok(head) = record::decode_head(bytes) else { return };
@@ -98,26 +101,26 @@ pub fn wal_head(bytes: &[u8]) {
     assert_eq!(record::decode_head(&record::encode_head(&head)), Ok(head));
 }
 
-/// A hard state. A decoded one is encoded to the same bytes.
+/// A hard state. If it decodes, it must encode to the same bytes.
 pub fn wal_hard_state(bytes: &[u8]) {
     let Ok(state) = record::decode_hard_state(bytes) else { return };
     assert_eq!(record::encode_hard_state(&state), bytes);
 }
 
-/// A membership. A decoded one is encoded to the same bytes.
+/// A membership. If it decodes, it must encode to the same bytes.
 pub fn wal_membership(bytes: &[u8]) {
     let Ok(membership) = record::decode_membership(bytes) else { return };
     assert_eq!(record::encode_membership(&membership), bytes);
     assert!(record::check_membership(&membership).is_ok());
 }
 
-/// A snapshot point. A decoded one is encoded to the same bytes.
+/// A snapshot point. If it decodes, it must encode to the same bytes.
 pub fn wal_snapshot_point(bytes: &[u8]) {
     let Ok(point) = record::decode_snapshot_point(bytes) else { return };
     assert_eq!(record::encode_snapshot_point(&point), bytes);
 }
 
-/// A slot. A decoded one is encoded to the same bytes.
+/// A slot at the start of a segment. If it decodes, it must encode to the same bytes.
 pub fn wal_slot(bytes: &[u8]) {
     each_sealed(bytes, 0, 4..SLOT_BYTES, |bytes| {
         let Ok(slot) = record::decode_slot(bytes) else { return };
@@ -125,7 +128,8 @@ pub fn wal_slot(bytes: &[u8]) {
     });
 }
 
-/// The only segment of a log: refused, or opened, and then opened again to the same.
+/// A log that consists of one segment with these frames. It is either refused or opened; a second
+/// opening must then find the same.
 pub fn wal_segment(bytes: &[u8]) {
     let options = options();
     let disk = disk_with_segment(bytes);
@@ -147,7 +151,7 @@ fn options() -> WalOptions {
     }
 }
 
-/// A segment with the input in the place of its frames; the slots before it are empty.
+/// A disk with one segment: empty slots, then `frames`, padded with zeros to the smallest size.
 fn disk_with_segment(frames: &[u8]) -> FaultDisk {
     let mut segment = vec![0; FRAMES_START as usize];
     segment.extend_from_slice(frames);
@@ -158,7 +162,7 @@ fn disk_with_segment(frames: &[u8]) -> FaultDisk {
     disk
 }
 
-/// The header of a snapshot. A decoded one is encoded to the same bytes.
+/// The header of a snapshot. If it decodes, it must encode to the same bytes.
 pub fn snapshot_header(bytes: &[u8]) {
     let prefix = snapshot::decode_prefix(bytes);
     let end = prefix.map_or(0, |(_, meta_bytes)| PREFIX_BYTES + meta_bytes);
@@ -168,7 +172,7 @@ pub fn snapshot_header(bytes: &[u8]) {
     });
 }
 
-/// A piece of a snapshot: its header and the bytes stored behind it.
+/// A piece of a snapshot: its header, and the stored bytes behind it.
 pub fn snapshot_piece(bytes: &[u8]) {
     piece(bytes);
     let mut sealed = bytes.to_vec();
@@ -209,7 +213,7 @@ fn trailer(piece_count: u64, hash: u128) -> Vec<u8> {
     out
 }
 
-/// The `identity` file. A decoded one is encoded to the same bytes.
+/// The `identity` file. If it decodes, it must encode to the same bytes.
 pub fn identity_file(bytes: &[u8]) {
     each_sealed(bytes, 40, 0..40, |bytes| {
         let Ok(identity) = decode_identity(bytes) else { return };
@@ -217,7 +221,7 @@ pub fn identity_file(bytes: &[u8]) {
     });
 }
 
-/// The `draft` file, of any length. A decoded one is encoded to the same bytes.
+/// The `draft` file, of any length. If it decodes, it must encode to the same bytes.
 pub fn draft_file(bytes: &[u8]) {
     let end = bytes.len().saturating_sub(4);
     each_sealed(bytes, end, 0..end, |bytes| {
@@ -226,7 +230,7 @@ pub fn draft_file(bytes: &[u8]) {
     });
 }
 
-/// The `birth` file, of any length. A decoded one is encoded to the same bytes.
+/// The `birth` file, of any length. If it decodes, it must encode to the same bytes.
 pub fn birth_file(bytes: &[u8]) {
     let end = bytes.len().saturating_sub(4);
     each_sealed(bytes, end, 0..end, |bytes| {
@@ -235,7 +239,7 @@ pub fn birth_file(bytes: &[u8]) {
     });
 }
 
-/// A slot of the `boot` file. A decoded one is encoded to the same bytes.
+/// A slot of the `boot` file. If it decodes, it must encode to the same bytes.
 pub fn boot_file(bytes: &[u8]) {
     each_sealed(bytes, 24, 0..24, |bytes| {
         let Ok(boot) = decode_boot(bytes) else { return };
@@ -262,7 +266,8 @@ fn head(link: Option<Link>) -> Vec<u8> {
     record::encode_head(&head)
 }
 
-/// A frame of generation 1, where `at` bytes of the segment are in use.
+/// Appends a frame of generation 1. `place` is the segment's salt and the checksum of the frame
+/// before; returns the checksum that the next frame needs.
 fn put_frame(out: &mut Vec<u8>, place: (u32, u32), header: (FrameKind, u64), body: &[u8]) -> u32 {
     let ((salt, chain), (kind, index)) = (place, header);
     let offset = FRAMES_START + out.len() as u64;

@@ -1,4 +1,4 @@
-//! Input of TLS: key stores that an operator names, and certificates that clients show.
+//! Bodies for input of TLS: key stores that an operator names, and certificates that clients show.
 
 use sha1::{Digest, Sha1};
 use tls::{der, jks, subject};
@@ -11,7 +11,8 @@ const STORES: [&[u8]; 3] = [
 const PASSWORD: &str = "secret";
 const DIGEST_BYTES: usize = 20;
 
-/// A Java key store, given the digest that makes it be read at all. What is read came out of it.
+/// The content of a Java key store. The body appends the right digest, without which the reader
+/// refuses it. The keys and certificates read must not be longer than the content.
 pub fn jks(content: &[u8]) {
     let password = PASSWORD.encode_utf16().flat_map(u16::to_be_bytes);
     let mut signed: Vec<u8> = password.chain(*b"Mighty Aphrodite").collect();
@@ -27,11 +28,11 @@ pub fn jks_seeds() -> Vec<Vec<u8>> {
     STORES.iter().map(|store| store[..store.len() - DIGEST_BYTES].to_vec()).collect()
 }
 
-/// The name in a certificate.
+/// The subject name of a certificate.
 pub fn subject_name(name: &[u8]) {
     let Some(text) = subject::rfc2253(name) else { return };
-    // The text has two hexadecimal digits a byte, a keyword or a number for each attribute, and
-    // escapes.
+    // The text has at most two hexadecimal digits for each byte, a keyword or number for each
+    // attribute, and escapes.
     assert!(text.len() <= 8 * name.len() + 40, "{text}");
 }
 

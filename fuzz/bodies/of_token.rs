@@ -1,4 +1,5 @@
-//! Tokens of etcd's clients, the claims in them, and the options and keys by which they are made.
+//! Bodies for tokens of etcd clients, the claims in them, and the options and keys that tokens are
+//! made with.
 
 use std::time::Duration;
 
@@ -6,7 +7,7 @@ use token::{AuthToken, Claims, Jwt, JwtOptions, SigningMethod};
 
 const NOW: i64 = 1_800_000_000;
 
-/// Keys that were made for tests.
+/// Key files that were made for tests.
 const KEYS: [&[u8]; 6] = [
     include_bytes!("../../crates/token/tests/fixtures/rsa.pub"),
     include_bytes!("../../crates/token/tests/fixtures/rsa.crt"),
@@ -25,7 +26,8 @@ fn jwt() -> Jwt {
     Jwt::new(&options(SigningMethod::Hs256), b"", b"secret").expect("a secret is a key")
 }
 
-/// A token is good only if it is ours. Any name can be in a token.
+/// A token is valid only if this key signed it, so of arbitrary bytes only the seeds are. A token
+/// may carry any user name.
 pub fn token_jwt(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let jwt = jwt();
@@ -47,7 +49,8 @@ pub fn token_jwt_seeds() -> Vec<Vec<u8>> {
     names.into_iter().map(token).collect()
 }
 
-/// The claims in a token. What is read can be signed, and is the same then.
+/// The JSON of the claims in a token. Claims that can be read can be signed, and are equal when
+/// read again.
 pub fn token_claims(json: &[u8]) {
     let Ok(claims) = Claims::from_json(json, NOW) else { return };
     let Ok(token) = jwt().sign(&claims.username, claims.revision, NOW + 1) else { return };
@@ -64,7 +67,8 @@ pub fn token_claims_seeds() -> Vec<Vec<u8>> {
     claims.map(|claims| claims.as_bytes().to_vec()).into()
 }
 
-/// The text of the flag. What is read can be written, and is the same then.
+/// The text of the flag `--auth-token`. Options that can be read can be written, and are equal when
+/// read again.
 pub fn token_options(text: &[u8]) {
     let Ok(text) = std::str::from_utf8(text) else { return };
     let seconds = |text: &str| text.strip_suffix('s')?.parse().ok().map(Duration::from_secs);
@@ -87,7 +91,8 @@ pub fn token_options_seeds() -> Vec<Vec<u8>> {
     texts.map(|text| text.as_bytes().to_vec()).into()
 }
 
-/// A file with a key, as the public or the private one of some methods. A key that signs verifies.
+/// A key file, tried as the public and as the private key of several methods. A key that signs must
+/// verify its own signature.
 pub fn token_key_file(file: &[u8]) {
     for method in
         [SigningMethod::Rs256, SigningMethod::Es256, SigningMethod::Es512, SigningMethod::EdDsa]

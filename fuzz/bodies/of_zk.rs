@@ -1,4 +1,5 @@
-//! Requests of ZooKeeper clients, and responses of servers.
+//! Bodies for ZooKeeper's protocol: requests of clients, responses of servers, four-letter words
+//! and SASL tokens.
 
 use machine::{AclEntry, Changes, Command, LogIndex, Stat};
 use zk::four_letter::{Word, recognise};
@@ -10,10 +11,11 @@ use zk::{ConnectRequest, ErrorCode, JuteReader, Request, RequestHeader};
 
 use super::of_machine::{assert_image_is_faithful, machine_with_session};
 
-/// Bytes of a frame's length.
+/// Bytes of the length in front of a frame.
 const LENGTH_BYTES: usize = 4;
 
-/// The first packet of a connection.
+/// A connect request, the first packet of a connection. If it decodes, it must encode and decode
+/// again to an equal one.
 pub fn connect_request(body: &[u8]) {
     let Ok(request) = ConnectRequest::decode(body) else { return };
     let mut encoded = Vec::new();
@@ -21,7 +23,8 @@ pub fn connect_request(body: &[u8]) {
     assert_eq!(ConnectRequest::decode(&encoded[LENGTH_BYTES..]), Ok(request));
 }
 
-/// The answer to the first packet.
+/// The response to a connect request. If it decodes, it must encode and decode again to an equal
+/// one.
 pub fn connect_response(body: &[u8]) {
     let Ok(response) = ConnectResponse::decode(body) else { return };
     let mut encoded = Vec::new();
@@ -29,8 +32,8 @@ pub fn connect_response(body: &[u8]) {
     assert_eq!(ConnectResponse::decode(&encoded[LENGTH_BYTES..]), Ok(response));
 }
 
-/// A request, header and body. One that is served, and that some client may send, is encoded and
-/// decoded again to an equal one.
+/// A request with its header. If it decodes, and a client could send it, it must encode and decode
+/// again to an equal one.
 pub fn jute_request(frame: &[u8]) {
     let Some(request) = decode_request(frame) else { return };
     let is_sent = match &request {
@@ -53,7 +56,7 @@ fn decode_request(frame: &[u8]) -> Option<Request<'_>> {
     Request::decode(header.opcode, &mut reader).ok()
 }
 
-/// A response: its header, then a stat.
+/// A response: its header, followed by a stat.
 pub fn response(frame: &[u8]) {
     let mut reader = JuteReader::new(frame);
     let Ok(header) = ReplyHeader::decode(&mut reader) else { return };
@@ -67,23 +70,25 @@ pub fn response(frame: &[u8]) {
     assert_eq!(encoded, frame[offset..reader.offset()]);
 }
 
-/// The first four bytes of a connection.
+/// The first four bytes of a connection: a four-letter word or the length of a frame.
 pub fn four_letter_word(bytes: &[u8]) {
     let Some(first) = bytes.first_chunk() else { return };
     match recognise(*first) {
         Some(Word::TelnetClose) => assert!(first[0] == 0xff),
         Some(word) => assert_eq!(word.name().as_bytes(), first),
-        // Other bytes are a length, which a client must not make equal to a word.
+        // Other bytes are the length of a frame. No client may send a frame whose length reads as a
+        // word.
         None => assert!(*first != *b"ruok"),
     }
 }
 
-/// A response to a challenge, and a challenge to a client: without the password nothing is proved.
+/// Tries the bytes as a client's response to a challenge, and as a server's challenge to a client.
+/// Nobody may be authenticated without knowing the password.
 pub fn sasl_token(bytes: &[u8]) {
     let mut exchange = challenged();
     let found = exchange.step(bytes, &SASL_NONCE, |user| (user == "bob").then_some(SASL_PASSWORD));
     if let Ok(step) = found {
-        // The client's own proof, with changes in bytes that the hash does not cover.
+        // The response was the client's own, changed only in bytes that the hash does not cover.
         assert!(matches!(step, Step::Authenticated { user, .. } if user == "bob"));
         let proof = sasl_response();
         let hash_at = proof.windows(9).position(|part| part == b"response=").map(|at| at + 9);
@@ -100,8 +105,8 @@ pub fn sasl_token(bytes: &[u8]) {
     }
 }
 
-/// The whole path from a client's bytes to the state: every frame that is a write is applied,
-/// whatever it asks for, and the state can still be written as an image.
+/// The whole path from a client's bytes to the state. Every frame that is a write is applied,
+/// whatever it asks for; afterwards the state must still have a faithful image.
 pub fn requests_applied(mut bytes: &[u8]) {
     let (mut machine, stamp, session) = machine_with_session();
     let mut changes = Changes::default();
@@ -238,14 +243,14 @@ pub fn response_seeds() -> Vec<Vec<u8>> {
 const SASL_NONCE: [u8; zk::sasl::NONCE_BYTES] = [7; zk::sasl::NONCE_BYTES];
 const SASL_PASSWORD: &str = "secret";
 
-/// A server that has sent its challenge.
+/// The server's side of an exchange, after it has sent its challenge.
 fn challenged() -> Exchange {
     let mut exchange = Exchange::New;
     exchange.step(b"", &SASL_NONCE, |_| None).expect("the first step is a challenge");
     exchange
 }
 
-/// The answer to the challenge by a client that knows the password.
+/// The response to the challenge from a client that knows the password.
 fn sasl_response() -> Vec<u8> {
     let Ok(Step::Challenge(challenge)) = Exchange::New.step(b"", &SASL_NONCE, |_| None) else {
         unreachable!("the first step is a challenge");

@@ -1,52 +1,53 @@
-//! The status codes of gRPC (`statuscodes.md`).
+//! The status codes of gRPC (`statuscodes.md` in gRPC's documentation).
 //!
-//! They are a crate because two crates need them that may not know each other: `etcd` gives each
-//! error its code and knows no HTTP/2; `grpc` sends codes and knows no protocol above gRPC.
+//! The codes have a crate of their own because two crates need them that must not depend on each
+//! other: `etcd` gives each error its code and knows no HTTP/2; `grpc` sends codes and knows no
+//! protocol above gRPC.
 
-/// The count of gRPC's status codes.
+/// How many status codes gRPC has.
 pub const CODES: usize = 17;
 
-/// The status codes of gRPC, by their numbers on the wire.
+/// The status codes of gRPC; each variant's value is its number on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Code {
     /// The call succeeded.
     Ok = 0,
-    /// The caller gave up.
+    /// The caller cancelled the call.
     Cancelled = 1,
-    /// An error of no other kind.
+    /// An error that fits none of the other codes.
     Unknown = 2,
-    /// The request is wrong, whatever the state is.
+    /// The request is wrong in itself, in whatever state the server is.
     InvalidArgument = 3,
-    /// The deadline has passed; the request may still take effect.
+    /// The deadline of the call passed before its answer; the request may still take effect.
     DeadlineExceeded = 4,
     /// A thing that the request names does not exist.
     NotFound = 5,
     /// A thing that the request creates already exists.
     AlreadyExists = 6,
-    /// The caller may not do that.
+    /// The caller is known, but has no permission for this call.
     PermissionDenied = 7,
     /// A quota or a limit is used up.
     ResourceExhausted = 8,
     /// The state does not allow the request.
     FailedPrecondition = 9,
-    /// A conflict with another request.
+    /// The request conflicts with another one that runs at the same time.
     Aborted = 10,
     /// A number is outside of the range that the state allows.
     OutOfRange = 11,
     /// The server has no such method.
     Unimplemented = 12,
-    /// An invariant of the server is broken, or the request is no message.
+    /// An invariant of the server is broken, or the request does not decode.
     Internal = 13,
-    /// The server cannot serve now.
+    /// The server cannot serve the call now; the client may try again.
     Unavailable = 14,
     /// Data is lost.
     DataLoss = 15,
-    /// The caller did not prove who it is.
+    /// The call carries no valid credentials.
     Unauthenticated = 16,
 }
 
 impl Code {
-    /// Every code, in the order of the numbers.
+    /// Every code, in the order of its number.
     pub const ALL: [Code; CODES] = [
         Code::Ok,
         Code::Cancelled,
@@ -67,7 +68,7 @@ impl Code {
         Code::Unauthenticated,
     ];
 
-    /// The number on the wire.
+    /// The code's number on the wire.
     pub fn number(self) -> u8 {
         self as u8
     }
@@ -93,7 +94,7 @@ impl Code {
         "Unauthenticated",
     ];
 
-    /// The number as the text that `grpc-status` holds.
+    /// The code's number in decimal, as the header `grpc-status` holds it.
     pub fn text(self) -> &'static str {
         const TEXTS: [&str; CODES] = [
             "0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "10", "11", "12", "13", "14", "15",

@@ -1,9 +1,10 @@
-//! HTTP for operators: metrics for Prometheus (`PrometheusMetricsProvider`) and the commands of
-//! ZooKeeper's AdminServer (`JettyAdminServer`), on two ports or on one.
+//! The admin server: HTTP for operators. It serves metrics for Prometheus
+//! (`PrometheusMetricsProvider`), the commands of ZooKeeper's AdminServer (`JettyAdminServer`) and
+//! health probes, on two ports or on one.
 //!
-//! Both run on the monitoring thread. Connections, headers and the time that each may take are
-//! bounded: a client that opens many connections or sends nothing blocks these ports, but nothing
-//! else.
+//! All ports run on the monitoring thread. The number of connections, the size of a request's head
+//! and the time for each are bounded: a client that opens many connections or sends nothing blocks
+//! these ports, but nothing else.
 
 mod authorization;
 mod commands;
@@ -40,81 +41,82 @@ use crate::foreign_pages;
 use crate::monitor::{Monitor, Started};
 use crate::observe::metric::{Numbers, PROMETHEUS_MEDIA_TYPE, prometheus};
 
-/// Bytes of a request's line and headers, as in Jetty. A longer head ends the connection.
+/// The longest request line with headers, in bytes, as in Jetty. A longer one ends the connection.
 const HEAD_BYTES_MAX: usize = 8 * 1024;
 
-/// Headers of a request. A request with more is refused.
+/// How many headers a request may have. A request with more is refused.
 const HEADERS_MAX: usize = 64;
 
-/// `MetricsServlet`'s path.
+/// The path of the metrics (`MetricsServlet`).
 const METRICS_PATH: &str = "/metrics";
 
-/// How long a readiness probe waits for the server's answer.
+/// How long a readiness probe waits for the connection runtimes to answer.
 const PROBE_TIME_MAX: Duration = Duration::from_secs(2);
 
-/// The methods in the answer to `OPTIONS`.
+/// The value of the `Allow` header in the answer to `OPTIONS`.
 const ALLOWED: &str = "GET, HEAD, POST, OPTIONS";
 
-/// How long a connection may live, even if it is busy.
+/// How long a connection may last, even if it is busy.
 const CONNECTION_TIME_MAX: Duration = Duration::from_secs(600);
 
-/// The pause after a connection could not be accepted.
+/// How long to wait after accepting a connection has failed.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// The services of a port, at least one.
+/// What one port serves: metrics, commands, or both.
 #[derive(Clone, Debug, Default)]
 pub struct Services {
-    /// `/metrics`, if it is served.
+    /// `Some` if the port serves `/metrics`.
     pub metrics: Option<Metrics>,
-    /// The commands of the AdminServer and the probes of health, if they are served.
+    /// `Some` if the port serves the commands of the AdminServer and the health probes.
     pub commands: Option<Commands>,
-    /// Whether pages of other sites are refused on loopback addresses, see
-    /// [`crate::foreign_pages`].
+    /// Whether connections to a loopback address refuse requests that come from web pages of other
+    /// sites; see [`crate::foreign_pages`].
     pub refuses_foreign_pages: bool,
 }
 
-/// The metrics of a port.
+/// How a port serves metrics.
 #[derive(Clone, Debug)]
 pub struct Metrics {
-    /// Whether the metrics of the process are shown, too.
+    /// Whether the metrics include those of the process.
     pub with_process: bool,
 }
 
-/// The commands of a port.
+/// How a port serves commands.
 #[derive(Clone, Debug)]
 pub struct Commands {
-    /// The path that the commands are below (`admin.commandURL`).
+    /// The path below which the commands are (`admin.commandURL`).
     pub url: String,
 }
 
-/// A bound port, and its services.
+/// A bound port and what it serves.
 pub struct Port {
     listener: std::net::TcpListener,
     services: Services,
-    /// How long a connection may be silent between two requests, or within the head of one.
+    /// How long a connection may send nothing, between two requests or within the head of one.
     idle: Duration,
 }
 
-/// A server that has not started yet, as far as monitoring knows it.
+/// What the admin server can say about a server that has not started yet.
 #[derive(Clone)]
 pub struct WaitingServer {
-    /// Its number in the ensemble; none of a standalone server.
+    /// The server's number in the ensemble; `None` for a standalone server.
     pub number: Option<u32>,
-    /// The other servers that it waits for.
+    /// Shows which other servers it waits for.
     pub board: Arc<StartBoard>,
 }
 
-/// The answer to a request.
+/// The admin server's response to a request.
 type Answer = Response<Body>;
 
-/// The body of an answer: bytes in memory, or a file as it is read.
+/// The body of a response: bytes in memory, or pieces of a file while it is read.
 type Body = Either<Full<Bytes>, Channel<Bytes, io::Error>>;
 
 impl Port {
-    /// Binds the first of the addresses that can be bound.
+    /// Binds the port to the first address of `wanted` that can be bound. `idle` is how long a
+    /// connection may send nothing.
     ///
     /// # Errors
-    /// No address can be bound; `what` tells in the error what the port is for.
+    /// No address can be bound. `what` names the purpose of the port in the error.
     pub fn bind(
         wanted: &ListenAddress,
         what: &str,
@@ -141,12 +143,13 @@ impl Port {
     /// The address that the port is bound to.
     ///
     /// # Errors
-    /// The system does not tell.
+    /// The operating system does not know the address.
     pub fn address(&self) -> std::io::Result<SocketAddr> {
         self.listener.local_addr()
     }
 
-    /// Serves until the process ends.
+    /// Accepts connections and serves them until the process ends. `monitor` is empty until the
+    /// server has started.
     pub async fn serve(
         self,
         monitor: Started,
@@ -213,7 +216,7 @@ async fn serve_connection(
     }
 }
 
-/// Answers a request of any service.
+/// Answers a request for any of the services.
 async fn answer(
     services: &Services,
     monitor: &Started,
@@ -238,7 +241,7 @@ async fn answer(
     }
 }
 
-/// `MetricsServlet`: all samples, or those that `name[]` asks for.
+/// Answers with all metrics, or with those that the parameters `name[]` select (`MetricsServlet`).
 async fn answer_metrics(
     monitor: &Monitor,
     with_process: bool,
@@ -257,7 +260,7 @@ async fn answer_metrics(
     text_answer(StatusCode::OK, PROMETHEUS_MEDIA_TYPE, text)
 }
 
-/// `JettyAdminServer.CommandServlet`.
+/// Answers a request for a command (`JettyAdminServer.CommandServlet`).
 async fn answer_command(
     monitor: &Monitor,
     url: &str,
@@ -300,7 +303,8 @@ async fn answer_command(
     json_answer(commands::run(monitor, command, primary, &query).await)
 }
 
-/// The answer of a server that has not started yet, and may wait for others: it is alive.
+/// Answers a request for a command or a probe while the server has not started; it may be waiting
+/// for other servers.
 fn answer_before_start(url: &str, request: &Request<Incoming>, waiting: &WaitingServer) -> Answer {
     match request.uri().path() {
         "/health/live" => plain(StatusCode::OK, LIVE),
@@ -320,14 +324,16 @@ fn plain(status: StatusCode, text: impl Into<String>) -> Answer {
     text_answer(status, PLAIN_TEXT, text.into())
 }
 
-/// The answer of a server that serves no clients: 503, and the servers that it waits for.
+/// The answer to the readiness probe while the server serves no clients: 503, and the servers that
+/// it waits for.
 fn answer_unready(waiting: &WaitingServer) -> Answer {
     let reason = waiting.board.look().map(|wait| format!("{wait}\n")).unwrap_or_default();
     plain(StatusCode::SERVICE_UNAVAILABLE, format!("{}{reason}", four_letter::NOT_SERVING))
 }
 
-/// The start probe of a server that serves no clients: 200 if it can only go on once another server
-/// starts, so that an orchestrator that starts servers one by one starts the next.
+/// The answer to the start probe while the server serves no clients: 200 if it cannot go on before
+/// another server starts, else 503. An orchestrator that starts servers one by one then starts the
+/// next.
 fn answer_started(waiting: &WaitingServer) -> Answer {
     match waiting.board.look().filter(|wait| wait.is_for_servers) {
         Some(wait) => plain(StatusCode::OK, format!("{wait}\n")),
@@ -335,9 +341,9 @@ fn answer_started(waiting: &WaitingServer) -> Answer {
     }
 }
 
-/// Probes, which ZooKeeper does not have: whether the process is alive, whether the next server may
-/// be started, and whether this server serves requests. The last one asks every connection runtime,
-/// and needs the state to be readable.
+/// Answers a health probe, which ZooKeeper does not have. `live`: the process runs. `started`: the
+/// next server may be started. `ready`: this server serves requests; for that, every connection
+/// runtime must answer and the state must be readable. `chunks`: the chunk store works.
 async fn answer_health(monitor: &Monitor, which: &str, waiting: &WaitingServer) -> Answer {
     match which {
         "live" => plain(StatusCode::OK, LIVE),
@@ -356,8 +362,8 @@ async fn answer_health(monitor: &Monitor, which: &str, waiting: &WaitingServer) 
     }
 }
 
-/// The part of the path behind the URL of the commands: empty for the list of commands. `None` if
-/// the path does not begin with the URL.
+/// The name of the command in a path: what follows `url`, decoded. Empty for the list of commands;
+/// `None` if the path does not begin with `url`.
 fn command_name(url: &str, path: &str) -> Option<String> {
     let rest = path.strip_prefix(url)?;
     if rest.is_empty() {
@@ -366,10 +372,10 @@ fn command_name(url: &str, path: &str) -> Option<String> {
     Some(decode_percent(rest.strip_prefix('/')?, false))
 }
 
-/// The commands that change something.
+/// The commands, other than those about snapshots, that change something.
 const ACTIONS: [&str; 2] = [leadership::TRANSFER, levels::UPGRADE];
 
-/// A link to each command.
+/// An HTML page with a link to each command.
 fn command_links(url: &str) -> String {
     let link = |name: &str| format!("<a href=\"{url}/{name}\">{name}</a>\n<br/>\n");
     let reports = commands::COMMANDS.iter().map(|(_, names)| names[0]);
@@ -388,7 +394,7 @@ fn json_answer(response: CommandResponse) -> Answer {
     text_answer(response.status, "application/json", response.print())
 }
 
-/// An answer without a body.
+/// A response with this status and no body.
 fn refuse(status: StatusCode) -> Answer {
     let mut answer = Response::new(Either::Left(Full::default()));
     *answer.status_mut() = status;
@@ -402,7 +408,7 @@ fn text_answer(status: StatusCode, media_type: &'static str, text: String) -> An
     answer
 }
 
-/// The keys and values of a query, in order.
+/// The keys and values of a URL's query, decoded, in their order.
 fn query(text: &str) -> impl Iterator<Item = (String, String)> {
     text.split('&').filter(|pair| !pair.is_empty()).map(|pair| {
         let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
@@ -410,8 +416,8 @@ fn query(text: &str) -> impl Iterator<Item = (String, String)> {
     })
 }
 
-/// Decodes `%XX` in a text, and in a query also `+` as a blank. A malformed escape stays as it is;
-/// bytes that are not UTF-8 are replaced.
+/// Decodes each `%XX`, and in a query also `+` as a space. A malformed escape stays as it is; bytes
+/// that are not UTF-8 become replacement characters.
 fn decode_percent(text: &str, in_query: bool) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();

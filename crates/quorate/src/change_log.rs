@@ -1,32 +1,32 @@
-//! Log lines about applied changes: quotas that were exceeded, and in the audit log the ephemerals
-//! that were deleted with their sessions.
+//! Writes log lines about applied changes: a warning for each exceeded quota, and in the audit log
+//! a line for each ephemeral that was deleted because its session ended.
 
 use std::time::{Duration, Instant};
 
 use machine::{Changes, QuotaExceeded};
 use member::fronts::zk::audit_ended_sessions;
 
-/// The time between two lines about exceeded quotas: a client may exceed a quota with each request
-/// (ZooKeeper's `RateLogger` limits them for this reason, too).
+/// The shortest time between two warnings about quotas. A client may exceed a quota with every
+/// request; ZooKeeper's `RateLogger` limits such warnings too.
 const QUOTA_WARNING_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Logs the changes that this server applies.
+/// Logs changes as this server applies them.
 pub(crate) struct ChangeLog {
     audit_user: Option<String>,
     quota_warned: Option<Instant>,
 }
 
 impl ChangeLog {
-    /// `audit_user` is the user that runs the server; the audit log names it for ephemerals of
-    /// ended sessions (`audit.enable`). `None` if there is no audit log.
+    /// `audit_user` is the user that runs the server; audit lines about ephemerals of ended
+    /// sessions name that user (`audit.enable`). `None` if there is no audit log.
     pub fn new(audit_user: Option<String>) -> ChangeLog {
         ChangeLog { audit_user, quota_warned: None }
     }
 
-    /// Logs a batch of changes; called as [`node::ChangeListener`].
+    /// Logs a batch of changes; Apply calls it as its [`node::ChangeListener`].
     pub fn log_changes(&mut self, changes: &Changes, is_serving: bool) {
         self.warn_of_quotas(changes.zk.quotas_exceeded());
-        // A change replayed at a start was logged when it happened.
+        // While the server starts, it replays changes that were logged when they first happened.
         if let Some(user) = self.audit_user.as_ref().filter(|_| is_serving) {
             audit_ended_sessions(&changes.zk, user, |event| {
                 tracing::info!(target: "audit", "AUDIT: {event}");

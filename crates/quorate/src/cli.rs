@@ -1,7 +1,7 @@
-//! The command line of `quorate`: what may be written, and the texts that `--help` prints.
+//! The command line of `quorate`: its commands and options, and the texts that `--help` prints.
 //!
-//! [`parse`] is pure. A wrong option becomes one line and status 2; only help and the version
-//! are longer and end with status 0.
+//! [`parse`] is pure: it reads nothing but its argument. A wrong option gives a message of one line
+//! and exit status 2; only help and the version are longer, with status 0.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -15,7 +15,7 @@ use shell::{Format, Invocation};
 use config::units::parse_ms;
 use config::{Exit, ServeArgs};
 
-/// What `--version` and `version` print behind the program's name.
+/// What `--version` and `version` print after the program's name.
 pub const VERSION: &str = concat!(
     env!("CARGO_PKG_VERSION"),
     ", for clients of ZooKeeper 3.9, etcd 3.6 and 2, and Ozone's datanodes"
@@ -321,14 +321,15 @@ pub struct SimArgs {
     pub members: Option<usize>,
 }
 
-/// The members of a simulated ensemble.
+/// Parses the number of members in a simulated ensemble.
 fn members(text: &str) -> Result<usize, String> {
     let max = sim::limits::MEMBERS_MAX;
     let count = text.parse().ok().filter(|count| (1..=max).contains(count));
     count.ok_or_else(|| format!("{text:?} is not between 1 and {max}"))
 }
 
-/// A time as the protocol carries it: a positive `int` of milliseconds.
+/// Parses a session timeout. The result is in ms and fits a positive `int`, as ZooKeeper's protocol
+/// carries it.
 fn session_timeout(text: &str) -> Result<u32, String> {
     let ms = match text.parse() {
         Ok(ms) => ms,
@@ -340,7 +341,7 @@ fn session_timeout(text: &str) -> Result<u32, String> {
         .ok_or_else(|| format!("{text:?} is not between 1ms and {}ms", i32::MAX))
 }
 
-/// Reads the words of a command line, the first of which is the program's name.
+/// Parses a command line; the first word is the program's name.
 pub fn parse<I, T>(words: I) -> Result<Cli, Exit>
 where
     I: IntoIterator<Item = T>,
@@ -361,10 +362,11 @@ where
         })
 }
 
-/// Options of `zkCli.sh`, which have one dash and a long name (`ZooKeeperMain.parseOptions`).
+/// The long options of `zkCli.sh` that have a single dash (`ZooKeeperMain.parseOptions`).
 const ONE_DASH: [&str; 4] = ["-server", "-timeout", "-waitforconnection", "-client-configuration"];
 
-/// Gives the options of `quorate zk` that have one dash two, up to the command.
+/// Adds a second dash to the options of `quorate zk` that are in [`ONE_DASH`]. Stops at the
+/// command.
 fn with_two_dashes(mut words: Vec<OsString>) -> Vec<OsString> {
     if words.get(1).is_none_or(|word| word != "zk") {
         return words;
@@ -388,7 +390,8 @@ fn with_two_dashes(mut words: Vec<OsString>) -> Vec<OsString> {
     words
 }
 
-/// The sentence of an error, without usage and hints, and where to read more.
+/// One line for a parse error: its first sentence, without usage and hints, and which `--help` to
+/// read.
 fn one_line(error: &clap::Error, subcommand: Option<&str>) -> String {
     let text = error.to_string();
     let sentence: Vec<&str> = text
@@ -402,7 +405,7 @@ fn one_line(error: &clap::Error, subcommand: Option<&str>) -> String {
     format!("quorate: {} (see `quorate{space}{subcommand} --help`)", sentence.join(" "))
 }
 
-/// The first word that is a subcommand.
+/// The first word that names a subcommand.
 fn subcommand_of<'a>(definition: &'a clap::Command, words: &[OsString]) -> Option<&'a str> {
     words
         .iter()

@@ -1,7 +1,7 @@
-//! TLS for clients: the settings of a listener, made from the configured stores, and made anew when
-//! their files change.
+//! TLS for client connections: builds each listener's TLS settings from the configured key store
+//! and trust store, and builds them again when those files change.
 //!
-//! It takes the place of ZooKeeper 3.9's `ClientX509Util` and `X509AuthenticationProvider`.
+//! It replaces ZooKeeper 3.9's `ClientX509Util` and `X509AuthenticationProvider`.
 
 use std::io;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -16,28 +16,28 @@ use x509_parser::prelude::FromDer;
 
 use crate::logging::{REFUSALS_MAX, Seldom};
 
-/// Clients that TLS refused.
+/// Limits the log lines about clients that TLS refused.
 static REFUSED: Seldom = Seldom::new(REFUSALS_MAX, "clients of TLS were refused");
 
-/// The configured TLS. The listeners share it.
+/// The configured TLS with its present settings. All listeners share one.
 pub struct Tls {
     config: TlsConfig,
     files: Files,
-    /// The present settings, replaced when the stores change; a connection keeps the settings it
-    /// began with.
+    /// The present settings. Replaced when the stores change; a connection keeps those it began
+    /// with.
     current: Mutex<Served>,
     handshakes_under_way: AtomicUsize,
     handshakes_failed: AtomicU64,
     handshakes_exceeded: AtomicU64,
 }
 
-/// The TLS settings of each face.
+/// The TLS settings for each protocol.
 struct Served {
-    /// The settings for ZooKeeper's clients, which negotiate no protocol name.
+    /// For ZooKeeper clients, which negotiate no protocol (ALPN).
     zookeeper: Arc<ServerConfig>,
-    /// The settings for clients of the chunk store, which are offered HTTP/2 (ALPN).
+    /// For clients of the chunk store: ALPN offers HTTP/2.
     chunks: Arc<ServerConfig>,
-    /// The settings for etcd's clients, which are offered HTTP/2 and HTTP/1.1.
+    /// For etcd clients: ALPN offers HTTP/2 and HTTP/1.1.
     etcd: Arc<ServerConfig>,
 }
 
@@ -46,7 +46,7 @@ impl Served {
         let mut chunks = config.clone();
         chunks.alpn_protocols = vec![b"h2".to_vec()];
         let mut etcd = config.clone();
-        // The first that a client offers, too. A proxy that offers both may pass on gRPC.
+        // The server prefers HTTP/2, so that a proxy that knows both can forward gRPC.
         etcd.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
         Served { zookeeper: Arc::new(config), chunks: Arc::new(chunks), etcd: Arc::new(etcd) }
     }
@@ -54,6 +54,9 @@ impl Served {
 
 impl Tls {
     /// Reads the stores and the list of revoked certificates.
+    ///
+    /// # Errors
+    /// A file cannot be read, or its content cannot be used.
     pub fn load(config: TlsConfig) -> Result<Tls, TlsError> {
         let files = Files::new(stores(&config), &config.rules);
         let current = Mutex::new(Served::new(server_config(&config, files.rules())?));
@@ -67,7 +70,7 @@ impl Tls {
         })
     }
 
-    /// The settings for a new connection of ZooKeeper's clients.
+    /// The settings for a new connection of a ZooKeeper client.
     pub fn current(&self) -> Arc<ServerConfig> {
         self.current.lock().unwrap_or_else(PoisonError::into_inner).zookeeper.clone()
     }
@@ -82,8 +85,9 @@ impl Tls {
         self.current.lock().unwrap_or_else(PoisonError::into_inner).chunks.clone()
     }
 
-    /// Counts one more handshake under way. None at the limit
-    /// (`zookeeper.netty.server.outstandingHandshake.limit`): the connection must be closed.
+    /// Counts a handshake as under way. `None` if too many are
+    /// (`zookeeper.netty.server.outstandingHandshake.limit`); the caller must then close the
+    /// connection.
     pub fn begin_handshake(self: &Arc<Self>) -> Option<Handshake> {
         let count = self.handshakes_under_way.fetch_add(1, Ordering::Relaxed) + 1;
         let count_max = self.config.handshakes_max;
@@ -95,7 +99,7 @@ impl Tls {
         None
     }
 
-    /// The counts for the metrics.
+    /// The counts of handshakes, for the metrics.
     pub fn handshake_counts(&self) -> HandshakeCounts {
         HandshakeCounts {
             under_way: self.handshakes_under_way.load(Ordering::Relaxed) as u64,
@@ -104,13 +108,14 @@ impl Tls {
         }
     }
 
-    /// Logs why a client was refused, unless the log has had too many such lines lately.
+    /// Logs why a client was refused, unless too many such lines were logged recently.
     pub fn log_refusal(&self, peer: &str, cause: &str) {
         REFUSED.log(|| tracing::warn!("TLS: client {peer} is refused: {cause}"));
     }
 
-    /// The name of a trusted certificate's owner, and the schemes that it proves
-    /// (`X509AuthenticationProvider`): the super user's name proves two.
+    /// The subject name of a trusted certificate, and the schemes of the identities that it proves
+    /// (`X509AuthenticationProvider`): `x509`, and for the configured super user also `super`.
+    /// `None` if the certificate or its name cannot be parsed.
     pub fn identity(&self, certificate: &[u8]) -> Option<(String, &'static [&'static str])> {
         let (_, parsed) = X509Certificate::from_der(certificate).ok()?;
         let name = subject::rfc2253(parsed.subject().as_raw())?;
@@ -118,11 +123,11 @@ impl Tls {
         Some((name, if is_super { &["super", "x509"] } else { &["x509"] }))
     }
 
-    /// Has the files checked from now on, and changed ones taken over. If a store cannot be used,
-    /// the settings stay as they are, and one line in the log says so.
+    /// Starts a thread that checks the files from now on and applies changed ones, if `reload` is
+    /// configured. If a store cannot be used, the old settings stay and one log line says so.
     ///
     /// # Errors
-    /// No thread can be made.
+    /// The thread cannot be started.
     pub fn reload_when_changed(self: &Arc<Self>) -> io::Result<()> {
         if !self.config.reload {
             return Ok(());
@@ -134,7 +139,7 @@ impl Tls {
         })
     }
 
-    /// Reads the files now, changed or not, and logs that.
+    /// Reads the files again now, even if unchanged, and logs `done` on success.
     pub fn reload(&self, done: &str) {
         self.files.read_all(|| self.read_stores(done));
     }
@@ -148,25 +153,26 @@ impl Tls {
     }
 }
 
-/// Counts of handshakes since the start, without those that succeeded.
+/// Counts of TLS handshakes that have not succeeded, since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HandshakeCounts {
-    /// Handshakes under way now.
+    /// Handshakes under way at this moment.
     pub under_way: u64,
-    /// Handshakes that were refused, or given up by the client.
+    /// Handshakes that failed: the client was refused or gave up.
     pub failed: u64,
-    /// Handshakes that were not begun, because too many were under way.
+    /// Connections closed before the handshake, because too many others were under way.
     pub exceeded: u64,
 }
 
-/// A handshake under way. Dropping it makes room for another.
+/// A handshake under way; dropping it ends its count. It counts as failed unless
+/// [`Handshake::succeed`] was called.
 pub struct Handshake {
     tls: Arc<Tls>,
     succeeded: bool,
 }
 
 impl Handshake {
-    /// Ends a handshake whose client is trusted.
+    /// Ends the handshake as a success.
     pub fn succeed(mut self) {
         self.succeeded = true;
     }

@@ -1,5 +1,5 @@
-//! `quorate cluster`: asks the admin servers of an ensemble for its state, and has the leader hand
-//! over.
+//! `quorate cluster`: shows the state of an ensemble, transfers leadership, or raises the level. It
+//! sends HTTP requests to the servers' admin servers.
 
 use std::fmt::Write;
 use std::process::ExitCode;
@@ -17,13 +17,13 @@ use tokio::net::TcpStream;
 
 use crate::cli::{ClusterArgs, ClusterCommand};
 
-/// How long a server may take to answer: longer than a transfer may take.
+/// How long a server may take to answer. Longer than the admin server's own limit for a transfer.
 const ANSWER_LIMIT: Duration = Duration::from_secs(5);
 
-/// Bytes of an answer: a hundred times the answer of a large ensemble.
+/// The longest answer, in bytes: a hundred times what a large ensemble needs.
 const ANSWER_BYTES_MAX: usize = 1024 * 1024;
 
-/// Runs the command.
+/// Runs the command. The exit status of `status` is 1 if no leader answers.
 pub fn run(args: &ClusterArgs) -> anyhow::Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     match &args.command {
@@ -37,7 +37,8 @@ pub fn run(args: &ClusterArgs) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// The answer of one server, and the address that was asked.
+/// The view of the ensemble from one admin server, or why it gave none; and the address that was
+/// asked.
 struct Answer<'a> {
     address: &'a str,
     view: anyhow::Result<Value>,
@@ -49,7 +50,7 @@ impl Answer<'_> {
     }
 }
 
-/// Asks each server for its view of the ensemble.
+/// Asks the admin servers, one after the other, for their views of the ensemble.
 async fn ask_all(addresses: &[String]) -> Vec<Answer<'_>> {
     let mut answers = Vec::new();
     for address in addresses {
@@ -121,7 +122,8 @@ async fn transfer(
     Ok(ExitCode::SUCCESS)
 }
 
-/// Asks each server in turn: only the leader, or a standalone server, can raise the level.
+/// Asks the servers in turn until one raises the level. Only the leader, or a standalone server,
+/// can.
 async fn upgrade(addresses: &[String], auth: Option<&str>) -> anyhow::Result<ExitCode> {
     let mut refusals = Vec::new();
     for address in addresses {
@@ -141,12 +143,14 @@ async fn upgrade(addresses: &[String], auth: Option<&str>) -> anyhow::Result<Exi
     bail!("the level did not change")
 }
 
-/// The credentials of the caller; without `auth` those of the scheme `ip`, which go by the address.
+/// The `Authorization` header: `digest` with the given credentials, or the scheme `ip`, which
+/// identifies the caller by its address.
 fn credentials(auth: Option<&str>) -> String {
     auth.map_or("ip".to_string(), |auth| format!("digest {auth}"))
 }
 
-/// The answer of an admin server to a command.
+/// Sends a command to an admin server and returns its JSON answer. An `error` in the answer becomes
+/// an error here.
 async fn ask(
     address: &str,
     method: Method,
@@ -181,15 +185,15 @@ async fn ask(
     tokio::time::timeout(ANSWER_LIMIT, asked).await.context("no answer in time")?
 }
 
-/// A row of the table that shows an ensemble.
+/// A row of the table of an ensemble, a cell for each column.
 type Row = [String; 7];
 
-/// The table of an ensemble, as one of its servers sees it.
+/// The table of an ensemble and the lines below it, from the view of one server.
 fn shown(view: &Value) -> String {
     let titles = ["SERVER", "ADDRESS", "ROLE", "BEHIND", "HEARD", "VERSION", "MEMBER"];
     let mut table = vec![titles.map(String::from)];
     let mut members: Vec<&Value> = view["members"].as_array().into_iter().flatten().collect();
-    // Members without a known server come last.
+    // Members whose server is unknown come last.
     members.sort_by_key(|member| {
         member["server_id"].as_i64().filter(|id| *id >= 0).unwrap_or(i64::MAX)
     });
@@ -230,7 +234,7 @@ fn row(view: &Value, member: &Value) -> Row {
     ]
 }
 
-/// The rows with their columns one below the other.
+/// Pads the cells so that the columns line up.
 fn aligned(table: &[Row]) -> String {
     let width = |column: usize| table.iter().map(|row| row[column].len()).max().unwrap_or(0);
     let widths: Vec<usize> = (0..7).map(width).collect();
@@ -243,7 +247,8 @@ fn aligned(table: &[Row]) -> String {
     shown
 }
 
-/// A line about the term, the log, and the last contact.
+/// A line about the term, the committed entries, and the last contact with the leader or the
+/// quorum.
 fn standing(view: &Value) -> String {
     let leader = view["leader_id"].as_i64().filter(|id| *id >= 0);
     let (term, committed) = (number(&view["term"]), number(&view["commit_index"]));
@@ -264,7 +269,7 @@ fn standing(view: &Value) -> String {
     }
 }
 
-/// Rows for the servers that have a record but no member: they have never started.
+/// Rows for servers that are configured but have no member, because they have never started.
 fn absent(view: &Value) -> Vec<Row> {
     let members = view["members"].as_array().map_or(&[][..], Vec::as_slice);
     let is_absent =
@@ -278,11 +283,11 @@ fn absent(view: &Value) -> Vec<Row> {
     servers.iter().filter(is_absent).map(row).collect()
 }
 
-/// A line about the level of the ensemble, and whether it can rise.
+/// A line about the ensemble's level, and whether it can be raised.
 fn levels(view: &Value) -> String {
     let Some(level) = view["level"].as_u64() else { return String::new() };
     let members = view["members"].as_array().map_or(&[][..], Vec::as_slice);
-    // A server that is absent counts as one that knows no level.
+    // A member that has not told its highest level counts as 0.
     let known = members.iter().map(|member| member["level_max"].as_u64().unwrap_or(0)).min();
     let mut line = format!("level {level}");
     if known.is_some_and(|known| known > level) {
@@ -293,7 +298,7 @@ fn levels(view: &Value) -> String {
     line + "\n"
 }
 
-/// A time for people.
+/// A span of time for people: ms below a second, else seconds with a decimal.
 fn span(ms: u64) -> String {
     match ms {
         0..1_000 => format!("{ms} ms"),

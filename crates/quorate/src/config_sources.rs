@@ -1,11 +1,11 @@
-//! The files and variables that the configuration of this process is read from.
+//! Reads the files and environment variables that the configuration is made from.
 
 use std::io;
 use std::path::Path;
 
 use config::{ConfigError, Env, ServeArgs, ServeConfig, Warning, load_from};
 
-/// The environment of this process.
+/// The variables of this process's environment that the configuration uses.
 pub fn env_of_process() -> Env {
     let text = |name| std::env::var_os(name).map(|v| v.to_string_lossy().into_owned());
     let variables = std::env::vars_os().map(|(name, value)| {
@@ -18,12 +18,14 @@ pub fn env_of_process() -> Env {
     }
 }
 
-/// The configuration of `quorate serve` with these options in this environment.
+/// Loads the configuration of `quorate serve` from these options, this environment, and the files
+/// that they name.
 pub fn load(args: &ServeArgs, env: &Env) -> Result<(ServeConfig, Vec<Warning>), ConfigError> {
     load_from(args, env, &read_file)
 }
 
-/// The text of a file. Bytes that are not UTF-8 are read as ISO 8859-1, as Java reads properties.
+/// Reads a text file; `None` if it does not exist. A file that is not UTF-8 is read as ISO 8859-1,
+/// as Java reads properties.
 pub fn read_file(path: &Path) -> io::Result<Option<String>> {
     match std::fs::read(path) {
         Ok(bytes) => Ok(Some(match String::from_utf8(bytes) {

@@ -1,15 +1,16 @@
-//! The digest scheme: `user:password` becomes the id `user:base64(hash(user:password))`
-//! (`DigestAuthenticationProvider`, ZooKeeper 3.9.5).
+//! ZooKeeper's digest scheme, which turns the credentials `user:password` into the id
+//! `user:base64(hash(user:password))` (`DigestAuthenticationProvider`, ZooKeeper 3.9.5); and small
+//! helpers for identities and session secrets.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use machine::Settings;
 use sha1::Digest;
 
-/// Hash algorithms that `DigestAuthenticationProvider.digestAlg` may name.
+/// The hash algorithms that the property `DigestAuthenticationProvider.digestAlg` may name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DigestAlgorithm {
-    /// ZooKeeper's default.
+    /// SHA-1, ZooKeeper's default.
     Sha1,
     /// SHA-256.
     Sha256,
@@ -20,7 +21,7 @@ pub enum DigestAlgorithm {
 }
 
 impl DigestAlgorithm {
-    /// The algorithm with the name that Java gives it.
+    /// The algorithm that Java knows by `name`, in any case; `None` if digests cannot use it.
     pub fn from_name(name: &str) -> Option<DigestAlgorithm> {
         match name.to_ascii_uppercase().as_str() {
             "SHA1" | "SHA-1" | "SHA" => Some(DigestAlgorithm::Sha1),
@@ -41,14 +42,15 @@ impl DigestAlgorithm {
     }
 }
 
-/// The digest id of `credentials`, which are `user:password`.
+/// The digest id for `credentials`, which have the form `user:password`.
 pub fn digest_id(algorithm: DigestAlgorithm, credentials: &str) -> String {
     let user = credentials.split(':').next().unwrap_or_default();
     format!("{user}:{}", STANDARD.encode(algorithm.hash(credentials.as_bytes())))
 }
 
-/// The identities that `credentials`, which are `user:password`, prove: the digest id, and before
-/// it the super user, if they are the super user's. `None` if digests are not served
+/// The identities (scheme and id) that the credentials `user:password` prove: the digest id,
+/// preceded by the super user if the digest is that of `super_digest`. `None` if the settings
+/// disable digests or name an unknown algorithm
 /// (`DigestAuthenticationProvider.handleAuthentication`).
 pub fn digest_identities(
     settings: &Settings,
@@ -64,7 +66,7 @@ pub fn digest_identities(
     Some(super_user.into_iter().chain([("digest", digest)]).collect())
 }
 
-/// A digest id as it is shown to clients that may not administer the znode: `user:x`.
+/// The form `user:x` of a digest id, which clients see that may not administer the znode.
 pub fn masked_digest_id(id: &str) -> String {
     match id.split_once(':') {
         Some((user, _)) => format!("{user}:x"),
@@ -72,9 +74,9 @@ pub fn masked_digest_id(id: &str) -> String {
     }
 }
 
-/// The user of an identity, as whoAmI shows it (`AuthUtil.getClientInfos`): for a digest, the part
-/// before the colon (`DigestAuthenticationProvider.getUserName`); empty for the scheme `super`,
-/// which has no provider.
+/// The user name of an identity in the answer to whoAmI (`AuthUtil.getClientInfos`): for a digest,
+/// the part before the colon (`DigestAuthenticationProvider.getUserName`); empty for the scheme
+/// `super`, which has no provider.
 pub fn user_name<'a>(scheme: &str, id: &'a str) -> &'a str {
     match scheme {
         "digest" => id.split(':').next().unwrap_or_default(),
@@ -83,8 +85,9 @@ pub fn user_name<'a>(scheme: &str, id: &'a str) -> &'a str {
     }
 }
 
-/// The `count`-th secret drawn from `seed` by connection runtime `front`: id and password of a new
-/// session. As unpredictable as the seed.
+/// The secret from which a new session gets its id and its password: a hash of the seed, of the
+/// number of the connection runtime (`front`) and of that runtime's counter (`count`). It is as
+/// unpredictable as the seed.
 pub fn session_secret(seed: &[u8; 32], front: u32, count: u64) -> [u8; 32] {
     let mut hasher = sha2::Sha256::new();
     hasher.update(seed);

@@ -1,9 +1,9 @@
-//! ZooKeeper's error codes (`KeeperException.Code`, 3.9.5), and the codes of the machine's
-//! refusals.
+//! ZooKeeper's error codes (`KeeperException.Code`, 3.9.5), and the error code for each way in
+//! which the state machine refuses a command ([`Refusal`]).
 
 use machine::Refusal;
 
-/// An error code as it is in a reply header.
+/// An error code as the header of a reply carries it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ErrorCode(pub i32);
 
@@ -12,9 +12,9 @@ impl ErrorCode {
     pub const OK: ErrorCode = ErrorCode(0);
     /// The server cannot take the request for now: its disk is full.
     pub const SYSTEM_ERROR: ErrorCode = ErrorCode(-1);
-    /// In a multi: an operation after the one that failed.
+    /// In the results of a failed multi: the code of each operation after the one that failed.
     pub const RUNTIME_INCONSISTENCY: ErrorCode = ErrorCode(-2);
-    /// The connection broke: only ever made by clients.
+    /// The connection broke. Only clients make this code; no server sends it.
     pub const CONNECTION_LOSS: ErrorCode = ErrorCode(-4);
     /// The request does not decode.
     pub const MARSHALLING_ERROR: ErrorCode = ErrorCode(-5);
@@ -24,33 +24,33 @@ impl ErrorCode {
     pub const OPERATION_TIMEOUT: ErrorCode = ErrorCode(-7);
     /// An argument is not acceptable.
     pub const BAD_ARGUMENTS: ErrorCode = ErrorCode(-8);
-    /// No such znode.
+    /// The znode does not exist.
     pub const NO_NODE: ErrorCode = ErrorCode(-101);
-    /// Not allowed.
+    /// The ACL does not allow the operation.
     pub const NO_AUTH: ErrorCode = ErrorCode(-102);
-    /// Another version.
+    /// The znode does not have the version that the request names.
     pub const BAD_VERSION: ErrorCode = ErrorCode(-103);
     /// The parent is ephemeral.
     pub const NO_CHILDREN_FOR_EPHEMERALS: ErrorCode = ErrorCode(-108);
-    /// The znode exists.
+    /// The znode exists already.
     pub const NODE_EXISTS: ErrorCode = ErrorCode(-110);
     /// The znode has children.
     pub const NOT_EMPTY: ErrorCode = ErrorCode(-111);
-    /// The session is gone.
+    /// The session has expired or was closed.
     pub const SESSION_EXPIRED: ErrorCode = ErrorCode(-112);
     /// The ACL is empty or malformed.
     pub const INVALID_ACL: ErrorCode = ErrorCode(-114);
-    /// Credentials were not accepted.
+    /// The server did not accept the credentials.
     pub const AUTH_FAILED: ErrorCode = ErrorCode(-115);
-    /// The session moved to another connection.
+    /// The session has been taken over by another connection.
     pub const SESSION_MOVED: ErrorCode = ErrorCode(-118);
     /// A write on a read-only connection.
     pub const NOT_READ_ONLY: ErrorCode = ErrorCode(-119);
     /// The connection has no such watch.
     pub const NO_WATCHER: ErrorCode = ErrorCode(-121);
-    /// The configuration does not allow reconfig.
+    /// The server's configuration disables reconfig.
     pub const RECONFIG_DISABLED: ErrorCode = ErrorCode(-123);
-    /// The client has proved no identity, which this server requires
+    /// The server requires an authenticated client, and this one is not
     /// (`SESSIONCLOSEDREQUIRESASLAUTH`).
     pub const AUTH_REQUIRED: ErrorCode = ErrorCode(-124);
     /// The request waited too long before it could be handled.
@@ -58,7 +58,8 @@ impl ErrorCode {
     /// A quota does not allow that many znodes or bytes.
     pub const QUOTA_EXCEEDED: ErrorCode = ErrorCode(-125);
 
-    /// Its name, for people.
+    /// A short description of the code for messages to people; "unknown error" for a code without a
+    /// constant here.
     pub fn name(self) -> &'static str {
         match self.0 {
             0 => "ok",
@@ -89,7 +90,8 @@ impl ErrorCode {
         }
     }
 
-    /// The code of a refusal. A multi as a whole has 0: its results carry the codes.
+    /// The error code for `refusal`. A multi as a whole gets 0, because each of its results carries
+    /// its own code.
     pub fn of(refusal: &Refusal) -> ErrorCode {
         match refusal {
             Refusal::BadArguments => ErrorCode::BAD_ARGUMENTS,

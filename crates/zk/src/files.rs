@@ -1,4 +1,5 @@
-//! Files that people write for ZooKeeper: the syntax, not the meaning.
+//! The syntax of files that people write for ZooKeeper. What the settings in them mean is decided
+//! elsewhere.
 
 pub mod jaas;
 pub mod properties;

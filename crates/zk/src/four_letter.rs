@@ -1,56 +1,58 @@
-//! Four-letter words: sent raw instead of a frame's length, answered with text, then closed
+//! ZooKeeper's four-letter words: commands for operators. A client sends the four letters where the
+//! length of its first frame would be; the server answers with text and closes the connection
 //! (`FourLetterCommands` and `org.apache.zookeeper.server.command`, ZooKeeper 3.9.5).
 
 use core::fmt::{self, Write};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A word.
+/// A four-letter word. Each variant says what the server answers or does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Word {
-    /// The configuration.
+    /// Shows the configuration.
     Conf,
-    /// Every connection, in full.
+    /// Shows every connection in full.
     Cons,
-    /// Resets the counts that `cons` shows.
+    /// Resets the counters of the connections, which `cons` shows.
     Crst,
-    /// Bytes of snapshots and log.
+    /// Shows how many bytes the snapshots and the log have.
     Dirs,
-    /// Sessions by the time they expire, their ephemerals, and the connections.
+    /// Shows the sessions by the time they expire, their ephemerals, and the connections.
     Dump,
-    /// The environment; clients learn the server's version from it.
+    /// Shows the environment. Clients learn the server's version from it.
     Envi,
-    /// The trace mask.
+    /// Shows the trace mask.
     Gtmk,
-    /// The history of digests.
+    /// Shows the history of digests.
     Hash,
-    /// `rw` or `ro`.
+    /// Shows `rw` or `ro`: whether the server takes writes.
     Isro,
-    /// Key and value per line, for monitoring.
+    /// Shows metrics for monitoring, a key and its value on each line.
     Mntr,
-    /// `imok`.
+    /// Answers `imok`.
     Ruok,
-    /// Resets the counts that `srvr` shows.
+    /// Resets the counters of the server, which `srvr` shows.
     Srst,
-    /// The server in brief.
+    /// Shows the server in brief.
     Srvr,
-    /// The server and every connection, in brief.
+    /// Shows the server and every connection in brief.
     Stat,
-    /// Sets the trace mask to the eight bytes that follow, which [`recognise`] does not see.
+    /// Sets the trace mask to the eight bytes that follow the word. [`recognise`] does not see
+    /// those bytes and returns mask 0.
     Stmk {
         /// The new trace mask.
         mask: i64,
     },
-    /// Watches by session.
+    /// Shows the watches by session.
     Wchc,
-    /// Watches by path.
+    /// Shows the watches by path.
     Wchp,
-    /// Watches in brief.
+    /// Shows how many watches there are.
     Wchs,
-    /// The bytes that a telnet program sends when it is told to close. Never answered.
+    /// The bytes that a telnet program sends when its user closes it. The server does not answer.
     TelnetClose,
 }
 
-/// All words (`FourLetterCommands`).
+/// Every word (`FourLetterCommands`).
 const WORDS: [Word; 19] = [
     Word::Conf,
     Word::Cons,
@@ -73,17 +75,19 @@ const WORDS: [Word; 19] = [
     Word::TelnetClose,
 ];
 
-/// `FourLetterCommands.telnetCloseCmd`.
+/// The bytes of [`Word::TelnetClose`] (`FourLetterCommands.telnetCloseCmd`).
 const TELNET_CLOSE: [u8; 4] = [0xff, 0xf4, 0xff, 0xfd];
 
-/// Bytes behind `stmk`: a long.
+/// Length of the mask that follows `stmk`, in bytes: a 64-bit number.
 pub const TRACE_MASK_BYTES: usize = 8;
 
-/// The trace mask at the start (`ZooTrace`). It has no effect here.
+/// The trace mask of a server that has just started (`ZooTrace`). Quorate stores and shows the
+/// mask, but traces nothing.
 pub const TRACE_MASK_DEFAULT: i64 = 0x132;
 
 impl Word {
-    /// Its name in the whitelist: its four letters, except for the telnet close.
+    /// The word's name in the whitelist of the configuration: its four letters, except for the
+    /// telnet close.
     pub fn name(self) -> &'static str {
         match self {
             Word::Conf => "conf",
@@ -109,7 +113,8 @@ impl Word {
     }
 }
 
-/// Recognises a word. Anything else is the length of a frame.
+/// The word that the first four bytes of a connection form. `None` if they are the length of a
+/// frame.
 pub fn recognise(first: [u8; 4]) -> Option<Word> {
     if first == TELNET_CLOSE {
         return Some(Word::TelnetClose);
@@ -117,7 +122,7 @@ pub fn recognise(first: [u8; 4]) -> Option<Word> {
     WORDS.into_iter().find(|word| word.name().as_bytes() == first)
 }
 
-/// The answer to a word that the configuration does not allow.
+/// The answer to a word that is not in the configuration's whitelist.
 pub fn not_allowed(word: Word) -> String {
     format!("{} is not executed because it is not in the whitelist.\n", word.name())
 }
@@ -127,40 +132,40 @@ pub fn not_allowed(word: Word) -> String {
 pub struct ConnectionReport {
     /// `host:port`.
     pub peer: String,
-    /// When it was made, ms since 1970.
+    /// When the connection was accepted, ms since 1970.
     pub established_ms: i64,
-    /// Whether the connection is still read.
+    /// Whether this is a connection of a client; false for one that sent a four-letter word.
     pub is_reading: bool,
-    /// Requests not yet answered.
+    /// Requests of the connection that have no reply yet.
     pub outstanding: u64,
-    /// Frames from the client.
+    /// Frames received from the client.
     pub received: u64,
-    /// Frames to the client.
+    /// Frames sent to the client.
     pub sent: u64,
-    /// Its session, once it has one.
+    /// The connection's session; `None` until it has one.
     pub session: Option<SessionReport>,
 }
 
 /// A connection's session, as `cons` shows it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SessionReport {
-    /// Session id.
+    /// The session's id.
     pub id: i64,
-    /// Last operation, four letters or so.
+    /// Name of the session's last operation, of about four letters.
     pub last_operation: &'static str,
-    /// Negotiated timeout.
+    /// The negotiated session timeout.
     pub timeout_ms: i64,
-    /// Last xid of the client; negative ones are not shown.
+    /// The xid of the client's last request; not shown if negative.
     pub last_xid: i64,
-    /// Last zxid sent to it.
+    /// The last zxid that the client was sent.
     pub last_zxid: i64,
-    /// When it was last answered, ms since 1970.
+    /// When the client was last sent a reply, ms since 1970.
     pub last_response_ms: i64,
-    /// Latencies in ms.
+    /// Latencies of the session's requests.
     pub latency: Latency,
 }
 
-/// Latencies of requests, in ms, as they are shown.
+/// Latencies of requests, in ms.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Latency {
     /// The latency of the last request.
@@ -176,38 +181,40 @@ pub struct Latency {
 }
 
 impl Latency {
-    /// The mean; 0 if there is none.
+    /// The mean latency, in ms; 0 before the first request.
     pub fn average(&self) -> f64 {
         if self.count == 0 { 0.0 } else { self.total_ms as f64 / self.count as f64 }
     }
 }
 
-/// The server's numbers, as `srvr`, `stat` and `cons` show them.
+/// The figures of the server that `srvr`, `stat` and `cons` show.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ServerReport {
     /// Name and version of this program.
     pub version: String,
     /// `standalone`, `leader`, `follower`, `observer`.
     pub mode: &'static str,
-    /// The latency of all requests.
+    /// The latencies of all requests to the server.
     pub latency: Latency,
-    /// Frames from clients.
+    /// Frames received from clients.
     pub received: u64,
-    /// Frames to clients.
+    /// Frames sent to clients.
     pub sent: u64,
-    /// Requests not yet answered.
+    /// Requests of all connections that have no reply yet.
     pub outstanding: u64,
-    /// Last zxid applied.
+    /// The zxid of the last command that this server applied.
     pub zxid: i64,
-    /// Znodes. ZooKeeper counts the root twice; the caller adds that one.
+    /// The number of znodes as ZooKeeper counts them: the root counts twice, so the caller adds
+    /// one.
     pub znode_count: u64,
-    /// Number of connections, shown or not.
+    /// How many connections the server has, including those missing in `connections`.
     pub connection_count: u64,
-    /// For a leader, bytes of the last, the smallest and the largest proposal; -1 before the first.
+    /// Bytes of the last, the smallest and the largest proposal, -1 before the first. `None` unless
+    /// leading.
     pub proposal_sizes: Option<[i64; 3]>,
-    /// Every connection, if the word shows them.
+    /// The connections; empty if the word does not show them.
     pub connections: Vec<ConnectionReport>,
-    /// Connections that are not shown.
+    /// How many connections were left out of `connections` to bound the answer.
     pub connections_missing: u64,
 }
 
@@ -216,40 +223,42 @@ pub struct ServerReport {
 pub struct ConfReport {
     /// Lines of `key=value`, in ZooKeeper's order.
     pub lines: Vec<(&'static str, String)>,
-    /// The servers of the ensemble, as the znode `/zookeeper/config` has them; none without an
-    /// ensemble.
+    /// The servers of the ensemble, in the text form of the znode `/zookeeper/config`. `None` for a
+    /// standalone server.
     pub membership: Option<String>,
-    /// Lines of `key=value` for `envi`, beside the version.
+    /// Lines of `key=value` that `envi` shows after the version.
     pub environment: Vec<(&'static str, String)>,
 }
 
-/// The values that `dump` shows. A list that was cut off says how many are missing.
+/// What `dump` shows. A list may be cut off to bound the answer; the `_missing` field beside it
+/// says how many items are left out.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DumpReport {
-    /// Sessions by the time they expire at, ms since 1970, ascending.
+    /// The ids of the sessions by expiry time, in ms since 1970, ascending.
     pub sessions: Vec<(i64, Vec<i64>)>,
-    /// For a follower, which does not know when sessions expire, every session with its timeout in
-    /// ms, by id; shown instead of `sessions`.
+    /// On a follower, which does not know when sessions expire: every session with its timeout in
+    /// ms, by id. Shown instead of `sessions`.
     pub followed_sessions: Option<Vec<(i64, u32)>>,
-    /// Sessions that are not shown.
+    /// How many sessions are left out.
     pub sessions_missing: u64,
-    /// The ephemerals of the sessions that have any.
+    /// Each session that has ephemerals, with their paths.
     pub ephemerals: Vec<(i64, Vec<String>)>,
-    /// Ephemerals that are not shown.
+    /// How many ephemerals are left out.
     pub ephemerals_missing: u64,
-    /// Connections by the time at which they are closed if nothing comes from them, ms since 1970,
-    /// ascending: each with its address and its session, 0 without one.
+    /// The connections by the time, in ms since 1970, ascending, at which the server closes them if
+    /// the client sends nothing: each with its address and its session, which is 0 if there is
+    /// none.
     pub connections: Vec<(i64, Vec<(String, i64)>)>,
-    /// Connections that are not shown.
+    /// How many connections are left out.
     pub connections_missing: u64,
 }
 
 /// The watches that `wchc` and `wchp` show.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WatchesReport {
-    /// Paths and the sessions that watch them, in no order. A path may come more than once.
+    /// Paths with the sessions that watch them, in no order. A path may occur more than once.
     pub watches: Vec<(String, Vec<i64>)>,
-    /// Watches that are not shown.
+    /// How many watches are left out.
     pub missing: u64,
 }
 
@@ -260,24 +269,24 @@ pub struct WatchSummary {
     pub connections: u64,
     /// Paths that are watched.
     pub paths: u64,
-    /// Pairs of a connection and a path.
+    /// Pairs of a connection and a path that it watches.
     pub watches: u64,
 }
 
-/// `RuokCommand`.
+/// The answer to `ruok` (`RuokCommand`).
 pub const RUOK: &str = "imok";
 
-/// `CnxnStatResetCommand`.
+/// The answer to `crst` (`CnxnStatResetCommand`).
 pub const CONNECTION_STATS_RESET: &str = "Connection stats reset.\n";
 
-/// `StatResetCommand`.
+/// The answer to `srst` (`StatResetCommand`).
 pub const SERVER_STATS_RESET: &str = "Server stats reset.\n";
 
-/// `AbstractFourLetterCommand.ZK_NOT_SERVING`.
+/// The answer of a server that does not serve (`AbstractFourLetterCommand.ZK_NOT_SERVING`).
 pub const NOT_SERVING: &str = "This ZooKeeper instance is not currently serving requests\n";
 
-/// The answer of a server that does not serve clients now: it has not started yet, or its ensemble
-/// has no leader. `isro` says `null` then, since `IsroCommand` does not expect it.
+/// The answer of a server that does not serve clients now, because it is starting or its ensemble
+/// has no leader. `isro` answers `null` then: ZooKeeper's `IsroCommand` does not handle this case.
 pub fn while_not_serving(word: Word, version: &str, conf: &ConfReport) -> String {
     match word {
         Word::Ruok => RUOK.to_string(),
@@ -288,8 +297,9 @@ pub fn while_not_serving(word: Word, version: &str, conf: &ConfReport) -> String
     }
 }
 
-/// The lines of `conf`, with the bytes of snapshots and log behind the folder of each
-/// (`ZooKeeperServer.dumpConf`), and the servers (`QuorumZooKeeperServer.dumpConf`).
+/// The answer to `conf`: the lines of the configuration, with the bytes of the snapshots behind
+/// `dataDir` and those of the log behind `dataLogDir` (`ZooKeeperServer.dumpConf`), then the
+/// servers (`QuorumZooKeeperServer.dumpConf`).
 pub fn conf(conf: &ConfReport, data_bytes: u64, log_bytes: u64) -> String {
     let mut text = String::new();
     for (key, value) in &conf.lines {
@@ -306,23 +316,23 @@ pub fn conf(conf: &ConfReport, data_bytes: u64, log_bytes: u64) -> String {
     text
 }
 
-/// `EnvCommand`.
+/// The answer to `envi` (`EnvCommand`).
 pub fn environment(version: &str, conf: &ConfReport) -> String {
     let rest = key_values(&conf.environment);
     format!("Environment:\nzookeeper.version={version}\n{rest}")
 }
 
-/// `ConsCommand`.
+/// The answer to `cons` (`ConsCommand`).
 pub fn cons(server: &ServerReport) -> String {
     connections(server, false) + "\n"
 }
 
-/// `StatCommand`, without the connections.
+/// The answer to `srvr` (`StatCommand` without the connections).
 pub fn srvr(server: &ServerReport) -> String {
     format!("Zookeeper version: {}\n{}", server.version, brief(server))
 }
 
-/// `StatCommand`, with the connections.
+/// The answer to `stat` (`StatCommand` with the connections).
 pub fn stat(server: &ServerReport) -> String {
     format!(
         "Zookeeper version: {}\nClients:\n{}\n{}",
@@ -332,13 +342,13 @@ pub fn stat(server: &ServerReport) -> String {
     )
 }
 
-/// `DirsCommand`.
+/// The answer to `dirs` (`DirsCommand`).
 pub fn dirs(data_bytes: u64, log_bytes: u64) -> String {
     format!("datadir_size: {data_bytes}\nlogdir_size: {log_bytes}\n")
 }
 
-/// `DumpCommand`, `ExpiryQueue.dump`, `DataTree.dumpEphemerals`; for a follower
-/// `LearnerSessionTracker.dumpSessions`.
+/// The answer to `dump` (`DumpCommand`, `ExpiryQueue.dump`, `DataTree.dumpEphemerals`; on a
+/// follower `LearnerSessionTracker.dumpSessions`).
 pub fn dump(dump: &DumpReport) -> String {
     let mut text = "SessionTracker dump:\n".to_string();
     match &dump.followed_sessions {
@@ -388,14 +398,15 @@ fn expiring<T>(
     }
 }
 
-/// Says that a list was cut off: lists of any length would grow without a bound.
+/// Adds a line that says how many items are left out, if any. Lists are cut because an answer must
+/// not grow without bound.
 fn missing(count: u64, of: &str, text: &mut String) {
     if count > 0 {
         let _ = writeln!(text, "({count} more {of} are not shown)");
     }
 }
 
-/// `WatchCommand`, by session (`WatchManager.dumpWatches`).
+/// The answer to `wchc`: watches by session (`WatchCommand`, `WatchManager.dumpWatches`).
 pub fn watches_by_session(report: &WatchesReport) -> String {
     let mut text = String::new();
     for (session, paths) in paths_by_session(report) {
@@ -409,7 +420,7 @@ pub fn watches_by_session(report: &WatchesReport) -> String {
     text
 }
 
-/// `WatchCommand`, by path (`WatchManager.dumpWatches`).
+/// The answer to `wchp`: watches by path (`WatchCommand`, `WatchManager.dumpWatches`).
 pub fn watches_by_path(report: &WatchesReport) -> String {
     let mut text = String::new();
     for (path, sessions) in sessions_by_path(report) {
@@ -423,7 +434,7 @@ pub fn watches_by_path(report: &WatchesReport) -> String {
     text
 }
 
-/// The paths that each session watches, both in order, each once.
+/// The paths that each session watches. Sessions and paths are sorted and without duplicates.
 pub fn paths_by_session(report: &WatchesReport) -> BTreeMap<i64, BTreeSet<&str>> {
     let mut found: BTreeMap<i64, BTreeSet<&str>> = BTreeMap::new();
     for (path, sessions) in &report.watches {
@@ -434,7 +445,7 @@ pub fn paths_by_session(report: &WatchesReport) -> BTreeMap<i64, BTreeSet<&str>>
     found
 }
 
-/// The sessions that watch each path, both in order, each once.
+/// The sessions that watch each path. Paths and sessions are sorted and without duplicates.
 pub fn sessions_by_path(report: &WatchesReport) -> BTreeMap<&str, BTreeSet<i64>> {
     let mut found: BTreeMap<&str, BTreeSet<i64>> = BTreeMap::new();
     for (path, sessions) in report.watches.iter().filter(|(_, sessions)| !sessions.is_empty()) {
@@ -443,13 +454,13 @@ pub fn sessions_by_path(report: &WatchesReport) -> BTreeMap<&str, BTreeSet<i64>>
     found
 }
 
-/// `WatchManager.toString`, which has no line end: `WatchCommand` adds one.
+/// The answer to `wchs`: `WatchManager.toString`, and the line end that `WatchCommand` adds.
 pub fn watch_summary(summary: &WatchSummary) -> String {
     let WatchSummary { connections, paths, watches } = summary;
     format!("{connections} connections watching {paths} paths\nTotal watches:{watches}\n")
 }
 
-/// A number of `mntr`.
+/// The value of a metric of `mntr`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Number {
     /// A whole number.
@@ -468,14 +479,15 @@ impl fmt::Display for Number {
     }
 }
 
-/// A double as Java prints it, to four decimals: `0.0`, `1.25`.
+/// `value` as Java prints a double, rounded to four decimals: `0.0`, `1.25`.
 fn java_double(value: f64) -> String {
     let text = format!("{value:.4}");
     let trimmed = text.trim_end_matches('0');
     if trimmed.ends_with('.') { format!("{trimmed}0") } else { trimmed.to_string() }
 }
 
-/// `MonitorCommand`: a key and its number a line. A member of an ensemble has a `peer_state`.
+/// The answer to `mntr` (`MonitorCommand`): a key and its number on each line. `peer_state` is
+/// `None` for a standalone server.
 pub fn mntr(
     version: &str,
     mode: &str,
@@ -527,8 +539,8 @@ fn connections(server: &ServerReport, brief: bool) -> String {
 }
 
 impl ConnectionReport {
-    /// `ServerCnxn.dumpConnectionInfo`. The number in brackets is 1 for a connection that is read
-    /// and 0 for one that asks a four-letter word.
+    /// Appends the connection's line (`ServerCnxn.dumpConnectionInfo`). The number in brackets is 1
+    /// for a client's connection and 0 for one that sent a four-letter word.
     fn print(&self, brief: bool, text: &mut String) {
         let reading = u8::from(self.is_reading);
         let _ = write!(
@@ -568,7 +580,8 @@ fn java_date(ms: i64) -> String {
         ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
     let seconds = ms.div_euclid(1_000);
     let (days, second) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
-    // Days since 1 March of year 0, in eras of 400 years: a leap day ends its year.
+    // Counts in years that begin on 1 March, so that a leap day is the last day of its year, and in
+    // eras of 400 such years.
     let shifted = days + 719_468;
     let (era, of_era) = (shifted.div_euclid(146_097), shifted.rem_euclid(146_097));
     let year_of_era = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;

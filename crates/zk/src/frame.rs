@@ -1,23 +1,24 @@
-//! Frames: a length of four bytes, big-endian, and that many bytes (`NIOServerCnxn.readLength`,
-//! `ClientCnxnSocket.readLength`, ZooKeeper 3.9.5). Every client here splits what it receives with
-//! this module. A server checks more before it takes a frame (`member/fronts/zk`).
+//! ZooKeeper's framing, for clients: a big-endian length of four bytes, then a body of that many
+//! bytes (`NIOServerCnxn.readLength`, `ClientCnxnSocket.readLength`, ZooKeeper 3.9.5). Every client
+//! in this repository splits what it receives with this module. The server does not use it, since
+//! it checks more before it accepts a frame (`member/fronts/zk`).
 
 use std::io::Read;
 
 use thiserror::Error;
 
-/// Bytes of the length in front of a body.
+/// Bytes of the length field in front of a body.
 pub const LENGTH_BYTES: usize = 4;
 
-/// Bytes of a frame from a server. ZooKeeper has no limit for replies; a longer frame comes from
-/// something that is no ZooKeeper server.
+/// The longest body, in bytes, that a client accepts. ZooKeeper has no limit for replies; whatever
+/// announces a longer one is not a ZooKeeper server.
 pub const REPLY_BYTES_MAX: u32 = 256 * 1024 * 1024;
 
-/// A frame that no server sends: its length is above [`REPLY_BYTES_MAX`].
+/// The error for a frame whose length is above [`REPLY_BYTES_MAX`], which no server sends.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 #[error("it does not speak ZooKeeper's protocol: a frame of {bytes} bytes")]
 pub struct FrameTooLarge {
-    /// The length in front of the frame.
+    /// The length that the frame announces.
     pub bytes: u32,
 }
 
@@ -27,22 +28,22 @@ impl From<FrameTooLarge> for std::io::Error {
     }
 }
 
-/// The body of a frame, and the bytes behind the frame.
+/// The body of the first frame, and the bytes behind that frame.
 pub type Split<'a> = (&'a [u8], &'a [u8]);
 
-/// Splits the first frame off. `None` until it is whole.
+/// Splits the first frame off `bytes`. `None` if it is not complete yet.
 ///
 /// # Errors
-/// The length is one that no server sends.
+/// The frame announces a length above [`REPLY_BYTES_MAX`].
 pub fn split(bytes: &[u8]) -> Result<Option<Split<'_>>, FrameTooLarge> {
     let Some((length, rest)) = bytes.split_first_chunk() else { return Ok(None) };
     Ok(rest.split_at_checked(body_bytes(*length)?))
 }
 
-/// Reads the body of the next frame.
+/// Reads the next frame and returns its body.
 ///
 /// # Errors
-/// The stream ends or fails, or the length is one that no server sends.
+/// The stream ends or fails, or the frame announces a length above [`REPLY_BYTES_MAX`].
 pub fn read(stream: &mut impl Read) -> std::io::Result<Vec<u8>> {
     let mut length = [0; LENGTH_BYTES];
     stream.read_exact(&mut length)?;

@@ -1,24 +1,26 @@
-//! Jute, ZooKeeper's record format: big-endian numbers, 32-bit lengths, -1 for null.
+//! Jute, ZooKeeper's record format: big-endian numbers; strings, buffers and vectors with a 32-bit
+//! length in front, where -1 means null.
 //!
-//! The reader never indexes past its slice, and never reserves memory for a count before it has
-//! seen the bytes.
+//! The reader never indexes past its slice, and it reserves memory for a vector only if the slice
+//! has enough bytes left for that many items.
 
 use thiserror::Error;
 
 use crate::ErrorCode;
 
-/// Why a record could not be read. Offsets count from the start of the slice.
+/// Why a record could not be decoded. Offsets count from the start of the slice.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 pub enum JuteError {
     /// The bytes ended inside a value.
     #[error("cut off at byte {offset}: {wanted} more bytes wanted")]
     Cut {
-        /// Where the value starts.
+        /// Where the read that failed begins.
         offset: usize,
-        /// Bytes it needs from there.
+        /// How many bytes that read needs.
         wanted: usize,
     },
-    /// A length is negative (other than null where that is allowed), or a count is impossible.
+    /// A length is negative (-1, null, is accepted where the field may be null), or a count needs
+    /// more bytes than are left.
     #[error("bad length {length} at byte {offset}")]
     BadLength {
         /// The offset of the length.
@@ -26,38 +28,38 @@ pub enum JuteError {
         /// The length that was found.
         length: i32,
     },
-    /// A create in a multi has null for its ACL: ZooKeeper refuses the request like one that does
-    /// not decode, but before it takes a zxid for it.
+    /// A create in a multi has null for its ACL. ZooKeeper answers as it does to a request that
+    /// does not decode, but consumes no zxid.
     #[error("a null ACL in the create before byte {offset}")]
     NullAcl {
         /// Where the create ends.
         offset: usize,
     },
-    /// A write has null for its path: ZooKeeper takes a zxid for it and refuses it with `error`, or
-    /// in a multi like one that does not decode.
+    /// A write has null for its path. ZooKeeper consumes a zxid and answers with `error`; in a
+    /// multi it answers as it does to a request that does not decode.
     #[error("null for the path before byte {offset}")]
     NullPath {
         /// Where the write ends.
         offset: usize,
-        /// The error if the write is in no multi.
+        /// The error that a single write gets.
         error: ErrorCode,
     },
-    /// A boolean that is neither 0 nor 1, an operation that may not stand here, text that is not
-    /// UTF-8, null where a value must be.
+    /// A value that the field does not allow: null, an operation that a multi cannot hold, an
+    /// unknown mode or type, too many items.
     #[error("bad {what} at byte {offset}")]
     BadValue {
-        /// The field.
+        /// Name of the field.
         what: &'static str,
-        /// Where it ends.
+        /// Where the field ends.
         offset: usize,
     },
 }
 
-/// The text in place of text that is not UTF-8: a path that is refused where one is made, and found
-/// nowhere (the replacement character is not allowed in paths).
+/// Stands in for a string that is not UTF-8. As a path it is never valid and never found, because
+/// U+FFFD is not allowed in paths.
 pub const NOT_UTF8: &str = "/\u{FFFD}";
 
-/// Reads values one after the other.
+/// Decodes the values of a record one after the other.
 #[derive(Clone, Debug)]
 pub struct JuteReader<'a> {
     bytes: &'a [u8],
@@ -70,12 +72,12 @@ impl<'a> JuteReader<'a> {
         JuteReader { bytes, offset: 0 }
     }
 
-    /// Bytes read so far.
+    /// How many bytes were read so far.
     pub fn offset(&self) -> usize {
         self.offset
     }
 
-    /// Bytes not yet read.
+    /// How many bytes are left.
     pub fn remaining(&self) -> usize {
         self.bytes.len().saturating_sub(self.offset)
     }
@@ -94,27 +96,27 @@ impl<'a> JuteReader<'a> {
         Ok(array)
     }
 
-    /// A byte.
+    /// Reads a byte.
     pub fn byte(&mut self) -> Result<u8, JuteError> {
         Ok(u8::from_be_bytes(self.array()?))
     }
 
-    /// A boolean.
+    /// Reads a boolean: any byte but 0 is true.
     pub fn bool(&mut self) -> Result<bool, JuteError> {
         Ok(self.byte()? != 0)
     }
 
-    /// A 32-bit number.
+    /// Reads a 32-bit number.
     pub fn int(&mut self) -> Result<i32, JuteError> {
         Ok(i32::from_be_bytes(self.array()?))
     }
 
-    /// A 64-bit number.
+    /// Reads a 64-bit number.
     pub fn long(&mut self) -> Result<i64, JuteError> {
         Ok(i64::from_be_bytes(self.array()?))
     }
 
-    /// A buffer, or null.
+    /// Reads a buffer, or null.
     pub fn buffer(&mut self) -> Result<Option<&'a [u8]>, JuteError> {
         let offset = self.offset;
         match self.int()? {
@@ -127,21 +129,22 @@ impl<'a> JuteReader<'a> {
         }
     }
 
-    /// Text, or null. Bytes that are not UTF-8 become [`NOT_UTF8`] as a whole. Java's `new
-    /// String(bytes, UTF_8)` replaces only the wrong bytes; either way no path and no identity
-    /// equals it.
+    /// Reads a string, or null. A string that is not UTF-8 becomes [`NOT_UTF8`] as a whole. Java's
+    /// `new String(bytes, UTF_8)` replaces only the wrong bytes; either way no path and no identity
+    /// equals the result.
     pub fn optional_text(&mut self) -> Result<Option<&'a str>, JuteError> {
         let Some(bytes) = self.buffer()? else { return Ok(None) };
         Ok(Some(core::str::from_utf8(bytes).unwrap_or(NOT_UTF8)))
     }
 
-    /// Text that must be there.
+    /// Reads a string; null is an error.
     pub fn text(&mut self) -> Result<&'a str, JuteError> {
         self.optional_text()?.ok_or_else(|| self.bad("null"))
     }
 
-    /// The count of a vector with items of at least `item_bytes_min` bytes each, or null. Other
-    /// negative counts mean an empty vector (`BinaryInputArchive.BinaryIndex.done`).
+    /// Reads the count of a vector, or null. `item_bytes_min` is the size of the smallest item, so
+    /// a count that the remaining bytes cannot hold is an error. A negative count other than -1
+    /// means an empty vector (`BinaryInputArchive.BinaryIndex.done`).
     pub fn optional_count(&mut self, item_bytes_min: usize) -> Result<Option<usize>, JuteError> {
         let offset = self.offset;
         let length = self.int()?;
@@ -152,12 +155,12 @@ impl<'a> JuteReader<'a> {
         }
     }
 
-    /// The count of a vector, as [`JuteReader::optional_count`]; null is 0.
+    /// Reads the count of a vector like [`JuteReader::optional_count`], but null counts as 0.
     pub fn count(&mut self, item_bytes_min: usize) -> Result<usize, JuteError> {
         Ok(self.optional_count(item_bytes_min)?.unwrap_or(0))
     }
 
-    /// A vector of texts.
+    /// Reads a vector of strings; a null vector is empty, a null string is an error.
     pub fn texts(&mut self) -> Result<Vec<&'a str>, JuteError> {
         let count = self.count(4)?;
         let mut texts = Vec::with_capacity(count);
@@ -167,7 +170,7 @@ impl<'a> JuteReader<'a> {
         Ok(texts)
     }
 
-    /// A vector of texts, or null. Each text may be null.
+    /// Reads a vector of strings, or null. Each string may be null.
     pub fn optional_texts(&mut self) -> Result<Option<Vec<Option<&'a str>>>, JuteError> {
         let Some(count) = self.optional_count(4)? else { return Ok(None) };
         let mut texts = Vec::with_capacity(count);
@@ -177,27 +180,27 @@ impl<'a> JuteReader<'a> {
         Ok(Some(texts))
     }
 
-    /// An error about the value just read.
+    /// The error that the value just read, the field `what`, is not acceptable.
     pub fn bad(&self, what: &'static str) -> JuteError {
         JuteError::BadValue { what, offset: self.offset }
     }
 }
 
-/// Appends values, as [`JuteReader`] reads them.
+/// Appends values to a record, in the form that [`JuteReader`] reads.
 pub trait JuteWrite {
-    /// A byte.
+    /// Appends a byte.
     fn put_byte(&mut self, value: u8);
-    /// A boolean.
+    /// Appends a boolean.
     fn put_bool(&mut self, value: bool);
-    /// A 32-bit number.
+    /// Appends a 32-bit number.
     fn put_int(&mut self, value: i32);
-    /// A 64-bit number.
+    /// Appends a 64-bit number.
     fn put_long(&mut self, value: i64);
-    /// A buffer, or null.
+    /// Appends a buffer, or null.
     fn put_buffer(&mut self, value: Option<&[u8]>);
-    /// Text.
+    /// Appends a string.
     fn put_text(&mut self, value: &str);
-    /// A count, of a vector or of bytes.
+    /// Appends the count of a vector, or the length of a buffer.
     fn put_count(&mut self, count: usize);
 }
 
@@ -231,14 +234,15 @@ impl JuteWrite for Vec<u8> {
     }
 }
 
-/// Starts a frame: leaves room for its length, and returns where it began.
+/// Begins a frame: appends four bytes for its length, and returns the offset to give to
+/// [`end_frame`].
 pub fn begin_frame(out: &mut Vec<u8>) -> usize {
     let start = out.len();
     out.put_int(0);
     start
 }
 
-/// Ends the frame that began at `start` by writing its length.
+/// Ends the frame that began at offset `start`: writes its length there.
 pub fn end_frame(out: &mut [u8], start: usize) {
     let length = i32::try_from(out.len() - start - 4).expect("no frame reaches 2 GiB");
     out[start..start + 4].copy_from_slice(&length.to_be_bytes());

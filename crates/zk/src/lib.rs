@@ -1,9 +1,9 @@
-//! ZooKeeper's client protocol: bytes to values and back, and its operations in the machine's
-//! terms.
+//! ZooKeeper's client protocol: bytes to values and back, and requests translated into commands and
+//! queries of the state machine (`machine`).
 //!
-//! Pure: no socket, no clock. A server decodes requests and encodes responses; the simulator, the
-//! tests and the load generator do the opposite with the same tables. Facts are those of ZooKeeper
-//! 3.9.5, each with the class it was read in.
+//! The crate is pure: no socket, no clock. A server decodes requests and encodes responses; the
+//! simulator, the tests and the load generator use the same tables the other way round. Facts about
+//! the protocol are those of ZooKeeper 3.9.5; each names the class that it was read in.
 
 pub mod auth;
 pub mod error_code;

@@ -1,13 +1,14 @@
-//! Named bounds of the protocol.
+//! Bounds and sizes of ZooKeeper's protocol.
 
-/// Bytes of one request frame unless `jute.maxbuffer` says otherwise (ZooKeeper's default, 1 MiB
-/// less one). A longer frame closes the connection, as in ZooKeeper.
+/// The longest body of a request frame, in bytes, unless the setting `jute.maxbuffer` changes it:
+/// ZooKeeper's default, 1 MiB less one byte. A longer frame closes the connection, as in ZooKeeper.
 pub const FRAME_BYTES_MAX_DEFAULT: u32 = 0xf_ffff;
 
-/// The largest value of `jute.maxbuffer` that is accepted: a command must fit one log entry.
+/// The largest `jute.maxbuffer` that the configuration accepts, in bytes: a command must fit into
+/// one log entry.
 pub const FRAME_BYTES_MAX_LIMIT: u32 = 48 * 1024 * 1024;
 
-/// Bytes of a connect request: 44 or 45 and some room for clients that append to it.
+/// The longest connect request, in bytes: 44 or 45, and some more for clients that append fields.
 pub const CONNECT_BYTES_MAX: u32 = 1024;
 
 /// Bytes of a request header (xid, opcode).
@@ -19,12 +20,13 @@ pub const REPLY_HEADER_BYTES: usize = 16;
 /// Bytes of a Stat on the wire.
 pub const STAT_BYTES: usize = 68;
 
-/// Bytes of one SASL token: as many as the JDK's DIGEST-MD5 takes
-/// (`DigestMD5Base.MAX_RESPONSE_LENGTH`). A longer one fails the authentication, which closes the
-/// connection unless failures are allowed.
+/// The longest SASL token, in bytes: what the JDK's DIGEST-MD5 takes
+/// (`DigestMD5Base.MAX_RESPONSE_LENGTH`). A longer token fails the authentication, which closes the
+/// connection unless the configuration tolerates failures.
 pub const SASL_TOKEN_BYTES_MAX: usize = 4096;
 
-/// Bytes of the result of a read, as [`crate::response::result_bytes`] counts them: a frame has 31
-/// bits for its length, and header, Stat and two lengths come on top. ZooKeeper fails beyond 2 GiB.
+/// The largest result of a read, in bytes as [`crate::response::result_bytes`] counts them. The
+/// length of a frame has 31 bits, and the reply header, a Stat and two length fields come on top.
+/// ZooKeeper fails beyond 2 GiB.
 pub const RESULT_BYTES_MAX: u64 =
     i32::MAX as u64 - (REPLY_HEADER_BYTES + STAT_BYTES + 2 * 4) as u64;

@@ -1,4 +1,4 @@
-//! Translates ZooKeeper's requests into the machine's terms: a command or a query.
+//! Translates a ZooKeeper request into the state machine's command or query.
 
 use machine::zk::command::AskedAcl;
 use machine::{AclEntry, Command, CreateMode, Op, Query, QueryKind, SessionId, ZkCommand};
@@ -6,23 +6,24 @@ use machine::{AclEntry, Command, CreateMode, Op, Query, QueryKind, SessionId, Zk
 use crate::path;
 use crate::request::{CreateKind, ReadKind, ReadRequest, WriteRequest};
 
-/// The command of a single write.
+/// The command for a single write.
 pub fn write_command<'a>(session: SessionId, write: &WriteRequest<'a>) -> Command<'a> {
     Command::Zk(ZkCommand::Write { session, op: op(write) })
 }
 
-/// The command of a multi.
+/// The command for a multi.
 pub fn multi_command<'a>(session: SessionId, writes: &[WriteRequest<'a>]) -> Command<'a> {
     Command::Zk(ZkCommand::Multi { session, ops: writes.iter().map(op).collect() })
 }
 
-/// The command of a request that is refused but consumes a zxid: a multi that does not decode, a
-/// reconfig (`PrepRequestProcessor.pRequestHelper`).
+/// The command for a request that the server refuses, but that consumes a zxid like a write: a
+/// multi that does not decode, or a reconfig (`PrepRequestProcessor.pRequestHelper`).
 pub fn refused_command(session: SessionId) -> Command<'static> {
     Command::Zk(ZkCommand::Write { session, op: Op::Malformed })
 }
 
-/// One operation, its path checked for shape.
+/// The machine's operation for one write. Checks the syntax of the path and notes the result in the
+/// operation, so that the machine refuses a malformed path.
 fn op<'a>(write: &WriteRequest<'a>) -> Op<'a> {
     match write {
         WriteRequest::Create { kind, path, data, acl, flags, ttl_ms } => {
@@ -49,11 +50,12 @@ fn op<'a>(write: &WriteRequest<'a>) -> Op<'a> {
     }
 }
 
-/// The mode of a create. The opcode decides the kind of znode, the flag whether it is sequential
-/// and whether a time to live is acceptable (`PrepRequestProcessor.pRequest2TxnCreate` logs one
-/// transaction per opcode). So a plain create with the container's flag makes a persistent znode,
-/// and `createContainer` with the flag of another mode a container. There is no `createTTL` of a
-/// mode without a time to live: ZooKeeper refuses it too, or fails.
+/// The mode of the znode that a create makes; `None` if ZooKeeper refuses the flag with this
+/// opcode. The opcode decides the kind of znode. The flag decides only whether the name is
+/// sequential and whether a time to live is allowed (`PrepRequestProcessor.pRequest2TxnCreate` logs
+/// one transaction per opcode). So a plain create with the container's flag makes a persistent
+/// znode, and `createContainer` with the flag of another mode makes a container. A `createTTL` with
+/// the flag of a mode without a time to live is refused; ZooKeeper refuses it too, or fails.
 fn create_mode(kind: CreateKind, flags: i32) -> Option<CreateMode> {
     let mode = CreateMode::from_flag(flags)?;
     match kind {
@@ -61,7 +63,7 @@ fn create_mode(kind: CreateKind, flags: i32) -> Option<CreateMode> {
             CreateMode::Container => Some(CreateMode::Persistent),
             mode => Some(mode),
         },
-        // Apply refuses it, because of the setting or the missing time to live.
+        // Apply refuses this command, because of the setting or the missing time to live.
         CreateKind::Container if mode.is_ttl() => Some(mode),
         CreateKind::Container if mode.is_sequential() => Some(CreateMode::ContainerSequential),
         CreateKind::Container => Some(CreateMode::Container),
@@ -82,7 +84,7 @@ fn asked_acl(acl: &[AclEntry]) -> AskedAcl {
     }
 }
 
-/// The query of a read.
+/// The query for a read.
 pub fn query<'a>(read: &ReadRequest<'a>) -> Query<'a> {
     let kind = match read.kind {
         ReadKind::Exists => QueryKind::Exists,
@@ -93,8 +95,9 @@ pub fn query<'a>(read: &ReadRequest<'a>) -> Query<'a> {
     Query { kind, path: read.path }
 }
 
-/// The prefix of the paths in the answer to a getEphemerals: empty if the prefix asked for is null,
-/// blank or the root (`FinalRequestProcessor`; Java trims every character up to the space).
+/// The prefix by which a getEphemerals filters paths: empty, so that every path matches, if the
+/// request's prefix is null, blank or the root (`FinalRequestProcessor`; Java's `trim` removes
+/// every character up to the space).
 pub fn ephemerals_prefix(asked: Option<&str>) -> &str {
     let asked = asked.unwrap_or_default();
     match asked.trim_matches(|character| character <= ' ') {

@@ -1,7 +1,7 @@
-//! The paths that ZooKeeper accepts (`PathUtils.validatePath`, 3.9.5).
+//! Which paths ZooKeeper accepts (`PathUtils.validatePath`, 3.9.5).
 
-/// Whether a znode may have this path: absolute, no empty, `.` or `..` part, no trailing slash but
-/// the root's, none of the characters that ZooKeeper refuses.
+/// Whether a znode may have this path: absolute; no part that is empty, `.` or `..`; no slash at
+/// the end, except in the root's path; and only allowed characters.
 pub fn is_valid(path: &str) -> bool {
     if path == "/" {
         return true;
@@ -10,8 +10,8 @@ pub fn is_valid(path: &str) -> bool {
     names.split('/').all(|name| !matches!(name, "" | "." | "..") && name.chars().all(is_allowed))
 }
 
-/// Whether the path that a sequential create makes of this one is acceptable: the suffix consists
-/// of digits, so it makes up for a last part that is empty or consists of dots.
+/// Whether a sequential create may ask for this path. The suffix that the server appends consists
+/// of digits, so here the last part may be empty or consist of dots.
 pub fn is_valid_with_suffix(path: &str) -> bool {
     let Some(names) = path.strip_prefix('/') else { return false };
     let (parents, last) = names.rsplit_once('/').unwrap_or(("", names));
@@ -20,8 +20,9 @@ pub fn is_valid_with_suffix(path: &str) -> bool {
             || !parents.is_empty() && is_valid(&path[..parents.len() + 1]))
 }
 
-/// Whether a path may hold this character. U+0000-001F, U+007F-009F, U+D800-F8FF and U+FFF0-FFFF
-/// are refused, and so is everything beyond the basic plane, which Java writes as two surrogates.
+/// Whether a path may contain `character`. ZooKeeper refuses U+0000-001F, U+007F-009F, U+D800-F8FF
+/// and U+FFF0-FFFF, and also everything beyond the basic plane, which Java writes as two
+/// surrogates.
 fn is_allowed(character: char) -> bool {
     !matches!(character,
         '\u{0}'..='\u{1f}' | '\u{7f}'..='\u{9f}' | '\u{e000}'..='\u{f8ff}'

@@ -1,4 +1,4 @@
-//! Requests as they stand on a client's wire: decoded by the server, encoded by our own clients.
+//! Requests of ZooKeeper clients: decoded by the server, encoded by our own clients.
 
 use machine::{AclEntry, CreateMode};
 
@@ -40,13 +40,13 @@ pub mod opcode {
     pub const ERROR: i32 = -1;
 }
 
-/// xid of watch events.
+/// The xid of watch events.
 pub const XID_EVENT: i32 = -1;
-/// xid of pings and their replies.
+/// The xid of pings and their replies.
 pub const XID_PING: i32 = -2;
-/// xid of auth packets and their replies.
+/// The xid of auth packets and their replies.
 pub const XID_AUTH: i32 = -4;
-/// xid of watches set again after a reconnect.
+/// The xid of the request that sets watches again after a reconnect.
 pub const XID_SET_WATCHES: i32 = -8;
 
 /// The first packet of a connection.
@@ -56,19 +56,19 @@ pub struct ConnectRequest {
     pub protocol_version: i32,
     /// The highest zxid the client has seen.
     pub last_zxid_seen: i64,
-    /// The timeout that the client asks for.
+    /// The session timeout that the client asks for.
     pub timeout_ms: i32,
-    /// The session to attach to; 0 for a new one.
+    /// The session to resume; 0 asks for a new one.
     pub session: i64,
     /// The password of the session; clients of 3.4 and later send 16 bytes.
     pub password: Vec<u8>,
-    /// Whether the client accepts a read-only server; `None` from clients that do not know such
-    /// servers, which expect no such field in the response either (`ProtocolManager`).
+    /// Whether the client accepts a read-only server. `None` from an old client that does not know
+    /// such servers; its response must not have the corresponding field either (`ProtocolManager`).
     pub read_only: Option<bool>,
 }
 
 impl ConnectRequest {
-    /// A request for a new session, on a server that can be written to.
+    /// A request for a new session on a server that takes writes.
     pub fn new(timeout_ms: i32) -> ConnectRequest {
         ConnectRequest {
             protocol_version: 0,
@@ -111,13 +111,13 @@ impl ConnectRequest {
 /// The header of every request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RequestHeader {
-    /// The client's number for it, given back in the reply.
+    /// The number that the client gives the request; the reply repeats it.
     pub xid: i32,
     /// The operation; see [`opcode`].
     pub opcode: i32,
 }
 
-/// The kinds of create: they differ in their reply, and one in its body.
+/// The four opcodes that create a znode. They differ in the reply, and `Ttl` also in its body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CreateKind {
     /// Replies with the path.
@@ -131,7 +131,7 @@ pub enum CreateKind {
 }
 
 impl CreateKind {
-    /// Its opcode.
+    /// The kind's opcode.
     pub fn opcode(self) -> i32 {
         match self {
             CreateKind::Create => opcode::CREATE,
@@ -142,62 +142,63 @@ impl CreateKind {
     }
 }
 
-/// An operation on the tree, alone or in a multi.
+/// An operation that changes the tree, alone or in a multi.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WriteRequest<'a> {
     /// Make a znode.
     Create {
-        /// The kind of create.
+        /// Which create opcode.
         kind: CreateKind,
         /// The path of the znode.
         path: &'a str,
-        /// Data or null.
+        /// The data, or null.
         data: Option<&'a [u8]>,
-        /// The ACL that was asked for.
+        /// The ACL that the client asks for.
         acl: Vec<AclEntry>,
-        /// The create mode.
+        /// The create mode as ZooKeeper's `CreateMode` numbers it.
         flags: i32,
-        /// The time to live, for [`CreateKind::Ttl`] only, else -1.
+        /// The time to live in ms, for [`CreateKind::Ttl`]; -1 for other kinds.
         ttl_ms: i64,
     },
     /// Remove a znode.
     Delete {
         /// The path of the znode.
         path: &'a str,
-        /// The version that the znode must have, or -1.
+        /// The version that the znode must have; -1 accepts any.
         version: i32,
     },
     /// Replace the data.
     SetData {
         /// The path of the znode.
         path: &'a str,
-        /// Data or null.
+        /// The data, or null.
         data: Option<&'a [u8]>,
-        /// The version that the znode must have, or -1.
+        /// The version that the znode must have; -1 accepts any.
         version: i32,
     },
-    /// Replace the ACL. Not in a multi.
+    /// Replace the ACL. Not allowed in a multi.
     SetAcl {
         /// The path of the znode.
         path: &'a str,
-        /// The ACL that was asked for.
+        /// The ACL that the client asks for.
         acl: Vec<AclEntry>,
-        /// The version that the znode must have, or -1.
+        /// The ACL version that the znode must have; -1 accepts any.
         version: i32,
     },
-    /// Compare the version. In a multi only: alone it is unknown to `Request.isValid`.
+    /// Compare the version. Allowed only in a multi: `Request.isValid` does not know it as a
+    /// request.
     Check {
         /// The path of the znode.
         path: &'a str,
-        /// The version that the znode must have, or -1.
+        /// The version that the znode must have; -1 accepts any.
         version: i32,
     },
 }
 
-/// A read of one znode.
+/// What a read of one znode returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadKind {
-    /// Stat, if it exists.
+    /// Its stat, if it exists.
     Exists,
     /// Data and stat.
     GetData,
@@ -210,7 +211,7 @@ pub enum ReadKind {
 }
 
 impl ReadKind {
-    /// Its opcode.
+    /// The kind's opcode.
     pub fn opcode(self) -> i32 {
         match self {
             ReadKind::Exists => opcode::EXISTS,
@@ -225,7 +226,7 @@ impl ReadKind {
 /// A read of one znode.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReadRequest<'a> {
-    /// The part that is read.
+    /// What the read returns.
     pub kind: ReadKind,
     /// The path of the znode.
     pub path: &'a str,
@@ -253,7 +254,7 @@ impl AddWatchMode {
     }
 }
 
-/// The watches of a path that a request is about (`Watcher.WatcherType`).
+/// Which watches of a path a checkWatches or removeWatches means (`Watcher.WatcherType`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WatcherType {
     /// One-shot watches of the children.
@@ -281,10 +282,11 @@ impl WatcherType {
     }
 }
 
-/// Watches of an earlier connection, set again.
+/// A request to set the watches of an earlier connection again.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SetWatchesRequest<'a> {
-    /// The last zxid that the client has seen: it missed later changes.
+    /// The last zxid that the client has seen. For a change after it, the server sends the event at
+    /// once.
     pub relative_zxid: i64,
     /// Paths with a data watch.
     pub data: Vec<&'a str>,
@@ -292,12 +294,13 @@ pub struct SetWatchesRequest<'a> {
     pub exist: Vec<&'a str>,
     /// Paths with a child watch.
     pub child: Vec<&'a str>,
-    /// Whether a list or a path was null, and the rest behind it was dropped: ZooKeeper sets the
-    /// watches before it and fails. Never sent.
+    /// Set if a list or a path in the request was null; then the null and all that follows it is
+    /// dropped, because ZooKeeper sets the watches before the null and then fails. A client never
+    /// sends it.
     pub null_behind: bool,
 }
 
-/// Watches of an earlier connection, set again, with persistent ones.
+/// Like [`SetWatchesRequest`], and also with persistent watches.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SetWatches2Request<'a> {
     /// The one-shot watches.
@@ -308,16 +311,16 @@ pub struct SetWatches2Request<'a> {
     pub persistent_recursive: Vec<&'a str>,
 }
 
-/// A request after the connect.
+/// A request after the connect request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request<'a> {
-    /// Changes one thing.
+    /// Changes the tree by one operation.
     Write(WriteRequest<'a>),
-    /// Changes several, all or none.
+    /// Changes the tree by several operations, all or none.
     Multi(Vec<WriteRequest<'a>>),
     /// Reads one znode.
     Read(ReadRequest<'a>),
-    /// Reads several; each has a result of its own.
+    /// Reads several znodes; each read has its own result.
     MultiRead(Vec<ReadRequest<'a>>),
     /// Waits until the server has applied everything committed before.
     Sync {
@@ -330,7 +333,7 @@ pub enum Request<'a> {
     Auth {
         /// `digest`, `ip`, ...
         scheme: &'a str,
-        /// The credentials for the scheme; `user:password` for digest.
+        /// The credentials in the form of the scheme; `user:password` for digest.
         credentials: Option<&'a [u8]>,
     },
     /// One token of a SASL exchange.
@@ -340,13 +343,13 @@ pub enum Request<'a> {
     },
     /// Sets watches again.
     SetWatches(SetWatchesRequest<'a>),
-    /// Sets watches again, of every kind.
+    /// Sets watches again, those of persistent kinds included.
     SetWatches2(SetWatches2Request<'a>),
     /// Sets a persistent watch.
     AddWatch {
         /// The path of the watch. Any text: ZooKeeper does not check that it is a path.
         path: &'a str,
-        /// The mode of the watch.
+        /// Whether the watch covers the whole subtree.
         mode: AddWatchMode,
     },
     /// Asks whether this connection has a watch.
@@ -363,7 +366,7 @@ pub enum Request<'a> {
         /// The kind of the watch.
         watcher_type: WatcherType,
     },
-    /// Changes the members of the ensemble.
+    /// Asks to change the members of the ensemble.
     Reconfig {
         /// Servers that join, or null.
         joining: Option<&'a str>,
@@ -371,7 +374,7 @@ pub enum Request<'a> {
         leaving: Option<&'a str>,
         /// All members of the new ensemble, or null.
         members: Option<&'a str>,
-        /// The version that the membership must have, or -1.
+        /// The version that the membership must have; -1 accepts any.
         version: i64,
     },
     /// Asks how many znodes are below one, at any depth.
@@ -381,26 +384,26 @@ pub enum Request<'a> {
     },
     /// Asks for the session's ephemeral znodes.
     GetEphemerals {
-        /// The prefix of the paths to list; null is all.
+        /// Only ephemerals whose path begins with this are listed; null lists all.
         prefix: Option<&'a str>,
     },
     /// Asks for the identities of the connection.
     WhoAmI,
     /// Ends the session.
     CloseSession,
-    /// No operation of ZooKeeper's.
+    /// An opcode that ZooKeeper does not have.
     Unknown,
 }
 
 impl RequestHeader {
-    /// Reads a header and leaves the reader at the body.
+    /// Reads a header and leaves the reader at the start of the body.
     pub fn decode(reader: &mut JuteReader<'_>) -> Result<RequestHeader, JuteError> {
         Ok(RequestHeader { xid: reader.int()?, opcode: reader.int()? })
     }
 }
 
 impl<'a> Request<'a> {
-    /// Reads the body of a request. Bytes behind it are ignored, as ZooKeeper does.
+    /// Decodes the body of a request with this opcode. Like ZooKeeper, it ignores further bytes.
     pub fn decode(opcode: i32, reader: &mut JuteReader<'a>) -> Result<Request<'a>, JuteError> {
         Ok(match opcode {
             opcode::CREATE
@@ -421,11 +424,11 @@ impl<'a> Request<'a> {
             opcode::PING => Request::Ping,
             opcode::AUTH => {
                 reader.int()?;
-                // No scheme has either name.
+                // Null becomes the empty name; no scheme has either name.
                 let scheme = reader.optional_text()?.unwrap_or_default();
                 Request::Auth { scheme, credentials: reader.buffer()? }
             }
-            // Null is not accepted: `ZooKeeperServer.processSasl` fails on it.
+            // A null token is an error: `ZooKeeperServer.processSasl` fails on it.
             opcode::SASL => {
                 let token = reader.buffer()?;
                 Request::Sasl { token: token.ok_or_else(|| reader.bad("SASL token"))? }
@@ -460,7 +463,10 @@ impl<'a> Request<'a> {
         })
     }
 
-    /// Its opcode. Panics for requests that have none of their own.
+    /// The request's opcode.
+    ///
+    /// # Panics
+    /// For `Unknown`, which no client sends.
     pub fn opcode(&self) -> i32 {
         match self {
             Request::Write(write) => write.opcode(),
@@ -544,7 +550,7 @@ impl<'a> Request<'a> {
 }
 
 impl WriteRequest<'_> {
-    /// Its opcode.
+    /// The operation's opcode.
     pub fn opcode(&self) -> i32 {
         match self {
             WriteRequest::Create { kind, .. } => kind.opcode(),
@@ -602,16 +608,17 @@ impl SetWatchesRequest<'_> {
     }
 }
 
-/// The text in place of a null path of a watch. `DataTree` keeps watches of null, which never
-/// fire; watches of this text do not either, since no znode has a path without a slash. `wchp`
-/// shows null as this text.
+/// The text that replaces a null path of a watch. ZooKeeper's `DataTree` keeps watches of null,
+/// which never fire. Watches of this text never fire either, because every znode's path has a
+/// slash, and `wchp` shows null as the same text.
 const NULL_PATH: &str = "null";
 
 fn watched_path<'a>(reader: &mut JuteReader<'a>) -> Result<&'a str, JuteError> {
     Ok(reader.optional_text()?.unwrap_or(NULL_PATH))
 }
 
-/// `DataTree.setWatches` handles the lists one after the other.
+/// Reads a SetWatches. `DataTree.setWatches` handles the lists one after the other, so a null cuts
+/// off its own list and drops the later lists.
 fn decode_set_watches<'a>(reader: &mut JuteReader<'a>) -> Result<SetWatchesRequest<'a>, JuteError> {
     let relative_zxid = reader.long()?;
     let lists = [reader.optional_texts()?, reader.optional_texts()?, reader.optional_texts()?];
@@ -626,7 +633,7 @@ fn decode_set_watches<'a>(reader: &mut JuteReader<'a>) -> Result<SetWatchesReque
     Ok(SetWatchesRequest { relative_zxid, data, exist, child, null_behind })
 }
 
-/// Reads a SetWatches2. In the lists of persistent watches null is a path like any other.
+/// Reads a SetWatches2. In the two lists of persistent watches a null path counts as [`NULL_PATH`].
 fn decode_set_watches2<'a>(
     reader: &mut JuteReader<'a>,
 ) -> Result<SetWatches2Request<'a>, JuteError> {
@@ -645,8 +652,7 @@ fn encode_texts(texts: &[&str], out: &mut Vec<u8>) {
     texts.iter().for_each(|text| out.put_text(text));
 }
 
-/// A create as it is on the wire, where fields may be null that `WriteRequest` does not allow
-/// to be.
+/// A create as the wire has it, where path and ACL may be null. [`WriteRequest`] allows neither.
 struct CreateRecord<'a> {
     kind: CreateKind,
     path: Option<&'a str>,
@@ -682,9 +688,9 @@ impl<'a> CreateRecord<'a> {
         Ok(WriteRequest::Create { kind, path, data, acl, flags, ttl_ms })
     }
 
-    /// The error of a create with a null path: that of the checks before the path
-    /// (`PrepRequestProcessor.validateCreateRequest`), and then of the path itself. For a time to
-    /// live this is the answer of a server without extended types.
+    /// The error for a create whose path is null. ZooKeeper checks flag and time to live before the
+    /// path (`PrepRequestProcessor.validateCreateRequest`), so their error comes first. A mode with
+    /// a time to live gets the answer of a server without extended types.
     fn error_of_null(&self) -> ErrorCode {
         match CreateMode::from_flag(self.flags) {
             None => ErrorCode::BAD_ARGUMENTS,
@@ -730,9 +736,10 @@ fn decode_write<'a>(
     }
 }
 
-/// `MultiOperationRecord`: a multi has no setACL, and no create with an unknown flag, or with one
-/// that needs a time to live, which this record does not have. `CreateOptions.Builder`, which all
-/// creates but createTTL use, accepts no null ACL.
+/// Decodes one write of a multi (`MultiOperationRecord`). A multi cannot hold a setACL, nor a
+/// create with an unknown flag, nor one whose flag needs a time to live that this opcode's record
+/// does not carry. `CreateOptions.Builder`, which every create but createTTL uses, accepts no null
+/// ACL.
 fn decode_multi_write<'a>(
     opcode: i32,
     reader: &mut JuteReader<'a>,
@@ -755,9 +762,11 @@ fn decode_multi_write<'a>(
     }
     match mode {
         Some(mode) if mode.is_ttl() => {}
-        // `Op.Create.getOpcode`: here, unlike alone, the flag makes it a container.
+        // `Op.Create.getOpcode`: in a multi, unlike in a single create, the flag makes it a
+        // container.
         Some(CreateMode::Container) => create.kind = CreateKind::Container,
-        // `Op.create` with a time to live that the flag does not use is a create.
+        // `Op.create` ignores a time to live that the flag does not use: the operation is a plain
+        // create.
         _ if create.kind == CreateKind::Ttl => create.kind = CreateKind::Create,
         _ => {}
     }
@@ -781,7 +790,7 @@ fn decode_read<'a>(opcode: i32, reader: &mut JuteReader<'a>) -> Result<ReadReque
     Ok(ReadRequest { kind, path, watch })
 }
 
-/// `MultiOperationRecord`: the only reads are getData and getChildren.
+/// Decodes one read of a multi (`MultiOperationRecord`), which can only be getData or getChildren.
 fn decode_multi_read<'a>(
     opcode: i32,
     reader: &mut JuteReader<'a>,
@@ -801,7 +810,8 @@ fn decode_multi<'a, T>(
     decode: impl Fn(i32, &mut JuteReader<'a>) -> Result<T, JuteError>,
 ) -> Result<Vec<T>, JuteError> {
     let mut ops = Vec::new();
-    // `PrepRequestProcessor.getPendingChanges` fails on a null path once all is decoded.
+    // The multi is decoded to its end first, because ZooKeeper fails on a null path only then
+    // (`PrepRequestProcessor.getPendingChanges`).
     let mut null_path = None;
     loop {
         let opcode = reader.int()?;
@@ -810,7 +820,7 @@ fn decode_multi<'a, T>(
         if done {
             return null_path.map_or(Ok(ops), Err);
         }
-        // A frame of the largest size accepted could hold more than a command may.
+        // The largest frame could hold more operations than a command may have.
         if ops.len() == machine::limits::MULTI_OPS_MAX {
             return Err(reader.bad("multi operation count"));
         }
@@ -821,15 +831,15 @@ fn decode_multi<'a, T>(
     }
 }
 
-/// The header before each operation and each result of a multi.
+/// Appends the header that comes before each operation and each result of a multi.
 pub(crate) fn encode_multi_header(opcode: i32, done: bool, out: &mut Vec<u8>) {
     out.put_int(opcode);
     out.put_bool(done);
     out.put_int(-1);
 }
 
-/// Reads an ACL. A null scheme or id is read as empty: the ACL is then refused as invalid, not the
-/// request.
+/// Reads an ACL, or null. A null scheme or id becomes an empty string; ZooKeeper then refuses the
+/// ACL as invalid instead of the whole request.
 fn decode_acl(reader: &mut JuteReader<'_>) -> Result<Option<Vec<AclEntry>>, JuteError> {
     let Some(count) = reader.optional_count(12)? else { return Ok(None) };
     if count > machine::limits::ACL_ENTRIES_MAX {

@@ -1,4 +1,4 @@
-//! Responses as they stand on a client's wire: encoded by the server, decoded by our own clients.
+//! Responses of a ZooKeeper server: encoded by the server, decoded by our own clients.
 
 use machine::{AclEntry, Identity, QueryResult, Refusal, Stat, ZkOutcome};
 
@@ -14,27 +14,30 @@ use crate::request::{
 pub struct ReplyHeader {
     /// The xid of the request.
     pub xid: i32,
-    /// The zxid of a write, or the last one applied when a read ran.
+    /// The zxid of the write; for a read, the last zxid that the server had applied when the read
+    /// ran.
     pub zxid: i64,
-    /// The error code. A response with an error has no body.
+    /// The error code. After an error most responses have no body.
     pub error: ErrorCode,
 }
 
 /// The answer to a connect request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConnectResponse {
-    /// The negotiated timeout; 0 if the session does not exist.
+    /// The negotiated session timeout; 0 if the session does not exist.
     pub timeout_ms: i32,
     /// The session id; 0 if the session does not exist.
     pub session: i64,
-    /// The password that the client must show at the next connect.
+    /// The session's password, which the client must send when it reconnects.
     pub password: [u8; 16],
-    /// Whether the server is read-only; only for clients that sent the field.
+    /// Whether the server is read-only. `None`, and left out, for a client whose request lacks the
+    /// field.
     pub read_only: Option<bool>,
 }
 
 impl ConnectResponse {
-    /// The answer that makes a client give up its session.
+    /// The answer that tells a client that its session does not exist. `read_only` is the field of
+    /// the request.
     pub fn refused(read_only: Option<bool>) -> ConnectResponse {
         let read_only = read_only.map(|_| false);
         ConnectResponse { timeout_ms: 0, session: 0, password: [0; 16], read_only }
@@ -53,7 +56,7 @@ impl ConnectResponse {
         end_frame(out, start);
     }
 
-    /// Reads the body of the frame.
+    /// Decodes the body of the frame.
     pub fn decode(body: &[u8]) -> Result<ConnectResponse, JuteError> {
         let mut reader = JuteReader::new(body);
         reader.int()?;
@@ -72,21 +75,21 @@ impl ReplyHeader {
         out.put_int(self.error.0);
     }
 
-    /// Reads a header and leaves the reader at the body.
+    /// Decodes a header and leaves the reader at the body.
     pub fn decode(reader: &mut JuteReader<'_>) -> Result<ReplyHeader, JuteError> {
         let (xid, zxid) = (reader.int()?, reader.long()?);
         Ok(ReplyHeader { xid, zxid, error: ErrorCode(reader.int()?) })
     }
 }
 
-/// A response without a body.
+/// Appends a response without a body.
 pub fn encode_empty(header: ReplyHeader, out: &mut Vec<u8>) {
     let start = begin_frame(out);
     header.encode(out);
     end_frame(out, start);
 }
 
-/// The answer to a token of a SASL exchange: a token or null, which follows even an error.
+/// Appends the response to a SASL token. Even after an error it has a body: a token, or null.
 pub fn encode_sasl(header: ReplyHeader, token: Option<&[u8]>, out: &mut Vec<u8>) {
     let start = begin_frame(out);
     header.encode(out);
@@ -94,30 +97,32 @@ pub fn encode_sasl(header: ReplyHeader, token: Option<&[u8]>, out: &mut Vec<u8>)
     end_frame(out, start);
 }
 
-/// The form of a write's reply. Nothing else is kept while the write is under way.
+/// What the body of a write's reply holds. While a write is under way, this is all that the server
+/// keeps of its request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WriteForm {
-    /// The path.
+    /// The body is the path.
     Create,
-    /// Path and stat.
+    /// The body is the path and the stat.
     CreateWithStat,
-    /// Nothing.
+    /// The body is empty.
     Delete,
-    /// The stat.
+    /// The body is the stat.
     SetData,
-    /// The stat.
+    /// The body is the stat.
     SetAcl,
-    /// Nothing.
+    /// The body is empty.
     Check,
-    /// A result for each operation.
+    /// The body is a result for each operation.
     Multi(Box<[WriteForm]>),
-    /// This error, if the session may write at all: for a request that was refused before the log
-    /// but consumes a zxid.
+    /// The reply is this error: the server refused the request before it reached the log, and
+    /// logged a command that is always refused, to consume a zxid. If the session may not write at
+    /// all, the reply is that error instead.
     Refused(ErrorCode),
 }
 
 impl WriteForm {
-    /// The form of the reply to a request.
+    /// The form of the reply to a single write.
     pub fn of(write: &WriteRequest<'_>) -> WriteForm {
         match write {
             WriteRequest::Create { kind: CreateKind::Create, .. } => WriteForm::Create,
@@ -134,8 +139,8 @@ impl WriteForm {
         WriteForm::Multi(writes.iter().map(WriteForm::of).collect())
     }
 
-    /// The opcode of its result in a multi (`OpResult.CreateResult`: all creates that return a stat
-    /// have one).
+    /// The opcode in front of this form's result in a multi. All creates that return a stat share
+    /// one (`OpResult.CreateResult`).
     fn opcode(&self) -> i32 {
         match self {
             WriteForm::Create => opcode::CREATE,
@@ -150,7 +155,7 @@ impl WriteForm {
     }
 }
 
-/// The response to a write.
+/// Appends the response to a write, from what the machine made of it.
 pub fn encode_write(
     xid: i32,
     zxid: i64,
@@ -175,8 +180,9 @@ pub fn encode_write(
     end_frame(out, start);
 }
 
-/// The response to a write that has no outcome. For a multi it says so for each operation: the C
-/// client reads the results whatever the header says, and crashes if there are none.
+/// Appends the response to a write that was not carried out, with `error`. For a multi the error is
+/// in a result for each operation and not in the header: the C client reads the results whatever
+/// the header says, and crashes if there are none.
 pub fn encode_unavailable(
     xid: i32,
     zxid: i64,
@@ -218,14 +224,16 @@ fn encode_outcome(form: &WriteForm, outcome: &ZkOutcome, out: &mut Vec<u8>) {
     }
 }
 
-/// `MultiResponse.serialize`: each result says its operation and its error.
+/// Appends the header of a result in a multi: the operation and its error
+/// (`MultiResponse.serialize`).
 fn encode_result_header(opcode: i32, error: ErrorCode, out: &mut Vec<u8>) {
     out.put_int(opcode);
     out.put_bool(false);
     out.put_int(error.0);
 }
 
-/// One error result per operation: 0 before the culprit, runtime inconsistency after it
+/// Appends the results of a refused multi, an error for each of `count` operations: 0 before the
+/// one at `position`, `culprit` for that one, runtime inconsistency after it
 /// (`DataTree.processTxn`).
 fn encode_refused_multi(position: usize, count: usize, culprit: ErrorCode, out: &mut Vec<u8>) {
     for index in 0..count {
@@ -239,13 +247,13 @@ fn encode_refused_multi(position: usize, count: usize, culprit: ErrorCode, out: 
     encode_multi_header(-1, true, out);
 }
 
-/// `OpResult.ErrorResult`.
+/// Appends a result that is an error (`OpResult.ErrorResult`).
 fn encode_error_result(error: ErrorCode, out: &mut Vec<u8>) {
     encode_result_header(opcode::ERROR, error, out);
     out.put_int(error.0);
 }
 
-/// The response to a read of one znode.
+/// Appends the response to a read of one znode.
 pub fn encode_read(
     xid: i32,
     zxid: i64,
@@ -262,7 +270,7 @@ pub fn encode_read(
     end_frame(out, start);
 }
 
-/// The result of one of several reads, for [`encode_multi_read`].
+/// Appends the result of one read of a multi-read; [`encode_multi_read`] puts the header in front.
 pub fn encode_read_result(
     kind: ReadKind,
     result: &Result<QueryResult<'_>, Refusal>,
@@ -281,13 +289,13 @@ pub fn encode_read_result(
     }
 }
 
-/// The result of one of several reads, a list of children, for [`encode_multi_read`].
+/// Like [`encode_read_result`], for a list of children that was collected in steps.
 pub fn encode_list_result(kind: ReadKind, names: &ChildNames, stat: &Stat, out: &mut Vec<u8>) {
     encode_result_header(kind.opcode(), ErrorCode::OK, out);
     encode_list(kind, names, stat, out);
 }
 
-/// The response to several reads, whose results are encoded one behind the other.
+/// Appends the response to a multi-read. `results` are the encoded results, one behind the other.
 pub fn encode_multi_read(xid: i32, zxid: i64, results: &[u8], out: &mut Vec<u8>) {
     let start = begin_frame(out);
     ReplyHeader { xid, zxid, error: ErrorCode::OK }.encode(out);
@@ -296,7 +304,8 @@ pub fn encode_multi_read(xid: i32, zxid: i64, results: &[u8], out: &mut Vec<u8>)
     end_frame(out, start);
 }
 
-/// Names of children, encoded one by one, for a response that is built in steps.
+/// Names of children in encoded form. The server collects them in steps, because a znode may have
+/// very many.
 #[derive(Default)]
 pub struct ChildNames {
     count: usize,
@@ -304,7 +313,7 @@ pub struct ChildNames {
 }
 
 impl ChildNames {
-    /// Adds a name.
+    /// Appends a name.
     pub fn push(&mut self, name: &str) {
         self.count += 1;
         self.encoded.put_text(name);
@@ -316,13 +325,13 @@ impl ChildNames {
         self.encoded.clear();
     }
 
-    /// Bytes that they take in the response.
+    /// Length of the encoded names, in bytes.
     pub fn bytes(&self) -> usize {
         self.encoded.len()
     }
 }
 
-/// The response to a list of children.
+/// Appends the response to a getChildren or getChildren2 whose names were collected in steps.
 pub fn encode_children(
     (xid, zxid): (i32, i64),
     kind: ReadKind,
@@ -342,15 +351,15 @@ fn encode_list(kind: ReadKind, names: &ChildNames, stat: &Stat, out: &mut Vec<u8
     end_list(kind, stat, out);
 }
 
-/// Only `GetChildren2Response` has a stat.
+/// Ends a list of children: only `GetChildren2Response` has a stat.
 fn end_list(kind: ReadKind, stat: &Stat, out: &mut Vec<u8>) {
     if kind == ReadKind::GetChildren2 {
         encode_stat(stat, out);
     }
 }
 
-/// Bytes of a read's response, without its header, a Stat and a length or two: known before it is
-/// encoded.
+/// The approximate length of a read's response, in bytes, computed without encoding it. It leaves
+/// out the header, a Stat and one or two length fields.
 pub fn result_bytes(result: &Result<QueryResult<'_>, Refusal>) -> u64 {
     match result {
         Ok(QueryResult::Data { data, .. }) => data.map_or(0, |data| data.len() as u64),
@@ -396,7 +405,7 @@ fn mask(entry: &AclEntry) -> AclEntry {
     }
 }
 
-/// The response to a sync: the path of the request.
+/// Appends the response to a sync, which repeats the path of the request.
 pub fn encode_sync(xid: i32, zxid: i64, path: Option<&str>, out: &mut Vec<u8>) {
     let start = begin_frame(out);
     ReplyHeader { xid, zxid, error: ErrorCode::OK }.encode(out);
@@ -404,7 +413,8 @@ pub fn encode_sync(xid: i32, zxid: i64, path: Option<&str>, out: &mut Vec<u8>) {
     end_frame(out, start);
 }
 
-/// The response to an addWatch: `ErrorResponse`, with the error of the header once more.
+/// Appends the response to an addWatch: an `ErrorResponse`, whose body repeats the error of the
+/// header.
 pub fn encode_add_watch(header: ReplyHeader, out: &mut Vec<u8>) {
     let start = begin_frame(out);
     header.encode(out);
@@ -412,7 +422,7 @@ pub fn encode_add_watch(header: ReplyHeader, out: &mut Vec<u8>) {
     end_frame(out, start);
 }
 
-/// The response to a getAllChildrenNumber: the count.
+/// Appends the response to a getAllChildrenNumber: the count.
 pub fn encode_all_children_number(
     xid: i32,
     zxid: i64,
@@ -428,7 +438,7 @@ pub fn encode_all_children_number(
     end_frame(out, start);
 }
 
-/// The response to a getEphemerals: the paths.
+/// Appends the response to a getEphemerals: the paths.
 pub fn encode_ephemerals(xid: i32, zxid: i64, paths: &[String], out: &mut Vec<u8>) {
     let start = begin_frame(out);
     ReplyHeader { xid, zxid, error: ErrorCode::OK }.encode(out);
@@ -437,7 +447,8 @@ pub fn encode_ephemerals(xid: i32, zxid: i64, paths: &[String], out: &mut Vec<u8
     end_frame(out, start);
 }
 
-/// The response to a whoAmI: scheme and user of each identity (`zookeeper.jute`: WhoAmIResponse).
+/// Appends the response to a whoAmI: scheme and user name of each identity (`zookeeper.jute`:
+/// WhoAmIResponse).
 pub fn encode_who_am_i(xid: i32, zxid: i64, identities: &[Identity<'_>], out: &mut Vec<u8>) {
     let start = begin_frame(out);
     ReplyHeader { xid, zxid, error: ErrorCode::OK }.encode(out);
@@ -462,10 +473,12 @@ pub enum EventType {
     ChildrenChanged = 4,
 }
 
-/// The state in every event of a healthy connection: `SyncConnected`.
+/// The connection state in every event: `SyncConnected`, because the server only sends events on a
+/// working connection.
 const STATE_CONNECTED: i32 = 3;
 
-/// A watch event. `zxid` is the transaction's, or -1 for events made up when watches are set again.
+/// Appends a watch event. `zxid` is that of the change; -1 for an event that the server makes up
+/// when a client sets watches again.
 pub fn encode_event(zxid: i64, kind: EventType, path: &str, out: &mut Vec<u8>) {
     let start = begin_frame(out);
     ReplyHeader { xid: XID_EVENT, zxid, error: ErrorCode::OK }.encode(out);
@@ -490,7 +503,7 @@ pub fn encode_stat(stat: &Stat, out: &mut Vec<u8>) {
     out.put_long(stat.pzxid);
 }
 
-/// Reads what [`encode_stat`] wrote.
+/// Decodes a Stat.
 pub fn decode_stat(reader: &mut JuteReader<'_>) -> Result<Stat, JuteError> {
     Ok(Stat {
         czxid: reader.long()?,

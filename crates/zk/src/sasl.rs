@@ -1,13 +1,16 @@
-//! The server's side of SASL with the mechanism DIGEST-MD5 (RFC 2831), as a ZooKeeper server offers
-//! it: one exchange as a step function. Its random bytes are an argument.
+//! SASL authentication with the mechanism DIGEST-MD5 (RFC 2831) as a ZooKeeper server offers it.
+//! [`Exchange`] is the server's side as a step function, with random bytes as an argument;
+//! [`respond`] is the client's side.
 //!
-//! A server answers the first token, whatever it holds, with a challenge. It checks the second
-//! against the password it knows, and proves that it knows it too. Then the exchange is over, well
-//! or not, and every other token is refused. `ZooKeeperSaslServer` and
-//! `SecurityUtils.createSaslServer` (3.9.5) make it with the protocol "zookeeper", the server name
-//! "zk-sasl-md5" and no properties; the consequences are in the JDK (17) in
-//! `com.sun.security.sasl.digest.DigestMD5Server`: one realm, the quality of protection "auth"
-//! only, UTF-8, the nonce used once.
+//! The server answers the client's first token, whatever it holds, with a challenge. It checks the
+//! second token against the user's password, and its answer proves that the server knows the
+//! password too. Then the exchange is over, successful or not, and the server refuses every further
+//! token.
+//!
+//! `ZooKeeperSaslServer` and `SecurityUtils.createSaslServer` (3.9.5) create the server's side with
+//! the protocol "zookeeper", the server name "zk-sasl-md5" and no properties. The consequences are
+//! in `com.sun.security.sasl.digest.DigestMD5Server` of JDK 17: one realm, the quality of
+//! protection "auth" only, UTF-8, and a nonce that is used once.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -16,63 +19,63 @@ use thiserror::Error;
 
 use crate::limits::SASL_TOKEN_BYTES_MAX;
 
-/// The one realm, which is the name that every ZooKeeper server has in this mechanism.
+/// The only realm. Every ZooKeeper server uses this name.
 pub const REALM: &str = "zk-sasl-md5";
 
-/// The service that a client must name.
+/// The `digest-uri` that a client must send: service and server name.
 pub const DIGEST_URI: &str = "zookeeper/zk-sasl-md5";
 
-/// Random bytes of a challenge.
+/// How many random bytes the nonce of a challenge has.
 pub const NONCE_BYTES: usize = 30;
 
-/// The state of an exchange.
+/// The server's side of one exchange.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Exchange {
-    /// No token has come.
+    /// The client has sent no token yet.
     #[default]
     New,
-    /// The challenge with this nonce was sent.
+    /// The server has sent a challenge with this nonce (in base64).
     Challenged(Box<str>),
-    /// Nothing more is expected.
+    /// The exchange has ended; every further token is refused.
     Over,
 }
 
-/// The result of a token.
+/// What the server answers to a token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// The client is asked for its response.
+    /// The challenge to send to the client.
     Challenge(Vec<u8>),
     /// The client knows the password of `user`; `token` proves that the server knows it too.
     Authenticated {
-        /// The user that the client is.
+        /// The authenticated user.
         user: String,
-        /// The last token, for the client.
+        /// The server's last token, to send to the client.
         token: Vec<u8>,
     },
 }
 
-/// Why an exchange failed. A client only learns that it failed.
+/// Why an exchange failed, for the log. A client only learns that it failed.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum SaslError {
-    /// The token is larger than a response can need to be.
+    /// The token is longer than [`SASL_TOKEN_BYTES_MAX`].
     #[error("a token of {bytes} bytes, {SASL_TOKEN_BYTES_MAX} allowed")]
     TokenTooLong {
-        /// The size of the token.
+        /// Length of the token.
         bytes: usize,
     },
-    /// A token where none is expected: after a success or a failure.
+    /// The client sent a token after the exchange had ended.
     #[error("a token after the end of the exchange")]
     Over,
-    /// The response is not a list of directives, or has one of them twice.
+    /// The response is not a list of directives, or contains a directive twice.
     #[error("a malformed response: {0}")]
     Malformed(&'static str),
-    /// A directive is missing, or has a value that does not fit.
+    /// A directive is missing, or its value is not acceptable.
     #[error("the directive {directive} is invalid")]
     Directive {
-        /// Its name.
+        /// Name of the directive.
         directive: &'static str,
     },
-    /// There is no such user.
+    /// The server has no user of this name.
     #[error("there is no user {user:?}")]
     UnknownUser {
         /// The name that the client gave.
@@ -87,12 +90,12 @@ pub enum SaslError {
 }
 
 impl Exchange {
-    /// Takes a client's token. `nonce` is unpredictable and never used twice; `password` looks up
-    /// the users.
+    /// Handles a token from the client. `nonce` must be unpredictable and never used twice;
+    /// `password` returns the password of a user, if the user exists.
     ///
     /// # Errors
-    /// The client has proved nothing. A token that is too long leaves the exchange as it is; any
-    /// other error ends it.
+    /// The client is not authenticated. [`SaslError::TokenTooLong`] leaves the exchange as it is;
+    /// any other error ends it.
     pub fn step<'a>(
         &mut self,
         token: &[u8],
@@ -116,8 +119,8 @@ impl Exchange {
     }
 }
 
-/// A client's answer to a server's challenge; `None` if that is no challenge. `cnonce` is drawn by
-/// the client, in characters that need no quoting.
+/// A client's response to a server's challenge; `None` if `challenge` is not one. `cnonce` is the
+/// client's own random text, of characters that need no quoting.
 pub fn respond(challenge: &[u8], user: &str, password: &str, cnonce: &str) -> Option<Vec<u8>> {
     let directives = Directives::parse(challenge).ok()?;
     let nonce = core::str::from_utf8(directives.get("nonce")?).ok()?;
@@ -132,8 +135,8 @@ pub fn respond(challenge: &[u8], user: &str, password: &str, cnonce: &str) -> Op
     Some(response.into_bytes())
 }
 
-/// The directives that a client may give in its response. Others are ignored, among them `nc`, as
-/// the RFC calls it: the JDK looks for `nonce-count`, and always computes with 1.
+/// The directives of a response that the server knows; it ignores others. `nc`, as the RFC calls
+/// it, is among the ignored: the JDK looks for `nonce-count`, and always computes with 1.
 const NAMES: [&str; 13] = [
     "username",
     "realm",
@@ -150,16 +153,17 @@ const NAMES: [&str; 13] = [
     "auth-param",
 ];
 
-/// The values of a response, in the order of [`NAMES`].
+/// The values of a response's directives, in the order of [`NAMES`]; `None` for an absent
+/// directive.
 #[derive(Default)]
 struct Directives {
     values: [Option<Vec<u8>>; NAMES.len()],
 }
 
 impl Directives {
-    /// `DigestMD5Base.parseDirectives`: `name=value` separated by commas or blanks, a value as it
-    /// stands or in quotes with `\` before a literal character. A name without a value at the end
-    /// is accepted there, too.
+    /// Parses directives as `DigestMD5Base.parseDirectives` does: `name=value`, separated by commas
+    /// or blanks. A value may be in double quotes, where `\` makes the next character literal. Like
+    /// Java, it accepts a name without a value at the end.
     fn parse(text: &[u8]) -> Result<Directives, SaslError> {
         let mut directives = Directives::default();
         let mut rest = skip_blanks(text);
@@ -170,7 +174,7 @@ impl Directives {
             }
             let end = rest.iter().position(|&byte| byte == b'=' || byte == b',' || is_blank(byte));
             let Some((name, behind)) = end.and_then(|end| rest.split_at_checked(end)) else {
-                // A bare name, which ends the text.
+                // The text ends with a bare name.
                 return directives.put(rest, Vec::new());
             };
             let Some((b'=', behind)) = skip_blanks(behind).split_first() else {
@@ -205,13 +209,14 @@ impl Directives {
         self.get(name).ok_or(SaslError::Directive { directive: name })
     }
 
-    /// Refuses the response unless `fits`.
+    /// Returns the error about the directive `name` unless `fits`.
     fn check(name: &'static str, fits: bool) -> Result<(), SaslError> {
         if fits { Ok(()) } else { Err(SaslError::Directive { directive: name }) }
     }
 
-    /// `DigestMD5Server.validateClientResponse`. The user that a client asks to act as (`authzid`)
-    /// goes into the hash and nowhere else: `SaslServerCallbackHandler` makes it the user itself.
+    /// Checks a client's response (`DigestMD5Server.validateClientResponse`). The directive
+    /// `authzid`, the user that the client wants to act as, only goes into the hash:
+    /// `SaslServerCallbackHandler` authorizes the authenticated user itself.
     fn verify<'a>(
         &self,
         nonce: &str,
@@ -246,7 +251,7 @@ impl Directives {
     }
 }
 
-/// The values that both sides hash to prove that they know the password.
+/// The inputs of the hash that proves that a side knows the password.
 struct Proof<'a> {
     user: &'a str,
     realm: &'a str,
@@ -257,7 +262,8 @@ struct Proof<'a> {
 }
 
 impl Proof<'_> {
-    /// RFC 2831, 2.1.2.1 (and 2.1.3 with an empty `method`), for the protection "auth".
+    /// The value of `response` (RFC 2831, 2.1.2.1), or of `rspauth` if `method` is empty (2.1.3),
+    /// for the quality of protection "auth".
     fn response_value(&self, method: &str, authzid: Option<&[u8]>) -> String {
         let (nonce, cnonce) = (self.nonce.as_bytes(), self.cnonce);
         let [user, realm, password] = [self.user, self.realm, self.password].map(latin1_or_utf8);
@@ -271,7 +277,7 @@ impl Proof<'_> {
     }
 }
 
-/// The hash of the parts with a `:` between them.
+/// The MD5 hash of the parts, joined with `:`.
 fn md5(parts: &[&[u8]]) -> [u8; 16] {
     Md5::digest(parts.join(&b':')).into()
 }
@@ -280,13 +286,14 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// User, realm and password are hashed as ISO 8859-1 if they can be written in it.
+/// The bytes of a user, realm or password to hash: ISO 8859-1 if that has all its characters, else
+/// UTF-8.
 fn latin1_or_utf8(text: &str) -> Vec<u8> {
     let latin1: Result<Vec<u8>, _> = text.chars().map(|c| u8::try_from(u32::from(c))).collect();
     latin1.unwrap_or_else(|_| text.as_bytes().to_vec())
 }
 
-/// The value of a directive, and the text behind it and its separator.
+/// Parses the value of a directive. Returns it, and the text behind it and its separator.
 fn parse_value(text: &[u8]) -> Result<(Vec<u8>, &[u8]), SaslError> {
     let Some((&first, behind)) = text.split_first() else {
         return Err(SaslError::Malformed("a name without a value"));
@@ -305,7 +312,8 @@ fn parse_value(text: &[u8]) -> Result<(Vec<u8>, &[u8]), SaslError> {
     }
 }
 
-/// The text between two quotes, and the text behind them. The first quote is already read.
+/// Parses the rest of a quoted value, after its opening quote. Returns it unescaped, and the text
+/// behind the closing quote.
 fn parse_quoted(text: &[u8]) -> Result<(Vec<u8>, &[u8]), SaslError> {
     let mut value = Vec::new();
     let mut rest = text;
@@ -324,7 +332,7 @@ fn parse_quoted(text: &[u8]) -> Result<(Vec<u8>, &[u8]), SaslError> {
     Err(SaslError::Malformed("a quote that does not end"))
 }
 
-/// `Integer.parseInt` with a radix.
+/// Parses a number as `Integer.parseInt` does with this radix.
 fn integer(text: &[u8], radix: u32) -> Option<i32> {
     i32::from_str_radix(core::str::from_utf8(text).ok()?, radix).ok()
 }

@@ -1,4 +1,4 @@
-//! Authorization for the commands that change something.
+//! Decides who may give the admin commands that change something.
 
 use std::net::SocketAddr;
 
@@ -12,7 +12,7 @@ use super::{Answer, CommandResponse, json_answer};
 use crate::listen_zk::host_address;
 use crate::monitor::Monitor;
 
-/// The reason to refuse a command (`Commands.runCommand`).
+/// Why a command is refused (`Commands.runCommand`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum NotAllowed {
     NothingSaid,
@@ -20,7 +20,7 @@ enum NotAllowed {
     NotPermitted,
 }
 
-/// The refusal of a command; `None` if the caller may give it.
+/// The response that refuses a command; `None` if the caller is authorized.
 pub async fn refusal(
     monitor: &Monitor,
     peer: SocketAddr,
@@ -30,9 +30,9 @@ pub async fn refusal(
     prove(monitor, peer, headers).await.err().map(|reason| refuse(command, reason))
 }
 
-/// Checks that the `Authorization` header proves an identity with every permission on the root
-/// (`Commands.handleAuthentication`, `handleAuthorization`). The header has a scheme, and for
-/// `digest` a blank and `user:password`.
+/// Checks that the `Authorization` header proves an identity that has every permission on the root
+/// znode (`Commands.handleAuthentication`, `handleAuthorization`). The header consists of the
+/// scheme, `ip` or `digest`, and for `digest` a space and `user:password`.
 async fn prove(monitor: &Monitor, peer: SocketAddr, headers: &HeaderMap) -> Result<(), NotAllowed> {
     let said = headers.get(AUTHORIZATION).ok_or(NotAllowed::NothingSaid)?;
     let said = said.to_str().map_err(|_| NotAllowed::NotProved)?;

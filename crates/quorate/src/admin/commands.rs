@@ -1,5 +1,5 @@
-//! The commands of ZooKeeper's AdminServer (`Commands`, ZooKeeper 3.9.5): their names and answers.
-//! The commands about snapshots are in [`super::images`].
+//! The commands of ZooKeeper's AdminServer (`Commands`, ZooKeeper 3.9.5): their names, and their
+//! answers as JSON. [`super::images`] has the commands about snapshots.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use crate::monitor::Monitor;
 use crate::observe::metric::flat;
 use crate::observe::replica::Part;
 
-/// A command.
+/// A command that reports or resets something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Command {
     Configuration,
@@ -49,7 +49,7 @@ pub enum Command {
 }
 
 impl Command {
-    /// `Commands.runCommand`: only a few commands work while the server does not serve.
+    /// Whether the command fails while the server does not serve clients (`Commands.runCommand`).
     fn needs_server(self) -> bool {
         !matches!(
             self,
@@ -63,7 +63,7 @@ impl Command {
     }
 }
 
-/// Every command with its names, the primary one first, in the order of the primary names.
+/// Every command with its names, the primary one first. Sorted by the primary names.
 pub const COMMANDS: [(Command, &[&str]); 27] = [
     (Command::Configuration, &["configuration", "conf", "config"]),
     (Command::ConnectionStatReset, &["connection_stat_reset", "crst"]),
@@ -94,31 +94,32 @@ pub const COMMANDS: [(Command, &[&str]); 27] = [
     (Command::ZabState, &["zabstate"]),
 ];
 
-/// The command with this name, which may be an alias, and its primary name.
+/// Finds a command by its primary name or an alias; returns it with its primary name.
 pub fn find(name: &str) -> Option<(Command, &'static str)> {
     let found = COMMANDS.iter().find(|(_, names)| names.contains(&name));
     found.map(|(command, names)| (*command, names[0]))
 }
 
-/// The answer to a command (`CommandResponse`).
+/// The response to a command (`CommandResponse`).
 #[derive(Clone, Debug, PartialEq)]
 pub struct CommandResponse {
     /// The HTTP status.
     pub status: StatusCode,
-    /// The command's primary name, or the unknown name that was asked for.
+    /// The command's primary name, or the name in the request if no command has it.
     pub command: String,
-    /// Keys and values, in order. An `error` among them takes the place of the response's error.
+    /// The keys and values to print, in order. A key `error` among them replaces the error that
+    /// [`CommandResponse::print`] would add.
     pub data: Vec<(String, Json)>,
 }
 
 impl CommandResponse {
-    /// The answer of a command that succeeded.
+    /// The response of a command that succeeded with this data.
     fn told(command: &str, data: Vec<(&str, Json)>) -> CommandResponse {
         let data = data.into_iter().map(|(key, value)| (key.to_string(), value)).collect();
         CommandResponse { status: StatusCode::OK, command: command.to_string(), data }
     }
 
-    /// The answer with an error outside of the command's data.
+    /// A response that only reports an error.
     pub fn error(status: StatusCode, command: &str, error: impl Into<String>) -> CommandResponse {
         let data = vec![
             ("command".to_string(), Json::from(command)),
@@ -127,12 +128,13 @@ impl CommandResponse {
         CommandResponse { status, command: command.to_string(), data }
     }
 
-    /// The answer with a status and no data.
+    /// A response with this status, and without data.
     pub fn empty(status: StatusCode, command: &str) -> CommandResponse {
         CommandResponse { status, command: command.to_string(), data: Vec::new() }
     }
 
-    /// `CommandResponse.toMap`: `command` and `error` come last, unless they are there already.
+    /// The response as JSON text. `command` and `error` are added at the end unless the data has
+    /// them (`CommandResponse.toMap`).
     pub fn print(mut self) -> String {
         for (key, value) in [("command", Json::from(&*self.command)), ("error", Json::Null)] {
             if !self.data.iter().any(|(known, _)| known == key) {
@@ -143,7 +145,7 @@ impl CommandResponse {
     }
 }
 
-/// Runs a command with the keys and values of the query.
+/// Runs a command. `name` is its primary name, `query` the parameters of the request.
 pub async fn run(
     monitor: &Monitor,
     command: Command,
@@ -172,7 +174,7 @@ pub async fn run(
         Command::Environment => environment(monitor),
         Command::GetTraceMask => vec![("tracemask", Json::whole(monitor.trace_mask()))],
         Command::SetTraceMask => set_trace_mask(monitor, query),
-        // The digests by zxid, which this server does not keep.
+        // ZooKeeper lists digests of its state by zxid; this server keeps none.
         Command::Hash => vec![("digests", Json::List(vec![]))],
         Command::InitialConfiguration => initial_configuration(monitor),
         Command::IsReadOnly => vec![("read_only", monitor.observer.is_read_only().into())],
@@ -182,7 +184,7 @@ pub async fn run(
             let (status, command) = (StatusCode::OK, name.to_string());
             return CommandResponse { status, command, data: monitor_values(monitor).await };
         }
-        // Commands without data.
+        // Ruok has no data. There is nothing to reset for observers' connections.
         Command::ObserverConnectionStatReset | Command::Ruok => vec![],
         Command::Observers => {
             vec![("synced_observers", Json::whole(0)), ("observers", Json::List(vec![]))]
@@ -203,7 +205,7 @@ pub async fn run(
     CommandResponse::told(name, data)
 }
 
-/// The answer to a command while the server has not started.
+/// The response to a command while the server has not started.
 pub fn before_start(name: &str, waiting: &WaitingServer) -> CommandResponse {
     let (status, not_serving) = (StatusCode::OK, four_letter::NOT_SERVING.trim_end());
     match find(name) {
@@ -216,7 +218,8 @@ pub fn before_start(name: &str, waiting: &WaitingServer) -> CommandResponse {
     }
 }
 
-/// The view of a member that has not started: the servers that it waits for. Times are in ms.
+/// The answer of `ensemble` while the server has not started: which servers it waits for, and for
+/// how long, in ms.
 fn waiting_ensemble(waiting: &WaitingServer) -> Vec<(&'static str, Json)> {
     let wait = waiting.board.look();
     let ms = |time: Duration| Json::whole(u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
@@ -235,7 +238,7 @@ fn waiting_ensemble(waiting: &WaitingServer) -> Vec<(&'static str, Json)> {
     ]
 }
 
-/// `ZooKeeperServerConf.toMap`.
+/// The answer of `configuration` (`ZooKeeperServerConf.toMap`).
 fn configuration(monitor: &Monitor) -> Vec<(&'static str, Json)> {
     const KEYS: [(&str, &str); 9] = [
         ("clientPort", "client_port"),
@@ -263,8 +266,8 @@ fn dirs(monitor: &Monitor) -> Vec<(&'static str, Json)> {
     vec![("datadir_size", Json::whole(data_bytes)), ("logdir_size", Json::whole(log_bytes))]
 }
 
-/// The configuration file of a standalone server; an ensemble's member does not show it, as in
-/// ZooKeeper.
+/// The answer of `initial_configuration`: the configuration file of a standalone server. As in
+/// ZooKeeper, a server of an ensemble does not show it.
 fn initial_configuration(monitor: &Monitor) -> Vec<(&'static str, Json)> {
     let text = match &monitor.observer.settings.cluster {
         Some(_) => Json::Null,
@@ -296,14 +299,14 @@ async fn connections(monitor: &Monitor, is_brief: bool) -> Vec<(&'static str, Js
     data
 }
 
-/// Adds the number of entries that a list was cut off by. ZooKeeper's lists are never cut off.
+/// Adds the number of items that were left out of a list, if any. ZooKeeper never cuts its lists.
 fn add_missing(data: &mut Vec<(&'static str, Json)>, key: &'static str, missing: u64) {
     if missing > 0 {
         data.push((key, Json::whole(missing)));
     }
 }
 
-/// A connection, as `ServerCnxn.getConnectionInfo` has it.
+/// A connection as `ServerCnxn.getConnectionInfo` shows it; without its session if `is_brief`.
 fn connection(of: &ConnectionReport, is_brief: bool) -> Json {
     let mut data = vec![
         ("remote_socket_address", of.peer.as_str().into()),
@@ -363,7 +366,8 @@ fn set_trace_mask(monitor: &Monitor, query: &[(String, String)]) -> Vec<(&'stati
     }
 }
 
-/// `LastSnapshotCommand`: the zxid in hexadecimal, and seconds since 1970.
+/// The answer of `last_snapshot` (`LastSnapshotCommand`): the snapshot's zxid in hexadecimal, and
+/// its time in seconds since 1970; both -1 if there is none.
 fn last_snapshot(monitor: &Monitor) -> Vec<(&'static str, Json)> {
     let last = monitor.observer.node.metrics().last_snapshot;
     let (zxid, at_s) = last.map_or((-1, -1), |(mark, at_s)| (mark.zxid.0, at_s));
@@ -383,7 +387,8 @@ async fn monitor_values(monitor: &Monitor) -> Vec<(String, Json)> {
     data
 }
 
-/// `SrvrCommand`, and `ServerStats` as Jackson takes it apart.
+/// The answer of `server_stats` (`SrvrCommand`), with `ServerStats` as the library Jackson prints
+/// it.
 async fn server_stats(monitor: &Monitor) -> Vec<(&'static str, Json)> {
     let (facts, fronts) = (monitor.observer.member(), monitor.observer.zk_fronts().await);
     let server = monitor.server_of(&facts, &fronts);
@@ -406,7 +411,7 @@ async fn server_stats(monitor: &Monitor) -> Vec<(&'static str, Json)> {
         ("num_alive_client_connections", Json::whole(server.connection_count)),
         ("uptime", Json::whole(facts.uptime_ms)),
         ("auth_failed_count", Json::whole(fronts.metrics.auth_failed_count)),
-        // ZooKeeper counts these with Netty only.
+        // ZooKeeper counts these connections only if it runs on Netty.
         ("non_mtlsremote_conn_count", Json::whole(0)),
         ("non_mtlslocal_conn_count", Json::whole(0)),
     ]);
@@ -423,7 +428,7 @@ async fn server_stats(monitor: &Monitor) -> Vec<(&'static str, Json)> {
     data
 }
 
-/// The sizes as `BufferStats` has them; -1 where there is none.
+/// The sizes of responses to clients, in bytes (`BufferStats`); -1 before the first response.
 fn response_sizes(fronts: &ZkFrontReport) -> Json {
     let size = &fronts.metrics.response_size;
     let (last, min, max) = match size.last {
@@ -441,7 +446,7 @@ fn buffer_stats(last: i64, min: i64, max: i64) -> Json {
     ])
 }
 
-/// `LeaderCommand`.
+/// The answer of `leader` (`LeaderCommand`).
 fn leader(monitor: &Monitor) -> Vec<(&'static str, Json)> {
     let Some(part) = monitor.observer.part() else {
         return vec![("error", "server is not initialized".into())];
@@ -457,8 +462,8 @@ fn leader(monitor: &Monitor) -> Vec<(&'static str, Json)> {
     ]
 }
 
-/// The view that this server has of its ensemble, for `quorate cluster status`. ZooKeeper has no
-/// such command.
+/// The answer of `ensemble`: the members as this server sees them, for `quorate cluster status`.
+/// ZooKeeper has no such command.
 fn ensemble(monitor: &Monitor) -> Vec<(&'static str, Json)> {
     let (Some(cluster), Some(view)) =
         (&monitor.observer.settings.cluster, monitor.observer.members())
@@ -504,7 +509,7 @@ fn ensemble(monitor: &Monitor) -> Vec<(&'static str, Json)> {
     ]
 }
 
-/// The record of a server in the replicated state.
+/// A server as the replicated state describes it.
 fn server(servers: &Servers, number: u64, record: &ServerRecord) -> Json {
     let texts = |texts: &[String]| Json::List(texts.iter().map(|it| it.as_str().into()).collect());
     Json::object([
@@ -518,7 +523,7 @@ fn server(servers: &Servers, number: u64, record: &ServerRecord) -> Json {
     ])
 }
 
-/// The address for other servers: `host:port`.
+/// The address at which other servers reach this one, as `host:port`; empty if the record has none.
 fn peer_address(record: &ServerRecord) -> String {
     match (&record.zk, record.peer_urls.first()) {
         (Some(zk), _) => {
@@ -532,7 +537,8 @@ fn peer_address(record: &ServerRecord) -> String {
     }
 }
 
-/// `VotingViewCommand`: the servers that vote, by number.
+/// The answer of `voting_view` (`VotingViewCommand`): the servers with ZooKeeper addresses, by
+/// number.
 fn voting_view(monitor: &Monitor) -> Vec<(String, Json)> {
     let servers = monitor.observer.servers();
     let view = servers.list().servers.iter().filter_map(|(number, record)| {
@@ -550,12 +556,12 @@ fn voting_view(monitor: &Monitor) -> Vec<(String, Json)> {
     view.collect()
 }
 
-/// The answer of a server that is in no ensemble now.
+/// The answer of `zabstate` while the server belongs to no quorum.
 fn no_zab_state() -> Vec<(&'static str, Json)> {
     vec![("voting", false.into()), ("zabstate", "".into())]
 }
 
-/// `ZabStateCommand`.
+/// The answer of `zabstate` (`ZabStateCommand`).
 fn zab_state(monitor: &Monitor) -> Vec<(&'static str, Json)> {
     let (Some(cluster), Some(part)) = (&monitor.observer.settings.cluster, monitor.observer.part())
     else {
@@ -581,8 +587,8 @@ fn zab_state(monitor: &Monitor) -> Vec<(&'static str, Json)> {
     ]
 }
 
-/// `MultipleAddresses`, as Jackson prints it. Ours has one address, which is not dialled to check
-/// it.
+/// An address of this server, as Jackson prints ZooKeeper's `MultipleAddresses`. Our server has one
+/// address, and reports it as reachable without trying it.
 fn addresses(host: &str, port: u16) -> Json {
     let shown = |host: &str| -> Json {
         shown_address(&ListenAddress { host: Some(host.to_string()), port }).into()

@@ -1,5 +1,6 @@
-//! The commands about snapshots: `snapshot` answers with the file (`SnapshotCommand`,
-//! `StreamOutputter`), `restore` receives one (`RestoreCommand`).
+//! The admin commands about snapshots. `snapshot` takes one and answers with the file
+//! (`SnapshotCommand`, `StreamOutputter`); `restore` replaces the state by the snapshot in the
+//! request's body (`RestoreCommand`).
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -19,13 +20,13 @@ use super::{Answer, CommandResponse, authorization, json_answer, wrong_method};
 use crate::monitor::Monitor;
 use crate::monitor::images::NotTaken;
 
-/// Bytes of a file that are read at once.
+/// How many bytes of a file are read at once.
 const READ_BYTES: usize = 256 * 1024;
 
-/// How long the client may send nothing before its body is whole.
+/// How long the client may pause while it sends the body.
 const BODY_SILENCE_MAX: Duration = Duration::from_secs(30);
 
-/// Pieces of a file that wait for a client to take them.
+/// How many pieces of a file may wait until the client takes them.
 const PIECES_MAX: usize = 2;
 
 /// A command about a snapshot.
@@ -35,19 +36,19 @@ pub enum ImageCommand {
     Snapshot,
 }
 
-/// The commands with their names, the primary one first, in the order of the primary names.
+/// The commands with their names, the primary one first. Sorted by the primary names.
 pub const COMMANDS: [(ImageCommand, &[&str]); 2] = [
     (ImageCommand::Restore, &["restore", "rest"]),
     (ImageCommand::Snapshot, &["snapshot", "snap"]),
 ];
 
-/// The command with this name, which may be an alias, and its primary name.
+/// Finds a command by its primary name or an alias; returns it with its primary name.
 pub fn find(name: &str) -> Option<(ImageCommand, &'static str)> {
     let found = COMMANDS.iter().find(|(_, names)| names.contains(&name));
     found.map(|(command, names)| (*command, names[0]))
 }
 
-/// Runs a command for a caller that may give it.
+/// Runs a command, if the caller is authorized.
 pub async fn run(
     monitor: &Monitor,
     (command, name): (ImageCommand, &str),
@@ -71,7 +72,7 @@ pub async fn run(
     }
 }
 
-/// Answers with a new snapshot; with `streaming=false` only with its size.
+/// Takes a snapshot and answers with the file, or only with its size if `streaming=false`.
 async fn snapshot(monitor: &Monitor, name: &str, query: &[(String, String)]) -> Answer {
     let streaming = query.iter().find(|(key, _)| key == "streaming");
     let streaming = streaming.is_none_or(|(_, value)| value.eq_ignore_ascii_case("true"));
@@ -90,8 +91,7 @@ async fn snapshot(monitor: &Monitor, name: &str, query: &[(String, String)]) -> 
     answer
 }
 
-/// Restores the snapshot in the body, and answers with the zxid at which the state became the
-/// snapshot's.
+/// Replaces the state by the snapshot in the body. Answers with the zxid at which this happened.
 async fn restore(monitor: &Monitor, name: &str, mut body: Incoming) -> Answer {
     let restored = monitor.restore(async || next_bytes(&mut body).await).await;
     let zxid = match restored {
@@ -106,7 +106,8 @@ async fn restore(monitor: &Monitor, name: &str, mut body: Incoming) -> Answer {
     json_answer(response)
 }
 
-/// The next bytes of a body. A client that sends nothing for [`BODY_SILENCE_MAX`] counts as gone.
+/// The next bytes of the body; `None` at its end. Fails if the client sends nothing for
+/// [`BODY_SILENCE_MAX`].
 async fn next_bytes(body: &mut Incoming) -> Option<io::Result<Bytes>> {
     loop {
         let frame = match tokio::time::timeout(BODY_SILENCE_MAX, body.frame()).await {
@@ -117,7 +118,7 @@ async fn next_bytes(body: &mut Incoming) -> Option<io::Result<Bytes>> {
             }
             Err(_) => return Some(Err(io::Error::other("nothing came for too long"))),
         };
-        // Trailers do not matter here.
+        // A frame without data holds trailers, which are ignored.
         if let Ok(bytes) = frame.into_data() {
             return Some(Ok(bytes));
         }
@@ -135,8 +136,8 @@ fn not_taken(command: &str, reason: &NotTaken) -> Answer {
     json_answer(CommandResponse::error(status, command, reason.to_string()))
 }
 
-/// An answer with a file of that length as its body. A read error ends the connection before the
-/// body is whole.
+/// A response whose body is the file, `bytes` long. If reading fails, the connection ends before
+/// the body is complete.
 fn stream(file: File, bytes: u64) -> Answer {
     let (sender, body) = Channel::new(PIECES_MAX);
     tokio::task::spawn_local(send_file(file, sender));

@@ -1,11 +1,12 @@
-//! JSON as ZooKeeper's AdminServer prints it: keys in the order in which they were added, and the
-//! layout of Jackson's indented output (`JsonOutputter`), which scripts parse line by line.
+//! JSON in the layout of ZooKeeper's AdminServer: keys in the order in which they were added, and
+//! the line breaks of Jackson's indented output (`JsonOutputter`), because scripts parse it line by
+//! line.
 
 use std::fmt::Write;
 
 use zk::four_letter::Number;
 
-/// A value.
+/// A JSON value.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Json {
     Null,
@@ -13,30 +14,31 @@ pub enum Json {
     Number(Number),
     Text(String),
     List(Vec<Json>),
-    /// An object: keys and values in order.
+    /// An object: its keys and values, in the order in which they are printed.
     Object(Vec<(String, Json)>),
 }
 
 impl Json {
-    /// A whole number.
+    /// A whole number; one beyond `i64` becomes `i64::MAX`.
     pub fn whole(number: impl TryInto<i64>) -> Json {
         Json::Number(Number::Whole(number.try_into().unwrap_or(i64::MAX)))
     }
 
-    /// An object with these members.
+    /// An object with these keys and values.
     pub fn object<'a>(members: impl IntoIterator<Item = (&'a str, Json)>) -> Json {
         let own = |(key, value): (&str, Json)| (key.to_string(), value);
         Json::Object(members.into_iter().map(own).collect())
     }
 
-    /// The printed text.
+    /// The value as text, indented.
     pub fn print(&self) -> String {
         let mut text = String::new();
         self.write(0, &mut text);
         text
     }
 
-    /// Arrays stay on one line; only objects are indented.
+    /// Appends the value at an indentation of `depth` levels. Arrays stay on one line; only objects
+    /// are broken into lines.
     fn write(&self, depth: usize, text: &mut String) {
         match self {
             Json::Null => text.push_str("null"),

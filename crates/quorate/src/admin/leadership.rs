@@ -1,4 +1,5 @@
-//! `transfer`: hands leadership to another server. ZooKeeper's AdminServer has no such command.
+//! The admin command `transfer`, which hands leadership to another server. ZooKeeper's AdminServer
+//! has no such command.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -12,17 +13,17 @@ use super::{Answer, CommandResponse, authorization, json_answer, wrong_method};
 use crate::monitor::Monitor;
 use crate::observe::replica::Part;
 
-/// The command's name.
+/// The name of the command.
 pub const TRANSFER: &str = "transfer";
 
-/// How long another server may take to lead: even an unplanned election takes less.
+/// How long the command waits for another server to lead. Even an unplanned election takes less.
 const TRANSFER_LIMIT: Duration = Duration::from_secs(3);
 
-/// The interval at which the command looks for the new leader.
+/// How often the command checks whether another server leads.
 const LOOK_INTERVAL: Duration = Duration::from_millis(10);
 
-/// Hands leadership to the server `to`, by default to the server that is least behind, and answers
-/// with the new leader.
+/// Has this server, the leader, hand leadership to the server in the parameter `to`, or else to the
+/// server that lags least. Answers with the new leader's number.
 pub async fn transfer(
     monitor: &Monitor,
     peer: SocketAddr,

@@ -1,4 +1,5 @@
-//! `upgrade`: raises the level of the ensemble. ZooKeeper's AdminServer has no such command.
+//! The admin command `upgrade`, which raises the ensemble's level, the number of the formats that
+//! all members know. ZooKeeper's AdminServer has no such command.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -11,17 +12,17 @@ use super::json::Json;
 use super::{Answer, CommandResponse, authorization, json_answer, wrong_method};
 use crate::monitor::Monitor;
 
-/// The command's name.
+/// The name of the command.
 pub const UPGRADE: &str = "upgrade";
 
-/// How long the command may take until it is applied.
+/// How long the command waits until the new level is applied.
 const UPGRADE_LIMIT: Duration = Duration::from_secs(3);
 
-/// The interval at which the command looks for the new level.
+/// How often the command checks the level.
 const LOOK_INTERVAL: Duration = Duration::from_millis(10);
 
-/// Raises the level to the highest that this server's version knows, if all servers know it, and
-/// answers with the level before and after.
+/// Raises the level to the highest that this server's version knows, provided that all servers know
+/// it. Answers with the level before and after.
 pub async fn upgrade(monitor: &Monitor, peer: SocketAddr, request: &Request<Incoming>) -> Answer {
     if *request.method() != Method::POST {
         return wrong_method(UPGRADE, "POST");

@@ -9,46 +9,51 @@
 //! };
 //! ```
 //!
-//! Words consist of letters, digits and `_ $ - * .`, and do not begin with a digit, a dot or a
-//! dash; all other text is in double quotes. Comments are `//`, `/* */`, and a lone `/` to the end
-//! of its line.
+//! Whitespace separates tokens. Words consist of letters, digits and `_ $ - * .`, and do not begin
+//! with a digit, a dot or a dash; any other text must be in double quotes. Comments are `//`, `/*
+//! */`, and a lone `/` to the end of its line.
 
-/// One section with its login modules.
+/// A section of the file, such as `Server { ... };`, with its login modules.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Section {
-    /// Its name.
+    /// The name in front of the brace.
     pub name: String,
-    /// Its login modules, in their order.
+    /// The section's login modules, in the order of the file.
     pub modules: Vec<Module>,
 }
 
-/// One login module and its options, in their order.
+/// A login module and its options, in the order of the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Module {
-    /// The Java class.
+    /// The Java class of the module.
     pub class: String,
-    /// The line that it begins on.
+    /// The line, from 1, with the name of the class.
     pub line: u32,
-    /// Its options.
+    /// The module's options.
     pub options: Vec<JaasOption>,
 }
 
-/// One `key=value`. The last one with a key counts.
+/// One `key=value` of a login module. If a key occurs twice, the later option counts; [`parse`]
+/// keeps both.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JaasOption {
-    /// The key.
+    /// The option's key.
     pub key: String,
-    /// The value, with values of properties put in.
+    /// The option's value, in which `${name}` is already replaced.
     pub value: String,
-    /// The line that it is on.
+    /// The line, from 1, that the value is on.
     pub line: u32,
 }
 
-/// The control flags, which ZooKeeper's login treats alike.
+/// The control flags of JAAS. One must follow the class of a module; ZooKeeper's login ignores
+/// which.
 const FLAGS: [&str; 4] = ["required", "requisite", "sufficient", "optional"];
 
-/// The sections of a file; or the line of an error, and the error. `property` gives the values of
-/// properties that stand in values of options (`${name}`).
+/// Parses a JAAS file into its sections. `property` returns the value of a Java property, for each
+/// `${name}` in the value of an option.
+///
+/// # Errors
+/// The line, from 1, and what is wrong there.
 pub fn parse(
     text: &str,
     property: &mut dyn FnMut(&str) -> Option<String>,
@@ -72,9 +77,9 @@ pub fn parse(
     Ok(sections)
 }
 
-/// A token of the text.
+/// A token of the file.
 enum Token {
-    /// A text, without its quotes if it had any.
+    /// A word, or the text inside double quotes.
     Text(String),
     Sign(char),
 }
@@ -90,8 +95,9 @@ impl Token {
     }
 }
 
-/// A value with its properties put in (`sun.security.util.PropertyExpander`): `${/}` is a slash,
-/// and `${{...}}` stays, as does what is not closed.
+/// Replaces each `${name}` in `value` by the value of that property
+/// (`sun.security.util.PropertyExpander`). `${/}` becomes a slash; `${{...}}`, and a `${` without
+/// its closing brace, stay as they are.
 fn expand(value: &str, property: &mut dyn FnMut(&str) -> Option<String>) -> Result<String, String> {
     let (mut out, mut rest) = (String::new(), value);
     while let Some((before, behind)) = rest.split_once("${") {
@@ -116,7 +122,8 @@ fn expand(value: &str, property: &mut dyn FnMut(&str) -> Option<String>) -> Resu
     Ok(out)
 }
 
-/// A hint for signs that people write, but that Java reads as a number or refuses.
+/// Advice to add to an error about `sign`, if people write that sign by mistake: Java reads it as a
+/// number or refuses it.
 fn hint(sign: char) -> &'static str {
     match sign {
         '0'..='9' | '-' | '.' => "; what begins with it must be in double quotes",
@@ -172,7 +179,7 @@ impl Tokens<'_> {
         }
     }
 
-    /// Takes this sign if it comes next.
+    /// Consumes the next token if it is `sign`, and says whether it was.
     fn take_if(&mut self, sign: char) -> Result<bool, (u32, String)> {
         match self.next_or_end()? {
             Some(Token::Sign(found)) if found == sign => Ok(true),
@@ -213,7 +220,7 @@ impl Tokens<'_> {
         word
     }
 
-    /// The text behind an opening quote. It ends on its line.
+    /// Reads the text that follows an opening quote, up to the closing one on the same line.
     fn quoted(&mut self) -> Result<String, (u32, String)> {
         let mut text = String::new();
         let open = (self.line, "a quote is not closed on its line".to_string());
@@ -230,8 +237,8 @@ impl Tokens<'_> {
         }
     }
 
-    /// The character for the text behind a backslash (`StreamTokenizer`): a named one, up to three
-    /// octal digits, or the character itself.
+    /// The character that a backslash and the text behind it mean (`StreamTokenizer`): a named
+    /// control character, up to three octal digits, or the character itself.
     fn escaped(&mut self, first: char) -> char {
         match first {
             'a' => '\x07',
@@ -253,7 +260,7 @@ impl Tokens<'_> {
         }
     }
 
-    /// Skips the rest of a comment whose first `/` was read.
+    /// Skips a comment; its first `/` is already consumed.
     fn skip_comment(&mut self) -> Result<(), (u32, String)> {
         if self.text.next_if_eq(&'*').is_none() {
             while self.text.next_if(|c| !['\n', '\r'].contains(c)).is_some() {}
@@ -271,7 +278,7 @@ impl Tokens<'_> {
     }
 }
 
-/// Whether a word may begin with this; digits, dots and dashes may follow.
+/// Whether `c` may begin a word. Digits, dots and dashes may only follow.
 fn begins_word(c: char) -> bool {
     c.is_ascii_alphabetic() || matches!(c, '$' | '_' | '*') || c >= '\u{a0}'
 }

@@ -1,22 +1,25 @@
-//! Java's part in reading a setting, before ZooKeeper sees it: the syntax of a properties file
-//! (`java.util.Properties.load`), `-D` words on a command line, and the reading of numbers.
+//! How Java reads a setting before ZooKeeper sees it: the syntax of a properties file
+//! (`java.util.Properties.load`), `-D` words on a command line, and the syntax of numbers.
 
-/// One key of a properties file. Lines count from 1.
+/// One key of a properties file with its value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// The key.
+    /// The key, unescaped and trimmed.
     pub key: String,
-    /// The value.
+    /// The value, unescaped and trimmed.
     pub value: String,
-    /// The line of the key.
+    /// The line of the file, from 1, on which the entry begins.
     pub line: u32,
 }
 
-/// The entries of a properties file in order; keys and values are trimmed as in ZooKeeper. Of two
-/// entries with one key the later one wins; the caller sees to that, since it warns, too.
+/// The entries of a properties file in their order, duplicates included. Java lets the later of two
+/// entries with one key win; here the caller does, because it also warns.
 ///
-/// `#` and `!` start a comment line; a backslash at the end of a line continues it; the key ends
-/// at the first `=`, `:` or blank that is not escaped.
+/// `#` and `!` start a comment line; a backslash at the end of a line continues it; the key ends at
+/// the first `=`, `:` or blank that is not escaped.
+///
+/// # Errors
+/// The line, from 1, of an entry with a malformed `\u` escape, and what is wrong with it.
 pub fn parse(text: &str) -> Result<Vec<Entry>, (u32, String)> {
     let mut entries = Vec::new();
     let mut lines = (1u32..).zip(lines(text));
@@ -36,8 +39,8 @@ pub fn parse(text: &str) -> Result<Vec<Entry>, (u32, String)> {
     Ok(entries)
 }
 
-/// The lines of a text. One ends with a line feed, a carriage return, or both, as in Java
-/// (`Properties.LineReader`).
+/// The lines of `text` without their ends. A line ends with a line feed, a carriage return, or a
+/// carriage return and a line feed, as in Java (`Properties.LineReader`).
 pub fn lines(text: &str) -> impl Iterator<Item = &str> {
     let mut rest = text;
     std::iter::from_fn(move || {
@@ -51,7 +54,8 @@ pub fn lines(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// A logical line: the first line without leading blanks, and the lines that continue it.
+/// Joins `first` and the lines that continue it into one logical line: without the backslashes at
+/// the ends and the blanks at the beginnings. Takes from `rest` only the lines that it joins.
 pub fn join_lines<'a>(first: &str, mut rest: impl Iterator<Item = &'a str>) -> String {
     let mut logical = first.trim_start_matches(BLANKS).to_string();
     while ends_with_continuation(&logical) {
@@ -62,16 +66,17 @@ pub fn join_lines<'a>(first: &str, mut rest: impl Iterator<Item = &'a str>) -> S
     logical
 }
 
-/// Blanks as a properties file defines them.
+/// The characters that a properties file treats as blanks.
 const BLANKS: [char; 3] = [' ', '\t', '\x0c'];
 
-/// Whether an odd number of backslashes is at the end.
+/// Whether the line ends with an odd number of backslashes, so that the last one is not itself
+/// escaped.
 fn ends_with_continuation(line: &str) -> bool {
     let backslashes = line.len() - line.trim_end_matches('\\').len();
     backslashes % 2 == 1
 }
 
-/// Key and value of a logical line, both still escaped.
+/// Splits a logical line into its key and its value, both still escaped.
 pub fn split_entry(line: &str) -> (&str, &str) {
     let mut escaped = false;
     let end = line.find(|c| {
@@ -112,7 +117,7 @@ pub fn unescape(text: &str) -> Result<String, String> {
     Ok(out)
 }
 
-/// The UTF-16 unit of the four hexadecimal digits that follow.
+/// Reads the four hexadecimal digits of a `\u` escape: one UTF-16 unit.
 fn unicode_escape(rest: &mut std::str::Chars<'_>) -> Result<u16, String> {
     let digits: String = rest.by_ref().take(4).collect();
     if digits.len() != 4 || !digits.chars().all(|c| c.is_ascii_hexdigit()) {
@@ -121,7 +126,8 @@ fn unicode_escape(rest: &mut std::str::Chars<'_>) -> Result<u16, String> {
     u16::from_str_radix(&digits, 16).map_err(|_| format!("malformed escape \\u{digits}"))
 }
 
-/// Appends the text of adjacent escapes, which may be surrogate pairs.
+/// Decodes the units of adjacent `\u` escapes, which may be surrogate pairs, and appends their text
+/// to `out`.
 fn flush_units(units: &mut Vec<u16>, out: &mut String) -> Result<(), String> {
     let text = String::from_utf16(units).map_err(|_| "half a surrogate pair in \\u".to_string())?;
     out.push_str(&text);
@@ -129,8 +135,9 @@ fn flush_units(units: &mut Vec<u16>, out: &mut String) -> Result<(), String> {
     Ok(())
 }
 
-/// The `-Dkey=value` words of `JVMFLAGS`, in order; the other words are flags of a Java machine
-/// (`-Xmx`, `-XX:`) and mean nothing here. A `-Dkey` without `=` has an empty value, as in Java.
+/// The keys and values of the `-Dkey=value` words in the variable `JVMFLAGS`, in order. Other words
+/// (`-Xmx`, `-XX:`) are flags for a Java machine and are skipped. A `-Dkey` without `=` has an
+/// empty value, as in Java.
 pub fn jvm_properties(flags: &str) -> Vec<(String, String)> {
     words(flags)
         .iter()
@@ -143,8 +150,8 @@ pub fn jvm_properties(flags: &str) -> Vec<(String, String)> {
         .collect()
 }
 
-/// Splits a text into words like a shell: by blanks; single quotes, double quotes and backslashes
-/// keep blanks inside a word. An open quote ends with the text.
+/// Splits `text` into words as a shell does: at blanks, unless quotes or a backslash protect them.
+/// A quote that is never closed ends with the text.
 fn words(text: &str) -> Vec<String> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;
@@ -168,13 +175,13 @@ fn words(text: &str) -> Vec<String> {
     words
 }
 
-/// A number as `Integer.parseInt` and `Long.parseLong` read it: decimal, with an optional sign.
+/// Parses a number as `Integer.parseInt` and `Long.parseLong` do: decimal, with an optional sign.
 pub fn parse_decimal(text: &str) -> Result<i64, String> {
     text.parse().map_err(|_| format!("{text:?} is not a whole number"))
 }
 
-/// A number as `Integer.getInteger` and `Long.getLong` read a property: decimal, hexadecimal with
-/// `0x` or `#`, octal with a leading `0`.
+/// Parses a number as `Integer.getInteger` and `Long.getLong` read a property: decimal, hexadecimal
+/// with `0x` or `#`, octal with a leading `0`.
 pub fn decode_number(text: &str) -> Result<i64, String> {
     let (negative, magnitude) = match (text.strip_prefix('-'), text.strip_prefix('+')) {
         (Some(rest), _) => (true, rest),
