@@ -1,7 +1,10 @@
-//! The shares of the faces in the descriptors for connections. Each face has a minimum that no
-//! other face's clients can take; the rest is common. On a face, an address is limited only while
-//! little is left, and only if no other one has more: a proxy or a gateway may hold all connections
-//! of a face. Nothing here ends a connection that was admitted. `docs/operating.md` has the table.
+//! Decides whether the server has file descriptors left for a new client connection, and counts the
+//! connections of each face by client address.
+//!
+//! Each face has a minimum that clients of other faces cannot take; the rest is shared. An address
+//! is limited only while its face has little left, and only if no other address has more
+//! connections: a proxy or gateway may hold all connections of a face. Nothing here ends a
+//! connection that was admitted. `docs/operating.md` has the table.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
@@ -13,68 +16,70 @@ use thiserror::Error;
 use crate::descriptors;
 use crate::logging::{REFUSALS_MAX, Seldom};
 
-/// The minimum of a face is one part in so many of all descriptors for connections.
+/// A face's minimum is the descriptors for connections divided by this.
 const MINIMUM_PART: usize = 16;
 
-/// Connections to all ports of monitoring.
+/// The most connections to the ports of [`Face::Monitoring`] together.
 const MONITORING_MAX: usize = 256;
 
-/// While one part in so many of a face's room is left, no address that has the most gets more.
+/// A face is short of connections once the number that it may still get is at most its total
+/// divided by this. Then an address that has at least [`FEW`] connections, and at least as many as
+/// any other address, gets no more.
 const SHORTAGE_PART: usize = 4;
 
-/// Connections that an address may have in any shortage.
+/// How many connections an address may have even while its face is short.
 const FEW: usize = 16;
 
-/// The last connections of a face, which are for addresses with less than [`NEW`]: probes, and
-/// operators who look what is wrong.
+/// How many of a face's last connections only go to addresses with fewer than [`NEW`]: to probes,
+/// and to operators who look for what is wrong.
 const LAST: usize = 16;
 
-/// An address with fewer connections than this is as good as new.
+/// An address that has fewer connections than this may get one of the last.
 const NEW: usize = 2;
 
-/// Refused connections, of all faces.
+/// Limits the log lines about refused connections, for all faces together.
 static REFUSED: Seldom = Seldom::new(REFUSALS_MAX, "connections were closed at once");
 
-/// Connections that could not be accepted, of all faces.
+/// Limits the log lines about connections that could not be accepted, for all faces together.
 static NOT_ACCEPTED: Seldom = Seldom::new(REFUSALS_MAX, "connections could not be accepted");
 
-/// A group of ports with a share of its own.
+/// A face as it counts connections: a group of ports that share a minimum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Face {
-    /// ZooKeeper's clients.
+    /// ZooKeeper's port.
     ZooKeeper,
-    /// etcd's clients.
+    /// etcd's ports.
     Etcd,
-    /// Clients of the chunk store.
+    /// The chunk store's port.
     Chunks,
-    /// Metrics, the admin server, and etcd's port for metrics and health alone.
+    /// The ports for metrics, for the admin server, and for etcd's metrics and health alone.
     Monitoring,
 }
 
-/// All faces.
+/// Every face.
 const FACES: [Face; 4] = [Face::ZooKeeper, Face::Etcd, Face::Chunks, Face::Monitoring];
 
-/// The reason why a connection is closed at once.
+/// Why a new connection is closed at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum Refusal {
-    /// The face has all that it may have.
+    /// The face has as many connections as it may have.
     #[error("too few descriptors are left")]
     Full,
-    /// Few are left, and they are for other addresses.
+    /// The face has few connections left, and keeps them for addresses that have fewer.
     #[error("too few descriptors are left for an address that has many connections")]
     Largest,
 }
 
-/// The connections of all faces.
+/// The counts of the connections of all faces.
 pub struct Connections {
     counts: Mutex<Counts>,
 }
 
 #[derive(Default)]
 struct Counts {
-    /// Whether the face is served, and its connections by address.
+    /// For each face, whether it is served, and its connections by address.
     faces: [FaceCounts; FACES.len()],
-    /// Descriptors of the server's own files, and those that its stores may come to need.
+    /// How many descriptors the server's own files use, or may come to use.
     own_files: usize,
 }
 
@@ -85,7 +90,7 @@ struct FaceCounts {
     by_address: HashMap<IpAddr, usize>,
 }
 
-/// One admitted connection. Dropping it makes room for another.
+/// An admitted connection. It is counted until this is dropped.
 pub struct Held {
     connections: Arc<Connections>,
     face: Face,
@@ -93,21 +98,21 @@ pub struct Held {
 }
 
 impl Connections {
-    /// The connections of a server with these faces.
+    /// No connections yet, for a server with these faces.
     pub fn new(served: impl IntoIterator<Item = Face>) -> Arc<Connections> {
         let mut counts = Counts::default();
         served.into_iter().for_each(|face| counts.faces[face as usize].is_served = true);
         Arc::new(Connections { counts: Mutex::new(counts) })
     }
 
-    /// Notes how many files the server has open itself, now that it has started, and how many
-    /// `more` it may come to need.
+    /// Records how many files the server has open after its start, and how many `more` it may come
+    /// to open. Connections must leave that many descriptors.
     pub fn note_own_files(&self, more: usize) {
         self.counts().own_files = descriptors::open_count().saturating_add(more);
     }
 
-    /// Counts a connection that was just accepted, from this address. Otherwise it is to be closed,
-    /// and the log has been told.
+    /// Counts a connection from the address `from` that was just accepted. If it is refused, this
+    /// is already logged, and the caller must close it.
     pub fn admit(
         self: &Arc<Self>,
         face: Face,
@@ -135,18 +140,19 @@ impl Connections {
     }
 }
 
-/// Logs that a connection was closed at once.
+/// Logs that a connection is closed at once, unless too many such lines were logged recently.
 pub fn log_closed(from: IpAddr, why: &dyn std::fmt::Display) {
     REFUSED.log(|| tracing::warn!("{why}: a connection from {from} is closed"));
 }
 
-/// Logs that a connection could not be accepted.
+/// Logs that a connection could not be accepted, unless too many such lines were logged recently.
 pub fn log_not_accepted(face: Face, error: &std::io::Error) {
     NOT_ACCEPTED.log(|| tracing::warn!("a connection to {face:?} cannot be accepted: {error}"));
 }
 
 impl Counts {
-    /// Counts one more connection, where there are `all` descriptors for connections and files.
+    /// Counts one more connection, or refuses it. `all` is the number of descriptors for
+    /// connections and the server's own files.
     fn admit(&mut self, face: Face, address: IpAddr, all: u64) -> Result<(), Refusal> {
         let room = self.room(face, descriptors::beside(all, self.own_files));
         let counts = &mut self.faces[face as usize];
@@ -171,7 +177,7 @@ impl Counts {
         Ok(())
     }
 
-    /// The connections that a face may have beside those it has, of `all` connections.
+    /// How many more connections a face may get, if all faces together may have `all`.
     fn room(&self, face: Face, all: usize) -> usize {
         let minimum = |it: Face| match self.faces[it as usize].is_served {
             true => (all / MINIMUM_PART).min(most_of(it)),
@@ -180,7 +186,8 @@ impl Counts {
         let count = |it: Face| self.faces[it as usize].count;
         let of_others = FACES.into_iter().filter(|it| *it != face);
         let taken: usize = of_others.map(|it| count(it).max(minimum(it))).sum();
-        // Other faces may have more than before if the limit of the process was lowered meanwhile.
+        // Other faces may have more than this allows, if the limit of the process was lowered
+        // since.
         let left = all.saturating_sub(taken).max(minimum(face)).min(most_of(face));
         left.saturating_sub(count(face))
     }
@@ -203,12 +210,13 @@ impl Drop for Held {
     }
 }
 
-/// Connections that a face may have, however many descriptors there are.
+/// The most connections of a face, even if there are more descriptors.
 fn most_of(face: Face) -> usize {
     if face == Face::Monitoring { MONITORING_MAX } else { usize::MAX }
 }
 
-/// The address that a client is counted by: of IPv6 the network, in which a client has any number.
+/// The address under which a client is counted. For IPv6 it is the /64 network, because a client
+/// can use any address in it.
 fn group(ip: IpAddr) -> IpAddr {
     match ip.to_canonical() {
         IpAddr::V6(ip) if !ip.is_loopback() => {

@@ -1,9 +1,9 @@
 //! Checks whether a server may start with an empty data directory, or with one of another program.
 //!
 //! An operator who sets `datadir.autocreate=false` (`FileTxnSnapLog`, ZooKeeper 3.9) expects data
-//! there: where a volume is not mounted, a server that made a new directory would start empty.
-//! ZooKeeper looks for the folder `version-2`, which its `zkServer-initialize.sh` makes. Here, too,
-//! that folder says that an empty directory is intended.
+//! to be there: if a volume is not mounted, a server that created a new directory would start
+//! without it. ZooKeeper takes an empty directory only if it has the folder `version-2`, which its
+//! `zkServer-initialize.sh` makes; so do we.
 
 use std::path::Path;
 
@@ -11,13 +11,15 @@ use storage::datadir::{DRAFT_FILE, IDENTITY_FILE};
 
 use config::StorageConfig;
 
-/// The folder in which ZooKeeper keeps its files.
+/// The folder with ZooKeeper's files; in an empty data directory it says that the server may begin
+/// there.
 const MARK: &str = "version-2";
 
-/// Refuses a directory that holds nothing of ours, where the configuration requires data.
+/// Checks that the data directory has data, if the configuration requires that.
 ///
 /// # Errors
-/// The directory is absent, or holds neither data nor the mark.
+/// The directory, or that of the log, is absent; or the data directory has neither our data nor the
+/// folder [`MARK`].
 pub fn check(storage: &StorageConfig) -> anyhow::Result<()> {
     if !storage.is_data_dir_required {
         return Ok(());
@@ -37,8 +39,8 @@ pub fn check(storage: &StorageConfig) -> anyhow::Result<()> {
 /// The folder in which etcd keeps its files.
 const ETCD_MARK: &str = "member";
 
-/// Refuses a directory with files of etcd and none of ours: a server under etcd's name would start
-/// empty there, and its clients would find their keys gone.
+/// Refuses a data directory that has files of etcd and none of ours. A server that an operator put
+/// in etcd's place would start empty there, and its clients would find their keys gone.
 ///
 /// # Errors
 /// The directory is one of etcd.
@@ -55,7 +57,7 @@ pub fn refuse_etcds(storage: &StorageConfig) -> anyhow::Result<()> {
 
 const FORBIDDEN: &str = "datadir.autocreate=false forbids to make one";
 
-/// Whether a server has started in this directory, or may start.
+/// Whether a server has already started in this directory, or the folder [`MARK`] allows it to.
 fn is_begun(dir: &Path) -> bool {
     [IDENTITY_FILE, DRAFT_FILE].iter().any(|name| dir.join(name).is_file())
         || dir.join(MARK).is_dir()

@@ -1,27 +1,27 @@
-//! File descriptors: this process takes as many as the system gives, and keeps some of them for the
-//! log.
+//! File descriptors: raises the process's limit as far as the system allows, and reserves some
+//! descriptors for the log and for links to other servers.
 //!
-//! A connection whose descriptor is among the highest numbers is closed at once. The kernel gives
-//! out the lowest free number, so the highest ones stay free for files and links to other servers,
-//! however many clients connect; and nothing has to be counted.
+//! A connection whose descriptor is one of the highest numbers is closed at once. The kernel gives
+//! out the lowest free number. So, however many clients connect, the highest numbers stay free for
+//! files and links, and nothing has to be counted.
 
 use std::os::fd::{AsFd, AsRawFd};
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Descriptors that client connections leave free: a log has a dozen, a snapshot and a link to
-/// another server a few. A client that would take one of them is cut off.
+/// How many descriptors client connections leave free. A log needs a dozen, a snapshot or a link to
+/// another server a few.
 const RESERVE: u64 = 128;
 
-/// With few descriptors, one part in so many is kept free instead.
+/// If the limit is low, the reserve is the limit divided by this instead of [`RESERVE`].
 const RESERVE_SHARE_MIN: u64 = 4;
 
-/// Descriptors that this process may have.
+/// How many descriptors this process may have open.
 pub fn limit() -> u64 {
     getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }
 
-/// Raises the soft limit to the hard limit: shells and supervisors give 1,024, for the sake of
+/// Raises the soft limit of descriptors to the hard limit. Shells and supervisors set 1,024, for
 /// programs that cannot use more.
 pub fn raise_limit() {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
@@ -36,25 +36,27 @@ pub fn raise_limit() {
     }
 }
 
-/// Descriptors that client connections may take, and files before them.
+/// How many descriptors the server's own files and client connections may use together: all but the
+/// reserve.
 pub fn for_connections() -> u64 {
     outside_reserve(limit())
 }
 
-/// The number of connections for `all` descriptors when `of_others` are needed elsewhere: at least
-/// half of all.
+/// How many connections fit into `all` descriptors if the server's own files need `of_others`: the
+/// rest, but at least half of `all`.
 pub fn beside(all: u64, of_others: usize) -> usize {
     let all = usize::try_from(all).unwrap_or(usize::MAX);
     (all - of_others.min(all / 2)).max(1)
 }
 
-/// Open descriptors of this process, including the one that it opens to count them; 0 where the
-/// system does not tell.
+/// How many descriptors this process has open, including the one that counting needs; 0 if the
+/// system does not say.
 pub fn open_count() -> usize {
     std::fs::read_dir("/proc/self/fd").map_or(0, Iterator::count)
 }
 
-/// Whether so few descriptors are left that this one, just made for a connection, must be closed.
+/// Whether this descriptor, just made for a connection, belongs to the reserve; then the connection
+/// must be closed.
 pub fn is_in_reserve(made: impl AsFd) -> bool {
     u64::try_from(made.as_fd().as_raw_fd()).is_ok_and(|number| number >= for_connections())
 }

@@ -1,5 +1,5 @@
-//! The file of a database of etcd's, for programs that read it as a backup: what `etcdctl snapshot
-//! save` has made, with its hash behind it, or `member/snap/db` of an etcd that is stopped.
+//! Reads a database file of etcd as a backup: the output of `etcdctl snapshot save`, which has its
+//! hash at the end, or `member/snap/db` of a stopped etcd, which has none.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -8,24 +8,24 @@ use anyhow::ensure;
 use etcd::backup::{Imported, is_database, read};
 use sha2::{Digest, Sha256};
 
-/// Bytes of the hash, and of the blocks that a database has in front of it (`etcdutl/snapshot`,
-/// `hasChecksum`).
+/// Length of the hash at the end, and of the blocks that the database in front of it consists of
+/// (`etcdutl/snapshot`, `hasChecksum`).
 const HASH_BYTES: u64 = 32;
 const BLOCK_BYTES: u64 = 512;
 
-/// Bytes that are hashed at once.
+/// How many bytes are hashed at once.
 const PIECE_BYTES: usize = 1024 * 1024;
 
-/// A database, open for reading.
+/// A database file of etcd, open for reading.
 pub struct EtcdDatabase {
     file: File,
-    /// Bytes of the file, and of the database in it.
+    /// Length of the file, and of the database in it, without the hash.
     bytes: u64,
     database_bytes: u64,
 }
 
 impl EtcdDatabase {
-    /// Opens a file. `None` if that does not look like a database of etcd's.
+    /// Opens a file. `None` if its beginning does not look like a database of etcd.
     ///
     /// # Errors
     /// The file cannot be read.
@@ -38,15 +38,16 @@ impl EtcdDatabase {
         Ok(is_database(&head).then_some(EtcdDatabase { file, bytes, database_bytes }))
     }
 
-    /// Whether a hash follows the database. Without one, damage may stay unnoticed.
+    /// Whether the file has a hash. Without one, damage may go unnoticed.
     pub fn has_hash(&self) -> bool {
         self.database_bytes < self.bytes
     }
 
-    /// Reads the state in it. A hash must be right.
+    /// Reads etcd's state from the file. Checks the hash first, if there is one.
     ///
     /// # Errors
-    /// The file cannot be read, is damaged, or has what no server here can have.
+    /// The file cannot be read or is damaged, or it has something that a server here cannot
+    /// represent.
     pub fn read(mut self) -> anyhow::Result<Imported> {
         if self.has_hash() {
             self.check_hash()?;

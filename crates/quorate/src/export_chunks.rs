@@ -1,4 +1,4 @@
-//! `quorate export-chunks`: writes the containers of a chunk store to files.
+//! `quorate export-chunks`: writes the blocks in a chunk store to files, in a folder per container.
 
 use std::process::ExitCode;
 
@@ -13,8 +13,9 @@ use storage::disk::RealDisk;
 use crate::cli::ExportChunksArgs;
 use crate::listen_chunk::CHUNKS_DIR;
 
-/// Writes each container that is not in files yet, and prints where it is. Damage to the store or
-/// to a block is printed and makes the command fail; the other blocks are written all the same.
+/// Exports each container that is not already in files, and prints where its files are. Damage to
+/// the store or to a block is printed and makes the command fail; the other blocks are exported
+/// nevertheless.
 pub fn run(args: &ExportChunksArgs) -> anyhow::Result<ExitCode> {
     let below = || args.data_dir.join(CHUNKS_DIR);
     let folder = args.chunk_dir.clone().unwrap_or_else(below);
@@ -47,7 +48,7 @@ pub fn run(args: &ExportChunksArgs) -> anyhow::Result<ExitCode> {
         let exported = match store.export_container(id, &to) {
             Err(ChunkError::ContainerExists { .. }) => {
                 println!("container {id}: it is in {} already", args.to.display());
-                // An earlier export has left out the damaged blocks.
+                // The earlier export left the damaged blocks out.
                 tell(store.damaged_blocks(id)?);
                 continue;
             }

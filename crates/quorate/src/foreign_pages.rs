@@ -1,19 +1,22 @@
-//! Requests that a page of another site makes a browser send to a server on the same machine.
+//! Refuses requests to a server on the user's own machine that a web page of another site makes the
+//! browser send.
 //!
-//! A page may send requests to `127.0.0.1`, and to a name of its own that resolves to it (DNS
-//! rebinding). A browser names the page's site in `Origin`, the relation of the two sites in
-//! `Sec-Fetch-Site` (W3C Fetch Metadata), and the name that it dialled in `Host`. Programs send
-//! neither of the first two, and they dial a loopback address or `localhost`.
+//! Such a page may send requests to `127.0.0.1`, or to a name of its own that it lets resolve to
+//! that address (DNS rebinding). A browser puts the page's site into `Origin`, the relation of the
+//! page's site to the server's into `Sec-Fetch-Site` (W3C Fetch Metadata), and the name that it
+//! connected to into `Host`. Other programs send neither of the first two, and they connect to a
+//! loopback address or to `localhost`.
 
 use std::net::IpAddr;
 
 use hyper::header::{HOST, HeaderMap, HeaderValue, ORIGIN};
 
-/// How browsers say where a request comes from; sent to loopback addresses, too.
+/// The header in which browsers say where a request comes from. They send it to loopback addresses,
+/// too.
 const SEC_FETCH_SITE: &str = "sec-fetch-site";
 
-/// The reason to refuse a request over a connection to a loopback address; `authority` is the one
-/// of its target, which HTTP/2 has in place of `Host`. `None` if the request may be served.
+/// Why to refuse a request that came over a connection to a loopback address; `None` if it may be
+/// served. `authority` is that of the request's target; HTTP/2 has it instead of the header `Host`.
 pub fn refusal(headers: &HeaderMap, authority: Option<&str>) -> Option<&'static str> {
     let hosts = headers.get_all(HOST).iter().map(HeaderValue::to_str);
     let is_local = hosts.chain(authority.map(Ok)).all(|host| host.is_ok_and(is_local_authority));
@@ -30,13 +33,13 @@ pub fn refusal(headers: &HeaderMap, authority: Option<&str>) -> Option<&'static 
     None
 }
 
-/// Whether an origin is a page of a server on this machine, on any port.
+/// Whether an origin is a page that a server on this machine serves, on any port.
 fn is_local_origin(origin: &str) -> bool {
     let rest = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
     rest.is_some_and(is_local_authority)
 }
 
-/// Whether `HOST[:PORT]` is `localhost` or a loopback address.
+/// Whether the host in `HOST[:PORT]` is `localhost` or a loopback address.
 fn is_local_authority(authority: &str) -> bool {
     let host = match authority.rsplit_once(':') {
         Some((host, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => host,
@@ -86,7 +89,7 @@ mod tests {
         for origin in ["http://evil.example", "null", "file://", "http://localhost@evil.example"] {
             assert!(is_refused(&[("host", "localhost"), ("origin", origin)]), "{origin}");
         }
-        // An image or a link of another site's page has no origin.
+        // A request for an image or a link on another site's page has no `Origin`.
         assert!(is_refused(&[("host", "localhost"), ("sec-fetch-site", "cross-site")]));
         for site in ["none", "same-origin", "same-site"] {
             assert!(!is_refused(&[("host", "localhost"), ("sec-fetch-site", site)]), "{site}");

@@ -1,8 +1,8 @@
-//! SIGHUP: reads some of the configuration again, without a restart.
+//! SIGHUP makes the server read some of its configuration again, without a restart.
 //!
-//! The filter of the log is read from the configuration file again, and so are the stores of keys
-//! and certificates, even if they are not watched for changes. Open connections keep their
-//! settings. Everything else in the file needs a restart.
+//! It reads the log filter from the configuration file, and the stores of keys and certificates,
+//! even if these are not watched for changes. Open connections keep their settings. Everything else
+//! in the file needs a restart.
 
 use std::sync::Arc;
 use std::{io, sync, thread};
@@ -15,24 +15,25 @@ use crate::config_sources::{env_of_process, load};
 use crate::logging::Logging;
 use crate::peer_tls::PeerStores;
 
-/// The things that a hangup reloads.
+/// What a SIGHUP reads again.
 pub struct Reloaded {
     pub args: ServeArgs,
     pub logging: Logging,
-    /// TLS for clients, if a port speaks it.
+    /// TLS for clients; `None` if no port uses it.
     pub tls: Option<Arc<Tls>>,
-    /// TLS between servers, if they speak it.
+    /// TLS between servers; `None` if they do not use it.
     pub peers: Option<Arc<PeerStores>>,
 }
 
 impl Reloaded {
-    /// Reloads at each hangup, until the process ends: on a thread of its own, since a disk that
-    /// hangs must not stop the thread that accepts connections.
+    /// Reloads at each SIGHUP until the process ends. It does so on a thread of its own, since a
+    /// disk that hangs must not stop the thread that accepts connections. The caller must run the
+    /// returned future.
     ///
     /// # Errors
-    /// No thread can be made.
+    /// The thread cannot be started.
     pub fn start(self, mut hangups: Signal) -> io::Result<impl Future<Output = ()>> {
-        // One hangup may wait: the reload that it asks for reads everything.
+        // At most one request for a reload waits: the reload that it starts reads everything.
         let (ask, asked) = sync::mpsc::sync_channel(1);
         thread::Builder::new().name("reload".to_string()).spawn(move || {
             while asked.recv().is_ok() {
@@ -41,13 +42,14 @@ impl Reloaded {
         })?;
         Ok(async move {
             while hangups.recv().await.is_some() {
-                // It is full while one waits.
+                // If this fails, a request is already waiting.
                 let _ = ask.try_send(());
             }
         })
     }
 
-    /// Logs a line for each thing that is read again; a thing that cannot be read stays as it was.
+    /// Reads everything again, and logs a line for each part. A part that cannot be read stays as
+    /// it was.
     fn reload(&self) {
         match self.reload_filter() {
             Ok(filter) => tracing::info!("SIGHUP: the log's filter is {filter:?}"),

@@ -1,4 +1,5 @@
-//! The lines that a server prints on a terminal below its ready line: what to try next.
+//! Examples that a server prints below its ready line, if its output is a terminal: what to try
+//! next.
 
 use std::io::IsTerminal;
 use std::path::Path;
@@ -11,7 +12,8 @@ pub fn faces(ready_line: &str) -> Vec<(String, String)> {
     ready_line.split(' ').filter_map(face).collect()
 }
 
-/// Says on a terminal what to try next with a server that has these faces and data.
+/// If standard output is a terminal, prints what to try with a server that has these faces and this
+/// data directory.
 pub fn print(faces: &[(String, String)], data_dir: &Path) {
     if std::io::stdout().is_terminal() {
         let program = std::env::args().next().unwrap_or_else(|| "quorate".to_string());
@@ -19,8 +21,8 @@ pub fn print(faces: &[(String, String)], data_dir: &Path) {
     }
 }
 
-/// What to try with a server that has these faces. `program` is this program as it was called,
-/// `data_dir` where the data are.
+/// The lines to print for a server with these faces. `program` is this program's name as the user
+/// typed it.
 fn lines(faces: &[(String, String)], program: &str, data_dir: &Path) -> String {
     let address = |name: &str| {
         let found = faces.iter().find(|(face, _)| face == name);

@@ -1,4 +1,5 @@
-//! `quorate inspect`: verifies a data directory or a snapshot and prints its contents, read-only.
+//! `quorate inspect`: verifies a data directory or a backup file and prints what it has. It changes
+//! nothing, unless `--repair` asks for it.
 
 use std::io::{BufWriter, ErrorKind, Write};
 use std::path::Path;
@@ -14,8 +15,8 @@ use crate::inspect_etcd;
 use crate::listen_chunk::CHUNKS_DIR;
 use crate::restore::read_backup_file;
 
-/// Prints the contents of the directory, with its chunk store, or of a snapshot. Fails unless all
-/// of it is sound.
+/// Verifies and prints a data directory with its chunk store, or a backup file. The exit status is
+/// 1 if the directory is damaged; a damaged file is an error.
 pub fn run(args: &InspectArgs) -> anyhow::Result<ExitCode> {
     let dir = args.data_dir.display();
     if args.data_dir.is_file() {
@@ -71,13 +72,13 @@ fn print_etcd(machine: &Machine, parts: &[EtcdPart]) -> anyhow::Result<()> {
     let mut out = BufWriter::new(std::io::stdout().lock());
     let printed = inspect_etcd::print(machine, parts, &mut out).and_then(|()| out.flush());
     match printed {
-        // The reader has seen enough.
+        // The program that reads the output has closed the pipe.
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
         printed => Ok(printed?),
     }
 }
 
-/// Accepts the damage that the chunk store has noted, and prints it.
+/// Marks the damage that the chunk store has recorded as accepted, and prints it.
 fn repair(chunks: &Path) -> anyhow::Result<()> {
     let shown = chunks.display();
     let repaired = chunk::store::repair(&RealDisk::existing(chunks));

@@ -1,5 +1,6 @@
-//! The parts of etcd's state that `quorate inspect --etcd` prints: one line each, with neither
-//! values nor passwords. What is not printable ASCII is escaped, as in a byte string of Rust.
+//! What `quorate inspect --etcd` prints: etcd's keys, leases, users or v2 nodes, a line for each,
+//! with neither values nor passwords. Bytes that are not printable ASCII are escaped as in a Rust
+//! byte string.
 
 use std::io::{self, Write};
 
@@ -13,10 +14,10 @@ use machine::etcd_v2::tree::Node;
 
 use crate::cli::EtcdPart;
 
-/// Every key.
+/// The range of all keys.
 const ALL: KeyRange<'static> = KeyRange { key: b"\0", end: b"\0" };
 
-/// Prints a summary and these parts.
+/// Prints a summary of etcd's state, and the chosen parts of it.
 pub fn print(machine: &Machine, parts: &[EtcdPart], out: &mut impl Write) -> io::Result<()> {
     let store = machine.etcd();
     let auth = store.auth();
@@ -99,7 +100,7 @@ fn print_users(store: &Store, out: &mut impl Write) -> io::Result<()> {
     Ok(())
 }
 
-/// Prints nothing if etcd v2 was never used.
+/// Prints the nodes and users of etcd v2; nothing if etcd v2 was never used.
 fn print_v2(store: &V2Store, out: &mut impl Write) -> io::Result<()> {
     if store.is_unused() {
         return Ok(());
@@ -111,7 +112,7 @@ fn print_v2(store: &V2Store, out: &mut impl Write) -> io::Result<()> {
     print_nodes(store.tree().root(), &mut String::new(), out)
 }
 
-/// Prints nothing if there are no users and roles.
+/// Prints the users and roles of etcd v2; nothing if there are none.
 fn print_v2_users(auth: &V2Auth, out: &mut impl Write) -> io::Result<()> {
     if auth.is_unused() {
         return Ok(());
@@ -137,7 +138,7 @@ fn print_v2_users(auth: &V2Auth, out: &mut impl Write) -> io::Result<()> {
     Ok(())
 }
 
-/// Prints the nodes below a node, which has this key.
+/// Prints all nodes below `node`. `key` is the key of `node`; it is the same again on return.
 fn print_nodes(node: &Node, key: &mut String, out: &mut impl Write) -> io::Result<()> {
     for (name, child) in node.children() {
         let end = key.len();
@@ -160,7 +161,8 @@ fn print_nodes(node: &Node, key: &mut String, out: &mut impl Write) -> io::Resul
     Ok(())
 }
 
-/// A permission: for one key, from a key on, or for a range without its end.
+/// Prints a permission: for a single key, for all keys from one on, or for a range, whose end is
+/// not included.
 fn write_permission(permission: Permission<'_>, out: &mut impl Write) -> io::Result<()> {
     let kind = match permission.kind {
         PermissionKind::Read => "read",

@@ -1,14 +1,13 @@
-//! The chunk face: clients of Apache Ozone's datanodes, over gRPC. Sockets are here, gRPC is in
-//! `grpc`, and what a request means in `chunk::wire`.
+//! The chunk face: serves clients of Apache Ozone's datanodes over gRPC. This module has the
+//! sockets and threads; the crate `grpc` speaks gRPC, and `chunk::wire` executes requests.
 //!
-//! A store waits for its disk, so this face has threads of its own, and no thread that serves
-//! ZooKeeper's clients ever waits for it. It has a few runtimes, each a current-thread runtime on a
-//! thread, and a connection stays with one of them. A request that does not wait (most of all a
-//! buffered write of a small chunk) is done on the thread that read it, without a hop to another
-//! thread. All other requests go to a pool of threads that may wait, where requests that need a
-//! sync share one.
+//! The store blocks while it waits for its disk. So this face has its own threads, and no thread
+//! that serves ZooKeeper clients ever waits for the store. A few threads run a current-thread
+//! runtime each, and a connection stays with one of them. A request that need not wait (most often
+//! a buffered write of a small chunk) is executed on the thread that read it. All other requests go
+//! to a pool of threads that may block; requests there that need a sync share one.
 //!
-//! The service has one method: a loop over the requests of a stream.
+//! The gRPC service has a single method, whose stream carries a request after another.
 
 mod admission;
 mod limits;
@@ -55,21 +54,21 @@ use service::{ChunkConnection, METHODS, Service};
 pub use metrics::ChunkMetrics;
 pub use opening::Chunks;
 
-/// The folder of the store, below the data directory.
+/// The folder of the chunk store in the data directory, unless another place is configured.
 pub const CHUNKS_DIR: &str = "chunks";
 
-/// The running face.
+/// The chunk face while it serves: its store and threads.
 pub struct ChunkFace {
     service: Arc<Service>,
-    /// The mailboxes of the runtimes. A runtime ends when its mailbox is dropped.
+    /// The mailbox of each runtime for new connections. A runtime ends when its mailbox is dropped.
     runtimes: Vec<mpsc::Sender<Accepted>>,
-    /// Dropping these ends the ticks and the background work.
+    /// Dropping these two senders ends the thread that ticks and the one that does background work.
     tickers: [SyncSender<()>; 2],
     threads: Vec<JoinHandle<()>>,
     connections: Arc<Semaphore>,
 }
 
-/// A connection that no reactor watches yet, its admission, and TLS if it speaks that.
+/// An accepted connection on its way to a runtime. It is not yet registered with any reactor.
 struct Accepted {
     stream: std::net::TcpStream,
     peer: SocketAddr,
@@ -77,11 +76,10 @@ struct Accepted {
     tls: Option<Arc<Tls>>,
 }
 
-/// Opens the store of a server and starts the threads that serve it. This takes as long as the
-/// store needs to read its data.
+/// Opens the store and starts the threads that serve it. Returns once the store has read its data.
 ///
 /// # Errors
-/// The store cannot be opened, or a thread cannot be made.
+/// The store cannot be opened, or a thread cannot be started.
 pub fn start(
     config: &ChunkConfig,
     storage: &StorageConfig,
@@ -112,7 +110,8 @@ fn start_within(
         ..StoreOptions::default()
     };
     let store = Store::open(disk.clone(), options).with_context(|| format!("{shown}"))?;
-    // A folder in the data directory is closed with that. All of this one is the store's.
+    // The data directory already keeps other users out of a folder in it. A configured folder
+    // belongs to the store as a whole, so here other users are kept out of all of it.
     if config.dir.is_some() {
         disk.close_to_others(|_| true, 1).iter().for_each(|it| tracing::warn!("{it}"));
     }
@@ -125,7 +124,7 @@ fn start_within(
             methods: Methods::new(METHODS, false),
             limits: Arc::new(limits.grpc()),
             long_headers: Arc::new(Semaphore::new(grpc::LONG_HEADERS_MAX)),
-            // No header is read by a handler.
+            // This face's methods read no header.
             metadata_bytes: Arc::new(Semaphore::new(0)),
             windows: Arc::new(Semaphore::new(limits.windows_bytes / STREAM_WINDOW_BYTES as usize)),
             credits: None,
@@ -162,7 +161,7 @@ fn start_within(
     Ok(ChunkFace { service, runtimes, tickers, threads, connections })
 }
 
-/// Connections that are served at once.
+/// How many connections may be served at the same time.
 fn connections_max(config: &ChunkConfig) -> usize {
     let count = match config.connections_max {
         0 => usize::try_from(descriptors::for_connections()).unwrap_or(usize::MAX),
@@ -171,13 +170,15 @@ fn connections_max(config: &ChunkConfig) -> usize {
     count.min(Semaphore::MAX_PERMITS)
 }
 
-/// The folder of the store.
+/// The folder of the store: the configured one, or else [`CHUNKS_DIR`] in the data directory.
 fn store_dir(config: &ChunkConfig, data_dir: &Path) -> PathBuf {
     config.dir.clone().unwrap_or_else(|| data_dir.join(CHUNKS_DIR))
 }
 
-/// Bytes that the store leaves free: the configured number; else, on the disk of the server's own
-/// data, a twentieth of the disk, so that chunks never fill the disk of the log and the snapshots.
+/// How many bytes the store leaves free on its disk: the configured number. By default 0 for a
+/// folder of its own. In the data directory a twentieth of the disk, but at most
+/// [`FREE_BYTES_MIN_DEFAULT`], so that chunks never fill the disk that the log and the snapshots
+/// need.
 fn free_bytes_min(config: &ChunkConfig, folder: &Path) -> anyhow::Result<u64> {
     if let Some(bytes) = config.free_bytes_min {
         return Ok(bytes);
@@ -190,7 +191,7 @@ fn free_bytes_min(config: &ChunkConfig, folder: &Path) -> anyhow::Result<u64> {
     Ok((bytes / 20).min(FREE_BYTES_MIN_DEFAULT))
 }
 
-/// Logs the damage that the start of a store has found.
+/// Logs the damage that the store found when it was opened, now or at an earlier start.
 fn tell_damage(store: &Store<RealDisk>, folder: &Path) {
     let shown = folder.display();
     for damage in store.damage() {
@@ -210,12 +211,12 @@ fn tell_damage(store: &Store<RealDisk>, folder: &Path) {
     }
 }
 
-/// Descriptors that the files of the store may take.
+/// How many descriptors the store's open files may use.
 pub fn descriptors_of_files() -> usize {
     2 * open_files_max()
 }
 
-/// Files that the store keeps open. Each takes two descriptors at most, and half of the process's
+/// How many files the store keeps open. A file uses up to two descriptors, and half of all
 /// descriptors are for connections.
 fn open_files_max() -> usize {
     let descriptors = descriptors::limit();
@@ -223,12 +224,13 @@ fn open_files_max() -> usize {
 }
 
 impl ChunkFace {
-    /// The counters of the face.
+    /// A handle from which the monitor reads the face's metrics.
     pub fn metrics(&self) -> ChunkMetrics {
         ChunkMetrics(self.service.clone())
     }
 
-    /// Whether the store is whole and takes writes, and a text for a probe.
+    /// Whether the store takes writes, and a line for the health probe. A damaged store that still
+    /// works counts as healthy; its line says so.
     fn health(&self) -> (bool, String) {
         let store = &self.service.handler.store;
         match store.check() {
@@ -240,8 +242,8 @@ impl ChunkFace {
         }
     }
 
-    /// Accepts connections, with TLS if that is given, and spreads them over the runtimes, until
-    /// the task is dropped.
+    /// Accepts connections, with TLS if `tls` is given, and hands them to the runtimes in turn.
+    /// Ends when the future is dropped.
     pub async fn accept(
         &self,
         listener: TcpListener,
@@ -253,7 +255,7 @@ impl ChunkFace {
             let (stream, peer) = match listener.accept().await {
                 Ok(accepted) => accepted,
                 Err(error) => {
-                    // The process is most likely out of file descriptors: the next one may succeed.
+                    // Most likely the process has no descriptor left; a later attempt may succeed.
                     connections::log_not_accepted(Face::Chunks, &error);
                     tokio::time::sleep(ACCEPT_PAUSE).await;
                     continue;
@@ -279,7 +281,8 @@ impl ChunkFace {
     ) -> Result<(), &'static str> {
         let mut admission = Addresses::admit(&self.service.addresses, peer.ip())
             .ok_or("it has as many connections as it may (chunk_connections_per_ip_max)")?;
-        // At the limit this connection waits, and later ones wait behind it.
+        // At the limit this waits for a connection to end, and later ones wait behind it in the
+        // backlog.
         admission.held = Some(held);
         admission.among_all = self.connections.clone().acquire_owned().await.ok();
         let stream = stream.into_std().map_err(|_| "it cannot be handed on")?;
@@ -288,15 +291,15 @@ impl ChunkFace {
         self.runtimes[*next].send(accepted).await.map_err(|_| "the server ends")
     }
 
-    /// Cuts off all connections, lets their requests end, and makes everything durable, so that the
-    /// next start reads little.
+    /// Closes all connections, lets requests under way finish, syncs the store, and writes a
+    /// checkpoint so that the next start has less to read.
     ///
     /// # Errors
-    /// The store cannot be synced.
+    /// The store cannot be synced, or the checkpoint cannot be written.
     pub fn stop(self) -> anyhow::Result<()> {
         drop((self.runtimes, self.tickers));
         for thread in self.threads {
-            // A panic has ended the process already.
+            // This fails only if the thread panicked, and a panic ends the process.
             let _ = thread.join();
         }
         let store = &self.service.handler.store;
@@ -305,7 +308,8 @@ impl ChunkFace {
     }
 }
 
-/// Calls the store's `tick` at an interval, until the face stops.
+/// Calls the store's `tick` every [`TICK`] until the face stops. Logs the first of several failures
+/// in a row.
 fn tick(service: &Service, ticks: &Receiver<()>) {
     step_back();
     let mut was_told = false;
@@ -318,8 +322,8 @@ fn tick(service: &Service, ticks: &Receiver<()>) {
     }
 }
 
-/// Does the store's background work, until the face stops or the store does. Failed work is tried
-/// again after a pause, and logged if the failure differs from the last one.
+/// Does the store's background work until the face or the store stops. If work fails, it pauses
+/// before the next attempt, and logs the failure unless it is the same as the last.
 fn keep_up(service: &Service, ticks: &Receiver<()>) {
     step_back();
     let store = &service.handler.store;
@@ -359,21 +363,21 @@ fn keep_up(service: &Service, ticks: &Receiver<()>) {
     }
 }
 
-/// Whether all such work will fail until the store is opened again. Other failures may pass: there
-/// may be room or a descriptor later, or only one file is damaged.
+/// Whether all background work will fail until the store is opened again. Other failures may pass:
+/// room or a descriptor may become free, or only one file is damaged.
 fn is_final(error: &ChunkError) -> bool {
     matches!(error, ChunkError::Stopped(_))
 }
 
-/// Lets the other threads of the server go first where there is not enough CPU for all: a create
-/// that waits for one of these threads waits for a chunk to be copied. On Linux, niceness belongs
-/// to a thread.
+/// Lowers the priority of this thread below the server's other threads: otherwise, with too little
+/// CPU for all, a create in ZooKeeper would wait while a chunk is copied. On Linux each thread has
+/// its own niceness.
 fn step_back() {
-    // A failure only changes which threads go first.
+    // If this fails, only the priorities are wrong.
     let _ = rustix::process::nice(NICE);
 }
 
-/// Serves the connections of one runtime until its mailbox is closed.
+/// Serves one runtime's connections until its mailbox is closed.
 fn run(runtime: Runtime, service: &Arc<Service>, mut accepted: mpsc::Receiver<Accepted>) {
     step_back();
     runtime.block_on(async {

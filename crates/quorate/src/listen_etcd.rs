@@ -1,10 +1,10 @@
-//! The face for etcd's clients: sockets only. Requests go into an [`EtcdFront`], and responses come
-//! out of it.
+//! The face for etcd clients. This module has the sockets: it accepts connections, finds out which
+//! protocol each speaks, and hands the calls to an [`EtcdFront`], which gives back the responses.
 //!
-//! One connection runtime per core, each a thread with a current-thread tokio runtime and one
-//! Front. The acceptor spreads connections over them; a connection stays where it is. The calls
-//! that a read of a socket brings are tasks; the driver's task runs after them, so their commands
-//! go in one batch.
+//! There is a connection runtime for each core: a thread with a current-thread tokio runtime and a
+//! Front. The acceptor hands connections to the runtimes in turn, and a connection stays with its
+//! runtime. Each call is a task. The task that drives the Front runs after the calls that one read
+//! of a socket has brought, so that their commands go into one batch.
 
 mod answer;
 mod audit;
@@ -69,7 +69,7 @@ use passwords::Passwords;
 use runtime::{RoomOfAll, Runtime};
 pub use tokens::Tokens;
 
-/// A connection on its way to its runtime.
+/// An accepted connection on its way to its runtime.
 struct Accepted {
     stream: std::net::TcpStream,
     peer: SocketAddr,
@@ -79,23 +79,24 @@ struct Accepted {
     held: Held,
 }
 
-/// The connection that all commands of a Front name. ZooKeeper's Fronts count theirs from the
-/// number of the Front, in the upper bits, as well.
+/// The connection id in all commands of a Front: the Front's number in the upper 16 bits, and 1.
+/// The connection ids of ZooKeeper's Fronts have the number of their Front there too.
 pub fn connection_of(front: FrontId) -> ConnectionId {
     ConnectionId(u64::from(front.0) << 48 | 1)
 }
 
-/// The mailboxes of the runtimes.
+/// The etcd face: the mailboxes of its runtimes.
 #[derive(Clone)]
 pub struct EtcdFace {
     runtimes: Vec<mpsc::Sender<Accepted>>,
     connections: Arc<Connections>,
 }
 
-/// Starts one runtime per Front. The runtimes end with the process.
+/// Starts a runtime for each Front; none if `member` is `None`, because etcd is not served. The
+/// runtimes end with the process.
 ///
 /// # Errors
-/// A thread or a runtime cannot be made.
+/// A thread or a runtime cannot be started.
 pub fn start(
     fronts: Vec<(FrontHandle, EtcdFront)>,
     member: Option<MemberView>,
@@ -139,8 +140,8 @@ pub fn start(
 }
 
 impl EtcdFace {
-    /// Accepts the connections of a port, and spreads them over the runtimes, until the task is
-    /// dropped.
+    /// Accepts connections of a port and hands them to the runtimes in turn. Ends when the future
+    /// is dropped.
     pub async fn accept(&self, listener: TcpListener, port: &EtcdPort, tls: Option<Arc<Tls>>) {
         let (wire, service) = (port.wire, port.service);
         let face = face_of(service);
@@ -149,7 +150,7 @@ impl EtcdFace {
             let (stream, peer) = match listener.accept().await {
                 Ok(accepted) => accepted,
                 Err(error) => {
-                    // The process is most likely out of file descriptors: the next one may succeed.
+                    // Most likely the process has no descriptor left; a later attempt may succeed.
                     connections::log_not_accepted(face, &error);
                     tokio::time::sleep(ACCEPT_PAUSE).await;
                     continue;
@@ -166,7 +167,7 @@ impl EtcdFace {
     }
 }
 
-/// The share that a port's connections count in.
+/// The face that connections to a port of this service count for.
 pub fn face_of(service: EtcdService) -> Face {
     match service {
         EtcdService::Metrics => Face::Monitoring,
@@ -231,7 +232,7 @@ async fn serve_connection(accepted: Accepted, runtime: Rc<Runtime>) -> anyhow::R
     }
 }
 
-/// Serves a connection whose protocol is known; ends it if its port does not serve that.
+/// Serves a connection whose protocol is known; closes it if its port does not serve that protocol.
 async fn serve_protocol<S>(
     stream: S,
     (is_http2, site): (bool, Site),
@@ -252,8 +253,8 @@ where
         let served = calls::serve(client, call, shares.answers.clone());
         tokio::task::spawn_local(served);
     };
-    // Clients of TLS may take HTTP/2 for what they could have over HTTP/1.1. Without TLS, as in
-    // etcd, who speaks HTTP/2 speaks gRPC.
+    // A client that uses TLS may send over HTTP/2 the plain HTTP requests that it could send over
+    // HTTP/1.1. Without TLS, as in etcd, a client that speaks HTTP/2 speaks gRPC.
     let web = grpc::Web {
         are_all: site.service != EtcdService::All,
         handle: |exchange| {
@@ -269,14 +270,14 @@ where
     Ok(grpc::serve_with(stream, server, &shares.requests, handle, web).await?)
 }
 
-/// The first bytes of a client that speaks HTTP/2 (RFC 9113, 3.4): no method of HTTP/1.1 begins
+/// The first bytes of a client that speaks HTTP/2 (RFC 9113, 3.4). No method of HTTP/1.1 begins
 /// with them.
 const HTTP2_START: &[u8] = b"PRI";
 
-/// The first byte of a client that speaks TLS (RFC 8446, 5.1): a record with a handshake.
+/// The first byte of a client that speaks TLS (RFC 8446, 5.1): the type of a handshake record.
 const TLS_START: &[u8] = &[22];
 
-/// Whether a client begins with these bytes.
+/// Whether the first bytes from the client are `start`. Leaves them in the socket.
 async fn begins_with(stream: &TcpStream, start: &[u8]) -> anyhow::Result<bool> {
     let begin = async {
         let mut bytes = [0; HTTP2_START.len()];
@@ -286,7 +287,7 @@ async fn begins_with(stream: &TcpStream, start: &[u8]) -> anyhow::Result<bool> {
             if count == 0 || count == start.len() || !start.starts_with(&bytes[..count]) {
                 return anyhow::Ok(bytes == start);
             }
-            // A part of the bytes: the rest comes soon.
+            // Only some of the bytes have come; the rest will soon.
             tokio::time::sleep(PREFACE_PAUSE).await;
         }
     };

@@ -1,4 +1,5 @@
-//! Admission of connections, and the room that connections from one address share.
+//! Limits how many connections an address may have, and gives all connections from one address a
+//! common share of the memory for requests and answers.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -10,30 +11,30 @@ use tokio::sync::OwnedSemaphorePermit;
 use super::limits::{ADDRESS_SHARE, Limits};
 use crate::connections::Held;
 
-/// The addresses that have connections.
+/// The client addresses that have connections: how many, and their shares of the memory.
 pub(super) struct Addresses {
     known: Mutex<HashMap<IpAddr, (usize, AddressShares)>>,
-    /// Connections of one address; 0 is no limit.
+    /// The most connections of one address; 0 is no limit.
     connections_max: usize,
     requests_bytes: usize,
     answers_bytes: usize,
 }
 
-/// Room in memory for all connections from one address.
+/// The memory that all connections from one address may use for requests, and for answers.
 #[derive(Clone)]
 pub(super) struct AddressShares {
     pub(super) requests: Arc<Share>,
     pub(super) answers: Arc<Share>,
 }
 
-/// One admitted connection. Dropping it makes room for another.
+/// An admitted connection. It is counted until this is dropped.
 pub(super) struct Admission {
     pub(super) shares: AddressShares,
     from: IpAddr,
     addresses: Arc<Addresses>,
-    /// Its place among the connections of all faces; none until it has one.
+    /// Its count among the connections of all faces; `None` until it is admitted there.
     pub(super) held: Option<Held>,
-    /// Its permit among all connections to the store; none until it has one.
+    /// Its permit among all connections to the store; `None` until it gets one.
     pub(super) among_all: Option<OwnedSemaphorePermit>,
 }
 
@@ -44,7 +45,7 @@ impl Addresses {
         Addresses { known: Mutex::default(), connections_max, requests_bytes, answers_bytes }
     }
 
-    /// Counts one more connection. `None` if its address is at its limit.
+    /// Counts one more connection. `None` if the address has as many as it may.
     pub(super) fn admit(addresses: &Arc<Addresses>, from: IpAddr) -> Option<Admission> {
         let from = from.to_canonical();
         let mut known = addresses.known();
@@ -60,7 +61,7 @@ impl Addresses {
         Some(Admission { shares, from, addresses, held: None, among_all: None })
     }
 
-    /// Connections of all addresses.
+    /// How many connections all addresses have together.
     pub(super) fn connection_count(&self) -> usize {
         self.known().values().map(|(count, _)| count).sum()
     }

@@ -1,4 +1,4 @@
-//! Upper bounds on what the chunk face takes from its clients and from the machine.
+//! Bounds on what the chunk face uses for its clients: connections, memory, time, CPU.
 
 use std::time::Duration;
 
@@ -7,132 +7,135 @@ use chunk::store::UpkeepBudget;
 
 use grpc::Patience;
 
-/// Threads that read from sockets. With more, the disk is the limit.
+/// The most runtimes, each a thread that reads from sockets. Beyond this number the disk is the
+/// bottleneck.
 pub(super) const RUNTIMES_MAX: usize = 4;
 
-/// Threads of each runtime that may wait for the disk. Further requests wait for a free one.
+/// The most threads of each runtime that wait for the disk. Further requests wait for a free
+/// thread.
 pub(super) const WAITING_THREADS_MAX: usize = 64;
 
-/// Connections that are accepted and not yet taken by their runtime. At this limit the acceptor
-/// waits.
+/// How many accepted connections may wait until their runtime takes them. At this limit the
+/// acceptor waits.
 pub(super) const ACCEPTED_MAX: usize = 64;
 
-/// Streams of one connection: requests that a client has under way. The client gets the number
-/// and waits with further requests; a stream beyond it is refused. Ozone's clients have 32 under
-/// way.
+/// How many streams, and so requests under way, a connection may have. The client is told the
+/// number and waits with further requests; a stream beyond it is refused. Ozone's clients have 32
+/// requests under way.
 pub(super) const STREAMS_MAX: u32 = 64;
 
-/// Bytes that a client may send on a stream before we take them. Java's clients send no more than
-/// 16 KiB at once if not told otherwise; a chunk of 4 MiB would take 256 frames.
+/// How many bytes a client may send on a stream before the server takes them. By default Java's
+/// clients allow each other 16 KiB; a chunk of 4 MiB would then need 256 frames.
 pub(super) const STREAM_WINDOW_BYTES: u32 = 256 * 1024;
 
-/// Bytes that a client may send on a connection before we take them, at the beginning: HTTP/2's
-/// minimum. Each stream adds its window, since a stream that waits for room must not block the
-/// other streams.
+/// How many bytes a client may at first send on a connection before the server takes them: HTTP/2's
+/// minimum. Each stream adds [`STREAM_WINDOW_BYTES`], so that a stream that waits for memory does
+/// not block the others.
 pub(super) const CONNECTION_WINDOW_BYTES: u32 = 65_535;
 
-/// Bytes that all clients together may send before we take them, beside the first
-/// [`CONNECTION_WINDOW_BYTES`] of each connection. When they are used up, a new stream shares the
-/// windows of its connection. A connection keeps its windows until it ends.
+/// How many bytes all clients together may send before the server takes them, not counting the
+/// first [`CONNECTION_WINDOW_BYTES`] of each connection. Once this is used up, a new stream shares
+/// the windows that its connection already has. A connection keeps its windows until it ends.
 pub(super) const WINDOWS_BYTES_MAX: usize = 256 * 1024 * 1024;
 
-/// The overhead of frames that no handler has taken, as `h2` counts it: a frame of less than 256
-/// bytes counts as 256. A client above it is cut off. 1,000 small frames are below it, which are
-/// many requests under way.
+/// How much overhead the frames that no handler has taken yet may have, as the crate `h2` counts
+/// it: a frame of less than 256 bytes counts as 256. A connection with more is closed. 1,000 small
+/// frames stay below it, which is more than honest clients have under way.
 pub(super) const FRAMES_OVERHEAD_BYTES_MAX: usize = 256 * 1024;
 
-/// Bytes of one frame.
+/// The longest frame that a client may send.
 pub(super) const FRAME_BYTES_MAX: u32 = STREAM_WINDOW_BYTES;
 
-/// Bytes of the headers of a request. A request with more is refused.
+/// The longest headers of a request, in bytes. A request with longer ones is refused.
 pub(super) const HEADER_BYTES_MAX: u32 = 8 * 1024;
 
-/// Bytes that wait on a stream for a client to take them. At this limit we wait for the client.
+/// How many bytes of answers a stream may hold until the client takes them. At this limit the
+/// handler waits.
 pub(super) const SEND_BYTES_MAX: usize = 1024 * 1024;
 
-/// Bytes of memory of all requests that have arrived in whole or in part and are not done; and
-/// again as many for all answers until the socket has taken them. A request that finds no room
-/// waits for it, in the client's window. One request, and one answer, may exceed it: see
-/// [`grpc::Room`].
+/// How many bytes of memory all requests may use that have arrived, wholly or in part, and are not
+/// done; and how many all answers may use until the socket has taken them. A request for which
+/// there is no memory waits, unread, in the client's window. One request and one answer may exceed
+/// the bound; see [`grpc::Room`].
 pub(super) const REQUESTS_BYTES_MAX: usize = 512 * 1024 * 1024;
 pub(super) const ANSWERS_BYTES_MAX: usize = 512 * 1024 * 1024;
 
-/// All connections from one address may take one part in so many of these bytes.
+/// All connections from one address together may use those bounds divided by this.
 pub(super) const ADDRESS_SHARE: usize = 2;
 
-/// One connection may take one part in so many of these bytes.
+/// One connection may use those bounds divided by this.
 pub(super) const CONNECTION_SHARE: usize = 4;
 
-/// How long a client may take to say that it speaks HTTP/2.
+/// How long a client may take for the TLS handshake, and to say that it speaks HTTP/2.
 pub(super) const HANDSHAKE_TIME_MAX: Duration = Duration::from_secs(10);
 
-/// How long a client may take from the first byte of a request to the last, and how long it may
-/// take no bytes of a waiting answer. After it the stream is reset, and its memory is free. A
-/// stream on which the client sends nothing at all ends with `UNAVAILABLE` after this time.
+/// How long a client may take from the first byte of a request to its last, and how long it may
+/// take no byte of a waiting answer. Then the stream is reset and its memory freed. A stream on
+/// which the client sends no request at all ends with `UNAVAILABLE` after this time.
 pub(super) const STALL_TIME_MAX: Duration = Duration::from_secs(60);
 
-/// How long a client may send nothing within a request, or take nothing of an answer, while other
-/// clients wait for its room.
+/// How long a client may pause within a request or an answer while other clients wait for the
+/// memory that its stream holds.
 pub(super) const WAITED_TIME_MAX: Duration = Duration::from_secs(5);
 
-/// How long a client may take for the rest of a request or an answer that is a finisher, beyond the
-/// room that there is: only one is at a time.
+/// How long the rest of a request or an answer may take that is a finisher: one that may exceed the
+/// bound so that the others are not stuck (see `grpc`'s module `room`). Only one at a time is.
 pub(super) const FINISH_TIME_MAX: Duration = Duration::from_secs(10);
 
-/// How long a stream may be silent between two requests. After it the stream ends with
+/// How long a client may pause between two requests on a stream. Then the stream ends with
 /// `UNAVAILABLE`.
 pub(super) const STREAM_IDLE_TIME_MAX: Duration = Duration::from_secs(5 * 60);
 
-/// How long the kernel keeps bytes that a client does not take from its socket. After it the
-/// connection ends.
+/// How long sent bytes may stay unacknowledged by the client. Then the kernel ends the connection.
 pub(super) const UNTAKEN_TIME_MAX: Duration = Duration::from_secs(60);
 
-/// The interval at which an idle connection is checked. It is closed if it had no stream since the
-/// last check: so before the 15 minutes after which Ozone's datanode closes it.
+/// How often an idle connection is checked. It is closed if it had no stream since the last check,
+/// so at the latest after 14 minutes; Ozone's datanode closes it after 15.
 pub(super) const IDLE_TIME: Duration = Duration::from_secs(7 * 60);
 
-/// The silence after which the kernel probes whether a client is still there.
+/// How long a connection is silent before the kernel probes whether the client still exists.
 pub(super) const KEEP_ALIVE_TIME: Duration = Duration::from_secs(5 * 60);
 
-/// The pause after a connection could not be accepted.
+/// How long to wait after accepting a connection has failed.
 pub(super) const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// The most bytes that the store leaves free by default on a disk that it shares with the server's
-/// own data.
+/// The most bytes that the store by default leaves free on a disk that it shares with the data
+/// directory.
 pub(super) const FREE_BYTES_MIN_DEFAULT: u64 = 1024 * 1024 * 1024;
 
-/// The niceness of the face's threads against the rest of the server (nice(2)): they get a tenth of
-/// the CPU when other threads want all of it.
+/// The niceness of the face's threads compared to the rest of the server (nice(2)): they get a
+/// tenth of the CPU while other threads want all of it.
 pub(super) const NICE: i32 = 10;
 
-/// The interval at which the store writes out what it gathered.
+/// How often the store writes out the chunks that it has buffered.
 pub(super) const TICK: Duration = Duration::from_millis(100);
 
-/// The interval between two pieces of the store's background work.
+/// How long the store's background work pauses between two steps.
 pub(super) const UPKEEP_INTERVAL: Duration = Duration::from_millis(100);
 
-/// The bytes of one piece of background work: 20 MB/s to give space back, and 5 MB/s to find
-/// damage, which is the rate of Ozone's data scanner for a volume.
+/// How much one step of background work may do: it moves data to free space at up to 20 MB/s, and
+/// reads blocks to find damage at 5 MB/s, which is the rate of Ozone's data scanner per volume.
 pub(super) const UPKEEP_BUDGET: UpkeepBudget =
     UpkeepBudget { bytes_moved_max: 2 * 1024 * 1024, bytes_scrubbed_max: 512 * 1024 };
 
-/// The pause of the search for damage after all blocks were read.
+/// How long the search for damage rests after it has read all blocks.
 pub(super) const SCRUB_PAUSE: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// How long requests may still take when the server ends.
+/// How long requests under way may still take when the server stops.
 pub(super) const STOP_TIME_MAX: Duration = Duration::from_secs(5);
 
-/// How long the store may take in all when the server ends. Process managers kill after 30 s; with
-/// a disk that hangs the store would never end.
+/// How long stopping the store may take in all. Process managers kill after 30 s, and on a disk
+/// that hangs the store would never stop.
 pub(super) const STORE_STOP_TIME_MAX: Duration = Duration::from_secs(20);
 
-/// The pause of the background work after a failure, such as a lack of descriptors or room.
+/// How long the background work pauses after a failure, such as a lack of descriptors or of disk
+/// space.
 pub(super) const UPKEEP_PAUSE: Duration = Duration::from_secs(10);
 
 const _: () = assert!(REQUEST_BYTES_MAX < REQUESTS_BYTES_MAX / CONNECTION_SHARE);
 const _: () = assert!(chunk::limits::ANSWER_BYTES_MAX * 2 < ANSWERS_BYTES_MAX / CONNECTION_SHARE);
 
-/// Bounds that tests lower.
+/// Those of the bounds that tests lower. The constants above have the normal values.
 #[derive(Clone, Debug)]
 pub(super) struct Limits {
     pub(super) requests_bytes: usize,
@@ -158,17 +161,17 @@ impl Default for Limits {
     }
 }
 
-/// Large steps of the store that are under way at once while the log on the same disk is in use.
-/// Beside four clients that wrote chunks of 1 MiB, the 99th percentile of creates was 1.8 times
-/// that of creates alone with one (520 MB/s of chunks), 2.3 with two (850), 3.2 without a bound
-/// (1,000).
+/// How many large steps of the store (reads or writes of more than 64 KiB) may run at once while
+/// the log on the same disk is in use. Measured beside four clients that wrote chunks of 1 MiB: the
+/// 99th percentile of creates was 1.8 times that of creates alone with one step (520 MB/s of
+/// chunks), 2.3 times with two (850), 3.2 times without a bound (1,000).
 pub const TURNS_BESIDE_LOG: usize = 1;
 
-/// How long after its last sync the log counts as in use, in ms.
+/// How long after its last sync the log still counts as in use, in ms.
 pub const LOG_QUIET_MS: u64 = 50;
 
 impl Limits {
-    /// The bounds for the gRPC module.
+    /// The bounds as the crate `grpc` takes them.
     pub(super) fn grpc(&self) -> grpc::Limits {
         grpc::Limits {
             message_bytes_max: REQUEST_BYTES_MAX,

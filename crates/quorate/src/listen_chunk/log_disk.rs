@@ -1,9 +1,9 @@
-//! The disk that the chunk store shares with the log of the server.
+//! Keeps the chunk store from slowing down the server's log when both are on one disk.
 //!
-//! The log's syncs wait behind the chunks that are in the disk's queue: with four clients that
-//! write chunks of 1 MiB as fast as they can, a create took three times as long at the 99th
-//! percentile. So while the log is in use, one large step of the store is under way at a time. A
-//! store on a disk of its own, or beside a log that is idle, has no such bound.
+//! A sync of the log waits behind the chunks that are in the disk's queue: with four clients that
+//! wrote chunks of 1 MiB as fast as they could, a create took three times as long at the 99th
+//! percentile. So while the log is in use, only one large step of the store runs at a time. A store
+//! on a disk of its own, or beside an idle log, has no such bound.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,23 +14,23 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::limits::{LOG_QUIET_MS, TURNS_BESIDE_LOG};
 
-/// The log on the store's disk.
+/// Gives the store's large steps their turns on the disk that it shares with the log.
 pub struct LogDisk {
-    /// Whether the log is in use.
+    /// Returns whether the log is in use now.
     is_used: Box<dyn Fn() -> bool + Send + Sync>,
     turns: Arc<Semaphore>,
 }
 
-/// The place of a step among those that are under way; free again when it is dropped. It holds
-/// none where no step has to wait.
+/// Permission for one step to use the disk; dropping it lets the next step run. It holds no permit
+/// if steps need not wait.
 #[derive(Default)]
 pub struct Turn(
     #[expect(dead_code, reason = "dropping it ends the turn")] Option<OwnedSemaphorePermit>,
 );
 
 impl LogDisk {
-    /// The log of a node, in `log_dir`. `None` if it is on another disk than the store in `folder`,
-    /// or if the system does not tell.
+    /// Watches the log of a node, in `log_dir`. `None` if the log is on another disk than the store
+    /// in `folder`, or if the system does not say which disks they are on.
     pub fn shared_with(node: MonitorHandle, log_dir: &Path, folder: &Path) -> Option<LogDisk> {
         let (of_log, of_store) = (stat(log_dir).ok()?.st_dev, stat(folder).ok()?.st_dev);
         let is_used =
@@ -42,12 +42,12 @@ impl LogDisk {
         LogDisk { is_used, turns: Arc::new(Semaphore::new(TURNS_BESIDE_LOG)) }
     }
 
-    /// Waits until a step may use the disk.
+    /// Waits until a large step may use the disk.
     pub async fn turn(&self) -> Turn {
         if !(self.is_used)() {
             return Turn(None);
         }
-        // The semaphore is never closed.
+        // Acquiring fails only for a closed semaphore, and this one is never closed.
         Turn(self.turns.clone().acquire_owned().await.ok())
     }
 }
@@ -77,7 +77,7 @@ mod tests {
         assert!(waiting.try_join_next().is_none(), "it waits");
         drop(held.pop());
         assert!(waiting.join_next().await.is_some(), "it has the free turn");
-        // A log that is idle bounds nothing.
+        // An idle log sets no bound.
         used.store(false, Ordering::Relaxed);
         for _ in 0..10 * TURNS_BESIDE_LOG {
             held.push(log.turn().await);

@@ -1,5 +1,5 @@
-//! The counters of the chunk face for Prometheus: under the names of a datanode's metrics
-//! (`ContainerMetrics`) where they count equal things, else under our own names.
+//! The chunk face's metrics for Prometheus. A metric that means the same as one of Ozone's datanode
+//! has its name (`ContainerMetrics`); others have our own names.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,8 +9,8 @@ use chunk::wire::pb;
 use super::service::Service;
 use crate::observe::metric::{Metric, Value, whole};
 
-/// Each request type that is served: the name of its counter of requests, and the name of its
-/// counter of chunk bytes.
+/// Each request type that the face serves, with the name of its counter of requests, and the name
+/// of its counter of chunk bytes if it moves any.
 const SERVED: [(pb::Type, &str, Option<&str>); 17] = [
     (pb::Type::CreateContainer, "storage_container_metrics_num_create_container", None),
     (pb::Type::ReadContainer, "storage_container_metrics_num_read_container", None),
@@ -59,10 +59,10 @@ const SERVED: [(pb::Type, &str, Option<&str>); 17] = [
     ),
 ];
 
-/// Counters, which only grow.
+/// Counters since the start.
 #[derive(Debug, Default)]
 pub(super) struct Counts {
-    /// Requests and bytes of each of [`SERVED`].
+    /// The number of requests, and of chunk bytes, for each entry of [`SERVED`].
     served: [(AtomicU64, AtomicU64); SERVED.len()],
     others: AtomicU64,
     refused: AtomicU64,
@@ -71,7 +71,7 @@ pub(super) struct Counts {
 }
 
 impl Counts {
-    /// Counts a request with so many bytes of chunks.
+    /// Counts a request that carries `bytes` bytes of chunks.
     pub(super) fn request(&self, kind: pb::Type, bytes: usize) {
         match self.of(kind) {
             Some((requests, all)) => {
@@ -82,7 +82,7 @@ impl Counts {
         }
     }
 
-    /// Counts an answer.
+    /// Counts the chunk bytes of an answer, or that it refuses the request.
     pub(super) fn answer(&self, answer: &pb::ContainerCommandResponseProto) {
         if answer.result() != pb::Result::Success {
             self.refused.fetch_add(1, Ordering::Relaxed);
@@ -92,12 +92,12 @@ impl Counts {
         }
     }
 
-    /// Counts damaged blocks that the scrubber found.
+    /// Counts blocks that the search for damage found damaged.
     pub(super) fn damaged(&self, blocks: usize) {
         self.damaged.fetch_add(blocks as u64, Ordering::Relaxed);
     }
 
-    /// Counts a connection that was closed as soon as it was accepted.
+    /// Counts a connection that was closed right after it was accepted.
     pub(super) fn refused_connection(&self) {
         self.connections_refused.fetch_add(1, Ordering::Relaxed);
     }
@@ -110,11 +110,11 @@ impl Counts {
     }
 }
 
-/// The metrics of a chunk face, for the monitor.
+/// A handle from which the monitor reads a chunk face's metrics.
 pub struct ChunkMetrics(pub(super) Arc<Service>);
 
 impl ChunkMetrics {
-    /// All metrics with their present values.
+    /// Every metric with its present value.
     pub fn all(&self) -> Vec<Metric> {
         let counter = |name, count: u64| Metric::named(name, Value::Counter(whole(count)));
         let gauge = |name, count: usize| Metric::named(name, Value::Gauge(whole(count)));

@@ -1,6 +1,6 @@
-//! The chunk store while it is opened, served, or failed: no state of it keeps the rest of the
-//! server from serving. A thread of its own opens the store; meanwhile only clients of its port
-//! wait, in the kernel's backlog.
+//! The chunk store of a server, in one of three states: being opened, serving, or failed. In none
+//! of them does it keep the rest of the server from serving. A thread of its own opens the store;
+//! until that is done, clients of its port wait in the kernel's backlog.
 
 use std::path::PathBuf;
 use std::sync::mpsc::sync_channel;
@@ -18,7 +18,7 @@ use crate::client_tls::Tls;
 use crate::connections::Connections;
 use crate::observe::metric::{Metric, Value, whole};
 
-/// The chunk store of a server.
+/// The chunk store of a server, with its state.
 pub struct Chunks {
     folder: PathBuf,
     state: Mutex<State>,
@@ -28,16 +28,16 @@ pub struct Chunks {
 enum State {
     Opening,
     Serving(Arc<ChunkFace>),
-    /// The store could not be opened, for this reason.
+    /// Why the store could not be opened.
     Failed(String),
 }
 
 impl Chunks {
-    /// Opens the store, which may take a while, on a thread of its own. That thread ends with the
-    /// process if no caller waits for it any more.
+    /// Starts to open the store, which may take a while, on a thread of its own. Nothing waits for
+    /// that thread: if the process ends first, the thread ends with it.
     ///
     /// # Errors
-    /// No thread can be made.
+    /// The thread cannot be started.
     pub fn open(
         config: &ChunkConfig,
         storage: &StorageConfig,
@@ -67,7 +67,7 @@ impl Chunks {
     }
 
     fn state(&self) -> std::sync::MutexGuard<'_, State> {
-        // No thread panics while it holds the lock.
+        // No thread panics while it holds the lock, so the state behind a poisoned lock is good.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -78,8 +78,8 @@ impl Chunks {
         }
     }
 
-    /// Accepts clients on its ports, once the store is open. If the store cannot be opened, the
-    /// ports are closed. Ends only if a runtime of the face ends.
+    /// Waits until the store is open, then accepts clients on its ports. If the store cannot be
+    /// opened, closes the ports. Returns only if a runtime of the face ends.
     pub async fn serve(
         &self,
         plain: Option<TcpListener>,
@@ -102,7 +102,7 @@ impl Chunks {
         }
     }
 
-    /// Whether the store is served, and a text for a probe.
+    /// Whether the store serves, and a line for the health probe.
     pub fn health(&self) -> (bool, String) {
         let folder = self.folder.display();
         match &*self.state() {
@@ -112,7 +112,7 @@ impl Chunks {
         }
     }
 
-    /// The metrics for Prometheus.
+    /// The metrics for Prometheus. While the store does not serve, they say only that.
     pub fn metrics(&self) -> Vec<Metric> {
         let (is_served, is_failed, of_face) = match &*self.state() {
             State::Opening => (0, 0, Vec::new()),
@@ -126,11 +126,11 @@ impl Chunks {
         metrics
     }
 
-    /// Cuts off all connections and makes everything durable. Does nothing if the store was not
-    /// open yet.
+    /// Closes all connections and makes everything durable. Does nothing unless the store serves.
     ///
     /// # Errors
-    /// The store cannot be stopped cleanly, or its disk does not answer in time.
+    /// The store cannot be stopped cleanly, or its disk does not answer within
+    /// [`STORE_STOP_TIME_MAX`].
     pub fn stop(&self) -> anyhow::Result<()> {
         let state = std::mem::replace(&mut *self.state(), State::Opening);
         let State::Serving(face) = state else { return Ok(()) };

@@ -1,4 +1,4 @@
-//! The state that the threads of the chunk face share, and the state that the streams of one
+//! The state that all threads of the chunk face share, and the state that the streams of one
 //! connection share.
 
 use std::sync::Arc;
@@ -13,15 +13,16 @@ use super::log_disk::LogDisk;
 use super::metrics::Counts;
 use crate::logging::{REFUSALS_MAX, Seldom};
 
-/// Failures of the store that no client caused. Each client learns of its own.
+/// Limits the log lines about failures of the store that no client caused. The client of the
+/// request always learns of the failure.
 static FAILURES: Seldom = Seldom::new(REFUSALS_MAX, "requests of the chunk store failed");
 
-/// Logs a failure of the store that no client caused.
+/// Logs a failure of the store that no client caused, unless too many were logged recently.
 pub(super) fn log_failure(what: &str) {
     FAILURES.log(|| tracing::warn!("chunk store: {what}"));
 }
 
-/// The only method of a datanode.
+/// The only gRPC method of a datanode.
 pub(super) const METHODS: [Method<()>; 1] = [Method {
     service: "hadoop.hdds.datanode.XceiverClientProtocolService",
     name: "send",
@@ -29,7 +30,7 @@ pub(super) const METHODS: [Method<()>; 1] = [Method {
     method: (),
 }];
 
-/// The state that the threads of the face share.
+/// The state that all threads of the face share.
 pub(super) struct Service {
     pub(super) handler: Handler<RealDisk>,
     pub(super) limits: Limits,
@@ -38,13 +39,13 @@ pub(super) struct Service {
     pub(super) grpc: Server<()>,
     pub(super) addresses: Arc<Addresses>,
     pub(super) counts: Counts,
-    /// The server's log, if it is on the store's disk.
+    /// `Some` if the server's log is on the store's disk.
     pub(super) log: Option<LogDisk>,
 }
 
-/// The state that the streams of a connection share.
+/// The state that the streams of one connection share.
 pub(super) struct ChunkConnection {
     pub(super) service: Arc<Service>,
-    /// The shares that room for answers comes from.
+    /// The bounds on the memory for the connection's answers.
     pub(super) answers: Shares,
 }

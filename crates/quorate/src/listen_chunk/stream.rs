@@ -1,5 +1,5 @@
-//! One stream: requests as they come, and their answers in order. Real clients send one request and
-//! say that it was the last.
+//! Serves one stream: executes its requests as they come and sends the answers in the same order.
+//! Most clients send a single request and close their side.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,8 +13,8 @@ use storage::disk::RealDisk;
 use super::log_disk::Turn;
 use super::service::{ChunkConnection, Service, log_failure};
 
-/// Bytes of a request up to which it is done on the thread that read it: copying so few bytes takes
-/// less time than handing them to another thread.
+/// A request with at most this many bytes of data may be executed on the thread that read it:
+/// copying them takes less time than handing the request to another thread.
 const QUICK_BYTES_MAX: usize = 64 * 1024;
 
 /// Serves a stream until it ends.
@@ -23,7 +23,7 @@ pub(super) async fn serve(client: &ChunkConnection, mut call: Box<Call<()>>) {
     call.finish(outcome);
 }
 
-/// Answers requests until the client sends no more.
+/// Answers requests until the client closes its side.
 async fn answer_all(client: &ChunkConnection, call: &mut Call<()>) -> Result<(), End> {
     while let Some(message) = call.requests.next().await? {
         answer(client, message, call).await?;
@@ -31,7 +31,7 @@ async fn answer_all(client: &ChunkConnection, call: &mut Call<()>) -> Result<(),
     Ok(())
 }
 
-/// The end of a stream that brought a malformed request.
+/// The status that ends a stream after a malformed request.
 fn refused(error: RequestError) -> End {
     let code = match error {
         RequestError::TooLarge { .. } | RequestError::TooManyParts { .. } => {
@@ -42,8 +42,8 @@ fn refused(error: RequestError) -> End {
     End::Status(Status::new(code, error.to_string()))
 }
 
-/// Executes the request in a message and sends its answers. A pool thread does each step that waits
-/// for the disk, for one answer and no longer: a client that is slow to take an answer occupies no
+/// Executes the request in a message and sends its answers. Each step that waits for the disk runs
+/// on a pool thread, for a single answer: a client that is slow to take an answer occupies no
 /// thread.
 async fn answer(
     client: &ChunkConnection,
@@ -85,7 +85,7 @@ async fn answer(
     if let Some(encoded) = encoded {
         return call.answers.send(encoded, Some(held)).await;
     }
-    // Each part of a block needs room until the client has taken it.
+    // A block is sent in parts. Each holds memory until the client has taken it.
     while let Some(mut found) = rest {
         let mut part = held.beside();
         part.grow_to(found.answer_bytes()).await;
@@ -98,7 +98,8 @@ async fn answer(
     Ok(())
 }
 
-/// Runs a step on a thread that may wait for the disk.
+/// Runs a step of a request on a thread that may wait for the disk. Returns the encoded answer, and
+/// what remains to be done.
 async fn in_pool(
     service: &Arc<Service>,
     step: impl FnOnce(&Handler<RealDisk>) -> Step + Send + 'static,
@@ -108,12 +109,13 @@ async fn in_pool(
         let Step { answer, rest } = step(&service.handler);
         (answer.map(|answer| encode(&service, &answer)), rest)
     });
-    // A panic has ended the process already.
+    // This fails only if the step panicked, and a panic ends the process.
     let (encoded, rest) = done.await.map_err(|_| End::Gone)?;
     Ok((encoded.transpose()?, rest))
 }
 
-/// Encodes an answer with its prefix. Logs a failure that no client caused.
+/// Encodes an answer with its gRPC prefix. Counts it, and logs it if it is a failure that no client
+/// caused.
 fn encode(service: &Service, answer: &pb::ContainerCommandResponseProto) -> Result<Bytes, Status> {
     service.counts.answer(answer);
     if matches!(answer.result(), pb::Result::IoException | pb::Result::DiskOutOfSpace) {

@@ -1,4 +1,4 @@
-//! The answers of HTTP/1.1, and their bodies.
+//! HTTP responses of the etcd face's JSON gateway, and their bodies.
 
 use std::cell::Cell;
 use std::pin::Pin;
@@ -17,36 +17,39 @@ use tokio::sync::mpsc;
 
 use grpc::Room;
 
-/// The body of a response: lines, and the room of each until the socket has taken it.
+/// The body of a response that comes in lines. Each line holds its memory until the socket has
+/// taken it.
 pub(super) struct Lines {
     lines: mpsc::Receiver<Bytes>,
-    /// Whether the last line was the end, where the client must be told if not.
+    /// For a body that must be complete: whether the last line was the end. `None` for a stream,
+    /// which may end behind any line.
     is_whole: Option<Rc<Cell<bool>>>,
 }
 
 impl Lines {
-    /// Lines of a stream, which may end behind any of them.
+    /// The body of a stream, which may end behind any line.
     pub fn of_stream(lines: mpsc::Receiver<Bytes>) -> Lines {
         Lines { lines, is_whole: None }
     }
 
-    /// The next line; none behind the last one.
+    /// The next line; `None` behind the last one.
     pub async fn next(&mut self) -> Option<Bytes> {
         self.lines.recv().await
     }
 
-    /// Whether the last line was not the end.
+    /// Whether the body ended before it was complete.
     pub fn is_cut_off(&self) -> bool {
         self.is_whole.as_ref().is_some_and(|is_whole| !is_whole.get())
     }
 
-    /// Parts of one answer. If they end before `is_whole`, the connection ends.
+    /// The body of one answer that comes in parts. If it ends before `is_whole` is set, the
+    /// connection is closed, to tell the client.
     pub fn of_one(lines: mpsc::Receiver<Bytes>, is_whole: Rc<Cell<bool>>) -> Lines {
         Lines { lines, is_whole: Some(is_whole) }
     }
 }
 
-/// An answer was cut off.
+/// The error of a body that ended before it was complete.
 #[derive(Debug, Error)]
 #[error("an answer was cut off: its client took nothing while others waited")]
 pub(super) struct CutOff;
@@ -67,20 +70,20 @@ impl Body for Lines {
     }
 }
 
-/// An answer: bytes in memory, or lines as they come.
+/// A response: its body is bytes in memory, or lines as they come.
 pub(super) type Answer = Response<Either<Full<Bytes>, Lines>>;
 
-/// The text of a call that takes longer than its client allows.
+/// etcd's error text for a call that took longer than its client allowed.
 pub(super) const LATE: &str = "context deadline exceeded";
 
-/// The answer of the gateway to a call that is refused.
+/// The gateway's response to a call that is refused.
 pub(super) fn refused(code: Code, text: &str) -> Answer {
     let status = StatusCode::from_u16(gateway::http_status(code));
     let status = status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     of(status, gateway::CONTENT_TYPE, gateway::error_body(code, text))
 }
 
-/// The answer of the gateway to a call with a stream of responses that is refused before the first.
+/// The gateway's response to a streaming call that is refused before its first response.
 pub(super) fn refused_stream(code: Code, text: &str) -> Answer {
     let mut answer = refused(code, text);
     let line = gateway::streamed_error(code, text);
@@ -88,14 +91,14 @@ pub(super) fn refused_stream(code: Code, text: &str) -> Answer {
     answer
 }
 
-/// An answer whose body is a stream of lines.
+/// A response whose body is a stream of lines.
 pub(super) fn streaming(lines: Lines) -> Answer {
     let mut answer = of(StatusCode::OK, gateway::CONTENT_TYPE, String::new());
     *answer.body_mut() = Either::Right(lines);
     answer
 }
 
-/// The text of a response and its room, until the socket has taken the text.
+/// The text of a response with the memory counted for it, held until the socket has taken the text.
 pub(super) struct Roomy {
     pub text: Vec<u8>,
     pub _room: Room,
@@ -107,7 +110,7 @@ impl AsRef<[u8]> for Roomy {
     }
 }
 
-/// An answer with a text that may be large, and its room.
+/// A response whose text may be large, with the memory counted for it.
 pub(super) fn of_large(text: String, mut room: Room) -> Answer {
     room.shrink_to(text.capacity());
     let mut answer = of(StatusCode::OK, gateway::CONTENT_TYPE, String::new());
@@ -116,7 +119,7 @@ pub(super) fn of_large(text: String, mut room: Room) -> Answer {
     answer
 }
 
-/// An answer with a text.
+/// A response with this text.
 pub(super) fn of(status: StatusCode, media_type: &'static str, text: String) -> Answer {
     let mut answer = Response::new(Either::Left(Full::new(Bytes::from(text))));
     *answer.status_mut() = status;

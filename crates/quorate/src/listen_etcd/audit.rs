@@ -1,6 +1,5 @@
-//! The audit log of etcd's clients: passes lines to the log when their calls are over. What a line
-//! says is decided in `member/fronts/etcd/audit.rs`. Without an audit log a call costs the room of
-//! a pointer.
+//! The audit log of the etcd face: writes a line when a call is over. `member/fronts/etcd/audit.rs`
+//! decides what the line says. If there is no audit log, a call pays only for a null pointer.
 
 use std::cell::RefCell;
 use std::net::IpAddr;
@@ -10,10 +9,11 @@ use std::sync::Arc;
 use member::fronts::etcd::Credentials;
 use member::fronts::etcd::audit::{AuditLine, Operation};
 
-/// The client of a call, as the audit log shows it.
+/// The client of a call, as the audit log names it.
 pub(super) struct AuditedClient {
     ip: IpAddr,
-    /// The user that the Front found for the call.
+    /// The user that the call runs as; the Front finds it out while the call runs. `None` until
+    /// then.
     user: RefCell<Option<Arc<str>>>,
 }
 
@@ -22,12 +22,12 @@ impl AuditedClient {
         Rc::new(AuditedClient { ip, user: RefCell::default() })
     }
 
-    /// Takes the user that the Front found.
+    /// Records the user that the Front found.
     pub fn set_user(&self, user: Arc<str>) {
         *self.user.borrow_mut() = Some(user);
     }
 
-    /// Takes the user that the client claims to be, if it claims one.
+    /// Records the user that the client claims to be, if it claims one.
     pub fn set_claimed_user(&self, credentials: &Credentials) {
         if let Some(user) = credentials.claimed_user() {
             self.set_user(user.clone());
@@ -35,14 +35,14 @@ impl AuditedClient {
     }
 }
 
-/// A call that is a line of the audit log once this is dropped.
+/// A call in the audit log. Dropping this writes the call's line.
 pub(super) struct Audited {
     client: Rc<AuditedClient>,
     pub line: AuditLine,
 }
 
 impl Audited {
-    /// A call of this client.
+    /// A call of this client that does `operation`.
     pub fn new(client: &Rc<AuditedClient>, operation: Operation) -> Box<Audited> {
         let line = AuditLine::new(client.ip, operation);
         Box::new(Audited { client: client.clone(), line })
@@ -56,7 +56,7 @@ impl Drop for Audited {
     }
 }
 
-/// Passes a line to the log.
+/// Writes a line to the audit log.
 pub(super) fn log(line: &AuditLine) {
     if line.is_failure() {
         tracing::error!(target: "audit", "AUDIT: {line}");

@@ -1,5 +1,5 @@
-//! `Maintenance.Snapshot`: the state of this member as a database of etcd's, streamed with its
-//! hash.
+//! `Maintenance.Snapshot`: sends a client the state of this member as a database file of etcd, in
+//! pieces, and then the file's hash.
 
 use std::io::{self, Read};
 
@@ -18,7 +18,7 @@ use super::limits::BACKUP_READ_BYTES;
 use super::methods::FaceMethod;
 use super::runtime::status_of;
 
-/// Bytes of a backup in one message (`snapshotSendBufferSize`).
+/// How many bytes of the file one message carries (`snapshotSendBufferSize`).
 const BLOB_BYTES: usize = 32 * 1024;
 
 /// Answers a call.
@@ -40,7 +40,8 @@ pub(super) async fn answer(
         for response in &responses {
             frame(&mut out, |out| write(response, out))?;
         }
-        // The client may take a byte now and then, so only the time for the whole piece counts.
+        // A client that takes a byte now and then would never be timed out, so the limit is on the
+        // whole piece.
         tokio::select! {
             sent = send(call, out, shares) => sent?,
             () = client.runtime.member.backups.overdue() => return Err(End::Gone),
@@ -49,7 +50,7 @@ pub(super) async fn answer(
     Ok(())
 }
 
-/// Sends a piece of a backup, and waits until the client has taken it.
+/// Sends a piece of the file, and waits until the client has taken it.
 async fn send(
     call: &mut Call<FaceMethod>,
     piece: Vec<u8>,
@@ -63,12 +64,13 @@ async fn send(
     call.answers.taken().await
 }
 
-/// The reason why a client gets no backup, or no more of it.
+/// Why a client gets no backup, or not the rest of it.
 #[derive(Debug)]
 pub(super) enum NoBackup {
-    /// It may not have one, or not now.
+    /// The client has no permission, or too many backups are under way.
     Refused(CallRefused),
-    /// The backup could not be made or read. The code is `Unknown`, as for any such error of etcd.
+    /// The backup could not be made or read. The gRPC code is `Unknown`, as for any such error in
+    /// etcd.
     Failed(String),
 }
 
@@ -79,7 +81,7 @@ impl NoBackup {
         NoBackup::Failed(text)
     }
 
-    /// The refusal as the audit log has it, which says no more of a failure.
+    /// The refusal as the audit log shows it; it does not say why a backup failed.
     fn refused(&self) -> CallRefused {
         match self {
             NoBackup::Refused(refused) => *refused,
@@ -94,7 +96,7 @@ impl NoBackup {
         }
     }
 
-    /// The code and the text for the gateway.
+    /// The code and the text for a client of the JSON gateway.
     pub fn code_and_text(self) -> (Code, String) {
         match self {
             NoBackup::Refused(refused) => {
@@ -106,18 +108,18 @@ impl NoBackup {
     }
 }
 
-/// A backup that a client reads.
+/// A backup while a client downloads it.
 pub(super) struct Download {
-    /// The file and the hash of what was read; none once the hash was handed out.
+    /// The file, and the hash of the bytes read so far; `None` once the hash was returned.
     rest: Option<(BackupFile, Sha256)>,
     bytes_left: u64,
 }
 
 impl Download {
-    /// Makes a backup, and has it in the audit log.
+    /// Checks the client's permission, makes a backup, and writes a line to the audit log.
     ///
     /// # Errors
-    /// The client may not have one, or it cannot be made.
+    /// The client may not have a backup, or it cannot be made.
     pub async fn begin(client: &CallingClient, request: Bytes) -> Result<Download, NoBackup> {
         let mut line = client.begin_line(|| Some(Operation::backup()));
         let made = Download::make(client, request).await;
@@ -141,7 +143,7 @@ impl Download {
         Ok(Download { rest: Some((made, Sha256::new())), bytes_left })
     }
 
-    /// The next responses; none behind the last one, which has the hash.
+    /// The next responses. The last response has the hash; then `None`.
     ///
     /// # Errors
     /// The file cannot be read.
@@ -175,7 +177,7 @@ fn response(remaining_bytes: u64, blob: Bytes) -> pb::SnapshotResponse {
     pb::SnapshotResponse { header: None, remaining_bytes, blob, version }
 }
 
-/// Writes a response.
+/// Appends the encoded response.
 pub(super) fn write(response: &pb::SnapshotResponse, out: &mut Vec<u8>) {
     response.encode(out).expect("a vector grows");
 }

@@ -1,8 +1,8 @@
-//! Files of backups: databases of etcd's, made of durable snapshots.
+//! Makes the files of backups: databases in etcd's format, converted from snapshots.
 //!
-//! A new snapshot is taken, as an operator's is. A thread of its own turns it into the database,
-//! off the lock of the state, in files without names: they are gone when the last reader has
-//! closed them, or the process has ended.
+//! For a backup the member takes a new snapshot, as an operator could. A thread of its own converts
+//! the snapshot to a database without the lock of the state. The files have no names, so they
+//! vanish when the last reader closes them, or when the process ends.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -25,22 +25,22 @@ use super::limits::{
     BACKUP_WAIT_MAX, BACKUPS_MAX, NICENESS, STALL_TIME_MAX, WAITED_TIME_MAX,
 };
 
-/// The name that a file has for a moment where the file system makes none without a name.
+/// The name that a file has for a moment if the file system cannot create one without a name.
 const NAME_FOR_A_MOMENT: &str = "etcd-backup.tmp";
 
-/// The backups of a member. All connection runtimes share them.
+/// The backups of a member. All connection runtimes share this.
 pub(super) struct Backups {
-    /// Where their files are made.
+    /// The directory for the files.
     dir: PathBuf,
-    /// One permit: one backup is made at a time.
+    /// A single permit: one backup is made at a time.
     turn: Arc<Semaphore>,
-    /// A permit for each that is made or read.
+    /// A permit for each backup that is being made or read.
     open: Arc<Semaphore>,
-    /// Calls that wait for such a permit.
+    /// How many calls wait for a permit of `open`.
     waiting: AtomicUsize,
 }
 
-/// A call that waits for a permit.
+/// Counts a call in `Backups::waiting` until this is dropped.
 struct Waiting<'a>(&'a AtomicUsize);
 
 impl<'a> Waiting<'a> {
@@ -57,22 +57,22 @@ impl Drop for Waiting<'_> {
 }
 
 impl Backups {
-    /// Makes files in this directory.
+    /// Backups whose files are made in `dir`.
     pub fn new(dir: PathBuf) -> Backups {
         let (turn, open) = (Arc::new(Semaphore::new(1)), Arc::new(Semaphore::new(BACKUPS_MAX)));
         Backups { dir, turn, open, waiting: AtomicUsize::new(0) }
     }
 
-    /// A permit for a backup; `None` if too many are held, and none of their clients lets go of one
-    /// soon.
+    /// Waits for a permit to make and read a backup. `None` if [`BACKUPS_MAX`] are under way and
+    /// none of them ends within [`BACKUP_WAIT_MAX`].
     pub async fn begin(&self) -> Option<OwnedSemaphorePermit> {
         let permit = self.open.clone().acquire_owned();
         let _waiting = Waiting::new(&self.waiting);
         tokio::time::timeout(BACKUP_WAIT_MAX, permit).await.ok()?.ok()
     }
 
-    /// Returns when a client must have taken the piece of a backup that it was just offered: soon,
-    /// if others wait for a backup.
+    /// Returns when a client has had long enough to take a piece of a backup, counted from now:
+    /// [`STALL_TIME_MAX`], or [`WAITED_TIME_MAX`] if other calls wait for a permit.
     pub async fn overdue(&self) {
         let offered_at = Instant::now();
         loop {
@@ -85,8 +85,8 @@ impl Backups {
         }
     }
 
-    /// Makes a backup of the present state. If the future is dropped, the work ends soon; its
-    /// permits are held until it has.
+    /// Makes a backup of the present state. If the future is dropped, the work stops soon; it keeps
+    /// its permits until then.
     ///
     /// # Errors
     /// The snapshot or the file could not be written.
@@ -99,23 +99,23 @@ impl Backups {
         let taken = node.take_snapshot().await.context("the server is ending")??;
         let dir = self.dir.clone();
         let (done, result) = oneshot::channel();
-        // The caller holds the other reference for as long as it waits.
+        // The thread stops its work when this reference, which the caller's future owns, is gone.
         let waits = Arc::new(());
         let is_wanted = Arc::downgrade(&waits);
         let thread = std::thread::Builder::new().name("etcd-backup".to_string());
         thread.spawn(move || {
             let _turn = turn;
-            // Without the right to it the thread is as the others.
+            // If the system refuses, the thread keeps the normal priority.
             let _ = rustix::process::setpriority_process(None, NICENESS);
             let made = make(&dir, taken, &is_wanted);
-            // A client that is gone needs no backup.
+            // Sending fails if the client is gone; then nobody needs the backup.
             let _ = done.send(made.map(|(file, bytes)| BackupFile { file, bytes, _open: open }));
         })?;
         result.await.context("the thread has ended")?
     }
 }
 
-/// A backup, at its beginning.
+/// A complete backup, to be read from its beginning. Holds the permit of `Backups::open`.
 pub(super) struct BackupFile {
     pub file: File,
     pub bytes: u64,
@@ -143,14 +143,14 @@ fn make(dir: &Path, taken: TakenSnapshot, is_wanted: &Weak<()>) -> anyhow::Resul
     Ok((file, bytes))
 }
 
-/// A new file without a name.
+/// Creates a file without a name.
 fn nameless(dir: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).mode(FILE_MODE);
     let flags = OFlags::TMPFILE.bits() as i32;
     match options.clone().custom_flags(flags).open(dir) {
         Ok(file) => Ok(file),
-        // Not every file system has such files.
+        // Some file systems cannot do this: then create a file and delete its name at once.
         Err(_) => {
             let path = dir.join(NAME_FOR_A_MOMENT);
             let file = options.create(true).truncate(true).open(&path)?;
@@ -160,13 +160,13 @@ fn nameless(dir: &Path) -> io::Result<File> {
     }
 }
 
-/// A file that leaves bytes of its disk free, and takes no more once nobody wants it.
+/// A file whose writes fail if the disk gets too full, or once nobody wants the file any more.
 struct CarefulFile {
     file: File,
     is_wanted: Weak<()>,
-    /// Bytes of the snapshot: the next one needs about as many.
+    /// Length of the snapshot in bytes. As much is left free on the disk for the next snapshot.
     snapshot_bytes: u64,
-    /// Bytes that were written since the last check.
+    /// How many bytes were written since the last check.
     unseen_bytes: u64,
 }
 

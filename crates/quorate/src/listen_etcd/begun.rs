@@ -1,4 +1,4 @@
-//! A connection whose first bytes were already read.
+//! A connection from which some bytes were read before its protocol was known.
 
 use std::io;
 use std::pin::Pin;
@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// A connection, and bytes of its client that come before those that the socket still has.
+/// A connection that first returns the bytes in `read`, and then those of the socket.
 pub(super) struct Begun<S> {
     pub read: Vec<u8>,
     pub socket: S,

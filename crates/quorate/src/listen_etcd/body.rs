@@ -1,4 +1,4 @@
-//! The bodies of requests over HTTP, read within bounds of bytes and time.
+//! Reads the bodies of HTTP requests, with limits on their size, time and memory.
 
 use std::convert::Infallible;
 
@@ -11,14 +11,15 @@ use tokio::time::{Instant, timeout_at};
 
 use super::limits::{BODY_TIMES, STALL_TIME_MAX, WAITED_TIME_MAX};
 
-/// The body of a request: over HTTP/1.1, or over HTTP/2.
+/// The body of a request over HTTP/1.1 (left) or HTTP/2 (right).
 pub(super) type WebBody = Either<Incoming, StreamBody>;
 
-/// The body of a request that is a stream: that of HTTP, or what comes over WebSocket.
+/// The body of a streaming request: over HTTP (left) or over WebSocket (right).
 pub(super) type RequestBody = Either<WebBody, Channel<Bytes, Infallible>>;
 
-/// Reads a body. Its room grows as it arrives, so an announced body takes none. `None` if the body
-/// is too large or cut off, or comes too slowly.
+/// Reads a whole body. `room`, the memory counted for the request, grows as bytes arrive, not by
+/// the announced length. `None` if the body is longer than `body_bytes_max`, is cut off, or takes
+/// too long.
 pub(super) async fn read_body(
     mut body: impl Body<Data = Bytes> + Unpin,
     room: &mut Room,
@@ -38,8 +39,9 @@ pub(super) async fn read_body(
     Some(bytes)
 }
 
-/// The next frame of a body; the inner none is the end. The wait is shorter while other clients
-/// wait for the room of the body.
+/// The next frame of a body. `Some(None)` at the end of the body; `None` if the body is cut off or
+/// not received by `due_at`. While other clients wait for memory that `room` holds, the limit is
+/// [`WAITED_TIME_MAX`] per frame.
 pub(super) async fn next_frame(
     body: &mut (impl Body<Data = Bytes> + Unpin),
     room: &Room,

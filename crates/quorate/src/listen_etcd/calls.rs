@@ -1,4 +1,5 @@
-//! Serving the calls of a connection, each by its method.
+//! Serves the gRPC calls of a connection: hands each to the code for its method, and sends the
+//! responses.
 
 use std::pin::pin;
 
@@ -23,8 +24,9 @@ pub(super) async fn serve(
     call.finish(outcome);
 }
 
-/// A call whose client requires a leader is refused if there is none. A stream also ends when the
-/// leader is lost for long; a call with one answer does not (`v3rpc.newStreamInterceptor`).
+/// Refuses the call if its client requires a leader and there is none. A streaming call also ends
+/// if the leader is lost for long; a call with one response does not
+/// (`v3rpc.newStreamInterceptor`).
 async fn answer(
     client: &CallingClient,
     call: &mut Call<FaceMethod>,
@@ -52,8 +54,8 @@ async fn answer_by_method(
     answers: &SharesBySize,
 ) -> Result<(), End> {
     match call.method {
-        // Streams and rare calls are large. In boxes, they are no part of the future of other
-        // calls, which is made and moved for each call.
+        // Streams and rare calls have large futures. In boxes, they do not enlarge the future that
+        // is made and moved for every other call.
         FaceMethod::Kv(EtcdMethod::RangeStream) => {
             Box::pin(answer_in_pieces(client, call, answers)).await
         }
@@ -66,7 +68,8 @@ async fn answer_by_method(
         }
         FaceMethod::Kv(method) => {
             let message = call.requests.only().await?;
-            // Pinned here, it is not moved from future to future, each with room for it.
+            // Pinned here, this future is not moved into others, each of which would need space for
+            // it.
             let work = pin!(client.run(method, message.bytes));
             let reply = call.unless_ended(work).await?.map_err(status_of)?;
             send(call, answers, reply).await
@@ -76,7 +79,8 @@ async fn answer_by_method(
     }
 }
 
-/// Answers a streamed read: each piece is asked for when the socket has taken the one before.
+/// Answers a streamed read. The next piece is requested from the Front once the socket has taken
+/// the last one.
 async fn answer_in_pieces(
     client: &CallingClient,
     call: &mut Call<FaceMethod>,
@@ -99,8 +103,8 @@ async fn answer_in_pieces(
     }
 }
 
-/// Answers a stream of keep-alives: each message is read when the answer to the one before is
-/// taken, so a stream costs one message each way.
+/// Answers a stream of keep-alives. The next message is read once the socket has taken the answer
+/// to the last one, so a stream uses memory for one message in each direction.
 async fn keep_alive(
     client: &CallingClient,
     call: &mut Call<FaceMethod>,
@@ -115,8 +119,8 @@ async fn keep_alive(
     Ok(())
 }
 
-/// Sends one message, when there is room for it. From then on it no longer holds the versions that
-/// it shows.
+/// Sends a message once there is room, that is, memory that the face may still use. After encoding,
+/// the versions of keys that the message shows are released.
 async fn send(
     call: &mut Call<FaceMethod>,
     answers: &SharesBySize,
@@ -134,8 +138,8 @@ async fn send(
     call.answers.send(message, Some(room)).await
 }
 
-/// Sends one message that is made as the client takes it. It holds the versions that the pieces to
-/// come show.
+/// Sends a message that is encoded in pieces as the client takes them. Until then it keeps alive
+/// the versions of keys in the pieces to come.
 async fn send_in_pieces(
     call: &mut Call<FaceMethod>,
     answers: &SharesBySize,

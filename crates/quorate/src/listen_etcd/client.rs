@@ -1,9 +1,9 @@
-//! A client of the face, with the credentials that tell the Front its user.
+//! The client of a call, with the credentials from which the Front finds out its user.
 //!
-//! A token is in the metadata of each call. It counts more than the certificate of the
-//! connection, whose common name is a user where clients must have one. The JSON gateway is a
-//! client of its own in etcd, with the server's certificate: so the certificate of a client never
-//! counts there (`authStore.AuthInfoFromCtx`, `AuthInfoFromTLS`).
+//! A token in the metadata of a call takes precedence over the certificate of the connection. The
+//! common name of a certificate is a user only if the server requires certificates. In etcd the
+//! JSON gateway is itself a client, with the server's certificate; so a certificate never counts
+//! for a call through the gateway (`authStore.AuthInfoFromCtx`, `AuthInfoFromTLS`).
 
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
@@ -21,76 +21,77 @@ use super::audit::{Audited, AuditedClient};
 use super::runtime::{FromFront, FrontCall, Runtime, WatchCall};
 use crate::connections::Held;
 
-/// The keys of metadata that hold a token, in the order in which they are looked for
+/// The metadata keys that may hold a token; the first one present counts
 /// (`rpctypes.TokenFieldNameGRPC`, `TokenFieldNameSwagger`).
 const TOKEN_KEYS: [&str; 2] = ["token", "authorization"];
 
-/// The key of the metadata that a gateway adds to the calls that it passes on.
+/// A metadata key that only calls forwarded by a JSON gateway have.
 const FROM_GATEWAY: &str = "grpcgateway-accept";
 
-/// The prefix of the HTTP headers that a gateway passes on as metadata
+/// The prefix of HTTP headers that the gateway forwards as metadata
 /// (`runtime.DefaultHeaderMatcher`).
 const METADATA_PREFIX: &str = "grpc-metadata-";
 
-/// A client sets this metadata to `true` to get an error when there is no leader
+/// The metadata key that a client sets to `true` to get an error if there is no leader
 /// (`rpctypes.MetadataRequireLeaderKey`).
 const REQUIRES_LEADER: &str = "hasleader";
 
-/// The keys of metadata that are read.
+/// The metadata keys that this face reads; all others are dropped.
 pub(super) const METADATA_KEYS: &[&str] =
     &[TOKEN_KEYS[0], TOKEN_KEYS[1], FROM_GATEWAY, REQUIRES_LEADER];
 
-/// The header with the time that a call may take.
+/// The HTTP header with the time limit of a gateway call.
 const TIMEOUT: &str = "grpc-timeout";
 
-/// The optional prefix of a token, in exactly this case. It is cut off.
+/// The prefix that a token may have, in exactly this case. It is not part of the token.
 pub(super) const BEARER: &str = "Bearer ";
 
-/// The service and the client of a connection.
+/// A connection: its client, and what its port serves.
 #[derive(Clone)]
 pub(super) struct Site {
     pub peer: SocketAddr,
     pub service: EtcdService,
     pub is_secure: bool,
-    /// Whether requests of pages of other sites are refused, see [`crate::foreign_pages`].
+    /// Whether requests that come from web pages of other sites are refused; see
+    /// [`crate::foreign_pages`].
     pub refuses_foreign_pages: bool,
-    /// The common name of the client's certificate, if it is a user.
+    /// The common name of the client's certificate, if it counts as a user.
     pub certificate: Option<Arc<str>>,
-    /// Its place among the connections of all faces. A WebSocket outlives the task of its
-    /// connection, and keeps it.
+    /// The connection's count among those of all faces. A WebSocket outlives its connection's task,
+    /// so it has a reference of its own.
     pub held: Rc<Held>,
-    /// The header values that calls of the connection keep.
+    /// Memory for large header values that calls of the connection keep.
     pub kept: Rc<KeptValues>,
 }
 
-/// A client, for one call.
+/// The client of one call.
 #[derive(Clone)]
 pub(super) struct CallingClient {
     pub runtime: Rc<Runtime>,
-    /// Whether it wants an error when there is no leader.
+    /// Whether the client wants an error if there is no leader.
     pub requires_leader: bool,
-    /// When a call of the gateway ends at the latest.
+    /// When the call must be over, if it came through the gateway; gRPC calls are timed elsewhere.
     pub deadline: Deadline,
     said: Said,
-    /// The client's address; `None` for the member itself.
+    /// The client's address; `None` if the member itself makes the call.
     address: Option<IpAddr>,
     /// The client as the audit log names it; `None` if there is no audit log.
     audited: Option<Rc<AuditedClient>>,
 }
 
-/// The identity that a client claims.
+/// How the client identifies itself.
 #[derive(Clone)]
 enum Said {
     Nothing,
     Token(Value),
-    /// The common name of its certificate.
+    /// By the common name of its certificate.
     Certificate(Arc<str>),
-    /// It is the member itself.
+    /// The member itself makes the call.
     Member,
 }
 
 impl CallingClient {
-    /// The client of a call of gRPC.
+    /// The client of a gRPC call.
     pub fn from_call(runtime: &Rc<Runtime>, metadata: &Metadata, site: &Site) -> CallingClient {
         let token = TOKEN_KEYS.iter().find_map(|key| metadata.value(key));
         let is_direct = || metadata.text(FROM_GATEWAY).is_none();
@@ -103,11 +104,11 @@ impl CallingClient {
         CallingClient { requires_leader, ..CallingClient::at(runtime, said, Some(site)) }
     }
 
-    /// The client of a call of the gateway.
+    /// The client of a call through the gateway.
     ///
     /// # Errors
-    /// The text says that its `grpc-timeout` is malformed, or that it is one of too many with large
-    /// headers.
+    /// Its `grpc-timeout` is malformed, or clients already keep too many large headers; the text
+    /// says which.
     pub fn from_request(
         runtime: &Rc<Runtime>,
         headers: &HeaderMap,
@@ -115,7 +116,7 @@ impl CallingClient {
     ) -> Result<CallingClient, String> {
         let timeout = headers.get(TIMEOUT).map(|value| String::from_utf8_lossy(value.as_bytes()));
         let deadline = match timeout.as_deref() {
-            // grpc-gateway takes these for no limit.
+            // grpc-gateway understands these values as no limit.
             None | Some("" | "0S") => Deadline::default(),
             Some(text) => {
                 Deadline::from_timeout(text).map_err(|_| format!("invalid grpc-timeout: {text}"))?
@@ -133,11 +134,11 @@ impl CallingClient {
         })
     }
 
-    /// The client of a stream over WebSocket. Its headers are no metadata; its token is beside the
-    /// protocol (`wsproxy.transformSubProtocolHeader`).
+    /// The client of a stream over WebSocket. Its headers are not forwarded as metadata; its token
+    /// is in `Sec-WebSocket-Protocol` (`wsproxy.transformSubProtocolHeader`).
     ///
     /// # Errors
-    /// The text says that it is one of too many with large headers.
+    /// Clients already keep too many large headers; the text says so.
     pub fn from_upgrade(
         runtime: &Rc<Runtime>,
         headers: &HeaderMap,
@@ -149,12 +150,13 @@ impl CallingClient {
         Ok(CallingClient::at(runtime, said, Some(site)))
     }
 
-    /// The member itself, as a client.
+    /// The member itself as a client.
     pub fn of_member(runtime: &Rc<Runtime>) -> CallingClient {
         CallingClient::at(runtime, Said::Member, None)
     }
 
-    /// A client that sets no conditions; the member itself has no connection.
+    /// A client without a deadline that does not require a leader. `site` is `None` for the member
+    /// itself.
     fn at(runtime: &Rc<Runtime>, said: Said, site: Option<&Site>) -> CallingClient {
         let address = site.map(|site| site.peer.ip().to_canonical());
         let site = site.filter(|_| runtime.member.has_audit_log);
@@ -163,22 +165,22 @@ impl CallingClient {
         CallingClient { runtime, requires_leader: false, deadline, said, address, audited }
     }
 
-    /// Its address; `None` if it is the member itself.
+    /// The client's address; `None` for the member itself.
     pub fn address(&self) -> Option<IpAddr> {
         self.address
     }
 
-    /// The client as the audit log names it, if there is an audit log.
+    /// The client as the audit log names it; `None` if there is no audit log.
     pub fn audited(&self) -> Option<&Rc<AuditedClient>> {
         self.audited.as_ref()
     }
 
-    /// Whether it is to be refused, since there is no leader.
+    /// Whether the call must be refused because the client requires a leader and there is none.
     pub fn misses_leader(&self) -> bool {
         self.requires_leader && !self.runtime.has_leader()
     }
 
-    /// The client's credentials now: a signed token is valid for a time.
+    /// The client's credentials at this moment; a signed token expires.
     pub fn credentials(&self) -> Credentials {
         match &self.said {
             Said::Nothing => Credentials::Nobody,
@@ -190,8 +192,8 @@ impl CallingClient {
         }
     }
 
-    /// Runs a call with one response, and has it in the audit log if it changes something. Dropping
-    /// the future cancels it.
+    /// Runs a call with one response. If it changes something, it gets a line in the audit log.
+    /// Dropping the future cancels the call.
     pub async fn run(&self, method: EtcdMethod, request: Bytes) -> CallResult {
         let mut line = self.begin_line(|| Operation::from_front(method, &request));
         let begun_at = Instant::now();
@@ -200,7 +202,8 @@ impl CallingClient {
             FromFront::Piece(_) => unreachable!("only a streamed read has pieces"),
             FromFront::V2(_) => unreachable!("this is no call of etcd v2"),
         };
-        // These wait for other clients, or for another leader.
+        // These calls wait for other clients, or for another leader, so slowness says nothing about
+        // the server.
         let is_move = method == EtcdMethod::Cluster(ClusterMethod::MoveLeader);
         if !is_move && !matches!(method, EtcdMethod::Lock | EtcdMethod::Campaign) {
             self.runtime.slow.note(method, &request, begun_at, result.is_ok());
@@ -211,7 +214,8 @@ impl CallingClient {
         result
     }
 
-    /// Begins a line of the audit log, if there is a log and the call changes something.
+    /// Begins a line for the audit log. `None` if there is no audit log, or `operation` gives
+    /// `None` because the call changes nothing.
     pub fn begin_line(
         &self,
         operation: impl FnOnce() -> Option<Operation>,
@@ -225,10 +229,11 @@ impl CallingClient {
         WatchCall::open(self.clone(), requires_leader)
     }
 
-    /// Waits until it is known that the client may ask something of the member itself.
+    /// Waits until the state shows whether the client has the permission `need` (for calls that
+    /// only concern this member).
     ///
     /// # Errors
-    /// It may not.
+    /// The client does not have it.
     pub async fn require(&self, need: Need) -> Result<(), CallRefused> {
         self.run(EtcdMethod::Need(need), Bytes::new()).await.map(drop)
     }

@@ -1,7 +1,7 @@
-//! The services `v3lockpb.Lock` and `v3electionpb.Election`. The calls that wait for their turn are
-//! the Front's (`member::fronts::etcd`). Each other one is made here of calls that any client could
-//! make, as in etcd 3.6 (`server/etcdserver/api/v3lock`, `v3election`, and
-//! `client/v3/concurrency`). Failures have the code `UNKNOWN`, as etcd's.
+//! The services `v3lockpb.Lock` and `v3electionpb.Election`. The Front runs the two calls that wait
+//! for their turn, Lock and Campaign (`member::fronts::etcd`). This module makes every other call
+//! out of calls that any client could make, as etcd 3.6 does (`server/etcdserver/api/v3lock`,
+//! `v3election`, and `client/v3/concurrency`). As in etcd, failures have the code `UNKNOWN`.
 
 mod local;
 
@@ -18,7 +18,7 @@ use super::methods::{ConcurrencyMethod, FaceMethod};
 use super::runtime::malformed;
 use local::{Local, unknown};
 
-/// Answers a call of the services.
+/// Answers a call to one of the services.
 ///
 /// # Errors
 /// The call ends with a status, or its client is gone.
@@ -54,7 +54,7 @@ async fn send(
     call.answers.send(framed(|out| out.extend(response))?, Some(room)).await
 }
 
-/// Runs a call with one response. Dropping the future ends what it waits for.
+/// Runs a call with one response. Dropping the future cancels the call that it waits for.
 ///
 /// # Errors
 /// The status that the call ends with.
@@ -104,7 +104,7 @@ fn missing_leader() -> Status {
     unknown("\"leader\" field must be provided")
 }
 
-/// `Election.Proclaim`.
+/// Changes the value of an election's leader (`Election.Proclaim`).
 async fn proclaim(
     local: &Local,
     leader: &election::LeaderKey,
@@ -118,19 +118,22 @@ async fn proclaim(
     Ok(done.header)
 }
 
-/// Follows an election (`Election.Observe`): the value of each leader, and each change of it.
+/// Follows an election (`Election.Observe`): returns the value of each leader, and each change of
+/// it.
 pub(super) struct Observer {
     local: Local,
     prefix: Vec<u8>,
-    /// The watch of the leader's key.
+    /// A watch of the present leader's key; `None` while no leader is known.
     leader: Option<local::Events>,
-    /// Responses that were not given yet, the last one first.
+    /// Responses that were not returned yet, the last one first.
     responses: Vec<Vec<u8>>,
-    /// Whether the leader's key is gone behind these.
+    /// Whether the leader's key was deleted after `responses`.
     is_gone: bool,
 }
 
 impl Observer {
+    /// Begins to follow the election that the request names.
+    ///
     /// # Errors
     /// The request is malformed.
     pub fn new(client: &CallingClient, request: Bytes) -> Result<Observer, Status> {
@@ -139,7 +142,7 @@ impl Observer {
         Ok(Observer { local, prefix, leader: None, responses: Vec::new(), is_gone: false })
     }
 
-    /// The next response. A caller may stop waiting only for good.
+    /// The next response. A caller that drops the future must not call this again.
     ///
     /// # Errors
     /// The status that the stream ends with.
@@ -168,7 +171,8 @@ impl Observer {
         }
     }
 
-    /// The present leader, or the next one.
+    /// Returns a response with the present leader, or waits for the first one; then watches its
+    /// key.
     async fn find_leader(&mut self) -> Result<Vec<u8>, Status> {
         let found = self.local.range(&recipe::first_created(&self.prefix)).await?;
         let mut header = found.header.unwrap_or_default();

@@ -1,7 +1,8 @@
-//! Streams of the JSON gateway: JSON values come in the body of the request, one line of JSON goes
-//! out for each response (grpc-gateway's `ForwardResponseStream`). As in etcd, the end of the
-//! body, and JSON that is no request, end only the requests. Responses of watches go on until the
-//! client goes away; keep-alives end with the answer to the last one.
+//! Streaming calls of the JSON gateway. The body of the request has JSON values, one for each
+//! request; the response has a line of JSON for each response (grpc-gateway's
+//! `ForwardResponseStream`). As in etcd, the end of the body, or JSON that is not a request, ends
+//! only the requests: responses of watches continue until the client disconnects, and keep-alives
+//! end with the answer to the last one.
 
 use std::cell::Cell;
 use std::future::pending;
@@ -30,17 +31,18 @@ use super::large::LargeJson;
 use super::limits::{BODY_TIMES, JSON_TIMES, STALL_TIME_MAX};
 use super::runtime::{ConnectionShares, FromWatch, WatchCall};
 
-/// The error at the end of a backup whose client took too little of it.
+/// The error at the end of a backup whose client took it too slowly.
 const UNREAD: &str = "the client takes its backup too slowly";
 
-/// Begins a stream of watches. The task ends when the client has gone away, which drops the body.
+/// Begins a stream of watches. Its task ends when the client disconnects, which drops the
+/// response's body.
 pub(super) fn watch(
     client: &CallingClient,
     shares: &ConnectionShares,
     method: &'static gateway::GatewayMethod,
     body: RequestBody,
 ) -> Lines {
-    // One line in hand, so that the next one is made when hyper has taken it.
+    // The channel has space for one line, so the next one is made after hyper has taken this one.
     let (lines, body_of_response) = mpsc::channel(1);
     let (watch, deadline) = (client.open_watch(client.requires_leader), client.deadline);
     let requests = Requests::new(method, body, shares);
@@ -55,7 +57,7 @@ pub(super) fn watch(
     body_of_response
 }
 
-/// Begins a stream of keep-alives. Each is answered before the next one is read.
+/// Begins a stream of keep-alives. Each is answered before the next is read.
 pub(super) fn keep_alive(
     client: &CallingClient,
     shares: &ConnectionShares,
@@ -94,8 +96,8 @@ pub(super) fn download(
     })
 }
 
-/// Begins a stream. It ends with its client, at its deadline, or for want of a leader that its
-/// client requires.
+/// Begins a stream. It ends when the client disconnects, when its deadline passes, or when a leader
+/// is missing that the client requires.
 fn begin(client: &CallingClient, serve: impl AsyncFnOnce(&mpsc::Sender<Bytes>) + 'static) -> Lines {
     let (lines, body_of_response) = mpsc::channel(1);
     let client = client.clone();
@@ -135,7 +137,7 @@ async fn serve_download(
             () = backups.overdue() => break (Code::Cancelled, UNREAD.to_string()),
         }
     };
-    // Others may have its place while this client takes the error.
+    // Frees the backup's permit for others while this client takes the error.
     drop(backup);
     let _ = lines.send(gateway::streamed_error(why.0, &why.1).into()).await;
 }
@@ -164,8 +166,8 @@ async fn serve_observer(
     }
 }
 
-/// Waits until this member has been without a leader for long, and says so to a client that
-/// requires one; waits for ever for other clients.
+/// Waits until this member has had no leader for long, and sends the client the error, if it
+/// requires a leader. Never returns for other clients.
 async fn end_without_leader(client: &CallingClient, lines: &mpsc::Sender<Bytes>) {
     if !client.requires_leader {
         return pending().await;
@@ -175,7 +177,7 @@ async fn end_without_leader(client: &CallingClient, lines: &mpsc::Sender<Bytes>)
     let _ = lines.send(gateway::streamed_error(code, text).into()).await;
 }
 
-/// Waits until the deadline of a stream, and says that it has passed.
+/// Waits until the deadline of a stream has passed, and sends the error.
 async fn end_late(deadline: Deadline, lines: &mpsc::Sender<Bytes>) {
     if deadline.bound(pending::<()>()).await.is_err() {
         let line = gateway::streamed_error(Code::DeadlineExceeded, LATE);
@@ -183,8 +185,8 @@ async fn end_late(deadline: Deadline, lines: &mpsc::Sender<Bytes>) {
     }
 }
 
-/// The line for a response of so many bytes, with its room. The response is encoded when there is
-/// room.
+/// The line for a response of `bytes` bytes, with the memory counted for it. The response is
+/// encoded once that memory is available.
 async fn line_of(
     method: &gateway::GatewayMethod,
     bytes: usize,
@@ -222,8 +224,8 @@ async fn serve_keep_alive(
     }
 }
 
-/// Sends messages, each as a line. `is_whole` says whether the last line that was begun is whole.
-/// Whether all were sent.
+/// Sends messages, each as a line, and returns whether all were sent. Sets `is_whole` to false
+/// while a line is sent in pieces, so that an end of the stream then counts as cut off.
 async fn send_messages(
     method: &gateway::GatewayMethod,
     messages: WatchMessages,
@@ -295,18 +297,18 @@ async fn serve_watch(
     }
 }
 
-/// The requests in a body.
+/// Reads the requests of a stream from the body.
 struct Requests {
     method: &'static gateway::GatewayMethod,
-    /// None once no more come.
+    /// `None` once no more requests can come.
     body: Option<RequestBody>,
     scanner: Scanner,
-    /// The bytes that came. The first ones are taken as requests already, and the scanner has seen
-    /// the ones behind these.
+    /// Bytes of the body. The first `taken_bytes` were returned as requests; the scanner has seen
+    /// the first `seen_bytes`.
     bytes: Vec<u8>,
     taken_bytes: usize,
     seen_bytes: usize,
-    /// When the request that has begun to arrive must be there.
+    /// When the request that has begun to arrive must be complete.
     due_at: Option<Instant>,
     room: Room,
 }
@@ -329,8 +331,8 @@ impl Requests {
         }
     }
 
-    /// The message of the next request. Waits for ever once no more come. A caller may stop waiting
-    /// and call this again.
+    /// The message of the next request. Never returns once no more come. A caller may drop the
+    /// future and call this again.
     async fn next(&mut self) -> Bytes {
         match self.next_or_end().await {
             Some(message) => message,
@@ -338,14 +340,14 @@ impl Requests {
         }
     }
 
-    /// The message of the next request; none once no more come.
+    /// The message of the next request; `None` once no more come.
     async fn next_or_end(&mut self) -> Option<Bytes> {
         loop {
             self.room.grow_to(self.bytes.len() * BODY_TIMES).await;
             match self.take() {
                 Ok(Some(message)) => return Some(message.into()),
                 Ok(None) if self.receive().await.is_some() => {}
-                // The end, or no JSON.
+                // The body has ended, or holds something that is not a request.
                 _ => {
                     (self.body, self.bytes) = (None, Vec::new());
                     (self.taken_bytes, self.seen_bytes) = (0, 0);
@@ -355,7 +357,7 @@ impl Requests {
         }
     }
 
-    /// The next request, if all of it has arrived.
+    /// The next request, if it has arrived completely.
     fn take(&mut self) -> Result<Option<Vec<u8>>, gateway::BadJson> {
         let Some(length) = self.scanner.scan(&self.bytes[self.seen_bytes..])? else {
             self.seen_bytes = self.bytes.len();
@@ -364,7 +366,8 @@ impl Requests {
         let end = self.seen_bytes + length;
         let message = self.method.streamed_request(&self.bytes[self.taken_bytes..end])?;
         (self.taken_bytes, self.seen_bytes) = (end, end);
-        // Only once half is taken: to move the rest for each of many small requests takes long.
+        // Moving the remaining bytes for each of many small requests would take long, so it is done
+        // only once at least half is taken.
         if self.taken_bytes * 2 >= self.bytes.len() {
             self.bytes.drain(..end);
             (self.taken_bytes, self.seen_bytes) = (0, 0);
@@ -374,11 +377,12 @@ impl Requests {
         Ok(Some(message))
     }
 
-    /// Takes the next bytes of the body; none at its end, or beyond the limit of a request.
+    /// Receives the next bytes of the body. `None` at its end, at an error, or if the request is
+    /// longer than the limit.
     async fn receive(&mut self) -> Option<()> {
         let body = self.body.as_mut()?;
         let frame = match self.due_at {
-            // Between two requests a client may be silent for ever.
+            // Between two requests a client may pause for ever.
             None => body.frame().await?.ok()?,
             Some(due_at) => next_frame(body, &self.room, due_at).await??,
         };

@@ -1,5 +1,5 @@
-//! Questions about health over HTTP and gRPC. What makes a member healthy is decided in
-//! `member/fronts/etcd/health.rs`.
+//! Answers health checks over HTTP and gRPC. `member/fronts/etcd/health.rs` decides what makes a
+//! member healthy.
 
 use std::future::pending;
 use std::rc::Rc;
@@ -18,7 +18,7 @@ use super::methods::FaceMethod;
 use super::routes::{PLAIN_TEXT, sniffed};
 use super::runtime::{Runtime, status_of};
 
-/// Answers a question over HTTP.
+/// Answers a health check over HTTP.
 pub(super) async fn answer(runtime: &Rc<Runtime>, call: HealthCall) -> Answer {
     let counts = &runtime.member.health_counts;
     let mut step = call.begin();
@@ -39,7 +39,7 @@ pub(super) async fn answer(runtime: &Rc<Runtime>, call: HealthCall) -> Answer {
     }
 }
 
-/// Answers a call of the service `grpc.health.v1.Health`.
+/// Answers a call to the service `grpc.health.v1.Health`.
 ///
 /// # Errors
 /// The call ends with a status, or its client is gone.

@@ -1,5 +1,6 @@
-//! HTTP on the ports of etcd's clients: the JSON gateway, and the other routes. Source:
-//! `embed/serve.go` of etcd 3.6; the crate `etcd` has the gateway's own rules.
+//! HTTP on etcd's client ports: routes requests to the JSON gateway, to etcd v2, or to the other
+//! routes (health, metrics, version). Source: `embed/serve.go` of etcd 3.6. The crate `etcd` has
+//! the rules of the gateway itself.
 
 use std::convert::Infallible;
 use std::rc::Rc;
@@ -36,16 +37,17 @@ use super::v2::{self, short};
 use super::websocket;
 use crate::foreign_pages;
 
-/// The gRPC path of a stream of watches.
+/// The gRPC path of the watch stream.
 const WATCH_PATH: &str = "/etcdserverpb.Watch/Watch";
 
-/// The gRPC path of a stream of keep-alives.
+/// The gRPC path of the keep-alive stream.
 const KEEP_ALIVE_PATH: &str = "/etcdserverpb.Lease/LeaseKeepAlive";
 
 /// The gRPC path of a backup.
 const SNAPSHOT_PATH: &str = "/etcdserverpb.Maintenance/Snapshot";
 
-/// Serves a connection until it ends.
+/// Serves an HTTP/1.1 connection until it ends: short requests of etcd v2 by our own code, all
+/// others by hyper.
 ///
 /// # Errors
 /// The client does not speak HTTP/1.1, or the connection breaks.
@@ -71,7 +73,7 @@ where
         .header_read_timeout(STALL_TIME_MAX)
         .max_buf_size(HTTP_HEAD_BYTES_MAX)
         .max_headers(HTTP_HEADERS_MAX)
-        // Old scripts look for names as Go writes them.
+        // Old scripts expect header names capitalised as Go writes them.
         .title_case_headers(true)
         .serve_connection(TokioIo::new(Begun { read, socket }), service)
         .with_upgrades()
@@ -79,8 +81,8 @@ where
     Ok(())
 }
 
-/// Answers a request over HTTP/2, where a port serves the same as over HTTP/1.1. There is no
-/// WebSocket: browsers open it over a connection of HTTP/1.1.
+/// Answers a plain HTTP request over HTTP/2, as over HTTP/1.1. WebSocket is not available here:
+/// browsers use HTTP/1.1 for it.
 pub(super) async fn serve_exchange(
     runtime: Rc<Runtime>,
     shares: ConnectionShares,
@@ -144,7 +146,7 @@ async fn answer(
     answer
 }
 
-/// Answers a request of v3, or for another route, whose path is plain.
+/// Answers a request whose path is in its plain form, of v3's gateway or another route.
 async fn answer_plain(
     runtime: &Rc<Runtime>,
     shares: &ConnectionShares,
@@ -163,15 +165,15 @@ async fn answer_plain(
     }
 }
 
-/// Runs a call of the gateway, and counts it as one of gRPC, which it is in etcd. Streams are not
-/// counted: nobody would know when they end.
+/// Runs a gateway call and counts it like a gRPC call, because in etcd the gateway makes one.
+/// Streams are not counted, since their end is not noticed here.
 async fn call(
     runtime: &Rc<Runtime>,
     (shares, site): (&ConnectionShares, &Site),
     parts: &Parts,
     (body, upgrade): (WebBody, Option<OnUpgrade>),
 ) -> Answer {
-    // A client of WebSocket sends GET, and means POST.
+    // A WebSocket client must send GET, and means POST.
     let http_method = if upgrade.is_some() { "POST" } else { parts.method.as_str() };
     let client = match upgrade {
         None => CallingClient::from_request(runtime, &parts.headers, site),
@@ -216,7 +218,8 @@ async fn call(
     answer
 }
 
-/// The code that a status means, as far as the gateway has one for several.
+/// The gRPC code for an HTTP status. The gateway uses one status for several codes; this returns
+/// the most likely.
 fn code_of(status: StatusCode) -> Code {
     match status.as_u16() {
         200 => Code::Ok,
@@ -233,14 +236,15 @@ fn code_of(status: StatusCode) -> Code {
     }
 }
 
-/// Runs a call with one response, an observer, or a backup.
+/// Answers a gateway call that is not a stream of requests: one with a single response, an
+/// observer, or a backup.
 async fn call_unary(
     client: &CallingClient,
     shares: &ConnectionShares,
     method: &'static gateway::GatewayMethod,
     body: WebBody,
 ) -> Answer {
-    // A body without an announced length may have any.
+    // A body without an announced length counts as a large one.
     let announced = body.size_hint().exact().map_or(usize::MAX, |bytes| bytes as usize);
     let mut room = Room::new(shares.requests.of(announced));
     let bytes_max = client.runtime.json_bytes_max();
@@ -284,7 +288,7 @@ async fn call_unary(
     }
 }
 
-/// The answer with the JSON of a response, once there is room for it.
+/// The HTTP response with the JSON of `response`, once there is memory for it.
 async fn answered(
     shares: &ConnectionShares,
     method: &'static gateway::GatewayMethod,
@@ -299,7 +303,7 @@ async fn answered(
     }
 }
 
-/// Runs a call of the services of locks and elections.
+/// Runs a call to the lock and election services.
 async fn concurrent(
     client: &CallingClient,
     shares: &ConnectionShares,

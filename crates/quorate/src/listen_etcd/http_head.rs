@@ -1,16 +1,16 @@
-//! Parts of the head of an answer that is written without the library of HTTP.
+//! Parts of an HTTP response's head, for responses that are written without the HTTP library.
 
 use std::cell::{Cell, RefCell};
 use std::time::{Duration, SystemTime};
 
 use config::etcd::EtcdAbout;
 
-/// The methods and the headers that pages of other origins may use.
+/// The methods and headers that web pages of other origins may use.
 pub(super) const CORS_METHODS: &str = "POST, GET, OPTIONS, PUT, DELETE";
 pub(super) const CORS_HEADERS: &str = "accept, content-type, authorization";
 
-/// The headers that all answers about keys have. `None` if a client's name or origin decides about
-/// a request: then no request is short.
+/// The header lines that every answer about etcd v2 keys has. `None` if the client's `Host` or
+/// `Origin` decides whether a request is allowed; then the HTTP library must handle every request.
 pub(super) fn common_headers(about: &EtcdAbout, cluster_id: &str) -> Option<String> {
     if about.refuses_foreign_pages || !about.hosts.iter().any(|host| host == "*") {
         return None;
@@ -27,7 +27,7 @@ pub(super) fn common_headers(about: &EtcdAbout, cluster_id: &str) -> Option<Stri
     Some(format!("X-Etcd-Cluster-Id: {cluster_id}\r\n{origin}"))
 }
 
-/// The value of the header `Date`, which is made once in a second.
+/// The text for the header `Date`, formatted once per second.
 #[derive(Default)]
 pub(super) struct Date {
     second: Cell<i64>,
@@ -35,7 +35,7 @@ pub(super) struct Date {
 }
 
 impl Date {
-    /// Appends it. `now_ms`: the time, in ms since 1970.
+    /// Appends the text for the time `now_ms`, in ms since 1970.
     pub fn put(&self, now_ms: i64, out: &mut Vec<u8>) {
         let second = now_ms.div_euclid(1_000);
         if self.second.replace(second) != second {

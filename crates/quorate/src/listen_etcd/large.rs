@@ -1,6 +1,7 @@
-//! Large responses: measured in steps, and made in pieces as their clients take them. Others on the
-//! thread go on between two steps or pieces. A response that is longer than gRPC allows is refused
-//! before a byte of it is made; the JSON gateway is a client of gRPC in etcd, with the same limit.
+//! Large responses. They are measured in steps, and encoded in pieces as their clients take them,
+//! so that other tasks of the thread can run in between. A response longer than gRPC allows is
+//! refused before any of it is encoded. The JSON gateway has the same limit, because in etcd it is
+//! a gRPC client.
 
 use std::cell::Cell;
 use std::pin::pin;
@@ -22,14 +23,14 @@ use super::limits::{
 };
 use super::runtime::ConnectionShares;
 
-/// Bytes of a response that is short, and has at most `bytes_max` bytes: it is made at once. `None`
-/// if it is to be made in pieces.
+/// The length of a response that is to be encoded at once, because it is short and has at most
+/// `bytes_max` bytes. `None` if it is to be encoded in pieces.
 pub(super) fn bytes_if_short(reply: &Reply, bytes_max: usize) -> Option<usize> {
     let bytes = reply.is_short().then(|| reply.bytes());
     bytes.filter(|bytes| *bytes <= bytes_max)
 }
 
-/// Measures a response to its end.
+/// Computes the length of a response, in steps.
 pub(super) async fn measured(pieces: &mut ReplyPieces) -> usize {
     loop {
         if let Some(bytes) = pieces.measure() {
@@ -39,25 +40,25 @@ pub(super) async fn measured(pieces: &mut ReplyPieces) -> usize {
     }
 }
 
-/// Appends the next piece of a message. Whether more follows.
+/// Appends the next piece of a message, and returns whether more follows.
 pub(super) type Write = Box<dyn FnMut(&mut Vec<u8>) -> bool>;
 
-/// A message on its way to its JSON, in pieces.
+/// Translates a message into JSON, in pieces.
 pub(super) struct LargeJson {
     transcoder: Option<Transcoder>,
     write: Write,
-    /// Bytes of the message that were not made yet.
+    /// How many bytes of the message are not encoded yet.
     bytes_left: usize,
-    /// The texts before and behind the message.
+    /// The texts before and behind the message's JSON.
     around: [&'static str; 2],
     is_begun: bool,
 }
 
 impl LargeJson {
-    /// The body of a response of so many bytes.
+    /// The JSON of a response that is the whole body; `bytes` is the length of its message.
     ///
     /// # Errors
-    /// The response is too long.
+    /// The message is too long.
     pub fn of_one(
         method: &gateway::GatewayMethod,
         bytes: usize,
@@ -68,10 +69,10 @@ impl LargeJson {
         Ok(LargeJson { transcoder, write, bytes_left: bytes, around: ["", ""], is_begun: false })
     }
 
-    /// The line of a response of a stream.
+    /// The JSON line of a response in a stream; `bytes` is the length of its message.
     ///
     /// # Errors
-    /// The response is too long.
+    /// The message is too long.
     pub fn of_stream(
         method: &gateway::GatewayMethod,
         bytes: usize,
@@ -81,10 +82,10 @@ impl LargeJson {
         Ok(LargeJson { around: [gateway::STREAMED_BEGIN, gateway::STREAMED_END], ..json })
     }
 
-    /// The next piece of the text; none behind the last one.
+    /// The next piece of the JSON; `None` behind the last one.
     ///
     /// # Errors
-    /// The bytes are not those of the message.
+    /// The bytes do not form a message of the method.
     fn next(&mut self) -> Result<Option<String>, gateway::BadMessage> {
         let Some(transcoder) = &mut self.transcoder else { return Ok(None) };
         let (mut message, mut text) = (Vec::new(), String::new());
@@ -102,8 +103,9 @@ impl LargeJson {
         Ok(Some(text))
     }
 
-    /// The room for the text: for all that the message shows, which may be in memory for it alone,
-    /// and for the pieces of the text on their way. Each piece takes its part of the room with it.
+    /// Waits for the memory that the response may use: its whole message, because the versions of
+    /// keys that it shows may be in memory for it alone, and the pieces of JSON under way. Each
+    /// sent piece takes a part of this room along, and frees it once the socket has the piece.
     pub async fn room(&self, shares: &ConnectionShares) -> Room {
         let bytes = self.bytes_left.saturating_add(JSON_PIECES_BYTES);
         let mut room = Room::new(shares.answers.of(bytes));
@@ -111,8 +113,8 @@ impl LargeJson {
         room
     }
 
-    /// Sends the text in pieces. While others wait for room, a client is cut off that takes
-    /// nothing, or all of it too slowly. Whether all was sent.
+    /// Sends the JSON in pieces, and returns whether all was sent. While others wait for memory, a
+    /// client is disconnected if it takes nothing, or takes all of it too slowly.
     pub async fn send(mut self, mut room: Room, lines: &mpsc::Sender<Bytes>) -> bool {
         let time_max = if room.is_finisher() { FINISH_TIME_MAX } else { STALL_TIME_MAX };
         let due_at = Instant::now() + time_max;
@@ -136,8 +138,8 @@ impl LargeJson {
     }
 }
 
-/// Sends a part of an answer. False if the client is gone, or takes nothing while others wait for
-/// `room`, or for room of the same shares.
+/// Sends a part of a response. False if the client is gone, or takes nothing while others wait for
+/// memory from the same shares as `room`.
 pub(super) async fn send_while_wanted(
     lines: &mpsc::Sender<Bytes>,
     part: Bytes,
@@ -153,8 +155,8 @@ pub(super) async fn send_while_wanted(
     }
 }
 
-/// The answer of the gateway with a response, once there is room for it: whole if it is small, else
-/// in pieces.
+/// The gateway's answer with this response, once there is memory for it: at once if it is small,
+/// else in pieces.
 pub(super) async fn answered(
     shares: &ConnectionShares,
     method: &'static gateway::GatewayMethod,

@@ -1,5 +1,5 @@
-//! The face's view of its member: the configuration of the face, and the state of the member.
-//! All connection runtimes share it.
+//! What the etcd face knows of its member: the configuration, and a handle to read the state. All
+//! connection runtimes share it.
 
 use std::sync::Arc;
 
@@ -21,35 +21,36 @@ use super::http_head::common_headers;
 use super::methods::FaceMethod;
 use super::tokens::Tokens;
 
-/// The member behind the face.
+/// The member behind the etcd face.
 pub struct MemberView {
-    /// The settings of the face.
+    /// The configuration of the face.
     pub config: EtcdConfig,
-    /// Reads the state of the member, its Loop's among it.
+    /// Reads the state of the member, including that of its Loop.
     pub node: MonitorHandle,
-    /// The cluster, as each response names it.
+    /// The cluster id in the header of each response.
     pub cluster_id: u64,
-    /// The member, as each response names it.
+    /// The member id in the header of each response.
     pub member_id: u64,
-    /// Whether the member is alone.
+    /// Whether the member is a standalone server.
     pub is_alone: bool,
-    /// The tokens of users.
+    /// Signs and verifies the tokens of users.
     pub(super) tokens: Arc<Tokens>,
-    /// Whether the common name of a client's certificate is a user.
+    /// Whether the common name of a client's certificate counts as a user.
     pub(super) has_certificate_users: bool,
     /// The backups that clients ask for.
     pub(super) backups: Backups,
-    /// Whether changes that clients ask for are lines in the log (`audit.enable`).
+    /// Whether the audit log is on (`audit.enable`).
     pub(super) has_audit_log: bool,
-    /// The cluster, as the answers of etcd v2 name it.
+    /// The cluster id as etcd v2 shows it.
     pub(super) v2_cluster_id: HeaderValue,
-    /// The headers of answers about keys of etcd v2 to short requests; none where none is short.
+    /// The header lines of answers to short requests of etcd v2 for keys; `None` if the HTTP
+    /// library must handle every request.
     pub(super) short_headers: Option<String>,
-    /// The counts of etcd v2.
+    /// Counts of etcd v2's commands.
     pub(super) command_counts: Arc<CommandCounts>,
-    /// The checks of its health.
+    /// Counts of health checks.
     pub(super) health_counts: HealthCounts,
-    /// The methods of each connection runtime, with the counts of their calls.
+    /// For each connection runtime, the methods with the counts of their calls.
     pub(super) calls: Vec<Vec<(Counted, Arc<CallCounts>)>>,
 }
 
@@ -58,7 +59,7 @@ fn needs_certificates(server: &ServeConfig) -> bool {
     server.tls.as_ref().is_some_and(|tls| tls.client_auth == ClientAuth::Need)
 }
 
-/// A method whose calls are counted.
+/// A gRPC method whose calls are counted.
 type Counted = grpc::Method<FaceMethod>;
 
 impl MemberView {
@@ -85,7 +86,7 @@ impl MemberView {
         }
     }
 
-    /// The state of the replica now.
+    /// The state of the replica at this moment.
     pub(super) fn replica(&self) -> ReplicaView {
         let ReplicaFacts { status, voters, learners, .. } = self.node.replica();
         ReplicaView {
@@ -98,7 +99,7 @@ impl MemberView {
         }
     }
 
-    /// Runs `with` for the place of this member in its cluster, and the state.
+    /// Calls `with` with the facts about this member and its cluster, and with the state.
     fn at_site<T>(&self, with: impl FnOnce(&Site<'_>, &Machine) -> T) -> T {
         let (own, replica) = (self.config.about.own(), self.replica());
         let site = Site {
@@ -111,17 +112,17 @@ impl MemberView {
         with(&site, &self.node.machine().read())
     }
 
-    /// The cluster, as clients of etcd v2 are shown it.
+    /// The members of the cluster, as etcd v2 shows them to clients.
     pub(super) fn members(&self) -> MembersView {
         self.at_site(|site, machine| MembersView::new(site, machine.control()))
     }
 
-    /// The state of the member, as far as questions about its health look at it.
+    /// The facts about the member that health checks need.
     pub(super) fn health(&self) -> MemberHealth {
         self.at_site(|site, machine| MemberHealth::new(site, machine.etcd()))
     }
 
-    /// The counts of each method, of all connection runtimes together.
+    /// The counts of each method, summed over all connection runtimes.
     pub(super) fn call_numbers(&self) -> Vec<(Counted, CallNumbers)> {
         let methods = self.calls.first().into_iter().flatten().map(|(method, _)| *method);
         let numbers = |(at, method): (usize, Counted)| {

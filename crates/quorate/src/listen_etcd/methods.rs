@@ -1,4 +1,4 @@
-//! The gRPC methods that etcd's clients are served.
+//! The gRPC methods that the etcd face serves.
 
 use etcd::convert::AuthMethod;
 use member::fronts::etcd::health::HealthMethod;
@@ -6,25 +6,26 @@ use member::fronts::etcd::{ClusterMethod, EtcdMethod};
 
 use grpc::{Kind, Methods};
 
-/// A method that is served.
+/// A gRPC method, by the part of the code that answers it.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum FaceMethod {
     Kv(EtcdMethod),
     Watch,
     Concurrency(ConcurrencyMethod),
     Health(HealthMethod),
-    /// `Maintenance.Snapshot`.
+    /// A backup (`Maintenance.Snapshot`).
     Snapshot,
 }
 
 impl FaceMethod {
-    /// Whether calls are streams whose end without a leader is not the Front's to tell.
+    /// Whether the call is a stream that the face must end when the leader is lost, because the
+    /// Front does not.
     pub fn is_stream_without_front(self) -> bool {
         match self {
             FaceMethod::Kv(method) => {
                 matches!(method, EtcdMethod::RangeStream | EtcdMethod::LeaseKeepAlive)
             }
-            // The Front ends these.
+            // The Front ends these itself.
             FaceMethod::Watch => false,
             FaceMethod::Concurrency(method) => method == ConcurrencyMethod::Observe,
             FaceMethod::Health(method) => method == HealthMethod::Watch,
@@ -36,7 +37,7 @@ impl FaceMethod {
 const CLUSTER: &str = "etcdserverpb.Cluster";
 const MAINTENANCE: &str = "etcdserverpb.Maintenance";
 
-/// The method of a table with that gRPC path.
+/// Finds the method with this gRPC path in a table.
 fn at_path<M: Copy>(all: &[(&str, &str, M)], path: &str) -> Option<M> {
     let (service, name) = path.strip_prefix('/')?.split_once('/')?;
     let found = all.iter().find(|(of, with, _)| (*of, *with) == (service, name));
@@ -66,14 +67,14 @@ impl ConcurrencyMethod {
         ("v3electionpb.Election", "Resign", ConcurrencyMethod::Resign),
     ];
 
-    /// The method with that gRPC path.
+    /// The method with this gRPC path.
     pub fn at(path: &str) -> Option<ConcurrencyMethod> {
         at_path(&Self::ALL, path)
     }
 }
 
-/// The methods of the Front, each with its service, its name and its kind; without those of the
-/// service `Auth`.
+/// The methods that the Front answers, each with its service, name and kind; but those of the
+/// service `Auth`, which have a table of their own.
 const OF_FRONT: [(&str, &str, Kind, EtcdMethod); 23] = [
     ("etcdserverpb.KV", "Range", Kind::Unary, EtcdMethod::Range),
     ("etcdserverpb.KV", "RangeStream", Kind::ServerStreaming, EtcdMethod::RangeStream),
@@ -106,7 +107,7 @@ const OF_HEALTH: [(&str, Kind, HealthMethod); 3] = [
     ("List", Kind::Unary, HealthMethod::List),
 ];
 
-/// The method of the Front with that gRPC path, if it has one response; `None` if it is not served.
+/// The method with this gRPC path, if the Front answers it with a single response; else `None`.
 pub(super) fn unary_of_front(path: &str) -> Option<EtcdMethod> {
     let (service, name) = path.strip_prefix('/')?.split_once('/')?;
     if service == AUTH {
@@ -121,7 +122,7 @@ pub(super) fn unary_of_front(path: &str) -> Option<EtcdMethod> {
 
 const AUTH: &str = "etcdserverpb.Auth";
 
-/// The methods that are served; `has_times` says whether it is measured how long calls take.
+/// All methods of the face. `has_times` says whether to measure how long calls take.
 pub(super) fn methods(has_times: bool) -> Methods<FaceMethod> {
     let of = |service, name, kind, method| grpc::Method { service, name, kind, method };
     let of_front = OF_FRONT

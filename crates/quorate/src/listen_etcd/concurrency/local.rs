@@ -1,5 +1,5 @@
-//! The calls that the services of locks and elections are made of: those of any client, without the
-//! network between.
+//! The calls that the lock and election services are made of, run within the process instead of
+//! over the network.
 
 use bytes::Bytes;
 use etcd::pb::{Message, etcdserverpb as pb, mvccpb};
@@ -11,17 +11,17 @@ use member::fronts::etcd::{CallRefused, EtcdMethod};
 use super::super::client::CallingClient;
 use super::super::runtime::{FromWatch, WatchCall, malformed, status_of};
 
-/// A client within the process.
+/// The client of a lock or election call, for the calls that it is made of.
 #[derive(Clone)]
 pub(super) struct Local(pub CallingClient);
 
-/// The status for a failure of these services: etcd's have no codes of their own.
+/// The status for a failure of these services. Like etcd's, it has the code `Unknown`.
 pub(super) fn unknown(text: impl Into<String>) -> Status {
     Status::new(Code::Unknown, text)
 }
 
 impl Local {
-    /// Runs a call of the Front, and returns its response.
+    /// Runs a call of the Front and returns its encoded response.
     pub async fn run(&self, method: EtcdMethod, request: Bytes) -> Result<Vec<u8>, Status> {
         let reply = self.0.run(method, request).await.map_err(|refused| match refused {
             CallRefused::Malformed => malformed(),
@@ -51,7 +51,7 @@ impl Local {
             .await
     }
 
-    /// Runs an operation if the key was created at this revision.
+    /// Runs `then` if the key was created at the given revision.
     pub async fn if_created_at(
         &self,
         holder: (&[u8], i64),
@@ -60,10 +60,11 @@ impl Local {
         self.call(EtcdMethod::Txn, &recipe::if_created_at(holder, vec![then], vec![])).await
     }
 
-    /// Watches a range from a revision on.
+    /// Watches a range of keys from a revision on.
     pub fn watch(&self, key: &[u8], end: &[u8], start_revision: i64) -> Events {
         let request = recipe::watch(key, end, start_revision);
-        // The call that waits ends without a leader, if its client says so, and this with it.
+        // If its client requires a leader, the call that reads these events ends without one, and
+        // drops this watch.
         let call = self.0.open_watch(false);
         call.request(request.encode_to_vec().into());
         Events { call, responses: Vec::new() }
@@ -73,7 +74,7 @@ impl Local {
 /// The events of a watch.
 pub(super) struct Events {
     call: WatchCall,
-    /// Responses that were not taken yet, the last one first.
+    /// Responses that were not returned yet, the last one first.
     responses: Vec<pb::WatchResponse>,
 }
 
