@@ -1,7 +1,9 @@
-//! The ZooKeeper face: sockets only. Bytes go into a [`ZkFront`] and come out of it.
+//! The face for ZooKeeper clients. This module has the sockets: it reads bytes into a [`ZkFront`]
+//! and writes the bytes that the Front returns.
 //!
-//! One connection runtime per core, each a thread with a current-thread tokio runtime and one
-//! Front. The acceptor spreads connections over them; a connection stays where it is.
+//! There is a connection runtime for each core: a thread with a current-thread tokio runtime and a
+//! Front. The acceptor hands connections to the runtimes in turn, and a connection stays with its
+//! runtime.
 
 mod tls_stream;
 
@@ -34,103 +36,105 @@ use crate::connections::{self, Connections, Held};
 use crate::logging::Seldom;
 use tls_stream::{Handshaken, Transport};
 
-/// Bytes read from a socket at once, into one buffer for all connections of a runtime.
+/// How many bytes are read from a socket at once, into a buffer that all connections of a runtime
+/// share.
 const READ_BYTES: usize = 32 * 1024;
 
-/// Connections that are accepted and not yet taken by their runtime. At this limit the acceptor
-/// waits, and the kernel's backlog fills.
+/// How many accepted connections may wait until their runtime takes them. At this limit the
+/// acceptor waits, and the kernel's backlog fills.
 const ACCEPTED_MAX: usize = 1_024;
 
-/// How long the client of a closed connection may take to notice the end; it may still send
-/// meanwhile.
+/// How long to wait for the client to close its side after the server has closed its own; the
+/// client may still send meanwhile.
 const LINGER: Duration = Duration::from_secs(1);
 const LINGER_READS_MAX: usize = 32;
 
-/// How long a client may leave the last encrypted bytes untaken.
+/// How long a client may take for the last encrypted bytes.
 const FLUSH: Duration = Duration::from_secs(5);
 
-/// The interval at which a runtime looks at the clock while a client is active.
+/// How often a runtime tells its Front the time while a client is active.
 const TICK: Duration = Duration::from_millis(member::limits::CLOCK_INTERVAL_MS);
 
-/// Lines about clients whose connections or requests end otherwise than they asked, in 10 s.
+/// Limits the log lines about connections or requests that end other than their client asked, to
+/// 100 in 10 s.
 static NOTICES: Seldom = Seldom::new(100, "lines about clients");
 
-/// Limits on connections (`maxClientCnxns`, `maxCnxns`); 0 is none. As many that were told their
-/// end may wait for the client's end beside them.
+/// Limits on open connections (`maxClientCnxns`, `maxCnxns`); 0 means no limit. The same limits
+/// apply again, separately, to connections that the server has closed and whose clients have not.
 #[derive(Clone, Copy)]
 pub struct ConnectionLimits {
-    /// Connections from one address.
+    /// The most connections from one address.
     pub per_ip_max: usize,
-    /// Connections of all addresses.
+    /// The most connections from all addresses.
     pub total_max: usize,
 }
 
-/// The protocol on a port.
+/// Which protocol a port expects.
 #[derive(Clone)]
 pub enum Wire {
-    /// Plain text.
+    /// ZooKeeper's protocol without TLS.
     Plain,
-    /// TLS (`secureClientPort`).
+    /// ZooKeeper's protocol over TLS (`secureClientPort`).
     Secure(Arc<Tls>),
-    /// Plain text or TLS (`client.portUnification`).
+    /// Either; the first byte decides (`client.portUnification`).
     Either(Arc<Tls>),
 }
 
-/// A message to a runtime.
+/// A message to a connection runtime. Answers come through the sender in the message.
 pub enum ToRuntime {
-    /// A connection that no reactor watches yet: the reactor of the acceptor's runtime would
-    /// otherwise wake up for each packet, only to wake the connection's runtime.
+    /// A new connection, not yet registered with any reactor: the acceptor's reactor would
+    /// otherwise wake up for each packet, only to wake the runtime of the connection.
     Accept(std::net::TcpStream, Admission, Wire),
     /// Asks for the counters.
     Report(oneshot::Sender<ZkFrontReport>),
     /// Asks for the ids of all connections.
     ConnectionIds(oneshot::Sender<Vec<ConnectionId>>),
-    /// Asks for a report of each of these connections.
+    /// Asks for a report about each of these connections.
     Connections(Vec<ConnectionId>, oneshot::Sender<Vec<ConnectionReport>>),
-    /// Asks for a page of the watches, from this cursor on.
+    /// Asks for a page of the watches that begins at this cursor.
     Watches(WatchCursor, oneshot::Sender<WatchPage>),
     /// Asks to reset the counters.
     Reset(Reset, oneshot::Sender<()>),
-    /// Brings the answer to a four-letter word.
+    /// The answer to a four-letter word that this connection sent.
     Answer(ConnectionId, String),
 }
 
-/// A four-letter word that a client asked.
+/// A four-letter word that a client has sent, on its way to the monitor.
 pub struct Question {
-    /// The runtime of the client's connection, by its index.
+    /// The index of the runtime that has the connection.
     pub runtime: usize,
-    /// The connection to answer.
+    /// The connection that sent the word.
     pub connection: ConnectionId,
     /// The word.
     pub word: Word,
 }
 
-/// The mailboxes of the runtimes, and the state that they share.
+/// The ZooKeeper face: the mailboxes of its runtimes, and the state that they share.
 pub struct Face {
-    /// The mailboxes, in the order of the Fronts.
+    /// The runtimes' mailboxes, in the order of the Fronts.
     pub runtimes: Vec<mpsc::Sender<ToRuntime>>,
-    /// Connections that were closed because the limit was reached.
+    /// How many connections were closed at once because of a limit.
     pub rejected: AtomicU64,
-    /// TLS, if some port speaks it.
+    /// The TLS settings; `None` if no port uses TLS.
     pub tls: Option<Arc<Tls>>,
     questions: mpsc::Sender<Question>,
     connections: Arc<Connections>,
     admitted: Arc<Mutex<Admitted>>,
-    /// Connections whose client was told the end and has not ended its own side.
+    /// The connections that the server has closed and whose clients have not.
     lingering: Arc<Mutex<Admitted>>,
 }
 
-/// Connections by address, and by whether they came to the port for TLS: ZooKeeper counts each port
-/// separately against `maxClientCnxns`.
+/// Numbers of connections, by the client's address and by whether they came to the TLS port:
+/// ZooKeeper applies `maxClientCnxns` to each port separately.
 type Admitted = HashMap<(IpAddr, bool), usize>;
 
-/// One admitted connection. Dropping it makes room for another.
+/// A counted connection. It is counted until this is dropped.
 pub struct Admission {
     from: (IpAddr, bool),
     limits: ConnectionLimits,
-    /// Its place among the connections of all faces.
+    /// The connection's count among those of all faces; `None` for a lingering connection.
     held: Option<Held>,
-    /// The counts that contain it: of open connections, or of lingering ones.
+    /// The counts that include it: those of open connections, or of lingering ones.
     counted: Arc<Mutex<Admitted>>,
 }
 
@@ -146,7 +150,7 @@ impl Drop for Admission {
     }
 }
 
-/// Counts one more connection, unless that is beyond the limits.
+/// Counts one more connection; `None` if that would exceed a limit.
 fn admit(
     counted: &Arc<Mutex<Admitted>>,
     from: (IpAddr, bool),
@@ -167,11 +171,11 @@ fn admit(
     Some(Admission { from, limits, held: None, counted: counted.clone() })
 }
 
-/// Starts one runtime per Front. The runtimes end with the process. `tls` is given if some port
-/// speaks it.
+/// Starts a runtime for each Front. The runtimes end with the process. `tls` is `None` if no port
+/// uses TLS.
 ///
 /// # Errors
-/// A thread or a runtime cannot be made.
+/// A thread or a runtime cannot be started.
 pub fn start(
     fronts: Vec<(FrontHandle, ZkFront)>,
     questions: mpsc::Sender<Question>,
@@ -206,7 +210,7 @@ pub fn start(
     Ok(Acceptor { face, next: 0 })
 }
 
-/// Spreads the connections of one port over the runtimes.
+/// Hands the connections of one port to the runtimes in turn.
 #[derive(Clone)]
 pub struct Acceptor {
     face: Arc<Face>,
@@ -214,19 +218,19 @@ pub struct Acceptor {
 }
 
 impl Acceptor {
-    /// The handle to ask the runtimes.
+    /// The face, for sending messages to the runtimes.
     pub fn face(&self) -> Arc<Face> {
         self.face.clone()
     }
 
-    /// Accepts connections until the task is dropped.
+    /// Accepts connections until the future is dropped.
     pub async fn run(&mut self, listener: TcpListener, wire: Wire, limits: ConnectionLimits) {
         let is_secure = matches!(wire, Wire::Secure(_));
         loop {
             let (stream, peer) = match listener.accept().await {
                 Ok(accepted) => accepted,
                 Err(error) => {
-                    // The process is most likely out of file descriptors: the next one may succeed.
+                    // Most likely the process has no descriptor left; a later attempt may succeed.
                     connections::log_not_accepted(connections::Face::ZooKeeper, &error);
                     tokio::time::sleep(TICK).await;
                     continue;
@@ -254,37 +258,39 @@ impl Acceptor {
     }
 }
 
-/// One connection runtime.
+/// A connection runtime: a Front and its connections.
 struct Runtime {
     handle: FrontHandle,
     front: RefCell<ZkFront>,
     sockets: RefCell<HashMap<ConnectionId, Rc<Socket>>>,
     next_connection: Cell<u64>,
-    /// The buffer for reads of all sockets.
+    /// The buffer into which all sockets are read.
     scratch: RefCell<Box<[u8]>>,
-    /// Notified when a socket took so many bytes that its connection may go on.
+    /// Notified when a connection may continue because its socket has taken enough bytes, or when
+    /// the Front has more to do.
     has_room: Notify,
-    /// Whether the next look at the clock is further off than [`TICK`].
+    /// Whether the pause until the next [`tick`] is longer than [`TICK`].
     rests: Cell<bool>,
-    /// Notified when the next look at the clock became due earlier while the runtime rested.
+    /// Notified when the Front needs an earlier tick during such a pause.
     stirred: Notify,
     face: Arc<Face>,
 }
 
-/// The writing side of a connection.
+/// The sending side of a connection.
 struct Socket {
     write: OwnedWriteHalf,
     transport: RefCell<Transport>,
     wake: Notify,
-    /// Whether the kernel's buffer is full: the task waits until it is not.
+    /// Whether the kernel's send buffer is full. The connection's task then waits until it is not.
     blocked: Cell<bool>,
-    /// Whether the Front wants no input for now: the task waits until it is woken.
+    /// Whether the Front takes no input of this connection now. The task then waits until it is
+    /// woken.
     paused: Cell<bool>,
-    /// Whether everything is written and the connection is over.
+    /// Whether the connection is over and everything is written.
     done: Cell<bool>,
 }
 
-/// An address as Java prints it (`InetAddress.getHostAddress`): clients see it in whoAmI and
+/// An address as Java prints it (`InetAddress.getHostAddress`). Clients see this form in whoAmI and
 /// `cons`, and use it in ACLs.
 pub fn host_address(ip: IpAddr) -> String {
     match ip {
@@ -302,9 +308,8 @@ async fn run(runtime: Rc<Runtime>, mut receiver: mpsc::Receiver<ToRuntime>) {
     }
 }
 
-/// Runs the Front when a socket has taken enough bytes for its connection to go on, or when the
-/// Front left some of its work for later. This needs a turn of its own: a client that takes bytes
-/// as fast as they come would block the other clients.
+/// Runs the Front when `has_room` is notified. This is a task of its own, so that a client that
+/// takes bytes as fast as they come does not block the other clients.
 async fn go_on(runtime: Rc<Runtime>) {
     loop {
         runtime.has_room.notified().await;
@@ -319,8 +324,8 @@ async fn deliver(runtime: Rc<Runtime>) {
     }
 }
 
-/// Lets the Front look at the clock when that is due. Activity wakes a runtime that rests, since
-/// the next look is then due earlier.
+/// Tells the Front the time when it needs to know. Activity interrupts a long pause if the next
+/// tick is then due earlier.
 async fn tick(runtime: Rc<Runtime>) {
     loop {
         let wait = Duration::from_millis(runtime.front.borrow().tick_ms());
@@ -337,7 +342,8 @@ async fn tick(runtime: Rc<Runtime>) {
 
 impl Runtime {
     fn new(handle: FrontHandle, front: ZkFront, face: Arc<Face>) -> Runtime {
-        // Connection ids are unique within this boot: the runtime's id is in the upper bits.
+        // Connection ids are unique within a run of the process, because their upper 16 bits have
+        // the runtime's number.
         let first = u64::from(handle.id().0) << 48 | 1;
         Runtime {
             handle,
@@ -352,7 +358,8 @@ impl Runtime {
         }
     }
 
-    /// Takes a connection, or answers a question. The asker may be gone.
+    /// Accepts a connection, or answers a question. Errors are ignored, since the asker may be
+    /// gone.
     fn on_message(self: &Rc<Self>, message: ToRuntime) {
         let mut front = self.front.borrow_mut();
         match message {
@@ -387,7 +394,7 @@ impl Runtime {
     }
 
     fn accept(self: &Rc<Self>, stream: std::net::TcpStream, admission: Admission, wire: Wire) {
-        // This fails only if the system cannot watch one more socket.
+        // This fails only if the system cannot watch another socket.
         let Ok(stream) = TcpStream::from_std(stream) else { return };
         let Ok(peer) = stream.peer_addr() else { return };
         if let Err(error) = stream.set_nodelay(true) {
@@ -465,7 +472,7 @@ impl Runtime {
         self.linger(&socket, &mut read, admission).await;
     }
 
-    /// Reads what the socket has and appends it to the Front's input.
+    /// Reads what the socket has, and appends it to the Front's input.
     async fn read(
         &self,
         id: ConnectionId,
@@ -484,7 +491,8 @@ impl Runtime {
         .await
     }
 
-    /// Sends the bytes of a handshake, and tells the Front the client's identity once it is known.
+    /// Sends the bytes of a TLS handshake. Once the handshake is done, tells the Front which
+    /// identity the client's certificate proves.
     fn go_on_secure(&self, id: ConnectionId, socket: &Socket) {
         let mut transport = socket.transport.borrow_mut();
         let Transport::Secure(stream) = &mut *transport else { return };
@@ -493,7 +501,7 @@ impl Runtime {
             Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
                 socket.blocked.set(true)
             }
-            // A read of the socket shows if it is gone.
+            // If the socket is gone, the next read shows it.
             _ => {}
         }
         let Some(tls) = &self.face.tls else { return };
@@ -510,7 +518,7 @@ impl Runtime {
         }
     }
 
-    /// Ends a connection that TLS refuses, after the alert was sent.
+    /// Closes a connection that TLS refuses. The alert was already sent.
     fn refuse(&self, tls: &Tls, socket: &Socket, cause: &str) {
         let peer = socket.write.peer_addr().map(|peer| (peer.ip().to_canonical(), peer.port()));
         let peer = peer.map_or("that is gone".to_string(), |(ip, port)| format!("{ip}:{port}"));
@@ -518,8 +526,8 @@ impl Runtime {
         socket.done.set(true);
     }
 
-    /// Reads into the buffer that all connections share: an own buffer would be most of the memory
-    /// of an idle connection.
+    /// Reads into the shared buffer; with a buffer for each, an idle connection would use mostly
+    /// buffer memory.
     fn poll_read(
         &self,
         read: &mut OwnedReadHalf,
@@ -533,7 +541,7 @@ impl Runtime {
         Poll::Ready(Ok(buffer.filled().len()))
     }
 
-    /// Runs the Front until it has nothing more to do, and passes on its output.
+    /// Runs the Front until it has nothing to do, and distributes its output.
     fn drive(self: &Rc<Self>) {
         let mut front = self.front.borrow_mut();
         let mail = self.handle.mail();
@@ -544,8 +552,8 @@ impl Runtime {
         front.resume();
         while front.is_runnable() {
             let machine = self.handle.machine().read();
-            // Events of everything that this state shows were in the mail before the lock was
-            // released.
+            // Whatever this state shows, the events about it were put into the mail before the lock
+            // was released.
             for delivery in mail.take() {
                 front.on_delivery(delivery);
             }
@@ -553,11 +561,11 @@ impl Runtime {
             drop(machine);
             front.resume();
         }
-        // The tasks of other sockets have their turn first.
+        // Tasks of other sockets get their turn first.
         if front.is_behind() {
             self.has_room.notify_one();
         }
-        // Without a watch here, no client waits for changes by others.
+        // Unless a client here has a watch, none waits for changes that others make.
         mail.set_wakes_always(front.has_watches());
         if self.rests.get() && Duration::from_millis(front.tick_ms()) <= TICK {
             self.rests.set(false);
@@ -583,7 +591,7 @@ impl Runtime {
         for (connection, word) in output.words {
             let question = Question { runtime: self.handle.id().0 as usize, connection, word };
             if self.face.questions.try_send(question).is_err() {
-                // Too many words are waiting for an answer: this connection is closed.
+                // Too many words wait for an answer, so this connection is closed.
                 self.front.borrow_mut().answer_four_letter_word(connection, "");
                 self.write(connection);
             }
@@ -593,7 +601,7 @@ impl Runtime {
         }
     }
 
-    /// Writes the output of a connection, as much as the socket takes.
+    /// Writes as much of a connection's output as the socket takes.
     fn write(&self, id: ConnectionId) {
         let Some(socket) = self.sockets.borrow().get(&id).cloned() else { return };
         let mut front = self.front.borrow_mut();
@@ -635,15 +643,16 @@ impl Runtime {
         }
     }
 
-    /// Ends the writing side and reads what the client still sends: if a socket is closed with
-    /// unread bytes, the kernel resets the connection, and the client may lose the last reply.
+    /// Closes the sending side, and reads what the client still sends: if a socket is closed while
+    /// it has unread bytes, the kernel resets the connection, and the client may lose the last
+    /// reply.
     async fn linger(&self, socket: &Socket, read: &mut OwnedReadHalf, mut admission: Admission) {
         if let Transport::Secure(stream) = &mut *socket.transport.borrow_mut() {
             stream.end();
         }
         let _ = tokio::time::timeout(FLUSH, flush(socket)).await;
-        // A client that is told the end may open its next connection at once. Without room to
-        // linger, the connection is closed at once.
+        // The connection is no longer counted as open, because its client may reconnect as soon as
+        // it notices the end. If too many connections linger, this one is closed without lingering.
         let lingering = admit(&self.face.lingering, admission.from, admission.limits);
         let _held = admission.held.take();
         drop(admission);
@@ -661,12 +670,12 @@ impl Runtime {
                 }
             }
         };
-        // A client that keeps sending, or that does not close, is cut off.
+        // A client that keeps sending, or does not close its side, is disconnected after this.
         let _ = tokio::time::timeout(LINGER, drain).await;
     }
 }
 
-/// Writes all encrypted bytes, or as many as the socket takes before it is gone.
+/// Writes all encrypted bytes, unless the socket fails first.
 async fn flush(socket: &Socket) {
     loop {
         let flushed = socket.transport.borrow_mut().flush(&socket.write);
@@ -680,7 +689,7 @@ async fn flush(socket: &Socket) {
     }
 }
 
-/// A request took longer than is configured.
+/// Logs a request that took longer than the configured limit.
 fn warn_of_slow(slow: &SlowRequest) {
     let SlowRequest { peer, session, xid, operation, path, elapsed_ms, not_told } = slow;
     let others = match not_told {

@@ -1,9 +1,9 @@
-//! `quorate serve --local-ensemble N`: an ensemble on one machine, for trying things out. Each
+//! `quorate serve --local-ensemble N`: an ensemble on a single machine, to try things out. Each
 //! server is a process of its own, so that it can be killed like any other. This process starts the
-//! servers, shows their logs, and ends them.
+//! servers, prints their logs, and stops them.
 //!
-//! Each server has a folder, `DIR/1` and so on, with a `quorate.toml`, so that an ended server can
-//! be started again by hand. The servers end with this process, even if it is killed.
+//! Each server has a folder, `DIR/1` and so on, with a `quorate.toml`, with which a stopped server
+//! can be started again by hand. The servers end with this process, even if it is killed.
 
 use std::io::{BufRead, BufReader};
 use std::net::{Ipv4Addr, TcpListener};
@@ -26,37 +26,37 @@ use tokio::sync::mpsc;
 use crate::hints;
 use crate::secret_command::write_secret;
 
-/// The distance from a server's client port to its port for other servers: 2181 makes ZooKeeper's
+/// A server's port for other servers is its client port plus this: from 2181 it gives ZooKeeper's
 /// 2888.
 const PEER_PORT_DISTANCE: u16 = 707;
-/// The distance to the election port, which is only shown: 3888.
+/// A server's election port is its client port plus this: 3888. It is only shown, never opened.
 const ELECTION_PORT_DISTANCE: u16 = 1_707;
 
-/// The interval at which the servers are checked.
+/// How often to check whether the servers still run.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 
-/// How long the servers may take to end.
+/// How long the servers may take to stop. Then they are killed.
 const STOP_LIMIT: Duration = Duration::from_secs(30);
 
-/// Lines of the servers that wait to be printed.
+/// How many lines of the servers may wait to be handled.
 const LINES_MAX: usize = 64;
 
-/// The settings of the default admin ports: snapshots are neither taken nor restored there, and
-/// pages of other sites are refused.
+/// Settings of the admin ports that nobody has chosen: they neither take nor restore snapshots, and
+/// they refuse requests that come from web pages of other sites.
 const GUARDED_ADMIN: &str =
     "admin_snapshot = false\nadmin_restore = false\nrefuse_foreign_pages = true\n";
 
-/// One server of the ensemble.
+/// A server of the ensemble.
 struct Server {
     number: u32,
-    /// The process; none when it has ended.
+    /// The server's process; `None` once it has ended.
     child: Option<Child>,
     config: PathBuf,
-    /// Each face with its address, from the server's ready line; none until then.
+    /// The faces with their addresses, from the server's ready line; `None` before that.
     faces: Option<Vec<(String, String)>>,
 }
 
-/// Starts the servers, and runs until it is told to end.
+/// Starts the servers, and runs until a signal says to stop.
 pub fn run(args: &ServeArgs, count: u32) -> anyhow::Result<ExitCode> {
     let folder = args.data_dir.clone().unwrap_or_else(|| PathBuf::from(DATA_DIR_DEFAULT));
     let configs = prepare(args, &folder, count)?;
@@ -64,7 +64,8 @@ pub fn run(args: &ServeArgs, count: u32) -> anyhow::Result<ExitCode> {
     runtime.block_on(watch(args, &folder, configs))
 }
 
-/// Writes the configuration of each server.
+/// Creates the servers' folders and writes their configuration files. Returns the paths of the
+/// files.
 fn prepare(args: &ServeArgs, folder: &Path, count: u32) -> anyhow::Result<Vec<PathBuf>> {
     let shown = folder.display();
     ensure!(
@@ -75,7 +76,8 @@ fn prepare(args: &ServeArgs, folder: &Path, count: u32) -> anyhow::Result<Vec<Pa
     create_private_directories(&folder).with_context(|| format!("{shown}"))?;
     let first_line = format!("# An ensemble of {count}: quorate serve --local-ensemble {count}");
     let secret_file = folder.join("secret");
-    // Other users of this machine could reach the ports.
+    // The servers prove to each other that they know this secret, since other users of the machine
+    // can reach their ports.
     if !secret_file.exists() {
         write_secret(&secret_file).with_context(|| format!("{}", secret_file.display()))?;
     }
@@ -93,7 +95,7 @@ fn prepare(args: &ServeArgs, folder: &Path, count: u32) -> anyhow::Result<Vec<Pa
     ensure!(!beyond.exists(), "{shown} holds a larger ensemble; choose another with --data-dir");
     let servers = servers(args, count)?;
     let admin_addr = admin_addr(args, count);
-    // The admin ports serve the metrics where no option names other ports.
+    // The admin ports also serve the metrics, unless an option names other ports.
     let names_none = args.names_no_face();
     let metrics_addr = admin_addr.as_ref().filter(|_| names_none).or(args.metrics_addr.as_ref());
     let etcd_addr =
@@ -117,7 +119,7 @@ fn prepare(args: &ServeArgs, folder: &Path, count: u32) -> anyhow::Result<Vec<Pa
     Ok(configs)
 }
 
-/// The table of the servers, equal in each configuration.
+/// The list of the servers, the same in each configuration file.
 fn servers(args: &ServeArgs, count: u32) -> anyhow::Result<String> {
     let first = zk_addr(args);
     ensure!(first.port != 0, "--local-ensemble needs a port: {count} servers listen from it on");
@@ -132,7 +134,7 @@ fn servers(args: &ServeArgs, count: u32) -> anyhow::Result<String> {
         let client = ListenAddress { host: first.host.clone(), port };
         text += &format!("{number} = \"127.0.0.1:{peer_port}:{election_port};{client}\"\n");
     }
-    // ZooKeeper's lines leave out the address to mean every address.
+    // In ZooKeeper's syntax, a missing address means every address.
     Ok(text.replace(";*:", ";"))
 }
 
@@ -141,13 +143,14 @@ fn zk_addr(args: &ServeArgs) -> ListenAddress {
     args.zk_addr.clone().unwrap_or_else(|| ListenAddress::loopback(ZK_PORT_DEFAULT))
 }
 
-/// The port of a server, given the port of the first server.
+/// A server's port: that of the first server plus its number less 1.
 fn server_port(first: u16, number: u32) -> anyhow::Result<u16> {
     let port = u32::from(first) + number - 1;
     u16::try_from(port).map_err(|_| anyhow::anyhow!("there is no port {port}"))
 }
 
-/// The address of the first admin server: ZooKeeper's port by default, if there is room for all.
+/// The address of the first server's admin port. By default it is ZooKeeper's; `None` if the ports
+/// from there on are not all free.
 fn admin_addr(args: &ServeArgs, count: u32) -> Option<ListenAddress> {
     if args.admin_addr.is_some() {
         return args.admin_addr.clone();
@@ -155,13 +158,14 @@ fn admin_addr(args: &ServeArgs, count: u32) -> Option<ListenAddress> {
     default_addr(count, ADMIN_PORT_DEFAULT, "no admin servers", "--admin-addr")
 }
 
-/// The address of the first server's default port for etcd's clients.
+/// The address of the first server's default port for etcd clients; `None` if the ports from there
+/// on are not all free.
 fn etcd_addr(count: u32) -> Option<ListenAddress> {
     default_addr(count, ETCD_PORT_DEFAULT, "no clients of etcd", "--etcd-addr")
 }
 
-/// The first of the default ports of a face, if so many ports in a row are free. Otherwise says
-/// what is missing for it, and the option for others.
+/// The default address of the first server, if `count` ports from `first` on are free. Otherwise
+/// prints that `missing` is left out, and which option chooses other ports.
 fn default_addr(count: u32, first: u16, missing: &str, option: &str) -> Option<ListenAddress> {
     let is_free = |number| {
         let port = server_port(first, number);
@@ -177,13 +181,13 @@ fn default_addr(count: u32, first: u16, missing: &str, option: &str) -> Option<L
     None
 }
 
-/// The first lines of a server's `quorate.toml`.
+/// The lines with which a server's `quorate.toml` begins.
 fn server_config(config: &Path) -> anyhow::Result<String> {
     let data_dir = config.parent().expect("it is a file in a folder");
     Ok(format!("data_dir = {}\n", quoted(data_dir)?))
 }
 
-/// The line for a face of a server, given the face of the first server.
+/// The line with the address of a server's face; `first` is the address of the first server's.
 fn face(number: u32, key: &str, first: Option<&ListenAddress>) -> anyhow::Result<String> {
     let Some(first) = first else { return Ok(String::new()) };
     let port = if first.port == 0 { 0 } else { server_port(first.port, number)? };
@@ -191,7 +195,7 @@ fn face(number: u32, key: &str, first: Option<&ListenAddress>) -> anyhow::Result
     Ok(format!("{key} = \"{address}\"\n"))
 }
 
-/// The chunk settings of each server, if it has a chunk store.
+/// The settings of each server's chunk store; empty if the options have none.
 fn chunk_settings(args: &ServeArgs) -> String {
     let layout = args.chunk_layout.map(layout_name);
     let mut text = layout.map_or(String::new(), |name| format!("chunk_layout = \"{name}\"\n"));
@@ -201,14 +205,14 @@ fn chunk_settings(args: &ServeArgs) -> String {
     text
 }
 
-/// A path as a TOML string without escapes.
+/// A path as a TOML literal string.
 fn quoted(path: &Path) -> anyhow::Result<String> {
     let text = path.to_str().filter(|text| !text.contains(['\'', '\n', '\r']));
     let text = text.with_context(|| format!("{path:?} cannot be written into a file"))?;
     Ok(format!("'{text}'"))
 }
 
-/// Runs the servers until a signal arrives, or until none is left.
+/// Starts the servers, and runs until a signal arrives or no server is left.
 async fn watch(args: &ServeArgs, folder: &Path, configs: Vec<PathBuf>) -> anyhow::Result<ExitCode> {
     let mut terminated = signal(SignalKind::terminate())?;
     let mut interrupted = signal(SignalKind::interrupt())?;
@@ -255,7 +259,7 @@ async fn watch(args: &ServeArgs, folder: &Path, configs: Vec<PathBuf>) -> anyhow
     Ok(ExitCode::SUCCESS)
 }
 
-/// Starts one server; its lines are printed with its number.
+/// Starts a server. Its log is printed with its number in front of each line.
 fn start(
     args: &ServeArgs,
     number: u32,
@@ -274,7 +278,7 @@ fn start(
     let ready = ready.clone();
     std::thread::spawn(move || {
         for line in stdout.lines().map_while(Result::ok) {
-            // The receiver is gone once all servers are told to end.
+            // If sending fails, all servers are being stopped.
             let _ = ready.blocking_send((number, line));
         }
     });
@@ -286,7 +290,7 @@ fn start(
     Ok(child)
 }
 
-/// One line that names each face once, with the addresses of all servers.
+/// A line that names each face once, with the addresses of all servers.
 fn ready_line(servers: &[Server]) -> String {
     let all = || servers.iter().filter_map(|server| server.faces.as_deref()).flatten();
     let mut names: Vec<&str> = Vec::new();
@@ -304,7 +308,7 @@ fn ready_line(servers: &[Server]) -> String {
     line
 }
 
-/// A line for each server, with its ports.
+/// A line for each server, with its addresses.
 fn server_lines(servers: &[Server]) -> String {
     let line = |server: &Server| {
         let faces = server.faces.iter().flatten();
@@ -314,7 +318,7 @@ fn server_lines(servers: &[Server]) -> String {
     servers.iter().map(line).collect()
 }
 
-/// Reports servers that have ended. That is an error before all are ready, and when none is left.
+/// Reports servers that have ended. This is an error before all were ready, and if none is left.
 fn look(servers: &mut [Server], is_ready: bool) -> anyhow::Result<()> {
     for server in servers.iter_mut() {
         let Some(child) = &mut server.child else { continue };
@@ -332,7 +336,7 @@ fn look(servers: &mut [Server], is_ready: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Tells the servers to end, and waits until they have.
+/// Stops the servers, and waits until they have ended.
 async fn stop(servers: &mut [Server]) {
     signal_all(servers, Signal::TERM);
     let deadline = Instant::now() + STOP_LIMIT;
@@ -351,10 +355,10 @@ async fn stop(servers: &mut [Server]) {
     }
 }
 
-/// Sends a signal to each server that runs.
+/// Sends a signal to each running server.
 fn signal_all(servers: &[Server], signal: Signal) {
     for child in servers.iter().filter_map(|server| server.child.as_ref()) {
-        // The process may have ended just now.
+        // If this fails, the process has just ended.
         let _ = kill_process(Pid::from_child(child), signal);
     }
 }

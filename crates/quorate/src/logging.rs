@@ -1,10 +1,10 @@
-//! The destination, the form and the filter of log lines. The filter may change while the server
-//! runs.
+//! The log of the process: where lines go, in what form, and which are written. The filter can be
+//! changed while the server runs.
 //!
-//! The filter comes from the configuration file (`quorate.log`), or else from the variable
-//! `QUORATE_LOG`, or else from `-v` or etcd's `--log-level`. The file comes first, since it is the
-//! only one that can change for a running process. A filter is a level, or several directives with
-//! commas between them, as the crate tracing-subscriber reads them.
+//! The filter comes from the configuration file (`quorate.log`), else from the variable
+//! `QUORATE_LOG`, else from `-v` or etcd's `--log-level`. The file has precedence because it is the
+//! only source that can change while the process runs. A filter is a level, or several directives
+//! separated by commas, in the syntax of the crate tracing-subscriber.
 
 mod json;
 mod outputs;
@@ -18,21 +18,21 @@ use json::JsonLines;
 use outputs::Outputs;
 pub use seldom::{REFUSALS_MAX, Seldom};
 
-/// The variable that holds the filter where the configuration file has none.
+/// The environment variable with the filter to use if the configuration file has none.
 const VARIABLE: &str = "QUORATE_LOG";
 
-/// The log of this process.
+/// The log of this process, once it is started.
 pub struct Logging {
-    /// The filter to use when the configuration file has none.
+    /// The filter to use if the configuration file has none.
     default: String,
     set: Box<dyn Fn(EnvFilter) -> anyhow::Result<()> + Send>,
 }
 
 impl Logging {
-    /// Starts to log. Called once.
+    /// Starts the log. May be called only once.
     ///
     /// # Errors
-    /// A file for the log cannot be opened.
+    /// A log file cannot be opened.
     pub fn start(style: &LogStyle) -> anyhow::Result<Logging> {
         let of_variable = std::env::var(VARIABLE).ok().filter(|text| parse(text).is_ok());
         let default = of_variable.unwrap_or_else(|| style.filter.to_string());
@@ -42,7 +42,8 @@ impl Logging {
             .with_writer(Outputs::open(&style.outputs)?)
             .with_target(false)
             .with_ansi(!style.is_json && style.outputs == [Output::Stderr] && is_terminal)
-            // To report that a line cannot be written, it would write another line, and panic.
+            // Otherwise the crate would report a line that cannot be written with another line, and
+            // panic.
             .log_internal_errors(false);
         let set: Box<dyn Fn(EnvFilter) -> anyhow::Result<()> + Send> = if style.is_json {
             let builder = builder.event_format(JsonLines).with_filter_reloading();
@@ -58,7 +59,8 @@ impl Logging {
         Ok(Logging { default, set })
     }
 
-    /// Applies this filter from now on, or the default one. Returns the filter that is used.
+    /// Sets the filter, or the default one if `filter` is `None`. Returns the filter that now
+    /// applies.
     pub fn apply(&self, filter: Option<&str>) -> anyhow::Result<String> {
         let filter = filter.unwrap_or(&self.default);
         (self.set)(parse(filter).map_err(anyhow::Error::msg)?)?;
@@ -66,7 +68,7 @@ impl Logging {
     }
 }
 
-/// Reads a filter.
+/// Parses a filter.
 fn parse(text: &str) -> Result<EnvFilter, String> {
     EnvFilter::builder().parse(text).map_err(|error| error.to_string())
 }

@@ -1,9 +1,8 @@
-//! `quorate`: one program that clients of ZooKeeper and of etcd use unmodified, on one replicated
-//! log, with a chunk store for clients of Ozone's datanodes beside it.
+//! `quorate`: a server that unmodified clients of ZooKeeper and of etcd use, on one replicated log.
+//! It also has a chunk store, which is not replicated, for clients of Ozone's datanodes.
 //!
-//! This crate is the outermost shell: the command line, the configuration, the sockets of the
-//! faces, and the commands that look at a server or at its data. The decisions of a server are in
-//! `member`.
+//! This crate is the outermost shell: the command line, the configuration, the sockets for clients,
+//! and the commands that look at a server or its data. `member` makes the decisions of a server.
 
 mod admin;
 mod change_log;
@@ -49,10 +48,10 @@ use config::{Exit, etcd_program};
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
-/// Status of a command that failed; wrong options end with 2.
+/// The exit status of a command that failed. Wrong options give 2.
 const FAILED: u8 = 1;
 
-/// The variables that a server under etcd's name reads.
+/// The environment variables that configure a server that was started under etcd's name.
 fn etcd_variables() -> BTreeMap<String, String> {
     let variables = std::env::vars_os().map(|(name, value)| {
         (name.to_string_lossy().into_owned(), value.to_string_lossy().into_owned())

@@ -1,5 +1,6 @@
-//! What operators of ZooKeeper see: answers to four-letter words, and metrics under ZooKeeper's
-//! names. The facts are [`crate::observe`]'s. [`crate::monitor_thread`] runs it.
+//! What ZooKeeper operators see of a server: the answers to four-letter words, and the metrics
+//! under ZooKeeper's names. The figures come from [`crate::observe`]. All of this runs on one
+//! thread, [`crate::monitor_thread`].
 
 pub mod images;
 
@@ -20,26 +21,26 @@ use crate::listen_zk::{Question, ToRuntime};
 use crate::observe::metric::{Metric, flat};
 use crate::observe::{MemberFacts, Observer};
 
-/// Texts that the words show beside facts.
+/// Texts about the server that do not change, for four-letter words and admin commands.
 pub struct About {
     /// The name and version of the server.
     pub version: String,
     /// The lines for `conf` and `envi`.
     pub conf: ConfReport,
-    /// The text of the configuration file at the start.
+    /// The text of the configuration file as it was when the server started.
     pub initial_config: String,
-    /// The properties that ZooKeeper's Java machine would have, in order.
+    /// The Java properties that a ZooKeeper server with this configuration would have, by name.
     pub system_properties: BTreeMap<String, String>,
-    /// Whether Prometheus reads the metrics: counters must not fall then.
+    /// Whether Prometheus reads the metrics. Then `srst` must not reset counters.
     pub has_prometheus: bool,
 }
 
-/// Answers operators of ZooKeeper.
+/// Answers ZooKeeper operators.
 pub struct Monitor {
-    /// The source of the facts.
+    /// Where the figures come from.
     pub observer: Observer,
     about: About,
-    /// The trace mask, which has no effect here and is only told back.
+    /// The trace mask, which the server only stores and shows.
     trace_mask: Cell<i64>,
     images: Images,
 }
@@ -54,20 +55,21 @@ impl Monitor {
         Monitor { observer, about, trace_mask, images }
     }
 
-    /// Answers a client's word.
+    /// Answers a four-letter word of a client.
     pub async fn answer(&self, question: Question) {
         let text = self.answer_to(question.word).await;
         let answer = ToRuntime::Answer(question.connection, text);
-        // This fails only while the process ends.
+        // Sending fails only while the process ends.
         let _ = self.observer.face.runtimes[question.runtime].send(answer).await;
     }
 
-    /// The answer to a word.
+    /// The answer to a four-letter word.
     async fn answer_to(&self, word: Word) -> String {
         let About { version, conf, .. } = &self.about;
         let observer = &self.observer;
         match word {
-            // `TraceMaskCommand` and `SetTraceMaskCommand` do not ask.
+            // ZooKeeper's `TraceMaskCommand` and `SetTraceMaskCommand` work even if the server does
+            // not serve.
             Word::Gtmk | Word::Stmk { .. } => {}
             word if !observer.is_serving() && !observer.is_read_only() => {
                 return four_letter::while_not_serving(word, version, conf);
@@ -115,28 +117,28 @@ impl Monitor {
                 self.set_trace_mask(mask);
                 mask.to_string()
             }
-            // The digests by zxid, which this server does not keep.
+            // `hash` lists digests of the state by zxid, and this server keeps none.
             Word::Hash | Word::TelnetClose => String::new(),
         }
     }
 
-    /// The texts of this server.
+    /// The texts about this server.
     pub fn about(&self) -> &About {
         &self.about
     }
 
-    /// The trace mask for `gtmk`.
+    /// The trace mask that `gtmk` shows.
     pub fn trace_mask(&self) -> i64 {
         self.trace_mask.get()
     }
 
-    /// Sets the trace mask for `gtmk`.
+    /// Sets the trace mask that `gtmk` shows.
     pub fn set_trace_mask(&self, mask: i64) {
         self.trace_mask.set(mask);
     }
 
-    /// Asks the member to hand leadership to server `to`, or to the server that is least behind.
-    /// False if this member does not lead, or that server cannot lead.
+    /// Asks the member to hand leadership to server `to`, or to the server that lags least. False
+    /// if this member does not lead, or that server cannot lead.
     pub fn hand_over(&self, to: Option<u32>) -> bool {
         let node = &self.observer.node;
         let Some(number) = to else { return node.hand_over(None) };
@@ -148,8 +150,8 @@ impl Monitor {
         member.is_some_and(|member| node.hand_over(Some(member)))
     }
 
-    /// Asks to raise the level of the ensemble to the highest that this version knows. Returns that
-    /// level; [`Observer::level`] shows when the state has it.
+    /// Asks the leader to raise the ensemble's level to the highest that this version knows.
+    /// Returns that level; [`Observer::level`] shows when it is applied.
     ///
     /// # Errors
     /// The level cannot be raised, and stays as it is.
@@ -157,12 +159,12 @@ impl Monitor {
         self.observer.node.upgrade()
     }
 
-    /// The server's numbers.
+    /// The server's figures.
     pub async fn server(&self) -> ServerReport {
         self.server_of(&self.observer.member(), &self.observer.zk_fronts().await)
     }
 
-    /// The server's numbers in these facts.
+    /// The server's figures, computed from these facts.
     pub fn server_of(&self, facts: &MemberFacts, fronts: &ZkFrontReport) -> ServerReport {
         let ensemble = self.observer.ensemble(facts);
         ServerReport {
@@ -174,7 +176,7 @@ impl Monitor {
             sent: fronts.sent,
             outstanding: fronts.outstanding,
             zxid: facts.state.mark.zxid.0,
-            // ZooKeeper's tree holds its root twice.
+            // ZooKeeper counts its root twice.
             znode_count: facts.state.zk.znode_count + 1,
             connection_count: fronts.connections,
             connections: Vec::new(),
@@ -191,7 +193,8 @@ impl Monitor {
         self.observer.ask_each(|sender| ToRuntime::Reset(reset, sender)).await;
     }
 
-    /// `ServerStats.reset`.
+    /// Resets the server's counters (`ServerStats.reset`), but not its metrics if Prometheus reads
+    /// them.
     pub async fn reset_server(&self) {
         let metrics = !self.about.has_prometheus;
         self.reset(Reset::Server { metrics }).await;

@@ -1,6 +1,6 @@
-//! `/metrics`, under etcd's names: only those whose values are true here. `docs/etcd.md` lists what
-//! is left out. The facts are [`crate::observe`]'s; calls and checks of health are counted where
-//! they are served.
+//! The metrics of `/metrics` on etcd's ports, under etcd's names. It has only those whose values
+//! are true for this server; `docs/etcd.md` lists the others. The figures come from
+//! [`crate::observe`], and from the code that serves calls and health checks.
 
 use etcd::versions::ETCD_VERSION;
 use grpc::{CallNumbers, Kind, TIME_BOUNDS_US};
@@ -13,10 +13,10 @@ use crate::observe::metric::{Histogram, Labels, Metric, Numbers, Value, label, p
 use crate::observe::state::StateFacts;
 use crate::observe::{MemberFacts, process};
 
-/// The version of the cluster as this page shows it.
+/// The cluster version that the metrics and `/version` show.
 const CLUSTER_VERSION: &str = "3.6";
 
-/// The page that Prometheus reads.
+/// The page of metrics, in Prometheus' text format.
 pub(super) fn text(member: &MemberView) -> String {
     let facts = MemberFacts::gather(&member.node);
     let mut metrics = of_server(member, &facts);
@@ -40,7 +40,7 @@ fn counter(name: &'static str, help: &'static str, number: impl TryInto<i64>) ->
     Metric { name, help, value: Value::Counter(whole(number)) }
 }
 
-/// Samples of one metric.
+/// The values of one metric, each with its labels.
 type Samples = Vec<(Labels, Number)>;
 
 fn gauges(name: &'static str, help: &'static str, samples: Samples) -> Metric {
@@ -51,12 +51,12 @@ fn counters(name: &'static str, help: &'static str, samples: Samples) -> Metric 
     Metric { name, help, value: Value::Counters(samples) }
 }
 
-/// A metric that only carries a label.
+/// A metric of value 1 that only carries labels.
 fn info(name: &'static str, help: &'static str, labels: Labels) -> Metric {
     gauges(name, help, vec![(labels, whole(1))])
 }
 
-/// The id of a member as etcd shows it.
+/// A member id as etcd shows it.
 fn hex(member: u64) -> String {
     format!("{member:x}")
 }
@@ -88,13 +88,14 @@ fn of_server(member: &MemberView, facts: &MemberFacts) -> Vec<Metric> {
     ]
 }
 
-/// The figures of Raft, and of leadership.
+/// The metrics of Raft, and of leadership.
 fn of_replica(member: &MemberView, facts: &MemberFacts) -> Vec<Metric> {
     let (status, counts) = (&facts.replica.status, &facts.counts);
     let has_leader = status.leader.is_some();
     let is_leader = status.leader == Some(member.member_id);
     let is_learner = !member.is_alone && !facts.replica.voters.contains(&member.member_id);
-    // Each time without a known leader ends with one.
+    // `looking_count` counts the times without a known leader; each but the present one ended with
+    // a leader.
     let seen = counts.looking_count - u64::from(!has_leader).min(counts.looking_count);
     let pending = if is_leader { status.last_index.saturating_sub(status.commit_index) } else { 0 };
     vec![
@@ -129,7 +130,7 @@ fn of_replica(member: &MemberView, facts: &MemberFacts) -> Vec<Metric> {
     ]
 }
 
-/// The traffic between the members.
+/// The metrics of the traffic with other members.
 fn of_peers(traffic: &[PeerTraffic]) -> Vec<Metric> {
     let samples = |direction: &str, of: fn(&PeerTraffic) -> u64| {
         let sample = |it: &PeerTraffic| (label(direction, &hex(it.member.0)), whole(of(it)));
@@ -154,7 +155,7 @@ fn of_peers(traffic: &[PeerTraffic]) -> Vec<Metric> {
     ]
 }
 
-/// The figures of the keys.
+/// The metrics of keys and leases.
 fn of_keys(facts: &MemberFacts) -> Vec<Metric> {
     let etcd = &facts.state.etcd;
     let help = "Bytes of the versions that can be read.";
@@ -182,7 +183,8 @@ fn of_keys(facts: &MemberFacts) -> Vec<Metric> {
     ]
 }
 
-/// The memory of etcd's spaces, and the bounds beyond which writes are refused.
+/// The metrics of the memory that etcd's spaces use, and of the bounds above which writes are
+/// refused.
 fn of_memory(state: &StateFacts) -> Vec<Metric> {
     let (v3, v2) = (&state.etcd, &state.etcd_v2);
     let mut metrics = vec![
@@ -206,7 +208,7 @@ fn of_memory(state: &StateFacts) -> Vec<Metric> {
     metrics
 }
 
-/// The figures of the other face's state.
+/// A few figures of ZooKeeper's state, which shares the server.
 fn of_zookeeper(state: &StateFacts) -> Vec<Metric> {
     let zk = &state.zk;
     vec![
@@ -255,15 +257,16 @@ fn of_health(member: &MemberView) -> Vec<Metric> {
     ]
 }
 
-/// A method with the counts of its calls.
+/// A gRPC method, and the counts of its calls.
 struct MethodCalls {
     name: &'static str,
-    /// The labels of grpc-go's metrics.
+    /// The labels that grpc-go's metrics have.
     labels: Labels,
     numbers: CallNumbers,
 }
 
-/// The figures of calls: by method as grpc-go's, and those of etcd that follow from them.
+/// The metrics of calls: those of grpc-go for each method, and those of etcd that can be computed
+/// from them.
 fn of_calls(member: &MemberView) -> Vec<Metric> {
     let calls = member.call_numbers().into_iter().map(|(method, numbers)| {
         let labels = [
@@ -314,7 +317,7 @@ fn of_calls(member: &MemberView) -> Vec<Metric> {
     metrics
 }
 
-/// The figures of etcd that follow from the counts of calls.
+/// The metrics of etcd that can be computed from the counts of calls.
 fn of_etcds_calls(calls: &[MethodCalls]) -> Vec<Metric> {
     let done = |name: &'static str, method: &str| {
         let of_method = calls.iter().filter(|call| call.name == method);
@@ -345,7 +348,7 @@ fn of_etcds_calls(calls: &[MethodCalls]) -> Vec<Metric> {
     ]
 }
 
-/// grpc-go's names (`grpc_prometheus`).
+/// The name of a kind of method in grpc-go's metrics (`grpc_prometheus`).
 fn kind_name(kind: Kind) -> &'static str {
     match kind {
         Kind::Unary => "unary",
@@ -355,7 +358,7 @@ fn kind_name(kind: Kind) -> &'static str {
     }
 }
 
-/// The figures of the process, by the names of Prometheus' client libraries.
+/// The metrics of the process, under the names of Prometheus' client libraries.
 fn of_process() -> Vec<Metric> {
     let memory = process::memory();
     let cpu = Value::Counter(Number::Real(process::cpu_seconds()));

@@ -1,5 +1,5 @@
-//! Work on passwords: hashes take some 50 ms of a core each, so threads of their own make them, at
-//! a lower priority than the threads that serve.
+//! Hashes and checks the passwords of etcd users, on threads of their own: a hash takes some 50 ms
+//! of a core. These threads have a lower priority than those that serve clients.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -14,15 +14,15 @@ use queue::Turns;
 
 mod queue;
 
-/// Wrong passwords, where there is no audit log for them.
+/// Limits the log lines about wrong passwords. The audit log, if there is one, has all of them.
 static WRONG: Seldom = Seldom::new(REFUSALS_MAX, "passwords were wrong");
 
-/// Lets `log` tell of a wrong password.
+/// Calls `log`, which writes a line about a wrong password, unless too many were written recently.
 pub(super) fn log_wrong(log: impl FnOnce()) {
     WRONG.log(log);
 }
 
-/// Hands work to the threads. All connection runtimes share it.
+/// Hands work to the threads. All connection runtimes share one.
 #[derive(Clone)]
 pub(super) struct Passwords {
     waiting: Arc<Waiting>,
@@ -30,7 +30,7 @@ pub(super) struct Passwords {
 
 struct Waiting {
     jobs: Mutex<Turns<Job>>,
-    /// Notified when there is one more.
+    /// Notified when a job is added.
     more: Condvar,
 }
 
@@ -40,11 +40,11 @@ struct Job {
 }
 
 impl Passwords {
-    /// Starts the threads, which end with the process. `cost` is the logarithm of the rounds of a
-    /// new hash.
+    /// Starts the threads, which end with the process. `cost` is the logarithm of the number of
+    /// bcrypt rounds for new hashes.
     ///
     /// # Errors
-    /// A thread cannot be made.
+    /// A thread cannot be started.
     pub fn start(cost: u32, tokens: &Arc<Tokens>) -> std::io::Result<Passwords> {
         let jobs = Mutex::new(Turns::new(PASSWORDS_WAITING_MAX));
         let waiting = Arc::new(Waiting { jobs, more: Condvar::new() });
@@ -57,14 +57,14 @@ impl Passwords {
         Ok(Passwords { waiting })
     }
 
-    /// Does work for a client when it has its turn, and tells the result; too much of it is not
-    /// done.
+    /// Queues work of the client `of`, and returns where the result will come. If too much waits,
+    /// some job, perhaps this one, gets [`PasswordDone::TooMuchWork`].
     pub fn submit(&self, of: For, work: PasswordWork) -> oneshot::Receiver<PasswordDone> {
         let (done, result) = oneshot::channel();
         let surplus = self.waiting.jobs().push(of, Job { work, done });
         self.waiting.more.notify_one();
         if let Some(job) = surplus {
-            // The call may be gone, and needs no result then.
+            // If sending fails, the call is gone and needs no result.
             let _ = job.done.send(PasswordDone::TooMuchWork);
         }
         result
@@ -76,7 +76,7 @@ impl Waiting {
         self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for the job whose turn it is.
+    /// Waits for the next job.
     fn next(&self) -> Job {
         let mut jobs = self.jobs();
         loop {
@@ -89,7 +89,7 @@ impl Waiting {
 }
 
 fn run(waiting: &Waiting, cost: u32, tokens: &Tokens) {
-    // Without the right to it the thread is as the others.
+    // If the system refuses, the thread keeps the normal priority.
     let _ = rustix::process::setpriority_process(None, NICENESS);
     loop {
         let Job { work, done } = waiting.next();
@@ -103,10 +103,11 @@ fn run(waiting: &Waiting, cost: u32, tokens: &Tokens) {
     }
 }
 
-/// The hash of nobody's password, made when it is first needed: it takes as long as any other.
+/// A hash to compare with if the user does not exist, so that this takes as long as for a user that
+/// exists. Made when it is first needed.
 static NOBODYS: OnceLock<Box<str>> = OnceLock::new();
 
-/// Compares a password with nobody's.
+/// Compares the password with [`NOBODYS`], only to take as long as a real check.
 fn pretend(password: &[u8], cost: u32) -> anyhow::Result<()> {
     let hash = match NOBODYS.get() {
         Some(hash) => hash,
@@ -115,7 +116,7 @@ fn pretend(password: &[u8], cost: u32) -> anyhow::Result<()> {
             NOBODYS.get_or_init(|| hash)
         }
     };
-    // Nobody's may be the given one.
+    // The result does not matter: it is right for the empty password.
     let _ = bcrypt::verify(password, hash)?;
     Ok(())
 }
@@ -180,7 +181,7 @@ mod tests {
 
     #[test]
     fn a_hash_of_etcd_is_understood() {
-        // Made by bcrypt of Go, for "quorate".
+        // Made by Go's bcrypt for "quorate".
         let hash = b"$2a$04$2UgO5P8R3KcAL5Doga5R0uCjJESXkpiJcPLQ3qeQHfCaufTKFKy/a";
         assert!(matches!(check("quorate", hash), PasswordDone::RightFor(_)));
         assert!(matches!(check("quorat", hash), PasswordDone::Wrong));

@@ -1,5 +1,5 @@
-//! The routes of HTTP beside the gateway: versions, health, metrics and variables. Sources:
-//! `api/etcdhttp` and `embed/serve.go` of etcd 3.6.
+//! HTTP routes of etcd's ports other than the gateway and etcd v2: version, health, metrics and
+//! debug variables. Sources: `api/etcdhttp` and `embed/serve.go` of etcd 3.6.
 
 use std::rc::Rc;
 
@@ -24,12 +24,12 @@ use crate::observe::process;
 
 pub(super) const PLAIN_TEXT: &str = "text/plain; charset=utf-8";
 
-/// Answers a request for a route.
+/// Answers a request for one of these routes, or with 404.
 pub(super) async fn answer(runtime: &Rc<Runtime>, service: EtcdService, request: &Parts) -> Answer {
     let path = request.uri.path();
     let is_for_metrics = service == EtcdService::Metrics;
     match path {
-        // Prometheus' handler takes any method.
+        // Prometheus' handler accepts any method.
         "/metrics" => metrics(runtime),
         "/version" | "/debug/vars" if is_for_metrics => not_found(),
         "/version" | "/debug/vars" if request.method != Method::GET => method_not_allowed(),
@@ -43,11 +43,11 @@ pub(super) async fn answer(runtime: &Rc<Runtime>, service: EtcdService, request:
     }
 }
 
-/// The request with its path decoded; `None` if the path is in its plain form already.
+/// Checks the form of the path, as Go's `http.ServeMux` does. Returns the request with its path
+/// decoded; `None` if there was nothing to decode.
 ///
 /// # Errors
-/// The answer to a request whose path is not in its shortest form, which Go's `http.ServeMux`
-/// redirects, or is malformed.
+/// The response: a redirect if the path is not in its shortest form, or 400 if it is malformed.
 pub(super) fn plain(request: &Parts) -> Result<Option<Parts>, Box<Answer>> {
     let raw = request.uri.path();
     if v2::is_plain(raw) {
@@ -57,7 +57,7 @@ pub(super) fn plain(request: &Parts) -> Result<Option<Parts>, Box<Answer>> {
         let text = "400 Bad Request".to_string();
         return Err(Box::new(of(StatusCode::BAD_REQUEST, PLAIN_TEXT, text)));
     };
-    // Go compares the form with escapes, and takes what it redirects to for one without.
+    // Go compares the path while it is still escaped, and escapes it once more in the redirect.
     let clean = v2::clean(raw);
     if clean != raw {
         return Err(Box::new(redirect(request, &clean.replace('%', "%25"))));
@@ -98,7 +98,7 @@ fn version() -> Answer {
     of(StatusCode::OK, gateway::CONTENT_TYPE, versions)
 }
 
-/// The variables of Go's package `expvar` that are true here.
+/// The variables of Go's package `expvar` that have a meaning here.
 fn variables() -> Answer {
     let words = std::env::args_os().map(|word| word.to_string_lossy().into_owned());
     let words = serde_json::Value::from(words.collect::<Vec<String>>());
@@ -109,7 +109,8 @@ fn variables() -> Answer {
     )
 }
 
-/// Memory by the names of Go's `runtime.MemStats`, which programs read for a rough figure.
+/// The process's memory, under the names in Go's `runtime.MemStats` that programs read for a rough
+/// figure.
 fn memory() -> String {
     let memory = process::memory();
     format!("{{\"Sys\":{},\"Alloc\":{}}}", memory.resident_bytes, memory.anonymous_bytes)
@@ -131,19 +132,20 @@ pub(super) fn not_found() -> Answer {
     sniffed(of(StatusCode::NOT_FOUND, PLAIN_TEXT, "404 page not found\n".to_string()))
 }
 
-/// Go's `http.Error` says that browsers must not guess the type.
+/// Adds the header that forbids browsers to guess the content's type, as Go's `http.Error` does.
 pub(super) fn sniffed(mut answer: Answer) -> Answer {
     answer.headers_mut().insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     answer
 }
 
-/// The refusal of a request that its sender may not make.
+/// The response to a request that its sender may not make; `reason` is its text.
 pub(super) fn forbidden(reason: &str) -> Answer {
     sniffed(of(StatusCode::FORBIDDEN, PLAIN_TEXT, format!("{reason}\n")))
 }
 
-/// The refusal of a client without TLS that calls this host by a name not allowed: a page of
-/// another site could send requests so (`embed/serve.go`, DNS rebinding). `None` if it is allowed.
+/// Refuses a request without TLS whose `Host` is not an allowed name. Otherwise a page of another
+/// site could send requests through a name of its own (`embed/serve.go`, DNS rebinding). `None` if
+/// the name is allowed.
 pub(super) fn refuse_host(hosts: &[String], request: &Parts) -> Option<Answer> {
     if hosts.iter().any(|host| host == "*") {
         return None;
@@ -162,7 +164,8 @@ pub(super) fn refuse_host(hosts: &[String], request: &Parts) -> Option<Answer> {
     Some(sniffed(of(StatusCode::MISDIRECTED_REQUEST, PLAIN_TEXT, text.to_string())))
 }
 
-/// Adds the headers that allow pages of other origins to read the answer.
+/// If the page that sent the request may read the answer, adds the headers that tell its browser
+/// so.
 pub(super) fn allow_origin(origins: &[String], request: &Parts, answer: &mut Answer) {
     let origin = request.headers.get(ORIGIN);
     let allowed = if origins.iter().any(|allowed| allowed == "*") {

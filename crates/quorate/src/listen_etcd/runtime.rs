@@ -1,4 +1,6 @@
-//! One connection runtime: its Front, and the calls that wait for results.
+//! A connection runtime of the etcd face: its Front, and the tasks that wait for the Front's
+//! results. Each call, watch stream and wait of etcd v2 is a task that hands its request to the
+//! Front, gets a ticket, and waits for messages with that ticket.
 
 use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
@@ -38,42 +40,47 @@ use super::v2::proven::ProvenPasswords;
 pub(super) struct Runtime {
     handle: FrontHandle,
     front: RefCell<EtcdFront>,
-    /// The tasks that wait for a message of the Front.
+    /// The tasks that wait for a message of the Front, by ticket.
     waiting: RefCell<HashMap<Ticket, oneshot::Sender<FromFront>>>,
-    /// The tasks of watch streams.
+    /// The open watch streams.
     watching: RefCell<Streams<FromWatch>>,
-    /// The tasks of waits of etcd v2.
+    /// The open waits of etcd v2.
     v2_waiting: RefCell<Streams<FromV2Wait>>,
-    /// Notified when the Front has got something to do.
+    /// Notified when the Front has something to do.
     stirred: Notify,
-    /// Notifies the streams that end without a leader, beside those of watches.
+    /// Notified when the leader has been lost for long. Streams wait for it, other than watches,
+    /// whose end the Front decides.
     leader_lost: Notify,
-    /// Told when a call waits for the next look at the clock.
+    /// Notified when a call waits for the next [`Runtime::tick`].
     tick_wanted: Notify,
-    /// Counts these streams: each holds one reference.
+    /// Each stream that waits for `leader_lost` holds a reference, so the number of references
+    /// counts them.
     requiring_leader: Rc<()>,
     pub(super) server: Server<FaceMethod>,
-    /// The room for requests of all connections, and for their responses.
+    /// The bounds on the memory for requests and responses of all connections.
     room: RoomOfAll,
-    /// The view of the member that all runtimes share.
+    /// What the runtimes know of the member; they all share it.
     pub(super) member: Arc<MemberView>,
     pub(super) passwords: Passwords,
-    /// The passwords of users of etcd v2 that were right lately.
+    /// The passwords of etcd v2 users that were verified recently.
     pub(super) proven_passwords: ProvenPasswords,
-    /// The date in answers of etcd v2.
+    /// The text of the header `Date` in answers of etcd v2.
     pub(super) date: Date,
-    /// A small text of etcd v2, on its way into the buffer of a connection.
+    /// A buffer for the JSON of small answers of etcd v2.
     pub(super) text: RefCell<Vec<u8>>,
-    /// Signed tokens that were good lately.
+    /// Signed tokens that were verified recently.
     pub(super) verified: RefCell<VerifiedTokens>,
     pub(super) slow: SlowLog,
-    /// The clients of calls that the Front has; the audit log learns the users of these calls here.
+    /// For calls that the Front has: their clients, if there is an audit log. The Front's output
+    /// names the users here.
     audited: RefCell<HashMap<Ticket, Rc<AuditedClient>>>,
-    /// The addresses of calls about users and roles: passwords are worked on in turns.
+    /// The addresses of the clients of calls about users and roles, because addresses take turns
+    /// for work on passwords.
     asking_auth: RefCell<HashMap<Ticket, IpAddr>>,
 }
 
-/// The room of all connections: of requests and of responses, of small ones and of others.
+/// The bounds on the memory of all connections: for requests and for answers, small ones and
+/// others.
 #[derive(Clone)]
 pub(super) struct RoomOfAll {
     requests: Arc<Share>,
@@ -93,36 +100,36 @@ impl RoomOfAll {
     }
 }
 
-/// The shares that a connection takes its room from.
+/// The bounds on memory that apply to a connection: its own, and those that all connections share.
 #[derive(Clone)]
 pub(super) struct ConnectionShares {
     pub(super) requests: SharesBySize,
     pub(super) answers: SharesBySize,
 }
 
-/// A message of the Front for a call.
+/// A message from the Front to the task of a call.
 pub(super) enum FromFront {
-    /// A message of a response that has more.
+    /// A part of a streamed response; more follow.
     Piece(Reply),
-    /// The end of the call.
+    /// The result of the call.
     Done(CallResult),
-    /// The end of a read or a write of etcd v2 that the store has answered.
+    /// The store's result for a read or write of etcd v2.
     V2(V2Result),
 }
 
-/// A call that the Front has. Dropping it cancels the call, unless it is done.
+/// A call that was handed to the Front. Dropping this cancels the call if it is not done.
 pub(super) struct FrontCall {
     runtime: Rc<Runtime>,
     ticket: Ticket,
     is_done: bool,
-    /// Whether the audit log may have to name its user.
+    /// Whether `Runtime::audited` has an entry for the call.
     is_audited: bool,
-    /// Whether it is about users and roles.
+    /// Whether the call is about users and roles.
     is_of_auth: bool,
 }
 
 impl FrontCall {
-    /// Hands a call of a client to the Front of its runtime.
+    /// Hands a client's call to the Front.
     pub fn begin(client: &CallingClient, method: EtcdMethod, request: Bytes) -> FrontCall {
         let runtime = client.runtime.clone();
         let credentials = client.credentials();
@@ -145,7 +152,7 @@ impl FrontCall {
         FrontCall { runtime, ticket, is_done: false, is_audited, is_of_auth }
     }
 
-    /// Waits for the next message of the Front.
+    /// Waits for the next message from the Front.
     pub async fn next(&mut self) -> FromFront {
         let (sender, message) = oneshot::channel();
         self.runtime.waiting.borrow_mut().insert(self.ticket, sender);
@@ -155,7 +162,7 @@ impl FrontCall {
         message
     }
 
-    /// Says that the client has taken the last piece.
+    /// Tells the Front that the client has taken the last part.
     pub fn taken(&mut self) {
         self.runtime.front.borrow_mut().on_taken(self.ticket);
     }
@@ -186,7 +193,8 @@ impl Runtime {
         member: Arc<MemberView>,
         passwords: Passwords,
     ) -> Runtime {
-        // Changes for this Front are few, and calls may wait for one.
+        // Apply then wakes this runtime at every change. Changes for this Front are few, and a call
+        // may be waiting for one.
         handle.mail().set_wakes_always(true);
         Runtime {
             handle,
@@ -212,8 +220,9 @@ impl Runtime {
         }
     }
 
-    /// The shares of a new connection: of each kind two of its own, since addresses have no bound
-    /// here, and the one of all connections.
+    /// The bounds for a new connection. A bound consists of three shares, of which the connection,
+    /// the address and all connections have one each. Addresses have no bound here, so the second
+    /// one is the connection's, too.
     pub fn shares_of_connection(&self) -> ConnectionShares {
         let own = |bytes| Share::new(bytes / CONNECTION_SHARE);
         let of =
@@ -228,12 +237,13 @@ impl Runtime {
         }
     }
 
-    /// Bytes of a JSON text: base64 and escapes make a message longer.
+    /// The longest JSON text of a request, in bytes. Base64 and escapes make JSON longer than the
+    /// message.
     pub(super) fn json_bytes_max(&self) -> usize {
         2 * (self.member.config.request_bytes_max + MESSAGE_OVERHEAD_BYTES)
     }
 
-    /// Hands a read or a write of etcd v2 to the Front.
+    /// Hands a read or write of etcd v2 to the Front.
     fn begin_v2(self: &Rc<Self>, request: V2Request) -> FrontCall {
         let mut front = self.front.borrow_mut();
         front.set_now(self.now());
@@ -242,16 +252,17 @@ impl Runtime {
         FrontCall { runtime: self.clone(), ticket, is_done: false, is_audited, is_of_auth }
     }
 
-    /// Reads a key of etcd v2 at once, where neither others nor the lock have to be waited for.
+    /// Reads a key of etcd v2 at once. `None` if the request is no such read, or would have to wait
+    /// for other requests or for the lock of the state.
     pub fn get_v2(&self, request: &V2Request) -> Option<V2Result> {
         let machine = self.handle.machine().try_read()?;
         self.front.borrow().get_v2(request, machine.etcd_v2())
     }
 
-    /// Runs a read or a write of etcd v2. Dropping the future cancels it.
+    /// Runs a read or write of etcd v2. Dropping the future cancels it.
     ///
     /// # Errors
-    /// The store has not answered.
+    /// The request did not get as far as the store, or its result is not known.
     pub async fn run_v2(self: &Rc<Self>, request: V2Request) -> Result<V2Result, CallRefused> {
         match self.begin_v2(request).next().await {
             FromFront::V2(result) => Ok(result),
@@ -275,18 +286,18 @@ impl Runtime {
         (self.handle.commit_index(), self.handle.raft_term())
     }
 
-    /// Whether this member knows a leader, as far as its clients must care.
+    /// Whether this member had contact with a leader recently enough for its clients.
     pub(super) fn has_leader(&self) -> bool {
         self.now().has_leader()
     }
 
-    /// Waits until this member has been without a leader for long.
+    /// Waits until this member has had no leader for long.
     pub(super) async fn leaderless(&self) {
         let _counted = self.requiring_leader.clone();
         self.leader_lost.notified().await;
     }
 
-    /// Has a password worked on, and gives the result to the Front.
+    /// Lets the password threads do this work, and passes the result to the Front.
     fn work_on_password(self: &Rc<Self>, ticket: Ticket, work: PasswordWork) {
         let user = match &work.task {
             PasswordTask::Check { user, .. } => Some(user.clone()),
@@ -296,7 +307,7 @@ impl Runtime {
         let done = self.passwords.submit(For { address, user }, work);
         let runtime = self.clone();
         tokio::task::spawn_local(async move {
-            // There is none for a call that is gone.
+            // If the call is gone, no result comes.
             if let Ok(done) = done.await {
                 let mut front = runtime.front.borrow_mut();
                 front.set_now(runtime.now());
@@ -306,7 +317,7 @@ impl Runtime {
         });
     }
 
-    /// Runs the Front when calls have come, or Apply has sent mail.
+    /// Runs the Front whenever a call has come, or Apply has sent mail.
     pub async fn drive_when_stirred(self: Rc<Self>) {
         loop {
             tokio::select! {
@@ -314,15 +325,15 @@ impl Runtime {
                 () = self.handle.mail().arrived() => {}
             }
             if self.drive() {
-                // Long reads take many turns; other tasks of the thread come in between.
+                // Long reads need many turns; other tasks of the thread may run in between.
                 self.stirred.notify_one();
                 tokio::task::yield_now().await;
             }
         }
     }
 
-    /// Lets the Front look at the clock, more often while it has calls, and ends streams that
-    /// require a leader.
+    /// Tells the Front the time at an interval, which is short while it has calls. Ends streams
+    /// that require a leader if there is none.
     pub async fn tick(self: Rc<Self>) {
         loop {
             let is_required = Rc::strong_count(&self.requiring_leader) > 1;
@@ -330,7 +341,8 @@ impl Runtime {
             if has_calls || is_required {
                 tokio::time::sleep(TICK).await;
             } else {
-                // A call that begins meanwhile has its deadline later than the end of this rest.
+                // A call that begins during this long pause has its deadline after the end of the
+                // pause.
                 tokio::select! {
                     () = tokio::time::sleep(TICK_IDLE) => {}
                     () = self.tick_wanted.notified() => continue,
@@ -346,19 +358,19 @@ impl Runtime {
         }
     }
 
-    /// Lets watch streams look again whether they may take a request.
+    /// Tells these watch streams that they may take another request.
     fn let_go_on(&self, accepting: &[Ticket]) {
         for ticket in accepting {
             let watching = self.watching.borrow();
-            // A stream looks anyway when it takes a message.
+            // A stream that has messages to take checks this by itself.
             if let Some(slot) = watching.get(ticket).filter(|slot| slot.is_empty()) {
                 slot.push(FromWatch::Accepts);
             }
         }
     }
 
-    /// Runs the Front until it has nothing more to do, or for a few holds of the state's lock, and
-    /// passes on its output. Whether there is more to do.
+    /// Runs the Front until it has nothing to do, or has taken the lock of the state
+    /// [`TURN_HOLDS_MAX`] times, and distributes its output. Returns whether there is more to do.
     fn drive(self: &Rc<Self>) -> bool {
         let mut front = self.front.borrow_mut();
         let mail = self.handle.mail();
@@ -412,7 +424,7 @@ impl Runtime {
         let mut waiting = self.waiting.borrow_mut();
         for (ticket, message) in done.chain(pieces).chain(of_v2) {
             if let Some(sender) = waiting.remove(&ticket) {
-                // A call whose client has just gone needs no result.
+                // If sending fails, the client is gone and needs no result.
                 let _ = sender.send(message);
             }
         }
@@ -420,11 +432,11 @@ impl Runtime {
     }
 }
 
-/// The streams of one kind that the Front has.
+/// The open streams of one kind, by ticket.
 type Streams<T> = HashMap<Ticket, Rc<Slot<T>>>;
 
-/// Where the Front leaves what is for a stream, until its task takes it. The Front has more only
-/// when its last messages were taken, so few are left here at once.
+/// A queue of items from the Front to a stream's task. The Front gives messages only once the last
+/// ones were taken, so the queue stays short.
 struct Slot<T> {
     left: RefCell<VecDeque<T>>,
     filled: Notify,
@@ -454,7 +466,8 @@ impl<T> Slot<T> {
     }
 }
 
-/// Passes on what is for streams, and takes their ends out of the results.
+/// Passes items from the Front to the tasks of streams. Moves results that end a stream from
+/// `results` to that stream.
 fn pass_on<T: From<CallRefused>>(
     streams: &RefCell<Streams<T>>,
     messages: impl Iterator<Item = (Ticket, T)>,
@@ -478,13 +491,13 @@ fn pass_on<T: From<CallRefused>>(
     });
 }
 
-/// One item from the Front for a watch stream.
+/// An item from the Front for a watch stream.
 pub(super) enum FromWatch {
     /// Messages for the client.
     Messages(WatchMessages),
-    /// Another request may be taken.
+    /// The stream may take another request.
     Accepts,
-    /// The end of the stream.
+    /// The stream has ended for this reason.
     Ended(CallRefused),
 }
 
@@ -494,7 +507,7 @@ impl From<CallRefused> for FromWatch {
     }
 }
 
-/// A watch stream that the Front has. Dropping it ends the stream.
+/// A watch stream that the Front has. Dropping this ends the stream.
 pub(super) struct WatchCall {
     client: CallingClient,
     ticket: Ticket,
@@ -502,7 +515,7 @@ pub(super) struct WatchCall {
 }
 
 impl WatchCall {
-    /// Opens a stream.
+    /// Opens a stream for a client.
     pub fn open(client: CallingClient, requires_leader: bool) -> WatchCall {
         let runtime = &client.runtime;
         let mut front = runtime.front.borrow_mut();
@@ -515,25 +528,25 @@ impl WatchCall {
         WatchCall { client, ticket, slot }
     }
 
-    /// Waits for what the Front has next. A caller may stop waiting and call this again.
+    /// Waits for the next item from the Front. A caller may drop the future and call this again.
     pub async fn next(&self) -> FromWatch {
         self.slot.next().await
     }
 
-    /// Whether the client may send another request now; if not, [`FromWatch::Accepts`] or messages
-    /// come when it may.
+    /// Whether the Front takes another request of the stream now. If not, an item comes when it
+    /// does: [`FromWatch::Accepts`] or messages.
     pub fn accepts(&self) -> bool {
         self.client.runtime.front.borrow().accepts_request(self.ticket)
     }
 
-    /// Hands over a request.
+    /// Hands a request of the client to the Front.
     pub fn request(&self, request: Bytes) {
         let (runtime, credentials) = (&self.client.runtime, self.client.credentials());
         runtime.front.borrow_mut().on_watch_request(self.ticket, request, credentials);
         runtime.stirred.notify_one();
     }
 
-    /// Says that the client has taken the last messages.
+    /// Tells the Front that the client has taken the last messages.
     pub fn taken(&self) {
         let runtime = &self.client.runtime;
         if runtime.front.borrow_mut().on_taken(self.ticket) {
@@ -552,9 +565,9 @@ impl Drop for WatchCall {
 
 /// The Front's answer to a wait of etcd v2.
 pub(super) enum FromV2Wait {
-    /// The result of the wait.
+    /// The awaited events, or why the wait failed.
     Waited(V2Waited),
-    /// The Front does not take it.
+    /// The Front refuses the wait.
     Refused(CallRefused),
 }
 
@@ -564,7 +577,7 @@ impl From<CallRefused> for FromV2Wait {
     }
 }
 
-/// A wait of etcd v2 that the Front has. Dropping it ends the wait.
+/// A wait of etcd v2 that the Front has. Dropping this ends the wait.
 pub(super) struct V2Wait {
     runtime: Rc<Runtime>,
     ticket: Ticket,
@@ -572,7 +585,7 @@ pub(super) struct V2Wait {
 }
 
 impl V2Wait {
-    /// Begins a wait.
+    /// Begins to wait for what the request names.
     pub fn open(runtime: &Rc<Runtime>, request: V2Request) -> V2Wait {
         let mut front = runtime.front.borrow_mut();
         front.set_now(runtime.now());
@@ -584,12 +597,12 @@ impl V2Wait {
         V2Wait { runtime: runtime.clone(), ticket, slot }
     }
 
-    /// Waits for what the Front has next.
+    /// Waits for the next answer from the Front.
     pub async fn next(&self) -> FromV2Wait {
         self.slot.next().await
     }
 
-    /// Says that the client has taken the last events.
+    /// Tells the Front that the client has taken the last events.
     pub fn taken(&self) {
         if self.runtime.front.borrow_mut().on_taken(self.ticket) {
             self.runtime.stirred.notify_one();
@@ -604,7 +617,7 @@ impl Drop for V2Wait {
     }
 }
 
-/// The status for a call without a response.
+/// The gRPC status for a call that was refused.
 pub(super) fn status_of(refused: CallRefused) -> Status {
     match refused {
         CallRefused::Error(error) => Status::new(error.code(), error.text()),
@@ -614,7 +627,7 @@ pub(super) fn status_of(refused: CallRefused) -> Status {
     }
 }
 
-/// The status for a malformed request. Its text begins as grpc-go's.
+/// The status for a malformed request. Its text begins as grpc-go's does.
 pub(super) fn malformed() -> Status {
     Status::new(Code::Internal, "grpc: error unmarshalling request: it is malformed")
 }

@@ -1,5 +1,4 @@
-//! Lines of the log about requests that took long, with their keys (etcd's "request stats",
-//! `v3rpc/interceptor.go`).
+//! Logs requests that took long, with their keys (etcd's "request stats", `v3rpc/interceptor.go`).
 
 use std::cell::Cell;
 use std::fmt::Write;
@@ -11,38 +10,38 @@ use member::fronts::etcd::EtcdMethod;
 use member::fronts::etcd::audit::quoted;
 use tokio::time::Instant;
 
-/// Lines of one connection runtime in [`INTERVAL`]. Further requests are only counted: when a disk
-/// hangs, all requests are slow.
+/// How many lines a connection runtime writes in each [`INTERVAL`]. Further slow requests are only
+/// counted: if a disk hangs, all requests are slow.
 const LINES_MAX: u32 = 10;
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// Bytes of a key that a line shows.
+/// How many bytes of a key a line shows.
 const KEY_BYTES_MAX: usize = 256;
 
-/// Operations of a transaction that a line shows.
+/// How many operations of a transaction a line shows.
 const OPS_MAX: usize = 8;
 
-/// The log of slow requests of one connection runtime, with a bound of its lines.
+/// The log of slow requests of one connection runtime.
 pub(super) struct SlowLog {
     threshold: Duration,
-    /// When the interval began, and the slow requests in it.
+    /// When the present interval began, and how many slow requests it has had.
     interval: Cell<Option<(Instant, u32)>>,
 }
 
 impl SlowLog {
-    /// Logs what takes longer than this.
+    /// Requests that take longer than `threshold` are slow.
     pub fn new(threshold: Duration) -> SlowLog {
         SlowLog { threshold, interval: Cell::new(None) }
     }
 
-    /// Logs a request that took longer than the threshold, unless there were many such lines.
+    /// Logs a request if it was slow, unless this interval already has [`LINES_MAX`] lines.
     pub fn note(&self, method: EtcdMethod, request: &Bytes, begun_at: Instant, is_good: bool) {
         self.note_if_slow(begun_at, is_good, || {
             (format!("{method:?}"), request.len(), content(method, request))
         });
     }
 
-    /// As [`SlowLog::note`], of a request of etcd v2.
+    /// Like [`SlowLog::note`], for a request of etcd v2.
     pub fn note_v2(
         &self,
         name: &str,
@@ -55,7 +54,7 @@ impl SlowLog {
         });
     }
 
-    /// `describe` gives the kind of the request, its bytes, and what it is about.
+    /// `describe` returns the kind of the request, its length in bytes, and its content.
     fn note_if_slow(
         &self,
         begun_at: Instant,
@@ -92,7 +91,7 @@ impl SlowLog {
     }
 }
 
-/// What a request is about: keys and sizes, never values.
+/// The content of a request as a line shows it: keys and sizes, never values.
 fn content(method: EtcdMethod, request: &Bytes) -> String {
     let shown = match method {
         EtcdMethod::Range | EtcdMethod::RangeStream => pb::RangeRequest::decode(request.clone())
@@ -116,7 +115,7 @@ fn content(method: EtcdMethod, request: &Bytes) -> String {
         | EtcdMethod::HashKv
         | EtcdMethod::Lock
         | EtcdMethod::Campaign
-        // A request may hold a password.
+        // Such a request may contain a password.
         | EtcdMethod::Auth(_) => return String::new(),
     };
     shown.unwrap_or_else(|_| "malformed".to_string())
@@ -133,7 +132,7 @@ fn put(request: &pb::PutRequest) -> String {
     format!("key:{} value_size:{}", text(&request.key), request.value.len())
 }
 
-/// The comparisons and the first operations of a transaction.
+/// The comparisons and operations of a transaction, at most [`OPS_MAX`] of each kind.
 fn txn(request: &pb::TxnRequest) -> String {
     use pb::request_op::Request;
     let mut out = "compare:".to_string();

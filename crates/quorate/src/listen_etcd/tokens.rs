@@ -1,4 +1,5 @@
-//! The tokens of users, as this member is configured to make and to read them.
+//! Makes and checks the tokens of etcd users, in the way that the configuration of this member
+//! chooses (`--auth-token`).
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -11,25 +12,25 @@ use token::{AuthToken, Jwt, JwtOptions, VerifiedTokens};
 
 use crate::random::random_bytes;
 
-/// The kind of tokens of this member.
+/// Which kind of tokens this member makes and accepts.
 pub enum Tokens {
-    /// Random letters, which the members' state knows.
+    /// Random letters, which the replicated state knows.
     Simple,
-    /// Texts that a key signs.
+    /// Texts that are signed with a key (JWT).
     Signed {
         jwt: Box<Jwt>,
-        /// How long they are valid, in s.
+        /// How long a token is valid, in s.
         ttl_s: i64,
     },
-    /// No tokens: nobody can authenticate.
+    /// No tokens, so no user can authenticate.
     Nothing,
 }
 
 impl Tokens {
-    /// The tokens of a configuration, with the keys that it names.
+    /// The tokens that the configuration chooses. Reads the key files that it names.
     ///
     /// # Errors
-    /// A file cannot be read, or holds no key of the method.
+    /// A file cannot be read, or has no key for the signing method.
     pub fn of(config: &AuthToken) -> anyhow::Result<Tokens> {
         Ok(match config {
             AuthToken::Simple => Tokens::Simple,
@@ -48,8 +49,8 @@ impl Tokens {
         })
     }
 
-    /// The credentials of a client that sends the token `text`. `verified` holds the signed tokens
-    /// that the thread knows.
+    /// The credentials of a client that sends the token `text`. `verified` has the signed tokens
+    /// that this thread has verified recently.
     pub(super) fn credentials(
         &self,
         text: &Arc<str>,
@@ -71,14 +72,14 @@ impl Tokens {
         }
     }
 
-    /// The result for a user whose password is right.
+    /// The result for a user who has given the right password: what becomes of the token.
     ///
     /// # Errors
-    /// The system gives no random bytes.
+    /// The system gives no random bytes, or the token cannot be signed.
     pub(super) fn prove(&self, user: &str, revision: u64) -> anyhow::Result<PasswordDone> {
         Ok(match self {
             Tokens::Simple => PasswordDone::RightFor(random_letters()?),
-            // `tokenNop.assign`.
+            // As in etcd's `tokenNop.assign`.
             Tokens::Nothing => PasswordDone::Wrong,
             Tokens::Signed { jwt, .. } if !jwt.can_sign() => PasswordDone::NoToken(VERIFY_ONLY),
             Tokens::Signed { jwt, ttl_s } => {
@@ -88,7 +89,7 @@ impl Tokens {
     }
 }
 
-/// `auth.ErrVerifyOnly`.
+/// The text of etcd's `auth.ErrVerifyOnly`.
 const VERIFY_ONLY: &str = "auth: token signing attempted with verify-only key";
 
 fn key_file(path: Option<&str>) -> anyhow::Result<Vec<u8>> {
@@ -96,21 +97,22 @@ fn key_file(path: Option<&str>) -> anyhow::Result<Vec<u8>> {
     std::fs::read(path).with_context(|| format!("--auth-token: {path} cannot be read"))
 }
 
-/// The time since 1970, in s.
+/// Seconds since 1970.
 fn now_s() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
 }
 
-/// The letters of tokens (`auth.letters`).
+/// The letters that simple tokens consist of (`auth.letters`).
 const LETTERS: &[u8; 52] = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
 
-/// Random letters from the system, each as likely as the others.
+/// Random letters for a simple token, each letter equally likely.
 ///
 /// # Errors
 /// The system gives no random bytes.
 pub(super) fn random_letters() -> anyhow::Result<TokenPrefix> {
-    // The largest multiple of the count: what is above would make the first letters more likely.
+    // The largest multiple of the number of letters. Bytes from there on would make the first
+    // letters likelier.
     let limit = u8::MAX - u8::MAX % LETTERS.len() as u8;
     let mut letters = Vec::new();
     while letters.len() < TOKEN_PREFIX_BYTES {

@@ -1,5 +1,6 @@
-//! etcd v2 over HTTP/1.1: requests here, or in [`short`] without the library of HTTP; keys in
-//! [`keys`] and [`waits`], users in [`auth`], members and statistics in [`members`].
+//! The etcd v2 protocol over HTTP. This module reads requests; [`short`] does so for short ones
+//! over HTTP/1.1 without the HTTP library. [`keys`] and [`waits`] answer requests for keys,
+//! [`auth`] those for users, [`members`] those for members and statistics.
 //!
 //! ```text
 //! path, query, form -> etcd::v2 (a request, or an error) -> the Front -> what the store answers
@@ -43,16 +44,16 @@ const X_ETCD_INDEX: HeaderName = HeaderName::from_static("x-etcd-index");
 const X_RAFT_INDEX: HeaderName = HeaderName::from_static("x-raft-index");
 const X_RAFT_TERM: HeaderName = HeaderName::from_static("x-raft-term");
 
-/// The headers of an answer about keys, with room for those of the library.
+/// How many headers an answer about keys may have, those that the HTTP library adds included.
 const HEADERS: usize = 12;
 
-/// Whether a path is one of etcd v2, or is redirected there.
+/// Whether this path belongs to etcd v2, or is redirected to a path that does.
 pub(super) fn is_path(path: &str) -> bool {
-    // Nearly all are clean, and have no escapes before the key.
+    // Nearly all paths are in their shortest form and have no escapes at their beginning.
     path.starts_with("/v2/") || v2::clean(path).starts_with("/v2/")
 }
 
-/// Answers a request whose path [`is_path`].
+/// Answers a request whose path satisfies [`is_path`].
 pub(super) async fn answer(
     runtime: &Rc<Runtime>,
     (shares, site): (&ConnectionShares, &Site),
@@ -79,8 +80,10 @@ pub(super) async fn answer(
     }
 }
 
-/// The path of a request, with escapes only where they must be. An error is the answer to a request
-/// for a path that is not clean, or malformed.
+/// The path of a request, escaped only where necessary.
+///
+/// # Errors
+/// The response to a path that is malformed or not in its shortest form.
 fn plain_path(parts: &Parts) -> Result<Cow<'_, str>, Box<Answer>> {
     let raw = parts.uri.path();
     if v2::is_plain(raw) {
@@ -90,7 +93,7 @@ fn plain_path(parts: &Parts) -> Result<Cow<'_, str>, Box<Answer>> {
         let text = "400 Bad Request".to_string();
         return Err(Box::new(of(StatusCode::BAD_REQUEST, PLAIN_TEXT, text)));
     };
-    // A path that is no UTF-8 can only be that of a key, which refuses it.
+    // Only the path of a key can be other than UTF-8; the code for keys refuses it.
     let Ok(path) = String::from_utf8(bytes) else { return Ok(raw.into()) };
     let clean = v2::clean(&path);
     match clean == path {
@@ -99,7 +102,7 @@ fn plain_path(parts: &Parts) -> Result<Cow<'_, str>, Box<Answer>> {
     }
 }
 
-/// The answer to a request for a path that is not clean (Go's `http.ServeMux`).
+/// The response that redirects to the shortest form of a path (Go's `http.ServeMux`).
 fn redirect(clean: &str, parts: &Parts) -> Answer {
     let query = parts.uri.query().map_or_else(String::new, |query| format!("?{query}"));
     let location = format!("{}{query}", v2::escaped(clean));
@@ -131,7 +134,7 @@ async fn answer_of_keys(
 ) -> Answer {
     let method = parts.method.as_str();
     let Some(verb) = Verb::of(method) else { return not_allowed(Verb::ALLOWED) };
-    // A body without an announced length may have any.
+    // A body without an announced length counts as a large one.
     let announced = body.size_hint().exact().map_or(usize::MAX, |bytes| bytes as usize);
     let mut room = Room::new(shares.requests.of(announced));
     let request = match form(runtime, verb, parts, body, &mut room).await {
@@ -163,7 +166,8 @@ impl From<KeysAnswer> for Answer {
         let KeysHead { status, index, raft } = answer.head;
         *http.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::BAD_REQUEST);
         let headers = http.headers_mut();
-        // With those of every answer there are eight, more than a map of headers begins with.
+        // With the headers of every answer there are eight, more than a header map has space for at
+        // first.
         headers.reserve(HEADERS);
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(v2::CONTENT_TYPE));
         headers.insert(X_ETCD_INDEX, index.into());
@@ -175,7 +179,8 @@ impl From<KeysAnswer> for Answer {
     }
 }
 
-/// The user of a request that names one, while permissions are enforced.
+/// The user that a request names, with password or certificate; `None` while permissions are not
+/// enforced.
 async fn user(
     runtime: &Rc<Runtime>,
     site: &Site,
@@ -191,7 +196,7 @@ async fn user(
     }
 }
 
-/// The parameters of a request: of its form, and of its query.
+/// The parameters of a request, from its form and its query.
 async fn form(
     runtime: &Runtime,
     verb: Verb,
@@ -207,19 +212,19 @@ async fn form(
     parameters(&read, parts.uri.query().unwrap_or_default())
 }
 
-/// Bytes of a form, at most.
+/// The longest form, in bytes.
 fn form_bytes_max(runtime: &Runtime) -> usize {
     runtime.member.config.request_bytes_max * FORM_TIMES
 }
 
-/// Why a form that did not come in time, or is too large, is refused.
+/// The error for a form that is too long, too slow, or cut off.
 fn not_read(runtime: &Runtime) -> Failure {
     let bytes_max = form_bytes_max(runtime);
     let why = format!("the form is larger than {bytes_max} bytes, too slow, or cut off");
     Failure::new(Code::InvalidForm, why)
 }
 
-/// The parameters of a form, which is empty if there is none, and of a query.
+/// The parameters of a form, which may be empty, and of a query.
 fn parameters(form: &[u8], query: &str) -> Result<Form, Failure> {
     let mut all = Form::default();
     let added = all.add(form).and_then(|()| all.add(query.as_bytes()));
@@ -227,13 +232,13 @@ fn parameters(form: &[u8], query: &str) -> Result<Form, Failure> {
     Ok(all)
 }
 
-/// Whether the body of a request is a form. As in Go, any other is ignored.
+/// Whether the body of the request is a form. As in Go, any other body is ignored.
 fn is_form(parts: &Parts) -> bool {
     let media_type = parts.headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes);
     is_form_type(media_type.unwrap_or_default())
 }
 
-/// Whether this is the media type of a form.
+/// Whether this media type is that of a form.
 fn is_form_type(media_type: &[u8]) -> bool {
     let media_type = media_type.split(|byte| *byte == b';').next().unwrap_or_default();
     media_type.trim_ascii().eq_ignore_ascii_case(b"application/x-www-form-urlencoded")

@@ -1,6 +1,6 @@
-//! The service `etcdserverpb.Watch`: one stream carries the requests and the events of any number
-//! of watches. Requests are read while messages are on their way, and the Front gives the next
-//! messages when the socket has taken those before.
+//! The service `etcdserverpb.Watch`: a stream carries the requests and the events of any number of
+//! watches. Requests are read even while messages are being sent. The Front gives the next messages
+//! once the socket has taken the last ones.
 
 use bytes::Bytes;
 use grpc::{Call, End, Message, Outgoing, PREFIX_BYTES, Room, SharesBySize, Status, frame};
@@ -16,9 +16,9 @@ enum Step {
     Request(Option<Message>),
 }
 
-/// Serves a stream until its client is gone, or the Front ends it for want of a leader that the
-/// client requires. As in etcd, a client that sends no more (`watchServer.Watch`: the end of
-/// `recvLoop` ends nothing else) gets events as before.
+/// Serves a stream until its client is gone, or the Front ends it because there is no leader and
+/// the client requires one. As in etcd, a client that closes its side still gets events
+/// (`watchServer.Watch`: the end of `recvLoop` ends nothing else).
 ///
 /// # Errors
 /// The call ends with a status, or its client is gone.
@@ -31,7 +31,8 @@ pub(super) async fn answer(
     let (deadline, mut is_sending, mut sends_more) = (call.deadline, false, true);
     loop {
         let (requests, answers) = (&mut call.requests, &mut call.answers);
-        // Whether the client is there is learned from its requests, or else from the answers.
+        // While requests are read, they show whether the client is gone; after that, only the
+        // sending side does.
         let taken = async {
             match is_sending {
                 true => answers.taken().await,
@@ -71,10 +72,10 @@ pub(super) async fn answer(
     }
 }
 
-/// What a client gets next, not encoded yet.
+/// What to send next, not encoded yet.
 enum Next {
     Messages(WatchMessages),
-    /// One large message, of so many bytes.
+    /// One large message, and its length in bytes.
     Large(usize, Outgoing),
 }
 

@@ -1,10 +1,11 @@
-//! The gateway's streams over WebSocket (RFC 6455), as etcd has them (`grpc-websocket-proxy`): what
-//! a client sends is the body of the request, and each line of the response is a text message. A
-//! line that is made in parts is a message of several frames.
+//! The streaming calls of the JSON gateway over WebSocket (RFC 6455), as etcd offers them
+//! (`grpc-websocket-proxy`). What a client sends becomes the body of the request; each line of the
+//! response becomes a text message. A line that is made in parts becomes a message of several
+//! frames.
 //!
-//! Payload goes on as it comes, in pieces of what one read brings, so that a message costs no more
-//! here than in the stream that reads it. Pings are answered; a client that breaks the rules is
-//! told so by the code of the last frame.
+//! Payload is passed on as it arrives, a piece for each read, so a message needs no more memory
+//! here than in the stream that reads it. Pings are answered. A client that violates the protocol
+//! is disconnected with the corresponding close code.
 
 mod frames;
 
@@ -35,16 +36,16 @@ const KEY: HeaderName = HeaderName::from_static("sec-websocket-key");
 const ACCEPT: HeaderName = HeaderName::from_static("sec-websocket-accept");
 const VERSION: HeaderName = HeaderName::from_static("sec-websocket-version");
 
-/// What a server adds to a client's key (RFC 6455, 1.3).
+/// The constant that is hashed with the client's key (RFC 6455, 1.3).
 const MAGIC: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 
-/// Bytes of one read.
+/// How many bytes are read at once.
 const READ_BYTES: usize = 16 * 1024;
 
-/// Answers to pings that wait for the socket. At this limit no more is read.
+/// How many answers to pings may wait for the socket. At this limit nothing more is read.
 const CONTROLS_MAX: usize = 8;
 
-/// The key of a client that asks for WebSocket; `None` if it does not.
+/// The key of a client that asks for WebSocket; `None` if the request does not.
 pub(super) fn key_of(headers: &HeaderMap) -> Option<&HeaderValue> {
     let names = |header, token: &str| {
         let values = headers.get_all(header).into_iter().filter_map(|value| value.to_str().ok());
@@ -56,8 +57,8 @@ pub(super) fn key_of(headers: &HeaderMap) -> Option<&HeaderValue> {
     headers.get(KEY).filter(|_| asks)
 }
 
-/// The answer that agrees. A protocol beside a token is agreed on as well; see
-/// [`super::client::CallingClient::from_upgrade`].
+/// The response that accepts WebSocket. If the client sent a token in the protocol header, it also
+/// accepts the protocol `Bearer`; see [`super::client::CallingClient::from_upgrade`].
 pub(super) fn agree(key: &HeaderValue, asked: &HeaderMap) -> Answer {
     let digest = Sha1::new().chain_update(key.as_bytes()).chain_update(MAGIC).finalize();
     let accept = STANDARD.encode(digest);
@@ -74,8 +75,8 @@ pub(super) fn agree(key: &HeaderValue, asked: &HeaderMap) -> Answer {
     answer
 }
 
-/// Begins a stream once the connection has changed its protocol. `begin` gets the body of the
-/// request, and returns the lines of the response.
+/// Begins a stream once the connection has switched to WebSocket. `begin` gets the body of the
+/// request and returns the lines of the response.
 pub(super) fn serve(
     upgrade: OnUpgrade,
     held: Rc<Held>,
@@ -85,13 +86,13 @@ pub(super) fn serve(
         let Ok(upgraded) = upgrade.await else { return };
         let (sender, body) = Channel::<Bytes, Infallible>::new(1);
         let lines = begin(Either::Right(body));
-        // A client that is gone needs no last word.
+        // If this fails, the client is gone.
         let _ = run(TokioIo::new(upgraded), sender, lines).await;
         drop(held);
     });
 }
 
-/// Passes on what comes and what goes, until one side ends.
+/// Transfers data in both directions until one side ends, then sends a close frame.
 async fn run<S>(
     socket: S,
     sender: Sender<Bytes, Infallible>,
@@ -116,7 +117,8 @@ where
     Ok(())
 }
 
-/// Reads frames until the client ends. Returns the code of the last word.
+/// Reads frames until the client ends the connection or violates the protocol. Returns the code for
+/// our close frame.
 async fn take_frames(
     read: &mut (impl AsyncRead + Unpin),
     mut sender: Sender<Bytes, Infallible>,
@@ -141,20 +143,21 @@ async fn take_frames(
             Piece::Close => return CloseCode::Normal,
         };
         if !is_taken {
-            // The stream takes no more requests; its responses may go on.
+            // The stream reads no more requests; its responses may continue.
             std::future::pending::<()>().await;
         }
     }
 }
 
-/// Sends lines and answers to pings, until the stream ends.
+/// Sends the lines of the response, and answers to pings, until the stream ends.
+/// `is_between_frames` is false while a frame is partly sent.
 async fn send_lines(
     write: &mut (impl AsyncWrite + Unpin),
     lines: &mut Lines,
     answers: &mut mpsc::Receiver<Bytes>,
     is_between_frames: &mut bool,
 ) -> std::io::Result<CloseCode> {
-    // A long line comes in parts, and only the last part has the line end.
+    // A long line comes in parts. Only the last part ends with a line end.
     let mut is_within_line = false;
     loop {
         let (opcode, body) = tokio::select! {

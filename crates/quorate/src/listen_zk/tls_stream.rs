@@ -1,9 +1,9 @@
-//! TLS on one connection: translates between the socket's bytes and the Front's bytes. It does no
-//! I/O of its own but for writing encrypted bytes.
+//! TLS on one connection: translates between encrypted bytes of the socket and plain bytes of the
+//! Front. The only I/O it does is to write encrypted bytes.
 //!
-//! Bytes from the socket are decrypted into the Front's input at once, and only as many bytes are
-//! encrypted as the socket takes. So a client that is not read, or does not read, costs at most
-//! [`ENCRYPTED_BYTES_MAX`] more than without TLS.
+//! Bytes from the socket are decrypted into the Front's input at once, and no more bytes are
+//! encrypted than the socket takes soon. So a client that does not read costs at most
+//! [`ENCRYPTED_BYTES_MAX`] more memory than without TLS.
 
 use std::io::{self, BufRead, Write};
 use std::sync::Arc;
@@ -16,22 +16,22 @@ use tls::cause_of;
 
 use crate::client_tls::{Handshake, Tls};
 
-/// The first byte of a TLS connection: a record of a handshake. No request and no four-letter word
-/// starts with it (`NettyServerCnxnFactory.DualModeSslHandler`).
+/// The first byte of a TLS connection: the type of a handshake record. No request and no
+/// four-letter word begins with it (`NettyServerCnxnFactory.DualModeSslHandler`).
 pub const FIRST_BYTE: u8 = 0x16;
 
-/// Bytes that are encrypted and not yet taken by the socket, give or take a record's frame. Further
-/// bytes stay with the Front, under its bounds.
+/// How many encrypted bytes may wait for the socket, give or take a record's header. Further bytes
+/// stay in the Front, whose bounds apply to them.
 const ENCRYPTED_BYTES_MAX: usize = 64 * 1024;
 
-/// The protocol of a connection.
+/// What a connection speaks.
 pub enum Transport {
     Plain,
-    /// Plain text or TLS: the first byte will tell.
+    /// Plain text or TLS; the first byte will decide.
     Undecided(Arc<Tls>),
-    /// TLS. Boxed, because most connections are plain and each has room for this variant.
+    /// TLS. In a box, because most connections are plain and would have space for this variant.
     Secure(Box<TlsStream>),
-    /// A refused connection: it asked for TLS while the limit of handshakes was reached.
+    /// TLS, but too many handshakes were under way; the connection is to be closed.
     Refused,
 }
 
@@ -44,7 +44,7 @@ impl Transport {
         }
     }
 
-    /// Takes bytes from the socket, and appends the client's bytes to `input`.
+    /// Takes bytes from the socket, and appends the plain bytes in them to `input`.
     pub fn take(&mut self, bytes: &[u8], input: &mut BytesMut) {
         if let Transport::Undecided(tls) = self
             && let Some(&first) = bytes.first()
@@ -58,7 +58,7 @@ impl Transport {
         }
     }
 
-    /// Whether the client has ended its side by TLS, even if the socket is still open.
+    /// Whether nothing more comes from the client, even if the socket is still open.
     pub fn is_ended(&self) -> bool {
         match self {
             Transport::Secure(stream) => stream.ended,
@@ -67,8 +67,8 @@ impl Transport {
         }
     }
 
-    /// Writes the first of these bytes, as many as the socket takes now. Returns how many bytes
-    /// need not be given again.
+    /// Writes as many of these bytes as the socket takes now. Returns how many were accepted; with
+    /// TLS, some of them may still wait to be written by [`Transport::flush`].
     pub fn try_write(&mut self, socket: &OwnedWriteHalf, bytes: &[u8]) -> io::Result<usize> {
         match self {
             Transport::Secure(stream) => stream.try_write(socket, bytes),
@@ -76,8 +76,8 @@ impl Transport {
         }
     }
 
-    /// Writes bytes that were accepted before. An error means that the socket takes no more for
-    /// now, or that it is gone.
+    /// Writes accepted bytes that still wait. An error means that the socket takes no more now, or
+    /// is gone.
     pub fn flush(&mut self, socket: &OwnedWriteHalf) -> io::Result<()> {
         match self {
             Transport::Secure(stream) => stream.flush(socket),
@@ -86,29 +86,29 @@ impl Transport {
     }
 }
 
-/// The result of a handshake.
+/// The result of a TLS handshake.
 pub enum Handshaken {
-    /// The client showed this certificate, which is trusted, or none.
+    /// It succeeded. The client showed this certificate, which is trusted, or none.
     Done(Option<CertificateDer<'static>>),
-    /// The client is refused, for this reason; the alert that tells it is still to be written.
+    /// It failed for this reason; the alert for the client still has to be written.
     Failed(String),
 }
 
-/// The TLS side of a connection.
+/// The server's side of TLS on a connection.
 pub struct TlsStream {
     connection: ServerConnection,
-    /// Counts the handshake; none once it is over.
+    /// Counts the handshake while it is under way; then `None`.
     handshake: Option<Handshake>,
     /// The result of the handshake, until the caller takes it.
     news: Option<Handshaken>,
-    /// Whether no more is read: the client ended its side, or sent malformed bytes.
+    /// Whether nothing more is read: the client has closed its side, or has sent malformed bytes.
     ended: bool,
 }
 
 impl TlsStream {
     fn new(tls: &Arc<Tls>) -> Option<TlsStream> {
         let handshake = tls.begin_handshake()?;
-        // This fails only for settings that no configuration can make.
+        // This fails only for settings that no configuration produces.
         let mut connection = ServerConnection::new(tls.current()).ok()?;
         connection.set_buffer_limit(Some(ENCRYPTED_BYTES_MAX));
         Some(TlsStream { connection, handshake: Some(handshake), news: None, ended: false })
@@ -117,7 +117,7 @@ impl TlsStream {
     fn take(&mut self, mut bytes: &[u8], input: &mut BytesMut) {
         while !bytes.is_empty() && !self.ended {
             match self.connection.read_tls(&mut bytes) {
-                // After the client's end, further bytes do not count.
+                // Bytes behind the client's end are ignored.
                 Ok(0) | Err(_) => self.ended = true,
                 Ok(_) => self.process(input),
             }
@@ -151,7 +151,7 @@ impl TlsStream {
         }
     }
 
-    /// Takes the result of the handshake, once it is known.
+    /// Returns the result of the handshake once, when it is known.
     pub fn take_news(&mut self) -> Option<Handshaken> {
         self.news.take()
     }
@@ -172,13 +172,13 @@ impl TlsStream {
         Ok(())
     }
 
-    /// Tells the client that nothing more will follow.
+    /// Tells the client, in TLS, that nothing more will follow.
     pub fn end(&mut self) {
         self.connection.send_close_notify();
     }
 }
 
-/// A socket that is written to without waiting.
+/// A socket that a write never waits for.
 struct Now<'a>(&'a OwnedWriteHalf);
 
 impl Write for Now<'_> {

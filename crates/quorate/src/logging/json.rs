@@ -1,6 +1,5 @@
-//! Log lines as JSON objects, with the keys that etcd's have (zap's `NewProductionEncoderConfig`
-//! with etcd's changes, `logutil.DefaultZapLoggerConfig`): programs that collect logs look for
-//! these.
+//! Log lines as JSON objects with the keys of etcd's log lines, which log collectors expect (zap's
+//! `NewProductionEncoderConfig`, changed as in etcd's `logutil.DefaultZapLoggerConfig`).
 
 use std::fmt::{self, Write};
 
@@ -12,7 +11,7 @@ use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 
-/// One JSON object for each event.
+/// Formats each event as a JSON object.
 pub(super) struct JsonLines;
 
 impl<S, N> FormatEvent<S, N> for JsonLines
@@ -51,7 +50,7 @@ where
     }
 }
 
-/// The last folder of a path and its file, as zap shows them.
+/// The last folder of a path and the file name, as zap shows them.
 fn caller(path: &str) -> &str {
     let mut slashes = path.rmatch_indices('/').map(|(at, _)| at);
     let second = slashes.nth(1);
@@ -97,7 +96,7 @@ impl Visit for Fields {
 
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
         let mut text = String::new();
-        // A value that cannot be shown is an empty text.
+        // A value that cannot be formatted becomes an empty string.
         let _ = write!(text, "{value:?}");
         match field.name() {
             "message" => self.message = text,

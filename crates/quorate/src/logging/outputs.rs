@@ -1,4 +1,4 @@
-//! The destinations of log lines: any of stderr, stdout and files.
+//! Where log lines go: to stderr, stdout and files, in any combination.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -8,7 +8,7 @@ use anyhow::Context;
 use config::log_style::Output;
 use tracing_subscriber::fmt::MakeWriter;
 
-/// Writes each line to all destinations.
+/// Writes each line to every output.
 #[derive(Clone)]
 pub(super) struct Outputs(Arc<Vec<Opened>>);
 
@@ -19,7 +19,7 @@ enum Opened {
 }
 
 impl Outputs {
-    /// Opens the files.
+    /// Opens the log files.
     ///
     /// # Errors
     /// A file cannot be opened.
@@ -46,7 +46,7 @@ impl MakeWriter<'_> for Outputs {
 }
 
 impl Write for Outputs {
-    /// Writes to all, and fails if all fail.
+    /// Writes a line to every output; fails only if every output fails.
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         let write = |output: &Opened| match output {
             Opened::Stderr => io::stderr().write_all(line),

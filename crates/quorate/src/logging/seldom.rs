@@ -1,38 +1,38 @@
-//! Lines of the log about what clients cause, as often as they like: few of them are written, and
-//! the others are counted. The audit log is never thinned out.
+//! Limits log lines that clients can cause as often as they like: a few are written, the others
+//! only counted. The audit log is never limited.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Lines of one kind about clients that were refused, in [`INTERVAL`].
+/// How many lines about refused clients, of one kind, are written in each [`INTERVAL`].
 pub const REFUSALS_MAX: u32 = 10;
 
-/// The time in which the lines of one kind are counted.
+/// The interval in which lines are counted.
 const INTERVAL: Duration = Duration::from_secs(10);
 
-/// The lines of one kind. The log has a limited number of them in 10 s.
+/// Limits the log lines of one kind to a number in 10 s.
 pub struct Seldom {
     kind: &'static str,
     lines_max: u32,
     counted: Mutex<Counted>,
 }
 
-/// The lines of one interval.
+/// The present interval: when it began, and how many lines it has had.
 struct Counted {
     since: Option<Instant>,
     count: u32,
 }
 
 impl Seldom {
-    /// A kind with at most `lines_max` lines in 10 s. The log tells the count of the others as "N
-    /// more", followed by `kind`.
+    /// Limits lines to `lines_max` in 10 s. How many others there were, the log says as "N more",
+    /// followed by `kind`.
     pub const fn new(lines_max: u32, kind: &'static str) -> Seldom {
         let counted = Mutex::new(Counted { since: None, count: 0 });
         Seldom { kind, lines_max, counted }
     }
 
-    /// Calls `log`, which writes the line, or counts the line only. The first line of an interval
-    /// comes behind the count of the interval before.
+    /// Calls `log`, which writes the line; or only counts the line if there were too many. The
+    /// first line of an interval is preceded by the number of lines left out in the last one.
     pub fn log(&self, log: impl FnOnce()) {
         let (is_due, untold) = self.add(Instant::now());
         if untold > 0 {
@@ -43,7 +43,8 @@ impl Seldom {
         }
     }
 
-    /// Counts one more. Returns whether to log it, and how many before it were not logged.
+    /// Counts a line. Returns whether to write it, and how many lines of the last interval were
+    /// left out.
     fn add(&self, now: Instant) -> (bool, u32) {
         let mut counted = self.counted.lock().unwrap_or_else(PoisonError::into_inner);
         let is_over = counted.since.is_none_or(|since| now >= since + INTERVAL);

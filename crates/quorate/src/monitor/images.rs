@@ -1,4 +1,5 @@
-//! Snapshots on demand, taken and restored: their counts and results.
+//! Takes and restores snapshots on request of an operator, within rate limits, and counts the
+//! results.
 
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -14,44 +15,44 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::Monitor;
 
-/// The state behind the commands about snapshots.
+/// The state behind the admin commands `snapshot` and `restore`.
 pub struct Images {
     config: ImageConfig,
     snapshots: RateLimiter,
     restores: RateLimiter,
-    /// One permit: one snapshot or upload at a time.
+    /// A single permit: one snapshot is taken or received at a time.
     turn: Arc<Semaphore>,
     counts: Cell<ImageCounts>,
-    /// `restore_time`, in ms.
+    /// How long restores took, in ms (the metric `restore_time`).
     restore_time_ms: RefCell<Summary>,
 }
 
-/// Counters since the start, by ZooKeeper's names.
+/// Counts since the start, with the names of ZooKeeper's metrics.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ImageCounts {
-    /// `snapshot_error_count`.
+    /// The metric `snapshot_error_count`.
     pub snapshot_errors: u64,
-    /// `snapshot_rate_limited_count`.
+    /// The metric `snapshot_rate_limited_count`.
     pub snapshots_limited: u64,
-    /// `restore_error_count`.
+    /// The metric `restore_error_count`.
     pub restore_errors: u64,
-    /// `restore_rate_limited_count`.
+    /// The metric `restore_rate_limited_count`.
     pub restores_limited: u64,
 }
 
-/// The reason why no snapshot was taken, or none was restored.
+/// Why a snapshot was not taken, or not restored.
 #[derive(Debug, Error)]
 pub enum NotTaken {
-    /// `admin.snapshot.enabled` or `admin.restore.enabled` is off.
+    /// The setting `admin.snapshot.enabled` or `admin.restore.enabled` is off.
     #[error("it is switched off here")]
     Disabled,
-    /// The last request was too short a time ago.
+    /// The last request was too recent.
     #[error("one was asked for a short time ago: try again later")]
     Limited,
-    /// The snapshot could not be written, or its upload ended early.
+    /// The snapshot could not be written, or its upload broke off.
     #[error("{0}")]
     Failed(#[from] io::Error),
-    /// The snapshot was not installed.
+    /// The snapshot was received but not installed.
     #[error("{0}")]
     NotInstalled(#[from] NotInstalled),
 }
@@ -59,7 +60,7 @@ pub enum NotTaken {
 impl Images {
     pub fn new(config: ImageConfig) -> Images {
         Images {
-            // ZooKeeper takes the interval as microseconds for snapshots, and as ms for restores
+            // ZooKeeper takes the interval in microseconds for snapshots, and in ms for restores
             // (`Commands.SnapshotCommand`).
             snapshots: RateLimiter::new(Duration::from_micros(config.rate_limit_interval_ms)),
             restores: RateLimiter::new(Duration::from_millis(config.rate_limit_interval_ms)),
@@ -70,12 +71,12 @@ impl Images {
         }
     }
 
-    /// The counters.
+    /// The counts.
     pub fn counts(&self) -> ImageCounts {
         self.counts.get()
     }
 
-    /// How long the restores took, ms.
+    /// How long restores took, in ms.
     pub fn restore_time_ms(&self) -> Summary {
         self.restore_time_ms.borrow().clone()
     }
@@ -91,7 +92,7 @@ impl Monitor {
     /// Takes a snapshot of the present state.
     ///
     /// # Errors
-    /// The snapshot must not or could not be taken.
+    /// A snapshot is not allowed now, or could not be taken.
     pub async fn take_snapshot(&self) -> Result<TakenSnapshot, NotTaken> {
         let images = &self.images;
         if !images.config.is_snapshot_enabled {
@@ -110,11 +111,12 @@ impl Monitor {
         })
     }
 
-    /// Replaces the state by a snapshot, whose file `next` provides piece by piece. Every client is
-    /// disconnected, and finds the new state. Returns the zxid of the restore.
+    /// Replaces the state by a snapshot; `next` returns its file in pieces. Every client is
+    /// disconnected, and finds the new state when it reconnects. Returns the zxid of the restore.
     ///
     /// # Errors
-    /// The snapshot must not or could not be restored: the state is as it was.
+    /// A restore is not allowed now, or the snapshot could not be restored. The state is then
+    /// unchanged.
     pub async fn restore(
         &self,
         next: impl AsyncFnMut() -> Option<io::Result<Bytes>>,
@@ -140,8 +142,8 @@ impl Monitor {
         restored
     }
 
-    /// Receives an upload. The permit travels with the upload from step to step, so a step whose
-    /// caller is gone ends before another upload begins.
+    /// Receives and installs a snapshot. The permit `turn` moves along with the upload from step to
+    /// step. So, if the caller disappears, the step under way ends before another upload begins.
     async fn receive(
         &self,
         mut next: impl AsyncFnMut() -> Option<io::Result<Bytes>>,

@@ -1,24 +1,24 @@
-//! Work that waits, in turns: each address has its turn, and at an address each user. So who
-//! guesses the passwords of a user from an address makes only those wait who log in as that user
-//! from there. At the limit the address with the most gives way.
+//! A queue of work that gives client addresses turns, and at each address gives users turns. So a
+//! client that guesses a user's passwords only delays those who log in as that user from the same
+//! address. When the queue is full, the address with the most work loses some.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// The client that work is for.
+/// Whose turn some work belongs to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct For {
-    /// Its address; none for what this server wants itself.
+    /// The client's address; `None` for work that the server wants itself.
     pub address: Option<IpAddr>,
-    /// The user that it logs in as; none for users that do not exist, which are one, and for other
-    /// work.
+    /// The user that the client logs in as. `None` for a user that does not exist, and for other
+    /// work; all of these share the turns of one user.
     pub user: Option<Arc<str>>,
 }
 
-/// The work, up to a limit.
+/// The queue. It holds at most `count_max` pieces of work.
 pub struct Turns<T> {
-    /// In the order of their turns. Each has some work.
+    /// The addresses that have work, in the order of their turns.
     addresses: VecDeque<OfAddress<T>>,
     count: usize,
     count_max: usize,
@@ -27,18 +27,18 @@ pub struct Turns<T> {
 struct OfAddress<T> {
     address: Option<IpAddr>,
     count: usize,
-    /// In the order of their turns. Each has some work.
+    /// The users that have work, in the order of their turns, each with its work.
     users: VecDeque<(Option<Arc<str>>, VecDeque<T>)>,
 }
 
 impl<T> Turns<T> {
-    /// No work, of `count_max` at most.
+    /// An empty queue for at most `count_max` pieces of work.
     pub fn new(count_max: usize) -> Turns<T> {
         Turns { addresses: VecDeque::new(), count: 0, count_max }
     }
 
-    /// Adds work. Returns what there is no room for: that one, or the newest of the user with the
-    /// most at the address with the most.
+    /// Adds work. If the queue is full, returns what has to be dropped for it: the new work, or the
+    /// newest work of the busiest user at the busiest address.
     pub fn push(&mut self, of: For, work: T) -> Option<T> {
         let surplus = if self.count < self.count_max { None } else { self.give_way(of.address) };
         if self.count >= self.count_max {
@@ -60,8 +60,8 @@ impl<T> Turns<T> {
         surplus
     }
 
-    /// Takes the newest work of the address that has the most, if that is another one than this and
-    /// has more.
+    /// Removes and returns the newest work of the busiest user at the busiest address, unless the
+    /// address `to` would then have as much as that one.
     fn give_way(&mut self, to: Option<IpAddr>) -> Option<T> {
         let own = self.addresses.iter().find(|it| it.address == to).map_or(0, |it| it.count);
         let at = (0..self.addresses.len()).max_by_key(|at| self.addresses[*at].count)?;
@@ -75,7 +75,7 @@ impl<T> Turns<T> {
         work
     }
 
-    /// Takes the work whose turn it is.
+    /// Takes the next work in turn.
     pub fn pop(&mut self) -> Option<T> {
         let of_address = self.addresses.front_mut()?;
         let (_, waiting) = of_address.users.front_mut()?;
@@ -87,7 +87,8 @@ impl<T> Turns<T> {
         work
     }
 
-    /// Counts work of a user as gone, and the user and the address if there is no more.
+    /// Updates the counts after work of a user was taken, and removes the user or address if it has
+    /// no more.
     fn forget_empty(&mut self, at: usize, user: usize) {
         self.count -= 1;
         let of_address = &mut self.addresses[at];

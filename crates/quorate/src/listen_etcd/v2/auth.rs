@@ -1,5 +1,5 @@
-//! The requests below `/v2/auth` over HTTP: bodies in, answers out. What they mean is decided in
-//! `member/fronts/etcd/v2/users.rs`.
+//! Requests of etcd v2 below `/v2/auth`: reads the bodies and writes the answers.
+//! `member/fronts/etcd/v2/users.rs` decides what the requests mean.
 
 use std::rc::Rc;
 
@@ -22,7 +22,7 @@ use super::keys::{room_for, roomy};
 use super::members::{of_line, refused};
 use super::{clients, not_allowed, with_cluster_id};
 
-/// Answers a request below `/v2/auth/`. `None` if nothing is at its path.
+/// Answers a request; `rest` is its path behind `/v2/auth/`. `None` if nothing is at that path.
 pub(super) async fn answer(
     runtime: &Rc<Runtime>,
     (shares, site): (&ConnectionShares, &Site),
@@ -60,7 +60,7 @@ fn of_users(runtime: &Rc<Runtime>, answer: UsersAnswer) -> Answer {
     }
 }
 
-/// The answer that shows users or roles, with its room.
+/// The response that shows users or roles, once there is memory for it.
 async fn show(runtime: &Rc<Runtime>, shares: &ConnectionShares, shown: Shown) -> Answer {
     let room = room_for(shares, shown.kept_bytes()).await;
     match shown.answer() {
@@ -73,12 +73,12 @@ async fn show(runtime: &Rc<Runtime>, shares: &ConnectionShares, shown: Shown) ->
     }
 }
 
-/// The JSON of a body.
+/// Reads the body and parses it as JSON.
 async fn json(shares: &ConnectionShares, body: &mut WebBody) -> Result<Value, BadBody> {
     let mut room = Room::new(shares.requests.of(USERS_REQUEST_BYTES_MAX));
     let body = read_body(body, &mut room, USERS_REQUEST_BYTES_MAX).await;
     let body = body.ok_or(BadBody::Missing)?;
-    // As in Go's decoder, the bytes behind the first value do not matter.
+    // As in Go's decoder, bytes behind the first value are ignored.
     let first = Deserializer::from_slice(&body).into_iter::<Value>().next();
     first.and_then(Result::ok).ok_or(BadBody::Invalid)
 }
@@ -110,7 +110,7 @@ fn role_body(body: &Value) -> Result<RoleBody, BadBody> {
     Ok(RoleBody { role: text(&body["role"])?, given: given() })
 }
 
-/// A text of JSON; empty if it is missing.
+/// A string of the body; empty if it is missing.
 fn text(value: &Value) -> Result<String, BadBody> {
     match value {
         Value::Null => Ok(String::new()),
@@ -119,7 +119,7 @@ fn text(value: &Value) -> Result<String, BadBody> {
     }
 }
 
-/// A list of texts. `None` if it is missing.
+/// A list of strings of the body; `None` if it is missing.
 fn texts(value: &Value) -> Result<Option<Vec<String>>, BadBody> {
     match value {
         Value::Null => Ok(None),

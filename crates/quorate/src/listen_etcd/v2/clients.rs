@@ -1,5 +1,5 @@
-//! The credentials in a request of etcd v2, and the work that the steps of the request ask for
-//! (`member/fronts/etcd/v2/clients.rs`).
+//! Finds the credentials in a request of etcd v2, and does the work that checking them, or the
+//! request itself, needs (`member/fronts/etcd/v2/clients.rs` decides which).
 
 use std::net::IpAddr;
 use std::rc::Rc;
@@ -16,7 +16,7 @@ use super::super::passwords::{For, log_wrong};
 use super::super::runtime::Runtime;
 use super::keys::begin_line;
 
-/// The credentials of the client that sends these headers.
+/// The credentials that these headers and the connection present.
 pub(super) fn presented(headers: &HeaderMap, site: &Site) -> Presented {
     let credentials = headers.get(AUTHORIZATION).map(|value| value.as_bytes());
     Presented {
@@ -25,7 +25,8 @@ pub(super) fn presented(headers: &HeaderMap, site: &Site) -> Presented {
     }
 }
 
-/// Does the work for a step of a request. A change is a line of the audit log.
+/// Does a piece of work for a request: a call of the store, or work on a password. A call that
+/// changes something gets a line in the audit log.
 pub(super) async fn run(runtime: &Rc<Runtime>, site: &Site, work: Work) -> Done {
     match work {
         Work::Call(request) => {
@@ -49,7 +50,7 @@ fn address(site: &Site) -> IpAddr {
     site.peer.ip().to_canonical()
 }
 
-/// Compares a password with the hash of a user's, unless it was right lately.
+/// Compares a password with the hash of the user's password, unless it was found right recently.
 async fn verify(
     runtime: &Runtime,
     site: &Site,
@@ -81,7 +82,7 @@ async fn work_on(
     password: Vec<u8>,
     task: PasswordTask,
 ) -> PasswordDone {
-    // Dropped with the request: then nobody waits.
+    // If the request is dropped, so is this, and the work is not done.
     let waits = Arc::new(());
     let work = PasswordWork { password, task, waits: Arc::downgrade(&waits) };
     runtime.passwords.submit(of, work).await.unwrap_or(PasswordDone::TooMuchWork)

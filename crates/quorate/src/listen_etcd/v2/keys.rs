@@ -1,4 +1,5 @@
-//! The store's answers to requests about keys of etcd v2, before they are written as HTTP.
+//! Answers requests of etcd v2 for keys. An answer has the fields of the head and a JSON body; how
+//! they become HTTP is decided by [`super`] or [`super::short`].
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -28,41 +29,41 @@ use super::waits;
 
 /// An answer about keys.
 pub(super) struct KeysAnswer {
-    /// The fields of the head.
+    /// What the head of the response says.
     pub head: KeysHead,
     /// The JSON.
     pub body: KeysBody,
 }
 
-/// The fields of the head of an answer about keys.
+/// What the head of an answer about keys says.
 pub(super) struct KeysHead {
-    /// The status of HTTP.
+    /// The HTTP status.
     pub status: u16,
-    /// The index of the store (`X-Etcd-Index`).
+    /// The index of the v2 store (`X-Etcd-Index`).
     pub index: u64,
-    /// The index and the term of Raft, where the store has done what was asked for.
+    /// Raft's index and term; `None` if the request failed.
     pub raft: Option<(u64, u64)>,
 }
 
 impl KeysHead {
-    /// The head of the answer to a request that failed.
+    /// The head for a request that failed.
     fn from_failure(failure: &Failure) -> KeysHead {
         KeysHead { status: failure.code.status(), index: failure.index, raft: None }
     }
 
-    /// The head of the answer to a request that succeeded, at this index of the store.
+    /// The head for a request that succeeded when the store had this index.
     fn from_success(runtime: &Runtime, index: u64) -> KeysHead {
         KeysHead { status: 200, index, raft: Some(runtime.raft_position()) }
     }
 
-    /// The head of the answer to a write that caused this event.
+    /// The head for a write that caused this event.
     fn from_event(runtime: &Runtime, event: &Event) -> KeysHead {
         let status = if event.is_created() { 201 } else { 200 };
         KeysHead { status, ..KeysHead::from_success(runtime, event.index()) }
     }
 }
 
-/// The facts about a request that its answer needs.
+/// What the answer needs to know about its request.
 pub(super) struct Asked {
     key: Box<str>,
     hides_nodes: bool,
@@ -70,7 +71,7 @@ pub(super) struct Asked {
 }
 
 impl Asked {
-    /// The facts about a request for a key.
+    /// What the answer to `request` needs to know.
     pub fn of(request: &Request) -> Asked {
         let (hides_nodes, is_recursive) = match &request.ask {
             Ask::Write(write) => (write.hides_nodes, false),
@@ -81,18 +82,19 @@ impl Asked {
     }
 }
 
-/// The result of a request about a key.
+/// The result of a request for a key.
 pub(super) type KeysResult = Result<V2Result, CallRefused>;
 
 /// The body of an answer about keys.
 pub(super) enum KeysBody {
-    /// All of it.
+    /// The whole body.
     Whole(Bytes),
-    /// Parts as they come.
+    /// The body in parts, as they are made.
     Lines(Lines),
 }
 
-/// Answers a request of this method about a key. The room of the request stays until then.
+/// Answers a request for a key. `room`, the memory counted for the request, is held until the
+/// request has run; a wait frees it at once.
 pub(super) async fn answer(
     runtime: &Rc<Runtime>,
     (shares, site): (&ConnectionShares, &Site),
@@ -108,7 +110,7 @@ pub(super) async fn answer(
     answer_with(runtime, shares, &asked, result).await
 }
 
-/// Runs a request of this method about a key, which is no wait: at once, or by the Front.
+/// Runs a request for a key that is not a wait: at once if that is possible, else by the Front.
 pub(super) async fn run(
     runtime: &Rc<Runtime>,
     site: &Site,
@@ -127,8 +129,9 @@ pub(super) async fn run(
     result
 }
 
-/// The head of a small answer, whose JSON is appended to a text: of one that `bytes` are enough
-/// for. `now_ms`: the time, in ms since 1970.
+/// Appends the JSON of an answer to `text`, and returns the head. `None`, and nothing is appended,
+/// if the answer might be longer than `bytes` or is not a written or read key. `now_ms` is ms since
+/// 1970.
 pub(super) fn small(
     runtime: &Runtime,
     asked: &Asked,
@@ -152,7 +155,7 @@ pub(super) fn small(
     }
 }
 
-/// The answer with what came of a request about a key.
+/// The answer for the result of a request for a key.
 pub(super) async fn answer_with(
     runtime: &Runtime,
     shares: &ConnectionShares,
@@ -175,7 +178,7 @@ pub(super) async fn answer_with(
     }
 }
 
-/// Begins a line of the audit log, if there is a log and the request writes.
+/// Begins a line for the audit log. `None` if there is no audit log or the request does not write.
 pub(super) fn begin_line(
     runtime: &Runtime,
     site: &Site,
@@ -192,14 +195,15 @@ pub(super) fn begin_line(
     Some(Audited::new(&client, operation))
 }
 
-/// The answer to a request that the store refuses. The cause may be the text of a value.
+/// The answer to a request that the store refuses. It may quote a stored value, so it waits for
+/// memory.
 pub(super) async fn refused(shares: &ConnectionShares, refusal: &Refusal) -> KeysAnswer {
     let room = room_for(shares, Failure::cause_bytes(refusal)).await;
     let failure = Failure::from(refusal);
     failed_with(&failure, roomy(failure.body(), room))
 }
 
-/// The answer to a request that fails.
+/// The answer to a request that failed.
 pub(super) fn failed(failure: &Failure) -> KeysAnswer {
     failed_with(failure, failure.body().into())
 }
@@ -208,22 +212,22 @@ fn failed_with(failure: &Failure, body: Bytes) -> KeysAnswer {
     KeysAnswer { head: KeysHead::from_failure(failure), body: KeysBody::Whole(body) }
 }
 
-/// The answer to a request that succeeded, at this index of the store.
+/// The answer to a request that succeeded when the store had this index.
 pub(super) fn succeeded(runtime: &Runtime, index: u64, body: KeysBody) -> KeysAnswer {
     KeysAnswer { head: KeysHead::from_success(runtime, index), body }
 }
 
-/// Bytes of a text that shows keys and values of so many bytes, at most.
+/// The longest JSON, in bytes, for keys and values of this many bytes.
 fn text_bytes_max(bytes: usize) -> usize {
     V2_FRAME_BYTES.saturating_add(bytes.saturating_mul(V2_TEXT_TIMES))
 }
 
-/// Bytes of the keys and values in the line of an event, which may have its key twice.
+/// How many bytes the keys and values in an event's JSON have. The key may occur twice.
 fn event_bytes(event: &Event, hides_nodes: bool) -> usize {
     if hides_nodes { 0 } else { event.bytes() as usize + event.key.len() }
 }
 
-/// Waits for the room of a text that shows keys and values of so many bytes.
+/// Waits for the memory for JSON with keys and values of this many bytes.
 pub(super) async fn room_for(shares: &ConnectionShares, bytes: usize) -> Room {
     let bytes = text_bytes_max(bytes);
     let mut room = Room::new(shares.answers.of(bytes));
@@ -231,13 +235,13 @@ pub(super) async fn room_for(shares: &ConnectionShares, bytes: usize) -> Room {
     room
 }
 
-/// A text with its room; the room that the text does not need is given back.
+/// The text with the memory counted for it, of which the unused part is freed.
 pub(super) fn roomy(text: Vec<u8>, mut room: Room) -> Bytes {
     room.shrink_to(text.capacity());
     Bytes::from_owner(Roomy { text, _room: room })
 }
 
-/// The line of an event.
+/// The JSON line of an event, once there is memory for it.
 pub(super) async fn line(shares: &ConnectionShares, event: &Event, hides_nodes: bool) -> Bytes {
     let bytes = event_bytes(event, hides_nodes);
     let room = room_for(shares, bytes).await;
@@ -246,7 +250,7 @@ pub(super) async fn line(shares: &ConnectionShares, event: &Event, hides_nodes: 
     roomy(text, room)
 }
 
-/// The answer with a node: whole if it is small, else in pieces.
+/// The answer that shows a node: whole if it is small, else in pieces.
 async fn listed(
     runtime: &Runtime,
     shares: &ConnectionShares,
@@ -262,7 +266,7 @@ async fn listed(
     if !begin().write(V2_PIECE_BYTES, &mut text) {
         return succeeded(runtime, index, KeysBody::Whole(roomy(text, room)));
     }
-    // It begins again once it has the room for all: nothing is held while it waits.
+    // The listing begins again once it has all its memory, so it holds none while it waits.
     let listing = begin();
     drop((text, room));
     let (lines, body) = mpsc::channel(1);
@@ -279,10 +283,11 @@ async fn listed(
     succeeded(runtime, index, KeysBody::Lines(body))
 }
 
-/// Sends a listing in pieces. The nodes that it shares may be in no other state any more, so it
-/// takes room for them, and for the pieces on their way, before it sends the first one: if it took
-/// room for each piece, it could wait behind others who wait for its own. While others wait for
-/// room, a client is cut off that takes nothing, or all of it too slowly. Whether all was sent.
+/// Sends a listing in pieces, and returns whether all was sent. Before the first piece, it waits
+/// for the memory of all the nodes, which may no longer belong to any other state, and of the
+/// pieces under way. If it waited for each piece instead, it could wait behind others who wait for
+/// its own memory. While others wait, a client is disconnected that takes nothing, or takes all of
+/// it too slowly.
 async fn send_pieces(
     mut listing: Listing,
     shares: &ConnectionShares,

@@ -1,5 +1,5 @@
-//! Members and statistics of etcd v2 over HTTP: bodies in, answers out. What requests mean is
-//! decided in `member/fronts/etcd/v2/members.rs`.
+//! Requests of etcd v2 for members and statistics: reads the bodies and writes the answers.
+//! `member/fronts/etcd/v2/members.rs` decides what the requests mean.
 
 use std::rc::Rc;
 
@@ -22,7 +22,7 @@ use super::super::routes::PLAIN_TEXT;
 use super::super::runtime::{ConnectionShares, Runtime};
 use super::{clients, not_allowed, with_cluster_id};
 
-/// Answers a request that is not about keys or users. `None` if nothing is at its path.
+/// Answers a request that is not for keys or users. `None` if nothing is at its path.
 pub(super) async fn answer(
     runtime: &Rc<Runtime>,
     (shares, site): (&ConnectionShares, &Site),
@@ -78,7 +78,7 @@ fn shown(member: &pb::Member) -> Value {
     })
 }
 
-/// The URLs that the body of a request gives for a member.
+/// The peer URLs for a member in the body of a request.
 async fn peer_urls(shares: &ConnectionShares, body: &mut WebBody) -> Result<Vec<String>, BadUrls> {
     let mut room = Room::new(shares.requests.of(MEMBERS_REQUEST_BYTES_MAX));
     let body = read_body(body, &mut room, MEMBERS_REQUEST_BYTES_MAX).await;
@@ -90,7 +90,8 @@ async fn peer_urls(shares: &ConnectionShares, body: &mut WebBody) -> Result<Vec<
     urls.ok_or(BadUrls::NoTexts)
 }
 
-/// The statistics of this member. etcd counts append requests; here frames of links are counted.
+/// This member's statistics about itself. etcd counts append requests; this server counts the
+/// frames on its links to other members.
 fn own_statistics(runtime: &Rc<Runtime>) -> Value {
     let member = &runtime.member;
     let status = member.node.replica().status;
@@ -109,7 +110,7 @@ fn own_statistics(runtime: &Rc<Runtime>) -> Value {
     })
 }
 
-/// The statistics of this member about the others, while it leads.
+/// This member's statistics about its followers, while it leads.
 fn leader_statistics(runtime: &Rc<Runtime>) -> Value {
     let member = &runtime.member;
     let followers = member.node.peer_traffic().into_iter().map(|it| {
@@ -120,7 +121,7 @@ fn leader_statistics(runtime: &Rc<Runtime>) -> Value {
     json!({ "leader": hex(member.member_id), "followers": followers })
 }
 
-/// The counts of the member since its start.
+/// How often each kind of operation was run since the member started.
 fn store_statistics(runtime: &Rc<Runtime>) -> Value {
     let counts = runtime.member.command_counts.etcd_v2.numbers().into_iter();
     counts.map(|(name, count)| (name.to_string(), Value::from(count))).collect()
@@ -139,7 +140,7 @@ pub(super) fn of_line(status: StatusCode, line: Vec<u8>) -> Answer {
     of(status, v2::CONTENT_TYPE, String::from_utf8_lossy(&line).into_owned())
 }
 
-/// An answer that says why a request is refused.
+/// An answer with the reason for a refusal.
 pub(super) fn refused(status: u16, text: &str) -> Answer {
     let status = StatusCode::from_u16(status).unwrap_or(StatusCode::BAD_REQUEST);
     of(status, v2::CONTENT_TYPE, json!({ "message": text }).to_string())

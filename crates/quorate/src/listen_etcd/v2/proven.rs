@@ -1,8 +1,8 @@
-//! Passwords of users of etcd v2 that were right lately.
+//! Remembers which passwords of etcd v2 users were verified recently.
 //!
-//! A client sends its password with each request, and a hash takes 50 ms to compare. So a
-//! connection runtime keeps a keyed hash of the last password of each user that was right. That
-//! saves work, and decides nothing: a comparison with the same hash would have the same result.
+//! A client sends its password with every request, and comparing it with a hash takes 50 ms. So a
+//! connection runtime remembers, for each user, a keyed hash of the password that it verified last.
+//! This only saves work: comparing again with the same stored hash would have the same result.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use super::super::limits::V2_PROVEN_MAX;
 
-/// The passwords that were right lately: of each user one, for the hash that it was compared with.
+/// The last verified password of each user, with the stored hash that it was compared with.
 #[derive(Default)]
 pub(in super::super) struct ProvenPasswords {
     keys: [RandomState; 2],

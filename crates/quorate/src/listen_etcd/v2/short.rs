@@ -1,13 +1,13 @@
-//! HTTP/1.1 of short requests about keys, without the library of HTTP: what the library does for a
-//! request costs more than the rest of it.
+//! Serves short etcd v2 requests for keys over HTTP/1.1 without the HTTP library, hyper, because
+//! hyper's part of such a request costs more than all the rest.
 //!
 //! ```text
 //! bytes -> httparse -> etcd::v2 (a request) -> keys::run -> one write
 //! ```
 //!
-//! A request is short if it comes whole in a few reads and needs nothing else: see [`find`]. At the
-//! first other one the library gets the connection, with the bytes that were read, and keeps it.
-//! Both send the same headers.
+//! A request is short if it arrives completely within a few reads and has no special feature;
+//! [`find`] lists the conditions. At the first request that is not short, hyper takes over the
+//! connection, with the bytes already read, and keeps it. Both send the same headers.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -31,15 +31,15 @@ use super::super::runtime::{ConnectionShares, Runtime};
 use super::keys::{self, Asked, KeysAnswer, KeysBody, KeysHead};
 use super::{is_form_type, not_read, parameters};
 
-/// How a connection goes on.
+/// What happens to a connection after its short requests.
 pub(in super::super) enum Next {
-    /// It does not.
+    /// The connection is over.
     Over,
-    /// With the library, which gets these bytes first.
+    /// The HTTP library takes it over. These bytes were already read from it.
     Library(Vec<u8>),
 }
 
-/// Answers the short requests of a connection, up to the first other one.
+/// Answers the short requests of a connection, up to the first request that is not short.
 ///
 /// # Errors
 /// The connection breaks.
@@ -60,7 +60,8 @@ where
     if !is_served || site.certificate.is_some() {
         return Ok(Next::Library(read));
     }
-    // A client may take any time between two requests, as in etcd, but not before the first.
+    // As in etcd, a client may pause for any time between two requests; only the first one has a
+    // deadline.
     let mut due_at = Some(Instant::now() + STALL_TIME_MAX);
     loop {
         let Short { method, request, bytes } = match next(socket, &mut read, due_at.take()).await? {
@@ -89,7 +90,8 @@ where
     }
 }
 
-/// Runs a request, and appends its answer; see [`put_answer`].
+/// Runs a request, and appends its answer to `out`. Returns a body that is too long for that; see
+/// [`put_answer`].
 async fn answer(
     runtime: &Rc<Runtime>,
     (shares, site): (&ConnectionShares, &Site),
@@ -103,7 +105,8 @@ async fn answer(
         };
         keys::run(runtime, site, (method, request), &asked).await
     };
-    // Most answers are small, and go to the buffer of the connection without room of their own.
+    // Most answers are small. They are made in a buffer of the runtime and need no room of their
+    // own.
     {
         let (text, now_ms) = (&mut *runtime.text.borrow_mut(), node::wall_ms());
         text.clear();
@@ -117,7 +120,7 @@ async fn answer(
     put_answer(runtime, answer, (common, out))
 }
 
-/// The room of a request; `None` if there was none in time.
+/// Waits for the memory to count a request under; `None` if there is none in time.
 async fn room_of(shares: &ConnectionShares, request: &Request) -> Option<Room> {
     let bytes = if matches!(request.ask, Ask::Write(_)) { request.bytes() } else { 0 };
     let mut room = Room::new(shares.requests.of(bytes));
@@ -126,8 +129,8 @@ async fn room_of(shares: &ConnectionShares, request: &Request) -> Option<Room> {
     has_room.then_some(room)
 }
 
-/// Appends the head of an answer, and its body if it is short. `common`: the headers that all
-/// answers have. Returns a body that is not short.
+/// Appends the head of an answer, and its body if that is short; else returns the body, to be sent
+/// next. `common` has the header lines of every answer.
 fn put_answer(
     runtime: &Runtime,
     answer: KeysAnswer,
@@ -148,13 +151,13 @@ fn put_answer(
     }
 }
 
-/// The kind of request at the beginning of some bytes.
+/// What some bytes begin with.
 enum Found {
-    /// A short request.
+    /// A complete short request.
     Short(Short),
-    /// A part of what may be one.
+    /// The beginning of what may be a short request.
     Partial,
-    /// What the library has to read.
+    /// Something that the HTTP library must read.
     Other,
 }
 
@@ -163,12 +166,13 @@ struct Short {
     method: &'static str,
     /// The request, or why it is refused.
     request: Result<Request, Failure>,
-    /// Bytes of it.
+    /// Its length in `read`, head and body.
     bytes: usize,
 }
 
-/// Reads up to the end of the next request, or until it is sure that the library has to read it.
-/// `None` if the client has gone away, or takes too long from the first byte on, or past `due_at`.
+/// Reads until the next request is complete, or until it is certain that the HTTP library must read
+/// it. `None` if the client is gone, or takes too long: past `due_at`, or [`STALL_TIME_MAX`] from
+/// the first byte on.
 async fn next<S>(
     socket: &mut S,
     read: &mut Vec<u8>,
@@ -200,9 +204,9 @@ where
     Ok(Some(Found::Partial))
 }
 
-/// Looks for a short request: GET, PUT, POST or DELETE of HTTP/1.1, for a clean path of a key
-/// without escapes, no wait, with a short form or no body, from a client that names no user, and
-/// with no header that changes what becomes of the connection.
+/// Looks for a short request at the beginning of `read`: a GET, PUT, POST or DELETE over HTTP/1.1,
+/// for the path of a key in its shortest form without escapes; not a wait; with a short form or no
+/// body; from a client that names no user; and with no header that affects the connection.
 fn find(read: &[u8]) -> Found {
     let mut headers = [const { MaybeUninit::uninit() }; SHORT_HEADERS_MAX];
     let mut head = httparse::Request::new(&mut []);
@@ -235,12 +239,12 @@ fn find(read: &[u8]) -> Found {
     }
 }
 
-/// Whether a byte of a target means nothing else than itself to the library.
+/// Whether the HTTP library takes this byte of a request target as it is.
 fn is_usual_in_target(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"/-._~:@!$&'()*+,=;?%".contains(&byte)
 }
 
-/// The body of a request, as its headers describe it.
+/// What the headers say about the body of a request.
 #[derive(Default)]
 struct AboutBody {
     bytes: usize,
@@ -248,7 +252,7 @@ struct AboutBody {
 }
 
 impl AboutBody {
-    /// `None` if a header means more than a body.
+    /// Reads the headers; `None` if one of them needs the HTTP library.
     fn of(headers: &[httparse::Header<'_>]) -> Option<AboutBody> {
         let mut about = AboutBody::default();
         let (mut has_length, mut has_type) = (false, false);
@@ -278,11 +282,12 @@ impl AboutBody {
     }
 }
 
-/// Headers that the library or etcd's other rules read.
+/// Headers that only the HTTP library, or the code behind it, handles.
 const OF_THE_LIBRARY: [&str; 6] =
     ["authorization", "transfer-encoding", "expect", "upgrade", "te", "trailer"];
 
-/// Writes the head of an answer as the library does. `bytes`: of its body, if they are known.
+/// Appends the head of an answer, as the HTTP library writes it. `bytes` is the length of the body;
+/// `None` if it is not known yet.
 fn put_head(
     head: &KeysHead,
     bytes: Option<usize>,
@@ -324,13 +329,14 @@ fn put_decimal(number: u64, out: &mut Vec<u8>) {
     out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
 }
 
-/// Sends the parts of an answer as chunks (RFC 9112, 7.1). False if not all came.
+/// Sends the parts of an answer as chunks (RFC 9112, 7.1). False if the answer ended before it was
+/// complete.
 async fn send_chunks<S>(socket: &mut S, mut lines: Lines) -> io::Result<bool>
 where
     S: AsyncWrite + Unpin,
 {
     while let Some(line) = lines.next().await {
-        // An empty chunk would be the end.
+        // An empty chunk would mean the end.
         if line.is_empty() {
             continue;
         }

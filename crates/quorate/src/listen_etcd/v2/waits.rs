@@ -1,4 +1,5 @@
-//! Waits for changes of keys: the headers are sent at once, an event when there is one.
+//! Requests of etcd v2 that wait for a change of a key. The headers of the answer are sent at once,
+//! each event when it happens.
 
 use std::rc::Rc;
 
@@ -14,7 +15,7 @@ use super::super::large::send_while_wanted;
 use super::super::runtime::{ConnectionShares, FromV2Wait, Runtime, V2Wait};
 use super::keys::{KeysAnswer, KeysBody, failed, line, refused, succeeded};
 
-/// Answers a request to wait. The wait ends when its client goes away.
+/// Answers a request to wait. The wait ends when the client disconnects.
 pub(super) async fn answer(
     runtime: &Rc<Runtime>,
     shares: &ConnectionShares,
@@ -41,8 +42,8 @@ pub(super) async fn answer(
     succeeded(runtime, index, KeysBody::Lines(Lines::of_stream(body)))
 }
 
-/// Sends the events of a wait until it is over, or its client takes nothing while others wait for
-/// room. As in etcd, a stream that ends early says nothing.
+/// Sends the events of a wait until it ends, or until the client takes nothing while others wait
+/// for memory. As in etcd, a stream that is cut off gives no reason.
 async fn send_events(
     wait: &V2Wait,
     is_stream: bool,

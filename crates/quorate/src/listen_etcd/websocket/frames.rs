@@ -1,4 +1,5 @@
-//! Frames of WebSocket (RFC 6455, 5.2): bytes to pieces, and the heads of our own.
+//! WebSocket's frames (RFC 6455, 5.2): parses those of the client into pieces, and makes the heads
+//! of our own.
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
@@ -14,10 +15,10 @@ impl Control {
     pub const PONG: u8 = 10;
 }
 
-/// Bytes of the payload of a control frame.
+/// The longest payload of a control frame, in bytes.
 const CONTROL_BYTES_MAX: u64 = 125;
 
-/// Why we end a connection.
+/// Why the server closes a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CloseCode {
     Normal,
@@ -33,23 +34,23 @@ impl CloseCode {
     }
 }
 
-/// A part of what the client has sent.
+/// Something that the client has sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Piece {
-    /// A part of a message; a line end follows the last one.
+    /// A part of a message. A line end is added behind the last part.
     Data(Bytes),
-    /// The payload of a ping, which the answer repeats.
+    /// A ping with its payload, which the answer must repeat.
     Ping(Bytes),
-    /// The client ends.
+    /// The client closes the connection.
     Close,
 }
 
-/// Reads frames.
+/// Parses a stream of frames.
 #[derive(Debug, Default)]
 pub(super) struct Parser {
-    /// The frame whose payload comes.
+    /// The frame whose payload is arriving; `None` before the next frame's head.
     frame: Option<Frame>,
-    /// Whether a message has begun whose last frame is still to come.
+    /// Whether a message has begun and its last frame has not.
     is_within_message: bool,
 }
 
@@ -58,16 +59,16 @@ struct Frame {
     opcode: u8,
     is_last: bool,
     mask: [u8; 4],
-    /// Bytes of the payload that were taken, and those to come.
+    /// How many bytes of the payload were taken, and how many are still to come.
     taken: u64,
     left: u64,
 }
 
 impl Parser {
-    /// The next piece of what is in the buffer; `None` if more must come.
+    /// Takes the next piece out of the buffer; `None` if the buffer has too little for one.
     ///
     /// # Errors
-    /// The client breaks the rules.
+    /// The client violates the protocol.
     pub fn next(&mut self, buffer: &mut BytesMut) -> Result<Option<Piece>, CloseCode> {
         loop {
             let frame = match self.frame {
@@ -96,7 +97,7 @@ impl Parser {
                 _ => Some(Frame { taken: frame.taken + count, left, ..frame }),
             };
             if is_end {
-                // Two values of a stream are two lines.
+                // Separates the JSON values of two messages by a line end.
                 payload.put_u8(b'\n');
             }
             match frame.opcode {
@@ -109,7 +110,7 @@ impl Parser {
         }
     }
 
-    /// Takes the head of a frame, if all of it has come.
+    /// Takes the head of a frame out of the buffer; `None` if it is not complete.
     fn take_head(&mut self, buffer: &mut BytesMut) -> Result<Option<Frame>, CloseCode> {
         let [first, second, ..] = buffer[..] else { return Ok(None) };
         let (opcode, is_last) = (first & 0x0f, first & 0x80 != 0);
@@ -120,7 +121,8 @@ impl Parser {
             Control::CLOSE | Control::PING | Control::PONG => !is_last,
             _ => true,
         };
-        // No extension was agreed on, and clients mask what they send.
+        // No extension was negotiated, so those bits must be 0; and clients must mask their
+        // payload.
         if is_wrong || first & 0x70 != 0 || second & 0x80 == 0 {
             return Err(CloseCode::ProtocolError);
         }
@@ -149,12 +151,13 @@ impl Parser {
     }
 }
 
-/// The head of a frame of ours that is the whole of its message.
+/// The head of a frame of ours that is a whole message.
 pub(super) fn head(opcode: u8, length: usize) -> Bytes {
     head_of_part(opcode, length, true)
 }
 
-/// The head of a frame of ours. The frames of a message behind the first one are continuations.
+/// The head of a frame of ours. In a message of several frames, all but the first are
+/// continuations.
 pub(super) fn head_of_part(opcode: u8, length: usize, is_last: bool) -> Bytes {
     let mut head = BytesMut::with_capacity(10);
     head.put_u8(if is_last { 0x80 | opcode } else { opcode });
@@ -176,7 +179,7 @@ pub(super) fn head_of_part(opcode: u8, length: usize, is_last: bool) -> Bytes {
 mod tests {
     use super::*;
 
-    /// A frame of a client.
+    /// A frame as a client sends it. `first` is its first byte.
     fn frame(first: u8, payload: &[u8]) -> Vec<u8> {
         let mask = [1, 2, 3, 250];
         let masked = payload.iter().zip(mask.iter().cycle()).map(|(byte, mask)| byte ^ mask);
@@ -186,7 +189,8 @@ mod tests {
         head.into_iter().chain(mask).chain(masked).collect()
     }
 
-    /// The pieces of bytes that come in parts of so many; data is put together.
+    /// What the parser finds in bytes that arrive in parts of `part` bytes. All data is joined and
+    /// comes last.
     fn read(bytes: &[u8], part: usize) -> Result<Vec<Piece>, CloseCode> {
         let (mut parser, mut buffer) = (Parser::default(), BytesMut::new());
         let (mut pieces, mut data) = (Vec::new(), Vec::new());
