@@ -1,5 +1,5 @@
-//! The thread of monitoring, with a small tokio runtime: it serves the ports for metrics and the
-//! admin server, and answers the four-letter words of clients.
+//! The monitoring thread: a small tokio runtime that serves the ports for metrics and the admin
+//! server, and answers the four-letter words of clients.
 
 use std::sync::Arc;
 
@@ -13,13 +13,13 @@ use crate::listen_zk::Question;
 use crate::monitor::{About, Monitor, Started};
 use crate::observe::Observer;
 
-/// Words that wait for their answer. A further word closes its connection.
+/// How many four-letter words may wait for an answer. A further one closes its connection.
 pub const QUESTIONS_MAX: usize = 1_024;
 
-/// Words that are being answered at once; further ones wait.
+/// How many four-letter words are answered at the same time; further ones wait.
 const ANSWERS_MAX: usize = 256;
 
-/// The parts of a started server that monitoring needs.
+/// What the monitoring thread needs of a started server.
 pub struct Begin {
     pub observer: Observer,
     pub about: About,
@@ -27,11 +27,12 @@ pub struct Begin {
     pub questions: mpsc::Receiver<Question>,
 }
 
-/// Starts the thread. It serves these ports from now on, and answers everything else once it gets
-/// the parts of the started server. It ends with the process.
+/// Starts the thread, which serves the ports at once. The caller must send a [`Begin`] when the
+/// server has started; before that, the thread can only report that it has not. The thread ends
+/// with the process.
 ///
 /// # Errors
-/// A thread or a runtime cannot be made.
+/// The thread or its runtime cannot be started.
 pub fn start(
     ports: Vec<Port>,
     waiting: WaitingServer,
@@ -50,9 +51,9 @@ pub fn start(
     Ok(sender)
 }
 
-/// Answers words once the server has started.
+/// Waits until the server has started, then answers four-letter words.
 async fn watch(started: Started, begin: oneshot::Receiver<Begin>) {
-    // Without these parts the process is about to end.
+    // The sender is dropped only if the start failed; then the process is about to end.
     let Ok(Begin { observer, about, images, questions }) = begin.await else { return };
     started.get_or_init(|| Monitor::new(observer, about, images));
     run(started, questions).await;

@@ -1,7 +1,7 @@
-//! Answers on the client ports before the server serves. A member of an ensemble may wait for
-//! others without limit, and a client that asks meanwhile whether it is alive gets an answer.
-//! Four-letter words are answered as ZooKeeper answers them then. Any other connection is closed,
-//! and its client tries the next server (`NIOServerCnxn.readConnectRequest`: "ZooKeeperServer not
+//! Answers four-letter words on ZooKeeper's ports while the server does not serve yet. A member of
+//! an ensemble may wait for others without limit, and an operator who asks meanwhile whether it is
+//! alive gets the answer that ZooKeeper gives at that stage. Any other connection is closed, so
+//! that its client tries the next server (`NIOServerCnxn.readConnectRequest`: "ZooKeeperServer not
 //! running").
 
 use std::sync::Arc;
@@ -12,21 +12,21 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use zk::four_letter::{self, ConfReport};
 
-/// Connections that may be open at once; a further one is closed without being read.
+/// How many connections may be open at the same time; a further one is closed without being read.
 const CONNECTIONS_MAX: usize = 256;
 
-/// How long a client may take to send its word, and to notice the answer.
+/// How long a client may take to send its word and to close after the answer.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Bytes that a client may send behind a word before its connection is closed.
+/// How many bytes a client may send behind its word before its connection is closed.
 const REST_BYTES_MAX: u64 = 1_024;
 
-/// The pause after a connection could not be accepted.
+/// How long to wait after accepting a connection has failed.
 const RETRY: Duration = Duration::from_millis(100);
 
-/// The facts that the answers need.
+/// What the answers are made from.
 pub struct Answers {
-    /// The words that may be executed; `*` allows all.
+    /// The four-letter words that may be executed; `*` allows all.
     pub words_allowed: Vec<String>,
     /// The name and version of the server.
     pub version: String,
@@ -34,7 +34,8 @@ pub struct Answers {
 }
 
 impl Answers {
-    /// The answer to the first bytes of a connection; `None` if they get no answer.
+    /// The answer to the first four bytes of a connection; `None` if they are not a four-letter
+    /// word.
     fn to(&self, first: [u8; 4]) -> Option<String> {
         let word = four_letter::recognise(first)?;
         let is_allowed =
@@ -46,8 +47,8 @@ impl Answers {
     }
 }
 
-/// Answers on a port until the task is dropped. `is_plain` is false where TLS is spoken:
-/// connections are closed there without an answer.
+/// Answers on a port until the future is dropped. `is_plain` is false for a TLS port, where
+/// connections are closed without an answer.
 pub async fn answer(listener: Option<&TcpListener>, is_plain: bool, answers: Arc<Answers>) {
     let Some(listener) = listener else { return std::future::pending().await };
     let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
@@ -60,7 +61,7 @@ pub async fn answer(listener: Option<&TcpListener>, is_plain: bool, answers: Arc
         let answers = answers.clone();
         if is_plain {
             tokio::spawn(async move {
-                // A client that is slower than that is disconnected.
+                // A client that takes longer is disconnected.
                 let _ = tokio::time::timeout(PATIENCE, converse(stream, &answers)).await;
                 drop(turn);
             });
@@ -74,7 +75,8 @@ async fn converse(mut stream: TcpStream, answers: &Answers) -> std::io::Result<(
     let Some(text) = answers.to(first) else { return Ok(()) };
     stream.write_all(text.as_bytes()).await?;
     stream.shutdown().await?;
-    // A close with unread bytes would reset the connection, and the answer might be lost.
+    // Reads what the client still sends: closing a socket with unread bytes would reset the
+    // connection, and the answer might be lost.
     let mut rest = stream.take(REST_BYTES_MAX);
     tokio::io::copy(&mut rest, &mut tokio::io::sink()).await?;
     Ok(())

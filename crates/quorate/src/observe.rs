@@ -1,9 +1,10 @@
-//! The facts about a running server, each gathered in one place. `mntr`, the metrics under
-//! ZooKeeper's and under etcd's names, and the admin server show them; a fact here has no name of a
-//! metric, and the pages name it.
+//! The facts about a running server that operators may see, each gathered in one place. `mntr`, the
+//! metrics under ZooKeeper's and under etcd's names, and the admin server all show them. The facts
+//! have no metric names; the code that shows a fact names it.
 //!
-//! Facts are counted where they arise. A message asks a runtime for its counts, one page of a list
-//! at a time, so that clients never wait for an observer, however much there is to show.
+//! A fact is counted where it arises. The counts of a connection runtime are fetched by a message
+//! to it, and lists a page at a time, so that clients never wait long for an observer, however much
+//! there is to show.
 
 pub mod metric;
 pub mod process;
@@ -30,25 +31,25 @@ use crate::listen_zk::{Face, ToRuntime};
 use replica::{Ensemble, MembersView, Part};
 use state::StateFacts;
 
-/// How long a reader of the tree waits before it looks again whether a command is done.
+/// How long to wait before looking again whether a command that was partly applied is done.
 const TREE_WAIT: Duration = Duration::from_millis(1);
 
-/// What a server's member is and does, at one moment.
+/// The facts about a server's member at one moment.
 pub struct MemberFacts {
     pub state: StateFacts,
     pub replica: node::ReplicaFacts,
-    /// Counts of Loop since the start.
+    /// Loop's counts since the start.
     pub counts: LoopCounts,
-    /// Measurements of the threads.
+    /// What the member's threads have measured.
     pub measured: NodeMetrics,
-    /// Bytes and messages between this member and each other one; empty if it is alone.
+    /// Bytes and messages exchanged with each other member; empty for a standalone server.
     pub traffic: Vec<PeerTraffic>,
-    /// Ms since the start.
+    /// Time since the start, in ms.
     pub uptime_ms: u64,
 }
 
 impl MemberFacts {
-    /// Gathers the facts. No lock is held for longer than a few reads of it.
+    /// Gathers the facts. Holds no lock for longer than a few reads.
     pub fn gather(node: &MonitorHandle) -> MemberFacts {
         MemberFacts {
             state: StateFacts::of(&node.machine().read()),
@@ -61,33 +62,33 @@ impl MemberFacts {
     }
 }
 
-/// The settings of a server that an observer needs.
+/// The settings of the server that an observer needs.
 pub struct ObserverSettings {
-    /// The folder of snapshots and log.
+    /// The folder with the snapshots, and with the log unless `log_dir` is set.
     pub data_dir: PathBuf,
-    /// The folder of the log, if it is another one.
+    /// The folder with the log, if it is another one.
     pub log_dir: Option<PathBuf>,
-    /// The length of a tick, ms (`tickTime`): sessions expire at the end of a tick.
+    /// The length of a tick in ms (`tickTime`). Sessions expire at the ends of ticks.
     pub tick_ms: u64,
-    /// How long a connection may be without a session, ms.
+    /// How long a connection may be open without a session, in ms.
     pub sessionless_ms_max: u64,
-    /// The ensemble that this server is a member of; `None` of a standalone server.
+    /// The ensemble of this server; `None` for a standalone server.
     pub cluster: Option<ClusterConfig>,
-    /// The time without contact to a leader after which it serves reads only, ms; `None` for
-    /// never.
+    /// After how long without contact with a leader the server only serves reads, in ms; `None` if
+    /// it never does.
     pub read_only_after_ms: Option<u64>,
 }
 
-/// The source of the facts about a started server.
+/// Where the facts about a started server are read.
 pub struct Observer {
-    /// Reads the member.
+    /// Reads the state and the counts of the member.
     pub node: MonitorHandle,
-    /// The face of ZooKeeper's clients, whose runtimes are asked.
+    /// The ZooKeeper face; its runtimes are asked by messages.
     pub face: Arc<Face>,
     pub settings: ObserverSettings,
-    /// The chunk store, if one is served.
+    /// The chunk store; `None` if none is configured.
     pub chunks: Option<Arc<Chunks>>,
-    /// A permit to make a list: one at a time, since each may take much memory.
+    /// A single permit: one list is made at a time, since each may need much memory.
     listing: Semaphore,
 }
 
@@ -101,18 +102,18 @@ impl Observer {
         Observer { node, face, settings, chunks, listing: Semaphore::new(1) }
     }
 
-    /// The facts about the member.
+    /// The present facts about the member.
     pub fn member(&self) -> MemberFacts {
         MemberFacts::gather(&self.node)
     }
 
-    /// Reads the state under the lock, for a short time.
+    /// Calls `look` with the state. It must be short, because it holds the lock.
     pub fn look<T>(&self, look: impl FnOnce(&Machine) -> T) -> T {
         look(&self.node.machine().read())
     }
 
-    /// As [`Observer::look`], once no command of ZooKeeper's clients is done in part: for what must
-    /// not see a part of a multi.
+    /// Like [`Observer::look`], but waits until no command of ZooKeeper clients is only partly
+    /// applied, so that `look` never sees a part of a multi.
     pub async fn look_at_tree<T>(&self, look: impl Fn(&Machine) -> T) -> T {
         loop {
             let seen = self.look(|machine| {
@@ -126,42 +127,42 @@ impl Observer {
         }
     }
 
-    /// The member's mode, as ZooKeeper's clients see it.
+    /// The member's mode as ZooKeeper clients see it.
     pub fn mode(&self) -> &'static str {
         match self.part() {
-            // `ReadOnlyZooKeeperServer.getState`.
+            // As in `ReadOnlyZooKeeperServer.getState`.
             _ if self.is_read_only() => "read-only",
             Some(part) => part.mode(),
             None => "standalone",
         }
     }
 
-    /// The part of this member in its ensemble; `None` of a standalone server.
+    /// This member's part in its ensemble; `None` for a standalone server.
     pub fn part(&self) -> Option<Part> {
         self.settings.cluster.as_ref().map(|_| Part::of(&self.node.replica().status))
     }
 
-    /// The ensemble in these facts; `None` of a standalone server.
+    /// The facts about the ensemble; `None` for a standalone server.
     pub fn ensemble(&self, facts: &MemberFacts) -> Option<Ensemble> {
         self.settings.cluster.as_ref().map(|cluster| Ensemble::of(&facts.replica, cluster))
     }
 
-    /// The members of the ensemble, as this one knows them; `None` of a standalone server.
+    /// The members of the ensemble as this one knows them; `None` for a standalone server.
     pub fn members(&self) -> Option<MembersView> {
         self.settings.cluster.as_ref().map(|_| MembersView::of(&self.node))
     }
 
-    /// The level of the state.
+    /// The ensemble's level, as applied here.
     pub fn level(&self) -> Level {
         self.look(|machine| machine.control().level().level)
     }
 
-    /// The servers of the ensemble in the replicated state; none of a standalone server.
+    /// The servers of the ensemble, from the replicated state; empty for a standalone server.
     pub fn servers(&self) -> Servers {
         self.look(|machine| machine.control().servers().clone())
     }
 
-    /// The number of the leading server, if it is known.
+    /// The number of the server that leads; `None` if it is not known.
     pub fn leader(&self) -> Option<u32> {
         let cluster = self.settings.cluster.as_ref()?;
         let status = self.node.replica().status;
@@ -173,20 +174,20 @@ impl Observer {
         u32::try_from(number?).ok()
     }
 
-    /// Whether clients are served: without a leader they are not
+    /// Whether clients are served. Without a leader they are not
     /// (`AbstractFourLetterCommand.isZKServerRunning`).
     pub fn is_serving(&self) -> bool {
         self.part() != Some(Part::Looking)
     }
 
-    /// Whether clients are served reads only (`readonlymode.enabled`).
+    /// Whether clients are only served reads (`readonlymode.enabled`).
     pub fn is_read_only(&self) -> bool {
         let after_ms = self.settings.read_only_after_ms;
         let silent_ms = self.node.contact_silent_ms();
         after_ms.zip(silent_ms).is_some_and(|(after_ms, silent_ms)| silent_ms >= after_ms)
     }
 
-    /// The counts of all of ZooKeeper's Fronts together.
+    /// The counts of all ZooKeeper Fronts, added up.
     pub async fn zk_fronts(&self) -> ZkFrontReport {
         let mut all = ZkFrontReport::default();
         let ask = |sender| ToRuntime::Report(sender);
@@ -194,17 +195,17 @@ impl Observer {
         all
     }
 
-    /// The handshakes of ZooKeeper's clients; zeros without TLS.
+    /// The counts of TLS handshakes with ZooKeeper clients; all 0 without TLS.
     pub fn zk_handshakes(&self) -> HandshakeCounts {
         self.face.tls.as_ref().map(|tls| tls.handshake_counts()).unwrap_or_default()
     }
 
-    /// Connections of ZooKeeper's clients that were closed as soon as they were accepted.
+    /// How many ZooKeeper connections were closed right after they were accepted.
     pub fn zk_connections_rejected(&self) -> u64 {
         self.face.rejected.load(Ordering::Relaxed)
     }
 
-    /// Bytes of the snapshots, and of the log.
+    /// Bytes of the data directory without the log, and bytes of the log.
     pub fn dirs(&self) -> (u64, u64) {
         let data_dir = &self.settings.data_dir;
         let log_dir = self.settings.log_dir.as_ref();
@@ -214,13 +215,13 @@ impl Observer {
         (process::folder_bytes(data_dir).saturating_sub(beside), log_bytes)
     }
 
-    /// Whether the chunk store is served, and a text for a probe; `None` if no chunk store is
+    /// Whether the chunk store serves, and a line for the health probe; `None` if no chunk store is
     /// configured.
     pub fn chunk_health(&self) -> Option<(bool, String)> {
         self.chunks.as_ref().map(|chunks| chunks.health())
     }
 
-    /// Asks every runtime of ZooKeeper's clients, one after the other.
+    /// Asks every runtime of the ZooKeeper face, one after the other.
     pub async fn ask_each<T>(&self, ask: impl Fn(oneshot::Sender<T>) -> ToRuntime) -> Vec<T> {
         let mut answers = Vec::new();
         for runtime in 0..self.face.runtimes.len() {
@@ -229,7 +230,7 @@ impl Observer {
         answers
     }
 
-    /// Asks one runtime. `None` if it has ended, as the process does then.
+    /// Asks one runtime. `None` if it has ended, which happens only when the process ends.
     async fn ask<T>(
         &self,
         runtime: usize,

@@ -1,7 +1,8 @@
-//! TLS between the servers of an ensemble (`QuorumX509Util`, ZooKeeper 3.9). Both ends show a
-//! certificate that the other's trust store knows, for a host of their server: the dialler checks
-//! the host that it dials, the accepter the configured hosts of the server that the dialler claims
-//! to be. Without a trust store nobody is checked, and messages are encrypted nevertheless.
+//! TLS between the servers of an ensemble (`QuorumX509Util`, ZooKeeper 3.9). Each end shows a
+//! certificate that the other end's trust store must know and that must name a host of its server.
+//! The connecting server checks the host that it connects to; the accepting server checks the
+//! configured hosts of the server that the other claims to be. Without a trust store nothing is
+//! checked, but messages are still encrypted.
 
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,7 +16,8 @@ use tls::{
     TlsError, client_config, config_of_any_server, key_store, names_host, read_store, server_config,
 };
 
-/// The settings, as the stores were read last.
+/// The configured TLS between servers, with the settings made from the stores as they were last
+/// read.
 pub struct PeerStores {
     config: PeerTlsConfig,
     files: Files,
@@ -24,6 +26,9 @@ pub struct PeerStores {
 
 impl PeerStores {
     /// Reads the stores and the list of revoked certificates.
+    ///
+    /// # Errors
+    /// A file cannot be read, or its content cannot be used.
     pub fn load(config: PeerTlsConfig) -> Result<PeerStores, TlsError> {
         let stores = [&config.key_store].into_iter().chain(&config.trust_store);
         let files = Files::new(stores, &config.rules);
@@ -31,16 +36,16 @@ impl PeerStores {
         Ok(PeerStores { config, files, current })
     }
 
-    /// The TLS settings for a new link.
+    /// The settings for a new link.
     pub fn current(&self) -> PeerTls {
         self.current.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Has the files checked from now on, and changed ones read again. If a store cannot be used,
-    /// the settings stay as they are, and one line in the log says so.
+    /// Starts a thread that checks the files from now on and applies changed ones, if `reload` is
+    /// configured. If a store cannot be used, the old settings stay and one log line says so.
     ///
     /// # Errors
-    /// No thread can be made.
+    /// The thread cannot be started.
     pub fn reload_when_changed(self: &Arc<Self>) -> io::Result<()> {
         if !self.config.reload {
             return Ok(());
@@ -50,7 +55,7 @@ impl PeerStores {
         })
     }
 
-    /// Reads the files now, changed or not.
+    /// Reads the files again now, even if unchanged.
     pub fn reload(&self) {
         self.files.read_all(|| self.read_stores());
     }
@@ -89,7 +94,7 @@ fn read(config: &PeerTlsConfig, rules: &Arc<Rules>) -> Result<PeerTls, TlsError>
         return Ok(PeerTls { client, server: server.into(), names_host: None });
     };
     let trusted = read_store(trust_store, key_store::read_trusted)?;
-    // The other end is configured alike, so both agree on versions and suites.
+    // All servers are configured alike, so both ends agree on versions and cipher suites.
     let client = client_config(keys, trusted, rules.clone(), config.checks_names)
         .map_err(|cause| trust_store.error(cause))?;
     let names_host = config.checks_diallers.then_some(names_host as NamesHost);

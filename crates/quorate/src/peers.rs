@@ -1,5 +1,5 @@
-//! The node's view of its ensemble: the bound port for other servers, and how servers trust each
-//! other.
+//! Prepares the links to other servers of the ensemble: how servers authenticate each other, and
+//! the ports on which this server accepts links.
 
 use std::io::ErrorKind;
 use std::net::TcpListener;
@@ -13,8 +13,11 @@ use node::StartBoard;
 
 use crate::peer_tls::PeerStores;
 
-/// The ensemble without the sockets for other servers, which [`bind`] makes. Reads the TLS stores,
-/// and returns them, too, so that the caller can have them read again.
+/// The ensemble's settings for the node, still without the listening sockets that [`bind`] makes.
+/// Reads the TLS stores, and returns them too, so that SIGHUP can have them read again.
+///
+/// # Errors
+/// A TLS store cannot be used, or the thread that checks it cannot be started.
 pub fn prepare(
     cluster: &ClusterConfig,
     board: Arc<StartBoard>,
@@ -50,22 +53,23 @@ pub fn prepare(
     Ok((prepared, stores))
 }
 
-/// The pause before an address that cannot be bound is tried again: the names of machines that have
-/// just started become known later.
+/// How long to wait before binding an address again. On machines that have just started, names
+/// often become known a little later.
 const BIND_PAUSE: Duration = Duration::from_secs(1);
 
-/// The log mentions one attempt in so many.
+/// The log mentions the first of this many failed attempts.
 const BIND_ATTEMPTS_TOLD: u32 = 60;
 
-/// Binds the addresses for other servers, once that is possible. Blocks meanwhile.
+/// Binds the addresses for links from other servers. Blocks and tries again until that succeeds, or
+/// until the configured number of attempts is used up.
 ///
 /// # Errors
-/// An address cannot be bound, however often that is tried.
+/// The last allowed attempt failed.
 pub fn bind(cluster: &ClusterConfig) -> anyhow::Result<Vec<TcpListener>> {
     cluster.listen.iter().map(|wanted| listen(cluster, wanted)).collect()
 }
 
-/// Binds an address of this server, once that is possible.
+/// Binds one address, with as many attempts as [`bind`] says.
 fn listen(cluster: &ClusterConfig, wanted: &ListenAddress) -> anyhow::Result<TcpListener> {
     for attempt in 1_u32.. {
         match try_listen(cluster, wanted) {
@@ -81,7 +85,7 @@ fn listen(cluster: &ClusterConfig, wanted: &ListenAddress) -> anyhow::Result<Tcp
     unreachable!("a start does not last that long")
 }
 
-/// Binds the first address of the own name that can be bound.
+/// Binds the first address behind `wanted` that can be bound.
 fn try_listen(cluster: &ClusterConfig, wanted: &ListenAddress) -> anyhow::Result<TcpListener> {
     let own = format!("server.{}", cluster.number);
     let mut failure = anyhow::anyhow!("{own}: {wanted} has no address");
@@ -90,7 +94,7 @@ fn try_listen(cluster: &ClusterConfig, wanted: &ListenAddress) -> anyhow::Result
     for address in candidates {
         match TcpListener::bind(address) {
             Ok(listener) => {
-                // Accepted links inherit this.
+                // Accepted links inherit this option.
                 rustix::net::sockopt::set_socket_keepalive(&listener, cluster.keep_alive)?;
                 return Ok(listener);
             }

@@ -1,8 +1,9 @@
-//! Randomness from the system.
+//! Random bytes from the operating system.
 
 use anyhow::Context;
 
-/// Random bytes from the system, for secrets and for ids that no other server has.
+/// Random bytes from the operating system, for secrets and for ids that must differ from any other
+/// server's.
 pub(crate) fn random_bytes() -> anyhow::Result<[u8; 32]> {
     let mut bytes = [0; 32];
     let count = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())

@@ -1,8 +1,8 @@
-//! `quorate restore`: makes data directories that start with the state of a backup.
+//! `quorate restore`: creates data directories that begin with the state of a backup.
 //!
-//! All servers of an ensemble start with equal state, as one cluster: so their directories are made
-//! at once. The ids are new, so that servers that are left of the old ensemble belong to another
-//! cluster, and are refused.
+//! All servers of an ensemble must begin with the same state and as one cluster, so one run creates
+//! all their directories. It draws new ids. So servers left over from the old ensemble belong to
+//! another cluster, and are refused.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -21,7 +21,7 @@ use crate::cli::RestoreArgs;
 use crate::etcd_database::EtcdDatabase;
 use crate::random::random_bytes;
 
-/// Makes the directories.
+/// Creates the directories that the options name.
 pub fn run(args: &RestoreArgs) -> anyhow::Result<ExitCode> {
     let numbers: BTreeSet<u32> = args.servers.iter().copied().collect();
     ensure!(numbers.len() == args.servers.len(), "--servers names a server twice");
@@ -34,7 +34,7 @@ pub fn run(args: &RestoreArgs) -> anyhow::Result<ExitCode> {
         let is_used = folder.join(IDENTITY_FILE).exists();
         ensure!(!is_used, "{}: it is the data directory of a server", folder.display());
     }
-    // The backup is read before anything is made, so a wrong file leaves nothing behind.
+    // The backup is read before anything is created, so an unusable file leaves nothing behind.
     let Imported { machine: backup, differences } = read_restored(args)?;
     for line in differences {
         println!("{}: {line}", args.backup.display());
@@ -60,7 +60,7 @@ pub fn run(args: &RestoreArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Reads the backup that the directories begin with.
+/// Reads the backup, with its revision raised if the options ask for that.
 fn read_restored(args: &RestoreArgs) -> anyhow::Result<Imported> {
     let mut backup = read_backup_file(&args.backup, "restored", args.skip_hash_check)?;
     if let Some(by) = args.bump_revision {
@@ -72,12 +72,12 @@ fn read_restored(args: &RestoreArgs) -> anyhow::Result<Imported> {
     Ok(backup)
 }
 
-/// The state in a backup, a snapshot or a database of etcd's, which is read whole and checked. The
-/// error says that it cannot be what is `wanted`.
+/// Reads and checks a backup: a snapshot, or a database file of etcd. `wanted` is what it was meant
+/// for, for the error: it "cannot be" that.
 ///
 /// # Errors
-/// The file cannot be read, is damaged or no backup; or it is a database without a hash, unless it
-/// may be `without_hash`.
+/// The file cannot be read, is damaged, or is not a backup; or it is a database without a hash, and
+/// `without_hash` is false.
 pub fn read_backup_file(
     backup: &Path,
     wanted: &str,
@@ -99,11 +99,11 @@ pub fn read_backup_file(
 
 fn read_snapshot(backup: &Path, wanted: &str) -> anyhow::Result<Machine> {
     let shown = backup.display();
-    // The file may be called by a symbolic link.
+    // The path may be a symbolic link with another name.
     let backup = &backup.canonicalize().with_context(|| format!("{shown}"))?;
     let name = backup.file_name().and_then(|name| name.to_str());
     let name = name.with_context(|| format!("{shown} is not the name of a file"))?;
     let disk = RealDisk::existing(backup.parent().unwrap_or(Path::new("/")));
-    // The error's text has its causes in it.
+    // The error's text already includes its causes.
     read_backup(&disk, name).map_err(|error| anyhow!("{shown} cannot be {wanted}: {error}"))
 }

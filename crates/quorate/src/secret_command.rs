@@ -1,4 +1,5 @@
-//! `quorate secret`: a new secret for an ensemble.
+//! `quorate secret`: makes a new secret, with which the servers of an ensemble authenticate each
+//! other.
 
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
@@ -11,7 +12,7 @@ use storage::disk::FILE_MODE;
 use crate::cli::SecretArgs;
 use crate::random::random_bytes;
 
-/// Writes a secret to a new file, or prints it.
+/// Writes a secret to a new file, or prints it if no file is given.
 pub fn run(args: &SecretArgs) -> anyhow::Result<ExitCode> {
     match &args.file {
         Some(file) => write_secret(file).with_context(|| format!("{}", file.display()))?,
@@ -20,7 +21,7 @@ pub fn run(args: &SecretArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// 32 random bytes, in hex.
+/// 32 random bytes in hexadecimal.
 fn new_secret() -> anyhow::Result<String> {
     Ok(random_bytes()?.iter().map(|byte| format!("{byte:02x}")).collect())
 }
@@ -28,7 +29,7 @@ fn new_secret() -> anyhow::Result<String> {
 /// Writes a secret to a new file that only its owner can read.
 ///
 /// # Errors
-/// There is a file of that name, or it cannot be written.
+/// The file already exists, or it cannot be written.
 pub fn write_secret(file: &Path) -> anyhow::Result<()> {
     let text = new_secret()?;
     let mut options = std::fs::OpenOptions::new();

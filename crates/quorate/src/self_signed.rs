@@ -1,5 +1,6 @@
-//! Keys and certificates that a server makes itself (etcd's `--auto-tls` and `--peer-auto-tls`,
-//! `transport.SelfCert`): what is sent is encrypted, and clients cannot know to whom.
+//! Keys and certificates that a server makes for itself (etcd's `--auto-tls` and `--peer-auto-tls`,
+//! `transport.SelfCert`). Connections are then encrypted, but a client cannot verify which server
+//! it talks to.
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -12,13 +13,13 @@ use config::self_signed::SelfSigned;
 use rcgen::{CertificateParams, DnType, ExtendedKeyUsagePurpose, KeyPair, KeyUsagePurpose};
 use storage::disk::{FILE_MODE, create_private_directories};
 
-/// The length of a year, as etcd counts it.
+/// The length of a year as etcd counts it.
 const YEAR: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
-/// Makes the files of a certificate, unless they exist.
+/// Creates a key and a certificate file, unless both exist.
 ///
 /// # Errors
-/// A file cannot be written, or a host cannot be in a certificate.
+/// A file cannot be written, or a host name cannot be part of a certificate.
 pub fn make(wanted: &SelfSigned) -> anyhow::Result<()> {
     if wanted.certificate_path().exists() && wanted.key_path().exists() {
         return Ok(());
@@ -39,7 +40,7 @@ pub fn make(wanted: &SelfSigned) -> anyhow::Result<()> {
     write(&wanted.certificate_path(), &certificate.pem())
 }
 
-/// Writes a file that only its owner may read.
+/// Writes a file that only its owner can read.
 fn write(path: &Path, text: &str) -> anyhow::Result<()> {
     let open =
         OpenOptions::new().write(true).create(true).truncate(true).mode(FILE_MODE).open(path);

@@ -1,4 +1,5 @@
-//! `quorate serve`: puts a member, its connection runtimes and its sockets together.
+//! `quorate serve`: builds a server from its parts (sockets, member, connection runtimes, chunk
+//! store, monitoring), runs it, and stops it.
 
 mod ports;
 mod ready;
@@ -56,16 +57,18 @@ use crate::random::random_bytes;
 use ports::{ClientPorts, bind_monitoring};
 use shown::{conf_report, shown_properties, user_name, version};
 
-/// The most connection runtimes: with more, the single Apply thread is the limit, not the sockets.
+/// The most connection runtimes. Beyond this the single Apply thread is the bottleneck, not the
+/// sockets.
 const FRONTS_MAX: usize = 16;
 
-/// How long a server may take from its start until it serves: replaying a long log takes seconds.
+/// How long a standalone server may take until it serves: replaying a long log takes seconds.
 const READY_LIMIT: Duration = Duration::from_secs(600);
 
-/// How long a member of an ensemble waits for the others: a century, so for ever.
+/// How long a member of an ensemble may wait for the others: a century, that is, for ever.
 const READY_LIMIT_OF_MEMBER: Duration = Duration::from_secs(100 * 365 * 86_400);
 
-/// The least time that a member looks for a leader before it serves reads (`QuorumPeer.run`), ms.
+/// How long a member looks for a leader at least before it serves only reads, in ms
+/// (`QuorumPeer.run`).
 const READ_ONLY_AFTER_MS_MIN: u64 = 2_000;
 
 /// Runs a server until SIGTERM or SIGINT.
@@ -104,14 +107,14 @@ pub fn run(args: &ServeArgs) -> anyhow::Result<ExitCode> {
     runtime.block_on(serve(config, args.clone(), logging))
 }
 
-/// The form of the log: under etcd's name that of etcd's.
+/// How the log is written: as etcd's if the server was started under etcd's name.
 fn log_style(args: &ServeArgs) -> LogStyle {
     let of_etcd = args.etcd.as_ref().map(|given| given.log.clone());
     of_etcd.unwrap_or_else(|| LogStyle::from_verbosity(args.verbose))
 }
 
-/// Ends the process after a panic in any thread or task: a broken invariant could lead to wrong
-/// answers, and a supervisor should know.
+/// Makes a panic in any thread or task end the process: after a broken invariant answers could be
+/// wrong, and a supervisor should notice.
 fn end_on_panic() {
     let report = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
@@ -122,10 +125,10 @@ fn end_on_panic() {
 
 async fn serve(config: ServeConfig, args: ServeArgs, logging: Logging) -> anyhow::Result<ExitCode> {
     LazyLock::force(&process::BEGAN);
-    // A client that learns of the server may send a signal, so signals are caught first.
+    // Signals are caught before anything is visible: a client that sees the server may send one.
     let mut end = EndSignals::listen()?;
     let hangups = signal(SignalKind::hangup())?;
-    // The ports come first: a second server fails here before it touches any file.
+    // The ports are bound first, so that a second server fails here before it touches any file.
     let ports = ClientPorts::bind(&config)?;
     let (monitoring_ports, shown_monitoring) = bind_monitoring(&config)?;
     let board = Arc::new(StartBoard::default());
@@ -156,12 +159,12 @@ async fn serve(config: ServeConfig, args: ServeArgs, logging: Logging) -> anyhow
     let node = tokio::select! {
         started = starting => started?,
         () = answer_meanwhile(&config, &ports, &conf) => unreachable!("it goes on"),
-        // A start that is cut off here is repeated, or goes on, at the next start.
+        // What a stopped start has not done, the next start does.
         () = end.wait() => return Ok(ExitCode::SUCCESS),
     };
     given.as_ref().map_or(Ok(()), |_| keep_servers(&config, &node))?;
-    // The node comes first, since its lock protects the data directory. Nothing else waits for the
-    // chunks.
+    // The node comes before the chunk store, since its lock protects the data directory. Nothing
+    // waits for the chunk store.
     let chunks = open_chunks(&config, &node)?;
     let (asker, questions) = tokio::sync::mpsc::channel(monitor_thread::QUESTIONS_MAX);
     let shared = (tls.clone(), tokens, connections.clone());
@@ -180,19 +183,19 @@ async fn serve(config: ServeConfig, args: ServeArgs, logging: Logging) -> anyhow
     }
     tracing::info!("stopping");
     audit(&config, "serverStop", "invoked");
-    // The node stops first, since other servers wait for it: a leader hands over.
+    // The node stops first, because other servers wait for it: a leader hands leadership over.
     node.stop();
     chunks.map_or(Ok(()), |chunks| chunks.stop())?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// Begins to open the chunk store, if there is to be one.
+/// Starts to open the chunk store, if one is configured.
 fn open_chunks(config: &ServeConfig, node: &Node) -> anyhow::Result<Option<Arc<Chunks>>> {
     let open = |chunk| Chunks::open(chunk, &config.storage, node.monitor_handle());
     config.chunk.as_ref().map(open).transpose()
 }
 
-/// Starts the runtimes of ZooKeeper's and of etcd's clients.
+/// Starts the connection runtimes for ZooKeeper clients and for etcd clients.
 fn start_faces(
     config: &ServeConfig,
     node: &Node,
@@ -206,8 +209,8 @@ fn start_faces(
     Ok((acceptor, etcd))
 }
 
-/// Keeps the members that the data directory belongs to, which decide at the next start under
-/// etcd's name.
+/// Stores the present list of servers in the data directory. A server started under etcd's name
+/// reads it at its next start, instead of the command line.
 fn keep_servers(config: &ServeConfig, node: &Node) -> anyhow::Result<()> {
     let text = etcd_program::text_of_servers(config.cluster.as_ref());
     node.keep_servers(&text).context("the list of servers in the data directory")
@@ -234,7 +237,8 @@ impl EndSignals {
     }
 }
 
-/// `ZKAuditProvider.addZKStartStopAuditLog`.
+/// Writes the line about the server's start or stop to the audit log
+/// (`ZKAuditProvider.addZKStartStopAuditLog`).
 fn audit(config: &ServeConfig, operation: &str, result: &str) {
     if config.logging.audit {
         let user = user_name();
@@ -245,7 +249,7 @@ fn audit(config: &ServeConfig, operation: &str, result: &str) {
     }
 }
 
-/// The settings to start the member, with ids and a secret that no other server has.
+/// The settings for the member, with new random bytes for ids and for a secret.
 fn node_config(
     config: &ServeConfig,
     cluster: Option<node::ClusterConfig>,
@@ -254,7 +258,8 @@ fn node_config(
         data_dir: config.storage.data_dir.clone(),
         log_dir: config.storage.log_dir.clone(),
         fronts: fronts_for(core_count(), config.etcd.is_some()),
-        // These are not the bytes of the Fronts' secret, since others learn the ids.
+        // Drawn separately from the Fronts' secret, because the ids made from these bytes are
+        // public.
         drawn: random_bytes()?,
         secret: random_bytes()?,
         fsync_warning: Duration::from_millis(config.storage.fsync_warning_ms),
@@ -281,7 +286,7 @@ fn node_config(
                 },
                 log_memory: match &config.cluster {
                     Some(_) => LogMemory::default(),
-                    // No other member ever needs an entry.
+                    // No other member ever needs an entry of a standalone server.
                     None => LogMemory { bytes_max: 0, away_bytes_max: 0, pinned_bytes_max: 0 },
                 },
                 server: config.cluster.as_ref().map_or(0, |cluster| u64::from(cluster.number)),
@@ -295,19 +300,20 @@ fn core_count() -> usize {
     std::thread::available_parallelism().map_or(1, |count| count.get())
 }
 
-/// The connection runtimes of a server with so many cores: one per core for ZooKeeper's clients,
-/// half as many for etcd's, whose batches are small (`docs/design/runtimes-of-etcds-clients.md`).
+/// How many connection runtimes a server with this many cores has: one per core for ZooKeeper
+/// clients, half as many for etcd clients, whose batches are small
+/// (`docs/design/runtimes-of-etcds-clients.md`).
 fn fronts_for(cores: usize, has_etcd: bool) -> FrontCounts {
     let zk = cores.clamp(1, FRONTS_MAX) as u32;
     FrontCounts { zk, etcd: if has_etcd { (zk / 2).max(1) } else { 0 } }
 }
 
-/// How long the member may take until it is ready.
+/// How long the member may take until it serves.
 fn ready_limit(config: &ServeConfig) -> Duration {
     if config.cluster.is_some() { READY_LIMIT_OF_MEMBER } else { READY_LIMIT }
 }
 
-/// Answers on the ports of ZooKeeper's clients while the server does not serve yet.
+/// Answers on ZooKeeper's ports while the server does not serve yet.
 async fn answer_meanwhile(config: &ServeConfig, ports: &ClientPorts, conf: &ConfReport) {
     let answers = Arc::new(Answers {
         words_allowed: config.listeners.four_letter_words.allowed(),
@@ -320,8 +326,8 @@ async fn answer_meanwhile(config: &ServeConfig, ports: &ClientPorts, conf: &Conf
     }
 }
 
-/// Starts the member on a thread of its own. It may wait for its own name, and for others. That
-/// thread ends with the process if no caller waits for it any more.
+/// Starts the member on a thread of its own, because it may block until its own name and the other
+/// servers are found. If nothing waits for the result any more, the thread ends with the process.
 async fn start_node(
     (mut config, cluster): (NodeConfig, Option<ClusterConfig>),
     mut change_log: ChangeLog,
@@ -340,18 +346,18 @@ async fn start_node(
                 Some(ms) => node.wait_ready(limit.min(Duration::from_millis(ms))),
                 None => node.wait_ready(limit),
             };
-            // Clients that accept reads are served before there is a leader.
+            // Clients that accept a read-only server are served before there is a leader.
             let is_served = is_ready || read_only_after_ms.is_some();
             anyhow::ensure!(is_served, "the member did not become ready");
             Ok(node)
         })();
-        // The receiver may be gone, if the process was told to end.
+        // Sending fails if the process was told to stop meanwhile.
         let _ = sender.send(started);
     })?;
     started.await.context("the start was given up")?
 }
 
-/// The source of the facts that monitoring shows.
+/// Where monitoring reads the facts about the server.
 fn observer(
     config: &ServeConfig,
     node: &Node,
@@ -369,7 +375,7 @@ fn observer(
     Observer::new(node.monitor_handle(), face, settings, chunks)
 }
 
-/// The texts that monitoring shows beside the facts.
+/// The texts about the server that monitoring shows.
 fn about(config: &ServeConfig, conf: ConfReport) -> About {
     About {
         version: version(),
@@ -380,7 +386,8 @@ fn about(config: &ServeConfig, conf: ConfReport) -> About {
     }
 }
 
-/// Serves clients until a task ends that must not.
+/// Serves clients. Returns, with an error, only if a connection runtime or a runtime of the chunk
+/// store ends.
 async fn serve_clients(
     config: &ServeConfig,
     acceptor: Acceptor,
@@ -414,7 +421,7 @@ async fn serve_clients(
     }
 }
 
-/// Accepts the connections of a port, if there is one.
+/// Accepts the connections of a ZooKeeper port; waits for ever if there is no such port.
 async fn accept(
     mut acceptor: Acceptor,
     listener: Option<TcpListener>,
@@ -427,7 +434,7 @@ async fn accept(
     }
 }
 
-/// Accepts etcd's clients on all of their ports, if there are any.
+/// Accepts the connections of all etcd ports; waits for ever if there are none.
 async fn serve_etcd(face: &EtcdFace, ports: Vec<(EtcdPort, TcpListener)>, tls: Option<Arc<Tls>>) {
     let mut tasks = tokio::task::JoinSet::new();
     for (port, listener) in ports {
@@ -439,7 +446,7 @@ async fn serve_etcd(face: &EtcdFace, ports: Vec<(EtcdPort, TcpListener)>, tls: O
     }
 }
 
-/// Accepts clients of the chunk store, if there is one.
+/// Accepts clients of the chunk store; waits for ever if there is none.
 async fn serve_chunks(
     chunks: Option<&Chunks>,
     (plain, secure): (Option<TcpListener>, Option<TcpListener>),
@@ -452,7 +459,7 @@ async fn serve_chunks(
     }
 }
 
-/// The faces that are served.
+/// The faces that this server serves.
 fn faces(
     config: &ServeConfig,
     ports: &ClientPorts,
@@ -468,7 +475,8 @@ fn faces(
     others.into_iter().filter(|(is_served, _)| *is_served).map(|(_, face)| face).chain(of_etcd)
 }
 
-/// A Front for each of the member's handles. All share a secret, and the bounds on all clients.
+/// A ZooKeeper Front for each of the member's handles. They share a secret, and the bounds for all
+/// clients together.
 fn fronts(config: &ServeConfig, node: &Node) -> anyhow::Result<Vec<(FrontHandle, ZkFront)>> {
     let secret = random_bytes()?;
     let handles = node.zk_fronts();
@@ -503,7 +511,7 @@ fn fronts(config: &ServeConfig, node: &Node) -> anyhow::Result<Vec<(FrontHandle,
     Ok(handles.into_iter().map(front).collect())
 }
 
-/// A Front for etcd's clients for each of the member's handles.
+/// An etcd Front for each of the member's handles.
 fn etcd_fronts(config: &ServeConfig, node: &Node) -> anyhow::Result<Vec<(FrontHandle, EtcdFront)>> {
     let Some(etcd) = &config.etcd else { return Ok(Vec::new()) };
     let drawn = random_bytes()?;
@@ -517,7 +525,7 @@ fn etcd_fronts(config: &ServeConfig, node: &Node) -> anyhow::Result<Vec<(FrontHa
             let machine = handle.machine().read();
             (machine.control().level().level, machine.etcd().settings())
         };
-        // Before the level of etcd's keys nothing is replicated.
+        // Below the level of etcd's keys the state has no such settings.
         let settings = if level >= Level::ETCD { replicated } else { config.etcd_keys.replicated };
         let begin = || Arc::new(TokenTimes::new(ttl_ms, handle.monotonic_ms()));
         let token_times = token_times.get_or_insert_with(begin);
@@ -547,8 +555,8 @@ fn etcd_fronts(config: &ServeConfig, node: &Node) -> anyhow::Result<Vec<(FrontHa
     Ok(node.etcd_fronts().into_iter().map(front).collect())
 }
 
-/// How long a member looks for a leader before it serves reads (`QuorumPeer.run`), ms; `None` if it
-/// never does.
+/// After how long without a leader a member serves only reads, in ms (`QuorumPeer.run`); `None` if
+/// it never does.
 fn read_only_after_ms(config: &ServeConfig) -> Option<u64> {
     let is_wanted = config.sessions.read_only_mode && config.cluster.is_some();
     is_wanted.then(|| u64::from(config.sessions.tick_ms).max(READ_ONLY_AFTER_MS_MIN))

@@ -1,14 +1,14 @@
-//! `quorate sim`: runs in a simulated world, from seeds.
+//! `quorate sim`: runs simulated clusters from seeds.
 
 use std::process::ExitCode;
 
 use crate::cli::SimArgs;
 
-/// Seeds between two lines of progress.
+/// After how many seeds a line of progress is printed.
 const PROGRESS_SEEDS: u64 = 1_000;
 
-/// Runs one seed and prints its story, or many seeds and prints which failed. With many seeds and
-/// no given number of members, every other seed runs an ensemble.
+/// Runs one seed and prints what happened, or runs many seeds and prints which failed. With many
+/// seeds and no given number of members, every second seed runs an ensemble.
 pub fn run(args: &SimArgs) -> anyhow::Result<ExitCode> {
     Ok(match args.seeds {
         None => run_one(args.seed.unwrap_or(1), args.members),
@@ -32,7 +32,7 @@ fn run_one(seed: u64, members: Option<usize>) -> ExitCode {
     }
 }
 
-/// The n-th seed of many, counted from 1, and its number of members.
+/// The `n`-th of many seeds, counted from 1, and how many members it has.
 fn nth(n: u64, members: Option<usize>) -> (u64, usize) {
     let seed = match members {
         Some(_) => n,

@@ -1,5 +1,5 @@
-//! The metrics, under ZooKeeper's names: only those whose values are true here. `docs/zookeeper.md`
-//! lists the metrics that are left out, and why.
+//! A server's metrics under ZooKeeper's names. It has only those whose values are true for this
+//! server; `docs/zookeeper.md` lists the others, and why they are left out.
 
 use std::collections::BTreeMap;
 
@@ -15,11 +15,11 @@ use crate::observe::process;
 use crate::observe::replica::{Ensemble, Part};
 use crate::observe::state::StateFacts;
 
-/// Microseconds of a millisecond.
+/// Microseconds in a millisecond.
 const US: f64 = 1_000.0;
 
 impl Monitor {
-    /// All metrics, which `mntr` shows as well.
+    /// The metrics that both `mntr` and Prometheus show.
     pub async fn metrics(&self) -> Vec<Metric> {
         let fronts = self.observer.zk_fronts().await;
         let facts = self.observer.member();
@@ -35,8 +35,8 @@ impl Monitor {
         metrics
     }
 
-    /// The metrics of [`Monitor::metrics`], with those of the chunk store, and of the process if
-    /// `with_process`.
+    /// The metrics for Prometheus: those of [`Monitor::metrics`], those of the chunk store, and
+    /// with `with_process` those of the process.
     pub async fn prometheus(&self, with_process: bool) -> Vec<Metric> {
         let mut metrics = self.metrics().await;
         metrics.extend(self.observer.chunks.iter().flat_map(|chunks| chunks.metrics()));
@@ -47,7 +47,7 @@ impl Monitor {
         metrics
     }
 
-    /// `ZooKeeperServer.registerMetrics`.
+    /// The gauges of `ZooKeeperServer.registerMetrics`.
     fn gauges(&self, facts: &MemberFacts, fronts: &ZkFrontReport) -> Vec<Metric> {
         let state = &facts.state.zk;
         let size = &fronts.metrics.response_size;
@@ -63,13 +63,13 @@ impl Monitor {
             whole_gauge("num_alive_connections", fronts.connections),
             whole_gauge("outstanding_requests", fronts.outstanding),
             whole_gauge("uptime", facts.uptime_ms),
-            // ZooKeeper's tree holds its root twice.
+            // ZooKeeper counts its root twice.
             whole_gauge("znode_count", state.znode_count + 1),
             whole_gauge("watch_count", fronts.watches),
             whole_gauge("ephemerals_count", state.ephemeral_count),
             whole_gauge("approximate_data_size", state.data_bytes),
             whole_gauge("global_sessions", state.session_count),
-            // Quorate has no local sessions, which only one server knows.
+            // Quorate has no local sessions (sessions that only one server knows).
             whole_gauge("local_sessions", 0),
             whole_gauge("auth_failed_count", fronts.metrics.auth_failed_count),
             whole_gauge("outstanding_tls_handshake", handshakes.under_way),
@@ -114,7 +114,7 @@ impl Monitor {
             counter("snapshot_rate_limited_count", images.snapshots_limited),
             counter("restore_error_count", images.restore_errors),
             counter("restore_rate_limited_count", images.restores_limited),
-            // The process ends at the first such error.
+            // A server ends its process at the first such error.
             counter("unrecoverable_error_count", 0),
         ]
     }
@@ -146,8 +146,9 @@ impl Monitor {
         ]
     }
 
-    /// The latencies of `Leader.processAck` and `tryToCommit`, and a follower's part of them: how
-    /// long entries take to reach other disks.
+    /// How long entries take to reach the disks of other members: the latencies that ZooKeeper
+    /// measures in `Leader.processAck` and `tryToCommit`, and on a follower in
+    /// `Follower.processPacket`.
     fn ack_latencies(&self, facts: &MemberFacts) -> Vec<Metric> {
         let (node, now_ms) = (&facts.measured, facts.uptime_ms);
         let servers = self.observer.servers();
@@ -159,7 +160,7 @@ impl Monitor {
         let of_members = node.ack_latency_us.iter().filter_map(of_member).collect();
         let of_proposals = node.proposal_latency_ms.distribution(1.0, now_ms);
         vec![
-            // `Follower.processPacket`
+            // As in `Follower.processPacket`.
             Metric::named("proposal_latency", Value::Advanced(of_proposals)),
             Metric::named("quorum_ack_latency", Value::Advanced(of_quorum)),
             Metric::named("ack_latency", Value::AdvancedOf(of_members)),
@@ -167,8 +168,8 @@ impl Monitor {
     }
 }
 
-/// The figures of etcd's keys, once they were used. Names that are not ZooKeeper's begin with
-/// `etcd_`.
+/// Gauges about etcd's keys; none before a client of etcd has used the server. Names that ZooKeeper
+/// does not have begin with `etcd_`.
 fn etcd_gauges(state: &StateFacts) -> Vec<Metric> {
     let etcd = &state.etcd;
     if etcd.is_unused {
@@ -185,20 +186,21 @@ fn etcd_gauges(state: &StateFacts) -> Vec<Metric> {
     ]
 }
 
-/// Bytes of the last, the smallest and the largest proposal, on a leader (`BufferStats`).
+/// Bytes of the last, the smallest and the largest proposal (`BufferStats`), -1 before the first.
+/// `None` unless leading.
 pub(super) fn proposal_sizes(ensemble: &Ensemble, facts: &MemberFacts) -> Option<[i64; 3]> {
     let shown = |bytes: [u64; 3]| bytes.map(|bytes| i64::try_from(bytes).unwrap_or(i64::MAX));
     let sizes = facts.counts.proposal_bytes.map_or([-1; 3], shown);
     (ensemble.part == Part::Leading).then_some(sizes)
 }
 
-/// `QuorumZooKeeperServer.registerMetrics`, `LeaderZooKeeperServer.registerMetrics`, and the
-/// metrics of elections in `ServerMetrics`.
+/// The metrics of a member of an ensemble (`QuorumZooKeeperServer.registerMetrics`,
+/// `LeaderZooKeeperServer.registerMetrics`, and those about elections in `ServerMetrics`).
 fn of_ensemble(ensemble: &Ensemble, facts: &MemberFacts) -> Vec<Metric> {
     let (status, counts) = (&facts.replica.status, &facts.counts);
     let mut metrics = vec![
         whole_gauge("quorum_size", ensemble.size as u64),
-        // These are not ZooKeeper's: the state of the log, by Raft's names.
+        // ZooKeeper does not have these: the state of the log, in Raft's words.
         whole_gauge("raft_term", status.term),
         whole_gauge("raft_last_index", status.last_index),
         whole_gauge("raft_commit_index", status.commit_index),
@@ -207,10 +209,10 @@ fn of_ensemble(ensemble: &Ensemble, facts: &MemberFacts) -> Vec<Metric> {
         counter("digest_mismatches_count", counts.differences),
         times("election_time", &counts.election_time),
         times("unavailable_time", &counts.unavailable_time),
-        // `Follower.followLeader`
+        // As in `Follower.followLeader`.
         times("follower_sync_time", &counts.follower_sync_time),
         counter("snap_count", counts.snapshots_given),
-        // This is not ZooKeeper's either: it shows the load of members that come back.
+        // ZooKeeper does not have these: they show what members that come back cost.
         counter("snapshot_bytes_sent", counts.snapshot_bytes_sent),
         counter("snapshots_fetched", counts.snapshots_fetched),
         counter("snapshots_borrowed", counts.snapshots_borrowed),
@@ -221,9 +223,10 @@ fn of_ensemble(ensemble: &Ensemble, facts: &MemberFacts) -> Vec<Metric> {
             whole_gauge("learners", ensemble.learners as u64),
             whole_gauge("synced_followers", ensemble.synced_followers as u64),
             whole_gauge("synced_non_voting_followers", ensemble.synced_non_voters as u64),
-            // Observers are not served.
+            // The server does not count its observers.
             whole_gauge("synced_observers", 0),
-            // A member answers a sync itself, when it has caught up with the leader.
+            // There are no pending syncs, because a member answers a sync itself once it has caught
+            // up with the leader.
             whole_gauge("pending_syncs", 0),
             whole_gauge("leader_uptime", facts.uptime_ms.saturating_sub(since_ms)),
             gauge("last_proposal_size", Number::Whole(last)),
@@ -235,7 +238,7 @@ fn of_ensemble(ensemble: &Ensemble, facts: &MemberFacts) -> Vec<Metric> {
 }
 
 /// The metrics of `DefaultExports` in Prometheus' Java client that are true here: `process_*`, and
-/// the `jvm_*` metrics that make sense, since dashboards made for ZooKeeper look for them.
+/// some `jvm_*` metrics that dashboards made for ZooKeeper read.
 fn of_process(version: &str) -> Vec<Metric> {
     let memory = process::memory();
     let bytes = |name, value: u64| gauge(name, Number::Real(value as f64));
@@ -281,7 +284,7 @@ fn counter(name: &'static str, count: u64) -> Metric {
     Metric::named(name, Value::Counter(whole(count)))
 }
 
-/// Times in ms; there are no quantiles.
+/// A metric of times in ms, without quantiles.
 fn times(name: &'static str, of: &Latency) -> Metric {
     let (sum, min, max) = (of.total_ms as f64, of.min_ms as f64, of.max_ms as f64);
     Metric::named(
@@ -290,21 +293,21 @@ fn times(name: &'static str, of: &Latency) -> Metric {
     )
 }
 
-/// One metric with the bytes below each first path element.
+/// A metric with a distribution of sizes, in bytes, for each first path element.
 fn namespaces(name: &'static str, sizes: BTreeMap<&str, Sizes>) -> Metric {
     let sets = sizes.into_iter().map(|(key, sizes)| (key.to_string(), sizes.distribution()));
     Metric::named(name, Value::BasicOf(sets.collect()))
 }
 
-/// The reply that was refused last, with its client's session: counters cannot have a label for
-/// each path.
+/// A gauge about the last reply that was too large to be sent, labelled with its client's session
+/// and path. Only the last one is shown, because a metric cannot have a label for each path.
 fn refused_reply(refused: &RefusedReply) -> Metric {
     let RefusedReply { session, path, bytes } = refused;
     let labels = [label("path", path), label("session", &format!("{session:#x}"))].join(",");
     Metric::named("last_refused_reply_bytes", Value::Gauges(vec![(labels, whole(*bytes))]))
 }
 
-/// The distribution of an event that happens once, at the start.
+/// The distribution of a value that is measured once, at the start.
 fn once(value: u64) -> Distribution {
     let value = value as f64;
     Distribution { count: 1, sum: value, min: value, max: value, quantiles: Some([value; 5]) }

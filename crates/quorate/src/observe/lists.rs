@@ -1,5 +1,5 @@
-//! Lists of connections, sessions and watches. Each list is asked for in pages and cut off at a
-//! bound, with the number of missing entries.
+//! Lists of connections, sessions and watches, for four-letter words and admin commands. A list is
+//! fetched in pages and cut off at a bound; the number of items left out is reported with it.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
@@ -13,30 +13,30 @@ use super::Observer;
 use super::replica::Part;
 use crate::listen_zk::ToRuntime;
 
-/// The bytes of one list, about. Further entries are only counted.
+/// The approximate size of a list, in bytes. Further items are only counted.
 const LIST_BYTES_MAX: usize = 16 * 1024 * 1024;
 
-/// The estimated bytes of a connection in a list.
+/// How many bytes a connection in a list counts as.
 const CONNECTION_BYTES: usize = 256;
 
-/// The estimated bytes of a session id in a list.
+/// How many bytes a session id in a list counts as.
 const SESSION_BYTES: usize = 20;
 
-/// Sessions that `dump` shows. Loop cannot run while they are copied.
+/// How many sessions `dump` shows. Loop cannot run while they are copied.
 const DUMP_SESSIONS_MAX: usize = 10_000;
 
-/// Ephemerals that `dump` shows for one session.
+/// How many ephemerals `dump` shows for each session.
 const DUMP_EPHEMERALS_MAX: usize = 4_096;
 
-/// Ephemerals that are looked up under one hold of the state's lock. The last session may exceed
-/// it.
+/// How many ephemerals are read while the lock of the state is held once. The last session may
+/// exceed this.
 const EPHEMERALS_HOLD_MAX: usize = 1_024;
 
-/// Sessions that are looked up under one hold.
+/// How many sessions are read while the lock of the state is held once.
 const SESSIONS_HOLD_MAX: usize = 256;
 
 impl Observer {
-    /// The connections, and the number of missing ones.
+    /// The connections, and how many were left out.
     pub async fn connections(&self) -> (Vec<ConnectionReport>, u64) {
         let _alone = self.listing.acquire().await;
         let (mut shown, mut missing) = (Vec::new(), 0);
@@ -92,15 +92,15 @@ impl Observer {
         }
     }
 
-    /// The end of the tick in which `left_ms` have passed, in wall time: sessions expire in
-    /// buckets.
+    /// The wall time, in ms, of the end of the tick during which `left_ms` will have passed:
+    /// sessions expire only at the ends of ticks.
     fn end_of_tick(&self, now_ms: u64, wall_ms: i64, left_ms: u64) -> i64 {
         let tick_ms = self.settings.tick_ms;
         let end_ms = (now_ms + left_ms).div_ceil(tick_ms) * tick_ms;
         wall_ms + (end_ms - now_ms) as i64
     }
 
-    /// The sessions among these that still exist, with their timeouts.
+    /// Those of the sessions that still exist, with their timeouts in ms.
     async fn timeouts(&self, sessions: &[SessionId]) -> Vec<(i64, u32)> {
         let mut found = Vec::new();
         for page in sessions.chunks(SESSIONS_HOLD_MAX) {
@@ -114,7 +114,7 @@ impl Observer {
         found
     }
 
-    /// The ephemerals of these sessions, and the number of missing ones among all.
+    /// The ephemerals of these sessions, and how many ephemerals of all sessions were left out.
     async fn ephemerals(&self, sessions: &[SessionId]) -> (Vec<(i64, Vec<String>)>, u64) {
         let (mut found, mut count, mut bytes) = (Vec::new(), 0, 0);
         let mut sessions = sessions.iter().peekable();
@@ -152,7 +152,7 @@ impl Observer {
                 let page = self.watch_page(runtime, from).await;
                 next = page.next;
                 for (path, sessions) in page.watches {
-                    // By session, the path is printed once for each session.
+                    // A list by session prints the path once for each session.
                     bytes += sessions.len() * (path.len() + SESSION_BYTES);
                     shown += sessions.len() as u64;
                     watches.push((path, sessions));
@@ -179,7 +179,8 @@ impl Observer {
                 for (path, watching) in page.watches.iter().filter(|(_, ids)| !ids.is_empty()) {
                     count += watching.len() as u64;
                     sessions.extend(watching);
-                    // A set of hashes, eight bytes for each path: there may be millions.
+                    // The set holds hashes of paths, eight bytes each, because there may be
+                    // millions of paths.
                     paths.insert(hasher.hash_one(path));
                 }
             }
@@ -196,7 +197,7 @@ impl Observer {
     }
 }
 
-/// The paths of a session's ephemerals, in order.
+/// The paths of a session's ephemerals, sorted; at most [`DUMP_EPHEMERALS_MAX`].
 fn paths_of(machine: &Machine, session: SessionId) -> Vec<String> {
     let Some(session) = machine.zk().sessions().get(session) else { return Vec::new() };
     let own = session.ephemerals.iter().take(DUMP_EPHEMERALS_MAX);

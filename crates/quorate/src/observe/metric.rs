@@ -1,6 +1,6 @@
-//! Metrics, under whatever names a page has for them, and the two ways to show them: Prometheus'
-//! text format 0.0.4, and a flat list of keys and numbers (`mntr` and the admin server's `monitor`:
-//! `DefaultMetricsProvider.dump`, `AvgMinMaxCounter`, `AvgMinMaxPercentileCounter`, ZooKeeper
+//! What a metric is, and two text forms for metrics: Prometheus' text format 0.0.4, and a flat list
+//! of keys and numbers. ZooKeeper's `mntr` and the admin command `monitor` show the flat list
+//! (`DefaultMetricsProvider.dump`, `AvgMinMaxCounter`, `AvgMinMaxPercentileCounter`, ZooKeeper
 //! 3.9.5).
 
 use std::fmt::Write;
@@ -8,91 +8,92 @@ use std::fmt::Write;
 use member::summary::{Distribution, QUANTILES};
 use zk::four_letter::Number;
 
-/// The media type of [`prometheus`].
+/// The media type of the text that [`prometheus`] makes.
 pub const PROMETHEUS_MEDIA_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// Microseconds of a second.
+/// Microseconds in a second.
 const US: f64 = 1e6;
 
-/// A metric: a family of samples, in Prometheus' words.
+/// A metric with its present value. In Prometheus' words, a family of samples.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Metric {
-    /// The name, without a prefix.
+    /// The metric's name; the flat list adds a prefix.
     pub name: &'static str,
-    /// One sentence for people. ZooKeeper's metrics have their name here.
+    /// A sentence that explains the metric. For ZooKeeper's metrics it is the name.
     pub help: &'static str,
     pub value: Value,
 }
 
 impl Metric {
-    /// A metric whose name says enough: its help is its name, as on ZooKeeper's page.
+    /// A metric without an explanation: `help` repeats the name, as ZooKeeper does.
     pub fn named(name: &'static str, value: Value) -> Metric {
         Metric { name, help: name, value }
     }
 }
 
-/// The kind of a metric, and its present value.
+/// The kind of a metric with its present value.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
-    /// A number that goes up and down.
+    /// A number that may rise and fall.
     Gauge(Number),
-    /// A number that only grows, until the process ends or it is reset.
+    /// A number that only rises, until the process ends or the number is reset.
     Counter(Number),
-    /// Gauges that differ in their labels. Only Prometheus sees them.
+    /// Gauges with different labels. Only Prometheus shows them.
     Gauges(Vec<(Labels, Number)>),
-    /// Counters that differ in their labels. Only Prometheus sees them.
+    /// Counters with different labels. Only Prometheus shows them.
     Counters(Vec<(Labels, Number)>),
-    /// A distribution that is shown with its median only (`DetailLevel.BASIC`).
+    /// A distribution of which only the median is shown, as a quantile (`DetailLevel.BASIC`).
     Basic(Distribution),
-    /// A distribution that is shown with more quantiles (`DetailLevel.ADVANCED`).
+    /// A distribution of which several quantiles are shown (`DetailLevel.ADVANCED`).
     Advanced(Distribution),
-    /// A distribution for each of several keys, shown with its median only (`AvgMinMaxCounterSet`).
-    /// A key may be any text.
+    /// Distributions by key, of which only the median is shown (`AvgMinMaxCounterSet`). A key may
+    /// be any text.
     BasicOf(Vec<(String, Distribution)>),
-    /// A distribution for each of several keys, shown with more quantiles
+    /// Distributions by key, of which several quantiles are shown
     /// (`AvgMinMaxPercentileCounterSet`).
     AdvancedOf(Vec<(String, Distribution)>),
-    /// A summary without quantiles. Only Prometheus sees it.
+    /// A count and a sum without quantiles. Only Prometheus shows them.
     Total { labels: Labels, count: u64, sum: f64 },
-    /// Times in buckets. Only Prometheus sees them.
+    /// Histograms with different labels. Only Prometheus shows them.
     Histograms(Vec<(Labels, Histogram)>),
 }
 
-/// Times in buckets.
+/// Counts of times in buckets.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Histogram {
-    /// The upper bound of each bucket but the last, which has none; us, ascending.
+    /// The upper bounds of the buckets in us, ascending. The last bucket has no bound.
     pub bounds_us: &'static [u64],
-    /// The times in each bucket: one count more than there are bounds.
+    /// How many times fell into each bucket, one count more than there are bounds.
     pub counts: Vec<u64>,
-    /// The sum of all times, us.
+    /// The sum of all times, in us.
     pub sum_us: u64,
 }
 
-/// The labels of a sample as the format has them: `a="x",b="y"`; empty without labels.
+/// The labels of a sample, in Prometheus' format: `a="x",b="y"`; empty if there are none.
 pub type Labels = String;
 
-/// A label, escaped for the format: any text may be its value.
+/// A label in Prometheus' format. `value` may be any text; it is escaped.
 pub fn label(name: &str, value: &str) -> Labels {
     let value = value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
     format!("{name}=\"{value}\"")
 }
 
-/// A whole number; a larger one than the type holds is shown as the largest.
+/// A whole number; one beyond `i64` becomes `i64::MAX`.
 pub fn whole(number: impl TryInto<i64>) -> Number {
     Number::Whole(number.try_into().unwrap_or(i64::MAX))
 }
 
-/// The way in which a page prints numbers. Programs read both.
+/// How a page of metrics prints numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Numbers {
-    /// As Java prints a double, whole numbers too: `7.0` (`PrometheusMetricsProvider`).
+    /// As Java prints a double, whole numbers included: `7.0` (`PrometheusMetricsProvider`).
     AsDoubles,
-    /// Whole numbers without a point, as Go prints them: `7`.
+    /// Whole numbers without a decimal point, as Go prints them: `7`.
     AsTheyAre,
 }
 
-/// Keys with one number each. Distributions are shown in whole numbers except their average.
+/// The flat list of metrics. A distribution becomes several keys, whose numbers are whole but for
+/// the average.
 pub fn flat(metrics: &[Metric]) -> Vec<(String, Number)> {
     let mut found = Vec::new();
     for Metric { name, value, .. } in metrics {
@@ -143,9 +144,9 @@ fn rounded(value: f64) -> Number {
     Number::Whole(value.round() as i64)
 }
 
-/// All metrics, or the ones of these names, in Prometheus' text format. A sample whose name has a
-/// suffix, like `_count` of a summary, is asked for by its full name. A metric without samples is
-/// left out.
+/// Metrics in Prometheus' text format: all, or the samples whose names are in `only`, unless that
+/// is empty. A sample with a suffix, like a summary's `_count`, has to be named in full. A metric
+/// without samples is left out.
 pub fn prometheus(metrics: &[Metric], numbers: Numbers, only: &[String]) -> String {
     let mut text = String::new();
     for Metric { name, help, value } in metrics {
@@ -159,7 +160,7 @@ pub fn prometheus(metrics: &[Metric], numbers: Numbers, only: &[String]) -> Stri
     text
 }
 
-/// The format's name for a kind of metric.
+/// Prometheus' name for the kind of a metric.
 fn kind(value: &Value) -> &'static str {
     match value {
         Value::Gauge(_) | Value::Gauges(_) => "gauge",
@@ -170,12 +171,12 @@ fn kind(value: &Value) -> &'static str {
     }
 }
 
-/// The samples of one metric, as text.
+/// Collects the samples of one metric as text.
 struct Samples<'a> {
     text: String,
     name: &'static str,
     numbers: Numbers,
-    /// The names that were asked for; all, if there are none.
+    /// The names of the samples to collect; empty for all.
     only: &'a [String],
 }
 
@@ -238,7 +239,8 @@ impl Samples<'_> {
         self.add("_sum", label, Number::Real(of.sum));
     }
 
-    /// Adds the buckets as the format wants them: each counts the times of all lower ones, too.
+    /// Adds the samples of a histogram. As the format demands, each bucket includes the counts of
+    /// all lower ones.
     fn add_histogram(&mut self, labels: &str, of: &Histogram) {
         let bounds = of.bounds_us.iter().map(|us| (*us as f64 / US).to_string());
         let mut count = 0;
@@ -251,7 +253,7 @@ impl Samples<'_> {
     }
 }
 
-/// Labels with one more behind them.
+/// The labels, with another one at the end.
 fn joined(labels: &str, last: &str) -> Labels {
     if labels.is_empty() { last.to_string() } else { format!("{labels},{last}") }
 }

@@ -1,5 +1,5 @@
-//! Facts about the ensemble as this member sees it: its part, the leader, and on a leader how far
-//! the other members are.
+//! Facts about the ensemble as this member sees it: its own part, who leads, and, if this member
+//! leads, how far the other members are.
 
 use std::collections::BTreeSet;
 
@@ -11,25 +11,25 @@ use node::{MonitorHandle, ReplicaFacts};
 
 use config::ClusterConfig;
 
-/// Ticks of Raft after which a silent member no longer counts as connected: by then an election
-/// would have begun.
+/// After this many Raft ticks of silence a member no longer counts as connected. By then it would
+/// have called an election.
 const SILENT_TICKS_MAX: u64 = 20;
 
-/// The state of the ensemble now.
+/// The ensemble at this moment, for metrics.
 pub struct Ensemble {
-    /// The configured servers that vote.
+    /// The number of configured servers.
     pub size: usize,
     pub part: Part,
-    /// The members that the leader hears; 0 on other members.
+    /// How many members the leader hears from; 0 on other members.
     pub learners: usize,
-    /// The members among these whose missing entries are all in the leader's log, so that they need
-    /// no snapshot.
+    /// How many of `learners` lack only entries that are still in the leader's log, so that they
+    /// need no snapshot.
     pub synced_followers: usize,
-    /// The members among the synced ones that have no vote, or not yet.
+    /// How many of `synced_followers` have no vote, or not yet.
     pub synced_non_voters: usize,
 }
 
-/// The part of a member in its ensemble (`QuorumPeer.ServerState`).
+/// A member's part in its ensemble (`QuorumPeer.ServerState`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
     Looking,
@@ -37,42 +37,44 @@ pub enum Part {
     Leading,
 }
 
-/// The members of the ensemble, and how far each is.
+/// The members of the ensemble, and how far each is, for people.
 pub struct MembersView {
     pub own: MemberId,
     pub part: Part,
     pub status: Status,
-    /// The time since this member last heard a quorum, or a leader that did, ms.
+    /// Time since this member had contact with a quorum, or with a leader that had, in ms; `None`
+    /// if it never had.
     pub contact_ms: Option<u64>,
-    /// This member and all others, by member id.
+    /// All members, this one included, by member id.
     pub members: Vec<MemberView>,
-    /// The servers in the replicated state, by number.
+    /// The servers of the ensemble, from the replicated state.
     pub servers: Servers,
-    /// The level of the ensemble.
+    /// The ensemble's level.
     pub level: Level,
-    /// The versions and levels that this server's build knows.
+    /// This program's version, and the highest level that it knows.
     pub known: Known,
 }
 
-/// One member.
+/// A member of the ensemble.
 pub struct MemberView {
     pub id: MemberId,
-    /// Its server, or the server that it is a placeholder for; `None` if no leader has ever heard
-    /// of it.
+    /// The number of the member's server, or of the server that it is a placeholder for. `None` if
+    /// no leader has ever heard from the member.
     pub server: Option<u32>,
     pub is_voter: bool,
-    /// Entries that it lacks. Only a leader knows this of other members.
+    /// How many entries the member lacks. For other members only a leader knows this.
     pub entries_behind: Option<u64>,
-    /// The time since it was last heard, ms. Only a leader knows this.
+    /// Time since the member was last heard from, in ms. Only a leader knows this.
     pub silent_ms: Option<u64>,
-    /// Whether it must fetch a snapshot. Only a leader knows this.
+    /// Whether the member must fetch a snapshot. Only a leader knows this.
     pub fetches_snapshot: bool,
-    /// The version of its program and the highest level that it knows; `None` without a link to it.
+    /// The member's program version and the highest level that it knows; `None` if there is no link
+    /// to it.
     pub knows: Option<(String, Level)>,
 }
 
 impl MembersView {
-    /// Takes the view from the member.
+    /// Takes the view from this member.
     pub fn of(node: &MonitorHandle) -> MembersView {
         let ReplicaFacts { own, status, voters, learners, peers } = node.replica();
         let (servers, level) = {
@@ -116,14 +118,14 @@ impl Part {
     /// The part of a member whose replica has this status.
     pub fn of(status: &Status) -> Part {
         match (status.role, status.leader) {
-            // A leader that has not committed an entry of its term cannot serve yet.
+            // A leader cannot serve before it has committed an entry of its term.
             (Role::Leader, _) if status.has_committed_in_term => Part::Leading,
             (Role::Leader, _) | (_, None) => Part::Looking,
             (_, Some(_)) => Part::Following,
         }
     }
 
-    /// The name in lower case.
+    /// The part's name in lower case.
     pub fn name(self) -> &'static str {
         match self {
             Part::Looking => "looking",
@@ -132,17 +134,17 @@ impl Part {
         }
     }
 
-    /// `ZooKeeperServer.getState`: the mode that clients see.
+    /// The mode that clients see (`ZooKeeperServer.getState`).
     pub fn mode(self) -> &'static str {
         match self {
             Part::Leading => "leader",
-            // A member that looks for a leader is neither, but a client that asks for the leader
-            // must not find it.
+            // A member that is looking for a leader is neither. But a client that wants the leader
+            // must not take it for that.
             Part::Following | Part::Looking => "follower",
         }
     }
 
-    /// `QuorumPeer.getDetailedPeerState`.
+    /// The part as `mntr` shows it (`QuorumPeer.getDetailedPeerState`).
     pub fn peer_state(self) -> &'static str {
         match self {
             Part::Leading => "leading - broadcast",
@@ -153,7 +155,7 @@ impl Part {
 }
 
 impl Ensemble {
-    /// The ensemble of a member whose replica has these facts.
+    /// The ensemble, from the facts about this member's replica.
     pub fn of(replica: &ReplicaFacts, cluster: &ClusterConfig) -> Ensemble {
         let ReplicaFacts { status, voters, peers, .. } = replica;
         let heard = peers.iter().filter(|peer| {

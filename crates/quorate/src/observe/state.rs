@@ -1,56 +1,55 @@
-//! Facts about the replicated state, read under one hold of its lock.
+//! Facts about the replicated state, all read while its lock is held once.
 
 use machine::{Machine, Mark};
 
-/// The state at one moment.
+/// The facts about the state at one moment.
 pub struct StateFacts {
-    /// The last command that was applied.
+    /// The position of the last applied command.
     pub mark: Mark,
     pub zk: ZkFacts,
     pub etcd: EtcdFacts,
     pub etcd_v2: EtcdV2Facts,
 }
 
-/// ZooKeeper's part of the state.
+/// Facts about ZooKeeper's part of the state.
 pub struct ZkFacts {
     pub znode_count: u64,
     pub ephemeral_count: u64,
-    /// Bytes of the paths and the data of all znodes.
+    /// Bytes of all znodes' paths and data.
     pub data_bytes: u64,
     pub session_count: u64,
 }
 
-/// The part of the state that belongs to etcd v3.
+/// Facts about etcd v3's part of the state.
 pub struct EtcdFacts {
-    /// Whether no client of etcd's has ever changed anything.
+    /// Whether no etcd client has ever changed anything.
     pub is_unused: bool,
     pub revision: u64,
     /// The compacted revision; 0 before the first compaction.
     pub compacted_revision: u64,
     pub key_count: u64,
-    /// Bytes of the versions that can be read, and of leases.
+    /// Bytes of the readable versions of keys, and of leases.
     pub bytes: u64,
-    /// Bytes of the versions beyond which puts are refused.
+    /// Puts are refused if `bytes` is above this.
     pub quota_bytes: u64,
     pub lease_count: u64,
     pub alarm_count: u64,
-    /// Bytes that keys and leases take in memory, about.
+    /// The approximate memory of keys and leases, in bytes.
     pub held_bytes: u64,
-    /// The bytes in memory beyond which puts and grants are refused; `None` if there is no such
-    /// bound.
+    /// Puts and grants are refused if `held_bytes` is above this; `None` if there is no such bound.
     pub held_bytes_max: Option<u64>,
 }
 
-/// The part of the state that belongs to etcd v2.
+/// Facts about etcd v2's part of the state.
 pub struct EtcdV2Facts {
-    /// Bytes that the tree takes in memory, about.
+    /// The approximate memory of the tree, in bytes.
     pub held_bytes: u64,
-    /// The bytes in memory beyond which writes are refused; `None` if there is no such bound.
+    /// Writes are refused if `held_bytes` is above this; `None` if there is no such bound.
     pub held_bytes_max: Option<u64>,
 }
 
 impl StateFacts {
-    /// Gathers the facts, each in a time that does not depend on the size of the state.
+    /// Gathers the facts. No part of this takes longer if the state is larger.
     pub fn of(machine: &Machine) -> StateFacts {
         let (tree, sessions) = (machine.zk().tree(), machine.zk().sessions());
         let (store, v2) = (machine.etcd(), machine.etcd_v2().tree());

@@ -1,4 +1,4 @@
-//! The ports that a server listens on.
+//! Binds the ports that a server listens on.
 
 use std::io;
 use std::time::Duration;
@@ -9,28 +9,28 @@ use tokio::net::{TcpListener, TcpSocket};
 
 use crate::admin::{Commands, Metrics, Port, Services};
 
-/// How long a connection for metrics may be silent, as Jetty has it.
+/// How long a connection for metrics may send nothing, as in Jetty.
 const METRICS_IDLE: Duration = Duration::from_secs(30);
 
-/// The configured ports for clients.
+/// The bound ports for clients.
 pub(super) struct ClientPorts {
-    /// The port for ZooKeeper's clients.
+    /// ZooKeeper's port without TLS.
     pub plain: Option<TcpListener>,
-    /// The port for ZooKeeper's clients that speak TLS.
+    /// ZooKeeper's port with TLS.
     pub secure: Option<TcpListener>,
-    /// The ports for etcd's clients.
+    /// etcd's ports.
     pub etcd: Vec<(EtcdPort, TcpListener)>,
-    /// The port for clients of the chunk store.
+    /// The chunk store's port without TLS.
     pub chunk_plain: Option<TcpListener>,
-    /// The port for clients of the chunk store that speak TLS.
+    /// The chunk store's port with TLS.
     pub chunk_secure: Option<TcpListener>,
 }
 
 impl ClientPorts {
-    /// Binds them. A default port that is in use is left out, with a warning.
+    /// Binds the configured ports. A default port that is in use is left out with a warning.
     ///
     /// # Errors
-    /// A configured port cannot be bound, or no default port for clients is free.
+    /// A configured port cannot be bound, or all default ports for clients are in use.
     pub fn bind(config: &ServeConfig) -> anyhow::Result<ClientPorts> {
         let port = |wanted: Option<&ListenAddress>, setting| {
             wanted.map_or(Ok(None), |wanted| listen_or_warn(config, wanted, setting))
@@ -52,12 +52,12 @@ impl ClientPorts {
         Ok(ports)
     }
 
-    /// The plain port and the TLS port of ZooKeeper's clients, as `conf` shows them.
+    /// The numbers of ZooKeeper's ports without and with TLS, as `conf` shows them.
     pub fn numbers(&self) -> [String; 2] {
         [&self.plain, &self.secure].map(|listener| port_of(listener.as_ref()))
     }
 
-    /// The part of the ready line that names the ports.
+    /// The part of the ready line that names these ports.
     pub fn shown(&self) -> std::io::Result<String> {
         let optional = |name, listener: &'_ Option<TcpListener>| {
             listener.as_ref().map(|it| (name, it.local_addr()))
@@ -80,7 +80,7 @@ impl ClientPorts {
     }
 }
 
-/// Binds the ports for etcd's clients.
+/// Binds etcd's ports.
 fn etcd_ports(
     config: &ServeConfig,
     ports: &[EtcdPort],
@@ -96,7 +96,7 @@ fn etcd_ports(
     ports.iter().filter_map(bind).collect()
 }
 
-/// Binds a port. None, and a warning: it is a default one, and in use.
+/// Binds a port. `None`, after a warning, if it is a default port and in use.
 fn listen_or_warn(
     config: &ServeConfig,
     wanted: &ListenAddress,
@@ -112,7 +112,7 @@ fn listen_or_warn(
     }
 }
 
-/// The reason why a port is not bound.
+/// Why a port could not be bound.
 #[derive(Debug, thiserror::Error)]
 enum NotBound {
     #[error("{wanted} is not an address here: {cause}")]
@@ -126,8 +126,8 @@ enum NotBound {
     Other { wanted: ListenAddress, cause: io::Error },
 }
 
-/// Binds the first of the addresses behind `wanted` that can be bound; `setting` is the name of the
-/// setting for another one, for the error.
+/// Binds the first address behind `wanted` that can be bound. `setting` is the name of the setting
+/// that chooses another address, for the error.
 fn listen(
     config: &ServeConfig,
     wanted: &ListenAddress,
@@ -141,7 +141,7 @@ fn listen(
             let socket =
                 if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
             socket.set_reuseaddr(true)?;
-            // Accepted connections inherit this (`NIOServerCnxn`).
+            // Accepted connections inherit this option (`NIOServerCnxn`).
             socket.set_keepalive(config.listeners.keep_alive)?;
             socket.bind(address)?;
             socket.listen(config.listeners.backlog_or_default())
@@ -158,8 +158,8 @@ fn listen(
     Err(failure)
 }
 
-/// Binds the ports for monitoring. The ready line names each service with its port; one address
-/// for both services is one port.
+/// Binds the ports for monitoring, and returns them with their part of the ready line. If metrics
+/// and admin server have the same address, they share a port.
 pub(super) fn bind_monitoring(config: &ServeConfig) -> anyhow::Result<(Vec<Port>, String)> {
     let MonitoringConfig { metrics, admin, refuses_foreign_pages, .. } = &config.monitoring;
     let services =
@@ -198,7 +198,7 @@ pub(super) fn bind_monitoring(config: &ServeConfig) -> anyhow::Result<(Vec<Port>
     Ok((ports, shown))
 }
 
-/// A port, if it was bound. None, and a warning: it is a default one.
+/// The port if it was bound. `None`, after a warning, if it was not but is a default port.
 fn bound_or_warn(bound: anyhow::Result<Port>, is_default: bool) -> anyhow::Result<Option<Port>> {
     match bound {
         Err(error) if is_default => {
@@ -209,7 +209,7 @@ fn bound_or_warn(bound: anyhow::Result<Port>, is_default: bool) -> anyhow::Resul
     }
 }
 
-/// The port of a listener, as `conf` shows it.
+/// The number of a listener's port, as `conf` shows it; -1 if there is none.
 fn port_of(listener: Option<&TcpListener>) -> String {
     let port = listener.and_then(|listener| listener.local_addr().ok());
     port.map_or("-1".to_string(), |address| address.port().to_string())

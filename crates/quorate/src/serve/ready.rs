@@ -1,4 +1,4 @@
-//! The messages of a server that has begun to serve.
+//! Announces that the server has begun to serve.
 
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
@@ -7,12 +7,13 @@ use std::path::Path;
 use super::ports::ClientPorts;
 use crate::hints;
 
-/// The variable with the socket on which systemd waits for a unit of `Type=notify`.
+/// The variable that names the socket on which systemd waits for a unit of `Type=notify`.
 const NOTIFY_SOCKET: &str = "NOTIFY_SOCKET";
 
-/// Says that clients are served, and on which ports. Under etcd's name that is a line of the log,
-/// with the text that starters of an etcd look for; a leader is known by now.
-/// On a terminal, lines about what to try next follow; they name `data_dir`.
+/// Announces that clients are served, and on which ports: with a line on standard output, and to
+/// systemd. On a terminal, lines about what to try next follow; they name `data_dir`. A server
+/// started under etcd's name instead logs the text that programs which start an etcd look for; a
+/// leader is known by now.
 ///
 /// # Errors
 /// The address of a port is unknown.
@@ -39,8 +40,8 @@ pub(super) fn say(
     Ok(())
 }
 
-/// Tells systemd that the service is ready (`sd_notify(3)`). A name that begins with `@` is not a
-/// file.
+/// Tells systemd that the service is ready (`sd_notify(3)`). A socket name that begins with `@` is
+/// an abstract one and not a file.
 fn notify(socket: &str) -> std::io::Result<()> {
     let address = match socket.strip_prefix('@') {
         Some(name) => SocketAddr::from_abstract_name(name)?,

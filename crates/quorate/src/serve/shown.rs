@@ -1,4 +1,4 @@
-//! Facts that a server shows of itself: its version, its configuration and its system.
+//! What a server shows about itself: its version, configuration and environment.
 
 use std::collections::BTreeMap;
 
@@ -7,14 +7,14 @@ use zk::four_letter::ConfReport;
 
 use crate::observe::process;
 
-/// The ZooKeeper version whose protocol is served, then our own and its date, in the form that
-/// clients and tools parse (`Version.getFullVersion`).
+/// The version of ZooKeeper whose protocol is served, then our own version and its date, in the
+/// form that clients and tools parse (`Version.getFullVersion`).
 pub(super) fn version() -> String {
     let (own, date) = (env!("CARGO_PKG_VERSION"), env!("QUORATE_BUILD_DATE"));
     format!("3.9.5-quorate-{own}, built on {date}")
 }
 
-/// The properties for `system_properties`. Passwords are masked, unlike in ZooKeeper.
+/// The properties that `system_properties` shows. Unlike in ZooKeeper, passwords are masked.
 pub(super) fn shown_properties(properties: &BTreeMap<String, String>) -> BTreeMap<String, String> {
     let shown = |(key, value): (&String, &String)| {
         let value = if masked::is_secret(key) { masked::MASK } else { value };
@@ -23,7 +23,7 @@ pub(super) fn shown_properties(properties: &BTreeMap<String, String>) -> BTreeMa
     properties.iter().map(shown).collect()
 }
 
-/// The name of the user that runs this process (`user.name` in Java).
+/// The name of the user that runs this process (Java's `user.name`); `?` if it is unknown.
 pub(super) fn user_name() -> String {
     let own = rustix::process::getuid().as_raw().to_string();
     let users = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
@@ -35,12 +35,12 @@ pub(super) fn user_name() -> String {
     name.unwrap_or_else(|| "?".to_string())
 }
 
-/// A variable of the environment, or `<NA>` as Java shows a property that is not set.
+/// An environment variable, or `<NA>`, which Java shows for a property that is not set.
 fn variable(name: &str) -> String {
     std::env::var(name).unwrap_or_else(|_| "<NA>".to_string())
 }
 
-/// The properties of a Java machine that `envi` shows.
+/// Properties of a Java machine that `envi` shows, and that have no value here.
 const JAVA_PROPERTIES: [&str; 7] = [
     "java.version",
     "java.vendor",
@@ -51,7 +51,7 @@ const JAVA_PROPERTIES: [&str; 7] = [
     "java.compiler",
 ];
 
-/// The lines of `envi` beside the version (`Environment.list`).
+/// The lines of `envi` after the version (`Environment.list`).
 fn environment() -> Vec<(&'static str, String)> {
     let system = rustix::system::uname();
     let text = |text: &std::ffi::CStr| text.to_string_lossy().into_owned();
@@ -59,7 +59,8 @@ fn environment() -> Vec<(&'static str, String)> {
     let folder = folder.map_or("<NA>".to_string(), |folder| folder.display().to_string());
     let memory = process::memory();
     let megabytes = |bytes: u64| format!("{}MB", bytes >> 20);
-    // Java shows properties that are not set, too: programs read these lines by their keys.
+    // Properties without a value are shown too, as in Java, because programs read these lines by
+    // key.
     let mut environment = vec![("host.name", text(system.nodename()))];
     environment.extend(JAVA_PROPERTIES.map(|key| (key, "<NA>".to_string())));
     environment.extend([
@@ -76,8 +77,8 @@ fn environment() -> Vec<(&'static str, String)> {
     environment
 }
 
-/// The lines of `conf` (`ZooKeeperServer.dumpConf`, and that of `QuorumZooKeeperServer`). Of
-/// `ports`, the second one is for TLS.
+/// The lines of `conf` (`ZooKeeperServer.dumpConf`, and in an ensemble `QuorumZooKeeperServer`'s).
+/// The two ports are ZooKeeper's without and with TLS.
 pub(super) fn conf_report(
     config: &ServeConfig,
     [client_port, secure_client_port]: [String; 2],
@@ -98,7 +99,7 @@ pub(super) fn conf_report(
             "clientPortListenBacklog",
             config.listeners.backlog.map_or("-1".to_string(), |backlog| backlog.to_string()),
         ),
-        // A standalone server has none, also with a file `myid`.
+        // A standalone server shows 0, even if it has a file `myid`.
         ("serverId", config.cluster.as_ref().map_or(0, |cluster| cluster.number).to_string()),
     ];
     if let Some(cluster) = &config.cluster {
@@ -109,7 +110,7 @@ pub(super) fn conf_report(
             ("electionAlg", "3".to_string()),
             ("electionPort", own.election_port.to_string()),
             ("quorumPort", own.peer_port.to_string()),
-            // `LearnerType.PARTICIPANT`.
+            // The number of `LearnerType.PARTICIPANT`.
             ("peerType", "0".to_string()),
         ]);
     }
