@@ -1,5 +1,5 @@
-//! The bodies of the fuzz targets on a seeded corpus: good encodings, each cut off at many places
-//! and changed in a few. The fuzzers themselves search longer; see `fuzz/`.
+//! Runs the bodies of the fuzz targets without a fuzzer: on valid encodings, each cut off at many
+//! places and changed at a few. The fuzzers themselves search longer; see `fuzz/`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,9 +11,9 @@ use bodies::BODIES;
 use workload::changed_input::change;
 use workload::generate::Random;
 
-/// Changed inputs for each body.
+/// How many changed inputs each body gets.
 const CHANGED_COUNT: usize = 20_000;
-/// The most places at which a seed is cut off.
+/// At how many places a seed is cut off at most.
 const CUTS_MAX: usize = 300;
 
 #[test]

@@ -1,4 +1,4 @@
-//! Command lines that are accepted, and the one-line errors of others.
+//! Which command lines are accepted, and the one-line errors for the others.
 #![allow(clippy::unwrap_used)]
 
 use std::path::Path;
@@ -117,7 +117,7 @@ fn the_options_of_zkcli_are_read() {
 #[test]
 fn a_timeout_carries_a_unit_and_fits_the_protocol() {
     assert_eq!(zk("quorate zk -t 2147483647ms").timeout, i32::MAX.unsigned_abs());
-    // A number alone is what `zkCli.sh` takes.
+    // A number without a unit is in ms, as for `zkCli.sh`.
     assert_eq!(zk("quorate zk -t 30").timeout, 30);
     for text in ["0", "0s", "2147483648ms", "fast"] {
         assert!(wrong(&format!("quorate zk -t {text}")).contains("--timeout"), "{text}");

@@ -1,4 +1,4 @@
-//! The table of an ensemble.
+//! The table that `quorate cluster status` prints.
 
 use super::*;
 

@@ -4,7 +4,7 @@ const A: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 1));
 const B: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 2));
 const C: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 3));
 
-/// Descriptors for connections and files in these tests.
+/// How many descriptors there are in these tests for connections and files together.
 const ALL: u64 = 1_600;
 
 fn counts() -> Counts {
@@ -29,7 +29,7 @@ fn an_address_may_fill_its_face_and_leaves_all_others_their_minimum() {
         let mut counts = counts();
         let (count, refusal) = fill(&mut counts, face, A);
         assert_eq!((count, refusal), (most - 16, Refusal::Largest), "{face:?}");
-        // The last ones are for who has none yet.
+        // The last connections are reserved for addresses that have fewer than two.
         assert_eq!(fill(&mut counts, face, B).0, 2);
         assert_eq!(fill(&mut counts, face, C).0, 2);
         for other in FACES.into_iter().filter(|it| *it != face) {
@@ -43,10 +43,11 @@ fn in_a_shortage_the_largest_address_gets_no_more() {
     let mut counts = counts();
     assert_eq!(counts.admit(Face::Etcd, B, ALL), Ok(()));
     assert_eq!(fill(&mut counts, Face::Etcd, A), (974, Refusal::Largest));
-    // Others go on: up to as many as the largest one has, or to the last few.
+    // Other addresses may connect until they have as many as the largest one, or only the last few
+    // are left.
     assert_eq!(fill(&mut counts, Face::Etcd, B), (309, Refusal::Largest));
     assert_eq!(fill(&mut counts, Face::Etcd, C), (2, Refusal::Largest));
-    // All that are equal and small share what is left.
+    // Addresses that all have a single connection share everything that is left.
     let mut counts = self::counts();
     for address in 0..1_300_u32 {
         let address = IpAddr::from((167_772_160 + address).to_be_bytes());
@@ -81,7 +82,7 @@ fn files_and_a_lowered_limit_leave_each_face_its_minimum() {
     // Half of the descriptors are for connections, however many files there are.
     counts.own_files = 10_000;
     assert_eq!(counts.room(Face::ZooKeeper, descriptors::beside(800, counts.own_files)), 25);
-    // Nothing overflows where there is no limit.
+    // Nothing overflows if there is no limit.
     assert!(counts.admit(Face::Etcd, A, u64::MAX).is_ok());
 }
 

@@ -1,4 +1,4 @@
-//! The face on a socket, with a client that speaks HTTP/2 but need not behave.
+//! The chunk face over a socket, with an HTTP/2 client that may misbehave.
 #![allow(clippy::unwrap_used)]
 
 use std::io::Read;
@@ -19,19 +19,19 @@ use super::*;
 
 const PATH: &str = "/hadoop.hdds.datanode.XceiverClientProtocolService/send";
 
-/// A face, which ends with the test.
+/// A chunk face that stops when the test ends.
 struct Rig {
     folder: PathBuf,
     face: Arc<ChunkFace>,
     address: SocketAddr,
 }
 
-/// Runs a test with a face of its own.
+/// Runs a test with its own face.
 fn with_face<F: Future<Output = ()>>(name: &str, test: impl FnOnce(Rig) -> F) {
     with_limits(name, Limits::default(), 256, test);
 }
 
-/// Runs a test with a face that has these limits; the last one limits connections from one address.
+/// Runs a test with a face that has these limits, the last of them on connections from one address.
 fn with_limits<F: Future<Output = ()>>(
     name: &str,
     limits: Limits,
@@ -82,7 +82,7 @@ fn head(path: &str, content_type: &str) -> Request<()> {
     request.body(()).unwrap()
 }
 
-/// Opens a stream to the method.
+/// Opens a stream of the only gRPC method.
 async fn open(connection: &SendRequest<Bytes>) -> (ResponseFuture, SendStream<Bytes>) {
     let mut connection = connection.clone().ready().await.unwrap();
     connection.send_request(head(PATH, "application/grpc"), false).unwrap()
@@ -111,7 +111,7 @@ async fn all(body: &mut RecvStream) -> Bytes {
     data.freeze()
 }
 
-/// A message with its prefix: CreateContainer, with that trace.
+/// A CreateContainer request with this trace, framed as a gRPC message.
 fn create(container_id: u8, trace: &str) -> Vec<u8> {
     let trace_length = trace.len() as u8;
     let mut message = vec![0x08, 1, 0x12, trace_length];
@@ -126,7 +126,7 @@ fn framed(message: &[u8]) -> Vec<u8> {
     framed
 }
 
-/// Sends these bytes as the whole of a stream.
+/// Sends these bytes as a whole stream, and returns its outcome.
 async fn exchange(
     connection: &SendRequest<Bytes>,
     bytes: impl Into<Bytes>,
@@ -136,11 +136,11 @@ async fn exchange(
     outcome(response).await
 }
 
-/// Fails unless a request on that connection is answered.
+/// Fails unless the server answers a request on this connection.
 async fn assert_serves(connection: &SendRequest<Bytes>, container_id: u8) {
     let (http, data, status) = exchange(connection, create(container_id, "t")).await;
     assert_eq!((http, status), (200, Some(0)));
-    // The type, the trace and success.
+    // The answer's type, trace and result (success).
     assert_eq!(data[5..12], [0x08, 1, 0x12, 1, b't', 0x18, 1]);
 }
 
@@ -178,17 +178,19 @@ fn an_answer_comes_as_fast_as_the_client_takes_it() {
     with_face("echo", |rig| async move {
         let connection = rig.connect().await;
         assert_serves(&connection, 1).await;
-        // Echo in container 1, of 8 MiB: a hundred times what a client takes without saying so.
+        // An Echo request in container 1 whose answer is 8 MiB, a hundred times what the client
+        // lets the server send before it reads.
         let echo = [0x08, 22, 0x18, 1, 0x22, 0, 0xd2, 1, 5, 0x10, 0x80, 0x80, 0x80, 4];
         let (response, mut stream) = open(&connection).await;
         stream.send_data(framed(&echo).into(), true).unwrap();
         let mut body = response.await.unwrap().into_body();
-        // Other clients do not wait for a client that takes nothing.
+        // This client reads nothing, and other clients do not wait for it.
         let other = rig.connect().await;
         for number in 2..10 {
             assert_serves(&other, number).await;
         }
-        // The prefix, the type, the result, and a tag and a length for each of the two others.
+        // Besides the payload: the prefix, the type, the result, and a tag and a length for two
+        // fields.
         assert_eq!(all(&mut body).await.len(), (8 << 20) + 20);
     });
 }
@@ -255,7 +257,7 @@ fn clients_that_go_away_within_a_request_harm_nobody() {
 fn more_streams_than_there_may_be_are_served_one_after_the_other() {
     with_face("streams", |rig| async move {
         let connection = rig.connect().await;
-        // An answer shows that the client knows the limit of streams by now.
+        // After an answer, the client also knows the server's limit on streams.
         assert_serves(&connection, 0).await;
         let mut open_streams = Vec::new();
         for _ in 0..STREAMS_MAX {
@@ -274,7 +276,7 @@ fn more_streams_than_there_may_be_are_served_one_after_the_other() {
     });
 }
 
-/// How long a test waits for what must come: reaching it is a failure.
+/// How long a test waits for something that must happen. Reaching it is a failure.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 async fn soon<T>(what: &str, it: impl Future<Output = T>) -> T {
@@ -288,7 +290,7 @@ fn block_id() -> Option<pb::DatanodeBlockId> {
     Some(pb::DatanodeBlockId { container_id, local_id, ..Default::default() })
 }
 
-/// A message with its prefix.
+/// A request, framed as a gRPC message.
 fn framed_request(request: &pb::ContainerCommandRequestProto) -> Bytes {
     let mut framed = vec![0; 5];
     encode_request(request, &mut framed);
@@ -297,7 +299,7 @@ fn framed_request(request: &pb::ContainerCommandRequestProto) -> Bytes {
     framed.into()
 }
 
-/// A chunk of zeros, with the commit of its block.
+/// A request that writes a chunk of zeros and commits its block.
 fn write_of(bytes: usize) -> Bytes {
     let chunk = chunk_to_pb(&ChunkInfo::plain("1_chunk_1".to_string(), 0, bytes as u64));
     let block = pb::BlockData {
@@ -317,7 +319,7 @@ fn write_of(bytes: usize) -> Bytes {
     framed_request(&message)
 }
 
-/// A request for the whole block, in answers of so many bytes.
+/// A request to read the whole block in answers of `answer_bytes` bytes.
 fn read_of(answer_bytes: u32) -> Bytes {
     let mut message = message_of(pb::Type::ReadBlock, BLOCK.container_id);
     message.read_block = Some(pb::ReadBlockRequestProto {
@@ -329,7 +331,7 @@ fn read_of(answer_bytes: u32) -> Bytes {
     framed_request(&message)
 }
 
-/// Sends a whole stream as fast as the server takes it. Returns the answers.
+/// Sends a whole stream as fast as the server takes it, and returns the answers.
 async fn ask(connection: &SendRequest<Bytes>, bytes: Bytes) -> Bytes {
     let (response, mut stream) = open(connection).await;
     send(&mut stream, bytes).await;
@@ -339,7 +341,7 @@ async fn ask(connection: &SendRequest<Bytes>, bytes: Bytes) -> Bytes {
     data
 }
 
-/// Sends these bytes, as far as the server takes them before it ends the stream.
+/// Sends bytes until they are all taken or the server ends the stream.
 async fn send(stream: &mut SendStream<Bytes>, mut bytes: Bytes) {
     while !bytes.is_empty() {
         stream.reserve_capacity(bytes.len());
@@ -356,14 +358,14 @@ fn clients_that_take_nothing_of_a_block_hold_no_thread() {
     with_face("slow", |rig| async move {
         let writer = rig.connect().await;
         assert!(!ask(&writer, write_of(2 << 20)).await.is_empty());
-        // Each runtime has more slow clients than threads that may wait.
+        // Each runtime gets more slow streams than it has threads that may wait.
         let mut slow = Vec::new();
         for _ in 0..rig.face.runtimes.len() * (WAITING_THREADS_MAX / STREAMS_MAX as usize + 1) {
             let connection = rig.connect().await;
             for _ in 0..STREAMS_MAX {
                 let (response, mut stream) = open(&connection).await;
                 stream.send_data(read_of(64 * 1024), true).unwrap();
-                // The first answer has arrived, and the client does not take it.
+                // The first answer has arrived, and the client does not read it.
                 slow.push(soon("an answer", response).await.unwrap());
             }
         }
@@ -373,8 +375,8 @@ fn clients_that_take_nothing_of_a_block_hold_no_thread() {
             let read = soon("a block", ask(&other, read_of(1 << 20))).await;
             assert!(read.len() > 2 << 20);
         }
-        // A client that goes on reading gets everything, once the other streams leave the
-        // window of its connection.
+        // A client that does read gets everything, once the other streams have freed the window of
+        // its connection.
         slow.truncate(1);
         for response in slow {
             let block = soon("the rest", async { all(&mut response.into_body()).await }).await;
@@ -391,7 +393,8 @@ fn what_is_announced_and_not_sent_costs_others_nothing() {
             let connection = rig.connect().await;
             for _ in 0..STREAMS_MAX {
                 let (response, mut stream) = open(&connection).await;
-                // Each announces 33 MiB: all together, several times the room that there is.
+                // Each announces a message of 33 MiB; together that is several times the memory for
+                // requests.
                 let begun = Bytes::from_static(&[0, 2, 16, 0, 0, 8]);
                 stream.send_data(begun, false).unwrap();
                 stalled.push((response, stream, connection.clone()));
@@ -413,7 +416,8 @@ fn requests_that_stall_with_all_the_room_are_cut_off_for_those_that_go_on() {
     };
     with_limits("stalled", limits, 256, |rig| async move {
         let mut stalled = Vec::new();
-        // One address gets half of the room. Each of these sends 1 MiB of 2 and stops.
+        // Together these may use half of the memory, as much as one address may. Each sends 1 MiB
+        // of 2 and stops.
         for _ in 0..4 {
             let connection = rig.connect().await;
             let (response, mut stream) = open(&connection).await;
@@ -444,7 +448,7 @@ fn an_answer_has_its_room_until_it_is_sent_and_no_longer() {
         let response = soon("an answer", response).await.unwrap();
         assert!(free() + (1 << 20) <= before);
         assert!(all(&mut response.into_body()).await.len() > 2 << 20);
-        // The server hears that by and by.
+        // The server needs a moment to notice.
         soon("room", async {
             while free() != before || rig.face.service.requests.free_bytes() != REQUESTS_BYTES_MAX {
                 tokio::task::yield_now().await;
@@ -456,7 +460,7 @@ fn an_answer_has_its_room_until_it_is_sent_and_no_longer() {
 
 #[test]
 fn a_request_that_becomes_large_when_it_is_decoded_waits_for_that_room() {
-    // A thousand chunks of two bytes each.
+    // A thousand chunks of two encoded bytes each.
     let block = pb::BlockData { chunks: vec![Default::default(); 1_000], ..Default::default() };
     let mut message = message_of(pb::Type::PutBlock, 1);
     message.put_block =
@@ -493,14 +497,14 @@ fn connections_share_the_windows_of_their_streams() {
         let mut connections = Vec::new();
         for left in [2, 1, 0, 0, 0] {
             let connection = rig.connect().await;
-            // Requests one after the other take only one window.
+            // Requests that follow one another need only one stream window.
             for number in 0..3 {
                 assert_serves(&connection, 10 * connections.len() as u8 + number).await;
             }
             assert_eq!(windows(), left);
             connections.push(connection);
         }
-        // Without a window of its own a stream is served all the same.
+        // A stream that gets no window of its own is still served.
         let written = soon("an answer", ask(&connections[4], write_of(4 << 20))).await;
         assert!(!written.is_empty());
         connections.clear();
@@ -524,7 +528,7 @@ fn one_connection_too_many_from_an_address_is_closed() {
         let end = tokio::task::spawn_blocking(move || (&third).read(&mut [0; 100]));
         assert_eq!(soon("an end", end).await.unwrap().unwrap(), 0);
         drop(first);
-        // The server hears that by and by.
+        // The server needs a moment to notice.
         soon("room", async {
             while rig.face.service.addresses.connection_count() != 1 {
                 tokio::task::yield_now().await;

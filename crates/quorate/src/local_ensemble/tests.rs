@@ -1,5 +1,5 @@
-//! The configuration that is prepared before the servers start; process tests cover the running
-//! servers.
+//! The configuration files that are written before the servers start. Tests with real processes
+//! cover the running servers.
 #![allow(clippy::unwrap_used)]
 
 use chunk::layout::Layout;
@@ -9,7 +9,7 @@ use config::cluster::PeerAuth;
 use super::*;
 use crate::config_sources::load;
 
-/// An empty folder of one test.
+/// An empty folder for one test.
 fn folder(name: &str) -> PathBuf {
     let name = format!("local-ensemble-{name}-{}", std::process::id());
     let folder = std::env::temp_dir().join(name);

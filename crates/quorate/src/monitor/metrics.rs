@@ -223,7 +223,7 @@ fn of_ensemble(ensemble: &Ensemble, facts: &MemberFacts) -> Vec<Metric> {
             whole_gauge("learners", ensemble.learners as u64),
             whole_gauge("synced_followers", ensemble.synced_followers as u64),
             whole_gauge("synced_non_voting_followers", ensemble.synced_non_voters as u64),
-            // The server does not count its observers.
+            // Observers are not supported yet.
             whole_gauge("synced_observers", 0),
             // There are no pending syncs, because a member answers a sync itself once it has caught
             // up with the leader.

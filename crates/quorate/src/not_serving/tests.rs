@@ -1,4 +1,4 @@
-//! The answers of a server before it serves, over real sockets.
+//! What a server answers before it serves, over real sockets.
 #![allow(clippy::unwrap_used)]
 
 use std::io::{Read, Write};
@@ -6,7 +6,7 @@ use std::net::TcpStream as Socket;
 
 use super::*;
 
-/// The answers of a port that allows these words, to each of these openings.
+/// What a port that allows these words answers to each of these first bytes of a connection.
 fn ask(words_allowed: &[&str], is_plain: bool, openings: &[&'static [u8]]) -> Vec<String> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let answers = Answers {
@@ -42,7 +42,7 @@ fn words_are_answered_and_who_wants_a_session_is_hung_up_on() {
     let not_serving = "This ZooKeeper instance is not currently serving requests\n";
     let said = ask(&["*"], true, &[b"ruok", b"ruok\r\n", b"srvr", b"mntr", b"isro"]);
     assert_eq!(said, ["imok", "imok", not_serving, not_serving, "null"]);
-    // The length of a connect request, and the whole request.
+    // Not a word but the beginning of a connect request, with its length in front.
     let connect = &[0, 0, 0, 44, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
     for said in ask(&["*"], true, &[connect]) {
         assert!(said.is_empty() || said == "ConnectionReset", "{said}");

@@ -1,8 +1,10 @@
-//! Requests that are small on the wire and dear behind it, each beside a well-behaved client of
-//! each face. The server lives, its memory has a bound, the others get right answers, and a restart
-//! has the data. How long somebody waited is printed, and never asserted.
+//! Attacks by requests that are small on the wire and expensive for the server, while a
+//! well-behaved client uses each protocol. The server must survive with bounded memory, the
+//! well-behaved clients must get right answers, and after a restart the data must be there. How
+//! long clients waited is printed but not checked.
 //!
-//! `QUORATE_ATTACK_LARGE=1` runs honest requests with 1,000,000 keys instead of 200,000.
+//! With `QUORATE_ATTACK_LARGE=1`, the tests in `honest` use 1,000,000 keys instead of 200,000, and
+//! those in `etcd_watches` 1,000,000 watches instead of 100,000.
 
 mod answers;
 mod chunk_load;

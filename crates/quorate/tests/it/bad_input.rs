@@ -1,5 +1,5 @@
-//! Clients that send malformed requests, take no bytes, or never stop. Their connections may
-//! suffer; the server, its memory and its other clients must not.
+//! Clients that send malformed requests, read nothing, or never stop. Their connections may suffer;
+//! the server, its memory and its other clients must not.
 
 pub mod disk_full;
 pub mod flood;
@@ -24,7 +24,7 @@ use bench::differential::wire::Received;
 /// The default of `jute.maxbuffer`.
 const FRAME_BYTES_MAX: usize = zk::limits::FRAME_BYTES_MAX_DEFAULT as usize;
 
-/// Checks that another client is served, and that nothing panicked.
+/// Fails unless another client is served, and nothing panicked.
 fn assert_well(server: &Server) {
     let mut client = open(server.address());
     let path = client.create("/well-", b"well", client::SEQUENTIAL).unwrap();
@@ -35,7 +35,7 @@ fn assert_well(server: &Server) {
     assert!(!server.log().contains("panicked"), "{}", server.log());
 }
 
-/// A frame with the length of its body in front.
+/// A frame, with the length of its body in front.
 fn frame(body: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
     let mut out = Vec::new();
     let start = begin_frame(&mut out);
@@ -44,7 +44,7 @@ fn frame(body: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
     out
 }
 
-/// A request with a body that our encoder would not write.
+/// A request whose body our own encoder would not produce.
 fn raw_request(xid: i32, opcode: i32, body: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
     frame(|out| {
         out.put_int(xid);
@@ -53,14 +53,14 @@ fn raw_request(xid: i32, opcode: i32, body: impl FnOnce(&mut Vec<u8>)) -> Vec<u8
     })
 }
 
-/// The answer to a four-letter word, up to the end of the connection.
+/// Sends a four-letter word, and returns everything up to the end of the connection.
 fn ask_word(address: SocketAddr, word: &[u8]) -> Vec<u8> {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.write_all(word).unwrap();
     read_to_end(&mut stream)
 }
 
-/// Reads up to the end of the connection. A reset is an end, too.
+/// Reads up to the end of the connection. A reset counts as an end.
 fn read_to_end(stream: &mut TcpStream) -> Vec<u8> {
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     let mut all = Vec::new();
@@ -70,14 +70,14 @@ fn read_to_end(stream: &mut TcpStream) -> Vec<u8> {
     }
 }
 
-/// Resident memory of a process, in MiB.
+/// The resident memory of a process, in MiB.
 fn resident_mib(pid: Pid) -> u64 {
     let status = fs::read_to_string(format!("/proc/{}/status", pid.as_raw_pid())).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
     line.trim().trim_end_matches(" kB").trim().parse::<u64>().unwrap() / 1024
 }
 
-/// A plain socket with a session. Nothing reads from it unless the test does.
+/// A raw socket with a session. Nothing is read from it unless the test does so.
 fn plain_session(address: SocketAddr) -> TcpStream {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.write_all(&client::greeting(TIMEOUT_MS)).unwrap();
@@ -97,8 +97,9 @@ fn error_of(body: &[u8]) -> (i32, ErrorCode) {
     (xid, ErrorCode(reader.int().unwrap()))
 }
 
-/// Sends bytes on a connection with a session. Returns the errors of the replies, and whether the
-/// connection ended. A ping behind the bytes marks the end of the replies if it is answered.
+/// Sends bytes on a connection that has a session. Returns the errors in the replies, and whether
+/// the server closed the connection. A ping is sent behind the bytes; its reply marks the end of
+/// the replies.
 fn provoke(server: &Server, bytes: &[u8]) -> (Vec<(i32, ErrorCode)>, bool) {
     let mut client = Client::open(server.address(), TIMEOUT_MS);
     let mut all = bytes.to_vec();

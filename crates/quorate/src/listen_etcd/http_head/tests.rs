@@ -8,7 +8,7 @@ fn the_date_is_that_of_the_second() {
         date.put(now_ms, &mut out);
         String::from_utf8(out).unwrap()
     };
-    // As `date -u -d @1700000000` shows it.
+    // As `date -u -d @1700000000` prints it.
     assert_eq!(text_at(1_700_000_000_000), "Tue, 14 Nov 2023 22:13:20 GMT");
     assert_eq!(text_at(1_700_000_000_999), "Tue, 14 Nov 2023 22:13:20 GMT");
     assert_eq!(text_at(1_700_000_001_000), "Tue, 14 Nov 2023 22:13:21 GMT");

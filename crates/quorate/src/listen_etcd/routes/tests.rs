@@ -38,7 +38,7 @@ fn origins_are_allowed_by_name_or_all() {
     assert_eq!(allowed(&["http://a"], "http://b"), None);
 }
 
-/// As the answers of etcd 3.6.16.
+/// The expected answers are those of etcd 3.6.16.
 #[test]
 fn a_path_is_taken_for_what_it_stands_for_or_redirected() {
     let of_path = |method: &str, uri: &str| {

@@ -1,5 +1,5 @@
-//! Answers that are larger than their requests: the size of one has a limit, and it is encoded in
-//! pieces.
+//! Attack: answers that are much larger than their requests. The length of an answer has a limit,
+//! and a large answer is encoded in pieces.
 
 use bytes::Bytes;
 use etcd::pb::Message;
@@ -13,7 +13,7 @@ use crate::etcd::grpc_client::{connect, kv, run};
 /// gRPC's code for an answer that is too large.
 const RESOURCE_EXHAUSTED: &str = "8";
 
-/// Bytes of the one large value.
+/// Length of the single large value.
 const VALUE_BYTES: usize = 1_400_000;
 
 fn large() -> pb::RequestOp {
@@ -31,7 +31,7 @@ fn prepare(name: &str) -> Attack {
     attack
 }
 
-/// 3,200 times 1.4 MB are 4.5 GB, and more than gRPC's length can say.
+/// 3,200 times 1.4 MB is 4.5 GB, which does not fit the length field of a gRPC message.
 #[test]
 fn an_answer_of_more_than_two_gigabytes_is_refused() {
     let attack = prepare("answer");
@@ -39,7 +39,7 @@ fn an_answer_of_more_than_two_gigabytes_is_refused() {
         let requests = connect(attack.etcd()).await;
         let drained = drain(&requests, &txn(nested_64(50, &large()))).await;
         assert_eq!(drained.status, RESOURCE_EXHAUSTED);
-        // A write with such an answer has taken effect, as after any answer that was lost.
+        // A write whose answer is refused has still taken effect, as if the answer had been lost.
         let request = txn([vec![put("a")], nested_64(50, &large())].concat());
         assert_eq!(drain(&requests, &request).await.status, RESOURCE_EXHAUSTED);
         assert!(exists(&requests, "a").await);
@@ -47,7 +47,7 @@ fn an_answer_of_more_than_two_gigabytes_is_refused() {
     attack.end(RISE_MAX);
 }
 
-/// The memory of the server does not hold the answer.
+/// The server never has the whole answer in memory.
 #[test]
 fn a_large_answer_is_encoded_while_it_is_taken() {
     let attack = prepare("pieces");
@@ -61,7 +61,7 @@ fn a_large_answer_is_encoded_while_it_is_taken() {
     attack.end(448 * MIB);
 }
 
-/// Many ranges of many keys in one transaction that only reads: by gRPC, and as JSON.
+/// Transactions that only read many ranges of many keys, over gRPC and as JSON.
 #[test]
 fn reads_of_many_keys_many_times_are_refused() {
     let attack = Attack::prepare("reads", &[], 100_000);

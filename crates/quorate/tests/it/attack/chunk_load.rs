@@ -1,4 +1,4 @@
-//! The chunk store under all the load that some clients can make.
+//! Attack: as much load on the chunk store as a few clients can make.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -17,7 +17,7 @@ const CHUNK_BYTES: usize = 1 << 20;
 /// How long the load lasts.
 const LOAD_TIME: Duration = Duration::from_secs(3);
 
-/// Writes blocks of four chunks until the time is over. Returns the number of chunks.
+/// Writes blocks of four chunks for [`LOAD_TIME`]. Returns how many chunks it wrote.
 fn write(attack: &Attack, writer: u64) -> u64 {
     let client = ChunkClient::connect(attack.server.face("chunk")).expect("it is served");
     let data = Bytes::from(vec![writer as u8; CHUNK_BYTES]);

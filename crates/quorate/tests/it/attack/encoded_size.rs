@@ -1,4 +1,5 @@
-//! A command may be larger in the log than on the wire: it is measured where it is admitted.
+//! Attack: a command that is much larger in the log than on the wire. The server must measure it
+//! when it admits it.
 
 use etcd::pb::Message;
 use etcd::pb::etcdserverpb as pb;
@@ -7,16 +8,17 @@ use super::requests::{is_too_large, put, range, send, txn};
 use super::rig::{Attack, MIB};
 use crate::etcd::grpc_client::{connect, run};
 
-/// A range of a key of 9 bytes takes 15 bytes on the wire and 69 in the log: 990,000 of them are
-/// 15 MB here and more than an entry may have there.
+/// A transaction with a huge number of tiny operations. A read of a key of 9 bytes takes 15 bytes
+/// on the wire and 69 in the log. So 990,000 of them take 15 MB here, and in the log more than an
+/// entry may have.
 pub fn tiny_ranges() -> Vec<u8> {
     let one = range(pb::RangeRequest { key: "xxxxxxxxx".into(), ..Default::default() });
-    // The fields of a message may come one after the other in any number of parts.
+    // In protobuf, the fields of a message may be split into any number of parts.
     let ranges = txn(vec![one]).encode_to_vec().repeat(990_000);
     [txn(vec![put("a")]).encode_to_vec(), ranges].concat()
 }
 
-/// Allows requests that are so large.
+/// Settings that allow requests of this size.
 pub const LARGE_REQUESTS: [&str; 2] =
     ["quorate.etcdMaxRequestBytes=16777216", "quorate.etcdMaxTxnOps=1000000"];
 

@@ -1,5 +1,5 @@
-//! Watches of etcd's clients: very many, half of them on one key, and a put that concerns them all.
-//! And compactions at every revision, with watches that begin in the past.
+//! Attack: a great many etcd watches, half of them on one key, and a put to that key. Also a
+//! compaction at every revision, with watches that begin before it.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,8 @@ use crate::etcd::grpc_client::{Bidi, connect, head, kv, run};
 
 const STREAM_COUNT: usize = 50;
 
-/// Watches of all streams. Half of them are on one key, the others each on a key of its own.
+/// How many watches all streams have together. Half of them watch the same key, each of the others
+/// a key of its own.
 fn watch_count() -> usize {
     if std::env::var_os("QUORATE_ATTACK_LARGE").is_some() { 1_000_000 } else { 100_000 }
 }
@@ -28,7 +29,7 @@ async fn put(requests: &Connection, key: &str, value: &str) -> i64 {
     answer[0].header.as_ref().expect("an answer has a header").revision
 }
 
-/// Opens a stream and creates its watches, at most 50 ahead of what the server has answered.
+/// Opens a stream and creates its watches, with at most 50 creations unanswered at any time.
 async fn stream_of(requests: &Connection, number: usize, count: usize) -> Bidi {
     let key = |watch: usize| match watch % 2 {
         0 => "all".to_string(),
@@ -71,7 +72,7 @@ fn very_many_watches_hear_of_one_put_while_others_are_served() {
             }
         }
         println!("all have heard of it after {:?}", begun_at.elapsed());
-        // The others are there, too.
+        // The watches on other keys work, too.
         let own = format!("own{:03}-{:06}", STREAM_COUNT - 1, count / 2 * 2 - 1);
         put(&streams[0].1, &own, "1").await;
         let (last, _) = &mut streams[STREAM_COUNT - 1];
@@ -95,10 +96,10 @@ fn a_compaction_at_each_revision_lets_others_be_served() {
             let compact = pb::CompactionRequest { revision, physical: true };
             assert_eq!(kv(&requests, "Compact", &compact).await.status().0, "0");
             compactions += 1;
-            // Nothing below is there any more, and who asks for it is told.
+            // Everything below the revision is gone, and a client that asks for it gets an error.
             assert_eq!(kv(&requests, "Compact", &compact).await.status().0, "11");
             behind.send(&watch("storm".to_string(), revision - 1));
-            // Behind the answers to both creations and the event of the first.
+            // The answers to both creations, and the event of the first watch, come before this.
             let ended = loop {
                 let heard: pb::WatchResponse = behind.next().await;
                 if heard.canceled {

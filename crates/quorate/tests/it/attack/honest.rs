@@ -1,5 +1,5 @@
-//! Requests that look at many keys and are what an honest client may ask for: they are never
-//! refused, alone or as the largest operation of a transaction.
+//! Requests that look at many keys but that an honest client may send. The server must never refuse
+//! them, neither alone nor as the largest operation of a transaction.
 
 use etcd::pb::etcdserverpb as pb;
 
@@ -10,13 +10,14 @@ use super::requests::{
 use super::rig::{Attack, MIB};
 use crate::etcd::grpc_client::{connect, run};
 
-/// Keys of most of these tests.
+/// How many keys most of these tests put.
 fn key_count() -> usize {
     let is_large = std::env::var_os("QUORATE_ATTACK_LARGE").is_some();
     if is_large { 1_000_000 } else { 200_000 }
 }
 
-/// Memory that a test may take: the keys once more, or their removals, and answers of them.
+/// How much memory a test may cost: as much as the keys again, or their removals, and the answers
+/// with them.
 fn rise_max() -> u64 {
     256 * MIB + key_count() as u64 * 600
 }
@@ -44,7 +45,7 @@ fn a_removal_of_all_keys_is_done() {
             allowed(&requests, "KV/DeleteRange", &delete_all(false)).await;
         assert_eq!(usize::try_from(done.deleted).unwrap(), key_count());
         assert_eq!(count(&requests).await, 0);
-        // And what is left of them is compacted away.
+        // The removed versions can be compacted away, too.
         let revision = done.header.unwrap().revision;
         let compact = pb::CompactionRequest { revision, physical: true };
         let _: pb::CompactionResponse = allowed(&requests, "KV/Compact", &compact).await;

@@ -1,4 +1,4 @@
-//! Questions for all keys of a large lease, and its end.
+//! Attack: many requests for all keys of a large lease, and the end of that lease.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,8 @@ use crate::etcd::grpc_client::{connect, run};
 const KEY_COUNT: usize = 200_000;
 const QUESTION_COUNT: usize = 20;
 
-/// Asks for the keys of lease 7 again and again. Returns the longest wait.
+/// Asks for the keys of lease 7 [`QUESTION_COUNT`] times. Returns the longest time that an answer
+/// took.
 async fn ask(requests: Connection) -> Duration {
     let request = pb::LeaseTimeToLiveRequest { id: 7, keys: true };
     let mut longest = Duration::ZERO;

@@ -1,4 +1,4 @@
-//! Thousands of clients that wait for one lock, as ordinary users of locks do.
+//! Attack: thousands of clients wait for one lock, as ordinary users of locks do.
 
 use std::time::Instant;
 
@@ -11,13 +11,13 @@ use super::requests::{Connection, send_lease};
 use super::rig::{Attack, RISE_MAX};
 use crate::etcd::grpc_client::{Answer, PATIENCE, call, connect, framed, head, kv, run};
 
-/// Clients that wait.
+/// How many clients ask for the lock.
 const LOCK_COUNT: i64 = 19_000;
 
-/// Connections, each with a part of the calls: one may have 10,000 at once.
+/// How many connections share the calls. One may have 10,000 calls at the same time.
 const CONNECTION_COUNT: usize = 4;
 
-/// Grants the leases 1 to `count`, some hundred at once.
+/// Grants the leases 1 to `count`, 500 at a time.
 async fn grant(requests: &Connection, count: i64) {
     let ids: Vec<i64> = (1..=count).collect();
     for ids in ids.chunks(500) {
@@ -35,14 +35,14 @@ async fn grant(requests: &Connection, count: i64) {
     }
 }
 
-/// Asks for the lock `l` without waiting for it.
+/// Begins a call that asks for the lock `l`, without waiting for its answer.
 fn lock(requests: &Connection, lease: i64) -> JoinHandle<Answer> {
     let request = v3lockpb::LockRequest { name: "l".into(), lease };
     let (requests, message) = (requests.clone(), framed(&request.encode_to_vec()));
     spawn_local(async move { call(&requests, head("/v3lockpb.Lock/Lock"), message).await.unwrap() })
 }
 
-/// The number of clients that hold the lock or wait for it.
+/// How many clients hold the lock or wait for it.
 async fn waiters(requests: &Connection) -> i64 {
     let range = pb::RangeRequest {
         key: "l/".into(),
@@ -54,7 +54,7 @@ async fn waiters(requests: &Connection) -> i64 {
     answer[0].count
 }
 
-/// Waits until so many clients hold the lock or wait for it.
+/// Waits until `count` clients hold the lock or wait for it.
 async fn wait_for(requests: &Connection, count: i64, what: &str) {
     let begun_at = Instant::now();
     while waiters(requests).await != count {
@@ -83,7 +83,7 @@ fn thousands_of_clients_wait_for_one_lock_in_the_order_of_asking() {
         wait_for(&requests, LOCK_COUNT, "all wait").await;
         let ended = waiting.iter().filter(|it| it.is_finished()).count();
         assert_eq!(ended, 0, "nobody has the lock but the first, and none is refused");
-        // The first one by creation is the next.
+        // The next holder is the client whose key was created first.
         let sorted = pb::RangeRequest {
             key: "l/".into(),
             range_end: "l0".into(),
@@ -98,7 +98,8 @@ fn thousands_of_clients_wait_for_one_lock_in_the_order_of_asking() {
         assert_eq!(send_lease(&requests, "LeaseRevoke", &revoke).await.status().0, "0");
         let next = waiting.swap_remove(usize::try_from(next - 2).unwrap()).await.unwrap();
         assert_eq!(next.status().0, "0");
-        // Clients that go away leave nothing behind. The one with the lock has an answer.
+        // Clients that disconnect leave nothing behind, except the holder of the lock, whose call
+        // was already answered.
         waiting.iter().for_each(|it| it.abort());
         drop((waiting, connections));
         wait_for(&requests, 1, "all are gone but one").await;

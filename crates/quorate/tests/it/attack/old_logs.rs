@@ -1,5 +1,5 @@
-//! Logs of version 0.3.0 that hold transactions which later versions refuse. A start goes through
-//! them again, without their answers.
+//! Logs of version 0.3.0 with transactions that later versions would refuse. A server that starts
+//! must apply them again, but need not build their answers.
 
 use std::fs;
 use std::io::Read;
@@ -13,17 +13,17 @@ use crate::ensemble::{Members, open};
 use crate::etcd::grpc_client::{connect, run};
 use crate::server::{Server, folder};
 
-/// Keys in `[k,l)` of each log. The README beside the files says what else is there.
+/// How many keys in `[k,l)` each log has. The README beside the files says what else it has.
 const KEY_COUNT: usize = 24_000;
 
-/// What a start may take: the state, which is below 64 MiB, and 1 GiB. Version 0.3.0 took 1,530
-/// MiB.
+/// How much memory a start may need: less than 64 MiB for the state, and 1 GiB. Version 0.3.0
+/// needed 1,530 MiB.
 const PEAK_MAX: u64 = (1024 + 64) * MIB;
 
-/// Bytes of the head of a file in an archive, and the unit of its content.
+/// Length of a file's head in a tar archive, and the unit of its content, in bytes.
 const BLOCK_BYTES: usize = 512;
 
-/// Writes the files of an archive (`tar`, format ustar) below a folder.
+/// Unpacks a `tar` archive (format ustar) below a folder.
 fn unpack(name: &str, to: &Path) {
     let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/logs-0.3.0");
     let packed = fs::read(fixtures.join(name)).unwrap();
@@ -68,7 +68,7 @@ fn three_members_start_on_logs_with_costly_transactions() {
         unpack(&format!("member-{}.tar.gz", place + 1), &members.data(place));
         members.start(place);
     }
-    // The leader has applied its log when it serves.
+    // A leader that serves has applied its log.
     let leader = members.leader();
     assert!(open(members.clients[leader]).create("/after", b"", 0).is_ok());
     for (place, address) in etcd.into_iter().enumerate() {

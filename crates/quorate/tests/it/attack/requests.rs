@@ -1,4 +1,4 @@
-//! The requests of attacks, and what a server says to them.
+//! Requests that the attacks send, and checks of the server's answers.
 
 use std::time::Instant;
 
@@ -12,20 +12,21 @@ use crate::etcd::grpc_client::{Answer, call, framed, head, kv, open, soon};
 /// An HTTP/2 connection.
 pub type Connection = SendRequest<Bytes>;
 
-/// Keys that one transaction of [`fill`] puts: etcd's default of `max-txn-ops`.
+/// How many keys one transaction of [`fill`] puts: etcd's default for `max-txn-ops`.
 const PUTS_PER_TXN: usize = 128;
 
-/// The key of a number. All of them are in `[k,l)`.
+/// The key with this number. All such keys are in `[k,l)`.
 pub fn key(number: usize) -> String {
     format!("k{number:06}")
 }
 
-/// The range `[k,l)`.
+/// A read of the range `[k,l)`.
 pub fn all() -> pb::RangeRequest {
     pb::RangeRequest { key: "k".into(), range_end: "l".into(), ..Default::default() }
 }
 
-/// The first of `[k,l)` by value: one key is answered, and all are looked at.
+/// A read of the key in `[k,l)` with the lowest value: the answer has one key, but the server must
+/// look at all.
 pub fn first_by_value() -> pb::RangeRequest {
     pb::RangeRequest {
         limit: 1,
@@ -40,7 +41,7 @@ pub fn delete_all(prev_kv: bool) -> pb::DeleteRangeRequest {
     pb::DeleteRangeRequest { key: "k".into(), range_end: "l".into(), prev_kv }
 }
 
-/// A comparison that holds for every key of `[k,l)`, so that it looks at all.
+/// A comparison that is true for every key in `[k,l)`, so that the server must look at all.
 pub fn compare_all() -> pb::Compare {
     pb::Compare {
         result: compare::CompareResult::Greater.into(),
@@ -73,17 +74,17 @@ pub fn nested(txn: pb::TxnRequest) -> pb::RequestOp {
     op(Request::RequestTxn(txn))
 }
 
-/// A transaction of these operations, without a comparison.
+/// A transaction of these operations without comparisons.
 pub fn txn(success: Vec<pb::RequestOp>) -> pb::TxnRequest {
     pb::TxnRequest { success, ..Default::default() }
 }
 
-/// `count` nested transactions of 64 times this operation.
+/// `count` nested transactions, each of 64 times the same operation.
 pub fn nested_64(count: usize, of: &pb::RequestOp) -> Vec<pb::RequestOp> {
     vec![nested(txn(vec![of.clone(); 64])); count]
 }
 
-/// A put and nested transactions with 4,032 ranges of all keys: 41 KB.
+/// A put, and nested transactions with 4,032 reads of all keys: 41 KB.
 pub fn put_and_ranges() -> pb::TxnRequest {
     txn([vec![put("a")], nested_64(63, &range(all()))].concat())
 }
@@ -96,7 +97,7 @@ pub fn put_and_comparisons() -> pb::TxnRequest {
     pb::TxnRequest { compare, success, ..Default::default() }
 }
 
-/// Puts so many keys with empty values, attached to a lease unless it is 0.
+/// Puts `count` keys with empty values, attached to `lease` unless that is 0.
 pub async fn fill(requests: &Connection, count: usize, lease: i64) {
     let numbers: Vec<usize> = (0..count).collect();
     for numbers in numbers.chunks(PUTS_PER_TXN) {
@@ -111,32 +112,32 @@ pub async fn fill(requests: &Connection, count: usize, lease: i64) {
     }
 }
 
-/// The number of keys in `[k,l)`.
+/// How many keys in `[k,l)` the server has.
 pub async fn count(requests: &Connection) -> usize {
     let request = pb::RangeRequest { count_only: true, ..all() };
     let answer: Vec<pb::RangeResponse> = kv(requests, "Range", &request).await.all();
     usize::try_from(answer[0].count).unwrap()
 }
 
-/// Whether there is such a key.
+/// Whether the server has this key.
 pub async fn exists(requests: &Connection, key: &'static str) -> bool {
     let request = pb::RangeRequest { key: key.into(), ..Default::default() };
     let answer: Vec<pb::RangeResponse> = kv(requests, "Range", &request).await.all();
     answer[0].count == 1
 }
 
-/// The answer to a request whose message is made of bytes.
+/// Sends a request whose encoded message is given, and returns the answer.
 pub async fn send(requests: &Connection, method: &str, message: &[u8]) -> Answer {
     let head = head(&format!("/etcdserverpb.{method}"));
     soon(call(requests, head, framed(message))).await.unwrap()
 }
 
-/// The answer to a call of a method of `Lease`.
+/// Calls a method of the service `Lease`, and returns the answer.
 pub async fn send_lease(requests: &Connection, method: &str, request: &impl Message) -> Answer {
     send(requests, &format!("Lease/{method}"), &request.encode_to_vec()).await
 }
 
-/// The response to a call that is not refused, with the time it took.
+/// Calls a method that must not be refused. Prints the time it took, and returns the response.
 pub async fn allowed<M: Message + Default>(
     requests: &Connection,
     method: &str,
@@ -148,12 +149,12 @@ pub async fn allowed<M: Message + Default>(
     answer.remove(0)
 }
 
-/// Checks that a transaction is refused as too large.
+/// Fails unless the transaction is refused as too large.
 pub async fn refused(requests: &Connection, request: &pb::TxnRequest) {
     is_too_large(&kv(requests, "Txn", request).await);
 }
 
-/// Checks that this answer says that the request is too large.
+/// Fails unless this answer says that the request is too large.
 pub fn is_too_large(answer: &Answer) {
     let expected = ("3".to_string(), "etcdserver: request is too large".to_string());
     assert_eq!(answer.status(), expected);
@@ -166,7 +167,7 @@ pub struct Drained {
     pub status: String,
 }
 
-/// Sends a transaction and takes its answer without keeping it.
+/// Sends a transaction, and reads its answer without keeping it.
 pub async fn drain(requests: &Connection, request: &pb::TxnRequest) -> Drained {
     let begun_at = Instant::now();
     let message = framed(&request.encode_to_vec());
@@ -186,7 +187,7 @@ pub async fn drain(requests: &Connection, request: &pb::TxnRequest) -> Drained {
     Drained { bytes, status }
 }
 
-/// Checks that these are the keys of [`fill`], all of them and in order.
+/// Fails unless these are all the keys that [`fill`] put, in order.
 pub fn are_all(found: &[KeyValue], count: usize) {
     assert_eq!(found.len(), count);
     for (number, found) in found.iter().enumerate() {

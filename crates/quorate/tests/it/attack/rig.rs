@@ -1,4 +1,4 @@
-//! A server under attack: its well-behaved clients, and its memory.
+//! Runs a server under attack: well-behaved clients beside the attack, and the server's memory.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -25,26 +25,27 @@ const V2: &str = "quorate.etcdEnableV2=true";
 
 pub const MIB: u64 = 1 << 20;
 
-/// How much memory an attack may cost that is refused, or whose answer is small. The state of these
-/// tests is below 100 MiB; the machine of a test may be slow to give memory back.
+/// How much memory an attack may cost whose requests are refused, or whose answers are small. The
+/// state in these tests is below 100 MiB, and a slow machine may give memory back late.
 pub const RISE_MAX: u64 = 256 * MIB;
 
-/// Address space of a server: an attack that takes all memory ends the server and not the machine.
+/// The address space of a server. An attack that takes all memory then ends the server instead of
+/// the machine.
 const ADDRESS_SPACE: u64 = 4096 * MIB;
 
-/// How long no round of a well-behaved client is answered, at most.
+/// How long it may last that a well-behaved client gets no answer.
 const UNANSWERED_MAX: Duration = Duration::from_secs(120);
 
-/// The pause after a round that was not answered.
+/// How long a client waits after a round without an answer.
 const UNANSWERED_PAUSE: Duration = Duration::from_millis(10);
 
-/// Limits the address space of a process that has started.
+/// Limits the address space of a running process.
 pub fn limit_address_space(pid: Pid) {
     let limit = Rlimit { current: Some(ADDRESS_SPACE), maximum: Some(ADDRESS_SPACE) };
     prlimit(Some(pid), Resource::As, limit).expect("may be lowered");
 }
 
-/// A line of `/proc/PID/status` that has an amount of memory, in bytes.
+/// The bytes in a line of `/proc/PID/status` about memory.
 fn memory(pid: Pid, name: &str) -> u64 {
     let status = fs::read_to_string(format!("/proc/{}/status", pid.as_raw_pid())).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix(name));
@@ -52,12 +53,13 @@ fn memory(pid: Pid, name: &str) -> u64 {
     kib.parse::<u64>().unwrap() * 1_024
 }
 
-/// The most memory that a process has had in use, since its start or the last [`Memory::of`].
+/// The most memory that a process has used since its start, or since [`Memory::of`] was called for
+/// it.
 pub fn peak(pid: Pid) -> u64 {
     memory(pid, "VmHWM:")
 }
 
-/// The memory of a process from a moment on.
+/// How a process's memory changes from some moment on.
 pub struct Memory {
     pid: Pid,
     before: u64,
@@ -65,36 +67,36 @@ pub struct Memory {
 
 impl Memory {
     pub fn of(pid: Pid) -> Memory {
-        // 5 forgets the peak so far (proc_pid_clear_refs(5)).
+        // Writing 5 resets the recorded peak (proc_pid_clear_refs(5)).
         fs::write(format!("/proc/{}/clear_refs", pid.as_raw_pid()), "5").unwrap();
         Memory { pid, before: memory(pid, "VmRSS:") }
     }
 
-    /// How much more than at the beginning it had at most.
+    /// By how much the memory has risen at most since the beginning.
     pub fn rise(&self) -> u64 {
         peak(self.pid).saturating_sub(self.before)
     }
 }
 
-/// What a well-behaved client saw.
+/// What a well-behaved client has experienced.
 #[derive(Debug, Default)]
 struct Seen {
     rounds: u64,
     longest: Duration,
-    /// Rounds that were not answered, by a server without a leader.
+    /// Rounds without an answer, because the server had no leader.
     unanswered: u64,
 }
 
-/// Well-behaved clients, each in a thread of its own. A wrong answer ends the thread by a panic.
+/// Well-behaved clients, each in its own thread. A wrong answer makes the thread panic.
 pub struct Witnesses {
     is_over: Arc<AtomicBool>,
-    /// How many of them were served.
+    /// How many of the clients have had an answer.
     served: Arc<AtomicUsize>,
     threads: Vec<(&'static str, JoinHandle<Seen>)>,
 }
 
 impl Witnesses {
-    /// A client of each face that is served. Each has had an answer when this returns.
+    /// Starts a client for each protocol that is served, and returns once each has had an answer.
     pub fn of(zk: SocketAddr, etcd: SocketAddr, has_v2: bool) -> Witnesses {
         let (is_over, served) = (Arc::default(), Arc::default());
         let mut witnesses = Witnesses { is_over, served, threads: Vec::new() };
@@ -113,7 +115,8 @@ impl Witnesses {
         self.threads.push((name, spawn(move || witness(&signals))));
     }
 
-    /// Waits until each has been served once more. Returns how many rounds were not answered.
+    /// Waits until each client has had one more answer, and stops them. Returns how many rounds got
+    /// no answer.
     pub fn finish(mut self) -> u64 {
         self.is_over.store(true, Ordering::Release);
         let seen = std::mem::take(&mut self.threads).into_iter().map(|(name, thread)| {
@@ -126,20 +129,20 @@ impl Witnesses {
 }
 
 impl Drop for Witnesses {
-    /// The clients of a test that has failed end, too.
+    /// Stops the clients if the test fails, too.
     fn drop(&mut self) {
         self.is_over.store(true, Ordering::Release);
     }
 }
 
-/// What a well-behaved client and the test tell each other.
+/// The flags through which a test and a well-behaved client communicate.
 struct Signals {
     is_over: Arc<AtomicBool>,
     served: Arc<AtomicUsize>,
 }
 
-/// Runs rounds until it is over, the last one after that. A round returns whether it was answered.
-/// A server that answers none for as long as [`UNANSWERED_MAX`] is gone.
+/// Runs rounds until `is_over` is set, and one after that. `round` returns whether it was answered.
+/// Fails if no round was answered for [`UNANSWERED_MAX`].
 async fn rounds(signals: &Signals, mut round: impl AsyncFnMut(u64) -> bool) -> Seen {
     let mut seen = Seen::default();
     let mut answered_at = Instant::now();
@@ -153,7 +156,7 @@ async fn rounds(signals: &Signals, mut round: impl AsyncFnMut(u64) -> bool) -> S
         } else {
             seen.unanswered += 1;
             assert!(answered_at.elapsed() < UNANSWERED_MAX, "no round is answered any more");
-            // A connection that is refused fails at once.
+            // If the connection is refused, the round fails at once, so wait a little.
             tokio::time::sleep(UNANSWERED_PAUSE).await;
         }
         if seen.rounds - seen.unanswered == 1 && is_answered {
@@ -201,7 +204,8 @@ async fn witness_etcd(address: SocketAddr, signals: &Signals) -> Seen {
     .await
 }
 
-/// Puts and reads a key of its own. `None` if there is no leader, or the connection ended.
+/// Puts and reads a key that only this client uses. `None` if there is no leader, or the connection
+/// ended.
 async fn etcd_round(requests: &Connection, number: u64) -> Option<()> {
     let key = format!("well{number}");
     let put = pb::PutRequest { key: key.clone().into(), value: "1".into(), ..Default::default() };
@@ -235,18 +239,18 @@ fn witness_v2(address: SocketAddr, signals: &Signals) -> Seen {
     }))
 }
 
-/// A standalone server with keys, its clients, and its memory from the end of the preparation on.
+/// A standalone server with keys, well-behaved clients, and its memory from then on.
 pub struct Attack {
     pub server: Server,
     witnesses: Witnesses,
     memory: Memory,
-    /// Keys in `[k,l)` that a restart must have.
+    /// How many keys in `[k,l)` the server must have after a restart.
     pub key_count: usize,
 }
 
 impl Attack {
-    /// Starts a server with these lines in its configuration, puts so many keys, and starts the
-    /// clients.
+    /// Starts a server with these lines in its configuration, puts `key_count` keys, and starts the
+    /// well-behaved clients.
     pub fn prepare(name: &str, lines: &[&str], key_count: usize) -> Attack {
         let server = Server::start(&format!("attack-{name}"), &[&[ETCD, V2], lines].concat());
         limit_address_space(server.pid());
@@ -260,8 +264,8 @@ impl Attack {
         self.server.face("etcd")
     }
 
-    /// Checks that the clients were served, that the memory rose by no more than this, and that a
-    /// restart after `kill -9` has the data.
+    /// Stops the clients and checks that all their rounds were answered, that the memory rose by at
+    /// most `rise_max`, and that the data survives `kill -9` and a restart.
     pub fn end(mut self, rise_max: u64) {
         assert_eq!(self.witnesses.finish(), 0, "all rounds are answered");
         let rise = self.memory.rise();

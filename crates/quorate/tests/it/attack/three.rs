@@ -1,4 +1,5 @@
-//! Three members that are sent what would have ended all of them, for good: it would be in the log.
+//! Attack on an ensemble of three. These requests would have ended all members, and again at each
+//! restart, since they would be in the log.
 
 use rustix::process::Pid;
 
@@ -27,7 +28,7 @@ fn three_members_refuse_what_would_end_them_and_start_again() {
     let memory: Vec<Memory> = pids.iter().map(|pid| Memory::of(*pid)).collect();
     let message = tiny_ranges();
     run(async {
-        // Each is asked: a follower would have forwarded it.
+        // Each member is asked directly, because a follower would have forwarded the request.
         for address in etcd {
             let requests = connect(address).await;
             refused(&requests, &put_and_ranges()).await;

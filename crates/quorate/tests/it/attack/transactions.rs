@@ -1,4 +1,5 @@
-//! Transactions that look at many keys are refused before the log, by the number of these keys.
+//! Attack: transactions that look at many keys. The server counts the keys and refuses such a
+//! transaction before it is in the log.
 
 use etcd::pb::etcdserverpb as pb;
 
@@ -9,7 +10,7 @@ use super::requests::{
 use super::rig::{Attack, RISE_MAX};
 use crate::etcd::grpc_client::{connect, run};
 
-/// Checks that a transaction is refused, whole.
+/// Fails unless the server refuses the transaction as a whole.
 fn is_refused(attack: Attack, request: &pb::TxnRequest) {
     run(async {
         let requests = connect(attack.etcd()).await;
@@ -35,14 +36,15 @@ fn thousands_of_sorts_for_one_key_each_are_refused() {
     let sorts = nested_64(56, &range(first_by_value()));
     run(async {
         let requests = connect(attack.etcd()).await;
-        // A transaction that only reads passes no log, and is refused, too.
+        // A transaction that only reads is not logged, and is still refused.
         refused(&requests, &txn(sorts.clone())).await;
     });
     is_refused(attack, &txn([vec![put("a")], sorts].concat()));
 }
 
-/// 192,000 ranges of a key that does not exist, in four levels of transactions: each is cheap, and
-/// all of them are below every limit. A step through them costs no more than what it does.
+/// 192,000 reads of a key that does not exist, in four levels of transactions. Each is cheap, and
+/// all together stay below every limit. Applying them in steps must cost no more than the reads
+/// themselves.
 #[test]
 fn a_transaction_of_many_cheap_operations_is_done() {
     let attack = Attack::prepare("cheap", &[], 0);
@@ -60,8 +62,8 @@ fn a_transaction_of_many_cheap_operations_is_done() {
     attack.end(2 * RISE_MAX);
 }
 
-/// 1,000,000 keys may be looked at, beside the largest operation. 10,000 keys are here: so 101
-/// operations on all may be in one transaction, and no other key.
+/// A transaction may look at 1,000,000 keys besides its largest operation. The server has 10,000
+/// keys, so a transaction may have 101 operations on all keys, and not one key more.
 #[test]
 fn a_transaction_may_look_at_a_million_keys_beside_its_largest_operation() {
     let attack = Attack::prepare("million", &["quorate.etcdMaxTxnOps=1000"], 10_000);
@@ -79,7 +81,7 @@ fn a_transaction_may_look_at_a_million_keys_beside_its_largest_operation() {
         refused(requests, &txn([sorts(101), vec![one()]].concat())).await;
         refused(requests, &txn([sorts(101), vec![counted()]].concat())).await;
         passes(txn([sorts(100), vec![counted(); 900]].concat())).await;
-        // Comparisons, nested transactions and the branch that is not taken count.
+        // Comparisons, nested transactions, and the branch that is not taken all count.
         let success = sorts(50);
         passes(pb::TxnRequest {
             compare: compare(51),
@@ -92,7 +94,7 @@ fn a_transaction_may_look_at_a_million_keys_beside_its_largest_operation() {
         let failure = vec![nested(txn(sorts(52)))];
         refused(requests, &pb::TxnRequest { failure, success: sorts(50), ..Default::default() })
             .await;
-        // A removal counts, and none of these removals takes place.
+        // Removals count, too, even though none of these takes place.
         let deletes = vec![delete(delete_all(false)); 102];
         let lone = pb::TxnRequest { failure: deletes, ..Default::default() };
         refused(requests, &lone).await;

@@ -1,4 +1,5 @@
-//! The two trees: requests that change or read many nodes at once, beside others.
+//! Attacks on the trees of ZooKeeper and of etcd v2: requests that change or read many nodes at
+//! once.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -12,12 +13,12 @@ use crate::client::{Client, EPHEMERAL, TIMEOUT_MS, create};
 use crate::ensemble::word;
 use crate::etcd::request;
 
-/// Creates of one multi, which together are below `jute.maxbuffer`, 1 MB.
+/// How many creates a multi has; together they are just below `jute.maxbuffer`, 1 MB.
 const CREATE_COUNT: usize = 14_000;
 
 const MULTI_COUNT: usize = 15;
 
-/// A line of `mntr` that has a number.
+/// The number in a line of `mntr`.
 fn shown(attack: &Attack, name: &str) -> usize {
     let text = word(attack.server.address(), "mntr");
     let line = text.lines().find_map(|line| line.strip_prefix(name));
@@ -46,7 +47,7 @@ fn a_session_with_many_ephemerals_closes_while_others_are_served() {
     attack.end(512 * MIB);
 }
 
-/// Sends requests to etcd v2 on one connection, one after the other without waiting, and checks
+/// Sends requests to etcd v2 on one connection without waiting for answers in between, and checks
 /// that each is answered.
 fn pipeline(address: SocketAddr, lines: &[String]) {
     let mut stream = TcpStream::connect(address).unwrap();

@@ -1,4 +1,4 @@
-//! Uploads to the admin server that are no snapshots.
+//! Attack: uploads to the admin server that are not snapshots.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use super::rig::{Attack, MIB};
 
-/// The status of a POST of these bytes as a snapshot. Its length is announced as more by `missing`.
+/// Uploads these bytes as a snapshot to restore, and announces `missing` bytes more. Returns the
+/// HTTP status; `None` if there is no answer.
 fn restore(attack: &Attack, bytes: &[u8], missing: usize) -> Option<u16> {
     let mut stream = TcpStream::connect(attack.server.face("admin")).expect("it is served");
     stream.set_read_timeout(Some(Duration::from_secs(5))).expect("is set");
@@ -17,7 +18,7 @@ fn restore(attack: &Attack, bytes: &[u8], missing: usize) -> Option<u16> {
     );
     stream.write_all(&[head.as_bytes(), bytes].concat()).expect("is sent");
     let mut answer = String::new();
-    // A body that is not whole is waited for.
+    // The server waits for the rest of an incomplete body, so this read may time out.
     stream.read_to_string(&mut answer).ok()?;
     answer.split(' ').nth(1)?.parse().ok()
 }
@@ -32,10 +33,11 @@ fn uploads_that_are_no_snapshots_are_refused_and_have_their_turns() {
     ];
     let attack = Attack::prepare("restores", &lines, 1_000);
     let garbage = vec![7; 3 << 20];
-    // One that stops in the middle keeps nobody but other uploads, until its client goes.
+    // An upload that stops in the middle only delays other uploads, and only until its client
+    // disconnects.
     assert_eq!(restore(&attack, &garbage[..1_000], 1_000), None);
     assert_eq!(restore(&attack, &garbage, 0), Some(400));
-    // Further ones have to wait, however many ask.
+    // Further uploads are refused until the interval is over, however many there are.
     assert!((0..20).all(|_| restore(&attack, b"x", 0) == Some(429)));
     attack.end(256 * MIB);
 }

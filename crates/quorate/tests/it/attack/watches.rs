@@ -1,4 +1,5 @@
-//! Connections of ZooKeeper's clients with many watches, set at once and gone at once.
+//! Attack: ZooKeeper connections with a great many watches, which are set with one request and
+//! vanish with the connection.
 
 use std::time::Instant;
 
@@ -13,10 +14,10 @@ use bench::differential::wire::Received;
 
 const CONNECTION_COUNT: usize = 40;
 
-/// Paths of one request, which together are below `jute.maxbuffer`, 1 MB.
+/// How many paths a request has; together they are just below `jute.maxbuffer`, 1 MB.
 const PATH_COUNT: usize = 69_000;
 
-/// The number of watches that the server has.
+/// How many watches the server has.
 fn watch_count(attack: &Attack) -> usize {
     let shown = word(attack.server.address(), "mntr");
     let line = shown.lines().find_map(|line| line.strip_prefix("zk_watch_count\t"));
@@ -46,7 +47,7 @@ fn sets_of_watches_come_and_go_while_others_are_served() {
     }
     println!("the watches were set after {:?}", begun_at.elapsed());
     assert_eq!(watch_count(&attack), CONNECTION_COUNT * PATH_COUNT);
-    // A watch that was set so is a watch.
+    // A watch that was set in this way works.
     let mut writer = Client::open(attack.server.address(), TIMEOUT_MS);
     assert!(writer.create("/w07-000123", b"", 0).is_ok());
     let Received::Frame(event) = clients[7].connection.receive() else { panic!("no event") };

@@ -1,5 +1,5 @@
-//! A disk without room: the server refuses writes, goes on with reads, and takes writes again once
-//! there is room. No acknowledged write is lost.
+//! A full disk: the server refuses writes, still serves reads, and takes writes again once there is
+//! room. No acknowledged write is lost.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -15,16 +15,16 @@ use crate::client::{Greeted, create};
 use crate::etcd::{get, put, request};
 use crate::server::folder;
 
-/// The segments that a server prepares, including the reserve.
+/// How many log segments a server creates ahead, including its reserve.
 const SPARES: usize = SPARE_COUNT_DEFAULT + RESERVE_COUNT;
 
-/// A small file system in memory; dropping it unmounts it.
+/// A small file system in memory, which is unmounted when this is dropped.
 pub struct SmallDisk {
     path: PathBuf,
 }
 
 impl SmallDisk {
-    /// Mounts one. The error is the reason why this process cannot mount.
+    /// Mounts a file system of `mib` MiB. The error says why this process cannot mount one.
     pub fn mount(path: &Path, mib: u32) -> Result<SmallDisk, String> {
         fs::create_dir_all(path).unwrap();
         let mut mount = Command::new("mount");
@@ -36,7 +36,7 @@ impl SmallDisk {
         }
     }
 
-    /// Fills the disk up to `left` bytes. The server may take room at the same time.
+    /// Fills the disk until `left` bytes are free. The server may use space at the same time.
     pub fn fill(&self, left: u64) -> PathBuf {
         let path = self.path.join("filler");
         let mut file = fs::File::create(&path).unwrap();
@@ -58,28 +58,28 @@ impl Drop for SmallDisk {
     fn drop(&mut self) {
         let _ = Command::new("umount").arg("-l").arg(&self.path).status();
         if !std::thread::panicking() {
-            // An error does not matter: the folder is below the target folder.
+            // An error does not matter, because the folder is below the target folder.
             let _ = fs::remove_dir_all(self.path.parent().unwrap());
         }
     }
 }
 
-/// A time longer than the server's pause before it tries again to make room.
+/// Longer than the server waits before it tries again to make room.
 const FULL_FOR: Duration = Duration::from_millis(SNAPSHOT_RETRY_MS + 2_000);
 
 fn path_of(number: u64) -> String {
     format!("/n{number}")
 }
 
-/// The data of a znode: 10,000 bytes that do not compress, so that each znode needs its room in the
-/// log and in a snapshot.
+/// The data of a znode: 10,000 bytes that do not compress, so that each znode needs that much space
+/// in the log and in a snapshot.
 fn data_of(number: u64) -> Vec<u8> {
     let mut random = Random::new(number);
     (0..1_250).flat_map(|_| random.bits().to_le_bytes()).collect()
 }
 
-/// Makes znodes from that number on until one is refused for good, and returns its number. A
-/// snapshot ends temporary refusals.
+/// Creates znodes, numbered from `from`, until one is refused for good, and returns its number.
+/// Shorter refusals end when a snapshot frees space.
 fn fill_with_znodes(client: &mut Client, from: u64) -> u64 {
     let (mut next, mut refused_since) = (from, None);
     loop {
@@ -99,21 +99,21 @@ fn fill_with_znodes(client: &mut Client, from: u64) -> u64 {
     }
 }
 
-/// Checks that each of these znodes exists with its data.
+/// Fails unless each of these znodes exists with its data.
 fn assert_holds(client: &mut Client, numbers: std::ops::Range<u64>) {
     for number in numbers {
         assert!(client.get(&path_of(number)) == Ok(data_of(number)), "{number}");
     }
 }
 
-/// Starts a server with its data on a small disk. The error is the reason why nothing can be
-/// mounted.
+/// Starts a server with its data on a small disk. The error says why none can be mounted.
 fn start(name: &str, mib: u32) -> Result<(SmallDisk, Server), String> {
     let mounted = folder(&format!("disk-of-{name}")).join("mounted");
     let disk = SmallDisk::mount(&mounted, mib)?;
     let line = format!("dataDir={}", mounted.join("data").display());
     let server = Server::start(name, &[&line, "quorate.etcdAddr=127.0.0.1:0"]);
-    // Segments that are still being prepared would look like room that comes back.
+    // Waits until no segment is being created any more; otherwise these would later look like space
+    // that becomes free.
     wait_until("segments are made ahead", || spare_count(&mounted.join("data/wal")) == SPARES);
     Ok((disk, server))
 }
@@ -123,7 +123,7 @@ fn spare_count(folder: &Path) -> usize {
     names.filter(|name| name.to_string_lossy().ends_with(".spare")).count()
 }
 
-/// Reports that a test needs a small disk, which this machine does not let us have.
+/// Says that the test is skipped, because this machine does not allow mounting.
 pub fn skip(reason: &str) {
     crate::server::skip(&format!("no file system can be mounted: {reason}"));
 }
@@ -140,13 +140,13 @@ fn a_full_disk_refuses_writes_until_there_is_room() {
     let log = server.log();
     assert!(log.contains("no further log segment can be made for now: the disk is full"), "{log}");
     assert!(log.contains("no room for the log or the next snapshot: writes are refused"), "{log}");
-    // Reads and syncs go on, and writes are still refused.
+    // Reads and syncs still work, and writes are still refused.
     for _ in 0..20 {
         assert_holds(&mut client, count - 100..count);
         assert_eq!(client.set(&path_of(0), b"x"), ErrorCode::SYSTEM_ERROR);
         assert_eq!(client.call(&Request::Sync { path: Some("/") }).header.error, ErrorCode::OK);
     }
-    // The server starts on the full disk as well, again and again. It opens no session.
+    // The server can also start on the full disk, any number of times; it just opens no session.
     for _ in 0..5 {
         server.kill_nine();
         server.restart();
@@ -155,7 +155,7 @@ fn a_full_disk_refuses_writes_until_there_is_room() {
     let mut client = reopen(&server);
     assert_holds(&mut client, 0..count);
     for number in 0..2_000 {
-        // The server notices the room within half a second.
+        // The server notices the free space within half a second.
         wait_until("a write is taken", || {
             client.set(&path_of(number % 100), &data_of(number)) == ErrorCode::OK
         });
@@ -168,7 +168,7 @@ fn a_full_disk_refuses_writes_until_there_is_room() {
     assert_well(&server);
 }
 
-/// Opens a session as soon as the server gives sessions again.
+/// Opens a session, as soon as the server allows it again.
 fn reopen(server: &Server) -> Client {
     let mut client = None;
     wait_until("a session is opened", || {
@@ -181,8 +181,8 @@ fn reopen(server: &Server) -> Client {
     client.unwrap()
 }
 
-/// The disk is full for a while, and the session lives through it without a restart. The server's
-/// own files fill the disk gradually; a few MiB are enough to end that.
+/// While the disk is full for a time, a session survives without a restart. The server's own files
+/// fill the disk gradually; freeing a few MiB is enough to end that.
 #[test]
 fn a_disk_that_is_full_for_a_while_costs_no_session() {
     let (disk, server) = match start("full-for-a-while", 160) {
@@ -209,8 +209,8 @@ fn a_disk_that_is_full_for_a_while_costs_no_session() {
     assert_well(&server);
 }
 
-/// Another program's file fills the disk again and again: overwritten data needs no more room of
-/// it.
+/// Another program's file fills the disk again and again. Overwriting data must still work, because
+/// it needs no further space.
 #[test]
 fn a_disk_that_others_fill_keeps_the_room_for_snapshots() {
     let (disk, server) = match start("filled-by-others", 160) {
@@ -221,7 +221,7 @@ fn a_disk_that_others_fill_keeps_the_room_for_snapshots() {
     for number in 0..100 {
         client.create(&path_of(number), &data_of(number), 0).unwrap();
     }
-    // This is several times the room for the log.
+    // These writes are several times the log's share of the disk.
     for number in 100..40_000 {
         if number % 5_000 == 0 {
             disk.fill(0);
@@ -242,7 +242,7 @@ fn a_disk_that_others_fill_keeps_the_room_for_snapshots() {
     assert_well(&server);
 }
 
-/// Most of the log holds data that was overwritten long ago: a snapshot frees it.
+/// Most of the log is data that was overwritten since; a snapshot frees it.
 #[test]
 fn a_disk_that_is_full_of_log_gets_room_by_itself() {
     let (disk, server) = match start("full-of-log", 60) {
@@ -251,7 +251,7 @@ fn a_disk_that_is_full_of_log_gets_room_by_itself() {
     };
     let mut client = Client::open(server.address(), TIMEOUT_MS);
     client.create("/n0", b"", 0).unwrap();
-    // These are several segments of log, and a snapshot makes all of them useless.
+    // The writes fill several log segments, all of which a snapshot makes superfluous.
     for number in 1..2_000 {
         assert_eq!(client.set("/n0", &data_of(number)), ErrorCode::OK);
     }
@@ -273,8 +273,8 @@ fn a_disk_that_is_full_of_log_gets_room_by_itself() {
     assert_well(&server);
 }
 
-/// The server reserves room for the next snapshot as the state grows. Even if the state grows
-/// faster, the disk does not become full for that reason.
+/// The server reserves space for the next snapshot while the state grows. If the state grows faster
+/// than that, writes must still not be refused on a disk with enough space.
 #[test]
 fn a_state_that_grows_fast_on_a_disk_with_room_is_never_refused() {
     let server = Server::start("full-not", &[]);
@@ -300,18 +300,18 @@ fn a_state_that_grows_fast_on_a_disk_with_room_is_never_refused() {
     assert!(!log.contains("the disk is full") && !log.contains("no room"), "{log}");
 }
 
-/// A process that is killed when it is dropped.
+/// A process that is killed when this is dropped.
 struct Ended(std::process::Child);
 
 impl Drop for Ended {
     fn drop(&mut self) {
-        // The process may have ended by itself.
+        // If this fails, the process has already ended.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// The file of standard error may be on a full disk, too.
+/// Standard error may be a file on a full disk.
 #[test]
 fn a_server_that_can_write_no_line_of_its_log_serves_on() {
     let folder = folder("log-full");
@@ -327,7 +327,8 @@ fn a_server_that_can_write_no_line_of_its_log_serves_on() {
     std::io::BufRead::read_line(&mut std::io::BufReader::new(stdout), &mut line).unwrap();
     let address = line.split_whitespace().find_map(|word| word.strip_prefix("zk=")).expect(&line);
     let address = address.parse().unwrap();
-    // The server logs that it refuses a client that has seen a higher zxid than its own.
+    // This makes the server log a line: it refuses a client that has seen a higher zxid than its
+    // own.
     assert!(matches!(Client::try_greet(address, 0, &[0; 16], i64::MAX), Greeted::Ended));
     let mut client = Client::open(address, TIMEOUT_MS);
     client.create("/there", b"", 0).unwrap();
@@ -336,7 +337,8 @@ fn a_server_that_can_write_no_line_of_its_log_serves_on() {
     fs::remove_dir_all(folder).unwrap();
 }
 
-/// As for ZooKeeper's clients: puts are refused, with an error that etcd has, and reads go on.
+/// Like the test for ZooKeeper clients: puts are refused with an error that etcd has, and reads
+/// still work.
 #[test]
 fn a_full_disk_refuses_puts_until_there_is_room() {
     let (disk, mut server) = match start("full-etcd", 200) {
@@ -379,7 +381,7 @@ fn a_full_disk_refuses_puts_until_there_is_room() {
     let etcd = server.face("etcd");
     holds(etcd, 0..count);
     assert_eq!(get(etcd, "more499"), Some(value(499)));
-    // There is little room yet, and none ahead of the log right after the start.
+    // There is little free space yet, and right after the start no log segment is created ahead.
     wait_until("a put is taken", || put(etcd, "last", ""));
     assert_well(&server);
 }

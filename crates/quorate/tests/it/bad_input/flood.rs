@@ -1,4 +1,4 @@
-//! Too many connections, clients that take no bytes, and clients that never stop.
+//! Too many connections, clients that read nothing, and clients that never stop sending.
 
 use std::io::Write;
 use std::net::{Shutdown, TcpStream};
@@ -11,10 +11,11 @@ use super::*;
 use crate::client::{Greeted, create};
 use crate::server::Over;
 
-/// Bytes of a large znode.
+/// The length of a large znode's data.
 const LARGE_BYTES: usize = 100 * 1024;
 
-/// Raises the limit of open files of this process and its children, and returns the new limit.
+/// Raises the limit on open files for this process and its children, and returns the limit that now
+/// applies.
 pub fn raise_file_limit(wanted: u64) -> u64 {
     let limit = getrlimit(Resource::Nofile);
     let wide = Rlimit { current: Some(wanted), maximum: limit.maximum.map(|max| max.max(wanted)) };
@@ -27,7 +28,7 @@ pub fn raise_file_limit(wanted: u64) -> u64 {
     getrlimit(Resource::Nofile).current.unwrap_or(wanted)
 }
 
-/// One of the connections sends nothing, and is closed after ten seconds.
+/// One of the connections never completes its connect request, and is closed after ten seconds.
 #[test]
 fn ten_thousand_connections_are_served_at_once() {
     let count = 10_000.min(raise_file_limit(20_000) - 1_000) as usize;
@@ -70,7 +71,7 @@ fn ten_thousand_connections_are_served_at_once() {
 #[test]
 fn an_address_may_hold_max_client_cnxns_connections() {
     let server = Server::start("per-address", &["maxClientCnxns=3"]);
-    // The last connection of the start-up check may still be closing.
+    // The connection of the start-up check may still be closing.
     let mut held: Vec<Client> = Vec::new();
     wait_until("three are let in", || {
         match Client::try_greet(server.address(), 0, &[0; 16], 0) {
@@ -100,7 +101,7 @@ fn an_address_may_connect_again_once_it_was_told_the_end() {
         first = greet();
         first.is_some()
     });
-    // These clients keep their ends of the connections open.
+    // These clients do not close their side of the connections.
     let mut ended = vec![first.unwrap()];
     let before = socket_count(server.pid());
     for _ in 0..20 {
@@ -108,7 +109,8 @@ fn an_address_may_connect_again_once_it_was_told_the_end() {
         assert!(last.close() && last.receive().is_none());
         ended.push(greet().expect("it is let in"));
     }
-    // As many wait for their clients' end as the limit lets in: one.
+    // The limit also applies to connections whose clients have not closed their side: only one of
+    // those stays open.
     assert!(socket_count(server.pid()) <= before + 1);
 }
 
@@ -118,8 +120,8 @@ fn socket_count(pid: Pid) -> usize {
     ends.filter(|end| end.to_string_lossy().starts_with("socket:")).count()
 }
 
-/// Runs `harm` in threads of its own while another client works, and returns the server's highest
-/// memory meanwhile. `harm` is told when to stop.
+/// Runs `harm` in several threads while another client works, and returns the server's highest
+/// memory during that time. The flag tells `harm` when to stop.
 fn most_memory_during(
     server: &Server,
     harms: usize,
@@ -147,7 +149,8 @@ fn most_memory_during(
     most
 }
 
-/// Writes bytes again and again, as fast as the socket takes them, until told to stop.
+/// Sends the same bytes over and over, as fast as the socket takes them, until `stop` is set.
+/// Returns how many bytes were sent.
 fn write_until(stream: &mut TcpStream, bytes: &[u8], stop: &AtomicBool) -> usize {
     stream.set_nonblocking(true).unwrap();
     let mut total = 0;
@@ -193,10 +196,10 @@ fn a_client_that_takes_nothing_is_left_alone() {
     assert_well(&server);
 }
 
-/// Twenty clients ask for 64 replies of a MiB each, in 2 KB: behind a write, where Apply answers
-/// them, or between writes, or in multi-reads. All replies together take at most the room for
-/// replies, as Apply makes them and as they wait to be taken, plus the allocator's overhead of
-/// both.
+/// Twenty clients ask for 64 replies of 1 MiB each, with 2 KB of requests: behind a write, so that
+/// Apply makes the replies; between writes; or with multi-reads. While they are made and while they
+/// wait to be read, all replies together must fit into the memory for replies, plus the allocator's
+/// overhead.
 #[test]
 fn what_clients_that_take_nothing_hold_is_bounded_together() {
     let set = || Request::Write(WriteRequest::SetData { path: "/", data: Some(b""), version: -1 });
@@ -218,7 +221,8 @@ fn what_clients_that_take_nothing_hold_is_bounded_together() {
     }
 }
 
-/// A list that is too large is refused by its size, before it is built, and the client goes on.
+/// A list that is too large is refused because of its size, before it is built, and the client can
+/// continue.
 #[test]
 fn a_reply_beyond_reply_bytes_max_is_an_error_and_no_lost_connection() {
     let lines = ["quorate.replyBytesMax=100KiB", "4lw.commands.whitelist=*"];
@@ -241,7 +245,7 @@ fn a_reply_beyond_reply_bytes_max_is_an_error_and_no_lost_connection() {
     assert_well(&server);
 }
 
-/// One request may ask for more than any server can hold.
+/// A single request may ask for more than any server can hold.
 #[test]
 fn a_multi_read_of_three_gibibytes_is_refused() {
     let server = Server::start("multi-read", &[]);
@@ -308,7 +312,7 @@ fn frames_that_are_never_finished_cost_no_more_than_they_hold() {
     assert_well(&server);
 }
 
-/// A client that takes no bytes may set watches; their events are not kept for ever.
+/// A client that reads nothing may set watches, but the server does not keep their events for ever.
 #[test]
 fn events_that_are_not_taken_end_the_connection() {
     const WATCHES: usize = 200;
@@ -337,13 +341,13 @@ fn events_that_are_not_taken_end_the_connection() {
     assert_well(&server);
 }
 
-/// Watches on absent znodes: no other limit bounds them.
+/// Watches of absent znodes, which no other limit bounds.
 #[test]
 fn watches_of_one_client_hold_so_much_memory_and_no_more() {
     let server = Server::start("many-watches", &[]);
     let before = resident_mib(server.pid());
     let mut most = 0;
-    // The memory of closed sessions is used again.
+    // The memory of closed sessions is reused.
     for _ in 0..3 {
         let mut client = Client::open(server.address(), TIMEOUT_MS);
         let mut set = 0;
@@ -363,8 +367,8 @@ fn watches_of_one_client_hold_so_much_memory_and_no_more() {
     assert_well(&server);
 }
 
-/// A client that takes everything gets it: no byte waits for a tick when the socket could wake the
-/// task.
+/// A client that reads everything gets it fast: the server sends whenever the socket is writable,
+/// and does not wait for a tick.
 #[test]
 fn half_a_gibibyte_of_replies_arrives_whole() {
     const COUNT: i32 = 5_000;
@@ -384,8 +388,8 @@ fn half_a_gibibyte_of_replies_arrives_whole() {
     assert_well(&server);
 }
 
-/// One connection sends 100 writes of the largest size: each is answered, and the server needs
-/// memory for a few of them only.
+/// One connection sends 100 writes of the largest size. Each is answered, and the server needs
+/// memory for only a few of them at a time.
 #[test]
 fn a_write_of_the_largest_size_waits_for_no_other() {
     let server = Server::start("largest-writes", &[]);

@@ -14,7 +14,7 @@ use zk::request::{
 use super::*;
 use crate::client::{Greeted, create};
 
-/// Writes a part of a request.
+/// Appends a part of a request.
 type Appends<'a> = &'a dyn Fn(&mut Vec<u8>);
 
 const CLOSED: bool = true;
@@ -42,7 +42,7 @@ fn lengths_that_cannot_be_end_the_connection() {
     for length in [-1, i32::MIN, i32::MAX, FRAME_BYTES_MAX as i32 + 1] {
         assert_eq!(provoke(&server, &length.to_be_bytes()), (vec![], CLOSED), "{length}");
     }
-    // The frames are too short for a header.
+    // These frames are too short for a request header.
     for length in 0..8 {
         let bytes = frame(|out| out.resize(4 + length, 0));
         assert_eq!(provoke(&server, &bytes), (vec![], CLOSED), "{length}");
@@ -93,7 +93,7 @@ fn an_unknown_operation_is_answered_and_ends_the_connection() {
 fn paths_that_zookeeper_refuses_are_bad_arguments() {
     let server = Server::start("paths", &[]);
     let mut client = Client::open(server.address(), TIMEOUT_MS);
-    // For a create, ZooKeeper looks for the parent first.
+    // In a create, ZooKeeper checks the parent before the path itself.
     let nested = ["a/b", "/a/", "/a//b", "/a/./b", "/a/../b", "/a/."];
     let flat = [
         "",
@@ -120,7 +120,7 @@ fn paths_that_zookeeper_refuses_are_bad_arguments() {
         }
         let expected = if path == "/" { ErrorCode::OK } else { ErrorCode::BAD_ARGUMENTS };
         assert_eq!(client.set(path, b""), expected);
-        // A read of such a path finds no znode. The empty path is the root, as in ZooKeeper.
+        // A read of such a path finds no znode. The empty path means the root, as in ZooKeeper.
         let is_root = path.is_empty() || path == "/";
         assert_eq!(client.exists(path), is_root);
         assert_ne!(client.delete(path), ErrorCode::OK);
@@ -242,11 +242,11 @@ fn a_connect_request_that_makes_no_sense_ends_the_connection() {
         stream.write_all(&greeting(password_bytes, &[0; 16])).unwrap();
         assert_eq!(read_to_end(&mut stream), b"", "{password_bytes}");
     }
-    // The server does not wait for the rest of a long frame that cannot be a connect request.
+    // The server does not wait for the rest of a frame that is too long for a connect request.
     let mut stream = TcpStream::connect(server.address()).unwrap();
     stream.write_all(&[0, 0, 4, 1, 0]).unwrap();
     assert_eq!(read_to_end(&mut stream), b"");
-    // Old clients leave out the last byte, and others append bytes: both are served.
+    // Old clients omit the last byte, others append bytes; both are served.
     for (rest, answer_bytes) in [(vec![0; 16], 36), (vec![0; 17], 37), (vec![0; 900], 37)] {
         let mut stream = TcpStream::connect(server.address()).unwrap();
         stream.write_all(&greeting(16, &rest)).unwrap();
@@ -279,7 +279,7 @@ fn a_session_that_is_not_the_clients_is_refused() {
         assert_eq!(response, ConnectResponse::refused(Some(false)), "{request:?}");
         assert_eq!(answer.len(), 41);
     }
-    // The real owner of the session is not disturbed.
+    // This does not disturb the session's real owner.
     assert!(client.exists("/mine"));
     assert_well(&server);
 }
@@ -325,7 +325,7 @@ fn four_letter_words_in_odd_forms() {
         let refused = format!("{word} is not executed because it is not in the whitelist.\n");
         assert_eq!(ask(word.as_bytes()), refused);
     }
-    // These are not words: the bytes are the length of a frame that is too long.
+    // These are not words, so the bytes count as the length of a frame, which is too long.
     for word in ["RUOK", "xxxx", "GET / HTTP/1.1\r\n\r\n", "\u{16}\u{3}\u{1}\u{2}\0"] {
         assert_eq!(ask(word.as_bytes()), "");
     }
@@ -335,12 +335,12 @@ fn four_letter_words_in_odd_forms() {
         stream.write_all(&[*byte]).unwrap();
     }
     assert_eq!(read_to_end(&mut stream), b"imok");
-    // A word that is cut off, and a word with more bytes behind it.
+    // A word that is cut off, and a word followed by more bytes.
     TcpStream::connect(server.address()).unwrap().write_all(b"ruo").unwrap();
     assert!(
         ask_word(server.address(), &[b"srvr".as_slice(), &[b'x'; 100_000]].concat()).len() < 10_000
     );
-    // Within a session, a word is the length of a frame.
+    // Once there is a session, the letters of a word are the length of a frame.
     assert_eq!(provoke(&server, b"ruok"), (vec![], CLOSED));
     assert_well(&server);
 }
@@ -378,7 +378,7 @@ fn a_name_of_a_mebibyte_lives_like_any_other() {
         out.put_text("/");
         out.put_bool(true);
     });
-    // The create is longer than the read by its data, ACL and flags.
+    // The create is longer than the read, because it also has data, an ACL and flags.
     let name = "n".repeat(FRAME_BYTES_MAX - (around.len() - 4) - 100);
     let path = format!("/{name}");
     let read = ReadRequest { kind: ReadKind::Exists, path: &path, watch: true };
@@ -408,7 +408,7 @@ fn a_multi_of_fifty_thousand_operations_is_one() {
     let answer = client.call(&Request::Multi(vec![check(-1); OPS]));
     assert_eq!(answer.header.error, ErrorCode::OK);
     assert_eq!(answer.body.len(), OPS * 9 + 9);
-    // The last operation is refused, and with it all operations before it.
+    // The last operation is refused, and therefore all operations before it.
     let mut ops = vec![check(-1); OPS - 1];
     ops[0] = create("/multi", b"", 0);
     ops.push(check(77));
@@ -435,7 +435,7 @@ fn watches_on_twenty_thousand_paths_are_set_at_once() {
         Request::SetWatches(watches).encode(XID_SET_WATCHES, &mut bytes);
         bytes
     };
-    // No znode exists: each is reported as deleted, before the reply.
+    // None of the znodes exists, so each is reported as deleted before the reply.
     let data = SetWatchesRequest { data: paths.clone(), ..SetWatchesRequest::default() };
     client.connection.send(&ask(data));
     for path in &paths {
@@ -456,7 +456,7 @@ fn watches_on_twenty_thousand_paths_are_set_at_once() {
     assert_well(&server);
 }
 
-/// Random streams: connects, requests, words and noise, cut anywhere.
+/// Random streams of connects, requests, words and noise, cut off anywhere.
 #[test]
 fn two_thousand_connections_that_end_in_the_middle_leave_nothing() {
     let server = Server::start("middle", &["snapCount=1000"]);
@@ -474,7 +474,7 @@ fn two_thousand_connections_that_end_in_the_middle_leave_nothing() {
         }
         let end = random.between(0, bytes.len() as u64) as usize;
         let mut stream = TcpStream::connect(server.address()).unwrap();
-        // The server may have closed the connection already.
+        // The server may already have closed the connection.
         let _ = stream.write_all(&bytes[..end]);
         if random.one_in(3) {
             let _ = stream.shutdown(std::net::Shutdown::Write);

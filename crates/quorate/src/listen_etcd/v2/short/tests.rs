@@ -13,8 +13,8 @@ fn put(form: &str, headers: &str) -> Vec<u8> {
     format!("PUT /v2/keys/a/b HTTP/1.1\r\n{head}{form}").into_bytes()
 }
 
-/// The result of [`find`] as text: of a short request the method, the key and what it asks for, or
-/// why it is refused.
+/// The result of [`find`] as text. For a short request it shows the method, the key and what is
+/// asked for, or why the request is refused.
 fn found(bytes: &[u8]) -> String {
     match find(bytes) {
         Found::Partial => "partial".to_string(),
@@ -49,7 +49,7 @@ fn plain_requests_are_short() {
     assert!(refused.starts_with("short: {\"errorCode\":210"), "{refused}");
 }
 
-/// The body of another type than a form is read, and ignored.
+/// A body that is not a form is read and ignored.
 #[test]
 fn a_body_that_is_no_form_is_ignored() {
     let request = b"PUT /v2/keys/a?value=1 HTTP/1.1\r\nContent-Length: 7\r\n\r\nvalue=2";
@@ -110,7 +110,7 @@ fn what_needs_more_goes_to_the_library() {
     assert_eq!(found(&get("/v2/keys/a", &"a: b\r\n".repeat(SHORT_HEADERS_MAX))), "other");
 }
 
-/// Each beginning of a request is a part of it, and what stands behind it stays.
+/// Every prefix of a request counts as partial, and bytes behind a request are left alone.
 #[test]
 fn a_request_is_found_when_it_is_whole() {
     for request in [get("/v2/keys/a?quorum=true", ""), put("value=some+text&prevExist=false", "")] {
@@ -124,7 +124,7 @@ fn a_request_is_found_when_it_is_whole() {
     }
 }
 
-/// The bytes of a request by its head alone: up to the empty line, and as many as a header says.
+/// The length of a request as its head says: up to the empty line, plus `Content-Length`.
 fn bytes_of(request: &[u8]) -> Option<usize> {
     let text = String::from_utf8_lossy(request);
     let (head, _) = text.split_once("\r\n\r\n")?;
@@ -134,7 +134,8 @@ fn bytes_of(request: &[u8]) -> Option<usize> {
     Some(head.len() + 4 + length.ok()?)
 }
 
-/// A byte is changed at each place. What is short then ends where its head says.
+/// Changes the byte at each position. If the result is still a short request, it must have the
+/// length that its head says.
 #[test]
 fn a_changed_byte_moves_no_end() {
     let request = put("value=1", "");
