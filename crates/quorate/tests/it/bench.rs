@@ -1,4 +1,5 @@
-//! `quorate bench`, small, against this server and the real one: the counts match the options.
+//! Runs `quorate bench` with small numbers against this server and the real ZooKeeper, and checks
+//! that the printed counts match the options.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::SocketAddr;
@@ -19,7 +20,7 @@ use crate::server::{RealServer, Server, folder, free_addresses, wait_until};
 
 const CONFIG: [&str; 2] = ["4lw.commands.whitelist=*", "maxClientCnxns=0"];
 
-/// Runs it with `--json` and returns its output and the text of the JSON file.
+/// Runs `quorate bench` with `--json`. Returns its output and the content of the JSON file.
 fn bench(name: &str, args: &[&str]) -> (String, String) {
     let json: PathBuf = folder(&format!("bench-{name}")).join("figures.json");
     let mut command = Command::new(env!("CARGO_BIN_EXE_quorate"));
@@ -46,8 +47,9 @@ fn the_latency_test_counts_the_same_on_both_servers() {
         assert!(text.contains("created     100 permanent znodes"), "{text}");
         assert!(text.contains("ratios, ZooKeeper 3.9.5"), "{text}");
         assert!(!text.contains("errors"), "{text}");
-        // Three servers, with the null server; two runs; 1 and 3 clients. Each phase has 100
-        // operations but the watches, and all have 1,100.
+        // Three servers, counting the null server (which does nothing); two runs; 1 and 3 clients.
+        // Each phase has 100 operations per client, the watch phase 500, and all phases together
+        // 1,100.
         for (phase, operations) in [("create", 100.0), ("watch", 500.0), ("all", 1_100.0)] {
             let expected = [1.0, 3.0].map(|clients| vec![vec![clients * operations; 2]; 3]);
             assert_eq!(values(&json, &format!("{phase}_operations")), expected.concat());
@@ -59,7 +61,7 @@ fn the_latency_test_counts_the_same_on_both_servers() {
     }
 }
 
-/// etcd's clients are served by our servers only here: `tests/peers/etcd` has the real one.
+/// Both servers here are Quorate; `tests/peers/etcd` compares with the real etcd.
 #[test]
 fn requests_of_etcds_clients_are_all_answered_and_two_servers_answer_alike() {
     let lines = ["quorate.etcdAddr=127.0.0.1:0"];
@@ -85,7 +87,8 @@ fn requests_of_etcds_clients_are_all_answered_and_two_servers_answer_alike() {
     }
 }
 
-/// Two seconds of a small cluster on two servers: each watch sees each put, and no update is lost.
+/// Simulates a small Kubernetes cluster for two seconds on two servers: each watch must see each
+/// put, and no update may be lost.
 #[test]
 fn a_cluster_of_kubernetes_loses_no_event_and_no_update() {
     let lines = ["quorate.etcdAddr=127.0.0.1:0"];
@@ -135,7 +138,8 @@ fn clients_of_both_protocols_have_one_server_alone_and_together() {
     for mode in [&["--zk-rate", "1000", "--etcd-rate", "500"][..], &["--closed"][..]] {
         let (text, json) = bench("mixed", &[&args[..], &few, mode].concat());
         assert_eq!(values(&json, "trouble").concat(), [0.0; 4], "{text}");
-        // Each alone, and both; the quotients have another unit.
+        // One figure for each protocol alone and one for both together; the ratios have another
+        // unit.
         for key in ["zookeeper_requests_per_s", "etcd_requests_per_s", "get_p99_ms", "put_max_ms"] {
             let figures = values(&json, key);
             assert!(figures.len() == 2 && figures.concat().iter().all(|it| *it > 0.0), "{text}");
@@ -174,8 +178,8 @@ fn a_compaction_leaves_the_last_revisions_and_no_request_fails() {
     }
 }
 
-/// The rate is 1,000 a second for a second, in bursts of 5: 500 requests from each of two clients,
-/// 11 times.
+/// A rate of 1,000 a second for a second, in bursts of 5, makes 500 requests from each of two
+/// clients; there are 11 phases.
 #[test]
 fn a_fixed_rate_shows_what_each_operation_and_an_idle_server_cost() {
     let ours = Server::start("bench-rate-ours", &CONFIG);
@@ -188,15 +192,15 @@ fn a_fixed_rate_shows_what_each_operation_and_an_idle_server_cost() {
     assert!(text.contains("idle for 1 s without a client: Quorate"), "{text}");
     assert!(!text.contains("errors"), "{text}");
     assert_eq!(values(&json, "all_operations").concat(), [11_000.0; 2], "{json}");
-    // The null server is a thread of the generator, so its wake-ups are not known.
+    // The null server is a thread of the load generator, so its wake-ups cannot be counted.
     let wakeups = values(&json, "create_server_wake_ups");
     assert!(wakeups[0][0] > 0.0 && wakeups[1].is_empty(), "{json}");
     assert_eq!(values(&json, "wake_ups_of_server_1_per_s").len(), 1, "{json}");
 }
 
-/// A figure of each server of each test in a `--json` file, in order: one value, or one for each
-/// round; none if it is not known. The key is the name of the figure and its unit, in small letters
-/// and digits; `trouble` has no name there.
+/// The values of one figure for each server of each test in a JSON file, in order: one value, or
+/// one per round; empty if unknown. The key is the figure's name and unit in lower-case letters and
+/// digits. `trouble` is a key of its own.
 fn values(json: &str, key: &str) -> Vec<Vec<f64>> {
     let results = results::Results::read(json).unwrap();
     let systems = results.tests.iter().flat_map(|test| &test.systems);
@@ -213,17 +217,17 @@ fn key_of(figure: &results::schema::Figure) -> String {
     words.filter(|word| !word.is_empty()).collect::<Vec<_>>().join("_")
 }
 
-/// Like [`values`], all in one list; the first two servers must have `count` rounds.
+/// Like [`values`], in a single list. Fails unless the first two servers have `count` rounds.
 fn rounds(json: &str, key: &str, count: usize) -> Vec<f64> {
     let all = values(json, key);
-    // The null server, if there is one, is the last and has one round.
+    // The null server, if present, comes last and has one round.
     for server in &all[..2] {
         assert_eq!(server.len(), count, "{key}");
     }
     all.concat()
 }
 
-/// The names below the root of a server.
+/// The names of the znodes below the root of a server.
 fn below_root(address: SocketAddr) -> String {
     let mut command = Command::new(env!("CARGO_BIN_EXE_quorate"));
     let output =
@@ -241,10 +245,10 @@ fn a_filled_tree_is_counted_and_removed_unless_it_is_kept() {
     let args = ["zk-fill", "--target", &target, "--compare", &compared, "--parents", "3"];
     let args = [&args[..], &["--children", "1500", "--clients", "4", "--rounds", "2"]].concat();
     let (text, json) = bench("fill", &args);
-    // The null server is the third, and has one round.
+    // The null server is the third one, and has one round.
     assert_eq!(rounds(&json, "znodes", 2), [4500.0; 5]);
     assert_eq!(values(&json, "trouble").concat(), [0.0; 3]);
-    // Memory is a figure of the first round only, when the server is fresh.
+    // Memory is measured only in the first round, when the server is fresh.
     let memory = values(&json, "resident_memory_per_znode_bytes");
     assert_eq!(memory.iter().map(Vec::len).collect::<Vec<_>>(), [1, 1, 0]);
     assert!(text.contains("warm: no round of 4500 creates before the first of 2 that count; at"));
@@ -271,7 +275,7 @@ fn watches_are_all_set_and_a_change_is_seen_by_all() {
     for mode in [&[][..], &["--distinct"][..]] {
         let (text, json) = bench("watch", &[&args[..], mode].concat());
         assert_eq!(rounds(&json, "watches", 2), [1000.0; 5]);
-        // The null server does not count its watches.
+        // The null server does not count watches.
         assert_eq!(rounds(&json, "watches_that_the_server_counts", 2), [1000.0; 4]);
         assert_eq!(values(&json, "trouble").concat(), [0.0; 3], "{text}");
         assert_eq!(rounds(&json, "events", 2), [30.0; 5]);
@@ -283,14 +287,14 @@ fn watches_are_all_set_and_a_change_is_seen_by_all() {
     }
 }
 
-/// Starts `quorate serve` on a port that does not change, unlike [`Server`]: the benchmark kills it
-/// and starts it again.
+/// Starts `quorate serve` on a fixed port, unlike [`Server`]: the benchmark kills the server and
+/// starts it again on the same port.
 fn serve_on_fixed_port(name: &str) -> (Child, PathBuf, SocketAddr) {
     let (child, folder, [address, _]) = serve_on_fixed_ports(name);
     (child, folder, address)
 }
 
-/// Like [`serve_on_fixed_port`], with the port of etcd's clients behind the one of ZooKeeper's.
+/// Like [`serve_on_fixed_port`], but returns the address for etcd clients, too, after ZooKeeper's.
 fn serve_on_fixed_ports(name: &str) -> (Child, PathBuf, [SocketAddr; 2]) {
     let folder = folder(name);
     let [address, etcd] = free_addresses();
@@ -304,7 +308,7 @@ fn serve_on_fixed_ports(name: &str) -> (Child, PathBuf, [SocketAddr; 2]) {
     let config = [&lines.join("\n"), &CONFIG.join("\n"), ""].join("\n");
     std::fs::write(folder.join("zoo.cfg"), config).unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_quorate"));
-    // The relative path of the configuration needs this folder, at the second start as well.
+    // The configuration's path is relative, so the second start needs this folder as well.
     command.args(["serve", "--config", "zoo.cfg"]).current_dir(&folder);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
     let mut child = command.spawn().unwrap();
@@ -314,7 +318,8 @@ fn serve_on_fixed_ports(name: &str) -> (Child, PathBuf, [SocketAddr; 2]) {
     (child, folder, [address, etcd])
 }
 
-/// Ends the servers that a benchmark left running, by the process ids that it printed.
+/// Kills the servers that a benchmark left running, whose process ids it printed. Returns how many
+/// there were.
 fn end_restarted(text: &str) -> usize {
     let after = |line: &str| {
         let rest = line.trim().strip_prefix("started again as process ")?;
@@ -338,7 +343,7 @@ fn a_killed_server_is_started_again_and_has_every_acknowledged_znode() {
     let (text, json) = bench("restart", &args);
     child.wait().unwrap();
     for address in [address, real.address()] {
-        // The server goes on after the benchmark has ended, and the benchmark's znodes are removed.
+        // The server still runs after the benchmark, and the benchmark has removed its znodes.
         assert!(!below_root(address).contains("bench-"));
     }
     assert_eq!(end_restarted(&text), 2, "{text}");
@@ -371,8 +376,8 @@ fn a_killed_server_is_started_again_and_has_every_acknowledged_key() {
     std::fs::remove_dir_all(data).unwrap();
 }
 
-/// A standalone server leads no other server, but is killed all the same; clients have no other
-/// server to go on at.
+/// A standalone server counts as the leader and is killed; its clients have no other server to
+/// connect to.
 #[test]
 fn sessions_go_on_when_the_leader_is_back_and_every_acknowledged_write_is_there() {
     let (mut child, data, address) = serve_on_fixed_port("bench-failover-ours");
@@ -389,10 +394,10 @@ fn sessions_go_on_when_the_leader_is_back_and_every_acknowledged_write_is_there(
     }
     assert_eq!(end_restarted(&text), 2, "{text}");
     assert_eq!(rounds(&json, "acknowledged_writes_lost", 2), [0.0; 4], "{text}");
-    // A server of others may lose a connection once more while it comes back.
+    // A server other than ours may drop a connection once more while it comes back.
     let lost = rounds(&json, "connections_lost", 2);
     assert!(lost[..2] == [20.0; 2] && lost[2..].iter().all(|count| *count >= 20.0), "{text}");
-    // A server of others may be so slow to come back that it lets sessions expire.
+    // A server other than ours may take so long to come back that sessions expire.
     assert_eq!(rounds(&json, "sessions_expired", 2)[..2], [0.0; 2], "{text}");
     assert_eq!(values(&json, "trouble").concat(), [0.0; 2], "{text}");
     let gaps = rounds(&json, "longest_gap_of_a_session_p50_ms", 2);
@@ -402,8 +407,8 @@ fn sessions_go_on_when_the_leader_is_back_and_every_acknowledged_write_is_there(
     std::fs::remove_dir_all(data).unwrap();
 }
 
-/// An ensemble's leader is killed twice, and then a follower loses its directory: the data is there
-/// again, and every acknowledged write is kept.
+/// Kills the leader of an ensemble twice, and then deletes the directory of a follower. The
+/// follower must get the data again, and no acknowledged write may be lost.
 #[test]
 fn an_ensemble_loses_leaders_and_a_directory_and_no_acknowledged_write() {
     let mut members = Members::prepare("bench-ensemble", "maxClientCnxns=0\n");
@@ -440,7 +445,7 @@ fn an_ensemble_loses_leaders_and_a_directory_and_no_acknowledged_write() {
     for address in &clients {
         assert!(!below_root(*address).contains("bench-"));
     }
-    // The servers that the benchmark started go on when it has ended.
+    // The servers that the benchmark started still run after it.
     let running = Processes::listening(&clients);
     running.kill().unwrap();
     wait_until("they are gone", || running.are_gone());
@@ -449,7 +454,8 @@ fn an_ensemble_loses_leaders_and_a_directory_and_no_acknowledged_write() {
     std::fs::remove_dir_all(folder).unwrap();
 }
 
-/// A server that follows no leader has the only copy of its data: the benchmark refuses it at once.
+/// A server that follows no leader has the only copy of its data, so the benchmark refuses to
+/// delete that.
 #[test]
 fn a_member_joins_only_where_one_follows() {
     let ours = Server::start("bench-join-ours", &CONFIG);
@@ -466,7 +472,8 @@ fn a_member_joins_only_where_one_follows() {
 
 #[test]
 fn the_open_loop_asks_for_what_the_rate_says_and_snapshots_are_counted() {
-    // This makes a snapshot every 2,000 commands or so; ZooKeeper adds a random part.
+    // With this setting a server takes a snapshot about every 2,000 commands; ZooKeeper adds a
+    // random part.
     let config = [&CONFIG[..], &["snapCount=2000"][..]].concat();
     let ours = Server::start("bench-gap-ours", &config);
     let real = RealServer::start("bench-gap-real", &config);
@@ -479,7 +486,7 @@ fn the_open_loop_asks_for_what_the_rate_says_and_snapshots_are_counted() {
     assert_eq!(rounds(&json, "rate_asked_for_per_s", 2), [2000.0; 5]);
     assert_eq!(rounds(&json, "requests", 2), [4000.0; 5]);
     assert_eq!(values(&json, "trouble").concat(), [0.0; 3], "{text}");
-    // The null server does not report snapshots.
+    // The null server does not count snapshots.
     let snapshots = rounds(&json, "snapshots_meanwhile", 2);
     assert_eq!(snapshots.len(), 4);
     assert!(snapshots.iter().all(|count| *count > 0.0), "{text}");
@@ -498,7 +505,7 @@ fn the_rate_is_half_of_what_is_sustained() {
     let (text, json) = bench("maximum", &args);
     let maxima = values(&json, "maximum_open_loop_per_s").concat();
     let asked = values(&json, "rate_asked_for_per_s").concat();
-    // The null server gets the rate of the first server.
+    // The null server gets the same rate as the first server.
     let half = (maxima[0] / 2.0).floor().max(1.0);
     assert_eq!(asked, [half; 2], "{text}");
     assert_eq!(maxima.len(), 2);
@@ -515,8 +522,9 @@ fn every_ephemeral_of_the_publishers_is_an_event_of_all_its_subscribers() {
     let args = [&args[..], &["--warmup-items", "13", "--size", "16,4096", "--paths", "3"]].concat();
     for mode in [&[][..], &["--rate", "2000"][..]] {
         let (text, json) = bench("pubsub", &[&args[..], mode].concat());
-        // Four kinds of tests, two of which have subscribers, with two sizes each, on three servers
-        // with the null server. Two servers have two rounds, which makes five runs of a test.
+        // There are four kinds of tests, two of them with subscribers, in two sizes, on three
+        // servers counting the null server. Two servers have two rounds, which makes five runs of
+        // each test.
         assert_eq!(values(&json, "trouble").concat(), [0.0; 24], "{text}");
         assert_eq!(values(&json, "failed_requests").concat(), [0.0; 40]);
         assert_eq!(values(&json, "ephemerals_created").concat(), [205.0; 10]);
@@ -538,7 +546,7 @@ fn every_ephemeral_of_the_publishers_is_an_event_of_all_its_subscribers() {
             assert!(text.contains(&format!("published: {published}")), "{text}");
         }
         assert_eq!(text.matches("ratios, ZooKeeper 3.9.5").count(), 8, "{text}");
-        // Only the first size of a kind has a warm-up round.
+        // Only the first size of each kind has a warm-up round.
         assert_eq!(text.matches("warm: 1 round of 205 items").count(), 4, "{text}");
         assert_eq!(text.matches("warm: no round of 205 items").count(), 4, "{text}");
         for address in [ours.address(), real.address()] {
@@ -547,7 +555,7 @@ fn every_ephemeral_of_the_publishers_is_an_event_of_all_its_subscribers() {
     }
 }
 
-/// A process of clients that has warmed up, and waits until it may begin with the items.
+/// Starts a process of clients. It has warmed up and waits for the signal to begin with the items.
 fn warm_part(target: &str) -> Child {
     let mut command = Command::new(env!("CARGO_BIN_EXE_quorate"));
     command.args(["bench", "pubsub-part", "--target", target, "--publishers", "2"]);
@@ -564,7 +572,8 @@ fn warm_part(target: &str) -> Child {
 fn a_process_of_clients_does_not_outlive_the_benchmark() {
     let ours = Server::start("bench-part", &CONFIG);
     let mut part = warm_part(&format!("zk://{}", ours.address()));
-    // It waits for the answer to its first item, and would do so for `SILENCE_LIMIT`.
+    // While the server is paused, the process waits for the answer to its first item, for up to
+    // `SILENCE_LIMIT`.
     let server = Processes::of(&[ours.pid().as_raw_nonzero().get() as u32]);
     server.pause().unwrap();
     part.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
@@ -591,8 +600,8 @@ fn every_change_is_published_and_seen_or_overtaken() {
         (&["--event-only"][..], "watches_set_again"),
     ] {
         let (text, json) = bench("notify", &[&args[..], mode].concat());
-        // Two sizes on three servers, with the null server. Two servers have two rounds, which
-        // makes five runs of a size.
+        // There are two sizes, on three servers counting the null server. Two servers have two
+        // rounds, which makes five runs of each size.
         assert_eq!(values(&json, "trouble").concat(), [0.0; 6], "{text}");
         assert_eq!(values(&json, "items_published").concat(), [205.0; 10]);
         assert_eq!(values(&json, "items_missed").concat(), [0.0; 10]);
@@ -645,7 +654,7 @@ fn the_chunk_read_test_says_what_is_cold() {
     assert_eq!(std::fs::read_dir(dir).unwrap().count(), 0);
 }
 
-/// The server keeps these constants private, so the test looks for them in its source.
+/// The server's constants are private, so this test looks for them in the server's source.
 #[test]
 fn the_chunk_test_keeps_a_store_up_as_often_as_the_server_does() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/src/listen_chunk/limits.rs");

@@ -1,12 +1,13 @@
-//! Members as processes, real connections, and faults: `kill -9`, pauses, cuts between members and
-//! to clients, in one direction or both. At the end all faults are over; all members must then show
-//! one tree, and `workload::linear` judges the history of the clients. Clients of etcd work beside
-//! them in the same runs, watch, and have leases; `workload::etcd` judges theirs.
+//! Chaos tests: an ensemble of real processes and connections under faults: `kill -9`, pauses, and
+//! networks cut between members or to clients, in one direction or both. When all faults are over,
+//! all members must show the same tree, and `workload::linear` judges the history that ZooKeeper
+//! clients recorded. In the same runs, etcd clients call, watch and hold leases; `workload::etcd`
+//! judges their history.
 //!
-//! `QUORATE_CHAOS_SEED=N` repeats the choice of faults and of client requests (not the moments:
-//! processes are not a simulator). `QUORATE_CHAOS_SECONDS=N` is the duration, and
-//! `QUORATE_CHAOS_MEMBERS=5` the number of members. `QUORATE_CHAOS_PEER=1` tests the real
-//! ZooKeeper, to test the test; `QUORATE_CHAOS_PORT=N` gives the servers the ports from N on
+//! `QUORATE_CHAOS_SEED=N` repeats the choice of faults and requests, but not their exact times,
+//! since real processes are not deterministic. `QUORATE_CHAOS_SECONDS=N` sets the duration,
+//! `QUORATE_CHAOS_MEMBERS=5` the number of members. `QUORATE_CHAOS_PEER=1` runs the real ZooKeeper
+//! instead, to check the test itself; `QUORATE_CHAOS_PORT=N` gives the servers the ports from N on
 //! instead of random ones.
 
 mod ensemble;
@@ -30,20 +31,20 @@ use etcd::{EtcdWorld, Watcher};
 use faults::{Begun, Planned};
 use load::{Client, Gone, Greeting, Session, TIMEOUT_MS, World};
 
-/// Clients that work during the faults.
+/// How many ZooKeeper clients work during the faults.
 const CLIENTS: u32 = 6;
 
-/// Faults at one time.
+/// How many faults may last at the same time.
 const FAULTS_MAX: usize = 2;
 
-/// How long the load goes on after the last fault.
+/// How long the clients go on after the last fault.
 const CALM: Duration = Duration::from_secs(2);
 
 fn number_from_env(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|text| text.parse().unwrap())
 }
 
-/// The settings in the environment, with defaults.
+/// The settings from the environment, or defaults.
 struct Asked {
     seed: u64,
     lasts: Duration,
@@ -113,8 +114,8 @@ fn survive(name: &str, asked: &Asked) {
             let file = ensemble.folder().join("history.txt");
             std::fs::write(&file, written(&history)).unwrap();
             violations.iter().for_each(|violation| println!("{violation}"));
-            // A leader of ZooKeeper 3.9 that is cut off answers a sync without asking a quorum
-            // (`Leader.processSync`).
+            // A known defect of ZooKeeper 3.9: a leader that is cut off answers a sync without
+            // asking a quorum (`Leader.processSync`).
             let is_known = |it: &Violation| kind == Kind::Real && it.rule == Rule::Sync;
             let known = violations.iter().all(is_known);
             assert!(known, "see {}; repeat with {repeat}", file.display());
@@ -127,7 +128,8 @@ fn rules(kind: Kind) -> Rules {
     Rules { refusal_is_committed, expiry_slack_ms: TIMEOUT_MS / 2 }
 }
 
-/// The judge and the clients must see a lost write: else the other tests would prove nothing.
+/// The judge and the clients must notice a lost write; otherwise the other tests would prove
+/// nothing.
 #[test]
 fn a_server_that_forgets_what_it_acknowledged_is_noticed() {
     let mut server = Server::start("chaos-forgets", &[]);
@@ -162,7 +164,7 @@ fn a_server_that_forgets_what_it_acknowledged_is_noticed() {
     assert!(rules_broken().contains(&Rule::RealTime), "{:?}", rules_broken());
 }
 
-/// Waits until every member gives a session and answers a sync.
+/// Waits until every member opens a session and answers a sync.
 fn await_all(ensemble: &Ensemble, world: &World) {
     for member in 0..ensemble.count() {
         let mut session = Session::new(world, CLIENTS);
@@ -174,7 +176,7 @@ fn await_all(ensemble: &Ensemble, world: &World) {
     }
 }
 
-/// Runs the clients while faults begin and end. Returns those of etcd that watch.
+/// Runs the clients while faults begin and end. Returns the etcd clients that watch.
 fn under_load(
     ensemble: &mut Ensemble,
     world: &World,
@@ -185,7 +187,7 @@ fn under_load(
     let mut random = Random::new(seed);
     let mut of_faults = random.fork();
     std::thread::scope(|scope| {
-        // The clients end even if this panics.
+        // This stops the clients even after a panic.
         let over = Over(world, etcd);
         for id in 0..CLIENTS {
             let random = random.fork();
@@ -236,7 +238,7 @@ impl Drop for Over<'_> {
 
 type Tree = BTreeMap<String, (Option<Vec<u8>>, Stat)>;
 
-/// Checks that all members show one tree, and that it has no znode of an ended session.
+/// Fails unless all members show the same tree, without ephemerals of ended sessions.
 fn check_convergence(world: &World, members: usize) {
     let has_ephemerals = |tree: &Tree| tree.values().any(|(_, stat)| stat.ephemeral_owner != 0);
     wait_until("the sessions are over", || {
@@ -260,7 +262,7 @@ fn check_convergence(world: &World, members: usize) {
     }
 }
 
-/// The tree of one member, read after a sync.
+/// The tree of a member, read after a sync.
 fn read_tree(world: &World, member: usize) -> Result<Tree, Gone> {
     let mut session = Session::new(world, CLIENTS);
     session.connect(member)?;
@@ -271,7 +273,7 @@ fn read_tree(world: &World, member: usize) -> Result<Tree, Gone> {
         let (code, answer) = session.call(op)?;
         let names = match (code, answer) {
             (error::OK, Answer::ChildrenStat(names, _)) => names,
-            // No client has made this znode.
+            // No client has created this znode.
             (error::NO_NODE, _) => continue,
             other => panic!("{parent}: {other:?}"),
         };
@@ -282,7 +284,7 @@ fn read_tree(world: &World, member: usize) -> Result<Tree, Gone> {
                 (error::OK, Answer::Data(data, stat)) => {
                     tree.insert(path, (data, stat));
                 }
-                // The session of its owner ended in between.
+                // The znode was an ephemeral whose session ended meanwhile.
                 (error::NO_NODE, _) => return Err(Gone),
                 other => panic!("{path}: {other:?}"),
             }

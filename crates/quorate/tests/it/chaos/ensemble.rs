@@ -1,4 +1,5 @@
-//! Servers as processes, with a proxy on each way between two servers, and one before each of them.
+//! An ensemble of server processes. A proxy carries each connection from one server to another, and
+//! from clients to a server, so that it can be cut.
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -12,22 +13,22 @@ use rustix::process::{Pid, Signal, kill_process};
 use super::proxy::{Cut, Proxy};
 use crate::server;
 
-/// `tickTime`.
+/// ZooKeeper's setting `tickTime`.
 pub const TICK_MS: u64 = 500;
 
-/// How long a request for a server's status waits for the answer.
+/// How long to wait for a server's answer to `srvr`.
 const STATUS_WAIT: Duration = Duration::from_secs(2);
 
-/// The kind of server under test.
+/// Which server the test runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// This tree's binary.
+    /// Quorate, built from this source.
     Ours,
     /// The real ZooKeeper.
     Real,
 }
 
-/// The addresses of one server.
+/// The ports of one server.
 #[derive(Clone, Copy)]
 struct Ports {
     client: u16,
@@ -41,13 +42,14 @@ struct Member {
     ports: Ports,
     running: Option<Child>,
     is_paused: bool,
-    /// The proxies before its client port and before its port for etcd's clients.
+    /// The proxies in front of its ports for ZooKeeper clients and for etcd clients.
     clients: [Proxy; 2],
-    /// The proxies on its ways to each other server, by position: quorum port and election port.
+    /// For each other server, by position, the proxies for connections to its quorum port and its
+    /// election port; `None` for the server itself.
     ways: Vec<Option<[Proxy; 2]>>,
 }
 
-/// All servers.
+/// All servers of the ensemble.
 pub struct Ensemble {
     kind: Kind,
     folder: PathBuf,
@@ -59,7 +61,8 @@ fn loopback(port: u16) -> SocketAddr {
 }
 
 impl Ensemble {
-    /// Starts so many servers on empty folders. A single one is a standalone server.
+    /// Starts `count` servers with empty folders; a single one is a standalone server. `port` gives
+    /// unused port numbers.
     pub fn start(kind: Kind, name: &str, count: usize, mut port: impl FnMut() -> u16) -> Ensemble {
         let folder = server::folder(name);
         let ports: Vec<Ports> = (0..count)
@@ -90,7 +93,7 @@ impl Ensemble {
         ensemble
     }
 
-    /// The number of servers.
+    /// How many servers there are.
     pub fn count(&self) -> usize {
         self.members.len()
     }
@@ -145,7 +148,7 @@ impl Ensemble {
         }
     }
 
-    /// Starts a server that is down, without waiting.
+    /// Starts a server unless it runs, without waiting until it serves.
     pub fn restart(&mut self, own: usize) {
         if self.members[own].running.is_none() {
             let child = self.command(own).spawn().unwrap();
@@ -153,7 +156,7 @@ impl Ensemble {
         }
     }
 
-    /// Ends a server with SIGKILL.
+    /// Kills a server with SIGKILL.
     pub fn kill_nine(&mut self, own: usize) {
         if let Some(mut child) = self.members[own].running.take() {
             child.kill().unwrap();
@@ -162,22 +165,22 @@ impl Ensemble {
         }
     }
 
-    /// Starts a server again with an empty directory but for its number.
+    /// Kills a server, deletes its data but for its number, and starts it again.
     pub fn forget(&mut self, own: usize) {
-        // Another fault may have started the server meanwhile.
+        // It may run, because the end of another fault has started it.
         self.kill_nine(own);
         fs::remove_dir_all(self.members[own].folder.join("data")).unwrap();
         self.configure(own);
         self.restart(own);
     }
 
-    /// Whether a member may lose its data: others must have it, and it must be safe. A ZooKeeper
-    /// that has lost its data votes as if it had never had any.
+    /// Whether a member may lose its data. Others must have it, and the server must be able to
+    /// cope: a ZooKeeper that has lost its data still votes as if it had never had any.
     pub fn may_forget(&self) -> bool {
         self.kind == Kind::Ours && self.count() > 2
     }
 
-    /// Whether the members serve etcd's clients, too.
+    /// Whether the servers also serve etcd clients.
     pub fn has_etcd(&self) -> bool {
         self.kind == Kind::Ours
     }
@@ -194,7 +197,7 @@ impl Ensemble {
         }
     }
 
-    /// Fails if a server has ended by itself.
+    /// Fails if a server has ended without being told to.
     pub fn assert_running(&mut self) {
         for own in 0..self.count() {
             let Some(child) = &mut self.members[own].running else { continue };
@@ -204,7 +207,7 @@ impl Ensemble {
         }
     }
 
-    /// The end of what a server logged.
+    /// The end of a server's log.
     pub fn log_end(&self, own: usize) -> String {
         const BYTES: usize = 3000;
         let log = fs::read(self.members[own].folder.join("log")).unwrap_or_default();
@@ -220,37 +223,37 @@ impl Ensemble {
         }
     }
 
-    /// The address of a member for ZooKeeper's clients.
+    /// The address of a server for ZooKeeper clients.
     pub fn client_address(&self, own: usize) -> SocketAddr {
         self.members[own].clients[0].address()
     }
 
-    /// The address of a member for etcd's clients.
+    /// The address of a server for etcd clients.
     pub fn etcd_address(&self, own: usize) -> SocketAddr {
         self.members[own].clients[1].address()
     }
 
-    /// Cuts the way between a member and its clients.
+    /// Cuts the connections between a server and its clients.
     pub fn cut_clients(&self, own: usize, cut: Cut) {
         self.members[own].clients.iter().for_each(|proxy| proxy.set(cut));
     }
 
-    /// Cuts the way by which one member dials another.
+    /// Cuts the connections that one server opened to another.
     pub fn cut_way(&self, from: usize, to: usize, cut: Cut) {
         self.members[from].ways[to].iter().flatten().for_each(|proxy| proxy.set(cut));
     }
 
-    /// Breaks the connections of clients with a member.
+    /// Breaks all connections between a server and its clients.
     pub fn break_clients(&self, own: usize) {
         self.members[own].clients.iter().for_each(Proxy::break_all);
     }
 
-    /// Breaks the connections that one member dialled to another.
+    /// Breaks all connections that one server opened to another.
     pub fn break_way(&self, from: usize, to: usize) {
         self.members[from].ways[to].iter().flatten().for_each(Proxy::break_all);
     }
 
-    /// The `Mode` that a member reports, if it answers.
+    /// The `Mode` that a server reports; `None` if it does not answer.
     pub fn mode(&self, own: usize) -> Option<String> {
         let mut stream = TcpStream::connect(loopback(self.members[own].ports.client)).ok()?;
         stream.set_read_timeout(Some(STATUS_WAIT)).ok()?;
@@ -261,7 +264,7 @@ impl Ensemble {
         text.lines().find_map(|line| line.strip_prefix("Mode: ")).map(str::to_string)
     }
 
-    /// The position of the leader, if a member reports that it leads.
+    /// The position of a server that reports that it leads.
     pub fn leader(&self) -> Option<usize> {
         let is_up = |own: &usize| {
             let member = &self.members[*own];
@@ -282,7 +285,7 @@ impl Drop for Ensemble {
             self.kill_nine(own);
         }
         if !std::thread::panicking() {
-            // An error does not matter: the folder is below the target folder.
+            // An error does not matter, because the folder is below the target folder.
             let _ = fs::remove_dir_all(&self.folder);
         }
     }

@@ -1,11 +1,11 @@
-//! Clients of etcd during faults: several calls at once on one connection, each client at any
-//! member. One history records every call with its times and its fate: an answer, a refusal, or
-//! neither.
+//! The etcd clients of the chaos tests. Each client connects to any member and makes several calls
+//! at once. One history records every call with its times and its result: an answer, a refusal, or
+//! nothing.
 //!
-//! A write without an answer may have made any revision that nobody was told of, and so may the end
-//! of a lease. So one client, the auditor, reads all keys at each such revision, before it
-//! compacts: the judge then knows every state. Some clients only watch, and some only have leases.
-//! Other judges hold what these saw against the states.
+//! A write without an answer, or the end of a lease, may have made a revision that no answer
+//! mentions. So one client, the auditor, reads all keys at each such revision before it compacts;
+//! then the judge knows every state. Some clients only watch, and some only have leases; further
+//! judges compare what these saw with the states.
 
 mod keeper;
 mod stream;
@@ -39,23 +39,23 @@ pub use watcher::Watcher;
 pub use world::EtcdWorld;
 use world::{CALL_WAIT, Connection, lock};
 
-/// Clients that work during the faults.
+/// How many clients make calls.
 const CLIENTS: u32 = 4;
-/// The number of the auditor, and of the client that reads everything at the end.
+/// The number of the auditor. The client that reads everything at the end uses it, too.
 const AUDITOR: u32 = CLIENTS;
-/// Clients that watch, and clients with leases, and the first number of either.
+/// How many clients watch, how many have leases, and the first client number of each group.
 const WATCHERS: u32 = 3;
 const FIRST_WATCHER: u32 = AUDITOR + 1;
 const KEEPERS: u32 = 3;
 const FIRST_KEEPER: u32 = FIRST_WATCHER + WATCHERS;
-/// Calls that a client sends at once.
+/// How many calls a client makes at once at most.
 const BURST_MAX: u64 = 4;
-/// The time between two looks of the auditor.
+/// How often the auditor looks.
 const AUDIT_PAUSE: Duration = Duration::from_millis(100);
-/// A compaction leaves at most so many revisions.
+/// How many revisions a compaction leaves at most.
 const REVISIONS_LEFT_MAX: u64 = 40;
 
-/// Runs the clients until the world ends. Returns those that watch.
+/// Runs the clients until the test is over. Returns those that watch.
 pub fn run(world: &Arc<EtcdWorld>, others: &World, mut random: Random) -> Vec<Watcher> {
     let _alarm = Alarm(others);
     runtime().unwrap().block_on(async {
@@ -81,7 +81,7 @@ pub fn run(world: &Arc<EtcdWorld>, others: &World, mut random: Random) -> Vec<Wa
     })
 }
 
-/// One client.
+/// A client that makes calls.
 struct Client {
     world: Arc<EtcdWorld>,
     id: u32,
@@ -91,7 +91,8 @@ struct Client {
 
 impl Client {
     fn new(world: &Arc<EtcdWorld>, id: u32, mut random: Random) -> Client {
-        // The auditor compacts. The keys of leases are safe, and no call changes a key twice.
+        // Compactions are left to the auditor. Deletes have an end, so that keys of leases are
+        // safe, and no call changes a key twice.
         let options = Options {
             compactions: false,
             open_deletes: false,
@@ -112,8 +113,8 @@ impl Client {
         }
     }
 
-    /// Works on a connection, and leaves it when a call has no answer, and at times without a
-    /// reason. Calls without an answer are given up then.
+    /// Makes calls on a connection. Leaves it after a call without an answer, and sometimes for no
+    /// reason; calls under way are then abandoned.
     async fn work(&mut self, connection: &Connection) {
         let mut calls = JoinSet::new();
         while !self.world.is_over() {
@@ -149,7 +150,7 @@ impl Client {
     }
 }
 
-/// The client that reads the state at each revision that no answer told of.
+/// The client that reads the state at each revision that no answer mentions.
 struct Auditor {
     world: Arc<EtcdWorld>,
     random: Random,
@@ -168,21 +169,23 @@ impl Auditor {
         }
     }
 
-    /// Audits up to the newest revision; then it compacts at times. None without an answer.
+    /// Audits up to the newest revision, and then sometimes compacts. `None` if a call gets no
+    /// answer.
     async fn look(&mut self, connection: &mut Connection) -> Option<()> {
         let audited = audit(connection).await?;
         if self.random.one_in(4) {
             let left = self.random.below(REVISIONS_LEFT_MAX) as i64;
             let (revision, physical) = ((audited - left).max(1), self.random.one_in(2));
-            // A refusal does not matter: a compaction without an answer may have been done.
+            // A refusal does not matter: an earlier compaction that got no answer may have been
+            // done.
             let _ = connection.call(Op::Compact(Compact { revision, physical }), CALL_WAIT).await?;
         }
         Some(())
     }
 }
 
-/// Reads all keys at each revision since the last audit that no answer told of. Returns the newest
-/// revision; none without an answer.
+/// Reads all keys at each revision since the last audit that no answer mentioned. Returns the
+/// newest revision; `None` if a call gets no answer.
 async fn audit(connection: &mut Connection) -> Option<i64> {
     let world = connection.world.clone();
     let newest = read(connection, everything()).await?.revision;
@@ -200,7 +203,7 @@ async fn audit(connection: &mut Connection) -> Option<i64> {
     Some(newest)
 }
 
-/// The answer to a range of all keys. None without an answer or a leader.
+/// Reads a range; `None` if there is no answer, or no leader.
 async fn read(connection: &mut Connection, range: Range) -> Option<RangeAnswer> {
     match connection.call(Op::Range(range), CALL_WAIT).await? {
         Err(Error::NoLeader | Error::TimedOut | Error::NotCapable) => None,
@@ -224,9 +227,9 @@ fn read_at(world: &Arc<EtcdWorld>, member: usize, range: Range) -> Option<RangeA
     })
 }
 
-/// Waits until all leases have ended, audits the last revisions, and checks that all members show
-/// the same keys. Nobody writes any more, but a write without an answer may still take effect.
-/// Watchers see everything in the end.
+/// Waits until all leases have ended, audits the last revisions, and fails unless all members show
+/// the same keys and the watchers see every event. No client writes any more, but a write without
+/// an answer may still take effect.
 pub fn check_convergence(world: &Arc<EtcdWorld>, watchers: &mut [Watcher]) {
     await_all(world);
     let of_leases = Range { key: b"l/".to_vec(), range_end: b"l0".to_vec(), ..Range::default() };
@@ -265,7 +268,7 @@ pub fn check_convergence(world: &Arc<EtcdWorld>, watchers: &mut [Watcher]) {
     });
 }
 
-/// Else the chaos test would prove nothing.
+/// If the judge did not notice this, the chaos tests would prove nothing.
 #[test]
 fn the_judge_notices_that_an_acknowledged_put_is_lost() {
     let etcd = SocketAddr::from(([127, 0, 0, 1], port_of_its_own()));
@@ -291,18 +294,18 @@ fn the_judge_notices_that_an_acknowledged_put_is_lost() {
     std::fs::remove_dir_all(&data).unwrap();
     std::fs::rename(&old, &data).unwrap();
     server.restart();
-    // The lost put has left its revision to another one.
+    // The new put has the revision of the lost one.
     assert_eq!(call(put("c")), 3);
     assert_eq!(rule_broken(), Some(Rule::Revision));
-    // A read alone would have told it, too.
+    // A read alone would have revealed the loss, too.
     lock(&world.history).calls.truncate(2);
     assert_eq!(rule_broken(), None);
     assert_eq!(call(Op::Range(everything())), 3);
     assert_eq!(rule_broken(), Some(Rule::Read));
 }
 
-/// A watch and a lease of a sound server pass; with an event left out, or a keep-alive that the
-/// server never had, they do not.
+/// The judges accept a watch and a lease of a correct server. They reject them if an event is left
+/// out, or a keep-alive is added that the server never received.
 #[test]
 fn the_judges_notice_a_lost_event_and_a_lease_that_ends_early() {
     let etcd = SocketAddr::from(([127, 0, 0, 1], port_of_its_own()));
@@ -346,7 +349,7 @@ fn the_judges_notice_a_lost_event_and_a_lease_that_ends_early() {
     assert!(judge_history(&broken).unwrap_err().contains("Lease: "));
 }
 
-/// Copies a folder with all that is in it.
+/// Copies a folder with everything in it.
 fn copy(from: &Path, to: &Path) {
     std::fs::create_dir(to).unwrap();
     for entry in std::fs::read_dir(from).unwrap() {

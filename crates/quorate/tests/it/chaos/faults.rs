@@ -1,4 +1,4 @@
-//! The faults and their times, from a seed.
+//! Draws faults and their times from a seed, and carries them out.
 
 use std::time::Duration;
 
@@ -8,46 +8,46 @@ use super::ensemble::Ensemble;
 use super::load::TIMEOUT_MS;
 use super::proxy::Cut;
 
-/// The member that a fault hits.
+/// Which member a fault hits.
 #[derive(Clone, Copy, Debug)]
 pub enum Whom {
     /// The member at this position.
     Member(usize),
-    /// The leader at that time; the member at this position if none reports that it leads.
+    /// The leader at that time, or the member at this position if none says that it leads.
     Leader(usize),
 }
 
 /// A fault.
 #[derive(Clone, Debug)]
 pub enum Fault {
-    /// SIGKILL; started again at the end.
+    /// SIGKILL; the members are started again at the end of the fault.
     Kill(Vec<Whom>),
-    /// SIGKILL; started again at the end with its data gone. It happens once in a run: only one
-    /// other member may know what this member forgets.
+    /// SIGKILL; the member is started again at the end of the fault without its data. This happens
+    /// once in a run, because only one other member may have what this member forgets.
     Forget(Whom),
-    /// SIGSTOP until the end.
+    /// SIGSTOP until the end of the fault.
     Pause(Whom),
-    /// Cuts the ways between a member and all others.
+    /// Cuts the connections between a member and all others.
     Isolate(Whom, Cut),
-    /// Cuts both ways between two members: each may have dialled the other.
+    /// Cuts the connections between two members, whichever of them opened them.
     Part(usize, usize, Cut),
-    /// Cuts the way between a member and its clients.
+    /// Cuts the connections between a member and its clients.
     CutClients(Whom, Cut),
-    /// Breaks all connections of a member with its clients at once.
+    /// Breaks all connections between a member and its clients once.
     BreakClients(Whom),
-    /// Breaks all connections between the members at once.
+    /// Breaks all connections between members once.
     BreakMembers,
 }
 
-/// A fault and its time.
+/// A fault with its time.
 #[derive(Clone, Debug)]
 pub struct Planned {
-    /// The time since the last fault began.
+    /// Time from the start of the last fault to the start of this one.
     pub pause: Duration,
     pub fault: Fault,
-    /// The duration of the fault.
+    /// How long the fault lasts.
     pub lasts: Duration,
-    /// Whether the bytes that a cut held back are lost at its end.
+    /// Whether bytes that a cut held back are lost when it ends.
     pub is_lossy: bool,
 }
 
@@ -65,12 +65,12 @@ fn draw_whom(random: &mut Random, count: usize) -> Whom {
 }
 
 impl Planned {
-    /// Draws the next fault, for so many members.
+    /// Draws the next fault for an ensemble of `count` members.
     pub fn draw(random: &mut Random, count: usize) -> Planned {
         let any = random.below(count as u64) as usize;
         let other = (any + random.between(1, (count as u64 - 1).max(1)) as usize) % count;
         let fault = match random.below(16) {
-            // A single member has no ways to others.
+            // A single member has no connections to others.
             9..=12 | 15 if count == 1 => Fault::BreakClients(Whom::Member(any)),
             4 | 5 if count == 1 => Fault::Kill(vec![Whom::Member(any)]),
             0..=3 => Fault::Kill(vec![draw_whom(random, count)]),
@@ -83,7 +83,7 @@ impl Planned {
             14 => Fault::BreakClients(draw_whom(random, count)),
             _ => Fault::BreakMembers,
         };
-        // Half of the faults are shorter than any timeout, a few are longer than a session's.
+        // Half of the faults are shorter than any timeout; a few outlast a session.
         let lasts_ms = match random.below(8) {
             0..=3 => random.between(20, 800),
             4..=6 => random.between(800, TIMEOUT_MS),
@@ -97,7 +97,7 @@ impl Planned {
         }
     }
 
-    /// A fault that makes a member lose its data.
+    /// Draws a fault in which a member loses its data.
     pub fn forget(random: &mut Random, count: usize) -> Planned {
         let fault = Fault::Forget(draw_whom(random, count));
         Planned { fault, ..Planned::draw(random, count) }
@@ -111,7 +111,7 @@ fn find(whom: Whom, ensemble: &Ensemble) -> usize {
     }
 }
 
-/// A fault that has begun, with the member that it hit.
+/// A fault that has begun, with the positions of the members that it hit.
 pub struct Begun {
     planned: Planned,
     whom: Vec<usize>,
@@ -169,7 +169,8 @@ impl Begun {
     }
 }
 
-/// Cuts bytes from `one` to `other` as `there` says, on connections of either dialler.
+/// Cuts bytes from `one` to `other` if `there` is set, and bytes the other way if `back` is,
+/// whichever of them opened the connection.
 fn part(ensemble: &Ensemble, one: usize, other: usize, cut: Cut) {
     ensemble.cut_way(one, other, cut);
     ensemble.cut_way(other, one, Cut { there: cut.back, back: cut.there });

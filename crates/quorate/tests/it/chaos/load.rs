@@ -1,6 +1,6 @@
-//! Clients of an ensemble that act like ZooKeeper's own clients: one session over many connections,
-//! each to any member; pipelined requests; watches that are set again. One history records what
-//! they send and receive.
+//! The ZooKeeper clients of the chaos tests. They behave like ZooKeeper's own: a session continues
+//! over many connections to any members, requests are pipelined, and watches are set again after a
+//! reconnect. One history records what they send and receive.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::{ErrorKind, Read, Write};
@@ -24,17 +24,17 @@ pub const TIMEOUT_MS: u64 = 4_000;
 const READ_WAIT: Duration = Duration::from_millis(TIMEOUT_MS * 2 / 3);
 /// How long a client waits for a session (`ClientCnxn.connectTimeout`).
 const CONNECT_WAIT: Duration = Duration::from_millis(TIMEOUT_MS / 3);
-/// The most requests without an answer.
+/// How many requests of a client may be unanswered.
 const PIPELINE_MAX: u64 = 12;
-/// The most sequential znodes that one client keeps.
+/// How many sequential znodes a client keeps.
 const SEQUENTIAL_MAX: usize = 8;
-/// How long each part of the tree is used: the judge compares every list of children with every
-/// child that ever existed.
+/// How long each part of the tree is used. The judge compares every list of children with every
+/// child that ever existed, so a part must not live too long.
 const SEASON: Duration = Duration::from_secs(15);
-/// Parents of each season.
+/// How many parents each season has.
 const PARENTS: u64 = 2;
 
-/// The state that all clients share.
+/// What all ZooKeeper clients share.
 pub struct World {
     pub history: Mutex<History>,
     began: Instant,
@@ -62,7 +62,7 @@ impl World {
         self.began.elapsed().as_micros() as u64
     }
 
-    /// Tells the clients to end their sessions and stop.
+    /// Tells the clients to close their sessions and stop.
     pub fn end(&self) {
         self.is_over.store(true, Ordering::Relaxed);
     }
@@ -79,7 +79,7 @@ impl World {
         self.began.elapsed().as_secs() / SEASON.as_secs()
     }
 
-    /// All parents that may exist.
+    /// All parents that may exist so far.
     pub fn parents(&self) -> Vec<String> {
         (0..=self.season()).flat_map(parents_of).collect()
     }
@@ -89,11 +89,11 @@ fn parents_of(season: u64) -> Vec<String> {
     (0..PARENTS).map(|number| format!("/s{season}-{number}")).collect()
 }
 
-/// The error of a connection that ended or is of no more use.
+/// The connection has ended, or is of no use any more.
 #[derive(Debug)]
 pub struct Gone;
 
-/// A connection, with the bytes of an incomplete frame.
+/// A connection, with the received bytes of an incomplete frame.
 struct Wire {
     stream: TcpStream,
     input: Vec<u8>,
@@ -111,7 +111,7 @@ impl Wire {
         self.stream.write_all(bytes).map_err(|_| Gone)
     }
 
-    /// The next frame, if it arrives in time.
+    /// The next frame; `None` if it does not arrive in time.
     fn frame(&mut self, wait: Duration) -> Result<Option<Vec<u8>>, Gone> {
         let deadline = Instant::now() + wait;
         loop {
@@ -143,7 +143,7 @@ impl Drop for Wire {
     }
 }
 
-/// The three lists of `setWatches`.
+/// The three lists of a setWatches request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Table {
     Data,
@@ -151,13 +151,13 @@ enum Table {
     Child,
 }
 
-/// A session, from its client's view.
+/// A session as its client sees it.
 pub struct Session<'w> {
     world: &'w World,
     client: u32,
     session: i64,
     password: [u8; 16],
-    /// The zxid of the last reply; the next member must have applied it.
+    /// The zxid of the last reply. A member that has not applied it must refuse the session.
     last_zxid: i64,
     watches: BTreeSet<(Table, String)>,
     wire: Option<Wire>,
@@ -167,7 +167,7 @@ pub struct Session<'w> {
     pings: VecDeque<usize>,
 }
 
-/// The result of an attempt to connect.
+/// The result of an attempt to connect: the member gave the session, or refused it.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Greeting {
     Attached,
@@ -191,7 +191,7 @@ impl<'w> Session<'w> {
         }
     }
 
-    /// Asks a member for the session, or for a new one.
+    /// Connects to a member, to resume the session or to open one.
     pub fn connect(&mut self, member: usize) -> Result<Greeting, Gone> {
         self.leave();
         let mut wire = Wire::open(self.world.addresses[member])?;
@@ -244,7 +244,7 @@ impl<'w> Session<'w> {
         self.send(vec![op])
     }
 
-    /// Forgets a session that has ended.
+    /// Forgets the session after it has ended.
     fn forget(&mut self) {
         self.leave();
         (self.session, self.password, self.last_zxid) = (0, [0; 16], 0);
@@ -263,7 +263,7 @@ impl<'w> Session<'w> {
         self.wire.is_some()
     }
 
-    /// Sends requests in one piece.
+    /// Sends several requests with one write.
     pub fn send(&mut self, ops: Vec<Op>) -> Result<(), Gone> {
         let mut bytes = Vec::new();
         {
@@ -299,8 +299,8 @@ impl<'w> Session<'w> {
         result
     }
 
-    /// Receives until at most so many requests are without an answer. Returns the numbers of the
-    /// answered operations.
+    /// Receives until at most `left` requests are unanswered. Returns the answered operations by
+    /// their numbers in the history.
     pub fn receive(&mut self, left: usize) -> Result<Vec<usize>, Gone> {
         let mut answered = Vec::new();
         while self.outstanding.len() + self.pings.len() > left {
@@ -312,7 +312,7 @@ impl<'w> Session<'w> {
         Ok(answered)
     }
 
-    /// Listens to events for a while.
+    /// Receives an event, if one arrives in time.
     pub fn listen(&mut self, wait: Duration) -> Result<(), Gone> {
         let wire = self.wire.as_mut().ok_or(Gone)?;
         let frame = wire.frame(wait);
@@ -351,8 +351,8 @@ impl<'w> Session<'w> {
         }
         self.learn_watches(&asked, code);
         match code {
-            // ZooKeeper's clients leave at these errors as well: another connection used the
-            // session meanwhile.
+            // ZooKeeper's own clients disconnect at these errors, too: another connection has taken
+            // over the session.
             error::SESSION_MOVED | error::SESSION_EXPIRED => {
                 self.leave();
                 Err(Gone)
@@ -398,7 +398,7 @@ impl<'w> Session<'w> {
         self.watches.insert((watch.0, watch.1.clone()));
     }
 
-    /// Sends a request and waits. Returns the error code and the answer.
+    /// Sends a request and waits for its answer. Returns the error code and the answer.
     pub fn call(&mut self, op: Op) -> Result<(i32, Answer), Gone> {
         self.send(vec![op])?;
         let answered = self.receive(0)?;
@@ -409,7 +409,7 @@ impl<'w> Session<'w> {
     }
 }
 
-/// One client.
+/// A client that sends random requests.
 pub struct Client<'w> {
     world: &'w World,
     session: Session<'w>,
@@ -419,7 +419,7 @@ pub struct Client<'w> {
     season: u64,
     /// The versions that it saw last, by path.
     versions: BTreeMap<String, i32>,
-    /// The sequential znodes that it made.
+    /// The sequential znodes that it has created.
     sequential: Vec<String>,
 }
 
@@ -437,11 +437,11 @@ impl<'w> Client<'w> {
         }
     }
 
-    /// Works until the test is over, then ends its session.
+    /// Sends requests until the test is over, then closes its session.
     pub fn run(mut self) {
         let _alarm = Alarm(self.world);
         while !self.world.is_over() {
-            // After an error it goes on at another member.
+            // After an error it connects to another member.
             let _ = self.work();
         }
         let give_up = Instant::now() + 2 * READ_WAIT;
@@ -481,12 +481,12 @@ impl<'w> Client<'w> {
             self.learn(number);
         }
         match self.random.below(1000) {
-            // It moves to another member in the middle of its requests.
+            // Disconnects in the middle of its requests, to go to another member.
             0..=4 => self.session.leave(),
             5 => {
                 let _ = self.session.call(Op::CloseSession);
             }
-            // It sends nothing for a while, perhaps for too long.
+            // Sends nothing for a while, perhaps for longer than its session lasts.
             6 => {
                 let silence_ms = self.random.between(TIMEOUT_MS / 2, 2 * TIMEOUT_MS);
                 self.be_silent(Duration::from_millis(silence_ms));
@@ -611,7 +611,7 @@ impl<'w> Client<'w> {
         Op::Create { path, data: Some(self.data()), perms: perms::ALL, flag, request }
     }
 
-    /// Keeps what an answer tells for later requests: a version to expect, a name to delete.
+    /// Remembers what an answer says, for later requests: a version to expect, or a name to delete.
     fn learn(&mut self, number: usize) {
         let history = self.world.history();
         let record = &history.ops[number];
@@ -638,7 +638,7 @@ impl<'w> Client<'w> {
 fn path_of(op: &Op) -> String {
     match op {
         Op::Create { path, flag, data, .. } if flag::is_sequential(*flag) => {
-            // The path is unique to each create.
+            // Each create gets a path of its own.
             format!("{path}{data:?}")
         }
         Op::Create { path, .. }
@@ -649,7 +649,7 @@ fn path_of(op: &Op) -> String {
     }
 }
 
-/// Tells the world when a client panics.
+/// Marks the run as failed if the client that owns this panics.
 pub struct Alarm<'w>(pub &'w World);
 
 impl Drop for Alarm<'_> {

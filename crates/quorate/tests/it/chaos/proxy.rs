@@ -1,22 +1,22 @@
-//! A TCP proxy that can be cut: in one direction or both, for its present connections and for later
-//! ones.
+//! A TCP proxy that can be cut, in one direction or both, for present and for future connections.
 //!
-//! A cut holds bytes back and does not lose them: they arrive late, as over a network that was down
+//! A cut holds bytes back without losing them: they arrive late, as over a network that was down
 //! for a while. Breaking the connections loses them.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
-/// Bytes of one read, and so the most bytes that are held back beside the sockets' buffers.
+/// How many bytes are read at once. The proxy holds back at most this, besides the buffers of the
+/// sockets.
 const CHUNK_BYTES: usize = 16 * 1024;
 
-/// The directions that are cut, from the view of the dialler.
+/// Which directions are cut. The dialler is the side that opened the connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cut {
-    /// Whether the dialler's bytes do not arrive.
+    /// Bytes from the dialler do not arrive.
     pub there: bool,
-    /// Whether bytes for the dialler do not arrive.
+    /// Bytes to the dialler do not arrive.
     pub back: bool,
 }
 
@@ -28,7 +28,7 @@ impl Cut {
 struct Inner {
     cut: Cut,
     is_over: bool,
-    /// Both ends of every connection so far.
+    /// Both ends of all connections so far.
     streams: Vec<TcpStream>,
 }
 
@@ -43,7 +43,7 @@ impl Shared {
         self.inner.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// Waits until a direction is open. False if the proxy has ended.
+    /// Waits until a direction is not cut. False if the proxy has ended.
     fn wait_open(&self, is_there: bool) -> bool {
         let mut inner = self.lock();
         loop {
@@ -56,14 +56,14 @@ impl Shared {
     }
 }
 
-/// One way from one process to another.
+/// A proxy in front of one address.
 pub struct Proxy {
     address: SocketAddr,
     shared: Arc<Shared>,
 }
 
 impl Proxy {
-    /// Carries every connection on to `target`.
+    /// Starts a proxy that forwards every connection to `target`.
     pub fn start(target: SocketAddr) -> Proxy {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let address = listener.local_addr().unwrap();
@@ -73,7 +73,7 @@ impl Proxy {
         Proxy { address, shared }
     }
 
-    /// The address to connect to.
+    /// The address to connect to instead of the target's.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -84,10 +84,10 @@ impl Proxy {
         self.shared.changed.notify_all();
     }
 
-    /// Breaks all its connections. Bytes that were held back are lost.
+    /// Breaks all connections. Bytes that were held back are lost.
     pub fn break_all(&self) {
         for stream in self.shared.lock().streams.drain(..) {
-            // The connection may be gone already.
+            // If this fails, the connection is already gone.
             let _ = stream.shutdown(Shutdown::Both);
         }
     }
@@ -98,7 +98,7 @@ impl Drop for Proxy {
         self.shared.lock().is_over = true;
         self.shared.changed.notify_all();
         self.break_all();
-        // The listener waits for one more connection.
+        // Wakes the listener, so that it notices the end.
         let _ = TcpStream::connect(self.address);
     }
 }
@@ -111,7 +111,7 @@ fn accept(listener: &TcpListener, target: SocketAddr, shared: &Arc<Shared>) {
         let Ok(stream) = stream else { continue };
         let shared = shared.clone();
         std::thread::spawn(move || {
-            // A connection counts as on its way until bytes can get there.
+            // The connection is not forwarded before bytes may pass.
             if shared.wait_open(true) {
                 let _ = carry(stream, target, &shared);
             }
@@ -140,7 +140,7 @@ fn copy(mut from: TcpStream, mut to: TcpStream, shared: &Shared, is_there: bool)
     let mut bytes = [0; CHUNK_BYTES];
     loop {
         let count = from.read(&mut bytes).unwrap_or(0);
-        // The news that the other end is gone is held back, too.
+        // The end of a connection is held back like its bytes.
         if !shared.wait_open(is_there) || count == 0 || to.write_all(&bytes[..count]).is_err() {
             let _ = from.shutdown(Shutdown::Both);
             let _ = to.shutdown(Shutdown::Both);
@@ -155,7 +155,7 @@ mod tests {
 
     use super::*;
 
-    /// Both ends of a connection through a proxy.
+    /// Both ends of a connection that goes through a proxy.
     fn through(listener: &TcpListener, proxy: &Proxy) -> [TcpStream; 2] {
         let from = TcpStream::connect(proxy.address()).unwrap();
         let (to, _) = listener.accept().unwrap();

@@ -1,6 +1,6 @@
-//! Clients with leases during faults: each grants a lease, attaches keys to it, keeps it alive for
-//! a while, and leaves it to end. Nothing else deletes these keys: they sort behind those of the
-//! other clients, whose deletes have an end.
+//! Clients with leases during faults. Each grants a lease, attaches keys to it, keeps it alive for
+//! a while, and lets it expire. Nothing else deletes these keys, because they sort behind those of
+//! the other clients, whose deletes have an end.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,15 +11,15 @@ use workload::generate::Random;
 
 use super::world::{CALL_WAIT, Connection, EtcdWorld};
 
-/// The longest time to live. Faults last as long.
+/// The longest time to live, in s. Faults may last as long.
 const TTL_S_MAX: u64 = 4;
 
-/// The beginning of the keys of a lease.
+/// The prefix of the keys that are attached to a lease.
 pub fn keys_of(lease: i64) -> String {
     format!("l/{lease:08x}/")
 }
 
-/// One client.
+/// A client with leases.
 pub struct Keeper {
     pub world: Arc<EtcdWorld>,
     pub client: u32,
@@ -27,7 +27,7 @@ pub struct Keeper {
 }
 
 impl Keeper {
-    /// Has leases until the world ends.
+    /// Grants and uses one lease after the other until the test is over.
     pub async fn run(mut self) {
         let mut number = 0;
         while !self.world.is_over() {
@@ -39,7 +39,7 @@ impl Keeper {
         }
     }
 
-    /// The life of a lease, on as many connections as it takes.
+    /// Uses a lease from its grant to its end, on as many connections as that needs.
     async fn live(&mut self, lease: i64) -> Option<()> {
         let ttl_s = self.random.between(1, TTL_S_MAX) as i64;
         let mut connection = self.connect().await?;
@@ -72,7 +72,8 @@ impl Keeper {
         Some(())
     }
 
-    /// Waits for about the time that a lease has, and asks about it.
+    /// Waits about as long as the lease lives, and asks whether it still exists. If it does not, a
+    /// put must not attach a key to it.
     async fn outlive(&mut self, lease: i64, ttl_s: i64, connection: &mut Connection) -> Option<()> {
         sleep(Duration::from_millis(ttl_s as u64 * self.random.between(900, 1_300))).await;
         let ask = Op::Lease(LeaseOp::TimeToLive { lease });
@@ -89,7 +90,7 @@ impl Keeper {
         Some(())
     }
 
-    /// A short part of the time that a lease has, and at times almost all of it.
+    /// Waits for a short part of the lease's time to live, sometimes for almost all of it.
     async fn think(&mut self, ttl_s: i64) {
         let percent = if self.random.one_in(4) { 95 } else { 60 };
         let ms = ttl_s as u64 * 10 * self.random.between(1, percent);

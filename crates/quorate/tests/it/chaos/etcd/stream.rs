@@ -1,4 +1,4 @@
-//! A watch stream on a connection of its own. A connection that breaks ends it.
+//! A watch stream on a connection of its own. It ends when the connection breaks.
 
 use std::net::SocketAddr;
 
@@ -13,7 +13,7 @@ use workload::etcd::watch::Response;
 
 use crate::etcd_client::{error_of, header_of};
 
-/// Bytes that the server may send before they are taken: a few messages.
+/// How many bytes the server may send before the client reads them: a few messages.
 const WINDOW_BYTES: u32 = 64 * 1024;
 
 /// A message of the server, or the end of the stream.
@@ -25,30 +25,30 @@ pub enum FromServer {
 pub struct Stream {
     stream: bench::workloads::etcd::grpc::Stream,
     served: Option<Served>,
-    /// Keeps the connection open.
+    /// Dropping this would close the connection.
     _connection: EtcdClient,
 }
 
 impl Stream {
-    /// Opens a stream. None if no server listens.
+    /// Opens a stream; `None` if no server listens.
     pub async fn open(address: SocketAddr, requires_leader: bool) -> Option<Stream> {
         let mut connection = EtcdClient::connect_with_window(address, WINDOW_BYTES).await.ok()?;
         let stream = connection.open_watches(requires_leader).await.ok()?;
         Some(Stream { stream, served: None, _connection: connection })
     }
 
-    /// Sends a request. None if the stream is over.
+    /// Sends a request; `None` if the stream has ended.
     pub fn send(&mut self, request: &Bytes) -> Option<()> {
         self.stream.send(request).ok()
     }
 
-    /// The cluster and the member that the first message named.
+    /// The cluster and member that the first message named; `None` before that.
     pub fn served(&self) -> Option<Served> {
         self.served
     }
 
-    /// The next message, or the end. None if the connection broke. A caller may stop waiting and
-    /// call this again.
+    /// The next message, or the end of the stream; `None` if the connection broke. A caller may
+    /// drop the future and call this again.
     pub async fn next(&mut self) -> Option<FromServer> {
         match self.stream.next().await.ok()? {
             Received::Message(message) => {

@@ -1,5 +1,4 @@
-//! The judgement of what etcd's clients saw during faults: their calls, their leases and their
-//! watches.
+//! Judges what etcd clients saw during faults: their calls, leases and watches.
 
 use std::path::Path;
 
@@ -14,11 +13,11 @@ use workload::etcd::watch::{Step, WatchVerdict, judge_watches};
 use super::keeper::keys_of;
 use super::world::{EtcdWorld, lock};
 
-/// How much earlier than ours the clocks of members may say that a lease has lived for its time:
-/// they count whole milliseconds.
+/// How much too early a lease may seem to end, because members count whole milliseconds.
 const CLOCK_SLACK_US: u64 = 2_000;
 
-/// Judges the history. If it is refused, or a part cannot be compared, it goes to a file.
+/// Judges the history. If the judges reject it, or cannot compare all of it, writes it to a file
+/// and panics.
 pub fn judge_all(world: &EtcdWorld, folder: &Path) -> (Verdict, LeaseCounts, WatchVerdict) {
     let history = lock(&world.history);
     let problem = match judge_history(&history) {
@@ -31,7 +30,7 @@ pub fn judge_all(world: &EtcdWorld, folder: &Path) -> (Verdict, LeaseCounts, Wat
     panic!("{problem}; see {}", file.display());
 }
 
-/// Judges a history of clients that have seen the last revision.
+/// Judges a history whose clients have seen the last revision.
 ///
 /// # Errors
 /// What no correct server would have done.
@@ -52,7 +51,7 @@ pub fn judge_history(history: &History) -> Result<(Verdict, LeaseCounts, WatchVe
     first
 }
 
-/// Checks that no watch misses an event at the end.
+/// Fails if a watch has missed an event at the end.
 fn check_open(verdict: WatchVerdict) -> Result<WatchVerdict, String> {
     match verdict.open.iter().find(|open| open.missing.is_some()) {
         Some(open) => Err(format!("an event never came: {open:?}")),
@@ -60,7 +59,7 @@ fn check_open(verdict: WatchVerdict) -> Result<WatchVerdict, String> {
     }
 }
 
-/// What the watches showed, in numbers.
+/// The numbers of the watches, for people.
 pub fn counts_of(watches: &WatchVerdict) -> String {
     let WatchVerdict { created_count, resumed_count, event_count, .. } = watches;
     let promises = watches.promise_count + watches.promise_of_all_count;
@@ -71,8 +70,9 @@ pub fn counts_of(watches: &WatchVerdict) -> String {
     )
 }
 
-/// The grants and the ends of all leases. A past says at which revision the keys of a lease went;
-/// only its end deletes them. The answers say when that was.
+/// The grants and ends of all leases, for the judge of leases. In a past that the judge found
+/// possible, `model` says at which revision the keys of a lease vanished; only the lease's end
+/// deletes them. The answers say when that was.
 fn claim_of(history: &History, model: &Model) -> Vec<(Claimed, Handed)> {
     let mut claim = Vec::new();
     for record in &history.calls {
@@ -90,7 +90,7 @@ fn claim_of(history: &History, model: &Model) -> Vec<(Claimed, Handed)> {
         let gone = changes.iter().rfind(|change| change.pair.is_none());
         let handed = match gone {
             Some(gone) => made_between(history, gone.revision),
-            // It had no key: nobody knows.
+            // The lease had no key, so its end left no trace.
             None => Handed { earliest_us: 0, latest_us: u64::MAX / 2 },
         };
         claim.push((Claimed::Expire { lease, granted }, handed));
@@ -98,8 +98,8 @@ fn claim_of(history: &History, model: &Model) -> Vec<(Claimed, Handed)> {
     claim
 }
 
-/// When a revision can have been made: after the last linearizable call was sent that did not see
-/// it, and before somebody saw it.
+/// When a revision can have been made: after the sending of the last linearizable call that did not
+/// see it, and before the first answer that did.
 fn made_between(history: &History, revision: i64) -> Handed {
     let mut handed = Handed { earliest_us: 0, latest_us: u64::MAX / 2 };
     for record in &history.calls {

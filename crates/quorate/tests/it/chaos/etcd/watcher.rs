@@ -1,5 +1,6 @@
-//! Clients that watch during faults: a stream on a connection of its own, and on the next one when
-//! it breaks, where each watch goes on behind what it has shown.
+//! Clients that watch during faults. A client has a stream on a connection of its own. When the
+//! stream breaks, it opens another one and resumes each watch behind the last event that the watch
+//! has shown.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -16,36 +17,37 @@ use super::stream::{FromServer, Stream};
 use super::world::{CALL_WAIT, EtcdWorld, lock};
 use crate::server::PATIENCE;
 
-/// Watches of one client.
+/// How many watches a client has at most.
 const WATCHES_MAX: usize = 6;
-/// How long a client lets messages lie at times.
+/// How long a client sometimes waits before it reads messages.
 const TAKEN_LATE_MS_MAX: u64 = 1_000;
-/// How often a client asks for progress when it waits for a revision.
+/// How often a client asks for progress while it waits for a revision.
 const ASK: Duration = Duration::from_millis(100);
 
-/// One watch, over all streams on which it was resumed.
+/// A line: one watch, across all streams on which it is resumed.
 struct Line {
     wanted: Wanted,
-    /// The first revision that it has not shown; none: the server has not said.
+    /// The first revision that the watch has not shown; `None` until the server has said where the
+    /// watch begins.
     next: Option<i64>,
 }
 
-/// The present stream.
+/// The stream that is open now.
 struct Open {
     stream: Stream,
-    /// Its number in the history.
+    /// The stream's number in the history.
     number: usize,
-    /// Whether it ends when its member has no leader.
+    /// Whether the server must end the stream if its member has no leader.
     requires_leader: bool,
-    /// The lines whose requests are not answered, in order.
+    /// The lines whose create requests are not answered yet, in order.
     asked: VecDeque<usize>,
-    /// The lines by the numbers of their watches.
+    /// The lines on this stream by their watch ids.
     open: BTreeMap<i64, usize>,
-    /// The last revision that was promised for all its watches.
+    /// The last revision up to which the server has promised to have sent all events of the stream.
     promised: i64,
 }
 
-/// One client.
+/// A client that watches.
 pub struct Watcher {
     world: Arc<EtcdWorld>,
     client: u32,
@@ -60,7 +62,8 @@ impl Watcher {
         Watcher { world, client, random, lines, line_count: 0 }
     }
 
-    /// Watches until the world ends. Returns itself, to go on when all is calm.
+    /// Watches until the test is over. Returns itself, so that the test can go on with it when the
+    /// faults have ended.
     pub async fn run(mut self) -> Watcher {
         while !self.world.is_over() {
             let any = self.random.below(self.world.addresses.len() as u64) as usize;
@@ -73,9 +76,10 @@ impl Watcher {
         self
     }
 
-    /// Goes on with all watches until they are promised a revision that is the last one.
+    /// Resumes all watches, and waits until the server promises that they have shown everything up
+    /// to `revision`, the last one.
     pub async fn finish(&mut self, revision: i64) {
-        // etcd promises nothing to a stream with a watch that begins later.
+        // etcd gives no promises to a stream that has a watch which begins later.
         self.lines.retain(|_, line| line.next.unwrap_or(line.wanted.start) <= revision + 1);
         let deadline = Instant::now() + PATIENCE;
         let mut open = self.open(0).await.expect("a member serves");
@@ -95,7 +99,7 @@ impl Watcher {
         }
     }
 
-    /// Opens a stream.
+    /// Opens a stream to a member; `None` if that fails.
     async fn open(&mut self, member: usize) -> Option<Open> {
         let requires_leader = self.random.one_in(3);
         let opening = Stream::open(self.world.addresses[member], requires_leader);
@@ -105,7 +109,7 @@ impl Watcher {
         Some(Open { stream, number, requires_leader, asked, open, promised: 0 })
     }
 
-    /// Watches on a stream until it ends, or the client leaves it.
+    /// Watches on a stream until it ends, or the client leaves it at random.
     async fn work(&mut self, open: &mut Open) -> Option<()> {
         for line in self.lines.keys().copied().collect::<Vec<_>>() {
             self.place(line, open)?;
@@ -126,7 +130,7 @@ impl Watcher {
         Some(())
     }
 
-    /// Does something by chance. None if the stream is over.
+    /// Does something chosen at random; `None` if the stream has ended.
     fn act(&mut self, open: &mut Open) -> Option<()> {
         if self.lines.len() < WATCHES_MAX && self.random.one_in(2) {
             let wanted = self.draw();
@@ -151,7 +155,7 @@ impl Watcher {
         open.stream.send(&watch_wire::ask_progress())
     }
 
-    /// Adds a watch, for the next stream. Returns its number.
+    /// Adds a watch for the next stream, and returns the number of its line.
     pub fn add(&mut self, wanted: Wanted) -> usize {
         let number = (self.client as usize) << 32 | self.line_count;
         self.line_count += 1;
@@ -159,7 +163,7 @@ impl Watcher {
         number
     }
 
-    /// Asks for a watch, behind what it has shown.
+    /// Sends a request to create the line's watch, beginning behind what it has already shown.
     fn place(&mut self, number: usize, open: &mut Open) -> Option<()> {
         let id = if self.random.one_in(3) { self.random.between(1, 6) as i64 } else { 0 };
         let line = self.lines.get_mut(&number).expect("it goes on");
@@ -171,7 +175,7 @@ impl Watcher {
         open.stream.send(&watch_wire::create(&wanted))
     }
 
-    /// Takes a message. None if the stream is over.
+    /// Handles a message; `None` if the stream has ended.
     fn on_message(&mut self, came: Option<FromServer>, open: &mut Open) -> Option<()> {
         let response = match came? {
             FromServer::Message(response) => response,
@@ -203,7 +207,7 @@ impl Watcher {
             if response.compact_revision > 0 {
                 let start = if self.random.one_in(2) { response.compact_revision } else { 0 };
                 let again = self.add(Wanted { start, ..line.wanted });
-                // If the stream is over, the next one asks.
+                // If the stream has ended, the next stream creates the watch.
                 let _ = self.place(again, open);
             }
         } else if response.watch_id == NO_WATCH_ID {
@@ -217,7 +221,7 @@ impl Watcher {
         }
     }
 
-    /// A line has shown everything below this revision.
+    /// Records that a line has shown everything below revision `next`.
     fn go_on(&mut self, line: usize, next: i64) {
         if let Some(line) = self.lines.get_mut(&line) {
             line.next = Some(line.next.map_or(next, |it| it.max(next)));

@@ -1,4 +1,4 @@
-//! The state that etcd's clients share during faults: their history, and their connections.
+//! What the etcd clients share during faults: the history, and how to connect and record.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -14,21 +14,21 @@ use workload::etcd::watch::Step;
 
 use crate::etcd_client::OpsClient;
 
-/// How long a client waits for most answers. A member gives up a call after 7 s.
+/// How long a client waits for most answers. A member itself gives up after 7 s.
 pub const CALL_WAIT: Duration = Duration::from_secs(10);
 
-/// The state that all clients share.
+/// What all etcd clients share.
 pub struct EtcdWorld {
     pub history: Mutex<History>,
-    /// The revisions that acknowledged writes have made since the last audit.
+    /// Revisions that acknowledged writes have made since the last audit.
     pub acknowledged: Mutex<BTreeSet<i64>>,
-    /// The newest revision up to which all states are known.
+    /// The last audited revision: up to it, all states are known.
     pub audited: AtomicI64,
     /// The newest revision that an answer has shown.
     pub newest: Mutex<i64>,
     began: Instant,
     pub addresses: Vec<SocketAddr>,
-    /// The cluster that all responses name.
+    /// The cluster id that all responses must have.
     cluster_id: OnceLock<u64>,
     is_over: AtomicBool,
 }
@@ -64,26 +64,27 @@ impl EtcdWorld {
         self.began.elapsed().as_micros() as u64
     }
 
-    /// Connects a client to a member. None if it does not listen.
+    /// Connects a client to a member; `None` if the member does not listen.
     pub async fn connect(self: &Arc<Self>, client: u32, member: usize) -> Option<Connection> {
         let wire = OpsClient::connect(self.addresses[member]).await?;
         let number = lock(&self.history).connect(client, member as u32);
         Some(Connection { world: self.clone(), wire, number })
     }
 
-    /// Notes a watch stream of a client on a connection of its own. Returns its number.
+    /// Records that a client opened a watch stream on a connection of its own. Returns the stream's
+    /// number.
     pub fn open_stream(&self, client: u32, member: usize, requires_leader: bool) -> usize {
         let mut history = lock(&self.history);
         let connection = history.connect(client, member as u32);
         history.open_stream(connection, requires_leader, self.now_us())
     }
 
-    /// Notes what was sent or received on a watch stream.
+    /// Records something sent or received on a watch stream.
     pub fn note(&self, stream: usize, step: Step) {
         lock(&self.history).note_watch(stream, step, self.now_us());
     }
 
-    /// Checks that all members are of one cluster.
+    /// Fails unless all members belong to one cluster.
     pub fn check_cluster(&self, served: Option<Served>) {
         if let Some(served) = served {
             let cluster_id = self.cluster_id.get_or_init(|| served.cluster_id);
@@ -92,17 +93,18 @@ impl EtcdWorld {
     }
 }
 
-/// A connection of a client, whose calls are recorded.
+/// A client's connection, which records its calls.
 #[derive(Clone)]
 pub struct Connection {
     pub world: Arc<EtcdWorld>,
     wire: OpsClient,
-    /// Its number in the history.
+    /// The connection's number in the history.
     number: usize,
 }
 
 impl Connection {
-    /// Makes a call. None if there is no answer: the connection ended, or the time is over.
+    /// Makes a call; `None` if there is no answer because the connection ended. After `wait` the
+    /// call counts as cancelled.
     pub async fn call(&mut self, op: Op, wait: Duration) -> Option<Answer> {
         let id = lock(&self.world.history).ask(self.number, op.clone(), self.world.now_us());
         let told = timeout(wait, self.wire.try_ask(&op)).await;
