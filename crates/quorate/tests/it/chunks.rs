@@ -1,5 +1,6 @@
-//! The chunk store of the real process, killed under load: a block whose commit was acknowledged is
-//! there with its bytes, in every layout.
+//! The chunk store of a real server process, which is killed under load, on a full disk, or on a
+//! hanging disk. In every layout, a block whose commit was acknowledged must be there with its
+//! bytes.
 
 use std::fs::File;
 use std::io::Write;
@@ -27,10 +28,10 @@ use crate::ensemble::Members;
 use crate::monitoring::http;
 use crate::server::{Server, folder, free_addresses, wait_until};
 
-/// Clients that write while the server is killed.
+/// How many clients write while the server is killed.
 const WORKERS: u64 = 4;
 
-/// The answer, if the server was there to answer; a refusal fails the test.
+/// The answer; `None` if the server was gone. A refusal fails the test.
 fn answered<T>(result: anyhow::Result<T>) -> Option<T> {
     match result {
         Err(error) if error.is::<Refused>() => panic!("{error}"),
@@ -38,13 +39,13 @@ fn answered<T>(result: anyhow::Result<T>) -> Option<T> {
     }
 }
 
-/// How long requests to the chunk store may still take when the server ends.
+/// How long a stopping server waits for requests to the chunk store. The server has the same limit.
 const CHUNK_STOP_TIME: Duration = Duration::from_secs(5);
 
-/// Clients that write to a full disk at once.
+/// How many clients write to a full disk at the same time.
 const MANY_WRITERS: u64 = 40;
 
-/// A block. Its bytes come from its id.
+/// A block of `chunk_count` chunks. Its bytes depend only on its id.
 #[derive(Clone, Copy, Debug)]
 struct Block {
     id: BlockId,
@@ -82,7 +83,7 @@ impl Block {
         block_of(self.id, self.chunks().into_iter().map(|(chunk, _)| chunk).collect())
     }
 
-    /// Writes and commits the block; none if that was not acknowledged.
+    /// Writes and commits the block; `None` if the commit was not acknowledged.
     fn write(&self, client: &ChunkClient) -> Option<()> {
         for (chunk, data) in self.chunks() {
             answered(client.write_chunk(self.id, &chunk, &data))?;
@@ -101,7 +102,8 @@ impl Block {
     }
 }
 
-/// Writes blocks until the server is gone. Returns the blocks whose commit was acknowledged.
+/// Writes blocks until the server is gone. Returns those whose commit was acknowledged. `some` is
+/// set after a few.
 fn write_until_gone(address: SocketAddr, life: u64, worker: u64, some: &AtomicBool) -> Vec<Block> {
     let mut random = Random::new(life * 100 + worker);
     let mut acknowledged = Vec::new();
@@ -137,7 +139,7 @@ fn a_block_whose_commit_was_answered_outlives_kills_in_every_layout() {
                 })
                 .collect();
             wait_until("some blocks are written", || some.load(Ordering::SeqCst));
-            // The last life ends with SIGTERM.
+            // The server's last life ends with SIGTERM.
             if life == 4 {
                 server.stop()
             } else {
@@ -158,8 +160,8 @@ fn a_block_whose_commit_was_answered_outlives_kills_in_every_layout() {
     }
 }
 
-/// Writes chunks of 1,000,000 bytes, one to a block, until one is refused. Returns how many were
-/// taken, and the refusal.
+/// Writes blocks of one chunk of 1,000,000 bytes until a write is refused. Returns how many were
+/// accepted, and the refusal.
 fn write_until_full(client: &ChunkClient, container_id: u64) -> (u64, anyhow::Error) {
     let data = Bytes::from(vec![7; 1_000_000]);
     let mut taken = 0;
@@ -193,10 +195,10 @@ fn a_full_disk_refuses_chunks_until_there_is_room_and_loses_none() {
         let blocks: Vec<Block> =
             (0..20).map(|local_id| Block::draw(&mut random, 1, local_id)).collect();
         blocks.iter().for_each(|block| block.write(&client).expect("it is answered"));
-        // Some room is left for the file system itself.
+        // `fill` leaves some room for the file system itself.
         let filler = disk.fill(0);
-        // There are more clients than the log has buffers: some wait for a buffer when the room
-        // runs out.
+        // There are more clients than the log has buffers, so some are waiting for a buffer when
+        // the space runs out.
         let address = server.face("chunk");
         let workers: Vec<_> = (100..100 + MANY_WRITERS)
             .map(|container_id| {
@@ -212,7 +214,7 @@ fn a_full_disk_refuses_chunks_until_there_is_room_and_loses_none() {
             assert!(error.to_string().contains("DISK_OUT_OF_SPACE"), "{layout}: {error}");
             taken.extend((0..count).map(|local_id| BlockId { container_id, local_id }));
         }
-        // Existing blocks can be read; requests that need no room succeed.
+        // Existing blocks can still be read, since that needs no space.
         blocks.iter().for_each(|block| block.check(&client));
         for id in &taken {
             let mut found = Vec::new();
@@ -220,8 +222,8 @@ fn a_full_disk_refuses_chunks_until_there_is_room_and_loses_none() {
             client.read_chunk(*id, &all, &mut found).expect("it is read");
             assert!(found == vec![7; 1_000_000], "{layout}");
         }
-        // The log gives up segments that it made ahead, at most twice a second: then there is room
-        // for some chunks more.
+        // The log releases segments that it created ahead, at most twice a second. Then there is
+        // space for a few more chunks.
         let mut container_id = 1_000;
         wait_until("the disk stays full", || {
             container_id += 1;
@@ -261,7 +263,7 @@ fn what_a_server_left_is_inspected_and_exported() {
     let to = data_dir.with_extension("exported");
     let [data_dir, to] = [&data_dir, &to].map(|path| path.to_str().expect("it is text"));
     let export = ["export-chunks", data_dir, "--to", to];
-    // A store that a server has open can be inspected, but not exported.
+    // While a server has the store open, it can be inspected but not exported.
     let (is_sound, text) = quorate(&["inspect", data_dir]);
     assert!(is_sound && text.contains("container 2: LOG, Open, 3 blocks committed"), "{text}");
     let (is_done, text) = quorate(&export);
@@ -269,8 +271,8 @@ fn what_a_server_left_is_inspected_and_exported() {
     server.stop();
     let (is_done, text) = quorate(&export);
     assert!(is_done && text.contains("container 1: 3 blocks"), "{text}");
-    // Containers that exist are not written again. An unknown id is refused before any file is
-    // written.
+    // Containers that were exported are not written again. An unknown id is refused before any file
+    // is written.
     let (is_done, text) = quorate(&export);
     assert!(is_done && text.contains("container 2: it is in"), "{text}");
     let other = format!("{to}-other");
@@ -287,19 +289,20 @@ fn what_a_server_left_is_inspected_and_exported() {
         assert!(found == wanted, "{block:?}");
     }
     std::fs::remove_dir_all(to).unwrap();
-    // A byte of a block is damaged here.
+    // This damages a byte of a block.
     let log = Path::new(data_dir).join("chunks/log/00000001.log");
     let mut bytes = std::fs::read(&log).unwrap();
     bytes[200_000] ^= 1;
     std::fs::write(&log, bytes).unwrap();
-    // The export reports it, and so does a second export, which finds the containers there.
+    // The first export reports the damage, and so does a second one, although its containers are
+    // already written.
     for _ in 0..2 {
         let (is_done, text) = quorate(&export);
         assert!(!is_done && text.contains("PROBLEM: block "), "{text}");
     }
     std::fs::remove_dir_all(to).unwrap();
     assert!(!quorate(&["export-chunks", to, "--to", to]).0);
-    // An empty folder is no store, and does not become one.
+    // An empty folder is not a store, and must not become one.
     let empty = Path::new(to).join("chunks");
     std::fs::create_dir_all(&empty).unwrap();
     let (is_done, text) = quorate(&["export-chunks", to, "--to", &other]);
@@ -314,7 +317,7 @@ fn a_server_without_descriptors_closes_files_of_blocks_and_goes_on() {
     let lines = ["quorate.chunkAddr=127.0.0.1:0", "quorate.chunkLayout=per-block"];
     let mut server = Server::start("chunks-descriptors", &lines);
     let client = ChunkClient::connect(server.face("chunk")).expect("it is served");
-    // An answer shows that all its threads run.
+    // An answer shows that all threads of the store run.
     client.create_container(9).expect("it is served");
     let open = || Path::new(&format!("/proc/{}/fd", server.pid().as_raw_pid())).read_dir();
     let open = || open().expect("it runs").count() as u64;
@@ -333,8 +336,8 @@ fn a_server_without_descriptors_closes_files_of_blocks_and_goes_on() {
     server.stop();
 }
 
-/// Replaces a file by a pipe, which cannot be opened for reading before another program writes to
-/// it: so the disk hangs for a reader of the file. Returns the new name of the file.
+/// Makes the disk hang for readers of a file: replaces the file by a pipe, and opening a pipe for
+/// reading waits until another program opens it for writing. Returns the new name of the file.
 fn hang(path: &Path) -> PathBuf {
     let aside = path.with_extension("aside");
     std::fs::rename(path, &aside).expect("is renamed");
@@ -342,7 +345,8 @@ fn hang(path: &Path) -> PathBuf {
     aside
 }
 
-/// How often the thread of this name has given up the CPU; none if there is no such thread.
+/// How often the thread with this name has given up the CPU voluntarily; `None` if there is no such
+/// thread.
 fn rests_of_thread(pid: Pid, name: &str) -> Option<String> {
     let tasks = format!("/proc/{}/task", pid.as_raw_pid());
     Path::new(&tasks).read_dir().expect("the process runs").find_map(|task| {
@@ -368,7 +372,7 @@ fn zookeeper_is_served_while_the_chunk_store_is_opened() {
     server.stop();
     let identity = server.data_dir().join("chunks").join("store");
     let aside = hang(&identity);
-    // The server prints its ready line all the same.
+    // The server prints its ready line although the store hangs.
     server.restart();
     let mut session = ZkClient::open(server.address(), 10_000);
     assert_eq!(session.create("/a", b"one", 0).as_deref(), Ok("/a"));
@@ -412,12 +416,12 @@ fn a_leader_hands_over_before_its_chunk_store_ends() {
     hang(&folder.join("1.block"));
     members.start(0);
     members.make_leader(0);
-    // A hanging read, and the scrub that waits for its block, keep the store from ending.
+    // The store cannot stop while a read hangs, and the scrub waits for the same block.
     let client = client();
     thread::scope(|scope| {
         let (chunk, _) = block.chunks().remove(0);
         scope.spawn(move || client.read_chunk(block.id, &chunk, &mut Vec::new()));
-        // The scrubbing thread wakes ten times a second, until it waits for this block, too.
+        // The scrubbing thread wakes ten times a second, until it waits for this block as well.
         let (mut rests, mut since) = (None, Instant::now());
         wait_until("the scrub waits for the disk", || {
             let now = rests_of_thread(members.pid(0), "chunk-upkeep");
@@ -439,7 +443,7 @@ fn a_leader_hands_over_before_its_chunk_store_ends() {
     members.stop();
 }
 
-/// The output of a benchmark of running servers.
+/// Runs a benchmark against running servers and returns its output.
 fn bench(workload: &str, options: &[&str]) -> String {
     let mut command = Command::new(env!("CARGO_BIN_EXE_quorate"));
     let output = command.args(["bench", workload]).args(options).output().expect("it runs");
@@ -469,7 +473,7 @@ fn the_benchmark_writes_and_reads_over_the_network() {
     server.stop();
 }
 
-/// The status and the text of the server's health check of the chunk store.
+/// The status and text of the chunk store's health check.
 fn chunk_health(server: &Server) -> (u16, String) {
     let (status, _, text) = http(server.face("admin"), "GET /health/chunks");
     (status, text)
@@ -485,7 +489,7 @@ fn a_chunk_store_that_cannot_be_opened_is_told_and_the_rest_is_served() {
         "admin.serverPort=0",
         "admin.serverAddress=127.0.0.1",
     ];
-    // A fresh file system has this folder.
+    // Every new file system has this folder, and the store must accept it.
     std::fs::create_dir_all(dir.join("lost+found")).expect("is made");
     let mut server = Server::start("chunks-not-opened", &lines);
     let client = ChunkClient::connect(server.face("chunk")).expect("it is served");
@@ -501,7 +505,7 @@ fn a_chunk_store_that_cannot_be_opened_is_told_and_the_rest_is_served() {
     let mut bad = identity.clone();
     bad[20] ^= 1;
     std::fs::write(dir.join("store"), &bad).expect("is written");
-    // The server prints its ready line all the same.
+    // The server prints its ready line although the store is unusable.
     server.restart();
     wait_until("the store has failed", || server.log().contains("the chunk store is not served"));
     let (status, text) = chunk_health(&server);
@@ -509,7 +513,7 @@ fn a_chunk_store_that_cannot_be_opened_is_told_and_the_rest_is_served() {
     assert_eq!(http(server.face("admin"), "GET /health/ready").0, 200);
     wait_until("the port is closed", || ChunkClient::connect(server.face("chunk")).is_err());
     server.stop();
-    // The file in the folder is unchanged.
+    // The server has not changed the unusable file.
     assert_eq!(std::fs::read(dir.join("store")).expect("is there"), bad);
     std::fs::write(dir.join("store"), &identity).expect("is written");
     server.restart();

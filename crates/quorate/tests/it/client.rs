@@ -1,5 +1,5 @@
-//! A client that sends a request and waits for the answer, over plain TCP or TLS. A failed
-//! expectation fails the test.
+//! A ZooKeeper client for tests, over TCP or TLS. It sends a request and waits for the answer;
+//! anything unexpected fails the test.
 
 use std::net::SocketAddr;
 
@@ -11,21 +11,21 @@ use zk::response::{ConnectResponse, ReplyHeader, decode_stat};
 
 use bench::differential::wire::{Connection, Received};
 
-/// The session timeout in tests that do not care.
+/// The session timeout for tests to which it does not matter.
 pub const TIMEOUT_MS: i32 = 30_000;
 
-/// `CreateMode` on the wire.
+/// `CreateMode.EPHEMERAL` on the wire.
 pub const EPHEMERAL: i32 = 1;
-/// `CreateMode` on the wire.
+/// `CreateMode.PERSISTENT_SEQUENTIAL` on the wire.
 pub const SEQUENTIAL: i32 = 2;
 
-/// A connection that sends bytes to a server and receives its frames.
+/// A connection that sends bytes and receives frames.
 pub trait Wire {
-    /// Sends bytes. An error is not reported here: if the server has ended the connection, a read
-    /// shows it.
+    /// Sends bytes. Errors are not reported: if the server has closed the connection, the next
+    /// receive shows it.
     fn send(&mut self, bytes: &[u8]);
 
-    /// The next thing that the connection receives.
+    /// Waits for a frame, or for the end of the connection.
     fn receive(&mut self) -> Received;
 }
 
@@ -39,7 +39,7 @@ impl Wire for Connection {
     }
 }
 
-/// A session and its connection.
+/// A client with a session.
 #[derive(Debug)]
 pub struct Client<W = Connection> {
     pub connection: W,
@@ -49,17 +49,17 @@ pub struct Client<W = Connection> {
     xid: i32,
 }
 
-/// The result of a connect request.
+/// The server's answer to a connect request.
 #[derive(Debug)]
 pub enum Greeted<W = Connection> {
     Attached(Box<Client<W>>),
-    /// No such session exists.
+    /// The session does not exist.
     Refused,
-    /// The connection ended.
+    /// The server closed the connection.
     Ended,
 }
 
-/// A reply.
+/// A reply or an event.
 #[derive(Debug)]
 pub struct Answer {
     pub header: ReplyHeader,
@@ -73,7 +73,7 @@ impl Answer {
         decode_stat(&mut JuteReader::new(&self.body[start..])).unwrap()
     }
 
-    /// The text at the beginning of the body.
+    /// The string at the beginning of the body.
     pub fn text(&self) -> String {
         JuteReader::new(&self.body).text().unwrap().to_string()
     }
@@ -83,7 +83,7 @@ impl Answer {
         JuteReader::new(&self.body).buffer().unwrap().map(<[u8]>::to_vec)
     }
 
-    /// The texts at the beginning of the body.
+    /// The strings at the beginning of the body.
     pub fn names(&self) -> Vec<String> {
         let texts = JuteReader::new(&self.body).texts().unwrap();
         texts.into_iter().map(str::to_string).collect()
@@ -99,8 +99,8 @@ impl Client {
         }
     }
 
-    /// Attaches to a session, or opens one if it is 0, as a client that has seen `zxid`. The server
-    /// may be gone.
+    /// Attaches to `session`, or opens a session if that is 0. `zxid` is the last zxid that the
+    /// client claims to have seen. The server may be gone.
     pub fn try_greet(address: SocketAddr, session: i64, password: &[u8], zxid: i64) -> Greeted {
         let request = ConnectRequest {
             last_zxid_seen: zxid,
@@ -116,7 +116,7 @@ impl Client {
 }
 
 impl<W: Wire> Client<W> {
-    /// Sends a connect request on a connection.
+    /// Sends a connect request on a connection, and waits for the answer.
     pub fn greet(mut connection: W, request: &ConnectRequest) -> Greeted<W> {
         let mut bytes = Vec::new();
         request.encode(&mut bytes);
@@ -142,7 +142,7 @@ impl<W: Wire> Client<W> {
         xid
     }
 
-    /// Appends a request to bytes that the caller sends, and returns its xid.
+    /// Appends a request to `bytes`, for the caller to send, and returns its xid.
     pub fn encode(&mut self, request: &Request<'_>, bytes: &mut Vec<u8>) -> i32 {
         self.xid = if *request == Request::Ping { self.xid } else { self.xid + 1 };
         let ping = *request == Request::Ping;
@@ -151,7 +151,7 @@ impl<W: Wire> Client<W> {
         xid
     }
 
-    /// The next frame. `None` if the connection ended.
+    /// The next reply or event; `None` if the connection ended.
     pub fn receive(&mut self) -> Option<Answer> {
         match self.connection.receive() {
             Received::Frame(body) => {
@@ -165,8 +165,7 @@ impl<W: Wire> Client<W> {
         }
     }
 
-    /// Sends a request and waits for its reply; events in between are dropped. `None` if the
-    /// connection ended.
+    /// Sends a request and waits for its reply, skipping events. `None` if the connection ended.
     pub fn try_call(&mut self, request: &Request<'_>) -> Option<Answer> {
         let xid = self.send(request);
         loop {
@@ -178,7 +177,7 @@ impl<W: Wire> Client<W> {
         }
     }
 
-    /// Sends a request and waits for its reply.
+    /// Sends a request and waits for its reply, skipping events.
     pub fn call(&mut self, request: &Request<'_>) -> Answer {
         self.try_call(request).expect("the connection lives")
     }
@@ -192,18 +191,18 @@ impl<W: Wire> Client<W> {
         }
     }
 
-    /// Sets a znode's data.
+    /// Sets the data of a znode, whatever its version.
     pub fn set(&mut self, path: &str, data: &[u8]) -> ErrorCode {
         let write = WriteRequest::SetData { path, data: Some(data), version: -1 };
         self.call(&Request::Write(write)).header.error
     }
 
-    /// Removes a znode.
+    /// Deletes a znode, whatever its version.
     pub fn delete(&mut self, path: &str) -> ErrorCode {
         self.call(&Request::Write(WriteRequest::Delete { path, version: -1 })).header.error
     }
 
-    /// A znode's data.
+    /// The data of a znode.
     pub fn get(&mut self, path: &str) -> Result<Vec<u8>, ErrorCode> {
         let answer = self.call(&read(ReadKind::GetData, path));
         match answer.header.error {
@@ -212,36 +211,36 @@ impl<W: Wire> Client<W> {
         }
     }
 
-    /// Whether a znode is there.
+    /// Whether a znode exists.
     pub fn exists(&mut self, path: &str) -> bool {
         self.call(&read(ReadKind::Exists, path)).header.error == ErrorCode::OK
     }
 
-    /// Ends the session. False if the connection ended first.
+    /// Closes the session. False if the connection ended first.
     pub fn close(&mut self) -> bool {
         self.try_call(&Request::CloseSession).is_some()
     }
 }
 
-/// A connect request for a new session, as bytes.
+/// The bytes of a connect request for a new session.
 pub fn greeting(timeout_ms: i32) -> Vec<u8> {
     let mut bytes = Vec::new();
     ConnectRequest::new(timeout_ms).encode(&mut bytes);
     bytes
 }
 
-/// A request without a watch.
+/// A read request without a watch.
 pub fn read(kind: ReadKind, path: &str) -> Request<'_> {
     Request::Read(ReadRequest { kind, path, watch: false })
 }
 
-/// A plain create.
+/// A create request with the open ACL.
 pub fn create<'a>(path: &'a str, data: &'a [u8], flags: i32) -> WriteRequest<'a> {
     let kind = CreateKind::Create;
     WriteRequest::Create { kind, path, data: Some(data), acl: open_acl(), flags, ttl_ms: -1 }
 }
 
-/// The ACL that allows everything to everybody.
+/// The ACL that allows everybody everything.
 pub fn open_acl() -> Vec<AclEntry> {
     vec![AclEntry {
         perms: machine::zk::acl::perms::ALL,

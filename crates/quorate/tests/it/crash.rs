@@ -1,4 +1,5 @@
-//! The real process is killed, stopped and started on damaged data: every acknowledged write stays.
+//! Kills the real process, stops it, and starts it on damaged data. No acknowledged write may be
+//! lost.
 
 mod ensemble;
 mod etcd;
@@ -23,20 +24,20 @@ use crate::client::{Client, EPHEMERAL, Greeted, TIMEOUT_MS};
 use crate::server::{Server, command, folder};
 use load::World;
 
-/// Clients that write while the server is killed.
+/// How many clients write while the server is killed.
 const WORKERS: usize = 5;
 
-/// How long a step without load may take. A longer one is a failure.
+/// How long a step without load may take. A longer one fails the test.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Settings that take snapshots and recycle log segments within every few lives.
+/// Settings with which a server takes snapshots and recycles log segments every few restarts.
 const SMALL_SNAPSHOTS: &[&str] = &["snapCount=500", "snapSizeLimitInKb=4096"];
 
 fn number_from_env(name: &str, default: u64) -> u64 {
     std::env::var(name).map_or(default, |text| text.parse().unwrap())
 }
 
-/// The clients that write while the server is ended, by their protocol.
+/// Which clients write while the server is killed.
 #[derive(Clone, Copy)]
 enum Clients {
     ZooKeeper,
@@ -51,7 +52,7 @@ impl Clients {
         }
     }
 
-    /// Starts the clients, and returns how many there are.
+    /// Starts the clients as threads of `scope`, and returns how many there are.
     fn start<'scope>(
         self,
         scope: &'scope Scope<'scope, '_>,
@@ -65,7 +66,8 @@ impl Clients {
     }
 }
 
-/// This runs a hundred times, or QUORATE_KILLS times; another QUORATE_SEED chooses other moments.
+/// Kills the server a hundred times, or QUORATE_KILLS times. Another QUORATE_SEED chooses other
+/// moments.
 #[test]
 fn whatever_was_acknowledged_outlives_a_hundred_kills() {
     let mut server = Server::start("kills", SMALL_SNAPSHOTS);
@@ -73,7 +75,7 @@ fn whatever_was_acknowledged_outlives_a_hundred_kills() {
     kill_under_load(&mut server, &[Clients::ZooKeeper]);
 }
 
-/// In the end each revision is that of one put.
+/// At the end, each etcd revision must come from exactly one put.
 #[test]
 fn what_clients_of_both_protocols_wrote_at_once_outlives_a_hundred_kills() {
     let lines = [SMALL_SNAPSHOTS, &["quorate.etcdAddr=127.0.0.1:0"]].concat();
@@ -84,7 +86,7 @@ fn what_clients_of_both_protocols_wrote_at_once_outlives_a_hundred_kills() {
     etcd::check_revisions(server.face("etcd"));
 }
 
-/// Kills the server again and again while clients write, and stops it in the end.
+/// Kills the server repeatedly while clients write, then stops it and checks its data directory.
 fn kill_under_load(server: &mut Server, clients: &[Clients]) {
     let kills = number_from_env("QUORATE_KILLS", 100);
     let seed = number_from_env("QUORATE_SEED", 1);
@@ -92,7 +94,7 @@ fn kill_under_load(server: &mut Server, clients: &[Clients]) {
     let mut random = Random::new(seed);
     let report = under_load(server, clients, kills, seed, |server| {
         server.kill_nine();
-        // A start that has just begun is killed as well.
+        // Sometimes a server that is just starting is killed as well.
         for _ in 0..random.below(3) {
             kill_a_start(server.folder(), random.between(1, 80));
         }
@@ -110,8 +112,9 @@ fn sigterm_under_load_ends_with_status_0_and_loses_nothing() {
     println!("{report}");
 }
 
-/// Ends the server again and again while clients write, and starts it again each time; in the end
-/// it is stopped. The clients of each protocol have a world of their own: a zxid is no revision.
+/// Ends the server repeatedly with `end` while clients write, and starts it again each time; at the
+/// end it is stopped. The clients of each protocol have a [`World`] of their own, because a zxid
+/// cannot be compared with a revision.
 fn under_load(
     server: &mut Server,
     clients: &[Clients],
@@ -126,7 +129,7 @@ fn under_load(
     };
     let end_life = || worlds.iter().for_each(World::end_life);
     std::thread::scope(|scope| {
-        // The clients end even if this panics.
+        // This stops the clients even after a panic.
         let _over = Over(&worlds);
         let start = |(world, it): (_, &Clients)| it.start(scope, world, seed);
         let counts: Vec<usize> = worlds.iter().zip(clients).map(start).collect();
@@ -135,7 +138,7 @@ fn under_load(
         };
         for _ in 0..ends {
             begin_life(server);
-            // Now and then the server is ended before any client has looked at its state.
+            // Sometimes the server is ended before any client has checked its state.
             if !random.one_in(8) {
                 wait_satisfied();
             }
@@ -161,7 +164,7 @@ impl Drop for Over<'_> {
     }
 }
 
-/// Starts a server and kills it after so many ms, at any point of its start.
+/// Starts a server and kills it after `ms`, at whatever point of its start that is.
 fn kill_a_start(folder: &Path, ms: u64) {
     let mut child = command(folder).spawn().unwrap();
     std::thread::sleep(Duration::from_millis(ms));
@@ -189,8 +192,8 @@ fn a_directory_whose_birth_was_killed_is_born_all_the_same() {
     }
 }
 
-/// A session expires only by time in which the server ran: pings that wait at its sockets count
-/// first.
+/// A session expires only by time during which the server ran. Pings that were waiting in its
+/// sockets must be handled before sessions expire.
 #[test]
 fn a_server_that_was_stopped_expires_nobody_who_still_pings() {
     for (tick_ms, stopped_ms) in [(200, 1_500), (500, 2_500), (2_000, 6_000)] {
@@ -204,7 +207,7 @@ fn a_server_that_was_stopped_expires_nobody_who_still_pings() {
         for (id, client) in clients.iter_mut().enumerate() {
             client.create(&format!("/pings-{id}"), b"", EPHEMERAL).unwrap();
         }
-        // The sessions age meanwhile: each pings at a third of its timeout.
+        // The sessions age during this time; each client pings at a third of its timeout.
         let interval = Duration::from_millis(timeout_ms as u64 / 3);
         let mut sent = ping_for(&mut clients, interval, 2 * interval);
         kill_process(server.pid(), Signal::STOP).unwrap();
@@ -218,7 +221,7 @@ fn a_server_that_was_stopped_expires_nobody_who_still_pings() {
             }
             assert!(client.exists(&format!("/pings-{id}")));
         }
-        // The session that does not ping expires, late.
+        // The session that does not ping expires, although late.
         let deadline = Instant::now() + PATIENCE;
         while clients[0].exists("/silent") {
             assert!(Instant::now() < deadline, "nobody expires any more");
@@ -229,7 +232,7 @@ fn a_server_that_was_stopped_expires_nobody_who_still_pings() {
     }
 }
 
-/// Pings once every `interval` for a while, and returns how often.
+/// Sends a ping from each client every `interval` for `duration`. Returns how many pings each sent.
 fn ping_for(clients: &mut [Client], interval: Duration, duration: Duration) -> usize {
     let end = Instant::now() + duration;
     let mut count = 0;
@@ -243,7 +246,7 @@ fn ping_for(clients: &mut [Client], interval: Duration, duration: Duration) -> u
     count
 }
 
-/// Runs a server that must refuse to start; returns its output.
+/// Starts a server that must refuse to start, and returns its output.
 fn run_refused(folder: &Path) -> String {
     let mut child = command(folder).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut line = String::new();
@@ -296,7 +299,8 @@ fn the_data_of_a_real_zookeeper_is_refused_and_not_touched() {
     fs::remove_dir_all(folder).unwrap();
 }
 
-/// Root may write to folders where other users must not, so these are folders where nobody can.
+/// The folders that must not be written are plain files here, because root could write to a
+/// protected folder.
 #[test]
 fn the_log_lies_where_it_is_configured_and_nowhere_else() {
     let mut server = Server::start("log-dir", &["dataLogDir=log-mount"]);
@@ -323,7 +327,7 @@ fn the_log_lies_where_it_is_configured_and_nowhere_else() {
     assert!(Client::open(server.address(), 30_000).exists("/a"));
 }
 
-/// The ready line also means that the server can be stopped.
+/// A server that has printed its ready line can already be stopped cleanly.
 #[test]
 fn a_server_that_is_stopped_as_soon_as_it_is_ready_ends_cleanly() {
     let mut server = Server::start("stopped-at-once", &[]);
@@ -356,7 +360,7 @@ fn look(server: &Server) -> Report {
     storage::inspect::inspect(&disk, &mut |_| Ok(()))
 }
 
-/// The status and the output of `quorate inspect`.
+/// Runs `quorate inspect` on the server's data directory.
 fn inspect(server: &Server) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_quorate"));
     command.arg("inspect").arg(server.data_dir()).output().unwrap()
@@ -369,7 +373,7 @@ fn assert_sound(server: &Server) {
     assert_eq!(said.lines().last(), Some("sound"), "{said}");
 }
 
-/// Writes data for a damage to destroy.
+/// Writes data, some of which the test will damage.
 fn write_nodes(server: &Server, name: &str) {
     let mut client = Client::open(server.address(), TIMEOUT_MS);
     for number in 0..50 {
@@ -378,7 +382,7 @@ fn write_nodes(server: &Server, name: &str) {
     client.close();
 }
 
-/// Waits until an idle server has noted that all its log is durable.
+/// Waits until an idle server has recorded that all of its log is durable.
 fn wait_marked(server: &Server) {
     let deadline = Instant::now() + PATIENCE;
     let is_marked = |segment: &SegmentReport| segment.mark == segment.end;
@@ -388,7 +392,7 @@ fn wait_marked(server: &Server) {
     }
 }
 
-/// Flips one bit in the middle of a segment.
+/// Flips a bit in the middle of a segment. Returns the segment's name and the offset of the byte.
 fn flip(server: &Server, segment: &SegmentReport) -> (String, u64) {
     let name = storage::wal::log_path(segment.sequence);
     let path = server.data_dir().join(&name);
@@ -422,14 +426,14 @@ fn a_log_that_was_damaged_is_refused_by_name_and_place() {
         assert!(said.contains(&format!("quorate inspect {dir}")), "{said}");
         let (_, rest) = said.split_once("corrupt at byte ").expect(&said);
         let at: u64 = rest.split(|c: char| !c.is_ascii_digit()).next().unwrap().parse().unwrap();
-        // The offset is that of the frame with the byte: a frame is no larger than one of these
-        // entries.
+        // The error names the offset of the frame that contains the byte, and a frame is no larger
+        // than one of these entries.
         assert!(at <= offset && offset < at + 300_000, "{offset}: {said}");
         let output = inspect(&server);
         let shown = String::from_utf8(output.stdout).unwrap();
         assert_eq!(output.status.code(), Some(1));
         assert!(shown.contains(&format!("{name} is corrupt at byte {at}")), "{shown}");
-        // After the repair, the log holds everything.
+        // Flipping the bit again repairs the log, and everything is there.
         flip(&server, segment);
         server.restart();
         let mut client = Client::open(server.address(), TIMEOUT_MS);
@@ -460,13 +464,13 @@ fn the_advice_for_a_damaged_log_names_the_log_where_it_lies() {
     assert!(shown.contains(" is corrupt at byte "), "{advised}: {shown}");
 }
 
-/// The log reaches back to the snapshot before the newest.
+/// The log still has the entries since the second newest snapshot.
 #[test]
 fn a_snapshot_that_was_cut_costs_nothing_and_two_are_refused_by_name() {
     let mut server = Server::start("cut-snapshot", &["snapCount=200"]);
     let deadline = Instant::now() + PATIENCE;
     let mut rounds = 0;
-    // The first snapshot, of the birth, is removed with the third.
+    // The snapshot of the birth does not count, since it is removed with the third one.
     let is_later = |snapshot: &&SnapshotReport| !snapshot.name.starts_with("0000000000000001-");
     while look(&server).snapshots.iter().filter(is_later).count() < 2 {
         assert!(Instant::now() < deadline, "no snapshot is taken");
@@ -499,7 +503,8 @@ fn a_snapshot_that_was_cut_costs_nothing_and_two_are_refused_by_name() {
     assert!(said.contains("quorate inspect"), "{said}");
 }
 
-/// A session outlives its connection and the server; the end of a session is not lost either.
+/// A session survives the loss of its connection and of the server, and so does the end of a
+/// session.
 #[test]
 fn sessions_and_their_ends_outlive_a_kill() {
     let mut server = Server::start("sessions", &[]);

@@ -1,4 +1,5 @@
-//! File descriptors: a server uses as many as it may have, and clients leave some of them free.
+//! File descriptors: a server uses as many as the system allows, and keeps some of them free of
+//! client connections.
 
 use std::fs;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
@@ -22,7 +23,7 @@ fn open_count(pid: Pid) -> u64 {
     open.expect("it runs").count() as u64
 }
 
-/// The soft and the hard limit of a process's open files.
+/// The soft and the hard limit on a process's open files.
 fn limits(pid: u32) -> (u64, u64) {
     let text = fs::read_to_string(format!("/proc/{pid}/limits")).unwrap();
     let line = text.lines().find_map(|line| line.strip_prefix("Max open files")).unwrap();
@@ -37,7 +38,7 @@ fn a_server_may_open_as_many_files_as_the_system_lets_it() {
     fs::write(folder.join("zoo.cfg"), format!("dataDir={}\nclientPort=0\n", data.display()))
         .unwrap();
     let serve = command(&folder);
-    // The limits are those that a shell gives.
+    // The shell sets a low soft limit for the server.
     let mut shell = Command::new("sh");
     shell.args(["-c", "ulimit -Sn 256 && exec \"$0\" \"$@\""]).arg(serve.get_program());
     shell.args(serve.get_args()).current_dir(&folder).stdout(Stdio::piped());
@@ -53,12 +54,12 @@ fn a_server_may_open_as_many_files_as_the_system_lets_it() {
     fs::remove_dir_all(folder).unwrap();
 }
 
-/// Connects so often. Returns the connections that were not closed at once.
+/// Opens `count` connections and sends `first` on each. Returns those that were not closed at once.
 fn connect_many(address: SocketAddr, count: u64, first: &[u8]) -> Vec<TcpStream> {
     let mut kept = Vec::new();
     for _ in 0..count {
         let Ok(mut stream) = TcpStream::connect(address) else { continue };
-        // A refusal ends the connection, perhaps during this write.
+        // A refused connection is closed, perhaps during this write.
         if stream.write_all(first).is_ok() {
             kept.push(stream);
         }
@@ -66,7 +67,7 @@ fn connect_many(address: SocketAddr, count: u64, first: &[u8]) -> Vec<TcpStream>
     kept
 }
 
-/// Waits until all are answered or closed, and returns those that were answered.
+/// Waits until each connection is answered or closed, and returns the answered ones.
 fn answered(streams: Vec<TcpStream>) -> Vec<TcpStream> {
     let is_answered = |mut stream: &TcpStream| {
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -93,17 +94,17 @@ fn clients_leave_descriptors_for_the_log_and_are_served_again_when_some_go() {
     let many = answered_to_words(server.address(), 100);
     assert!(many.len() < 100, "all of them are served");
     assert!(!many.is_empty());
-    // On a busy machine the server may open its log's next segments only now.
+    // On a busy machine the server may open the next segments of its log only now.
     let own = 8;
     wait_until("those that were cut off are gone", || {
         open_count(server.pid()) <= few - few / 4 + own
     });
     assert!(server.log().contains("too few descriptors are left"));
-    // The clients of the other port cannot use the descriptors that this port left free.
+    // Clients of the other port cannot use the descriptors that this port left free.
     let others = answered(connect_many(server.face("chunk"), 100, PREFACE));
     assert!(others.len() < 80, "{} more", others.len());
     assert!(open_count(server.pid()) < few);
-    // Both logs get descriptors for new segments.
+    // Both logs still get descriptors for new segments.
     let data = vec![7; 900_000];
     client.create("/a", b"", 0).unwrap();
     for _ in 0..100 {
@@ -121,8 +122,8 @@ fn clients_leave_descriptors_for_the_log_and_are_served_again_when_some_go() {
     server.stop();
 }
 
-/// One address holds all connections to etcd's port that it can get. It is refused further ones,
-/// and all other faces take new ones, as etcd's does from another address.
+/// One address holds as many connections to etcd's port as it can get. Further ones are refused,
+/// but the other faces still accept connections, and so does etcd's from another address.
 #[test]
 fn each_face_has_its_share_of_the_descriptors() {
     raise_file_limit(4_000);
@@ -137,7 +138,7 @@ fn each_face_has_its_share_of_the_descriptors() {
     let limit = Rlimit { current: Some(1_000), ..getrlimit(Resource::Nofile) };
     prlimit(Some(server.pid()), Resource::Nofile, limit).expect("may be lowered");
     let etcd = server.face("etcd");
-    // WebSockets first: they count for as long as they are open.
+    // WebSockets come first; each counts for as long as it is open.
     let sockets = answered(connect_many(etcd, 1_200, WEBSOCKET));
     assert!((300..600).contains(&sockets.len()), "{} WebSockets", sockets.len());
     assert!(Client::open(server.address(), TIMEOUT_MS).exists("/"));
@@ -157,7 +158,7 @@ fn each_face_has_its_share_of_the_descriptors() {
     }
     let others = connect_from(Ipv4Addr::new(127, 0, 0, 2), etcd);
     assert_eq!(answered(vec![others]).len(), 1);
-    // Every connection that was admitted is still open.
+    // No admitted connection was closed.
     let are_open = held.iter().all(|mut stream| {
         stream.set_nonblocking(true).unwrap();
         let read = stream.read(&mut [0; 4_096]);
@@ -170,15 +171,15 @@ fn each_face_has_its_share_of_the_descriptors() {
     server.stop();
 }
 
-/// The preface of HTTP/2, which a server answers with its settings.
+/// HTTP/2's preface, which a server answers with its settings.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
 
-/// The request of a watch over WebSocket.
+/// A request to watch over WebSocket.
 const WEBSOCKET: &[u8] = b"GET /v3/watch HTTP/1.1\r\nHost: e\r\nConnection: Upgrade\r\n\
     Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
     Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
 
-/// Connects from an address of this machine, and begins to speak HTTP/2.
+/// Connects from the given address of this machine, and begins to speak HTTP/2.
 fn connect_from(own: Ipv4Addr, address: SocketAddr) -> TcpStream {
     let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
     rustix::net::bind(&socket, &SocketAddr::from((own, 0))).unwrap();
@@ -188,7 +189,7 @@ fn connect_from(own: Ipv4Addr, address: SocketAddr) -> TcpStream {
     stream
 }
 
-/// The connections that got an answer to a ZooKeeper request, kept open.
+/// Opens connections with a connect request. Returns those that were answered, still open.
 fn answered_to_words(address: SocketAddr, count: u64) -> Vec<TcpStream> {
     answered(connect_many(address, count, &greeting(TIMEOUT_MS)))
 }

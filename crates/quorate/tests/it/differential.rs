@@ -1,6 +1,5 @@
-//! This server next to the real ZooKeeper, compared by `quorate bench differential`.
-//!
-//! `QUORATE_DIFF_SEEDS=N` runs the seeds 1 to N; `QUORATE_DIFF_SEED=N` runs only seed N.
+//! Compares this server with the real ZooKeeper, with the code of `quorate bench differential`:
+//! both get the same requests and must give the same answers.
 
 mod audit;
 mod deliberate;
@@ -14,13 +13,13 @@ use bench::differential::{Compared, run_seed};
 
 use crate::server::{JVMFLAGS_FILE, RealServer, Server, folder};
 
-/// Seeds of an ordinary run: some 10,000 requests, in a quarter of a minute.
+/// How many seeds an ordinary run has: some 10,000 requests in a quarter of a minute.
 const SEEDS: u64 = 24;
 
-/// Timeouts so long that no session expires while a seed runs, even on a slow machine.
+/// Timeouts so long that no session expires during a seed, even on a slow machine.
 const CONFIG: [&str; 2] = ["minSessionTimeout=100000", "maxSessionTimeout=1000000"];
 
-/// A flag by which no container is removed while a seed runs.
+/// A flag with which no container is removed during a seed.
 const NO_SWEEPS: &str = "-Dznode.container.checkIntervalMs=86400000";
 
 #[test]
@@ -34,7 +33,7 @@ fn every_answer_is_that_of_the_real_server_where_znodes_have_a_time_to_live() {
     check_seeds("differential-ttl", SEEDS / 3, &flags);
 }
 
-/// Starts the two servers, empty, with these properties.
+/// Starts both servers, empty, with these settings and Java flags.
 fn both(name: &str, config: &[&str], flags: &str) -> (RealServer, Server) {
     let [of_real, of_ours] = ["real", "ours"].map(|side| folder(&format!("{name}-{side}")));
     for folder in [&of_real, &of_ours] {

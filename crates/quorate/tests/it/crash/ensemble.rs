@@ -1,6 +1,6 @@
-//! Members of an ensemble are killed again and again, one, two or all three at once, while clients
-//! of both protocols write. What was acknowledged must be there, each write at most once, and all
-//! members must hold the same.
+//! Kills members of an ensemble repeatedly, one, two or all three at once, while clients of both
+//! protocols write. Every acknowledged write must be there, no write may be there twice, and all
+//! members must have the same state.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -22,23 +22,24 @@ use crate::etcd::request;
 use crate::etcd_client::{Caller, OpsClient, range_of};
 use crate::server::wait_until;
 
-/// Clients of each protocol. Each begins at another member.
+/// How many clients of each protocol there are. Each begins at another member.
 const CLIENTS: usize = 3;
 
-/// Puts that one client of etcd has sent and that are not answered.
+/// How many unanswered puts an etcd client may have.
 const AHEAD: usize = 8;
 
-/// The pause between two writes of a client. Without it a hundred rounds would write millions.
+/// How long a client waits between two writes. Without this a hundred rounds would write millions
+/// of keys.
 const PAUSE: Duration = Duration::from_millis(4);
 
-/// Writes that each client must get acknowledged after each round.
+/// How many writes each client must get acknowledged after each round.
 const PROGRESS: u64 = 3;
 
-/// The state that the clients share with the thread that kills members.
+/// What the clients share with the thread that kills members.
 #[derive(Default)]
 struct Shared {
     is_over: AtomicBool,
-    /// Writes of each client that were acknowledged.
+    /// How many writes of each client were acknowledged.
     counts: [AtomicU64; 2 * CLIENTS],
 }
 
@@ -56,7 +57,7 @@ impl Shared {
     }
 }
 
-/// Ends the clients, even if the thread that kills members panics.
+/// Stops the clients when this is dropped, even if the thread that kills members panics.
 struct Over<'a>(&'a Shared);
 
 impl Drop for Over<'_> {
@@ -69,17 +70,17 @@ fn value(number: u64) -> Vec<u8> {
     format!("value {number}").into_bytes()
 }
 
-/// A client of etcd. It puts new keys, several at once, and goes on at the next member when its
+/// An etcd client. It puts new keys, several at once, and connects to the next member when its
 /// connection ends.
 struct Putter<'a> {
     shared: &'a Shared,
     id: usize,
     members: [SocketAddr; 3],
-    /// The revision of each acknowledged put, by its number.
+    /// The revision of each acknowledged put, by the put's number.
     done: BTreeMap<u64, i64>,
     /// The number of the next put.
     next: u64,
-    /// The number before which the keys were compared.
+    /// All keys with lower numbers were compared.
     compared: u64,
 }
 
@@ -88,7 +89,7 @@ impl Putter<'_> {
         format!("{}/{number:08}", self.id).into_bytes()
     }
 
-    /// Runs to the end of the test. Returns the revisions of acknowledged puts.
+    /// Works until the test is over. Returns the revisions of acknowledged puts.
     fn run(mut self) -> BTreeMap<u64, i64> {
         let runtime = runtime().unwrap();
         for address in self.members.into_iter().cycle().skip(self.id) {
@@ -102,7 +103,7 @@ impl Putter<'_> {
         self.done
     }
 
-    /// Works at one member. None when the connection ended.
+    /// Puts keys at one member until the connection ends; then `None`.
     async fn work(&mut self, address: SocketAddr) -> Option<()> {
         let mut client = OpsClient::connect(address).await?;
         self.compare(&mut client).await?;
@@ -123,14 +124,14 @@ impl Putter<'_> {
                     self.shared.add(self.id);
                 }
                 Ok(other) => panic!("put {number}: {other:?}"),
-                // It may have taken effect.
+                // The put may have taken effect.
                 Err(_) => {}
             }
         }
         Some(())
     }
 
-    /// Compares the keys since the last comparison with the acknowledged puts.
+    /// Compares the keys put since the last comparison with the acknowledged puts.
     async fn compare(&mut self, client: &mut OpsClient) -> Option<()> {
         let (key, range_end) = (self.key(self.compared), self.key(self.next));
         let range = Range { key, range_end, ..Range::default() };
@@ -151,8 +152,8 @@ impl Putter<'_> {
     }
 }
 
-/// A client of ZooKeeper with one session. It creates znodes one after the other, and goes on at
-/// the next member when its connection ends. Returns the numbers of acknowledged znodes.
+/// A ZooKeeper client with one session. It creates znodes one by one, and connects to the next
+/// member when its connection ends. Returns the numbers of acknowledged znodes.
 fn create_all(shared: &Shared, id: usize, members: &[SocketAddr]) -> BTreeSet<u64> {
     let mut done = BTreeSet::new();
     let mut next = members.iter().cycle().skip(id);
@@ -170,7 +171,7 @@ fn create_all(shared: &Shared, id: usize, members: &[SocketAddr]) -> BTreeSet<u6
                 done.insert(number);
                 shared.add(CLIENTS + id);
             }
-            // It may have taken effect.
+            // The create may have taken effect.
             None => wait_until("the session is attached elsewhere", || {
                 match Client::try_greet(*next.next().unwrap(), session, &password, 0) {
                     Greeted::Attached(attached) => client = *attached,
@@ -184,7 +185,8 @@ fn create_all(shared: &Shared, id: usize, members: &[SocketAddr]) -> BTreeSet<u6
     done
 }
 
-/// Kills members for some rounds. After each, every client must get writes acknowledged.
+/// Kills members for a number of rounds. After each round every client must get writes
+/// acknowledged.
 fn kill_members(members: &mut Members, shared: &Shared, rounds: u64, random: &mut Random) {
     let mut kill_count = 0;
     wait_until("all clients write", || shared.counts().iter().all(|count| *count >= PROGRESS));
@@ -195,7 +197,7 @@ fn kill_members(members: &mut Members, shared: &Shared, rounds: u64, random: &mu
         let killed: Vec<usize> = (0..count).map(|nth| (first + nth) % 3).collect();
         killed.iter().for_each(|place| members.kill_nine(*place));
         kill_count += killed.len();
-        // A start that has just begun is killed as well.
+        // Sometimes a member that is just starting is killed as well.
         for place in &killed {
             if !random.one_in(3) {
                 continue;
@@ -215,17 +217,18 @@ fn kill_members(members: &mut Members, shared: &Shared, rounds: u64, random: &mu
     println!("{kill_count} kills in {rounds} rounds");
 }
 
-/// The hash of etcd's keys at a revision, as a member says it; none if it cannot say it yet.
+/// The hash of etcd's keys at a revision, from one member; `None` if the member cannot compute it
+/// yet.
 fn hash_kv(address: SocketAddr, revision: i64) -> Option<String> {
     let body = format!("{{\"revision\":{revision}}}");
     let (status, body) = request(address, "POST /v3/maintenance/hashkv", &body)?;
-    // The header names the member.
+    // The header, which names the member, is cut off.
     let (_, hash) = body.split_once("},").filter(|_| status == 200)?;
     assert!(hash.contains("\"compact_revision\":"), "{body}");
     Some(hash.to_string())
 }
 
-/// Checks that the hashes of all members agree, and that the acknowledged puts are there.
+/// Fails unless the hashes of all members are equal, and the acknowledged puts are there.
 fn check_etcd(etcd: &[SocketAddr; 3], done: &[BTreeMap<u64, i64>]) {
     check_revisions(etcd[0]);
     for (id, done) in done.iter().enumerate() {
@@ -253,7 +256,7 @@ fn check_etcd(etcd: &[SocketAddr; 3], done: &[BTreeMap<u64, i64>]) {
     assert!(hashes.iter().all(|hash| *hash == hashes[0]), "at {revision}: {hashes:?}");
 }
 
-/// Checks that all members show the same znodes, and that the acknowledged ones are there.
+/// Fails unless all members show the same znodes, and the acknowledged ones are there.
 fn check_zookeeper(zookeeper: &[SocketAddr], done: &[BTreeSet<u64>]) {
     for (id, done) in done.iter().enumerate() {
         let parent = format!("/{id}");
@@ -274,7 +277,7 @@ fn check_zookeeper(zookeeper: &[SocketAddr], done: &[BTreeSet<u64>]) {
     }
 }
 
-/// This kills members in 5 rounds, or in QUORATE_MEMBER_KILLS; another QUORATE_SEED chooses other
+/// Kills members in 5 rounds, or in QUORATE_MEMBER_KILLS. Another QUORATE_SEED chooses other
 /// members and moments.
 #[test]
 fn what_an_ensemble_acknowledged_outlives_kills_of_its_members() {

@@ -1,6 +1,6 @@
-//! Clients of etcd in a crash test: each puts new keys, one number after the other and several at
-//! once, until the server is gone. When it is back, every acknowledged put must be there with its
-//! value and its revision, and of the others each once or not at all.
+//! etcd clients in a crash test. Each puts new keys with ascending numbers, several at once, until
+//! the server is gone. When it is back, every acknowledged put must be there with its value and
+//! revision. Every other put must be there once or not at all.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -12,24 +12,24 @@ use workload::etcd::op::{KeyValue, Op, Put, Range, Response};
 use super::load::World;
 use crate::etcd_client::{Caller, OpsClient, everything, range_of};
 
-/// Puts that one client has sent and that are not answered.
+/// How many unanswered puts a client may have.
 const AHEAD: usize = 8;
 
-/// In one life of so many a client reads all its keys; in the others those that it has not read
-/// yet, and the number of all.
+/// In one of this many lives of the server a client reads all its keys; in the others only those
+/// that it has not read yet, and the number of all.
 const ALL_ONE_IN: u64 = 8;
 
-/// One client, with a connection and keys of its own.
+/// A client, with its own connection and keys.
 struct Worker<'w> {
     world: &'w World,
     id: usize,
-    /// The revision of each put that was done, by its number.
+    /// The revision of each put that took effect, by the put's number.
     done: BTreeMap<u64, i64>,
-    /// The numbers of the puts without an answer.
+    /// The numbers of the puts that got no answer.
     unknown: BTreeSet<u64>,
     /// The number of the next put.
     next: u64,
-    /// The number before which all keys were read.
+    /// All keys with lower numbers were read.
     read_before: u64,
 }
 
@@ -42,7 +42,7 @@ impl Worker<'_> {
         format!("value {number} of client {}", self.id).into_bytes()
     }
 
-    /// The pair that a put makes at a revision.
+    /// The key-value pair that put `number` makes at a revision.
     fn pair(&self, number: u64, revision: i64) -> KeyValue {
         KeyValue {
             key: self.key(number),
@@ -60,7 +60,7 @@ impl Worker<'_> {
             .live_all(|life, address, floor| runtime.block_on(self.live(life, address, floor)));
     }
 
-    /// Works through one life of the server. None when the connection ended.
+    /// Checks and puts keys during one life of the server; `None` when the connection has ended.
     async fn live(&mut self, life: u64, address: SocketAddr, floor: i64) -> Option<()> {
         let mut client = OpsClient::connect(address).await?;
         let is_all = life.is_multiple_of(ALL_ONE_IN);
@@ -70,7 +70,7 @@ impl Worker<'_> {
         self.put(&client).await
     }
 
-    /// Compares the keys from a number on, and the number of all, with the puts.
+    /// Compares the keys with numbers from `from` on, and the number of all keys, with the puts.
     async fn verify(&mut self, client: &mut OpsClient, from: u64, floor: i64) -> Option<()> {
         let range_end = format!("{}0", self.id).into_bytes();
         let range = Range { key: self.key(from), range_end, ..Range::default() };
@@ -100,7 +100,7 @@ impl Worker<'_> {
         Some(())
     }
 
-    /// Puts until the connection ends.
+    /// Puts keys until the connection ends.
     async fn put(&mut self, client: &OpsClient) -> Option<()> {
         let mut calls = JoinSet::new();
         let mut is_over = false;
@@ -129,7 +129,7 @@ impl Worker<'_> {
     }
 }
 
-/// Starts the clients of one test, in threads of `scope`.
+/// Starts the clients as threads of `scope`, and returns how many there are.
 pub fn start<'scope>(
     scope: &'scope std::thread::Scope<'scope, '_>,
     world: &'scope World,
@@ -143,7 +143,7 @@ pub fn start<'scope>(
     workers
 }
 
-/// Checks that each revision is that of one key, put once.
+/// Fails unless each revision belongs to exactly one key, which was put once.
 pub fn check_revisions(address: SocketAddr) {
     let all = Caller::open(address).range(&everything());
     let mut revisions: Vec<i64> = all.kvs.iter().map(|pair| pair.mod_revision).collect();

@@ -1,5 +1,6 @@
-//! The clients of a crash test: they write until the server is gone. When it is back, they compare
-//! its state with the acknowledged writes.
+//! ZooKeeper clients in a crash test. They write until the server is gone. When it is back, they
+//! compare its state with the acknowledged writes. The time from a start of the server to its end
+//! is a *life*.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::net::SocketAddr;
@@ -14,13 +15,13 @@ use zk::request::{ReadKind, Request};
 use super::part::{Expected, Part, SHARED, Seen, Step};
 use crate::client::{self, Answer, Client, Greeted, TIMEOUT_MS};
 
-/// How long the clients may take to find everything as it must be.
+/// How long the clients may take to check the state of a restarted server.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The most requests that are sent and not answered.
+/// How many unanswered requests a client may have.
 const AHEAD_MAX: u64 = 200;
 
-/// The state that the clients share with the thread that kills the server.
+/// What the clients share with the thread that kills the server.
 #[derive(Default)]
 pub struct World {
     common: Mutex<Common>,
@@ -29,24 +30,23 @@ pub struct World {
 
 #[derive(Default)]
 struct Common {
-    /// The number of the present life of the server.
+    /// The number of the server's present life.
     life: u64,
-    /// The address of the server; none while it is being killed or started.
+    /// The address of the server; `None` while it is being killed or started.
     address: Option<SocketAddr>,
-    /// Whether no further life comes.
+    /// Whether there will be no further life.
     is_over: bool,
-    /// Clients that found the state of this life to be right.
+    /// How many clients have found the state in this life correct.
     satisfied: usize,
-    /// Whether a client's expectation failed.
+    /// Whether a client has found something wrong.
     failed: bool,
-    /// The highest zxid that any client was shown; of etcd's clients the highest revision.
+    /// The highest zxid that any client has seen; for etcd clients, the highest revision.
     zxid: i64,
-    /// The znode name that has each number below [`SHARED`].
+    /// For each number in the names of znodes below [`SHARED`], the name that has it.
     numbers: HashMap<String, String>,
-    /// Acknowledged writes, for the report.
+    /// How many writes were acknowledged, for the report.
     acknowledged: u64,
-    /// Writes without acknowledgement that turned out to be done, and those that turned out not to
-    /// be.
+    /// How many unacknowledged writes turned out to have taken effect, and how many not.
     unknown_done: u64,
     unknown_not_done: u64,
 }
@@ -56,7 +56,7 @@ impl World {
         self.common.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// Begins a life: a server is ready.
+    /// Begins a life: the server is ready at this address.
     pub fn begin_life(&self, address: SocketAddr) {
         let mut common = self.common();
         common.life += 1;
@@ -65,18 +65,18 @@ impl World {
         self.changed.notify_all();
     }
 
-    /// Ends a life: from now on connections may end.
+    /// Ends the life: from now on connections may break.
     pub fn end_life(&self) {
         self.common().address = None;
     }
 
-    /// Says that no further life comes.
+    /// Says that there will be no further life.
     pub fn end(&self) {
         self.common().is_over = true;
         self.changed.notify_all();
     }
 
-    /// Waits until so many clients have found the state to be right.
+    /// Waits until `clients` clients have found the state correct.
     pub fn wait_satisfied(&self, clients: usize) {
         let deadline = Instant::now() + PATIENCE;
         let mut common = self.common();
@@ -89,7 +89,7 @@ impl World {
         }
     }
 
-    /// A line with the counts of lives and writes.
+    /// A line with the numbers of lives and writes.
     pub fn report(&self) -> String {
         let common = self.common();
         format!(
@@ -98,13 +98,14 @@ impl World {
         )
     }
 
-    /// Whether the clients are to end although the server lives: the test has failed.
+    /// Whether the clients must stop: no further life will come, or the test has failed.
     pub fn has_ended(&self) -> bool {
         let common = self.common();
         common.is_over || common.failed
     }
 
-    /// The next life after `last`: its number, its address, and the zxid that it must show.
+    /// Waits for a life after number `last`. Returns its number, the server's address, and the zxid
+    /// that the server must have at least; `None` if no further life comes.
     fn next_life(&self, last: u64) -> Option<(u64, SocketAddr, i64)> {
         let mut common = self.common();
         loop {
@@ -121,8 +122,9 @@ impl World {
         }
     }
 
-    /// Runs a client in all lives of the server. `live` is one life: its number, the address, and
-    /// the number that it must show; it returns None when the connection ended.
+    /// Runs a client through all lives of the server. `live` is called for each with its number,
+    /// the address, and the least zxid or revision that the server must have. It returns `None`
+    /// when the connection has ended.
     pub fn live_all(&self, mut live: impl FnMut(u64, SocketAddr, i64) -> Option<()>) {
         let _alarm = Alarm(self);
         let mut last = 0;
@@ -134,7 +136,7 @@ impl World {
         }
     }
 
-    /// Checks that a connection ended because the server did.
+    /// Fails unless a connection ended because the server did.
     fn on_connection_end(&self, life: u64) {
         let common = self.common();
         let is_alive = common.life == life && common.address.is_some();
@@ -152,26 +154,26 @@ impl World {
         common.zxid = common.zxid.max(zxid);
     }
 
-    /// Notes an acknowledged write with its number.
+    /// Records an acknowledged write and its zxid or revision.
     pub fn on_acknowledged(&self, zxid: i64) {
         let mut common = self.common();
         common.acknowledged += 1;
         common.zxid = common.zxid.max(zxid);
     }
 
-    /// Notes how many writes without acknowledgement turned out to be done, and how many not.
+    /// Records how many unacknowledged writes turned out to have taken effect, and how many not.
     pub fn on_settled(&self, done: usize, not_done: usize) {
         let mut common = self.common();
         common.unknown_done += done as u64;
         common.unknown_not_done += not_done as u64;
     }
 
-    /// The highest zxid or revision that any client was shown.
+    /// The highest zxid or revision that any client has seen.
     pub fn zxid(&self) -> i64 {
         self.common().zxid
     }
 
-    /// Notes a znode below [`SHARED`] that was seen; no two may have one number.
+    /// Records that a znode below [`SHARED`] was seen. Fails if another one has the same number.
     fn claim(&self, name: &str) {
         let (key, number) = name.split_at(name.len() - 10);
         let mut common = self.common();
@@ -180,7 +182,7 @@ impl World {
     }
 }
 
-/// Tells the world when a client panics.
+/// Marks the test as failed if the client that owns this panics.
 struct Alarm<'a>(&'a World);
 
 impl Drop for Alarm<'_> {
@@ -192,20 +194,20 @@ impl Drop for Alarm<'_> {
     }
 }
 
-/// One client with one session and one part of the tree.
+/// A client with a session and a part of the tree to itself.
 pub struct Worker<'a> {
     world: &'a World,
     id: usize,
     random: Random,
     session: i64,
     password: Vec<u8>,
-    /// The part as the acknowledged writes left it, then the other writes, then the part that all
-    /// of them make.
+    /// The part as the acknowledged writes left it; the unacknowledged writes, in the order in
+    /// which they were sent; and the part as it will be if all of those take effect.
     acked: Part,
     unacked: VecDeque<(i32, Step)>,
     ahead: Part,
     drawn: u64,
-    /// The zxid of its last acknowledged write.
+    /// The zxid of the client's last acknowledged write.
     zxid_acked: i64,
     life: u64,
 }
@@ -235,7 +237,7 @@ impl<'a> Worker<'a> {
         });
     }
 
-    /// Works through one life. None when the connection ended.
+    /// Checks the state and writes during one life; `None` when the connection has ended.
     fn live(&mut self, address: SocketAddr, floor: i64) -> Option<()> {
         let mut client = match Client::try_greet(address, self.session, &self.password, floor) {
             Greeted::Ended => return None,
@@ -272,7 +274,7 @@ impl<'a> Worker<'a> {
         Some(())
     }
 
-    /// Reads every znode of this worker.
+    /// Reads every znode of this client.
     fn look(&mut self, client: &mut Client, floor: i64) -> Option<BTreeMap<String, Seen>> {
         let mut paths = Vec::new();
         let parents = [Part::parent(self.id), Part::sequential_parent(self.id), SHARED.to_string()];
@@ -355,7 +357,7 @@ impl<'a> Worker<'a> {
     }
 }
 
-/// The first error in the answer to a multi.
+/// The first error in the answer to a multi, with the position of its operation.
 fn refused_at(answer: &Answer) -> Option<(usize, ErrorCode)> {
     let mut reader = JuteReader::new(&answer.body);
     let mut position = 0;
@@ -372,13 +374,13 @@ fn refused_at(answer: &Answer) -> Option<(usize, ErrorCode)> {
     }
 }
 
-/// A client that opens and closes sessions, each with a znode of its own, one after the other.
+/// A client that opens and closes sessions, one after the other, each with a znode.
 pub struct Closer<'a> {
     world: &'a World,
     random: Random,
     /// Sessions whose end was acknowledged.
     closed: Vec<Session>,
-    /// The session that was under way when the server was killed.
+    /// The session that was open when the server was killed.
     under_way: Option<Session>,
     opened: u64,
     life: u64,
@@ -388,9 +390,9 @@ struct Session {
     session: i64,
     password: Vec<u8>,
     znode: String,
-    /// Whether the znode was acknowledged.
+    /// Whether the creation of the znode was acknowledged.
     is_made: bool,
-    /// Whether its end was asked for.
+    /// Whether the client has asked for the session's end.
     is_ending: bool,
 }
 
@@ -435,7 +437,7 @@ impl<'a> Closer<'a> {
         Some(())
     }
 
-    /// Checks that the session that was under way either lives, with its znode, or is gone with it.
+    /// Fails unless the session that was open still exists with its znode, or both are gone.
     fn settle(&mut self, address: SocketAddr, floor: i64) -> Option<()> {
         let Some(session) = &self.under_way else { return Some(()) };
         match Client::try_greet(address, session.session, &session.password, floor) {
@@ -492,7 +494,7 @@ fn open(address: SocketAddr) -> Option<Client> {
     }
 }
 
-/// Starts the clients of one test, in threads of `scope`.
+/// Starts the clients as threads of `scope`, and returns how many there are.
 pub fn start<'scope>(
     scope: &'scope std::thread::Scope<'scope, '_>,
     world: &'scope World,
@@ -506,7 +508,7 @@ pub fn start<'scope>(
     workers + 1
 }
 
-/// Makes the parents of the clients' znodes.
+/// Creates the parents of the clients' znodes.
 pub fn prepare(address: SocketAddr, workers: usize) {
     let mut client = Client::open(address, TIMEOUT_MS);
     let parts = (0..workers).flat_map(|id| [Part::parent(id), Part::sequential_parent(id)]);

@@ -1,9 +1,9 @@
-//! The part of the tree that only one worker writes: its state after the acknowledged writes, and
-//! the change by each further write.
+//! A model of the part of the tree that a single worker writes: its znodes after the acknowledged
+//! writes, and how each further write changes them.
 //!
-//! A worker's writes are applied in the order in which it sent them. So after a crash its part is
-//! the result of the acknowledged writes, changed by the first few of the others: each of these
-//! wholly, and none after a missing one.
+//! A worker's writes take effect in the order in which it sent them. So after a crash, its part
+//! shows all acknowledged writes, and then a first few of the others: each of these completely, and
+//! none after one that is missing.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,21 +15,21 @@ use zk::request::{Request, WriteRequest};
 
 use crate::client::{self, EPHEMERAL, SEQUENTIAL};
 
-/// The parent of the sequential znodes of all workers.
+/// The parent of sequential znodes of all workers.
 pub const SHARED: &str = "/shared";
 
-/// Digits of a sequential name.
+/// How many digits a sequential name ends with.
 const DIGITS: usize = 10;
 
-/// Bytes of a large value.
+/// Length of a large value.
 const LARGE_BYTES: usize = 200 * 1024;
 
-/// The most znodes of each kind: all of them are read after each crash.
+/// How many znodes of each kind there are at most, because all are read after each crash.
 const NAMES: u64 = 12;
 const SEQUENTIALS_MAX: usize = 12;
 const SHARED_MAX: usize = 12;
 
-/// One znode. Values that the server chooses are none until they were acknowledged or seen.
+/// A znode. Values that the server chooses are `None` until an answer or a read has shown them.
 #[derive(Clone, Debug)]
 pub struct Znode {
     data: Arc<Vec<u8>>,
@@ -37,20 +37,21 @@ pub struct Znode {
     is_ephemeral: bool,
     czxid: Option<i64>,
     mzxid: Option<i64>,
-    /// The number in the name of a znode below [`SHARED`]; its key has no number.
+    /// For a znode below [`SHARED`], the number at the end of its name. The key by which the model
+    /// knows it leaves this number out.
     number: Option<String>,
 }
 
-/// All znodes of one worker, by path.
+/// All znodes of one worker, by path; those below [`SHARED`] by their key.
 #[derive(Clone, Debug, Default)]
 pub struct Part {
     worker: usize,
     znodes: BTreeMap<String, Znode>,
-    /// The number of creates so far below the worker's own parent of sequential znodes.
+    /// How many creates there were below the worker's own parent of sequential znodes.
     sequence: u32,
 }
 
-/// One write.
+/// An operation.
 #[derive(Clone, Debug)]
 enum Op {
     Create {
@@ -61,8 +62,8 @@ enum Op {
     Sequential {
         data: Arc<Vec<u8>>,
     },
-    /// Creates a sequential znode next to those of other workers; only its key tells it from
-    /// theirs.
+    /// Creates a sequential znode beside those of other workers. Its key begins with the worker's
+    /// number.
     Shared {
         key: String,
         data: Arc<Vec<u8>>,
@@ -72,7 +73,7 @@ enum Op {
         data: Arc<Vec<u8>>,
         version: i32,
     },
-    /// Deletes a znode; `path` is the key with its number.
+    /// Deletes a znode; `path` is its full path, with the number if it has one.
     Delete {
         key: String,
         path: String,
@@ -84,23 +85,23 @@ enum Op {
     },
 }
 
-/// One request: a write, or several of them in a multi.
+/// A request: one write, or a multi.
 #[derive(Clone, Debug)]
 pub struct Step {
     ops: Vec<Op>,
     is_multi: bool,
 }
 
-/// The expected answer to a step.
+/// The answer that a step must get.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Expected {
-    /// The names of the created znodes; none where the server chooses the number.
+    /// The names of the created znodes; `None` for a name that the server chooses.
     Done(Vec<Option<String>>),
     /// The operation at this position is refused, and no operation takes effect.
     Refused(usize, ErrorCode),
 }
 
-/// A znode, as a server shows it.
+/// A znode as the server shows it.
 pub struct Seen {
     pub data: Vec<u8>,
     pub stat: Stat,
@@ -112,12 +113,12 @@ impl Part {
         Part { worker, ..Part::default() }
     }
 
-    /// The parent of all znodes but the sequential ones.
+    /// The parent of the worker's own znodes that are not sequential.
     pub fn parent(worker: usize) -> String {
         format!("/w{worker}")
     }
 
-    /// The worker's own parent of sequential znodes.
+    /// The parent of the worker's own sequential znodes.
     pub fn sequential_parent(worker: usize) -> String {
         format!("/w{worker}/s")
     }
@@ -127,7 +128,8 @@ impl Part {
         name.starts_with(&format!("{}-", self.worker))
     }
 
-    /// Applies a step.
+    /// Applies a step to the model, and returns the answer that the server must give. `zxid` is
+    /// `None` if the step was not acknowledged.
     pub fn apply(&mut self, step: &Step, zxid: Option<i64>) -> Expected {
         let mut after = self.clone();
         let mut names = Vec::new();
@@ -192,7 +194,7 @@ impl Part {
         }
     }
 
-    /// Notes the name that the server gave the znode that `step` created below [`SHARED`].
+    /// Records the path that the server gave the znode that `step` created below [`SHARED`].
     pub fn on_shared_name(&mut self, step: &Step, path: &str) {
         let [Op::Shared { key, .. }] = &step.ops[..] else { panic!("{step:?} made {path}") };
         let number = path.strip_prefix(key.as_str()).unwrap_or_else(|| panic!("{key} is {path}"));
@@ -200,7 +202,7 @@ impl Part {
         znode.number = Some(number.to_string());
     }
 
-    /// The difference between the server's state and this one; none if they are equal.
+    /// A difference between the server's znodes and the model; `None` if they agree.
     pub fn difference(
         &self,
         seen: &BTreeMap<String, Seen>,
@@ -221,7 +223,7 @@ impl Part {
         None
     }
 
-    /// Takes over the values that the server has chosen.
+    /// Records the values that the server has chosen.
     pub fn learn(&mut self, seen: &BTreeMap<String, Seen>) {
         for (path, seen) in seen {
             let znode = self.znodes.get_mut(key_of(path)).expect("there is no difference");
@@ -231,7 +233,7 @@ impl Part {
         }
     }
 
-    /// A step that makes sense after the steps sent so far. `acked` is the part after the
+    /// Draws a step that makes sense after all steps sent so far. `acked` is the part after the
     /// acknowledged steps; `unique` is a number that no other step has.
     pub fn draw(&self, acked: &Part, random: &mut Random, unique: u64) -> Step {
         let is_multi = random.one_in(6);
@@ -245,8 +247,8 @@ impl Part {
     fn draw_op(&self, acked: &Part, random: &mut Random, unique: u64, is_multi: bool) -> Op {
         let worker = self.worker;
         let name = random.below(NAMES);
-        // An ephemeral znode has a name of its own, so that it stays ephemeral when it is made
-        // again.
+        // Ephemeral znodes have names of their own, so that a znode that is created again stays
+        // ephemeral.
         let is_ephemeral = name < 4;
         let path = format!("{}/n{name}", Part::parent(worker));
         let version = match self.znodes.get(&path) {
@@ -305,7 +307,7 @@ impl Znode {
         for (what, known, seen) in
             [("czxid", self.czxid, stat.czxid), ("mzxid", self.mzxid, stat.mzxid)]
         {
-            // A write without acknowledgement has a higher zxid than all acknowledged ones.
+            // The zxid of an unacknowledged write is higher than that of any acknowledged one.
             if known.map_or(seen <= zxid_min, |known| known != seen) {
                 return Some(format!("has {what} {seen:#x}, not {known:x?}, floor {zxid_min:#x}"));
             }
@@ -319,7 +321,7 @@ impl Znode {
 }
 
 impl Step {
-    /// Calls `with` with the request of this step; sends nothing.
+    /// Calls `with` with the request of this step. Sends nothing.
     pub fn with_request<T>(&self, worker: usize, with: impl FnOnce(&Request<'_>) -> T) -> T {
         let parent = format!("{}/q-", Part::sequential_parent(worker));
         let writes: Vec<WriteRequest<'_>> = self.ops.iter().map(|op| op.request(&parent)).collect();
@@ -335,7 +337,7 @@ impl Step {
         self.is_multi
     }
 
-    /// Whether the answer is a path.
+    /// Whether the answer is a path: the step is a single create.
     pub fn is_create(&self) -> bool {
         let creates =
             |op| matches!(op, &Op::Create { .. } | &Op::Sequential { .. } | &Op::Shared { .. });
@@ -360,7 +362,7 @@ impl Op {
     }
 }
 
-/// The path without the number that the server has chosen.
+/// The path without the number that the server chose.
 fn key_of(path: &str) -> &str {
     if path.starts_with(SHARED) { &path[..path.len() - DIGITS] } else { path }
 }

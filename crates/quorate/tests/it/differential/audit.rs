@@ -1,4 +1,4 @@
-//! The audit log next to the real server's, for sessions that end with their ephemerals.
+//! Compares the audit log with the real server's, for sessions that end with their ephemerals.
 
 use std::net::SocketAddr;
 
@@ -10,7 +10,7 @@ use bench::differential::wire::Received;
 use super::both;
 use crate::client::{Client, EPHEMERAL, SEQUENTIAL, TIMEOUT_MS};
 
-/// Runs two sessions with ephemerals: one is closed, the other expires.
+/// Runs two sessions with ephemerals. One is closed, the other expires.
 fn play(address: SocketAddr) {
     let mut closed = Client::open(address, TIMEOUT_MS);
     closed.create("/p", b"", 0).unwrap();
@@ -23,12 +23,12 @@ fn play(address: SocketAddr) {
     assert_eq!(expired.delete("/p/a"), ErrorCode::OK);
     assert_eq!(closed.call(&Request::CloseSession).header.error, ErrorCode::OK);
     assert_eq!(expired.connection.receive(), Received::End);
-    // The audit log of this write comes after all lines of the others.
+    // When this write is in the audit log, all lines of the others are.
     Client::open(address, TIMEOUT_MS).create("/end", b"", 0).unwrap();
 }
 
-/// The audit lines about sessions, sorted; sessions are numbered as they appear. The real server
-/// deletes ephemerals in the order of a hash set.
+/// The audit lines about sessions, sorted, because the real server deletes ephemerals in the order
+/// of a hash set. Session ids are replaced by numbers in order of appearance.
 fn audited(log: &str) -> Vec<String> {
     let mut sessions: Vec<String> = Vec::new();
     let mut lines = Vec::new();
@@ -56,7 +56,7 @@ fn ephemerals_that_go_with_their_session_are_audited_as_by_the_real_server() {
     assert_eq!(got, expected);
     let ended = "ephemeralZNodeDeletionOnSessionCloseOrExpire";
     assert_eq!(got.iter().filter(|line| line.contains(ended)).count(), 3, "{got:?}");
-    // Changes replayed at a start are not logged again.
+    // Changes that are replayed at a start must not be logged again.
     server.kill_nine();
     server.restart();
     assert_eq!(audited(&server.log()), got);

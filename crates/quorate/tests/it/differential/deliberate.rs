@@ -1,5 +1,5 @@
-//! Deliberate differences between this server and the real one, with the reasons: each case is sent
-//! to both, and both answers are asserted. The seeds avoid these cases.
+//! Deliberate differences between this server and the real one, each with its reason. Each case is
+//! sent to both servers, and the answers of both are checked. The random seeds avoid these cases.
 
 use zk::jute::{JuteWrite, begin_frame, end_frame};
 use zk::request::{CreateKind, ReadKind, ReadRequest, Request, WriteRequest, opcode};
@@ -13,12 +13,12 @@ use bench::differential::side::Side;
 use super::{CONFIG, both};
 use crate::server::{RealServer, Server};
 
-/// Requests, and the answers of both servers.
+/// A case in which the two servers answer differently.
 struct Difference {
     name: &'static str,
     why: &'static str,
     rounds: Vec<Round>,
-    /// The real server's answers; `None` if it does not always answer alike.
+    /// The real server's answers; `None` if they vary.
     real: Option<&'static [&'static str]>,
     ours: &'static [&'static str],
 }
@@ -34,15 +34,15 @@ struct Row {
     why: &'static str,
     /// The opcode.
     code: i32,
-    /// Writes the bytes behind the opcode.
+    /// Appends the body of the request.
     body: fn(&mut Vec<u8>),
-    /// The answers of the real server.
+    /// The real server's answers.
     real: &'static [&'static str],
     /// Our answers.
     ours: &'static [&'static str],
 }
 
-/// Single requests.
+/// The single requests that the two servers answer differently.
 const ROWS: [Row; 4] = [
     Row {
         name: "deleteContainer",
@@ -86,17 +86,17 @@ const ROWS: [Row; 4] = [
     },
 ];
 
-/// An odd request that both servers answer alike.
+/// An unusual request that both servers answer alike.
 struct OddRow {
     name: &'static str,
     /// The opcode.
     code: i32,
-    /// Writes the bytes behind the opcode.
+    /// Appends the body of the request.
     body: fn(&mut Vec<u8>),
     answer: &'static str,
 }
 
-/// Odd requests that both servers answer alike. The seeds do not send them.
+/// Unusual requests that both servers answer alike, and that the random seeds do not send.
 const ALIKE: [OddRow; 64] = [
     OddRow { name: "sync of null", code: opcode::SYNC, body: null, answer: "zxid=+0 error=0 None" },
     OddRow {
@@ -584,7 +584,7 @@ fn not_text_and_int(out: &mut Vec<u8>) {
     out.put_int(-1);
 }
 
-/// The bytes of a create behind its path: null data, the open ACL, a flag.
+/// Appends what follows the path in a create: null data, the open ACL, and a flag.
 fn null_data_and_flag(out: &mut Vec<u8>, flag: i32) {
     null(out);
     out.put_int(1);
@@ -708,7 +708,8 @@ fn odd_requests_are_answered_as_the_real_server_does() {
     check_alike("odd", &CONFIG, &ALIKE);
 }
 
-/// Each kind of create with each flag; flags with a time to live have one behind them.
+/// Sends each opcode of create with each flag, to both servers. A createTTL also has a time to
+/// live.
 #[test]
 fn every_create_with_every_flag_is_answered_as_the_real_server_does() {
     for (name, flags) in [("flags", ""), ("flags-ttl", "-Dzookeeper.extendedTypesEnabled=true")] {
@@ -745,7 +746,7 @@ fn every_create_with_every_flag_is_answered_as_the_real_server_does() {
     }
 }
 
-/// The creates: opcode, flag, time to live, and whether it is in a multi.
+/// All these creates: opcode, flag, time to live, and whether it is sent in a multi.
 fn creates() -> Vec<(i32, i32, Option<i64>, bool)> {
     let mut all = Vec::new();
     let codes = [opcode::CREATE, opcode::CREATE2, opcode::CREATE_CONTAINER, opcode::CREATE_TTL];
@@ -768,7 +769,7 @@ fn creates() -> Vec<(i32, i32, Option<i64>, bool)> {
     all
 }
 
-/// An opcode, and the function that writes the body.
+/// An opcode, and a function that appends the body.
 type Bare = (i32, fn(&mut Vec<u8>));
 
 #[test]
@@ -855,7 +856,7 @@ fn check_alike(name: &str, config: &[&str], rows: &[OddRow]) {
     }
 }
 
-/// Runs the rounds in a new session of slot 0. Returns the answers without xids and pings.
+/// Runs the rounds in a new session in slot 0. Returns the answers, without xids and pings.
 fn answers(side: &mut Side, rounds: &[Round]) -> Vec<String> {
     side.run(&greet_anew(0)).unwrap();
     side.begin_seed();
@@ -883,15 +884,15 @@ fn differences() -> Vec<Difference> {
         name: "sync beyond the basic plane",
         why: "text is UTF-8; Java writes each half of a surrogate pair as a character of its own",
         rounds: vec![burst(vec![generator.asked(&Request::Sync { path: Some("/\u{10000}") })])],
-        // Our decoder replaces bytes that are not UTF-8.
+        // Our decoder replaces a string that is not UTF-8.
         real: Some(&["zxid=+0 error=0 Some(\"/\u{fffd}\")"]),
         ours: &["zxid=+0 error=0 Some(\"/\u{10000}\")"],
     });
     all.push(wrong_password(&mut generator));
     all.push(write_behind_set_acl(&mut generator));
     all.push(auth_behind_reads(&mut generator));
-    // This case comes last: the real server's answer has no real zxid, which leaves the side
-    // confused.
+    // This case comes last, because the real server's answer has no zxid, and the side cannot go on
+    // with that.
     let create_session = raw(&mut generator, -10, |out| out.put_int(10_000));
     all.push(Difference {
         name: "createSession",
@@ -978,7 +979,7 @@ fn burst(asked: Vec<Asked>) -> Round {
     Round::Burst(Burst { slot: 0, asked, pieces: Vec::new() })
 }
 
-/// A request with a body of any form.
+/// A request with an arbitrary body.
 fn raw(generator: &mut Generator, code: i32, body: fn(&mut Vec<u8>)) -> Asked {
     raw_with(generator, code, body)
 }

@@ -1,7 +1,8 @@
-//! Quotas next to the real server: usage after each write, and the refusals of an enforced limit.
+//! Compares quotas with the real server's: the usage after each write, and the refusals when limits
+//! are enforced.
 //!
-//! One request is under way at a time: the real server judges a write by the usage before all
-//! writes under way, even by operations of its own multi.
+//! Only one request is under way at a time, because the real server judges a write by the usage
+//! before all writes that are under way, other operations of its own multi included.
 
 use zk::request::{CreateKind, ReadKind, ReadRequest, Request, WriteRequest};
 
@@ -16,7 +17,7 @@ use crate::server::{RealServer, Server};
 const SEEDS: u64 = 6;
 const WRITES: usize = 150;
 
-/// The paths of the writes, parents first.
+/// The paths that are written, parents first.
 const PATHS: [&str; 8] = ["/q", "/q/a", "/q/a/x", "/q/b", "/q/b/y", "/qq", "/r", "/q/a/x/p"];
 
 const HOLDERS: [&str; 3] = ["/zookeeper/quota/q", "/zookeeper/quota/q/a", "/zookeeper/quota/r"];
@@ -70,7 +71,7 @@ fn check(name: &str, config: &[&str], multi_max: u64) {
     assert_eq!(refused > 0, multi_max == 1, "{refused} writes were refused");
 }
 
-/// A burst in which each request waits for the one before.
+/// A burst in which each request waits for the last one's answer.
 fn alone(asked: Vec<Asked>) -> Round {
     let asked = asked.into_iter().map(|asked| Asked { alone: true, ..asked }).collect();
     Round::Burst(Burst { slot: 0, asked, pieces: Vec::new() })
@@ -99,7 +100,7 @@ fn clear(generator: &mut Generator) -> Vec<Asked> {
     paths.map(delete).collect()
 }
 
-/// One write, or a multi of some. Sequential names are left out, since no later request would
+/// A single write or a multi. It does not create sequential names, since no later request would
 /// remove them.
 fn write(generator: &mut Generator, random: &mut Random, multi_max: u64) -> Asked {
     let count = if random.chance(30) { 1 + random.below(multi_max) } else { 1 };
@@ -147,7 +148,7 @@ impl Drawn {
     }
 }
 
-/// Limits that some writes exceed.
+/// Draws limits that some writes exceed.
 fn limits(random: &mut Random) -> String {
     let mut number = |bound: u64| random.below(bound) as i64 - 1;
     let (count, bytes, hard_count, hard_bytes) = (number(6), number(40), number(6), number(40));

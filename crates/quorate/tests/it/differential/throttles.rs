@@ -1,4 +1,4 @@
-//! The throttle of connections and the limit of large requests next to the real server: which
+//! Compares the connection throttle and the limit on large requests with the real server's: which
 //! clients are refused, and what the metrics show.
 
 use std::io::{Read, Write};
@@ -16,8 +16,8 @@ use super::both;
 
 const WORDS: &str = "4lw.commands.whitelist=*";
 
-/// Runs the rounds on two servers with these properties. Their answers must be equal to each other
-/// and to `expected`, and these keys of `mntr` must have these values.
+/// Runs the rounds on both servers with these flags. The answers of both must be `expected`, and
+/// both must show these values for these keys of `mntr`.
 fn check(name: &str, flags: &str, rounds: &[Round], expected: &[&str], keys: &[(&str, &str)]) {
     let (real_server, server) = both(name, &[WORDS], flags);
     for (name, address) in [("real", real_server.address()), ("ours", server.address())] {
@@ -35,7 +35,7 @@ fn check(name: &str, flags: &str, rounds: &[Round], expected: &[&str], keys: &[(
     }
 }
 
-/// The essence of a line: a session was given, or an error, or an end.
+/// What a line of answers amounts to: a session, a success, or an end; `None` for other lines.
 fn ending(line: &str) -> Option<&'static str> {
     let endings = [
         ("closed without an answer", "refused"),
