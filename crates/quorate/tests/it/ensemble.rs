@@ -1,4 +1,5 @@
-//! Ensembles as processes: on one machine, by `--local-ensemble` and by files.
+//! Ensembles of real processes on one machine, started with `--local-ensemble` or with a `zoo.cfg`
+//! each.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -18,19 +19,20 @@ use crate::server::{command_at, folder, port_of_its_own, wait_until};
 
 const TIMEOUT_MS: i32 = 10_000;
 
-/// The distances from a server's client port to its other ports: for clients, for servers, the
-/// election port that is only shown, and the admin port.
+/// How far a server's ports are from its client port: the client port itself, the port for servers,
+/// the election port (which is only shown), and the admin port.
 const DISTANCES: [u16; 4] = [0, 707, 1_707, 2_414];
 
-/// The first ports of ensembles: groups of them, so that no two servers of any ensembles share a
-/// port. They end below the ports of [`port_of_its_own`]: a server that a test ends and starts
-/// again finds its port free.
+/// The ports for ensembles. They come in groups, so that no two servers of any two ensembles share
+/// a port. They end below those of [`port_of_its_own`], so that a server that a test restarts finds
+/// its port free.
 const FIRST_PORTS: u16 = 13_000;
 const GROUPS: u32 = 4;
 const GROUP_PORTS: u32 = 3_100;
 const GROUP_ENSEMBLES: u32 = 80;
 
-/// A first port for an ensemble of this size; all its ports are free. Each test gets another one.
+/// The first port for an ensemble of `count` servers, all of whose ports are free. Each test gets
+/// its own.
 fn first_port(count: u16) -> u16 {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let is_free = |port: u16| TcpListener::bind(("127.0.0.1", port)).is_ok();
@@ -38,7 +40,7 @@ fn first_port(count: u16) -> u16 {
     loop {
         let next = seed.wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed));
         let (group, place) = (next / GROUP_ENSEMBLES % GROUPS, next % GROUP_ENSEMBLES);
-        // The distance suffices for seven servers.
+        // Steps of 8 leave room for seven servers.
         let offset = u16::try_from(group * GROUP_PORTS + place * 8).expect("it is small");
         let first = FIRST_PORTS + offset;
         let ports = (0..count).flat_map(|index| DISTANCES.map(|distance| first + index + distance));
@@ -51,13 +53,13 @@ fn first_port(count: u16) -> u16 {
 /// How many lines of a log are printed when a test fails.
 const LOG_LINES: usize = 20;
 
-/// `quorate serve --local-ensemble`. Dropping it kills it by its process id; its servers end with
-/// it.
+/// A running `quorate serve --local-ensemble`. Dropping this kills the process; its servers end
+/// with it.
 struct LocalEnsemble {
     child: Child,
     folder: PathBuf,
     clients: Vec<SocketAddr>,
-    /// The admin servers, in the form of `--admin`.
+    /// The addresses of the admin servers, as `--admin` takes them.
     admin: String,
     _stdout: BufReader<ChildStdout>,
 }
@@ -90,7 +92,7 @@ impl LocalEnsemble {
         LocalEnsemble { child, folder, clients, admin, _stdout: stdout }
     }
 
-    /// The process of a server, by the server's number.
+    /// The process of the server with this number.
     fn pid_of(&self, number: usize) -> Pid {
         let own = self.child.id();
         let children = fs::read_to_string(format!("/proc/{own}/task/{own}/children")).unwrap();
@@ -108,17 +110,17 @@ impl LocalEnsemble {
         leaders(&self.clients)
     }
 
-    /// The index of the leader, once there is one.
+    /// Waits for a leader, and returns its index.
     fn leader(&self) -> usize {
         wait_for_leader(&self.clients, |_| true)
     }
 
-    /// The output of `quorate cluster` for these words, and whether it succeeds.
+    /// Runs `quorate cluster` with these words. Returns the output, and whether it succeeded.
     fn cluster(&self, words: &[&str]) -> (String, bool) {
         cluster(words, &self.admin)
     }
 
-    /// Ends it with SIGTERM and waits; the status must be 0.
+    /// Stops the process with SIGTERM. Fails unless it ends with status 0, and the servers with it.
     fn stop(mut self) {
         kill_process(Pid::from_child(&self.child), Signal::TERM).unwrap();
         let status = self.child.wait().unwrap();
@@ -148,7 +150,7 @@ fn leaders(clients: &[SocketAddr]) -> Vec<usize> {
     places.filter(|(_, address)| leads(address)).map(|(place, _)| place).collect()
 }
 
-/// Opens a session at a server that may not serve yet, or be in an election just now.
+/// Opens a session at a server. Waits if the server does not serve yet, or is in an election.
 pub fn open(address: SocketAddr) -> Client {
     let mut opened = None;
     wait_until("a session is given", || {
@@ -160,7 +162,8 @@ pub fn open(address: SocketAddr) -> Client {
     opened.expect("it was given")
 }
 
-/// The output of `quorate cluster` for these words and servers, and whether it succeeds.
+/// Runs `quorate cluster` with these words and admin servers. Returns the output, and whether it
+/// succeeded.
 fn cluster(words: &[&str], admin: &str) -> (String, bool) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_quorate"));
     let output = command.arg("cluster").args(words).args(["--admin", admin]).output().unwrap();
@@ -168,7 +171,8 @@ fn cluster(words: &[&str], admin: &str) -> (String, bool) {
     (String::from_utf8(said).unwrap(), output.status.success())
 }
 
-/// The index of the only server that reports that it leads, if it `is_wanted`, once there is one.
+/// Waits until exactly one server reports that it leads, and `is_wanted` holds for it. Returns its
+/// index.
 fn wait_for_leader(clients: &[SocketAddr], is_wanted: impl Fn(usize) -> bool) -> usize {
     let mut leader = 0;
     wait_until("one leader", || match leaders(clients)[..] {
@@ -217,7 +221,7 @@ fn a_local_ensemble_serves_and_goes_on_without_its_leader() {
     {
         assert!(shown.lines().any(|it| it == line), "{line} in {shown}");
     }
-    // The server has followed since its start, or has led before.
+    // 0 or 1 times: the server has followed since its start, or has led before.
     let synced = ["zk_cnt_follower_sync_time\t0", "zk_cnt_follower_sync_time\t1"];
     assert!(shown.lines().any(|it| synced.contains(&it)), "{shown}");
     wait_until("a follower knows how long proposals take to it", || {
@@ -260,7 +264,7 @@ fn leadership_goes_where_it_is_sent_and_is_handed_over_before_a_clean_stop() {
     let ensemble = LocalEnsemble::start("leadership", 3);
     wait_until("one leader, who hears both", || {
         let (shown, is_led) = ensemble.cluster(&["status"]);
-        // Each server is known by its number, and was heard.
+        // Each server's number is known, and each was heard.
         is_led && shown.matches(" ms ago").count() == 3 && !shown.contains('?')
     });
     let leader = ensemble.leader();
@@ -284,7 +288,7 @@ fn leadership_goes_where_it_is_sent_and_is_handed_over_before_a_clean_stop() {
         let mut lines = log.lines().filter(|line| line.starts_with(&handed));
         lines.any(|line| line.contains("leadership was handed over"))
     });
-    // The client's connection goes on.
+    // The client's connection survives the transfer.
     assert_eq!(client.create("/b", b"two", 0).as_deref(), Ok("/b"));
     wait_until("it is gone, and another leads", || {
         let (said, is_led) = ensemble.cluster(&["status"]);
@@ -293,18 +297,18 @@ fn leadership_goes_where_it_is_sent_and_is_handed_over_before_a_clean_stop() {
     ensemble.stop();
 }
 
-/// Three servers, each with a `zoo.cfg`. Dropping this kills them.
+/// Three servers with a `zoo.cfg` each. Dropping this kills them.
 pub struct Members {
-    /// The folder of all servers.
+    /// The folder with the folders of the servers.
     pub folder: PathBuf,
-    /// The processes by index; none where no server runs.
+    /// The processes by index; `None` where no server runs.
     children: [Option<Child>; 3],
-    /// The client addresses.
+    /// The servers' addresses for clients.
     pub clients: Vec<SocketAddr>,
 }
 
 impl Members {
-    /// Writes the files of three servers, each with these additional lines.
+    /// Writes the configuration of three servers, with these additional lines in each.
     pub fn prepare(name: &str, lines: &str) -> Members {
         let folder = folder(name);
         let first = first_port(3);
@@ -333,14 +337,14 @@ impl Members {
         Members { folder, children: [None, None, None], clients }
     }
 
-    /// Starts a server by its index.
+    /// Starts the server at this index.
     pub fn start(&mut self, place: usize) {
         let own = self.folder.join((place + 1).to_string());
         let child = command_at(&own, self.clients[place]).spawn();
         self.children[place] = Some(child.unwrap());
     }
 
-    /// The data folder of a server.
+    /// The data directory of a server.
     pub fn data(&self, place: usize) -> PathBuf {
         self.folder.join((place + 1).to_string()).join("data")
     }
@@ -350,13 +354,12 @@ impl Members {
         Pid::from_child(self.children[place].as_ref().expect("it was started"))
     }
 
-    /// The log of a server.
+    /// What a server has logged.
     pub fn log(&self, place: usize) -> String {
         log_in(&self.folder.join((place + 1).to_string()))
     }
 
-    /// Prints the last lines of each log: who sees only the output of a failed test must find out
-    /// why it failed.
+    /// Prints the last lines of each log, so that the output of a failed test shows why it failed.
     fn print_ends_of_logs(&self) {
         for place in 0..3 {
             let log = self.log(place);
@@ -370,22 +373,22 @@ impl Members {
         (0..3).map(|place| self.log(place)).collect()
     }
 
-    /// The index of the leader, once there is one.
+    /// Waits for a leader, and returns its index.
     pub fn leader(&self) -> usize {
         self.leader_if(|_| true)
     }
 
-    /// The index of the leader, once there is one for which `is_wanted` holds.
+    /// Waits for a leader for which `is_wanted` holds, and returns its index.
     pub fn leader_if(&self, is_wanted: impl Fn(usize) -> bool) -> usize {
         wait_for_leader(&self.clients, is_wanted)
     }
 
-    /// The admin address of a server.
+    /// The address of a server's admin server.
     pub fn admin(&self, place: usize) -> SocketAddr {
         SocketAddr::from(([127, 0, 0, 1], self.clients[place].port() + DISTANCES[3]))
     }
 
-    /// Makes a server the leader.
+    /// Transfers leadership to a server.
     pub fn make_leader(&self, place: usize) {
         let number = (place + 1).to_string();
         wait_until("it leads", || {
@@ -394,13 +397,13 @@ impl Members {
         });
     }
 
-    /// The output of `quorate cluster` for these words, and whether it succeeds.
+    /// Runs `quorate cluster` with these words. Returns the output, and whether it succeeded.
     pub fn cluster(&self, words: &[&str]) -> (String, bool) {
         let admin: Vec<String> = (0..3).map(|place| self.admin(place).to_string()).collect();
         cluster(words, &admin.join(","))
     }
 
-    /// Waits until a server has ended by itself.
+    /// Waits until a server has ended without being told to.
     pub fn wait_for_end(&mut self, place: usize) -> ExitStatus {
         let mut ended = None;
         let child = self.children[place].as_mut().expect("it was started");
@@ -412,7 +415,7 @@ impl Members {
         ended.expect("it has ended")
     }
 
-    /// Ends a server with SIGKILL, if it runs, and waits until it is gone.
+    /// Kills a server with SIGKILL, if it runs, and waits until it is gone.
     pub fn kill_nine(&mut self, place: usize) {
         if let Some(mut child) = self.children[place].take() {
             child.kill().unwrap();
@@ -420,7 +423,8 @@ impl Members {
         }
     }
 
-    /// Adds a port for etcd's clients to the configuration of each server, before its start.
+    /// Adds a port for etcd clients to each server's configuration; to be called before the servers
+    /// start.
     pub fn prepare_etcd(&self) -> [SocketAddr; 3] {
         [0, 1, 2].map(|place: usize| {
             let address = SocketAddr::from(([127, 0, 0, 1], port_of_its_own()));
@@ -432,7 +436,7 @@ impl Members {
         })
     }
 
-    /// Ends a server with SIGTERM; its status must be 0.
+    /// Stops a server with SIGTERM. Fails unless it ends with status 0.
     pub fn stop_one(&mut self, place: usize) {
         let mut child = self.children[place].take().expect("it was started");
         kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
@@ -440,14 +444,15 @@ impl Members {
         assert!(status.success(), "one ended with {status}; {}", self.logs());
     }
 
-    /// Ends all servers with SIGTERM and removes their files; each status must be 0.
+    /// Stops all servers with SIGTERM and removes their files. Fails unless each ends with status
+    /// 0.
     pub fn stop(self) {
         let folder = self.folder.clone();
         self.stop_keeping_files();
         fs::remove_dir_all(folder).unwrap();
     }
 
-    /// Ends all servers with SIGTERM; each status must be 0.
+    /// Stops all servers with SIGTERM. Fails unless each ends with status 0.
     pub fn stop_keeping_files(mut self) {
         for child in self.children.iter().flatten() {
             kill_process(Pid::from_child(child), Signal::TERM).unwrap();
@@ -480,7 +485,7 @@ fn a_server_that_waits_for_the_others_lives_and_serves_nobody() {
     let not_serving = "This ZooKeeper instance is not currently serving requests\n";
     assert_eq!(word(address, "srvr"), not_serving);
     assert_eq!(word(address, "isro"), "null");
-    // The first bytes of a connect request: its length.
+    // The first bytes of a connect request: its length, 44.
     assert_eq!(word(address, "\0\0\0\u{2c}"), "");
     assert!(members.logs().contains("whoever reaches the peer port is taken for a server"));
     members.stop();
@@ -515,13 +520,13 @@ fn where_it_is_said_a_majority_begins_and_the_third_server_gets_its_vote() {
         says(1, " leads, in term ") && says(2, " leads, in term ") && says(3, " leads, in term ")
     });
     wait_until("it is said that the third is there", || says(1, "server 3 is connected again"));
-    // Until the change is complete, a majority of the old voters is needed as well: the first and
-    // the second server.
+    // The membership changes in two phases. Until the change is complete, it also needs a majority
+    // of the old voters, the first and the second server.
     wait_until("the change is complete", || {
         let (shown, is_led) = members.cluster(&["status"]);
         is_led && shown.lines().count() == 6 && !shown.contains("joining")
     });
-    // The second server may lead or not: the first and the third are a majority.
+    // Whether or not the second server leads, the first and the third are a majority.
     let mut second = members.children[1].take().expect("it runs");
     second.kill().unwrap();
     second.wait().unwrap();
@@ -531,8 +536,8 @@ fn where_it_is_said_a_majority_begins_and_the_third_server_gets_its_vote() {
     members.stop();
 }
 
-/// Two of three servers are killed. The third one refuses a client that connects, so that the
-/// client can try another server; it does not hold the client for a third of its timeout. It gives
+/// Kills two of three servers. The third one refuses a client that connects at once, so that the
+/// client can try another server, instead of keeping it for a third of its timeout. It opens
 /// sessions again once there is a leader.
 #[test]
 fn a_server_without_a_leader_sends_away_those_who_connect() {
@@ -574,7 +579,7 @@ fn servers_that_show_each_other_certificates_are_an_ensemble() {
     members.leader();
     let mut client = open(members.clients[0]);
     assert_eq!(client.create("/a", b"one", 0).as_deref(), Ok("/a"));
-    // A peer that does not speak TLS is no server of the ensemble.
+    // A peer that does not speak TLS is not a server of the ensemble.
     let first = members.clients[0].port() + DISTANCES[1];
     let mut stranger = TcpStream::connect(("127.0.0.1", first)).unwrap();
     stranger.write_all(&[0; 64]).unwrap();
@@ -585,8 +590,9 @@ fn servers_that_show_each_other_certificates_are_an_ensemble() {
     members.stop();
 }
 
-/// A StatefulSet's server starts before its own name is known; here its address is taken. ZooKeeper
-/// with `electionPortBindRetry=0` waits, and answers words meanwhile.
+/// In a StatefulSet a server may start before its own name is known; in this test, its address is
+/// in use instead. Like ZooKeeper with `electionPortBindRetry=0`, the server waits, and answers
+/// four-letter words meanwhile.
 #[test]
 fn a_server_waits_for_its_own_address_and_answers_words_meanwhile() {
     let folder = folder("own-address-comes-late");
@@ -612,7 +618,7 @@ fn a_server_waits_for_its_own_address_and_answers_words_meanwhile() {
     let log = || fs::read_to_string(folder.join("log")).unwrap();
     let is_answered = || word(address, "srvr").contains("not currently serving requests");
     wait_until("words are answered", is_answered);
-    // More attempts than the default has.
+    // Longer than the default number of attempts takes.
     std::thread::sleep(Duration::from_millis(4_500));
     assert!(child.try_wait().unwrap().is_none() && is_answered(), "{}", log());
     drop(held);

@@ -1,5 +1,6 @@
-//! The face for etcd's clients, in the real process: here by JSON over HTTP/1.1, in the modules by
-//! gRPC. Keys and values are base64 in JSON; these tests have texts whose base64 is known.
+//! The face for etcd clients in the real process. The tests here use JSON over HTTP/1.1, those in
+//! the modules mostly gRPC. JSON has keys and values in base64; these tests use texts whose base64
+//! is well known.
 
 mod audit;
 mod auth;
@@ -39,12 +40,12 @@ use crate::server::{Server, folder, wait_until};
 
 const ETCD: &str = "quorate.etcdAddr=127.0.0.1:0";
 
-/// Bytes of memory that the process of a server has in use (`VmRSS`).
+/// Memory that the server's process has in use (`VmRSS`), in bytes.
 fn resident_bytes(server: &Server) -> usize {
     memory_bytes(server, "VmRSS:")
 }
 
-/// Bytes of memory of the process of a server, by the name that the kernel has for them.
+/// Memory of the server's process, in bytes. `name` is the kernel's name for the kind of memory.
 fn memory_bytes(server: &Server, name: &str) -> usize {
     let status = format!("/proc/{}/status", server.pid().as_raw_nonzero());
     let status = std::fs::read_to_string(status).unwrap();
@@ -53,7 +54,7 @@ fn memory_bytes(server: &Server, name: &str) -> usize {
     kib * 1_024
 }
 
-/// The status and the body of the answer to a request; none if the connection broke.
+/// Sends a request, and returns the status and body of the answer; `None` if the connection broke.
 pub fn request(address: SocketAddr, line: &str, body: &str) -> Option<(u16, String)> {
     let mut stream = TcpStream::connect(address).ok()?;
     stream.set_read_timeout(Some(Duration::from_secs(30))).ok()?;
@@ -68,7 +69,7 @@ pub fn request(address: SocketAddr, line: &str, body: &str) -> Option<(u16, Stri
     Some((status, body.to_string()))
 }
 
-/// A body that came in chunks.
+/// Removes HTTP's chunked encoding from a body.
 fn dechunked(mut body: &str) -> String {
     let mut whole = String::new();
     loop {
@@ -90,13 +91,13 @@ fn base64(text: &str) -> String {
     STANDARD.encode(text)
 }
 
-/// Puts a key. Whether the put was acknowledged.
+/// Puts a key. Returns whether the put was acknowledged.
 pub fn put(address: SocketAddr, key: &str, value: &str) -> bool {
     let body = format!("{{\"key\":\"{}\",\"value\":\"{}\"}}", base64(key), base64(value));
     request(address, "POST /v3/kv/put", &body).is_some_and(|(status, _)| status == 200)
 }
 
-/// The value of a key, read linearizably.
+/// The value of a key, from a linearizable read.
 pub fn get(address: SocketAddr, key: &str) -> Option<String> {
     let (status, body) = call(address, "range", &format!("{{\"key\":\"{}\"}}", base64(key)));
     assert_eq!(status, 200, "{body}");
@@ -147,7 +148,7 @@ fn wrong_input_gets_an_error_and_harms_nobody() {
         stream.shutdown(Shutdown::Write).unwrap();
         let mut answer = Vec::new();
         stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
-        // A reset is as good as an end.
+        // A reset counts as an end, too.
         let _ = stream.read_to_end(&mut answer);
         assert_eq!(get(etcd, "foo").as_deref(), Some("bar"));
     }
@@ -167,7 +168,7 @@ fn wrong_input_gets_an_error_and_harms_nobody() {
     assert_eq!(get(etcd, "foo").as_deref(), Some("bar"));
 }
 
-/// A member that was started under the name `etcd`. Dropping it ends it by its process id.
+/// A member that runs under the program name `etcd`. Dropping this stops it.
 struct Etcd(Child);
 
 impl Etcd {
@@ -203,7 +204,7 @@ impl Etcd {
         )
     }
 
-    /// Starts the program with these flags. Its output goes to `NAME.log`.
+    /// Starts the program with these flags. Its output goes to the file `NAME.log`.
     fn spawn(folder: &Path, name: &str, flags: &[&str]) -> Etcd {
         let log = std::fs::File::create(folder.join(format!("{name}.log"))).unwrap();
         let child = etcd_command(folder)
@@ -217,7 +218,7 @@ impl Etcd {
     }
 }
 
-/// The program under the name `etcd`, in that folder.
+/// A command for the program under the name `etcd`, in this folder.
 fn etcd_command(folder: &Path) -> Command {
     let program = folder.join("etcd");
     if !program.exists() {
@@ -228,7 +229,7 @@ fn etcd_command(folder: &Path) -> Command {
     command
 }
 
-/// Waits until a member says that it serves clients.
+/// Waits until a member logs that it serves clients.
 fn wait_ready(folder: &Path, name: &str) {
     let log = folder.join(format!("{name}.log"));
     let text = || std::fs::read_to_string(&log).unwrap_or_default();
@@ -242,8 +243,8 @@ impl Drop for Etcd {
     }
 }
 
-/// `--quota-backend-bytes`, `--max-txn-ops` and `--auto-compaction-retention`, as a zoo.cfg has
-/// them.
+/// The settings that etcd knows as `--quota-backend-bytes`, `--max-txn-ops` and
+/// `--auto-compaction-retention`, in a zoo.cfg.
 #[test]
 fn settings_of_the_keys_are_obeyed_from_the_first_write_on() {
     let mut server = Server::start(
@@ -275,8 +276,8 @@ fn settings_of_the_keys_are_obeyed_from_the_first_write_on() {
     let (status, body) = refused.expect("the quota is full before");
     assert_eq!(status, 429);
     assert!(body.contains("etcdserver: mvcc: database space exceeded"), "{body}");
-    // The leader compacts what is older than a second, and there is room again. The alarm of the
-    // refused put is raised until it is disarmed.
+    // The leader compacts what is older than a second, and then there is room again. The alarm that
+    // the refused put raised stays until it is disarmed.
     let disarm = |address| {
         let alarms = request(address, "POST /v3/maintenance/alarm", "{}").unwrap().1;
         let member = alarms.split("\"memberID\":\"").nth(1).unwrap().split('"').next().unwrap();
@@ -303,10 +304,10 @@ fn settings_of_the_keys_are_obeyed_from_the_first_write_on() {
     assert!(server.log().contains("auto-compaction: etcd's keys are compacted to revision"));
 }
 
-/// Three members that were started under the name `etcd`.
+/// Three members that run under the program name `etcd`.
 pub struct Three {
     folder: PathBuf,
-    /// The addresses for clients.
+    /// The members' addresses for clients.
     pub clients: [SocketAddr; 3],
     peers: Vec<(String, SocketAddr)>,
     flags: Vec<String>,
@@ -314,17 +315,17 @@ pub struct Three {
 }
 
 impl Three {
-    /// Starts them on an empty folder and waits until they serve.
+    /// Starts three members with empty folders, and waits until they serve.
     pub fn start(name: &str) -> Three {
         Three::start_with(name, &[])
     }
 
-    /// As [`Three::start`], with more flags.
+    /// Like [`Three::start`], with these additional flags.
     pub fn start_with(name: &str, flags: &[&str]) -> Three {
         Three::start_some(name, flags, &[0, 1, 2])
     }
 
-    /// As [`Three::start_with`], without those whose numbers are not among `numbers`.
+    /// Like [`Three::start_with`], but starts only the members in `numbers`.
     pub fn start_some(name: &str, flags: &[&str], numbers: &[usize]) -> Three {
         let folder = folder(name);
         let names = ["m0", "m1", "m2"].map(str::to_string);
@@ -342,7 +343,7 @@ impl Three {
         three
     }
 
-    /// Starts a member that does not run.
+    /// Starts a member that is not running.
     fn begin(&mut self, number: usize) {
         self.members[number] = Some(self.spawn(number));
     }
@@ -363,7 +364,7 @@ impl Three {
         self.wait_ready(number);
     }
 
-    /// The number of the leader.
+    /// The number of the leader, according to the members' logs.
     pub fn leader(&self) -> usize {
         let leads = |number: &usize| {
             let text = self.log(*number);
@@ -373,19 +374,19 @@ impl Three {
         (0..3).find(leads).expect("one of them leads")
     }
 
-    /// Ends the leader, by `kill -9`. Returns its number.
+    /// Kills the leader with SIGKILL, and returns its number.
     pub fn end_leader(&mut self) -> usize {
         let leader = self.leader();
         self.end(leader);
         leader
     }
 
-    /// The log of a member.
+    /// What a member has logged.
     pub fn log(&self, number: usize) -> String {
         std::fs::read_to_string(self.folder.join(format!("m{number}.log"))).unwrap()
     }
 
-    /// Ends a member, by `kill -9`.
+    /// Kills a member with SIGKILL.
     pub fn end(&mut self, number: usize) {
         let Some(Etcd(member)) = &mut self.members[number] else { return };
         let _ = kill_process(Pid::from_child(member), Signal::KILL);
@@ -397,7 +398,7 @@ impl Drop for Three {
     fn drop(&mut self) {
         self.members = [None, None, None];
         if !std::thread::panicking() {
-            // An error does not matter: the folder is below the target folder.
+            // An error does not matter, because the folder is below the target folder.
             let _ = std::fs::remove_dir_all(&self.folder);
         }
     }
@@ -413,7 +414,7 @@ fn three_members_under_the_name_etcd_serve_what_is_put_on_any() {
             assert_eq!(get(other, "key"), Some(number.to_string()));
         }
     }
-    // One of them is lost. The others go on.
+    // One of the members is lost; the others still serve.
     drop(three.members[0].take());
     let [_, left, right] = clients;
     wait_until("there is a leader", || put(left, "key", "last"));

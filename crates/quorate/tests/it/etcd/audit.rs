@@ -1,4 +1,4 @@
-//! The audit log about etcd's clients, in the real process.
+//! The audit log about etcd clients, in the real process.
 
 use etcd::pb::Message;
 use etcd::pb::etcdserverpb as pb;
@@ -10,15 +10,15 @@ use super::{ETCD, base64};
 use crate::server::Server;
 use crate::tls::wire::fixture;
 
-/// The lines of the audit log about etcd's clients, from the first field on.
+/// The audit log's lines about etcd clients, without their timestamps.
 pub fn lines(server: &Server) -> Vec<String> {
     let log = server.log();
     let lines = log.lines().filter_map(|line| line.split_once(" AUDIT: ").map(|(_, rest)| rest));
-    // The server's start has no address.
+    // Lines without a client's address are not about clients.
     lines.filter(|line| line.contains("ip=127.0.0.1\t")).map(str::to_string).collect()
 }
 
-/// The lines that were written since `seen` were.
+/// The lines written since the last call; `seen` is the number of lines so far.
 fn new_lines(server: &Server, seen: &mut usize) -> Vec<String> {
     let all = lines(server);
     all[core::mem::replace(seen, all.len())..].to_vec()

@@ -17,10 +17,10 @@ use super::{ETCD, Etcd, Three, base64, free_addresses, wait_ready};
 use crate::server::{Server, folder, wait_until};
 use crate::tls::wire::{Shape, fixture};
 
-/// A hash takes a ms with this cost, and not 50.
+/// At this cost a password hash takes 1 ms instead of 50.
 const FAST_HASHES: &str = "--bcrypt-cost=4";
 
-/// A client of the gateway: where it connects, and its token.
+/// A client of the gateway: the address that it connects to, and its token.
 #[derive(Clone)]
 pub struct Client {
     address: SocketAddr,
@@ -32,7 +32,7 @@ impl Client {
         Client { address, token: None }
     }
 
-    /// Logs in.
+    /// A client that has logged in as this user.
     pub fn of(address: SocketAddr, name: &str, password: &str) -> Client {
         let (status, body) = Client::nobody(address).authenticate(name, password);
         assert_eq!(status, 200, "{body}");
@@ -65,14 +65,14 @@ impl Client {
         (status, serde_json::from_str(body).unwrap_or_else(|_| panic!("{answer}")))
     }
 
-    /// A call that must succeed.
+    /// Makes a call that must succeed, and returns its answer.
     pub fn must(&self, path: &str, body: Value) -> Value {
         let (status, answer) = self.call(path, body);
         assert_eq!(status, 200, "{path}: {answer}");
         answer
     }
 
-    /// The text of the error of a call that must be refused.
+    /// Makes a call that must be refused, and returns the error's text.
     pub fn refused(&self, path: &str, body: Value) -> String {
         let (status, answer) = self.call(path, body);
         assert_ne!(status, 200, "{path}: {answer}");
@@ -90,8 +90,8 @@ const NOBODY: &str = "etcdserver: user name is empty";
 const INVALID: &str = "etcdserver: invalid auth token";
 const FAILED: &str = "etcdserver: authentication failed, invalid user ID or password";
 
-/// Enforces permissions: root has the password `r`, alice (`a`) may read and write all keys that
-/// begin with a.
+/// Creates users and enforces permissions: root has the password `r`; alice, with the password `a`,
+/// may read and write all keys that begin with `a`.
 pub fn enforce(address: SocketAddr) {
     let nobody = Client::nobody(address);
     let range = json!({"permType": "READWRITE", "key": "YQ==", "range_end": "Yg=="});
@@ -136,18 +136,18 @@ fn users_may_do_what_their_roles_permit() {
     assert_eq!(nobody.refused("maintenance/status", json!({})), NOBODY);
     alice.must("maintenance/status", json!({}));
     assert_eq!(alice.refused("cluster/member/remove", json!({"ID": 1})), DENIED);
-    // Health does not depend on users.
+    // Health checks need no user.
     let (status, body) = super::request(address, "GET /health", "").unwrap();
     assert_eq!((status, body.as_str()), (200, "{\"health\":\"true\",\"reason\":\"\"}"));
     assert_eq!(nobody.refused("auth/disable", json!({})), NOBODY);
     root.must("auth/disable", json!({}));
     assert_eq!(nobody.put("b"), Ok(()));
-    // Tokens of before say nothing now, and are not looked at.
+    // Tokens from before are now ignored.
     assert_eq!(alice.put("b"), Ok(()));
 }
 
-/// The answers are those of etcd 3.6.16, but for a kind of permission that is not known: etcd
-/// stores it, and it permits nothing.
+/// The expected answers are those of etcd 3.6.16, with one exception: etcd stores a permission of
+/// an unknown kind, which permits nothing.
 #[test]
 fn the_right_to_a_change_is_asked_for_before_its_flaws() {
     let server = Server::start("etcd-auth-flaws", &[ETCD]);
@@ -178,7 +178,7 @@ fn the_right_to_a_change_is_asked_for_before_its_flaws() {
     }
     assert_eq!(alice.refused("auth/user/changepw", hash("np")), DENIED);
     root.must("auth/user/changepw", hash("np"));
-    // A hash that comes beside a password does not count.
+    // If a password is given too, the hash is ignored.
     let both = json!({"name": "alice", "password": "b", "hashedPassword": "!!"});
     root.must("auth/user/changepw", both);
     assert_eq!(Client::of(address, "alice", "b").put("a"), Ok(()));
@@ -217,7 +217,7 @@ fn a_token_works_until_its_user_changes() {
     root.must("auth/user/changepw", json!({"name": "alice", "password": "new"}));
     assert_eq!(alice.put("a"), Err(INVALID.to_string()));
     assert_eq!(Client::of(address, "alice", "new").put("a"), Ok(()));
-    // A change of roles ends no token, and counts at once.
+    // A change of roles applies at once, and does not end the user's token.
     let alice = Client::of(address, "alice", "new");
     root.must("auth/user/revoke", json!({"name": "alice", "role": "role"}));
     assert_eq!(alice.put("a"), Err(DENIED.to_string()));
@@ -244,7 +244,7 @@ fn a_token_outlives_its_server_and_its_idle_time_is_bounded() {
     wait_ready(&folder, "a");
     enforce(client);
     let alice = Client::of(client, "alice", "a");
-    // Used again and again, it stays valid for longer than its idle time.
+    // A token that is used again and again stays valid for longer than its idle time.
     for _ in 0..8 {
         assert_eq!(alice.put("a"), Ok(()));
         std::thread::sleep(Duration::from_millis(500));
@@ -279,7 +279,7 @@ fn a_token_works_on_every_member_at_once() {
     wait_until("there is a leader", || alice.at(left[0]).put("a") == Ok(()));
     root.at(left[1]).must("auth/user/changepw", json!({"name": "alice", "password": "b"}));
     for to in left {
-        // A read that is linearizable sees the change on every member.
+        // Waits until a linearizable read on this member sees the change.
         let alice = alice.at(to);
         let refused = || alice.call("kv/range", json!({"key": "YQ=="})).1["message"] == INVALID;
         wait_until("the token has ended", refused);
@@ -337,8 +337,8 @@ fn watches_are_permitted_one_by_one() {
     });
 }
 
-/// etcd judges a watch at its creation, and so does Quorate: what was open goes on. Compared with
-/// etcd 3.6.16 by hand.
+/// Like etcd, the server checks permissions when a watch is created; watches that are already open
+/// go on. Compared with etcd 3.6.16 by hand.
 #[test]
 fn permissions_enforced_or_taken_amid_streams_count_for_what_begins_then() {
     let server = Server::start("etcd-auth-amid", &[ETCD]);
@@ -358,7 +358,7 @@ fn permissions_enforced_or_taken_amid_streams_count_for_what_begins_then() {
         assert_eq!((refused.created, refused.canceled, refused.watch_id), (true, true, -1));
         assert!(refused.cancel_reason.ends_with("user name is empty"), "{}", refused.cancel_reason);
 
-        // With a token, and its role is taken away.
+        // A watch with a token, whose user then loses its role.
         let token = alice.token.clone().unwrap();
         let mut of_alice = Bidi::open(&requests, with_token(path, &token), &watch("a", 0)).await;
         assert!(of_alice.next::<pb::WatchResponse>().await.created);
@@ -372,19 +372,20 @@ fn permissions_enforced_or_taken_amid_streams_count_for_what_begins_then() {
         of_alice.send(&watch("a", 0));
         let refused: pb::WatchResponse = of_alice.next().await;
         assert!(refused.canceled && refused.watch_id == -1);
-        // The stream serves what is permitted again.
+        // Once permissions are no longer enforced, the stream accepts watches again.
         root.must("auth/disable", json!({}));
         before.send(&watch("a", 0));
         assert!(!before.next::<pb::WatchResponse>().await.canceled);
     });
 }
 
-/// The text of the answer to a put of a key over TLS, by a client with this certificate.
+/// Puts a key over TLS as a client with this certificate, and returns the whole answer as text.
 fn put_over_tls(address: SocketAddr, shows: &'static str, key: &str) -> String {
     over_tls(address, shows, "POST /v3/kv/put", &json!({"key": base64(key)}).to_string())
 }
 
-/// The text of the answer to a request over TLS, by a client with this certificate.
+/// Sends a request over TLS as a client with this certificate, and returns the whole answer as
+/// text.
 pub fn over_tls(address: SocketAddr, shows: &'static str, line: &str, body: &str) -> String {
     let length = body.len();
     let text = format!(
@@ -402,7 +403,7 @@ pub fn over_tls(address: SocketAddr, shows: &'static str, line: &str, body: &str
     answer
 }
 
-/// A connection over TLS, by a client with this certificate.
+/// An HTTP/2 connection over TLS of a client with this certificate.
 pub async fn connect_over_tls(address: SocketAddr, shows: &'static str) -> SendRequest<Bytes> {
     let socket = tokio::net::TcpStream::connect(address).await.unwrap();
     let mut config = Shape::with(shows).config();
@@ -415,8 +416,8 @@ pub async fn connect_over_tls(address: SocketAddr, shows: &'static str) -> SendR
     requests
 }
 
-/// A server whose clients are users by their certificates, with these flags more, and its addresses
-/// without and with TLS.
+/// Starts a server that takes the common name of a client's certificate as its user. Returns it
+/// with its addresses without and with TLS.
 pub fn with_certificates(name: &str, more: &[&str]) -> (Etcd, [SocketAddr; 2]) {
     let folder = folder(name);
     let [plain, secure] = free_addresses::<2>();
@@ -443,7 +444,8 @@ fn the_common_name_of_a_certificate_is_a_user_but_never_through_the_gateway() {
     let (_member, [plain, secure]) = with_certificates("etcd-auth-certificates", &[]);
     enforce(plain);
     let root = Client::of(plain, "root", "r");
-    // The subject of the certificate is C=DE, O=Test, CN=client. Such a user needs no password.
+    // The certificate's subject is C=DE, O=Test, CN=client. A user that a certificate proves needs
+    // no password.
     let without = json!({"name": "client", "options": {"no_password": true}});
     root.must("auth/user/add", without);
     let (_, answer) = Client::nobody(plain).authenticate("client", "");
@@ -461,10 +463,11 @@ fn the_common_name_of_a_certificate_is_a_user_but_never_through_the_gateway() {
         root.must("auth/user/grant", json!({"user": "client", "role": "role"}));
         assert_eq!(call(head(path), "a").await, "");
         assert_eq!(call(head(path), "b").await, DENIED);
-        // A token counts more.
+        // A token takes precedence over the certificate.
         assert_eq!(call(with_token(path, root.token.as_ref().unwrap()), "b").await, "");
         assert_eq!(call(with_token(path, "x"), "a").await, INVALID);
-        // What a gateway passes on has the certificate of the gateway.
+        // A call that a gateway forwards comes with the gateway's certificate, so the certificate
+        // does not count.
         let mut passed_on = head(path);
         passed_on.headers_mut().insert("grpcgateway-accept", "*/*".parse().unwrap());
         assert_eq!(call(passed_on, "a").await, NOBODY);
@@ -523,7 +526,8 @@ fn signed_tokens_name_the_user_and_the_revision() {
         let liar = Client { address: client, token: Some(lie) };
         assert_eq!(liar.put("a"), Err(INVALID.to_string()));
     }
-    // A change makes the tokens of before too old, but for what only root may do, as in etcd.
+    // As in etcd, a change of users or roles makes older tokens useless, except for calls that only
+    // root may make.
     root.must("auth/role/add", json!({"name": "other"}));
     let old = "etcdserver: revision of auth store is old";
     assert_eq!(alice.put("a"), Err(old.to_string()));
@@ -546,8 +550,9 @@ fn signed_tokens_name_the_user_and_the_revision() {
     }
 }
 
-/// etcd grants leases and lists members to a signed token of a user that is gone, and lets one of
-/// root from before its password add users. The level is not released yet.
+/// etcd still grants leases and lists members for a signed token whose user was deleted, and lets
+/// root's token from before a change of its password add users. Quorate does not, from a level on
+/// that is not released yet.
 #[test]
 fn signed_tokens_end_with_their_user_and_its_password() {
     let folder = folder("etcd-auth-outlived");
@@ -565,7 +570,7 @@ fn signed_tokens_end_with_their_user_and_its_password() {
         "admin.serverPort=0",
         &token,
     ];
-    // An older build, then this one.
+    // The data is first used by a server of an older level, then by this one.
     let old_lines = [&lines[..], &["quorate.levelMax=2"]].concat();
     let mut old = Server::start_in(folder.clone(), &old_lines);
     let client = old.face("etcd");

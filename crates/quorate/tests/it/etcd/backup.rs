@@ -1,5 +1,5 @@
-//! Backups (`Maintenance.Snapshot`). What stands in their files is checked by bbolt, in
-//! `tests/clients/go`.
+//! Backups (`Maintenance.Snapshot`): how they are streamed, and what they cost. `tests/clients/go`
+//! checks the files with bbolt.
 
 use std::fs;
 use std::path::Path;
@@ -21,11 +21,11 @@ use crate::server::{Server, folder, wait_until};
 
 const PATH: &str = "/etcdserverpb.Maintenance/Snapshot";
 
-/// Backups at one time.
+/// How many backups may be made or read at the same time.
 const BACKUPS_MAX: usize = 4;
 
-/// The file of a backup, without the hash behind it, which is checked. Responses say how many bytes
-/// are left.
+/// Joins the responses to the file without its hash. Fails unless the hash is right, and each
+/// response says how many bytes are left.
 fn whole(responses: &[pb::SnapshotResponse]) -> Vec<u8> {
     let (hash, blobs) = responses.split_last().unwrap();
     let blobs: Vec<&[u8]> = blobs.iter().map(|response| &response.blob[..]).collect();
@@ -50,7 +50,7 @@ async fn backup(requests: &SendRequest<Bytes>) -> Result<Vec<u8>, (String, Strin
     }
 }
 
-/// Files without a name that a server has open.
+/// How many files without a name the server has open.
 fn nameless_files(server: &Server) -> usize {
     let of_server = format!("/proc/{}/fd", server.pid().as_raw_nonzero());
     let links = fs::read_dir(of_server).unwrap().flatten();
@@ -72,7 +72,7 @@ fn both_faces_stream_a_backup_and_leave_nothing_behind() {
     assert!(by_grpc.len() > 400_000, "{}", by_grpc.len());
     let (status, text) = request(etcd, "POST /v3/maintenance/snapshot", "{}").unwrap();
     assert_eq!(status, 200);
-    // The body is chunked: lines of JSON stand between the lines with the lengths of the chunks.
+    // The body is chunked: between the lines of JSON are lines with the lengths of chunks.
     let lines = text.lines().filter(|line| line.starts_with('{'));
     let responses = lines.map(|line| {
         let result = &serde_json::from_str::<serde_json::Value>(line).unwrap()["result"];
@@ -95,8 +95,8 @@ fn both_faces_stream_a_backup_and_leave_nothing_behind() {
     wait_until("the files are closed", || nameless_files(&server) == 0);
 }
 
-/// Waits until the server has so many files without names at most: it closes the file of a backup
-/// a moment after the client has read the last byte, or has gone.
+/// Waits until the server has at most `most` files without a name. It closes the file of a backup
+/// shortly after the client has read the last byte or disconnected.
 async fn closed_but(most: usize, server: &Server) {
     let closed = async {
         while nameless_files(server) > most {
@@ -112,7 +112,7 @@ fn clients_that_read_slowly_or_go_hold_a_few_files() {
     let etcd = server.face("etcd");
     run(async {
         let client = connect(etcd).await;
-        // More than is sorted in memory.
+        // More than the server sorts in memory.
         fill(&client, 450, 100_000).await;
         let slow = connect_with_window(etcd, 65_535).await;
         let mut readers = Vec::new();
@@ -125,7 +125,7 @@ fn clients_that_read_slowly_or_go_hold_a_few_files() {
         }
         assert_eq!(nameless_files(&server), BACKUPS_MAX);
         let too_many = ("8".to_string(), "etcdserver: too many requests".to_string());
-        // While their clients go on, a fifth one waits in vain.
+        // While the clients of four backups read on, a fifth backup is refused after a wait.
         let go_on = async {
             loop {
                 for reader in &mut readers {
@@ -139,14 +139,14 @@ fn clients_that_read_slowly_or_go_hold_a_few_files() {
             () = go_on => unreachable!("it goes on for ever"),
         };
         assert_eq!(refused.unwrap_err(), too_many);
-        // Once they take nothing, they make room for it.
+        // Once these clients stop reading, they lose their backups to others.
         assert!(backup(&client).await.is_ok());
         closed_but(BACKUPS_MAX - 1, &server).await;
         let range = pb::RangeRequest { key: "key000001".into(), ..Default::default() };
         assert_eq!(kv(&client, "Range", &range).await.status().0, "0");
         readers.clear();
         while backup(&client).await.is_err() {}
-        // One backup is made at a time, in two files; those that are read have one each.
+        // Only one backup is made at a time, with two files; each that is being read has one.
         let all = async {
             let [first, second, third, fourth] = [(); BACKUPS_MAX].map(|()| backup(&client));
             tokio::join!(first, second, third, fourth)
@@ -162,7 +162,7 @@ fn clients_that_read_slowly_or_go_hold_a_few_files() {
             () = watched => unreachable!("it goes on for ever"),
         };
         assert!([first, second, third, fourth].iter().all(Result::is_ok));
-        // Clients that go while theirs is made.
+        // Clients that disconnect while their backup is being made.
         for number in 0..20 {
             let mut requests = client.clone().ready().await.unwrap();
             let (response, mut stream) = requests.send_request(head(PATH), false).unwrap();
@@ -201,7 +201,7 @@ fn a_backup_that_finds_no_room_is_refused_and_harms_nobody() {
     wait_until("the files are closed", || nameless_files(&server) == 0);
 }
 
-/// What `quorate inspect` says of a path.
+/// The output of `quorate inspect` for a path.
 fn inspected(words: &[&str], path: &Path) -> String {
     let mut command = Command::new(env!("CARGO_BIN_EXE_quorate"));
     let output = command.arg("inspect").args(words).arg(path).output().unwrap();
@@ -217,7 +217,7 @@ fn what_a_dead_server_holds_is_printed() {
     let etcd = server.face("etcd");
     for (path, body) in [
         ("lease/grant", r#"{"ID":"74565","TTL":"600"}"#),
-        // The key is `leased`.
+        // The key is `leased` in base64.
         ("kv/put", r#"{"key":"bGVhc2Vk","value":"MQ==","lease":"74565"}"#),
         ("auth/user/add", r#"{"name":"bob","password":"secret"}"#),
         ("auth/role/add", r#"{"name":"reader"}"#),

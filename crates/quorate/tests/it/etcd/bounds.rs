@@ -1,7 +1,7 @@
-//! Bounds of the face: what many clients cost, and clients that misbehave, while others are served.
+//! Bounds of the etcd face: what many clients cost, and how clients that misbehave affect others.
 //!
-//! `QUORATE_ETCD_LARGE=1` runs the large sizes, which `docs/etcd.md` has the figures of. They need
-//! some 10,100 descriptors for this process and as many for the server.
+//! `QUORATE_ETCD_LARGE=1` runs the large sizes, whose figures `docs/etcd.md` shows. They need some
+//! 10,100 descriptors for this process, and as many for the server.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -19,20 +19,20 @@ use super::streams::{everything, fill};
 use super::{ETCD, put, resident_bytes};
 use crate::server::{Server, wait_until};
 
-/// How long a small call may take while others misbehave. A slow machine has time to spare here:
-/// a call that waits for the room of others waits 5 s.
+/// How long a small call may take while other clients misbehave. This is generous for slow
+/// machines, and far less than the 5 s that a call waits for memory that others hold.
 const PROMPT: Duration = Duration::from_millis(1_500);
 
 fn is_large() -> bool {
     std::env::var_os("QUORATE_ETCD_LARGE").is_some()
 }
 
-/// One of two sizes: for every run of the tests, and for measuring.
+/// The small size for ordinary test runs, or the large size for measuring.
 fn sized(small: usize, large: usize) -> usize {
     if is_large() { large } else { small }
 }
 
-/// The longest of some puts and ranges of a client that behaves.
+/// Makes some puts and reads as a well-behaved client. Returns the longest time that one took.
 pub async fn longest_call(requests: &SendRequest<Bytes>) -> Duration {
     let mut longest = Duration::ZERO;
     let put = pb::PutRequest { key: "a".into(), value: "1".into(), ..Default::default() };
@@ -104,7 +104,7 @@ fn streams_cost_little_memory_and_are_gone_with_their_clients() {
     });
 }
 
-/// HPACK makes a few bytes of a header that was sent before.
+/// With HPACK, a client needs only a few bytes to send a header again.
 #[test]
 fn large_headers_that_are_sent_again_are_kept_once() {
     let server = Server::start("etcd-large-headers", &[ETCD]);
@@ -148,7 +148,7 @@ fn readers_that_never_read_take_the_room_and_no_more() {
             let (connection, message) = (connection.clone(), message.clone());
             readers.push(tokio::task::spawn_local(async move {
                 let range = head("/etcdserverpb.KV/Range");
-                // The answer is not read, or the stream is reset.
+                // Nobody reads the answer, or the stream is reset.
                 let answer = open(&connection, range, message).await;
                 sleep(Duration::from_secs(60)).await;
                 drop((connection, answer));
@@ -163,7 +163,7 @@ fn readers_that_never_read_take_the_room_and_no_more() {
         }
         report("readers that never read", reader_count, before, peak);
         println!("the longest call of another client took {longest:?}");
-        // 512 MiB for all, and one response that goes alone.
+        // The bound is 512 MiB for all responses, plus one response that is larger than a share.
         let largest = key_count * 100_100;
         assert!(peak.saturating_sub(before) < (512 << 20) + largest + (64 << 20), "{peak}");
         assert!(longest < PROMPT, "{longest:?}");
@@ -171,7 +171,8 @@ fn readers_that_never_read_take_the_room_and_no_more() {
     });
 }
 
-/// Clients that put until they are told to stop; returns how many puts were acknowledged.
+/// Clients that put keys for `time`. Returns how many puts were acknowledged, and the longest time
+/// that one took.
 async fn put_for(clients: &[SendRequest<Bytes>], each: usize, time: Duration) -> (usize, Duration) {
     let until = Instant::now() + time;
     let mut tasks = Vec::new();
@@ -202,7 +203,7 @@ async fn put_for(clients: &[SendRequest<Bytes>], each: usize, time: Duration) ->
     (count, longest)
 }
 
-/// Opens puts and cancels each as soon as it is sent.
+/// Makes puts and cancels each as soon as it is sent. Returns how long this took.
 async fn cancel(address: SocketAddr, count: usize) -> Duration {
     let connection = connect(address).await;
     let put = pb::PutRequest { key: "gone".into(), value: "1".into(), ..Default::default() };
@@ -214,7 +215,7 @@ async fn cancel(address: SocketAddr, count: usize) -> Duration {
             ready.send_request(head("/etcdserverpb.KV/Put"), false).unwrap();
         stream.send_data(message.clone(), true).unwrap();
         if number % 50 == 0 {
-            // The connection's task sends them.
+            // Gives the connection's task time to send them.
             tokio::task::yield_now().await;
             sleep(Duration::from_micros(200)).await;
         }
@@ -253,14 +254,14 @@ fn a_flood_of_cancelled_calls_does_not_stop_others() {
     });
 }
 
-/// Connections that send `head` and `part` and then nothing.
+/// Opens connections that send `head` and `part` and then nothing.
 fn stalled(address: SocketAddr, count: usize, head: &[u8], part: &[u8]) -> Vec<TcpStream> {
     (0..count)
         .map(|_| {
             let mut stream = TcpStream::connect(address).unwrap();
             stream.set_write_timeout(Some(Duration::from_millis(300))).unwrap();
             stream.write_all(head).unwrap();
-            // The server may leave a part in the socket.
+            // The server may not read all of it.
             let _ = stream.write_all(part);
             stream
         })
@@ -279,7 +280,7 @@ fn announced_bodies_take_no_memory() {
     let before = resident_bytes(&server);
     let bodies = stalled(address, count, LONG_HEAD, b"AAAA");
     run(async {
-        // As many messages of gRPC, each announced with the largest length.
+        // As many gRPC messages, each announced with the largest length.
         let connection = connect(address).await;
         let mut calls = Vec::new();
         for _ in 0..count {
@@ -311,11 +312,11 @@ fn bodies_that_stall_take_the_room_for_requests_and_no_more() {
     let after = resident_bytes(&server);
     report("stalled bodies of 3.9 MB", count, before, after);
     assert!(after.saturating_sub(before) < (256 << 20) + (64 << 20));
-    // A small body has room of its own.
+    // Small bodies have memory of their own, so this one does not wait.
     let begun_at = Instant::now();
     assert!(put(address, "a", "1"));
     assert!(begun_at.elapsed() < PROMPT);
-    // A large one may have to wait until those that stall are cut off, or gone.
+    // A large body may have to wait until the stalled ones are disconnected.
     let large = "x".repeat(1_000_000);
     drop(bodies);
     wait_until("the room is free again", || {
@@ -342,7 +343,7 @@ fn json_that_is_not_read_takes_the_room_for_responses_and_no_more() {
     report("readers of JSON that never read", count, before, peak);
     let largest = key_count * 133_336;
     assert!(peak.saturating_sub(before) < (512 << 20) + 3 * largest + (64 << 20), "{peak}");
-    // One that reads gets all of it.
+    // A client that does read gets everything.
     let mut reader = readers.swap_remove(0);
     drop(readers);
     reader.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
@@ -355,8 +356,8 @@ fn json_that_is_not_read_takes_the_room_for_responses_and_no_more() {
     }
 }
 
-/// The kind of timer that the kernel has for the server's end of a connection, as `/proc/net/tcp`
-/// says it: 2 is keep-alive.
+/// Which timer the kernel runs for the server's end of a connection, as `/proc/net/tcp` shows it; 2
+/// means keep-alive.
 fn kernel_timer(client: &TcpStream) -> Option<String> {
     let hex = |address: SocketAddr| format!("0100007F:{:04X}", address.port());
     let (ours, theirs) = (hex(client.local_addr().unwrap()), hex(client.peer_addr().unwrap()));

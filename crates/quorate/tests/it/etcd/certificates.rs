@@ -1,5 +1,5 @@
-//! Rules about certificates beside the trust in their authority: allowed names, and lists of
-//! revoked certificates.
+//! Rules about certificates besides the trust in their issuer: allowed names, and lists of revoked
+//! certificates.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -19,7 +19,7 @@ use super::{Etcd, free_addresses, get, put, wait_ready};
 use crate::server::{folder, wait_until};
 use crate::tls::wire::{Shape, certificates, fixture};
 
-/// Writes a list in DER that revokes these certificates.
+/// Writes a list, in DER, that revokes these certificates.
 fn revoke(path: &Path, names: &[&str]) {
     let now = SystemTime::now();
     let revoked = |name: &&str| {
@@ -41,13 +41,13 @@ fn revoke(path: &Path, names: &[&str]) {
         key_identifier_method: KeyIdMethod::Sha256,
     };
     let issuer = Issuer::new(CertificateParams::default(), KeyPair::generate().unwrap());
-    // In one step, so that a server never reads half of a list.
+    // The list is renamed into place, so that a server never reads half of it.
     let new = path.with_extension("new");
     fs::write(&new, params.signed_by(&issuer).unwrap().der()).unwrap();
     fs::rename(new, path).unwrap();
 }
 
-/// A member whose clients show certificates, with these flags more.
+/// Starts a member whose clients must show certificates, with these additional flags.
 fn start(folder: &Path, client: SocketAddr, more: &[&str]) -> Etcd {
     let (cert, key) = two_files(folder, "server");
     let flags = [
@@ -63,7 +63,7 @@ fn start(folder: &Path, client: SocketAddr, more: &[&str]) -> Etcd {
     member
 }
 
-/// Whether a client with this certificate is served.
+/// Whether the member serves a client with this certificate.
 fn serves(client: SocketAddr, shows: &'static str) -> bool {
     request_tls(client, Shape::with(shows), "GET /version").is_ok()
 }
@@ -99,7 +99,7 @@ fn a_revoked_certificate_is_refused_once_the_list_is_read() {
     }
 }
 
-/// Opening a pipe without a writer hangs, as opening a file on a hung disk does.
+/// Opening a pipe that nobody writes to hangs, like opening a file on a hung disk.
 #[test]
 fn a_list_that_cannot_be_read_to_its_end_holds_up_no_handshake() {
     let folder = folder("etcd-certificates-hangs");
@@ -110,7 +110,7 @@ fn a_list_that_cannot_be_read_to_its_end_holds_up_no_handshake() {
     assert!(serves(client, "client") && !serves(client, "server"));
     mknodat(CWD, &pipe, FileType::Fifo, Mode::from(0o600), 0).unwrap();
     fs::rename(&pipe, &list).unwrap();
-    // It can be opened without waiting once somebody waits to read it.
+    // The pipe can be opened for writing without waiting once the member is waiting to read it.
     let open = || rustix::fs::open(&list, OFlags::WRONLY | OFlags::NONBLOCK, Mode::empty());
     let mut opened = None;
     wait_until("the member reads it", || {
@@ -126,8 +126,8 @@ fn a_list_that_cannot_be_read_to_its_end_holds_up_no_handshake() {
 fn clients_must_have_an_allowed_name() {
     let folder = folder("etcd-certificates-names");
     let [client] = free_addresses::<1>();
-    // The certificates have the common names `client` and `localhost`; the second one is for
-    // localhost, and the first one names no host.
+    // The certificates have the common names `client` and `localhost`. The second one is valid for
+    // the host localhost; the first one names no host.
     let flag = "--client-cert-allowed-hostname=other,localhost";
     let member = start(&folder, client, &[flag]);
     assert!(serves(client, "server") && !serves(client, "client"));
@@ -146,7 +146,7 @@ fn clients_must_have_an_allowed_name() {
     assert!(serves(client, "client") && !serves(client, "server"));
 }
 
-/// The flags of members that have the certificate for localhost.
+/// The flags for members that use the certificate for localhost.
 fn of_peers(more: &[&str]) -> Vec<String> {
     let flags = [
         format!("--peer-cert-file={}", fixture("server.pem")),

@@ -1,4 +1,4 @@
-//! The services of locks and elections in the real process.
+//! The lock and election services in the real process.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -22,7 +22,7 @@ fn grant(address: SocketAddr, lease: u64) {
     assert_eq!(post(address, "lease/grant", &body).0, 200);
 }
 
-/// Asks for a lock, without waiting for the answer.
+/// Asks for the lock `l` in a thread of its own, whose answer comes through the receiver.
 fn lock(address: SocketAddr, lease: u64) -> Receiver<(u16, String)> {
     let (sender, answer) = channel();
     let body = format!("{{\"name\":\"{}\",\"lease\":{lease}}}", base64("l"));
@@ -53,7 +53,7 @@ fn a_lock_is_held_by_one_in_the_order_of_asking() {
             answer
         })
         .into();
-    // A client that goes away while it waits leaves nothing behind.
+    // A client that disconnects while it waits leaves nothing behind.
     let mut gone = TcpStream::connect(etcd).unwrap();
     let body = format!("{{\"name\":\"{}\",\"lease\":19}}", base64("l"));
     let head =
@@ -65,7 +65,7 @@ fn a_lock_is_held_by_one_in_the_order_of_asking() {
     unlock(etcd, 16);
     assert_eq!(waits[0].recv_timeout(PATIENCE).unwrap().0, 200);
     assert!(waits[1].recv_timeout(Duration::from_millis(300)).is_err(), "two hold the lock");
-    // The end of a lease frees the lock of its holder.
+    // When a lease ends, its holder loses the lock.
     assert_eq!(post(etcd, "lease/revoke", "{\"ID\":17}").0, 200);
     assert_eq!(waits[1].recv_timeout(PATIENCE).unwrap().0, 200);
     let (status, body) = lock(etcd, 99).recv_timeout(PATIENCE).unwrap();
@@ -120,7 +120,8 @@ fn an_election_has_one_leader_and_observers_see_each() {
     assert_eq!((status, body.contains("election: not leader")), (500, true), "{body}");
 }
 
-/// A client repeats a call of a lease that holds the lock, as after a time-out, and gives it up.
+/// After a time-out, a client repeats a call for a lock that its lease already holds, and cancels
+/// it.
 #[test]
 fn a_held_lock_survives_calls_of_its_holder_that_are_cancelled() {
     let server = Server::start("etcd-lock-kept", &[ETCD]);

@@ -1,4 +1,4 @@
-//! How connections are kept alive, and what one connection may do.
+//! How connections are kept alive, and what a single connection may do.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ fn frame(kind: u8, flags: u8, body: &[u8]) -> Vec<u8> {
     [&[0, 0, length, kind, flags, 0, 0, 0, 0], body].concat()
 }
 
-/// A client that speaks HTTP/2 byte by byte.
+/// A client that sends and receives raw HTTP/2 frames.
 struct Raw(TcpStream);
 
 impl Raw {
@@ -35,7 +35,8 @@ impl Raw {
         Raw(socket)
     }
 
-    /// The next frame of a kind; none if the server ends the connection before.
+    /// The next frame of this kind: flags and body; `None` if the server closes the connection
+    /// first.
     async fn next(&mut self, kind: u8) -> Option<(u8, Vec<u8>)> {
         loop {
             let mut head = [0; 9];
@@ -67,7 +68,7 @@ fn a_client_that_pings_too_often_is_told_so_and_sent_away() {
         assert_eq!(body[4..8], [0, 0, 0, 0xb], "ENHANCE_YOUR_CALM");
         assert_eq!(&body[8..], b"too_many_pings");
         assert_eq!(raw.next(GOAWAY).await, None);
-        // Three are taken, and so is any number of pings between answers.
+        // The server tolerates three pings, and any number between answers.
         let mut raw = Raw::connect(&server).await;
         for _ in 0..3 {
             raw.ping().await;
@@ -84,11 +85,12 @@ fn a_client_that_is_silent_is_sent_a_ping_and_lost_without_an_answer() {
         [ETCD, "quorate.etcdGrpcKeepaliveInterval=200ms", "quorate.etcdGrpcKeepaliveTimeout=2s"];
     let server = Server::start("etcd-silent", &lines);
     run(async {
-        // One answers all pings, as a library does; the other never does.
+        // The first client answers all pings, as the library does; the second never does.
         let requests = connect(server.face("etcd")).await;
         let mut raw = Raw::connect(&server).await;
         assert_eq!(raw.next(PING).await.expect("a ping").0, 0);
-        // It has two seconds from then on, in which the other one is asked many times.
+        // The second client gets two seconds to answer. Until then, the server pings the first one
+        // many times.
         assert_eq!(raw.next(GOAWAY).await, None);
         fill(&requests, 3, 10).await;
     });
@@ -119,7 +121,7 @@ async fn watch(requests: &SendRequest<Bytes>) -> Bidi {
     stream
 }
 
-/// As kube-apiserver and its clients share one connection.
+/// kube-apiserver's watches and lists share a connection like this.
 #[test]
 fn watches_go_on_beside_a_list_of_100_mb_that_nobody_reads() {
     let server = Server::start("etcd-large-list", &[ETCD]);
@@ -127,7 +129,8 @@ fn watches_go_on_beside_a_list_of_100_mb_that_nobody_reads() {
         let requests = connect(server.face("etcd")).await;
         fill(&requests, 100, 1_000_000).await;
         let mut watch = watch(&requests).await;
-        // Windows as those of grpc-go: a stream has its own, and what is not read fills only that.
+        // The windows are like those of grpc-go: each stream has its own, and unread data fills
+        // only that.
         let all = super::streams::everything();
         let mut list = Bidi::open_with_one(&requests, head("/etcdserverpb.KV/Range"), &all).await;
         for number in 0..50 {

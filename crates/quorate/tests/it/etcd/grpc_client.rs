@@ -1,4 +1,5 @@
-//! A client that speaks HTTP/2 by the library `h2` and need not behave as a gRPC client does.
+//! A gRPC client for tests, made with the library `h2`. It may do what a real gRPC client would
+//! not.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -11,10 +12,10 @@ use hyper::header::{HeaderMap, HeaderName};
 use hyper::{Request, Response};
 use tokio::net::TcpStream;
 
-/// How long a test waits for what must come: reaching it is a failure.
+/// How long a test waits for something that must happen. Reaching it is a failure.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Runs a test's tasks on this thread.
+/// Runs a test with its tasks on this thread.
 pub fn run<T>(test: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     tokio::task::LocalSet::new().block_on(&runtime, test)
@@ -24,13 +25,13 @@ pub async fn soon<T>(it: impl Future<Output = T>) -> T {
     tokio::time::timeout(PATIENCE, it).await.expect("it comes in time")
 }
 
-/// A connection whose streams have windows of so many bytes.
+/// Connects; each stream of the connection has a window of `bytes` bytes.
 pub async fn connect_with_window(address: SocketAddr, bytes: u32) -> SendRequest<Bytes> {
     let socket = TcpStream::connect(address).await.unwrap();
     socket.set_nodelay(true).unwrap();
     let mut builder = h2::client::Builder::new();
     builder.initial_window_size(bytes).initial_connection_window_size(1 << 24);
-    // Calls that are cancelled by the thousand are no fault of the server.
+    // Tests cancel thousands of calls, which the client must not count as a fault of the server.
     builder.max_concurrent_reset_streams(0);
     let (requests, connection) = soon(builder.handshake(socket)).await.unwrap();
     tokio::task::spawn_local(async move { drop(connection.await) });
@@ -41,7 +42,7 @@ pub async fn connect(address: SocketAddr) -> SendRequest<Bytes> {
     connect_with_window(address, 1 << 20).await
 }
 
-/// The head of a well-formed request.
+/// The headers of a well-formed request.
 pub fn head(path: &str) -> Request<()> {
     Request::post(format!("http://localhost{path}"))
         .header("content-type", "application/grpc")
@@ -50,7 +51,7 @@ pub fn head(path: &str) -> Request<()> {
         .unwrap()
 }
 
-/// A message with its prefix.
+/// A message with gRPC's prefix.
 pub fn framed(message: &[u8]) -> Bytes {
     let mut bytes = BytesMut::with_capacity(5 + message.len());
     bytes.put_u8(0);
@@ -64,9 +65,9 @@ pub fn framed(message: &[u8]) -> Bytes {
 pub struct Answer {
     pub http: u16,
     pub messages: Vec<Bytes>,
-    /// Whether a message is compressed.
+    /// Whether any message is compressed.
     pub is_compressed: bool,
-    /// The headers and the trailers.
+    /// Headers and trailers.
     pub headers: HeaderMap,
 }
 
@@ -76,12 +77,12 @@ impl Answer {
         value.map(|value| String::from_utf8_lossy(value.as_bytes()).into()).unwrap_or_default()
     }
 
-    /// `grpc-status` and `grpc-message`.
+    /// The values of `grpc-status` and `grpc-message`.
     pub fn status(&self) -> (String, String) {
         (self.text("grpc-status"), self.text("grpc-message"))
     }
 
-    /// The messages, of a call that ended well.
+    /// The decoded messages. Fails unless the call succeeded.
     pub fn all<M: Message + Default>(&self) -> Vec<M> {
         assert_eq!(self.status(), ("0".to_string(), String::new()));
         assert!(!self.is_compressed, "no answer is compressed");
@@ -89,7 +90,7 @@ impl Answer {
     }
 }
 
-/// Sends a body in frames as the server's window allows.
+/// Sends a body in frames, as far as the server's window allows.
 async fn send_body(mut stream: SendStream<Bytes>, mut body: Bytes) {
     while !body.is_empty() {
         stream.reserve_capacity(body.len().min(1 << 20));
@@ -102,7 +103,8 @@ async fn send_body(mut stream: SendStream<Bytes>, mut body: Bytes) {
     let _ = stream.send_data(Bytes::new(), true);
 }
 
-/// Opens a call with this body. The client may read the answer piece by piece.
+/// Opens a call with this body, and returns the response, whose body the test can read piece by
+/// piece.
 pub async fn open(
     requests: &SendRequest<Bytes>,
     head: Request<()>,
@@ -114,7 +116,7 @@ pub async fn open(
     response.await
 }
 
-/// A call, up to the end of its answer; an error if the server resets it.
+/// Makes a call and reads its whole answer; an error if the server resets the stream.
 pub async fn call(
     requests: &SendRequest<Bytes>,
     head: Request<()>,
@@ -143,17 +145,17 @@ pub async fn call(
     Ok(answer)
 }
 
-/// A call of a method of `KV` with one well-formed request.
+/// Calls a method of the service `KV` with one request.
 pub async fn kv(requests: &SendRequest<Bytes>, name: &str, request: &impl Message) -> Answer {
     let head = head(&format!("/etcdserverpb.KV/{name}"));
     soon(call(requests, head, framed(&request.encode_to_vec()))).await.unwrap()
 }
 
-/// A call with a stream of messages on both sides.
+/// A call whose messages are sent and received one by one.
 pub struct Bidi {
     requests: SendStream<Bytes>,
     answers: RecvStream,
-    /// Bytes that arrived and were not taken.
+    /// Received bytes that do not form a whole message yet.
     bytes: BytesMut,
 }
 
@@ -193,24 +195,24 @@ impl Bidi {
         self.requests.send_data(framed(&message.encode_to_vec()), false).unwrap();
     }
 
-    /// Resets the call.
+    /// Resets the stream.
     pub fn cancel(&mut self) {
         self.requests.send_reset(h2::Reason::CANCEL);
     }
 
-    /// Waits until the server ends the call. Returns its status and the text of it.
+    /// Waits until the server ends the call. Returns the code and text of its status.
     pub async fn ended(mut self) -> (String, String) {
         while soon(self.answers.data()).await.is_some() {}
         let headers = soon(self.answers.trailers()).await.unwrap().unwrap();
         Answer { headers, ..Answer::default() }.status()
     }
 
-    /// Whether the server sends nothing and does not end the call for some time.
+    /// Whether the server neither sends anything nor ends the call for `time`.
     pub async fn is_silent_for(&mut self, time: Duration) -> bool {
         tokio::time::timeout(time, self.answers.data()).await.is_err()
     }
 
-    /// The next message.
+    /// Waits for the next message.
     pub async fn next<M: Message + Default>(&mut self) -> M {
         loop {
             if let Some([_, a, b, c, d]) = self.bytes.get(..5) {

@@ -1,4 +1,4 @@
-//! Health, readiness and metrics of a member.
+//! Health checks, readiness and metrics of a member.
 
 use std::net::SocketAddr;
 
@@ -11,7 +11,7 @@ fn get(address: SocketAddr, path: &str) -> (u16, String) {
     request(address, &format!("GET {path}"), "").expect("it answers")
 }
 
-/// The value of the sample with this name and these labels.
+/// The value of the sample with this name and labels on a page of metrics.
 fn sample(page: &str, name: &str) -> f64 {
     let line = page.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
     line.unwrap_or_else(|| panic!("no {name} in {page}")).parse().unwrap()
@@ -48,7 +48,7 @@ fn a_member_without_a_quorum_lives_and_is_not_ready() {
     let mut three = Three::start("etcd-health-three");
     let [left, ..] = three.clients;
     assert_eq!(get(left, "/readyz").0, 200);
-    // Two followers have nothing to say to each other.
+    // The links are summed, since two followers have nothing to send each other.
     for name in ["etcd_network_peer_sent_bytes_total{To", "etcd_network_peer_received_bytes_total{"]
     {
         let values = |page: &str| {
@@ -77,7 +77,7 @@ fn a_member_without_a_quorum_lives_and_is_not_ready() {
     let failed = "etcd_server_healthchecks_total{name=\"linearizable_read\",status=\"error\",\
                   type=\"readyz\"}";
     assert!(sample(&page, failed) >= 1.0);
-    // The read took longer than 300 ms.
+    // The read for the health check took longer than 300 ms, so it is logged.
     let log = three.log(0);
     let line = log.lines().find(|line| line.contains("request stats")).expect("there is a line");
     let line: serde_json::Value = serde_json::from_str(line).unwrap();
@@ -85,8 +85,8 @@ fn a_member_without_a_quorum_lives_and_is_not_ready() {
     assert_eq!(line["success"], false, "{line}");
 }
 
-/// Names that the dashboards and alerts of etcd's own mixin ask for, and others that are widely
-/// used.
+/// The names that the dashboards and alerts of etcd's own mixin use, and others that are in wide
+/// use.
 #[test]
 fn metrics_have_etcds_names_and_move() {
     let server = Server::start("etcd-metrics", &[super::ETCD]);
@@ -131,7 +131,8 @@ fn metrics_have_etcds_names_and_move() {
     assert_eq!(sample(&after, "etcd_server_has_leader"), 1.0);
 }
 
-/// The metrics of each face have figures of the other's state, and the leader's own compactions.
+/// The metrics of each protocol show figures of the other one's state, too, and the leader's own
+/// compactions.
 #[test]
 fn metrics_show_both_faces_and_what_is_compacted() {
     let own = [super::ETCD, "quorate.etcdAutoCompactionMode=periodic"];

@@ -1,4 +1,5 @@
-//! Responses of any size: a limit, and pieces that are made as their clients take them.
+//! Responses of any size: they have a limit, and large ones are made in pieces as their clients
+//! take them.
 
 use std::net::SocketAddr;
 
@@ -19,7 +20,7 @@ use crate::server::Server;
 
 const VALUE_BYTES: usize = 1_400_000;
 
-/// A transaction that reads a key so many times, 50 times in each transaction within it.
+/// A transaction that reads a key `count` times, in nested transactions of 50 reads each.
 fn reads(key: &str, count: usize) -> pb::TxnRequest {
     let op = |request| pb::RequestOp { request: Some(request) };
     let range = pb::RangeRequest { key: key.to_string().into(), ..Default::default() };
@@ -35,7 +36,7 @@ async fn put_large(requests: &SendRequest<Bytes>, key: &str) {
     put_value(requests, key, vec![7; VALUE_BYTES].into()).await;
 }
 
-/// The work, beside the calls of a client that behaves.
+/// Runs `work` while a well-behaved client makes calls.
 async fn beside<T>(address: SocketAddr, work: impl Future<Output = T>) -> T {
     let client = connect(address).await;
     let (done, longest) = tokio::join!(work, longest_call(&client));
@@ -57,19 +58,20 @@ fn a_response_beyond_the_limit_is_refused_before_it_is_made() {
             let bytes = text.strip_prefix("grpc: trying to send message larger than max (");
             let bytes = bytes.and_then(|text| text.strip_suffix(" vs. 2147483647)"));
             let bytes: usize = bytes.unwrap_or_else(|| panic!("{text}")).parse().unwrap();
-            // The limit and more: what is beyond it is not found, and not measured.
+            // The server only measured until the limit was exceeded, so the size that it reports is
+            // not the full one.
             assert!(bytes > i32::MAX as usize && bytes < 3_200 * (VALUE_BYTES + 100), "{bytes}");
             assert!(answer.messages.is_empty());
         };
         let read = reads("large", 3_200);
         refused(&beside(address, kv(&requests, "Txn", &read)).await);
-        // A write takes effect nevertheless.
+        // A write takes effect even though its response is refused.
         let put = pb::PutRequest { key: "done".into(), value: "yes".into(), ..Default::default() };
         let mut write = reads("large", 3_200);
         write.success.push(pb::RequestOp { request: Some(Request::RequestPut(put)) });
         refused(&beside(address, kv(&requests, "Txn", &write)).await);
         assert_eq!(get(address, "done").as_deref(), Some("yes"));
-        // The limit counts the message, so one below it goes out: here its first bytes.
+        // A response just below the limit is sent. Its prefix shows its length.
         let below = framed(&reads("large", 1_500).encode_to_vec());
         let answer = soon(open(&requests, head("/etcdserverpb.KV/Txn"), below)).await.unwrap();
         let first = soon(answer.into_body().data()).await.unwrap().unwrap();
@@ -79,7 +81,7 @@ fn a_response_beyond_the_limit_is_refused_before_it_is_made() {
         println!("responses of 2.1 and 4.5 GB: {} KiB", grown / 1_024);
         assert!(grown < 64 << 20, "{grown}");
     });
-    // The gateway is a client of gRPC, with the same limit.
+    // The gateway has the same limit, as if it were a gRPC client.
     let range = format!("{{\"request_range\":{{\"key\":\"{}\"}}}}", base64("large"));
     let nested =
         format!("{{\"request_txn\":{{\"success\":[{}]}}}}", [range.as_str(); 50].join(","));
@@ -111,7 +113,7 @@ fn a_large_response_to_a_slow_client_costs_a_few_pieces() {
             }
             let before_frame = taken;
             taken += frame.len();
-            // It rests now and then, and others are served meanwhile.
+            // The client pauses now and then, and others are served meanwhile.
             if before_frame >> 26 != taken >> 26 {
                 sleep(Duration::from_millis(200)).await;
                 longest_call(&requests).await;
@@ -153,7 +155,8 @@ fn json_in_pieces_is_that_of_the_whole_response() {
     }
 }
 
-/// The removal of many keys is one message to each watch, with their values if it asks for them.
+/// A removal of many keys is a single message for each watch, with the removed values if the watch
+/// asks for them.
 #[test]
 fn a_large_message_of_a_watch_comes_in_pieces() {
     let server = Server::start("etcd-large-watch", &[ETCD]);

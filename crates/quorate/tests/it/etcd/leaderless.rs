@@ -1,5 +1,5 @@
 //! Calls of clients that require a leader (`clientv3.WithRequireLeader`), on a member that loses
-//! it.
+//! its leader.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -22,7 +22,7 @@ const KEEP_ALIVE: &str = "/etcdserverpb.Lease/LeaseKeepAlive";
 const OBSERVE: &str = "/v3electionpb.Election/Observe";
 const LEASE: i64 = 7;
 
-/// The head of a call that requires a leader, or does not.
+/// The headers of a call, with or without the requirement of a leader.
 fn head_with(path: &str, requires_leader: bool) -> Request<()> {
     let mut head = head(path);
     if requires_leader {
@@ -40,7 +40,7 @@ async fn ask(requests: &SendRequest<Bytes>, head: Request<()>, request: &impl Me
     soon(call(requests, head, framed(&request.encode_to_vec()))).await.unwrap()
 }
 
-/// One stream of each kind, which has had its first message.
+/// Opens a stream of each kind, and waits for the first message of each.
 async fn streams(requests: &SendRequest<Bytes>, requires_leader: bool) -> [Bidi; 3] {
     let head = |path| head_with(path, requires_leader);
     let mut watch = Bidi::open(requests, head(WATCH), &watch()).await;
@@ -76,7 +76,7 @@ fn calls_that_require_a_leader_end_without_one_and_others_go_on() {
         for stream in requiring {
             assert_eq!(stream.ended().await, no_leader);
         }
-        // From now on such calls are refused at once, also a read that needs no leader.
+        // From now on such calls are refused at once, even a read that needs no leader.
         let range = pb::RangeRequest { key: "a".into(), serializable: true, ..Default::default() };
         let range_head = |is_requiring| head_with("/etcdserverpb.KV/Range", is_requiring);
         assert_eq!(ask(&requests, range_head(true), &range).await.status(), no_leader);
@@ -93,10 +93,10 @@ fn calls_that_require_a_leader_end_without_one_and_others_go_on() {
     });
 }
 
-/// The header of the gateway's clients that require a leader. Its name may be in any case.
+/// The header with which clients of the gateway require a leader. Its name is not case-sensitive.
 const REQUIRING: &str = "Grpc-Metadata-HasLeader: true\r\n";
 
-/// Sends a call to the gateway, whose body goes on behind this part of it.
+/// Sends a call to the gateway, with a body that lacks its last byte.
 fn begin(address: SocketAddr, path: &str, header: &str, body: &str) -> BufReader<TcpStream> {
     let mut socket = TcpStream::connect(address).unwrap();
     socket.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -108,7 +108,7 @@ fn begin(address: SocketAddr, path: &str, header: &str, body: &str) -> BufReader
     BufReader::new(socket)
 }
 
-/// The next line of a stream that is JSON.
+/// The next line of JSON in a stream.
 fn line(reader: &mut BufReader<TcpStream>) -> String {
     let mut line = String::new();
     while !line.starts_with('{') {
@@ -118,7 +118,7 @@ fn line(reader: &mut BufReader<TcpStream>) -> String {
     line
 }
 
-/// The status and the body of the answer to a call with one request.
+/// Makes a call with a complete body, and returns the status and body of the answer.
 fn answer(address: SocketAddr, path: &str, header: &str, body: &str) -> (u16, String) {
     let mut reader = begin(address, path, &format!("Connection: close\r\n{header}"), body);
     reader.get_mut().write_all(b" ").unwrap();
@@ -128,7 +128,7 @@ fn answer(address: SocketAddr, path: &str, header: &str, body: &str) -> (u16, St
     (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_string())
 }
 
-/// The answers were compared with those of etcd 3.6.16.
+/// The expected answers are those of etcd 3.6.16.
 #[test]
 fn calls_of_the_gateway_that_require_a_leader_end_without_one_and_others_go_on() {
     let mut three = Three::start("etcd-leaderless-gateway");
@@ -150,7 +150,8 @@ fn calls_of_the_gateway_that_require_a_leader_end_without_one_and_others_go_on()
     let open = |header: &str| {
         calls.map(|(path, body)| {
             let mut stream = begin(etcd, path, header, body);
-            // An observer has one request, which is answered once it is whole.
+            // The call of an observer has a single request, which is answered once its body is
+            // complete.
             stream.get_mut().write_all(if path.ends_with("observe") { b" " } else { b"" }).unwrap();
             assert!(line(&mut stream).starts_with("{\"result\":{"), "{path}");
             stream
@@ -175,7 +176,7 @@ fn calls_of_the_gateway_that_require_a_leader_end_without_one_and_others_go_on()
         let (status, body) = answer(etcd, path, REQUIRING, body);
         assert!(status == 503 && body.starts_with(ended), "{path}: {status} {body}");
     }
-    // A body that is no JSON is refused first.
+    // A body that is not JSON is refused before the leader matters.
     assert_eq!(answer(etcd, "kv/range", REQUIRING, "{bad").0, 400);
     for mut stream in others {
         let socket = stream.get_mut();
@@ -185,7 +186,7 @@ fn calls_of_the_gateway_that_require_a_leader_end_without_one_and_others_go_on()
     }
 }
 
-/// The answers were compared with those of etcd 3.6.16.
+/// The expected answers are those of etcd 3.6.16.
 #[test]
 fn calls_of_the_gateway_end_at_the_time_that_their_client_sets() {
     let server = Server::start("etcd-gateway-timeout", &[super::ETCD]);

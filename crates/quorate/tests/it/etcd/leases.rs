@@ -1,5 +1,5 @@
-//! Leases in the real process, over gRPC and the JSON gateway. Time is measured from before a call
-//! was sent, so a slow machine makes no test fail.
+//! Leases in the real process, over gRPC and the JSON gateway. Times are measured from before a
+//! call is sent, so a slow machine does not make a test fail.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ use super::grpc_client::{Answer, call, connect, framed, head, kv, run, soon};
 use super::{ETCD, Three, base64, get, request};
 use crate::server::{Server, wait_until};
 
-/// A call of a method of `Lease` with these messages, one after the other.
+/// Calls a method of the service `Lease` with these messages.
 async fn calls(requests: &SendRequest<Bytes>, name: &str, messages: &[Vec<u8>]) -> Answer {
     let head = head(&format!("/etcdserverpb.Lease/{name}"));
     let body: Vec<u8> = messages.iter().flat_map(|message| framed(message)).collect();
@@ -38,14 +38,15 @@ async fn put(requests: &SendRequest<Bytes>, key: &'static str, lease: i64) -> (S
     kv(requests, "Put", &put).await.status()
 }
 
-/// The time that a member says a lease has left, -1 for none, and its keys.
+/// The seconds that a lease has left according to this member, -1 if it does not exist; and its
+/// keys.
 async fn left(requests: &SendRequest<Bytes>, id: i64) -> (i64, Vec<Bytes>) {
     let request = pb::LeaseTimeToLiveRequest { id, keys: true };
     let found: pb::LeaseTimeToLiveResponse = lease(requests, "LeaseTimeToLive", &request).await;
     (found.ttl, found.keys)
 }
 
-/// Keeps leases alive by one stream, and returns the time that each has from then on.
+/// Keeps leases alive through one stream. Returns the time to live that each then has, in s.
 pub async fn keep(requests: &SendRequest<Bytes>, ids: &[i64]) -> Vec<i64> {
     let messages: Vec<_> =
         ids.iter().map(|id| pb::LeaseKeepAliveRequest { id: *id }.encode_to_vec()).collect();
@@ -55,7 +56,7 @@ pub async fn keep(requests: &SendRequest<Bytes>, ids: &[i64]) -> Vec<i64> {
     answers.into_iter().map(|answer| answer.ttl).collect()
 }
 
-/// Waits until a key is gone. Returns the moment at which that was seen.
+/// Waits until a key is gone. Returns when that was seen.
 async fn wait_until_gone(requests: &SendRequest<Bytes>, key: &'static str) -> Instant {
     loop {
         let range = pb::RangeRequest { key: key.into(), ..Default::default() };
@@ -149,7 +150,7 @@ fn errors_are_those_of_etcd() {
         check("LeaseGrant", grant(7, 1 << 40), "11", "etcdserver: too large lease TTL").await;
         let revoke = pb::LeaseRevokeRequest { id: 9 }.encode_to_vec();
         check("LeaseRevoke", revoke, "5", "etcdserver: requested lease not found").await;
-        // A stream that ends without a message, and one whose second message is none.
+        // A stream that ends without any message, and one whose second message is malformed.
         assert_eq!(calls(&requests, "LeaseKeepAlive", &[]).await.status().0, "0");
         let good = pb::LeaseKeepAliveRequest { id: 7 }.encode_to_vec();
         let answer = calls(&requests, "LeaseKeepAlive", &[good, vec![0xff]]).await;
@@ -179,7 +180,7 @@ fn the_gateway_has_leases_under_all_their_paths() {
         check(path, r#"{"ID":"7","keys":true}"#, 200, &keys);
         check(path, r#"{"ID":"8"}"#, 200, r#""ID":"8","TTL":"-1""#);
     }
-    // Keep-alives are lines, and end with the body, as in etcd.
+    // Each keep-alive is answered by a line. As in etcd, the stream ends with the body.
     let line = |fields: &str| {
         let (status, body) = gateway(etcd, "/v3/lease/keepalive", fields);
         assert_eq!(status, 200, "{body}");
@@ -219,7 +220,7 @@ fn a_lease_of_three_members_is_kept_alive_on_any_and_outlives_its_leader() {
         let ended_at = Instant::now();
         let leader = three.end_leader();
         let other = connect(clients[(leader + 1) % 3]).await;
-        // A keep-alive that comes while there is no leader is answered by the next one.
+        // A keep-alive that is sent while there is no leader is answered by the next leader.
         let kept = keep(&other, &[7]).await;
         assert_eq!(kept, [4]);
         let gone_at = wait_until_gone(&other, "a").await;

@@ -1,7 +1,7 @@
-//! Malformed calls, each with the answer that etcd 3.6.16 gives on its plain port.
+//! Malformed calls, each with the answer that etcd 3.6.16 gives on its port without TLS.
 //!
-//! `QUORATE_REAL_ETCD=HOST:PORT` runs the table against the server at that address, a fresh etcd,
-//! and not against ours.
+//! With `QUORATE_REAL_ETCD=HOST:PORT`, the table is run against the server at that address, which
+//! must be a fresh etcd, and not against ours.
 
 use std::io::Write;
 use std::net::SocketAddr;
@@ -26,8 +26,8 @@ const CHECK: &str = "/grpc.health.v1.Health/Check";
 const WATCH: &str = "/grpc.health.v1.Health/Watch";
 const LIST: &str = "/grpc.health.v1.Health/List";
 
-/// A call, and what it is answered: the HTTP status, `grpc-status` and `grpc-message`. A `*` at the
-/// end stands for any text.
+/// A call with its expected answer: the HTTP status, `grpc-status` and `grpc-message`. A `*` at the
+/// end matches any text.
 struct Row {
     head: Request<()>,
     body: Bytes,
@@ -57,7 +57,7 @@ fn check_of(service: &str) -> Bytes {
     framed(&HealthCheckRequest { service: service.to_string() }.encode_to_vec())
 }
 
-/// The prefix of a message, which need not be true.
+/// The prefix of a message, with any flag and length.
 fn prefix(flag: u8, length: u32) -> Vec<u8> {
     [&[flag][..], &length.to_be_bytes()].concat()
 }
@@ -219,7 +219,7 @@ fn gzipped(bytes: &[u8]) -> Vec<u8> {
     encoder.finish().unwrap()
 }
 
-/// A message that is said to be compressed.
+/// A message whose prefix says that it is compressed.
 fn compressed(bytes: &[u8]) -> Vec<u8> {
     [&prefix(1, bytes.len() as u32)[..], bytes].concat()
 }
