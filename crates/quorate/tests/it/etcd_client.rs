@@ -1,5 +1,5 @@
-//! A client of etcd's services KV and Lease, over HTTP/2. Calls and answers are the operations of
-//! `workload`. An answer that no client of etcd could understand fails the test.
+//! A client for etcd's services KV and Lease that makes the operations of `workload` and returns
+//! their answers. An answer that no etcd client could understand fails the test.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
@@ -20,7 +20,7 @@ use workload::etcd::op::{Answer, Op, Range, RangeAnswer, Response};
 
 use crate::server::PATIENCE;
 
-/// A connection. Clones of it send on the same connection.
+/// A connection; clones use the same one.
 #[derive(Clone)]
 pub struct OpsClient {
     client: EtcdClient,
@@ -29,18 +29,18 @@ pub struct OpsClient {
 }
 
 impl OpsClient {
-    /// Opens a connection. None if no server listens.
+    /// Opens a connection; `None` if no server listens.
     pub async fn connect(address: SocketAddr) -> Option<OpsClient> {
         let client = EtcdClient::connect(address).await.ok()?;
         Some(OpsClient { client, served: Arc::default() })
     }
 
-    /// The cluster and the member that the responses of this connection name, once there is one.
+    /// The cluster and the member that the responses name; `None` before the first response.
     pub fn served(&self) -> Option<Served> {
         self.served.get().copied()
     }
 
-    /// Sends a call and waits for its answer. None if the connection ended.
+    /// Makes a call and waits for its answer; `None` if the connection ended.
     pub async fn try_ask(&mut self, op: &Op) -> Option<Answer> {
         let (method, request) = encode(op);
         let path = match method {
@@ -60,7 +60,7 @@ impl OpsClient {
         Some(self.understand(op, answer))
     }
 
-    /// Like [`OpsClient::try_ask`], of a server that answers in time or is gone.
+    /// Like [`OpsClient::try_ask`]. Fails if the server does not answer in time.
     pub async fn ask(&mut self, op: &Op) -> Option<Answer> {
         timeout(PATIENCE, self.try_ask(op)).await.expect("a server answers in time")
     }
@@ -78,7 +78,7 @@ impl OpsClient {
     }
 }
 
-/// The cluster and the member that a response names. The header is the first field of every one.
+/// The cluster and the member that any response names; the header is the first field of each.
 pub fn header_of(response: Bytes) -> Served {
     let response = pb::CompactionResponse::decode(response).expect("a response");
     let header = response.header.expect("a response has a header");
@@ -86,13 +86,13 @@ pub fn header_of(response: Bytes) -> Served {
     Served { cluster_id: header.cluster_id, member_id: header.member_id }
 }
 
-/// The error with this code and text.
+/// etcd's error with this code and text. Fails if there is none.
 pub fn error_of(code: u32, text: &str) -> Error {
     let is_it = |error: &Error| u32::from(error.code().number()) == code && error.text() == text;
     Error::all().find(is_it).unwrap_or_else(|| panic!("etcd has no error {code}: {text}"))
 }
 
-/// A connection whose calls wait for their answers, with a runtime of its own.
+/// A connection with its own runtime, whose calls block.
 pub struct Caller {
     runtime: Runtime,
     client: OpsClient,
@@ -106,23 +106,23 @@ impl Caller {
         Caller { runtime, client }
     }
 
-    /// The answer to a call.
+    /// Makes a call and returns its answer.
     pub fn call(&mut self, op: &Op) -> Answer {
         self.runtime.block_on(self.client.ask(op)).expect("the server answers")
     }
 
-    /// The answer to a range, which must not be refused.
+    /// Reads a range, which the server must not refuse.
     pub fn range(&mut self, range: &Range) -> RangeAnswer {
         range_of(self.call(&Op::Range(range.clone())))
     }
 }
 
-/// A range of every key.
+/// A read of all keys.
 pub fn everything() -> Range {
     Range { key: vec![0], range_end: vec![0], ..Range::default() }
 }
 
-/// The answer to a range that is not refused.
+/// The answer to a read that must not have been refused.
 pub fn range_of(answer: Answer) -> RangeAnswer {
     match answer {
         Ok(Response::Range(answer)) => answer,

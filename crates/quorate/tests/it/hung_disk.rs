@@ -1,5 +1,6 @@
-//! The disk of one member hangs: its file system is frozen for 8 s, and each write to it waits.
-//! Clients of all members go on writing meanwhile, and no acknowledged write is lost.
+//! The disk of one member hangs: its file system is frozen for 8 s, so every write to it waits.
+//! Meanwhile clients of all members must be able to continue writing, and no acknowledged write may
+//! be lost.
 
 use std::fs::{self, File};
 use std::net::SocketAddr;
@@ -20,18 +21,18 @@ use crate::server::{Over, wait_until};
 /// How long the disk hangs.
 const FROZEN_FOR: Duration = Duration::from_secs(8);
 
-/// Bytes of a member's file system: for its segments, and the room for its snapshots.
+/// The size of a member's file system: enough for log segments and snapshots.
 const DISK_BYTES: u64 = 1 << 30;
 
-/// A file system on a loop device. Dropping it thaws and unmounts it.
+/// A file system on a loop device. Dropping this thaws and unmounts it.
 struct LoopDisk {
     mounted: PathBuf,
     image: PathBuf,
 }
 
 impl LoopDisk {
-    /// Makes an empty one, mounted at a folder. The error is the reason why this process cannot
-    /// mount.
+    /// Creates an empty file system, and mounts it at a folder. The error says why this process
+    /// cannot mount one.
     fn mount(mounted: &Path) -> Result<LoopDisk, String> {
         let image = mounted.with_extension("image");
         File::create(&image).unwrap().set_len(DISK_BYTES).unwrap();
@@ -51,14 +52,14 @@ impl LoopDisk {
 
 impl Drop for LoopDisk {
     fn drop(&mut self) {
-        // This fails if the file system is not frozen.
+        // Fails harmlessly if the file system is not frozen.
         let _ = self.thaw();
         let _ = Command::new("umount").arg("-l").arg(&self.mounted).status();
         let _ = fs::remove_file(&self.image);
     }
 }
 
-/// Runs a command to its end. The error is its output.
+/// Runs a command. The error is the command's error output.
 fn run(command: &mut Command) -> Result<(), String> {
     let output = command.output().map_err(|error| format!("{command:?}: {error}"))?;
     match output.status.success() {
@@ -67,7 +68,7 @@ fn run(command: &mut Command) -> Result<(), String> {
     }
 }
 
-/// Starts three members, each on a file system of its own. Returns the index of the leader, too.
+/// Starts three members, each on its own file system. Also returns the index of the leader.
 fn start(name: &str) -> Result<(Members, Vec<LoopDisk>, usize), String> {
     start_members(Members::prepare(name, ""))
 }
@@ -91,7 +92,7 @@ fn wait_for_all(clients: &[SocketAddr]) {
     });
 }
 
-/// Sets a znode to one number after the other in a session, until it is told to end.
+/// Sets a znode to one number after the other, in a single session, until `is_over`.
 fn write(address: SocketAddr, path: &str, acknowledged: &AtomicU64, is_over: &AtomicBool) {
     let mut client = open(address);
     assert_eq!(client.create(path, b"0", 0).as_deref(), Ok(path));
@@ -103,7 +104,7 @@ fn write(address: SocketAddr, path: &str, acknowledged: &AtomicU64, is_over: &At
     }
 }
 
-/// Like [`write`], but when its connection ends, its session goes on at the next address.
+/// Like [`write`], but if its connection ends, the session moves on to the next address.
 fn write_anywhere(
     addresses: &[SocketAddr],
     path: &str,
@@ -138,8 +139,8 @@ fn write_anywhere(
     }
 }
 
-/// Freezes a disk for a while. Each number grows by more than one meanwhile: one may have been on
-/// its way at the freeze. Then it is over for those who make them grow.
+/// Freezes a disk for [`FROZEN_FOR`]. Each of the numbers must grow by more than one meanwhile,
+/// since one write may already have been under way. Then `over` stops the writers.
 fn hang_until_all_went_on<const COUNT: usize>(
     disk: &LoopDisk,
     over: Over,
@@ -157,9 +158,9 @@ fn hang_until_all_went_on<const COUNT: usize>(
     }
 }
 
-/// Freezes the disk of the member at `frozen` while one client writes at each member. `whose` is in
-/// the names of the znodes. All clients go on before the disk does; the clients of the frozen
-/// member may move to another one.
+/// Freezes the disk of the member `frozen` while a client writes at each member. `whose` becomes
+/// part of the znodes' names. All clients must continue before the disk does; the client of the
+/// frozen member may move to another one.
 fn hang(members: &Members, disks: &[LoopDisk], frozen: usize, whose: &str) {
     let places: Vec<usize> = (frozen..frozen + 3).map(|place| place % 3).collect();
     let addresses: Vec<SocketAddr> = places.iter().map(|place| members.clients[*place]).collect();
@@ -198,7 +199,7 @@ fn a_hung_disk_of_one_member_stops_no_client() {
         Err(reason) => return skip(&reason),
     };
     hang(&members, &disks, leader, "leader");
-    // Another member may lead by now.
+    // By now another member may lead.
     let leader = members.leader();
     hang(&members, &disks, (leader + 1) % 3, "follower");
     let folder = members.folder.clone();
@@ -207,7 +208,7 @@ fn a_hung_disk_of_one_member_stops_no_client() {
     fs::remove_dir_all(folder).unwrap();
 }
 
-/// Puts one key after the other at a member, until it is told to end.
+/// Puts one key after the other at a member, until `is_over`.
 fn put_keys(address: SocketAddr, whose: &str, acknowledged: &AtomicU64, is_over: &AtomicBool) {
     let mut number = 0;
     while !is_over.load(Ordering::Relaxed) {
@@ -218,7 +219,7 @@ fn put_keys(address: SocketAddr, whose: &str, acknowledged: &AtomicU64, is_over:
     }
 }
 
-/// Freezes the disk of a member while clients of etcd put keys at the two others.
+/// Freezes the disk of a member while etcd clients put keys at the other two.
 fn hang_beside_puts(etcd: [SocketAddr; 3], disks: &[LoopDisk], frozen: usize, whose: &str) {
     let others = [(frozen + 1) % 3, (frozen + 2) % 3];
     let names = others.map(|place| format!("{whose}-{place}"));
@@ -254,7 +255,7 @@ fn a_hung_disk_of_one_member_stops_no_client_of_etcd() {
     };
     wait_until("all serve etcd's clients", || etcd.iter().all(|it| put(*it, "first", "")));
     hang_beside_puts(etcd, &disks, leader, "leader");
-    // Another member may lead by now.
+    // By now another member may lead.
     let leader = members.leader();
     hang_beside_puts(etcd, &disks, (leader + 1) % 3, "follower");
     let folder = members.folder.clone();

@@ -1,4 +1,4 @@
-//! `snapshot` and `restore` of the admin server: a state is downloaded, and restored.
+//! The admin commands `snapshot` and `restore`: downloads a snapshot, and restores it.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -11,18 +11,18 @@ use zk::request::{ReadKind, Request, WriteRequest};
 use crate::client::{Client, Greeted, TIMEOUT_MS, read};
 use crate::server::{Server, wait_until};
 
-/// How long a server may be silent when an answer is due.
+/// How long the server may take to answer.
 const SILENCE: Duration = Duration::from_secs(20);
 
-/// A setting without which a server restores once in five minutes.
+/// By default a server restores at most once in five minutes; this setting removes the limit.
 const OFTEN: &str = "admin.rateLimiterIntervalInMS=0";
 
 const CONFIG: [&str; 3] = ["admin.serverPort=0", "admin.serverAddress=127.0.0.1", OFTEN];
 
-/// The header of an identity with a password.
+/// A header with a user and a password.
 const SOMEBODY: &str = "Authorization: digest bob:secret\r\n";
 
-/// The parts of an answer.
+/// An HTTP response.
 pub struct Answer {
     pub status: u16,
     head: String,
@@ -30,7 +30,7 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// The value of a header.
+    /// The value of a header, which must exist.
     fn header(&self, name: &str) -> &str {
         let line = self.head.lines().find_map(|line| line.strip_prefix(&format!("{name}: ")));
         line.unwrap_or_else(|| panic!("no {name} in {}", self.head))
@@ -41,7 +41,7 @@ impl Answer {
     }
 }
 
-/// Sends a command, with these headers and this body.
+/// Sends a command with these headers and this body, and returns the response.
 fn ask(admin: SocketAddr, line: &str, headers: &str, body: &[u8]) -> Answer {
     try_ask(admin, line, headers, body).expect("the server answers")
 }
@@ -54,7 +54,7 @@ fn try_ask(admin: SocketAddr, line: &str, headers: &str, body: &[u8]) -> Option<
         "{line} HTTP/1.1\r\nHost: q\r\nConnection: close\r\nContent-Length: {length}\r\n{headers}\r\n"
     );
     stream.write_all(head.as_bytes()).ok()?;
-    // A server that refuses need not have read the whole body.
+    // A server that refuses the request need not read the whole body.
     let _ = stream.write_all(body);
     let mut bytes = Vec::new();
     stream.read_to_end(&mut bytes).ok()?;
@@ -72,7 +72,7 @@ fn restore(admin: SocketAddr, image: &[u8]) -> Answer {
     ask(admin, "POST /commands/restore", SOMEBODY, image)
 }
 
-/// Files of received snapshots in the data directory.
+/// The files of received snapshots in the data directory.
 fn received(server: &Server) -> Vec<PathBuf> {
     let files = std::fs::read_dir(server.data_dir().join("snapshots")).unwrap();
     let paths = files.map(|entry| entry.unwrap().path());
@@ -101,8 +101,8 @@ fn a_snapshot_brings_back_znodes_and_sessions() {
     assert_eq!(restored.status, 200, "{}", String::from_utf8_lossy(&restored.body));
     let restored_zxid = restored.json()["last_zxid"].as_i64().unwrap();
     assert!(restored_zxid > zxid + 3);
-    // Both clients are disconnected. One attaches to its session again; the session of the other
-    // does not exist.
+    // Both clients are disconnected. The first one can resume its session; the session of the other
+    // does not exist any more.
     assert!(first.receive().is_none());
     assert!(later.receive().is_none());
     let again = Client::try_greet(server.address(), first.session, &first.password, zxid + 3);
@@ -113,8 +113,8 @@ fn a_snapshot_brings_back_znodes_and_sessions() {
     assert!(matches!(gone, Greeted::Refused), "{gone:?}");
     assert_eq!(first.set("/a", b"after"), ErrorCode::OK);
 
-    // The received file is removed once the server has a snapshot of its own; a start then finds
-    // all data.
+    // The received file is deleted once the server has taken a snapshot of its own. After a restart
+    // all data is there.
     wait_until("discarding", || received(&server).is_empty());
     server.kill_nine();
     server.restart();
@@ -123,7 +123,7 @@ fn a_snapshot_brings_back_znodes_and_sessions() {
     assert_eq!(first.get("/a").unwrap(), b"after");
     assert!(first.exists("/e") && !first.exists("/later"));
 
-    // Another server can restore the file as well.
+    // Another server can restore the same file.
     let other = Server::start("images-other", &CONFIG);
     assert_eq!(restore(other.face("admin"), &taken.body).status, 200);
     let mut client = Client::open(other.address(), TIMEOUT_MS);
@@ -148,7 +148,8 @@ fn a_snapshot_is_for_those_who_may_do_everything_to_the_root() {
     }
     assert_eq!(asked(SOMEBODY), refused(200, "none"));
     assert_eq!(asked("Authorization: ip\r\n"), refused(200, "none"));
-    // From here on, the root's ACL allows all to one address, and all but one permission to others.
+    // From here on, the root's ACL allows one address everything, and everybody else all but one
+    // permission.
     let mut client = Client::open(server.address(), TIMEOUT_MS);
     let entry = |perms, scheme: &str, id: &str| machine::AclEntry {
         perms,
@@ -204,7 +205,7 @@ fn what_is_no_whole_snapshot_leaves_the_state_as_it_was() {
         assert_eq!(answer.status, 400, "{}", String::from_utf8_lossy(&answer.body));
         assert!(received(&server).is_empty());
     }
-    // This client sends less than it announces, and goes.
+    // This client sends less than it has announced, and disconnects.
     let mut stream = TcpStream::connect(admin).unwrap();
     let head = format!(
         "POST /commands/restore HTTP/1.1\r\nHost: q\r\n{SOMEBODY}Content-Length: 999\r\n\r\n"
@@ -214,7 +215,7 @@ fn what_is_no_whole_snapshot_leaves_the_state_as_it_was() {
     wait_until("receiving", || !received(&server).is_empty());
     drop(stream);
     wait_until("giving up", || received(&server).is_empty());
-    // The client of the server was not disturbed.
+    // The server's other client was not affected.
     assert!(client.exists("/b"));
     assert_eq!(restore(admin, &whole).status, 200);
     assert!(client.receive().is_none());
@@ -229,14 +230,15 @@ fn a_server_that_is_killed_while_it_restores_has_one_state_or_the_other() {
         client.create(&format!("/old/{at}"), &[7; 500], 0).unwrap();
     }
     let image = snapshot(server.face("admin")).body;
-    // The counts of rounds that found the old state, and of rounds that found the restored state.
+    // How many rounds found the old state, and how many the restored one.
     let mut seen = [0, 0];
     for round in 0..100_u64 {
         if seen.iter().all(|count| *count > 7) {
             break;
         }
         let mut client = Client::open(server.address(), TIMEOUT_MS);
-        // The other state has no znode of the old one, and a mark that was acknowledged.
+        // The old state is prepared so that it differs: it has no znode of the snapshot, and one of
+        // its own.
         for at in 0..200 {
             client.delete(&format!("/old/{at}"));
         }
@@ -262,8 +264,9 @@ fn a_server_that_is_killed_while_it_restores_has_one_state_or_the_other() {
         }
         seen[usize::from(is_restored)] += 1;
         if !is_restored {
-            // A received file that was not installed is removed at the start. A file of an earlier
-            // round may still be in the log: a later snapshot removes it.
+            // A received file that was not installed is deleted at the start. The file of an
+            // earlier round may be kept longer, because the log still needs it; a later snapshot
+            // frees it.
             wait_until("keeping no image", || received(&server).is_empty());
         }
     }

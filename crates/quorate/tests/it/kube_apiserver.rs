@@ -1,5 +1,6 @@
-//! The calls of kube-apiserver, as its store makes them (`storage/etcd3` of Kubernetes and
-//! `client/v3/kubernetes` of etcd 3.6), by several API servers at once, each at another member.
+//! The calls of Kubernetes' API server, as its store makes them (`storage/etcd3` of Kubernetes and
+//! `client/v3/kubernetes` of etcd 3.6), from several API servers at the same time, each at another
+//! member.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
@@ -17,22 +18,23 @@ use crate::etcd::Three;
 use crate::etcd_client::Caller;
 use crate::server::wait_until;
 
-/// The key whose version counts the compactions (`compactRevKey`).
+/// The key that API servers compete for before they compact; its version counts the compactions
+/// (`compactRevKey`).
 const COMPACT_REV_KEY: &[u8] = b"compact_rev_key";
 
-/// Pairs of a page (`chunkSizeLimit` of clients).
+/// How many pairs a page of a list has (`chunkSizeLimit` of clients).
 const LIMIT: i64 = 500;
 
-/// What the keys of pods begin with.
+/// The prefix of the pods' keys.
 const PODS: &str = "/registry/pods/";
 
-/// The most pods that there are: four pages.
+/// The most pods at any time: four pages.
 const PODS_MAX: u64 = 1_900;
 
-/// An API server.
+/// An API server, as a client of etcd.
 struct ApiServer(Caller);
 
-/// The revision of a write, or the pair that was there instead.
+/// The revision of a write that succeeded, or the pair that was in its way, if there is one.
 type Written = Result<i64, Option<KeyValue>>;
 
 impl ApiServer {
@@ -40,14 +42,15 @@ impl ApiServer {
         ApiServer(Caller::open(address))
     }
 
-    /// `OptimisticPut`. A key that does not exist has revision 0.
+    /// Puts a key if it still has this revision (`OptimisticPut`). The revision of a missing key is
+    /// 0.
     fn put(&mut self, key: &str, value: String, revision: i64) -> Written {
         let (key, value) = (key.as_bytes().to_vec(), value.into_bytes());
         let put = Put { key: key.clone(), value, ..Put::default() };
         self.write_at(key, revision, TxnOp::Put(put))
     }
 
-    /// `OptimisticDelete`.
+    /// Deletes a key if it still has this revision (`OptimisticDelete`).
     fn delete(&mut self, key: &str, revision: i64) -> Written {
         let key = key.as_bytes().to_vec();
         let delete = DeleteRange { key: key.clone(), ..DeleteRange::default() };
@@ -62,7 +65,7 @@ impl ApiServer {
         Err(pair_of(answer))
     }
 
-    /// The answer to: if this is so, then the write, else a get.
+    /// Runs a transaction: if the key fulfils the condition, `write`, else a get of the key.
     fn if_else(&mut self, key: Vec<u8>, target: CompareTarget, write: TxnOp) -> TxnAnswer {
         let get = TxnOp::Range(Range { key: key.clone(), ..Range::default() });
         let compare = Compare { key, range_end: Vec::new(), result: CompareResult::Equal, target };
@@ -83,7 +86,7 @@ impl ApiServer {
         self.0.range(&Range { key: COMPACT_REV_KEY.into(), ..Range::default() }).revision
     }
 
-    /// A page of the pods from a key on. The newest revision is 0.
+    /// A page of the list of pods, from `key` on, at `revision`; 0 means the newest.
     fn page(&mut self, key: Vec<u8>, revision: i64) -> Result<RangeAnswer, Error> {
         let range_end = b"/registry/pods0".to_vec();
         match self.0.call(&Op::Range(Range {
@@ -104,7 +107,7 @@ impl ApiServer {
     }
 }
 
-/// The pair that the get of a failed transaction found.
+/// The pair that the get of a failed transaction returned.
 fn pair_of(answer: TxnAnswer) -> Option<KeyValue> {
     match answer.responses.into_iter().next() {
         Some(Response::Range(mut found)) => found.kvs.pop(),
@@ -112,7 +115,7 @@ fn pair_of(answer: TxnAnswer) -> Option<KeyValue> {
     }
 }
 
-/// Lets every server do the same at once, and returns what each has done.
+/// Runs `act` for all servers at the same time, and returns the results.
 fn race<T: Send>(
     servers: &mut [ApiServer],
     act: impl Fn(usize, &mut ApiServer) -> T + Sync,
@@ -131,7 +134,7 @@ fn race<T: Send>(
     })
 }
 
-/// So many API servers, spread over the members.
+/// `count` API servers, spread over the members.
 fn api_servers(three: &Three, count: usize) -> Vec<ApiServer> {
     three.clients.iter().cycle().take(count).map(|address| ApiServer::open(*address)).collect()
 }
@@ -202,15 +205,16 @@ fn one_of_racing_creates_and_one_of_racing_deletes_is_done() {
     }
 }
 
-/// What an API server remembers between two compactions (`compactor`): the version of the key, and
-/// the revision that it saw then.
+/// What an API server remembers between two compactions (`compactor`): the version of
+/// [`COMPACT_REV_KEY`], and the revision at that time.
 #[derive(Clone, Copy, Default)]
 struct Turn {
     version: i64,
     revision: i64,
 }
 
-/// `compact` of `compact.go`: the next turn, and whether the server has won this one.
+/// Takes part in a round of compaction, as `compact` in `compact.go` does. Returns what to
+/// remember, and whether this server has won the round.
 fn compact(server: &mut ApiServer, turn: Turn) -> (Turn, bool) {
     let value = turn.revision.to_string().into_bytes();
     let put = Put { key: COMPACT_REV_KEY.into(), value, ..Put::default() };
@@ -221,7 +225,7 @@ fn compact(server: &mut ApiServer, turn: Turn) -> (Turn, bool) {
         let version = pair_of(answer).expect("the key exists").version;
         return (Turn { version, revision }, false);
     }
-    // The first one does not compact.
+    // The first winner does not compact, since it knows no earlier revision.
     if turn.revision > 0 {
         let compacted = server.compact(turn.revision);
         assert!(compacted.is_ok(), "{compacted:?} at {}", turn.revision);
@@ -237,7 +241,8 @@ fn one_of_two_servers_compacts_in_each_round() {
     let (mut compacted, mut last_winner) = (0, 0);
     for round in 1..=40 {
         if round % 10 == 0 {
-            // One that is started again remembers nothing. The other one has the version.
+            // The loser of the last round restarts and remembers nothing; the winner still knows
+            // the version.
             turns[1 - last_winner] = Turn::default();
         }
         let key = format!("{PODS}default/pod-{round}");
@@ -259,32 +264,32 @@ fn one_of_two_servers_compacts_in_each_round() {
     }
 }
 
-/// A list that has come to its end.
+/// A complete list: its revision, and each page with the key that it begins at.
 struct List {
     revision: i64,
     pages: Vec<(Vec<u8>, RangeAnswer)>,
 }
 
-/// A change of a key.
+/// A change of a key that a server has made.
 struct Change {
     revision: i64,
     key: Vec<u8>,
-    /// None if it was deleted.
+    /// The new value; `None` if the key was deleted.
     value: Option<Vec<u8>>,
 }
 
-/// What the threads of the test of lists share.
+/// What the threads of the list test share.
 #[derive(Default)]
 struct Registry {
-    /// Every change of a key.
+    /// All changes of keys so far.
     changes: Mutex<Vec<Change>>,
-    /// The last revision at which a compaction was asked for, and the last one that was done.
+    /// The revision of the last compaction that was asked for, and of the last one that was done.
     asked: AtomicI64,
     compacted: AtomicI64,
     is_over: AtomicBool,
 }
 
-/// Ends the threads, even if the test panics.
+/// Stops the threads when this is dropped, even if the test panics.
 struct Over<'r>(&'r Registry);
 
 impl Drop for Over<'_> {
@@ -303,7 +308,7 @@ impl Registry {
         self.is_over.load(Ordering::Relaxed)
     }
 
-    /// Makes pods, a hundred at once.
+    /// Creates pods, a hundred with each transaction.
     fn fill(&self, server: &mut ApiServer) {
         for hundred in 0..PODS_MAX / 100 {
             let keys = (0..100).map(|number| key_of(hundred * 100 + number));
@@ -317,7 +322,7 @@ impl Registry {
             let revision = server.0.call(&Op::Txn(txn)).unwrap().revision();
             keys.iter().for_each(|key| self.note(revision, key, Some(value.clone())));
         }
-        // The keys right before and behind the prefix are no pods.
+        // The keys right before and behind the prefix are not pods.
         for key in ["/registry/pods", "/registry/pods.", "/registry/pods0", "/registry/podsets/a"] {
             let revision = server.put(key, "no pod".to_string(), 0).unwrap();
             self.note(revision, key, Some("no pod".to_string()));
@@ -336,14 +341,14 @@ impl Registry {
                 true => (server.delete(&key, revision), None),
                 false => (server.put(&key, value.clone(), revision), Some(value)),
             };
-            // Another server may have changed the pod meanwhile.
+            // If it fails, another server has changed the pod meanwhile.
             if let Ok(revision) = written {
                 self.note(revision, &key, value);
             }
         }
     }
 
-    /// Compacts again and again, at a revision of some time ago.
+    /// Compacts over and over, each time at a revision from a while ago.
     fn compact(&self, server: &mut ApiServer) {
         const LOOKS: usize = 10;
         let mut seen = VecDeque::new();
@@ -362,8 +367,8 @@ impl Registry {
         }
     }
 
-    /// Lists all pods. A slow list waits for a compaction behind its first page. None if the list
-    /// was refused because its revision is compacted.
+    /// Lists all pods. If `is_slow`, waits for a compaction after each page. `None` if the list was
+    /// refused because its revision is compacted.
     fn list(&self, server: &mut ApiServer, is_slow: bool) -> Option<List> {
         let first = server.page(PODS.into(), 0).unwrap();
         let revision = first.revision;
@@ -387,14 +392,14 @@ impl Registry {
         Some(List { revision, pages })
     }
 
-    /// The revisions of the changes, which are in this order from now on.
+    /// Sorts the recorded changes by revision, and returns the revisions.
     fn sorted_revisions(&self) -> Vec<i64> {
         let mut changes = self.changes.lock().unwrap();
         changes.sort_by_key(|change| change.revision);
         changes.iter().map(|change| change.revision).collect()
     }
 
-    /// The pods at a revision, by key: the revision of the last change, and the value.
+    /// The pods at a revision, by key, each with the revision and value of its last change.
     fn pods_at(&self, revision: i64) -> BTreeMap<Vec<u8>, (i64, Vec<u8>)> {
         let mut pods = BTreeMap::new();
         let changes = self.changes.lock().unwrap();
@@ -410,7 +415,7 @@ impl Registry {
         pods
     }
 
-    /// Checks every page of a list.
+    /// Fails unless every page of a list shows the pods as they were at the list's revision.
     fn check(&self, list: &List) {
         let pods = self.pods_at(list.revision);
         for (key, page) in &list.pages {

@@ -1,8 +1,8 @@
-//! Members of two builds in one ensemble: an upgrade of one server at a time under load, the way
-//! back, and the raise of the level, after which an older build is refused.
+//! Members of two builds in one ensemble. The servers are upgraded one by one under load, and back
+//! again; then the level is raised, after which an older build is refused.
 //!
-//! The newer build is this one, an older build is this one without the levels above 1 or 2: they
-//! know ranges of levels that differ, as two releases do.
+//! The newer build is this one. An older build is this one limited to the levels up to 1, 2 or 3.
+//! So the two differ in the levels that they know, as two releases would.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -24,17 +24,17 @@ use crate::server::{Over, wait_until};
 
 const TIMEOUT_MS: i32 = 10_000;
 
-/// A build of the program.
+/// A build of the program, by the levels that it knows.
 #[derive(Clone, Copy, PartialEq)]
 enum Build {
-    /// This one.
+    /// This build.
     Newer,
-    /// One that knows this level and those below.
+    /// A build that knows the levels up to this one.
     Older(u16),
 }
 
 impl Build {
-    /// Its additional configuration.
+    /// The line of configuration that makes a server behave like this build.
     fn line(self) -> String {
         match self {
             Build::Newer => String::new(),
@@ -43,8 +43,7 @@ impl Build {
     }
 }
 
-/// Prepares three servers with an older build, which knows this level and those below, and starts
-/// them.
+/// Starts three servers with an older build that knows the levels up to `level`.
 fn start_older(name: &str, level: u16) -> Members {
     let line = Build::Older(level).line();
     let mut members = Members::prepare(name, &format!("snapCount=200\n{line}"));
@@ -53,18 +52,20 @@ fn start_older(name: &str, level: u16) -> Members {
     members
 }
 
-/// Gives a server a build, and further lines of its configuration, from its next start on.
+/// Changes a server's configuration so that it has another build, and these further lines, from its
+/// next start on.
 fn install(members: &Members, place: usize, build: Build, lines_more: &str) {
     let file = members.folder.join((place + 1).to_string()).join("zoo.cfg");
     let config = fs::read_to_string(&file).unwrap();
-    // An older build refuses what it does not know.
+    // Lines of an earlier build are removed, because an older build refuses keys that it does not
+    // know.
     let newer_keys = ["quorate.levelMax=", "quorate.etcdEnableV2="];
     let lines = config.lines().filter(|line| !newer_keys.iter().any(|key| line.starts_with(key)));
     let config: String = lines.flat_map(|line| [line, "\n"]).collect();
     fs::write(&file, config + &build.line() + lines_more).unwrap();
 }
 
-/// Stops a server and starts it with a build and further lines of its configuration, while the
+/// Stops a server, and starts it with another build and further lines of configuration, while the
 /// others serve.
 fn replace(members: &mut Members, place: usize, build: Build, lines_more: &str) {
     members.stop_one(place);
@@ -74,7 +75,7 @@ fn replace(members: &mut Members, place: usize, build: Build, lines_more: &str) 
     wait_until("it serves again", || word(address, "srvr").contains("Mode: "));
 }
 
-/// Checks that a server has kept its directory: nothing was set aside.
+/// Fails unless a server still uses its directory: nothing in it was set aside.
 fn check_kept(members: &Members, place: usize) {
     let names = fs::read_dir(members.data(place)).unwrap().map(|it| it.unwrap().file_name());
     let names: BTreeSet<String> = names.map(|it| it.into_string().unwrap()).collect();
@@ -82,10 +83,9 @@ fn check_kept(members: &Members, place: usize) {
     assert!(names.iter().all(|name| !name.starts_with("set-aside")), "{names:?}");
 }
 
-/// Creates znodes until it is told to stop, with any server that takes them. Returns the
-/// acknowledged paths.
+/// Creates znodes at any server that accepts them, until `is_over`. Returns the acknowledged paths.
 fn write(clients: &[SocketAddr], is_over: &AtomicBool, count: &AtomicUsize) -> Vec<String> {
-    // The data is so large that the leader's memory does not hold the whole log.
+    // The data is so large that the leader does not keep the whole log in memory.
     let data = vec![7; 64 * 1024];
     let mut written = Vec::new();
     for attempt in 0.. {
@@ -113,15 +113,15 @@ fn write(clients: &[SocketAddr], is_over: &AtomicBool, count: &AtomicUsize) -> V
     unreachable!("the loop has no end")
 }
 
-/// Waits until the writer has written some more.
+/// Waits until the writer has created some more znodes.
 fn let_it_write(count: &AtomicUsize) {
     let before = count.load(Ordering::Acquire);
     wait_until("something is written", || count.load(Ordering::Acquire) > before + 20);
 }
 
-/// Empties the directory of a server, which comes back with another server's snapshot, and waits
-/// until it has taken the place of the member that it was. Until then a majority of the voters
-/// before is needed as well, so no other directory may be emptied.
+/// Empties the directory of a server, which then fetches a snapshot from another one. Waits until
+/// it has taken the place of the member that it was before. Until then, a majority of the earlier
+/// voters is needed as well, so no second directory may be emptied.
 fn refill(members: &mut Members, place: usize) {
     let status = |members: &Members| {
         let (shown, is_led) = members.cluster(&["status"]);
@@ -157,12 +157,12 @@ fn servers_are_upgraded_one_at_a_time_and_back_until_the_level_is_raised() {
         let newer = |place| (place, Build::Newer);
         for (place, build) in [newer(0), newer(1), (1, OLDER), newer(1), newer(2)] {
             let (said, is_done) = members.cluster(&["upgrade"]);
-            // The older build knows no level to raise to.
+            // An older build that leads knows no level to raise to.
             let is_refused = !is_done && said.contains("install version 0.4.0 or later there");
             assert!(is_refused || said.contains("the level is 1"), "{said}");
             replace(&mut members, place, build, "");
             let_it_write(&count);
-            // The sender and the receiver of the snapshot are of two builds, both ways round.
+            // Now the sender and the receiver of a snapshot are different builds, both ways round.
             if (place, build) == newer(0) {
                 let before = count.load(Ordering::Acquire);
                 wait_until("the log is long", || count.load(Ordering::Acquire) > before + 300);
@@ -190,8 +190,7 @@ fn servers_are_upgraded_one_at_a_time_and_back_until_the_level_is_raised() {
     members.stop();
 }
 
-/// Checks that an older build is refused: with a directory that has the new level, and with an
-/// empty one.
+/// Fails unless an older build is refused, with a directory of the new level and with an empty one.
 fn an_older_build_is_refused(members: &mut Members, older: Build) {
     let Build::Older(level) = older else { panic!("it is this build") };
     let old = (members.leader() + 1) % 3;
@@ -206,7 +205,7 @@ fn an_older_build_is_refused(members: &mut Members, older: Build) {
     assert!(log.contains(&said), "{log}");
     check_kept(members, old);
 
-    // With an empty directory it is a new member, which nobody takes in.
+    // With an empty directory it would be a new member, but no ensemble accepts it.
     let kept: PathBuf = members.folder.join("kept");
     fs::rename(members.data(old), &kept).unwrap();
     fs::create_dir_all(members.data(old)).unwrap();
@@ -218,7 +217,7 @@ fn an_older_build_is_refused(members: &mut Members, older: Build) {
     kill_process(members.pid(old), Signal::KILL).unwrap();
     members.wait_for_end(old);
 
-    // The server is as it was before, and of the newer build.
+    // The server gets its directory back, and the newer build.
     fs::remove_dir_all(members.data(old)).unwrap();
     fs::rename(&kept, members.data(old)).unwrap();
     install(members, old, Build::Newer, "");
@@ -253,7 +252,7 @@ fn clients_of_etcd_are_served_once_the_last_server_is_upgraded() {
                 refused = Some(call(etcd[0], "put", r#"{"key":"YQ==","value":"Yg=="}"#));
             }
         }
-        // The first command raises the level, as far as all know.
+        // The first command of an etcd client raises the level, as far as all servers know it.
         wait_until("a client of etcd is served", || put(etcd[0], "first", "1"));
         for (number, address) in (0..300).zip(etcd.iter().cycle()) {
             assert!(put(*address, &format!("key{}", number % 50), &format!("value{number}")));
@@ -281,7 +280,7 @@ fn clients_of_etcd_are_served_once_the_last_server_is_upgraded() {
     members.stop();
 }
 
-/// Sets a key of etcd v2. Returns the status, and the body.
+/// Sets a key of etcd v2. Returns the status and body of the answer.
 fn set_v2(etcd: SocketAddr, key: &str, value: &str) -> (u16, String) {
     let line = format!("PUT /v2/keys/{key}?value={value}");
     request(etcd, &line, "").expect("the server answers")
@@ -312,12 +311,14 @@ fn clients_of_etcd_v2_are_served_once_the_last_server_is_upgraded() {
         let (status, body) = set_v2(*address, &format!("key{}", number % 50), &number.to_string());
         assert!([200, 201].contains(&status), "{body}");
     }
-    // What clients need is raised, no more: a server may go back to a build that knows that.
+    // Only the level that clients need is raised. So a server may still go back to a build that
+    // knows that one.
     assert!(members.cluster(&["status"]).0.contains("\nlevel 3; all servers know level 4"));
     replace(&mut members, 0, Build::Older(3), "quorate.etcdEnableV2=true\n");
     wait_until("the older build serves", || put(etcd[0], "key49", "249"));
     assert_eq!(set_v2(etcd[0], "key49", "299").0, 200);
-    // If the older build leads, it knows no higher level; else the leader names it.
+    // If the older build leads, it knows no higher level; otherwise the leader names that server as
+    // the reason.
     members.cluster(&["upgrade"]);
     assert!(members.cluster(&["status"]).0.contains("\nlevel 3"));
     replace(&mut members, 0, Build::Newer, "quorate.etcdEnableV2=true\n");

@@ -1,4 +1,4 @@
-//! Tests of the real binary, as a process: one test program, one module a subject.
+//! Tests of the real binary as a process: a single test program, with a module for each subject.
 #![allow(clippy::unwrap_used)]
 
 mod attack;

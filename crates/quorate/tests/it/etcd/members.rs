@@ -1,4 +1,4 @@
-//! What clients are told of the members.
+//! What clients learn about the members, and how members begin a cluster or join one.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -10,7 +10,7 @@ use super::{Etcd, Three, free_addresses, get, put, request, wait_ready};
 use crate::server::{folder, wait_until};
 use crate::tls::wire::fixture;
 
-/// The answer of a call of the gateway.
+/// Calls the gateway, and returns the status and the JSON of the answer.
 fn call(address: SocketAddr, path: &str, body: &str) -> (u16, Value) {
     let (status, text) = request(address, &format!("POST /v3/{path}"), body).expect("it answers");
     (status, serde_json::from_str(&text).unwrap_or_else(|_| panic!("{text}")))
@@ -31,7 +31,7 @@ fn every_member_lists_all_with_names_ids_and_urls() {
     let [first, second, third] = three.clients;
     let expected = [("m0", first), ("m1", second), ("m2", third)]
         .map(|(of, url)| format!("{of} http://{url}"));
-    // A member that has just started has no name yet, as in etcd.
+    // As in etcd, a member that has just started has no name yet.
     wait_until("all have started", || names(first) == expected);
     let mut lists = Vec::new();
     for client in three.clients {
@@ -62,7 +62,7 @@ fn every_member_lists_all_with_names_ids_and_urls() {
     let before = index(three.clients[1]);
     assert!(put(three.clients[1], "key", "value"));
     assert!(index(three.clients[1]) > before);
-    // Another leader, which is not told so by the one that is lost, still knows its URL.
+    // A new leader, to which the lost one has told nothing, must still know that one's URL.
     three.end_leader();
     let left = || three.clients.iter().copied().find(|client| put(*client, "key", "other"));
     wait_until("there is a leader", || left().is_some());
@@ -70,7 +70,7 @@ fn every_member_lists_all_with_names_ids_and_urls() {
     wait_until("the list is whole", || names(left) == expected);
 }
 
-/// The errors of etcd 3.6.16, and of a cluster that cannot change now.
+/// The expected errors are those of etcd 3.6.16, and of a cluster that cannot change now.
 #[test]
 fn changes_of_the_members_are_refused() {
     let folder = folder("etcd-members-alone");
@@ -100,8 +100,8 @@ fn changes_of_the_members_are_refused() {
     fs::remove_dir_all(folder).unwrap();
 }
 
-/// Starts three members whose URLs for each other say https, with these flags more.
-/// Returns their addresses for clients and for each other.
+/// Starts three members whose URLs for each other begin with https, with these additional flags.
+/// Returns their addresses for clients, their addresses for each other, and the members.
 pub fn start_over_tls(
     folder: &Path,
     more: &[String],
@@ -156,7 +156,7 @@ fn members_with_certificates_of_an_authority_find_each_other() {
     assert_serve_over_tls("etcd-members-tls", &flags);
 }
 
-/// A `new` cluster begins with any majority of its members, as etcd's does.
+/// As in etcd, any majority of the members can begin a cluster whose state is `new`.
 #[test]
 fn any_two_of_three_begin_a_cluster_and_the_third_joins_it() {
     for third in 0..3 {
@@ -168,7 +168,7 @@ fn any_two_of_three_begin_a_cluster_and_the_third_joins_it() {
         three.restart(third);
         let has_joined = || get(three.clients[third], "key").as_deref() == Some("value");
         wait_until("it has the data", has_joined);
-        // Its vote was nobody's before.
+        // Before that a placeholder had the third member's vote.
         let has_its_vote = |client| {
             let (_, page) = request(client, "GET /metrics", "").unwrap();
             !page.contains("Remote=\"ffffffff") && page.contains("etcd_server_is_learner 0\n")
@@ -179,8 +179,8 @@ fn any_two_of_three_begin_a_cluster_and_the_third_joins_it() {
     }
 }
 
-/// `--initial-cluster-state=existing`: a member without data joins an ensemble that lives, and
-/// begins none. etcd ends with the same error where it reaches no member.
+/// With `--initial-cluster-state=existing`, a member without data joins a running ensemble but does
+/// not begin one. Like etcd's, it ends with an error if it reaches no member.
 #[test]
 fn a_member_of_an_existing_cluster_joins_it_or_ends() {
     let mut three = Three::start("etcd-members-existing");
@@ -192,12 +192,12 @@ fn a_member_of_an_existing_cluster_joins_it_or_ends() {
     three.restart(0);
     assert!(put(other, "key", "other"));
     assert_eq!(get(client, "key").as_deref(), Some("other"));
-    // Once it has begun the flag counts no more: it waits for the others like any member.
+    // Once a member has begun, the flag has no effect: it waits for the others like any member.
     (0..3).for_each(|number| three.end(number));
     (0..3).for_each(|number| three.begin(number));
     (0..3).for_each(|number| three.wait_ready(number));
     assert_eq!(get(client, "key").as_deref(), Some("other"));
-    // All are gone, with their data.
+    // All members are stopped, and their data is deleted.
     (0..3).for_each(|number| three.end(number));
     (0..3).for_each(|number| fs::remove_dir_all(three.folder.join(format!("m{number}"))).unwrap());
     let mut ended = [0, 1].map(|number| three.spawn(number));
@@ -210,7 +210,8 @@ fn a_member_of_an_existing_cluster_joins_it_or_ends() {
     }
 }
 
-/// Flags that concern a first start, and are of another time. etcd ignores them, too.
+/// Flags that matter only at a first start, and that do not fit the data. They are ignored, as in
+/// etcd.
 #[test]
 fn a_member_that_has_begun_knows_its_ensemble_whatever_the_flags_say() {
     let mut three = Three::start("etcd-members-other-flags");
@@ -240,7 +241,7 @@ fn a_member_that_has_begun_knows_its_ensemble_whatever_the_flags_say() {
         let warning = format!("--{flag}: is ignored: the data directory says");
         assert!(log.contains(&warning), "{warning}: {log}");
     }
-    // One that is alone stays alone.
+    // A standalone server stays one.
     let folder = folder("etcd-members-alone-other-flags");
     let [client] = free_addresses::<1>();
     let url = format!("http://{client}");

@@ -18,7 +18,7 @@ use crate::client::Wire;
 use crate::server::folder;
 use crate::tls::wire::{Shape, TlsConnection, fixture};
 
-/// The status and the body of the answer over TLS.
+/// Sends a request over TLS, and returns the status and body of the answer.
 pub fn request_tls(address: SocketAddr, shape: Shape, line: &str) -> io::Result<(u16, String)> {
     let mut connection = TlsConnection::connect(address, shape)?;
     connection.send(format!("{line} HTTP/1.1\r\nHost: e\r\nConnection: close\r\n\r\n").as_bytes());
@@ -27,7 +27,8 @@ pub fn request_tls(address: SocketAddr, shape: Shape, line: &str) -> io::Result<
     Ok((head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_string()))
 }
 
-/// Writes the certificate and the key of a fixture to two files, as etcd has them.
+/// Writes a fixture's certificate and key to two files, as etcd's flags need them. Returns their
+/// paths.
 pub fn two_files(folder: &Path, name: &str) -> (String, String) {
     let text = fs::read_to_string(fixture(&format!("{name}.pem"))).unwrap();
     let (certificate, key) = text.split_at(text.find("-----BEGIN PRIVATE KEY").unwrap());
@@ -39,7 +40,7 @@ pub fn two_files(folder: &Path, name: &str) -> (String, String) {
     (certificate, key)
 }
 
-/// Whether a gRPC client over TLS gets HTTP/2.
+/// Whether a gRPC client that uses TLS is given HTTP/2.
 fn is_grpc_served(address: SocketAddr, shape: Shape) -> bool {
     let mut config = shape.config();
     config.alpn_protocols = vec![b"h2".to_vec()];
@@ -55,7 +56,7 @@ fn is_grpc_served(address: SocketAddr, shape: Shape) -> bool {
     })
 }
 
-/// As etcd 3.6.16 answers.
+/// The expected answers are those of etcd 3.6.16.
 #[test]
 fn paths_are_taken_for_what_they_stand_for() {
     let folder = folder("etcd-ports-paths");
@@ -80,8 +81,8 @@ fn paths_are_taken_for_what_they_stand_for() {
     fs::remove_dir_all(folder).unwrap();
 }
 
-/// The flags are those of kubeadm's manifest; the gate is that of its version for etcd 3.5 and
-/// before.
+/// The flags are those in kubeadm's manifest; the feature gate is the one that it sets for etcd 3.5
+/// and older.
 #[test]
 fn a_manifest_of_kubeadm_starts_a_member_whose_probes_succeed() {
     let folder = folder("etcd-ports-kubeadm");
@@ -156,7 +157,8 @@ fn one_address_may_have_both_schemes_and_a_member_several_addresses() {
     fs::remove_dir_all(folder).unwrap();
 }
 
-/// A client over TLS that offers HTTP/2 and HTTP/1.1, as proxies, browsers, Go and Java do.
+/// Connects over TLS and offers HTTP/2 and HTTP/1.1, as proxies, browsers, Go and Java do. The
+/// server must choose HTTP/2.
 async fn connect_offering_both(address: SocketAddr) -> h2::client::SendRequest<Bytes> {
     let mut config = Shape::bare().config();
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
@@ -189,15 +191,15 @@ async fn send_http2(
     soon(response).await.unwrap()
 }
 
-/// The bytes that come next of a body; none at its end.
+/// The next bytes of a body; `None` at its end.
 async fn next_of(body: &mut h2::RecvStream) -> Option<Bytes> {
     let data = soon(body.data()).await?.unwrap();
     body.flow_control().release_capacity(data.len()).unwrap();
     Some(data)
 }
 
-/// HAProxy and OpenShift offer both, and pass on gRPC: so HTTP/2 is taken, and serves the rest,
-/// too.
+/// HAProxy and OpenShift offer both versions and forward gRPC. So the server chooses HTTP/2, and
+/// serves plain HTTP requests over it, too.
 #[test]
 fn who_offers_both_versions_of_http_gets_all_over_http2() {
     let folder = folder("etcd-ports-http2");
@@ -237,7 +239,8 @@ fn who_offers_both_versions_of_http_gets_all_over_http2() {
             let expected = request(client, line, body).unwrap();
             assert_eq!((status, String::from_utf8(bytes).unwrap()), expected, "{line}");
         }
-        // A stream and a wait give what happens later, and a call of gRPC goes beside them.
+        // A watch and a v2 wait report later changes, and a gRPC call on the same connection works
+        // beside them.
         let watch = r#"{"create_request":{"key":"a2V5"}}"#;
         let mut watch = send_http2(&requests, "POST /v3/watch", watch, JSON).await.into_body();
         assert!(next_of(&mut watch).await.unwrap().ends_with(b"\"created\":true}}\n"));
@@ -247,7 +250,7 @@ fn who_offers_both_versions_of_http_gets_all_over_http2() {
         assert_eq!(response.headers()["content-type"], "application/grpc");
         assert!(put(client, "key", "other"));
         assert!(next_of(&mut watch).await.unwrap().windows(8).any(|bytes| bytes == b"\"events\""));
-        // The port for metrics has no gRPC.
+        // The port for metrics does not serve gRPC.
         let of_metrics = connect_offering_both(metrics).await;
         for (content_type, line, status) in
             [(JSON, "GET /metrics", 200), ("application/grpc", path, 404)]
@@ -256,7 +259,7 @@ fn who_offers_both_versions_of_http_gets_all_over_http2() {
             assert_eq!(response.status(), status, "{line}");
         }
     });
-    // Who has HTTP/1.1 only goes on.
+    // A client that only knows HTTP/1.1 is still served.
     assert_eq!(request_tls(client, Shape::bare(), "GET /health").unwrap().0, 200);
     drop(member);
     fs::remove_dir_all(folder).unwrap();
@@ -285,7 +288,7 @@ fn http_and_grpc_may_have_ports_of_their_own() {
         let requests = super::grpc_client::connect(grpc).await;
         assert!(soon(requests.ready()).await.is_ok());
     });
-    // The host is the one that the test's requests name.
+    // The server allows the host that the test's other requests name.
     let (status, _) = request(http, "GET /health HTTP/1.1\r\nHost: evil\r\nX: ", "").unwrap();
     assert_eq!(status, 421);
     drop(member);

@@ -1,4 +1,5 @@
-//! The program under the name `etcd`: its flags, variables and file, its output and its ends.
+//! The program under the name `etcd`: flags, variables and configuration file, output and exit
+//! status.
 
 use std::fs;
 use std::os::unix::net::UnixDatagram;
@@ -8,18 +9,18 @@ use std::process::Output;
 use super::{Etcd, etcd_command, free_addresses, get, put, request, wait_ready};
 use crate::server::folder;
 
-/// The status of the program, and the first line of its errors.
+/// Runs the program until it ends. Returns the exit status and the first line of the error.
 fn ended(folder: &Path, flags: &[&str], variables: &[(&str, &str)]) -> (i32, String) {
     let mut command = etcd_command(folder);
     command.args(flags).envs(variables.iter().copied());
     let Output { status, stderr, .. } = command.output().unwrap();
     let text = String::from_utf8(stderr).unwrap();
-    // Lines of the log come before the error.
+    // Log lines are JSON, and come before the error.
     let line = text.lines().find(|line| !line.starts_with('{'));
     (status.code().unwrap(), line.unwrap_or_default().to_string())
 }
 
-/// etcd 3.6.16 has the same statuses.
+/// The exit statuses are those of etcd 3.6.16.
 #[test]
 fn wrong_flags_end_with_status_2_and_wrong_configurations_with_1() {
     let folder = folder("etcd-program-ends");
@@ -42,7 +43,7 @@ fn wrong_flags_end_with_status_2_and_wrong_configurations_with_1() {
     fs::remove_dir_all(folder).unwrap();
 }
 
-/// To start empty there would look as if all keys were lost.
+/// If the server started empty there, it would look as if all keys were lost.
 #[test]
 fn a_data_directory_of_etcd_is_refused_and_left_alone() {
     let folder = folder("etcd-program-data");
@@ -74,7 +75,7 @@ fn a_file_a_variable_or_flags_start_a_member() {
         let line: serde_json::Value = serde_json::from_str(line).expect("a line is JSON");
         assert!(["level", "ts", "caller", "msg"].iter().all(|key| line[key].is_string()), "{line}");
     }
-    // Variables configure the same member.
+    // Environment variables that configure the same member.
     let mut command = etcd_command(&folder);
     command.envs([("ETCD_NAME", "m0"), ("ETCD_DATA_DIR", "d"), ("ETCD_LOG_FORMAT", "console")]);
     command.envs([("ETCD_LISTEN_CLIENT_URLS", &url), ("ETCD_ADVERTISE_CLIENT_URLS", &url)]);
@@ -88,7 +89,8 @@ fn a_file_a_variable_or_flags_start_a_member() {
     fs::remove_dir_all(folder).unwrap();
 }
 
-/// Where the log's directory is in the data directory, or is that directory, too. etcd starts.
+/// The log's directory may be inside the data directory, or be that directory. etcd starts then,
+/// too.
 #[test]
 fn a_log_directory_in_the_data_directory_is_found_again() {
     for (at, wal_dir) in ["d/wal", "d/member/wal", "d", "link"].into_iter().enumerate() {
@@ -106,14 +108,15 @@ fn a_log_directory_in_the_data_directory_is_found_again() {
             assert!(put(client, "key", "value"));
             drop(member);
         }
-        // Without the flag the log is not where it should be, but for the data directory itself.
+        // Without the flag the log is missing from its usual place, unless the log's directory was
+        // the data directory itself.
         let (status, text) = if at < 2 { ended(&folder, &["--data-dir=d"], &[]) } else { continue };
         assert!(status == 1 && text.contains("there is no log in d/wal"), "{text}");
         fs::remove_dir_all(folder).unwrap();
     }
 }
 
-/// A unit of `Type=notify`, as etcd's is.
+/// As systemd expects of a unit of `Type=notify`, which etcd's is.
 #[test]
 fn systemd_is_told_when_the_member_is_ready() {
     let folder = folder("etcd-program-notify");

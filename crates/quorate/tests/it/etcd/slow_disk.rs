@@ -1,5 +1,5 @@
-//! Three members whose disks are slow: each sync takes 50 ms more. Puts go on at the pace of the
-//! disks; what needs no disk does not wait for one.
+//! Three members with slow disks, on which each sync takes 50 ms longer. Puts then take as long as
+//! the disks need, but whatever needs no disk must not wait for one.
 
 use std::cell::RefCell;
 use std::net::SocketAddr;
@@ -19,20 +19,20 @@ use super::{get, request};
 use crate::ensemble::Members;
 use crate::server::{skip, wait_until};
 
-/// How much longer a sync takes.
+/// By how much a sync is delayed.
 const SYNC: Duration = Duration::from_millis(50);
 
 /// How long the disks are slow.
 const SLOW_FOR: Duration = Duration::from_secs(15);
 
-/// The pause between two calls that need no disk.
+/// How long a client waits between two calls that need no disk.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// A process whose syncs are slow, until this is dropped: `strace` holds up each of them.
+/// A process whose syncs are slow until this is dropped, because `strace` delays each of them.
 struct Slowed(Child);
 
 impl Slowed {
-    /// The error is the reason why syncs cannot be held up here.
+    /// Begins to delay the syncs of a process. The error says why this is impossible here.
     fn begin(pid: Pid) -> Result<Slowed, String> {
         let mut command = Command::new("strace");
         let delay = format!("inject=fdatasync,fsync:delay_enter={}", SYNC.as_micros());
@@ -53,13 +53,13 @@ impl Slowed {
 
 impl Drop for Slowed {
     fn drop(&mut self) {
-        // It lets the process go on.
+        // The end of `strace` lets the process run normally again.
         let _ = kill_process(Pid::from_child(&self.0), Signal::TERM);
         let _ = self.0.wait();
     }
 }
 
-/// The times that calls took, shortest first.
+/// How long calls took, shortest first.
 struct Times(Vec<Duration>);
 
 impl Times {
@@ -81,7 +81,7 @@ impl std::fmt::Display for Times {
     }
 }
 
-/// The calls of all clients, by what they need.
+/// How long the calls of all clients took, by kind.
 #[derive(Default)]
 struct Calls {
     puts: RefCell<Vec<Duration>>,
@@ -89,7 +89,7 @@ struct Calls {
     progress: RefCell<Vec<Duration>>,
 }
 
-/// Puts one key after the other. Returns how many.
+/// Puts one key after the other until the time is over. Returns how many.
 async fn put_keys(requests: &SendRequest<Bytes>, place: usize, calls: &Calls) -> usize {
     let begun_at = Instant::now();
     for number in 0.. {
@@ -116,7 +116,7 @@ async fn read(requests: &SendRequest<Bytes>, calls: &Calls) {
     }
 }
 
-/// Asks for the progress of a watch that has no events.
+/// Asks for the progress of a watch without events, over and over until the time is over.
 async fn ask_for_progress(requests: &SendRequest<Bytes>, calls: &Calls) {
     let mut stream = watch(requests, "quiet", 0).await;
     let begun_at = Instant::now();
@@ -130,7 +130,7 @@ async fn ask_for_progress(requests: &SendRequest<Bytes>, calls: &Calls) {
     }
 }
 
-/// Keeps a short lease alive.
+/// Keeps a lease with a short time to live alive until the time is over.
 async fn keep_lease(requests: &SendRequest<Bytes>, lease: i64) {
     let begun_at = Instant::now();
     while begun_at.elapsed() < SLOW_FOR {
@@ -148,8 +148,8 @@ fn term(address: SocketAddr) -> u64 {
     term.expect("a status has a term").parse().unwrap()
 }
 
-/// Runs the clients of all members, each with connections of its own, until the time is over.
-/// Returns how many keys each has put.
+/// Runs the clients of all members, each with its own connections, until the time is over. Returns
+/// how many keys the client of each member has put.
 fn work(etcd: [SocketAddr; 3], calls: &Calls) -> [usize; 3] {
     run(async {
         let mut connections = Vec::new();

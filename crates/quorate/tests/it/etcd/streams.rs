@@ -15,7 +15,7 @@ pub fn everything() -> pb::RangeRequest {
     pb::RangeRequest { key: all.clone(), range_end: all, ..Default::default() }
 }
 
-/// Puts so many keys with values of so many bytes.
+/// Puts `count` keys with values of `value_bytes` bytes.
 pub async fn fill(requests: &SendRequest<Bytes>, count: usize, value_bytes: usize) {
     let value = Bytes::from(vec![7; value_bytes]);
     for number in 0..count {
@@ -84,7 +84,7 @@ fn a_range_comes_in_pieces_that_merge_to_it() {
             refused(|it| it.max_mod_revision = 2).await,
             pair("12", "RangeStream does not support revision filters")
         );
-        // As every call with a stream of answers, it waits for the end of the client's messages.
+        // Like every call with a stream of answers, it waits until the client closes its side.
         let twice = [framed(&everything().encode_to_vec()), framed(&[])].concat().into();
         let answer = soon(call(&requests, head("/etcdserverpb.KV/RangeStream"), twice)).await;
         assert_eq!(answer.unwrap().text("grpc-status"), "13");
@@ -99,7 +99,7 @@ fn a_slow_reader_of_a_streamed_range_costs_one_piece_and_sees_one_revision() {
         fill(&requests, 300, 100_000).await;
         let expected = whole(&requests, &everything()).await;
         let before = super::resident_bytes(&server);
-        // 64 clients of 30 MB each that take nothing of it.
+        // 64 clients ask for 30 MB each and read none of it.
         let mut slow = Vec::new();
         for _ in 0..64 {
             let requests = connect_with_window(server.face("etcd"), 1_000).await;
@@ -110,7 +110,8 @@ fn a_slow_reader_of_a_streamed_range_costs_one_piece_and_sees_one_revision() {
         sleep(Duration::from_millis(300)).await;
         let grown = super::resident_bytes(&server).saturating_sub(before);
         assert!(grown < 64 * 1_000_000, "{grown} bytes for 64 readers");
-        // Another client writes meanwhile, and deletes what the slow ones still have to read.
+        // Meanwhile another client writes, and deletes keys that the slow clients have not read
+        // yet.
         let delete = pb::DeleteRangeRequest {
             key: "key000250".into(),
             range_end: "l".into(),
@@ -136,7 +137,7 @@ fn a_slow_reader_of_a_streamed_range_costs_one_piece_and_sees_one_revision() {
         }
         assert!(merged == expected);
         drop((slow, reader));
-        // Streams that ended hold no versions: a compaction frees the deleted keys.
+        // Streams that have ended keep no versions alive, so a compaction frees the deleted keys.
         let compact = pb::CompactionRequest { revision: 302, physical: true };
         assert_eq!(kv(&requests, "Compact", &compact).await.status().0, "0");
     });

@@ -1,4 +1,5 @@
-//! etcd v2 in the real process: requests over HTTP/1.1.
+//! etcd v2 over HTTP/1.1, in the real process. Some tests send the requests in a file of recorded
+//! answers of a real etcd, and compare.
 
 mod users;
 
@@ -14,7 +15,7 @@ use crate::server::{Over, PATIENCE, Server, wait_until};
 
 const V2: &str = "quorate.etcdEnableV2=true";
 
-/// The index of a fresh store.
+/// The index of a fresh store. A recorded `+N` means this index plus N.
 const FIRST_INDEX: u64 = 3;
 
 const FORM: &str = "Content-Type: application/x-www-form-urlencoded\r\n";
@@ -50,7 +51,7 @@ fn try_connect(address: SocketAddr) -> Option<TcpStream> {
     Some(stream)
 }
 
-/// Sends a request whose head and body are one text each.
+/// Sends a request, and returns the connection. `headers` and `body` are complete texts.
 fn begin(address: SocketAddr, line: &str, headers: &str, body: &str) -> TcpStream {
     try_begin(address, line, headers, body).expect("the server takes it")
 }
@@ -64,7 +65,7 @@ fn try_begin(address: SocketAddr, line: &str, headers: &str, body: &str) -> Opti
     Some(stream)
 }
 
-/// The answer that comes until the server closes the connection.
+/// Reads the answer, up to the end of the connection.
 fn end(stream: TcpStream) -> Answer {
     try_end(stream).expect("it is answered")
 }
@@ -103,7 +104,7 @@ fn get(address: SocketAddr, key: &str) -> Answer {
     ask(address, &format!("GET /v2/keys{key}"), "")
 }
 
-/// Reads a head, without waiting for a body.
+/// Reads the head of an answer without waiting for the body.
 fn head_of(reader: &mut BufReader<TcpStream>) -> String {
     let mut head = String::new();
     while !head.ends_with("\r\n\r\n") {
@@ -112,7 +113,7 @@ fn head_of(reader: &mut BufReader<TcpStream>) -> String {
     head
 }
 
-/// Reads the next chunk of a body: a line of JSON.
+/// Reads the next chunk of a body, which is a line of JSON.
 fn chunk_of(reader: &mut BufReader<TcpStream>) -> Value {
     let mut length = String::new();
     reader.read_line(&mut length).unwrap();
@@ -122,7 +123,7 @@ fn chunk_of(reader: &mut BufReader<TcpStream>) -> Value {
     serde_json::from_slice(&chunk[..length]).unwrap()
 }
 
-/// The text of an answer of the file, with the indexes of our fresh store.
+/// A recorded answer with each `+N` replaced by the index in our fresh store.
 fn with_indexes(text: &str) -> String {
     let mut out = String::new();
     let mut rest = text;
@@ -138,7 +139,7 @@ fn with_indexes(text: &str) -> String {
     out + rest
 }
 
-/// An answer as the file shows it.
+/// An answer in the form in which the file has it.
 fn shown(answer: &Answer) -> Vec<String> {
     let status = match answer.status {
         301 | 307 => "301 or 307".to_string(),
@@ -157,7 +158,7 @@ fn shown(answer: &Answer) -> Vec<String> {
     core::iter::once(status).chain(headers).chain(body).collect()
 }
 
-/// Replaces what differs from server to server, as in the file.
+/// Replaces values that differ from server to server, as the file does.
 fn blur(value: &mut Value) {
     match value {
         Value::Object(fields) => {
@@ -184,8 +185,8 @@ fn expected(text: &str) -> Vec<String> {
     shown.filter(|line| !line.is_empty()).collect()
 }
 
-/// Sends a request as a line of the file has it: method, path, maybe `@` with credentials, and a
-/// form or a body of JSON.
+/// Sends a request that a line of the file describes: the method, the path, optionally `@` with
+/// credentials, and a form or a JSON body.
 fn send(address: SocketAddr, line: &str) -> TcpStream {
     let mut parts = line.splitn(3, ' ');
     let (method, path) = (parts.next().unwrap(), parts.next().unwrap());
@@ -203,7 +204,8 @@ fn send(address: SocketAddr, line: &str) -> TcpStream {
     begin(address, &format!("{method} {path}"), &headers, body)
 }
 
-/// Runs what a line of the file asks for.
+/// Runs a line of the file and returns the answer. A line with `WAIT` begins a wait, and sends the
+/// requests behind `THEN` meanwhile.
 fn run(address: SocketAddr, line: &str) -> Answer {
     let Some(wait) = line.strip_prefix("WAIT ") else { return end(send(address, line)) };
     let (path, then) = wait.split_once(' ').unwrap();
@@ -224,14 +226,15 @@ fn requests_are_answered_as_by_etcd() {
     check_answers(server.face("etcd"), include_str!("v2/answers.txt"), 80);
 }
 
-/// Sends the requests of a file to a fresh server, and compares the answers. There are so many.
+/// Sends the requests of a file to a fresh server, and compares the answers. Fails unless there
+/// were `expected_count` requests.
 fn check_answers(etcd: SocketAddr, answers: &str, expected_count: usize) {
     let mut count = 0;
     for block in answers.split("### ").skip(1) {
         let (line, text) = block.split_once('\n').unwrap();
         let has_members = line.contains("/v2/machines") || line.contains("/v2/members/leader");
         if has_members {
-            // A server that was not started under etcd's name knows no URLs.
+            // A server that was not started under etcd's name has no URLs to show.
             continue;
         }
         if line.starts_with("GET /v2/keys/t?recursive=maybe") {
@@ -303,12 +306,12 @@ fn large_listings_that_nobody_reads_make_room_for_others() {
     assert_eq!(put(etcd, "/other", "value=x").status, 201, "others are served");
     let whole = get(etcd, "/d?recursive=true").json();
     assert_eq!(whole["node"]["nodes"].as_array().unwrap().len(), 300);
-    // A client that was cut off can tell: its answer has no end.
+    // A client whose answer was cut off can tell, because the last chunk is missing.
     let ends: Vec<bool> = slow.into_iter().map(is_ended).collect();
     assert!(ends.contains(&false), "some had to go");
 }
 
-/// Whether the last chunk of an answer comes.
+/// Whether the last chunk of an answer arrives.
 fn is_ended(mut stream: TcpStream) -> bool {
     let mut bytes = Vec::new();
     stream.read_to_end(&mut bytes).is_ok() && bytes.ends_with(b"\r\n0\r\n\r\n")
@@ -333,7 +336,7 @@ fn bad_requests_get_an_error_and_harm_nobody() {
     }
     let long = format!("GET /v2/keys/{}", "k".repeat(20_000));
     assert_eq!(ask(etcd, &long, "").json()["errorCode"], 209);
-    // Above the bound of a request, and above that of a form.
+    // Longer than a request may be, and longer than a form may be.
     let large = format!("value={}", "v".repeat(2 << 20));
     let answer = put(etcd, "/a", &large);
     assert_eq!((answer.status, answer.json()["errorCode"].clone()), (400, 210.into()));
@@ -342,19 +345,19 @@ fn bad_requests_get_an_error_and_harm_nobody() {
         format!("PUT /v2/keys/a HTTP/1.1\r\nHost: e\r\n{FORM}Content-Length: 104857600\r\n\r\n");
     stream.write_all(head.as_bytes()).unwrap();
     let part = "v".repeat(1 << 20);
-    // The server need not take all.
+    // The server need not read all of it.
     for _ in 0..100 {
         if stream.write_all(part.as_bytes()).is_err() {
             break;
         }
     }
     let mut answer = Vec::new();
-    // A reset is as good as an answer.
+    // A reset of the connection is acceptable, too.
     let _ = stream.read_to_end(&mut answer);
     let answer = String::from_utf8_lossy(&answer);
     assert!(answer.is_empty() || answer.contains("\"errorCode\":210"), "{answer}");
     assert_eq!(put(etcd, "/a", "value=good").status, 201, "nothing of that was written");
-    // A body that is no form is ignored, as by Go.
+    // As in Go, a body that is not a form is ignored.
     let ignored = end(begin(etcd, "PUT /v2/keys/a", "", "value=ignored"));
     assert_eq!(ignored.json()["node"]["value"], "");
 }
@@ -376,8 +379,8 @@ fn requests_of_one_connection_are_answered_in_their_order() {
     assert!(bodies[1] == bodies[2] && bodies[1].contains("\"value\":\"12\""), "{text}");
 }
 
-/// The answer to a request on a connection that stays open: the lines of its head without what the
-/// moment decides, and its body.
+/// Reads an answer on a connection that stays open. Returns the lines of its head, without those
+/// that vary, and its body.
 fn answer_of(reader: &mut BufReader<TcpStream>) -> (String, String) {
     let head = head_of(reader);
     let lines: Vec<&str> = head.lines().filter(|line| !line.starts_with("Date: ")).collect();
@@ -391,7 +394,7 @@ fn answer_of(reader: &mut BufReader<TcpStream>) -> (String, String) {
         }
         None => while read_chunk(reader, &mut body) > 0 {},
     }
-    // Refused writes are entries of the log, too.
+    // Raft's index varies, because refused writes are log entries, too.
     let lines = lines.iter().map(|line| match line.starts_with("X-Raft-Index: ") {
         true => "X-Raft-Index",
         false => line,
@@ -399,7 +402,7 @@ fn answer_of(reader: &mut BufReader<TcpStream>) -> (String, String) {
     (lines.collect::<Vec<_>>().join("\n"), body)
 }
 
-/// Appends a chunk to a body. Returns its length.
+/// Appends the next chunk to a body, and returns its length.
 fn read_chunk(reader: &mut BufReader<TcpStream>, body: &mut String) -> usize {
     let mut length = String::new();
     reader.read_line(&mut length).unwrap();
@@ -410,8 +413,9 @@ fn read_chunk(reader: &mut BufReader<TcpStream>, body: &mut String) -> usize {
     length
 }
 
-/// A connection begins without the library of HTTP, and is handed over to it by a header that it
-/// alone reads. Both answer alike, a large listing in chunks included, and the connection goes on.
+/// A connection begins with our own HTTP code, and is handed to the HTTP library by a header that
+/// only the library handles. Both must answer alike, including a large listing in chunks, and the
+/// connection must survive.
 #[test]
 fn requests_are_answered_alike_with_and_without_the_library() {
     let server = Server::start("etcd-v2-short", &[ETCD, V2]);
@@ -433,7 +437,7 @@ fn requests_are_answered_alike_with_and_without_the_library() {
         assert!(head.starts_with("HTTP/1.1 201 Created\n"), "{head}\n{body}");
     }
     ask("PUT /v2/keys/a", "", "value=%22%C3%A9");
-    // Indexes stay as they are: each of these reads, or is refused.
+    // Each of these requests reads or is refused, so the indexes do not change.
     let requests = [
         ("GET /v2/keys/a", ""),
         ("GET /v2/keys/a?quorum=true", ""),
@@ -542,8 +546,8 @@ fn writes_are_lines_of_the_audit_log() {
     );
 }
 
-/// Adds to a counter by comparisons with its index, at one member after the other, until `is_over`.
-/// The writes that were acknowledged, with their indexes.
+/// Increments a counter by compare-and-swap on its index, at each member in turn, until `is_over`.
+/// Returns the acknowledged writes with their indexes.
 fn count_up(clients: [SocketAddr; 3], key: &str, is_over: impl Fn() -> bool) -> Vec<(u64, String)> {
     let mut written = Vec::new();
     let mut at = 0;
@@ -571,13 +575,13 @@ fn count_up(clients: [SocketAddr; 3], key: &str, is_over: impl Fn() -> bool) -> 
     written
 }
 
-/// As [`ask`]; none if the server is gone, or ends within its answer.
+/// Like [`ask`]; `None` if the server is gone, or disappears during its answer.
 fn try_ask(address: SocketAddr, line: &str, form: &str) -> Option<Answer> {
     try_end(try_begin(address, line, FORM, form)?)
 }
 
-/// Waits for one event after the other of all keys, at one member after the other, until a key is
-/// written.
+/// Waits for events of all keys, one by one, at each member in turn, until the key `last` is
+/// written. Returns the events.
 fn follow(clients: [SocketAddr; 3], last: &str) -> Vec<Value> {
     let (mut events, mut next, mut at) = (Vec::new(), FIRST_INDEX + 1, 0);
     let deadline = Instant::now() + 3 * PATIENCE;
@@ -586,7 +590,7 @@ fn follow(clients: [SocketAddr; 3], last: &str) -> Vec<Value> {
         assert!(Instant::now() < deadline, "{last} is not written in time");
         let line = format!("GET /v2/keys/?wait=true&recursive=true&waitIndex={next}");
         let Some(answer) = try_ask(clients[at % 3], &line, "") else { continue };
-        // A member that ends has begun the answer, and has no event.
+        // A member that stops may have begun an answer without an event.
         let Ok(event) = serde_json::from_str::<Value>(&answer.body) else { continue };
         assert_eq!(answer.status, 200, "{event}");
         let index = event["node"]["modifiedIndex"].as_u64().unwrap();
@@ -626,7 +630,7 @@ fn no_write_is_lost_and_no_event_is_missed_while_members_are_killed() {
         });
         (written, following.join().unwrap())
     });
-    // Each write has its index, and none was passed over.
+    // Each write has its own index, and the waits missed none.
     let mut counters = std::collections::BTreeMap::<&str, u64>::new();
     for (event, index) in events.iter().zip(FIRST_INDEX + 1..) {
         assert_eq!(event["node"]["modifiedIndex"], index);

@@ -1,4 +1,4 @@
-//! Watches in the real process.
+//! etcd watches in the real process.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -16,7 +16,8 @@ pub const WATCH: &str = "/etcdserverpb.Watch/Watch";
 
 fn create(key: &str, start_revision: i64) -> pb::WatchRequest {
     let key = Bytes::from(key.to_string());
-    // All keys with this prefix: the last byte is never the highest.
+    // The end of the range of keys with this prefix. The prefix's last byte is never the highest
+    // one.
     let mut end = key.to_vec();
     *end.last_mut().unwrap() += 1;
     let request =
@@ -39,7 +40,7 @@ pub async fn put_value(requests: &SendRequest<Bytes>, key: &str, value: Bytes) {
     assert_eq!(kv(requests, "Put", &put).await.status().0, "0");
 }
 
-/// A watch of keys with a prefix, on a stream of its own.
+/// Opens a stream with a watch of all keys with this prefix.
 pub async fn watch(requests: &SendRequest<Bytes>, prefix: &str, start_revision: i64) -> Bidi {
     let mut stream = Bidi::open(requests, head(WATCH), &create(prefix, start_revision)).await;
     let created: pb::WatchResponse = stream.next().await;
@@ -47,7 +48,7 @@ pub async fn watch(requests: &SendRequest<Bytes>, prefix: &str, start_revision: 
     stream
 }
 
-/// The revisions of the next events, at least so many.
+/// The revisions of the next events, at least `count` of them.
 async fn revisions(stream: &mut Bidi, count: usize) -> Vec<i64> {
     let mut revisions = Vec::new();
     while revisions.len() < count {
@@ -86,8 +87,8 @@ fn a_stream_has_many_watches_beside_calls_on_one_connection() {
     });
 }
 
-/// Clients that give all requests at once say that these were all (grpcio with a list, grpcurl).
-/// They get events as long as they stay.
+/// Clients that send all requests at once close their side right away (grpcio with a list,
+/// grpcurl). They must still get events for as long as they are connected.
 #[test]
 fn a_client_that_sends_no_more_gets_events_until_it_goes() {
     let server = Server::start("etcd-watch-half", &[ETCD]);
@@ -138,12 +139,13 @@ fn clients_that_read_nothing_cost_a_cursor_and_miss_nothing() {
         }
         let all: Vec<i64> = (3..=402).collect();
         assert_eq!(revisions(&mut fast, 400).await, all);
-        // 20 MB of history, and 20 MB for each of the 64 if they were kept for them.
+        // The history has 20 MB, and the 64 clients would need 20 MB each if the server kept the
+        // events for each of them.
         let grown = super::resident_bytes(&server).saturating_sub(before);
         assert!(grown < 120_000_000, "{grown} bytes");
         let (mut reader, _connection) = slow.pop().unwrap();
         assert_eq!(revisions(&mut reader, 400).await, all);
-        // What the others miss is gone now.
+        // The compaction removes what the other clients have not read yet.
         let compact = pb::CompactionRequest { revision: 400, physical: true };
         assert_eq!(kv(&requests, "Compact", &compact).await.status().0, "0");
         let (mut reader, _connection) = slow.pop().unwrap();
@@ -182,7 +184,7 @@ fn a_watch_goes_on_behind_a_kill_from_the_revision_that_it_had() {
     });
 }
 
-/// Opens a stream of the gateway with this body.
+/// Opens a watch stream through the gateway, with this body.
 fn gateway_watch(address: SocketAddr, body: &str) -> BufReader<TcpStream> {
     let mut socket = TcpStream::connect(address).unwrap();
     socket.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -218,7 +220,7 @@ fn the_gateway_streams_a_line_for_each_response_at_once() {
     let expected = "\"events\":[{\"kv\":{\"key\":\"aw==\",\"create_revision\":\"2\",\
                     \"mod_revision\":\"2\",\"version\":\"1\",\"value\":\"dg==\"}}]}}";
     assert!(event.starts_with("{\"result\":{\"header\":{") && event.contains(expected), "{event}");
-    // Clients that go away in the middle, or send nothing, harm nobody.
+    // Clients that disconnect in the middle of a request, or send nothing, affect nobody.
     for body in ["", "{", &one] {
         drop(gateway_watch(etcd, body));
     }

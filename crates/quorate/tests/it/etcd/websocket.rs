@@ -10,10 +10,11 @@ use super::auth::{Client, enforce};
 use super::{base64, put, request};
 use crate::server::Server;
 
-/// A connection that has changed its protocol.
+/// A connection that speaks WebSocket.
 struct Socket(TcpStream);
 
-/// Asks for WebSocket, with one more line of headers. Returns the head of the answer as well.
+/// Asks for WebSocket, with an additional header line. Returns the connection and the head of the
+/// answer.
 fn ask(address: SocketAddr, path: &str, header: &str) -> (TcpStream, String) {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
@@ -33,12 +34,12 @@ fn ask(address: SocketAddr, path: &str, header: &str) -> (TcpStream, String) {
 }
 
 impl Socket {
-    /// The example of RFC 6455, 1.3.
+    /// Opens a WebSocket, with the key from the example in RFC 6455, 1.3.
     fn open(address: SocketAddr, path: &str) -> Socket {
         Socket::open_with(address, path, "").0
     }
 
-    /// Opens a connection with one more line of headers. Returns the head of the answer as well.
+    /// Opens a WebSocket with an additional header line. Returns it with the head of the answer.
     fn open_with(address: SocketAddr, path: &str, header: &str) -> (Socket, String) {
         let (stream, answer) = ask(address, path, header);
         assert!(answer.starts_with("HTTP/1.1 101 "), "{answer}");
@@ -54,14 +55,14 @@ impl Socket {
         self.0.write_all(&frame).unwrap();
     }
 
-    /// The next frame, which is the whole of its message: its opcode and its payload.
+    /// Reads the next frame, which must be a whole message. Returns its opcode and payload.
     fn receive(&mut self) -> (u8, Vec<u8>) {
         let (first, payload) = self.receive_frame();
         assert!(first & 0x80 != 0, "{first}");
         (first & 0x0f, payload)
     }
 
-    /// The next frame: its first byte and its payload.
+    /// Reads the next frame. Returns its first byte and payload.
     fn receive_frame(&mut self) -> (u8, Vec<u8>) {
         let mut head = [0; 2];
         self.0.read_exact(&mut head).unwrap();
@@ -93,7 +94,7 @@ fn watches_and_keep_alives_go_over_websocket() {
     let create = format!("{{\"create_request\":{{\"key\":\"{}\"}}}}", base64("key"));
     socket.send(1, create.as_bytes());
     assert_eq!(socket.message()["result"]["created"], true);
-    // Another one on the same stream.
+    // Another watch on the same stream.
     socket.send(1, create.as_bytes());
     assert_eq!(socket.message()["result"]["watch_id"], "1");
     assert!(put(etcd, "key", "value"));
@@ -113,7 +114,7 @@ fn watches_and_keep_alives_go_over_websocket() {
         socket.send(1, br#"{"ID":7}"#);
         assert_eq!(socket.message()["result"]["TTL"], "60");
     }
-    // An opcode that there is not.
+    // An opcode that does not exist.
     socket.send(3, b"x");
     assert_eq!(socket.receive(), (8, 1_002_u16.to_be_bytes().to_vec()));
     assert_eq!(request(etcd, "GET /health", "").unwrap().0, 200);
@@ -137,7 +138,7 @@ fn a_long_message_comes_in_several_frames() {
     let (mut text, mut frames) = (Vec::new(), 0);
     loop {
         let (first, payload) = socket.receive_frame();
-        // A text, and its continuations.
+        // The first frame has the opcode for text, the others that for continuations.
         assert_eq!(first & 0x0f, u8::from(frames == 0));
         text.extend(payload);
         frames += 1;
@@ -150,14 +151,14 @@ fn a_long_message_comes_in_several_frames() {
     let events = message["result"]["events"].as_array().unwrap();
     assert_eq!(events.len(), 10);
     assert!(events.iter().all(|event| event["prev_kv"]["value"] == base64(&value)));
-    // Short ones follow.
+    // Short messages follow.
     assert!(put(etcd, "key", "value"));
     let events = socket.message();
     assert_eq!(events["result"]["events"][0]["kv"]["value"], base64("value"), "{events}");
 }
 
-/// etcd agrees to WebSocket here, never runs the call and never answers: it waits for the end of
-/// the request, which comes with the end of the connection.
+/// etcd accepts WebSocket here, but then never answers: it waits for the end of the request, which
+/// only comes with the end of the connection.
 #[test]
 fn a_call_that_etcd_would_never_answer_is_refused_at_once() {
     let server = Server::start("etcd-websocket-unary", &[super::ETCD]);
@@ -171,7 +172,7 @@ fn a_call_that_etcd_would_never_answer_is_refused_at_once() {
     }
     let (_, answer) = ask(etcd, "/v3/nothing", "");
     assert!(answer.starts_with("HTTP/1.1 404 "), "{answer}");
-    // Beside the gateway nothing changes its protocol, as in etcd.
+    // As in etcd, a request outside of the gateway is answered normally, without WebSocket.
     let (_, answer) = ask(etcd, "/version", "");
     assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
 }
@@ -191,7 +192,7 @@ fn a_token_stands_beside_the_protocol() {
     let (created, answer) = watch(&format!("Sec-WebSocket-Protocol: Bearer, {token}\r\n"));
     assert!(created["result"]["canceled"].is_null(), "{created}");
     assert!(answer.contains("Sec-Websocket-Protocol: Bearer\r\n"), "{answer}");
-    // As in etcd, no other header is passed on.
+    // As in etcd, no other header is forwarded as metadata.
     let (refused, answer) = watch(&format!("Authorization: {token}\r\n"));
     assert_eq!(refused["result"]["canceled"], true, "{refused}");
     assert!(!answer.contains("Sec-Websocket-Protocol"), "{answer}");

@@ -1,4 +1,4 @@
-//! Users and roles of etcd v2.
+//! Users and roles of etcd v2, in the real process.
 
 use std::process::Command;
 
@@ -7,7 +7,8 @@ use crate::etcd::auth::{over_tls, with_certificates};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
-/// The header for a user and a password with `:` between; behind a `!`, another text.
+/// The `Authorization` header for `user:password`. After a `!`, the rest is the header's value as
+/// it is.
 pub fn header(credentials: &str) -> String {
     match credentials.strip_prefix('!') {
         Some(other) => format!("Authorization: {other}\r\n"),
@@ -15,13 +16,13 @@ pub fn header(credentials: &str) -> String {
     }
 }
 
-/// The status of the answer to a request, as a line of the file has it.
+/// Sends a request in the form of the file's lines, and returns the status of the answer.
 fn status(address: SocketAddr, line: &str) -> u16 {
     end(send(address, line)).status
 }
 
-/// Makes users and roles, and has permissions enforced: `app` reads and writes below `/app`, and
-/// guests read `/open`.
+/// Creates users and roles, and enforces permissions: `app` may read and write below `/app`, and
+/// guests may read `/open`.
 fn enforce(address: SocketAddr) {
     for (line, expected) in [
         ("users/root {\"user\":\"root\",\"password\":\"r\"}", 201),
@@ -53,7 +54,7 @@ fn waits_need_a_permission_too() {
         ("GET /v2/keys/app/k?wait=true", 401),
         ("GET /v2/keys/app?wait=true&recursive=true @app:b", 401),
         ("GET /v2/keys/other?wait=true @app:a", 401),
-        // The history needs the permission, too.
+        // Past events need the permission, too.
         ("GET /v2/keys/other?wait=true&waitIndex=1 @app:a", 401),
     ] {
         assert_eq!(status(etcd, line), expected, "{line}");
@@ -65,8 +66,8 @@ fn waits_need_a_permission_too() {
     assert_eq!(chunk_of(&mut waiting)["node"]["key"], "/app/k");
 }
 
-/// The first request needs one hash, which takes about a second at this cost. The next 200 together
-/// take less than 20 such requests.
+/// The first request needs one password hash, which takes about a second at this cost. The next 200
+/// requests together must take less than 20 such hashes.
 #[test]
 fn a_password_is_hashed_once_for_many_requests() {
     let server = Server::start("etcd-v2-users-cost", &[ETCD, V2, "quorate.etcdBcryptCost=14"]);
@@ -103,7 +104,8 @@ fn users_hold_on_all_members_and_outlive_kills() {
     let other = clients[(leader + 1) % 3];
     let revoke = "PUT /v2/auth/users/app @root:r {\"user\":\"app\",\"revoke\":[\"app\"]}";
     wait_until("it is revoked", || status(other, revoke) == 200);
-    // The one that comes back may not know yet that it was revoked. Its command does.
+    // The member that is back may not have seen the change yet, but the command is checked when it
+    // is applied.
     three.restart(leader);
     let back = clients[leader];
     wait_until("it writes again", || status(back, "PUT /v2/keys/app/k @root:r value=2") == 200);
@@ -153,9 +155,9 @@ fn the_common_name_of_a_certificate_is_a_user() {
         with_certificates("etcd-v2-users-certificates", &["--enable-v2"]);
     enforce(plain);
     let shown = |line: &str| over_tls(secure, "client", line, "");
-    // Nobody has that name yet, so the client is a guest.
+    // No user has this name yet, so the client is a guest.
     assert!(shown("GET /v2/keys/app/k").contains(" 401 "));
-    // The subject of the certificate is C=DE, O=Test, CN=client.
+    // The certificate's subject is C=DE, O=Test, CN=client.
     let add = "PUT /v2/auth/users/client @root:r \
                {\"user\":\"client\",\"password\":\"x\",\"roles\":[\"app\"]}";
     assert_eq!(status(plain, add), 200);
