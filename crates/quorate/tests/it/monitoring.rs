@@ -1,4 +1,4 @@
-//! Four-letter words, metrics and the admin server, as operators use them.
+//! Tests of what operators look at: four-letter words, metrics, the admin server and the audit log.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -14,13 +14,14 @@ use zk::request::{AddWatchMode, ReadKind, ReadRequest, Request};
 use crate::client::{Client, EPHEMERAL};
 use crate::server::{RealServer, Server, wait_until};
 
-/// How long a server may be silent when an answer is due.
+/// How long a server may be silent while a test waits for its answer. A longer silence is a
+/// failure.
 const SILENCE: Duration = Duration::from_secs(20);
 
 const TIMEOUT_MS: i32 = 30_000;
 const ALL_WORDS: &str = "4lw.commands.whitelist=*";
 
-/// The answer to a word, up to the end of the connection.
+/// Sends a four-letter word. Returns the answer, up to the end of the connection.
 fn ask(address: SocketAddr, word: impl AsRef<[u8]>) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(SILENCE)).unwrap();
@@ -30,13 +31,13 @@ fn ask(address: SocketAddr, word: impl AsRef<[u8]>) -> String {
     text
 }
 
-/// The value of a key in the answer to `mntr`.
+/// The value of a key in an answer to `mntr`.
 fn value(mntr: &str, key: &str) -> f64 {
     let line = mntr.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix('\t'));
     line.unwrap_or_else(|| panic!("no {key} in {mntr}")).parse().unwrap()
 }
 
-/// One session that has two ephemerals and watches of every kind.
+/// Opens a session, which makes two ephemerals and sets watches of every kind.
 fn client_with_watches(address: SocketAddr) -> Client {
     let mut client = Client::open(address, TIMEOUT_MS);
     client.create("/app", b"data", 0).unwrap();
@@ -55,7 +56,7 @@ fn client_with_watches(address: SocketAddr) -> Client {
     client
 }
 
-/// The text with `#` in place of each number, such as `0x1f` and `17`.
+/// The text with `#` in place of each number, decimal or hexadecimal, such as `17` and `0x1f`.
 fn without_numbers(text: &str) -> String {
     let mut shown = String::new();
     let mut digits = false;
@@ -85,8 +86,8 @@ fn words_are_answered_as_by_the_real_server() {
         let [real, ours] = both(word);
         assert_eq!(ours, real, "{word}");
     }
-    // All watches belong to one session; the real server lists its paths in the order of a hash
-    // set.
+    // All watches belong to one session. The real server lists the session's paths in the order of
+    // a hash set, so the lines are sorted here.
     for word in ["wchc", "wchp", "dirs"] {
         let [real, ours] = both(word).map(|text| {
             let mut lines: Vec<String> = without_numbers(&text).lines().map(Into::into).collect();
@@ -100,7 +101,7 @@ fn words_are_answered_as_by_the_real_server() {
         text.lines().filter_map(key).collect::<Vec<_>>()
     });
     assert_eq!(our_conf, real_conf);
-    // The session's own line, after both servers were reset.
+    // Both servers were reset before, so this compares the line of the session alone.
     let [real_cons, our_cons] = both("cons").map(|text| {
         let line = text.lines().find(|line| line.contains("sid=")).unwrap_or_default();
         without_numbers(line)
@@ -135,12 +136,12 @@ fn mntr_counts_what_clients_did() {
     for (key, by) in [
         ("zk_znode_count", 3.0),
         ("zk_ephemerals_count", 2.0),
-        // The data watch has fired; a persistent watch counts as two.
+        // The watch on data has fired, and a persistent watch counts as two.
         ("zk_watch_count", 5.0),
         ("zk_global_sessions", 1.0),
         ("zk_num_alive_connections", 1.0),
         ("zk_connection_request_count", 1.0),
-        // The commits are a session, three creates and a set.
+        // Five writes were committed: a session, three creates and a set.
         ("zk_commit_count", 5.0),
         ("zk_proposal_count", 5.0),
         ("zk_cnt_updatelatency", 4.0),
@@ -154,7 +155,7 @@ fn mntr_counts_what_clients_did() {
     assert!(grew("zk_cnt_fsynctime") >= 1.0);
     assert!(grew("zk_bytes_received_count") > 100.0);
     assert!(grew("zk_response_bytes") > 100.0);
-    // The bytes of an event: 16 of the header, 8 of type and state, and the path.
+    // An event has 16 bytes of header, 8 bytes of type and state, and the path.
     assert_eq!(grew("zk_watch_bytes"), 16.0 + 8.0 + 4.0 + 4.0);
     assert_eq!(value(&after, "zk_cnt_dbinittime"), 1.0);
     assert!(value(&after, "zk_open_file_descriptor_count") > 3.0);
@@ -189,7 +190,8 @@ fn long_lists_are_whole_and_serve_others_meanwhile() {
     assert_eq!(summary, expected);
 }
 
-/// ZooKeeper reads what has arrived behind `stmk`, and closes the connection if the mask is cut.
+/// ZooKeeper reads the bytes that have arrived after `stmk`, and closes the connection if they are
+/// too few for the mask.
 #[test]
 fn a_word_whose_argument_is_cut_ends_its_connection() {
     let server = Server::start("stmk", &["4lw.commands.whitelist=stmk,gtmk"]);
@@ -204,12 +206,12 @@ fn a_word_whose_argument_is_cut_ends_its_connection() {
     assert_eq!(ask(server.address(), "gtmk"), "7");
 }
 
-/// The answer to a request: its status, its head in lower case, and its body.
+/// Sends an HTTP request. Returns the status, the head in lower case, and the body of the answer.
 pub fn http(address: SocketAddr, request: &str) -> (u16, String, String) {
     try_http(address, request).unwrap()
 }
 
-/// Like [`http`], of a server that may close the connection.
+/// Like [`http`], but returns an error if the server closes the connection.
 fn try_http(address: SocketAddr, request: &str) -> io::Result<(u16, String, String)> {
     let mut stream = TcpStream::connect(address)?;
     stream.set_read_timeout(Some(SILENCE))?;
@@ -228,7 +230,7 @@ pub const METRICS: [&str; 3] = [
     "metricsProvider.httpPort=0",
 ];
 
-/// The value of a sample.
+/// The value of a sample in a text of metrics.
 fn sample(text: &str, name: &str) -> f64 {
     let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
     line.unwrap_or_else(|| panic!("no {name} in {text}")).parse().unwrap()
@@ -259,7 +261,8 @@ fn metrics_are_scraped_by_zookeepers_names() {
     assert!(sample(&after, "jvm_memory_bytes_used{area=\"heap\"}") > 1e5);
     assert!(sample(&after, "process_resident_memory_bytes") > 1e6);
     assert!(sample(&after, "process_start_time_seconds") > 1.7e9);
-    // Counters do not fall, for Prometheus' sake, as in ZooKeeper; the server's own numbers do.
+    // `srst` does not reset counters, which Prometheus expects never to fall; ZooKeeper does not
+    // either. It resets the server's own numbers.
     assert_eq!(ask(server.address(), "srst"), "Server stats reset.\n");
     let reset = http(metrics, "GET /metrics").2;
     assert!(sample(&reset, "updatelatency_count") >= sample(&after, "updatelatency_count"));
@@ -308,7 +311,7 @@ fn metrics_of_the_chunk_store_are_a_datanodes() {
         assert_eq!(sample(&all, name), wanted, "{name}");
     }
     assert!(sample(&all, "chunk_log_syncs") >= 1.0);
-    // A server without a chunk store shows none of these metrics.
+    // A server without a chunk store has no metrics of one.
     let server = Server::start("metrics-no-chunks", &METRICS);
     let all = http(server.face("metrics"), "GET /metrics").2;
     assert!(!all.contains("storage_container_metrics"), "{all}");
@@ -342,7 +345,7 @@ fn a_port_for_monitoring_survives_bad_input() {
     let send = |bytes: &[u8]| {
         let mut stream = TcpStream::connect(metrics).unwrap();
         stream.set_read_timeout(Some(SILENCE)).unwrap();
-        // The server may close before it has read everything.
+        // The server may close the connection before it has read everything.
         let _ = stream.write_all(bytes);
         let mut answer = Vec::new();
         let _ = stream.read_to_end(&mut answer);
@@ -356,12 +359,14 @@ fn a_port_for_monitoring_survives_bad_input() {
     assert!(send(long.as_bytes()).starts_with("HTTP/1.1 431"));
     let many = format!("GET /metrics HTTP/1.1\r\n{}\r\n", "X: y\r\n".repeat(1_000));
     assert!(send(many.as_bytes()).starts_with("HTTP/1.1 431"));
-    // There are more silent connections than the limit: those that wait do not disturb the clients.
+    // These are more silent connections than the port takes. Those beyond the limit wait, and
+    // ZooKeeper's clients do not notice.
     let silent: Vec<TcpStream> = (0..300).map(|_| TcpStream::connect(metrics).unwrap()).collect();
     let mut client = Client::open(server.address(), TIMEOUT_MS);
     assert!(client.exists("/"));
     drop(silent);
-    // A port that is full closes new connections; the server learns of each end at its own pace.
+    // A full port closes new connections, and the server needs a moment to notice that the silent
+    // ones have ended.
     wait_until("metrics are served again", || {
         try_http(metrics, "GET /metrics").is_ok_and(|answer| answer.0 == 200)
     });
@@ -387,7 +392,7 @@ fn a_port_that_is_taken_is_an_error() {
 
 const ADMIN: [&str; 2] = ["admin.serverPort=0", "admin.serverAddress=127.0.0.1"];
 
-/// The JSON answer of a command.
+/// Runs a command of the admin server. Returns its JSON answer.
 fn command(address: SocketAddr, name: &str) -> serde_json::Value {
     let (status, head, body) = http(address, &format!("GET /commands/{name}"));
     assert_eq!(status, 200, "{name}");
@@ -405,7 +410,8 @@ fn commands_answer_with_the_fields_of_zookeeper() {
     let server = Server::start("admin", &ADMIN);
     let admin = server.face("admin");
     let client = client_with_watches(server.address());
-    // The fields of ZooKeeper 3.9.5, sorted: its AdminServer gave them to equal clients.
+    // The fields of ZooKeeper 3.9.5, sorted: its AdminServer sent them for clients that did the
+    // same as the ones here.
     for (name, fields) in [
         ("crst", "command error"),
         ("dirs", "command datadir_size error logdir_size"),
@@ -506,7 +512,8 @@ fn no_admin_server_is_served_unless_it_is_asked_for() {
     assert!(!server.has_face("admin"));
 }
 
-/// The lines of the audit log, from the first field on, without the session.
+/// The lines of the audit log in `log`, without time and session: each from its first field after
+/// the session on.
 fn audit_lines(log: &str) -> Vec<String> {
     let line = |line: &str| {
         let from = line.find("AUDIT: session=0x").filter(|_| line.contains("\toperation="))?;
@@ -535,15 +542,15 @@ fn writes_are_audited() {
     assert_eq!(audit_lines(&server.log()), expected);
     server.stop();
     let log = server.log();
-    // The word AUDIT finds all these lines.
+    // A search for the word AUDIT finds all these lines.
     let marked = log.lines().filter(|line| line.contains(" AUDIT: ")).count();
     assert_eq!(marked, log.lines().filter(|line| line.contains("\toperation=")).count(), "{log}");
     assert!(log.contains("\toperation=serverStart\tresult=success\n"), "{log}");
     assert!(log.contains("\toperation=serverStop\tresult=invoked\n"), "{log}");
 }
 
-/// The shape of a version: the numbers at its beginning, and the time behind ", built on" with `#`
-/// in place of its numbers.
+/// The shape of a version: the numbers at its beginning, then ", built on" and the time, with `#`
+/// in place of the time's numbers.
 fn shape_of_version(version: &str) -> String {
     let (name, built) = version.split_once(", built on ").expect("it says when it was built");
     let numbers = name.split('-').next().unwrap_or_default();
@@ -559,7 +566,8 @@ fn the_version_has_the_form_of_zookeepers_wherever_it_is_shown() {
     };
     let address = server.address();
     let shown = behind(ask(address, "srvr"), "Zookeeper version: ");
-    // Real: 3.9.5-cd5a50f2ea8ea9ae5ca4a6a1d18a5a1eff29f3b2, built on 2026-01-20 17:12 UTC
+    // The real server shows 3.9.5-cd5a50f2ea8ea9ae5ca4a6a1d18a5a1eff29f3b2, built on 2026-01-20
+    // 17:12 UTC.
     let dashed = without_numbers("2026-01-20 17:12 UTC");
     assert_eq!(shape_of_version(&shown), format!("3.9.5, built on {dashed}"), "{shown}");
     assert!(!shown.contains("built on 1970"), "it was built of a commit: {shown}");

@@ -1,5 +1,5 @@
-//! Promises to operators: settings that protect data, and the reactions of a running server to
-//! changed files.
+//! Tests of promises to operators: some settings protect data, probes say whether a server is
+//! ready, and a running server takes changed files on SIGHUP.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -35,7 +35,7 @@ fn a_data_directory_that_must_be_there_is_not_made() {
     let said = refusal();
     assert!(said.contains("is no directory, and datadir.autocreate=false"), "{said}");
     assert!(!data.exists());
-    // This is the mount point of a volume that is not mounted.
+    // An empty directory looks like the mount point of a volume that is not mounted.
     fs::create_dir(&data).unwrap();
     let said = refusal();
     assert!(said.contains("is empty, and datadir.autocreate=false"), "{said}");
@@ -52,7 +52,7 @@ fn a_data_directory_that_must_be_there_is_not_made() {
     assert!(Client::open(address, TIMEOUT_MS).exists("/a"));
 }
 
-/// The modes of what lies in a folder, by path.
+/// The modes of a folder and of everything in it, each with its path.
 fn modes(folder: &Path) -> Vec<(PathBuf, u32)> {
     let mut modes = vec![(folder.to_owned(), mode(folder))];
     for entry in fs::read_dir(folder).unwrap() {
@@ -77,7 +77,7 @@ fn set_mode(path: &Path, mode: u32) {
 #[test]
 fn data_are_for_their_owner_alone() {
     let folder = folder("private");
-    // The data directory is a symbolic link, and the log has a directory of its own.
+    // The data directory is a symbolic link, and the log has a directory elsewhere.
     fs::create_dir(folder.join("volume")).unwrap();
     set_mode(&folder.join("volume"), 0o700);
     symlink("volume", folder.join("data")).unwrap();
@@ -93,7 +93,7 @@ fn data_are_for_their_owner_alone() {
     }
     server.stop();
 
-    // An earlier version made all of it readable for everybody.
+    // Modes as an earlier version left them: everybody could read everything.
     let (data, wal) = (server.data_dir(), log_dir.join("log/wal"));
     let (chunks, boot) = (data.join("chunks"), data.join("boot"));
     [&data, &wal, &chunks].iter().for_each(|dir| set_mode(dir, 0o755));
@@ -108,9 +108,9 @@ fn data_are_for_their_owner_alone() {
     assert!(Client::open(server.address(), TIMEOUT_MS).exists("/a"));
 }
 
-/// The status and the text of a probe.
+/// The status and the text of a health probe; status 0 and no text if the port is not open yet.
 fn probe(admin: SocketAddr, name: &str) -> (u16, String) {
-    // A port that is not open yet is a failed probe.
+    // A port that is not open yet counts as a failed probe.
     match TcpStream::connect(admin) {
         Ok(_) => {
             let (status, _, text) = http(admin, &format!("GET /health/{name}"));
@@ -155,7 +155,7 @@ fn servers_that_are_started_one_after_the_other_come_through_and_say_who_is_miss
     }
     members.leader();
 
-    // With data, too, the first servers can only wait for the next one.
+    // Servers that have data wait for a majority, too.
     for place in 0..3 {
         members.stop_one(place);
     }
@@ -183,7 +183,7 @@ fn a_hangup_reloads_certificates_and_the_filter_of_the_log() {
         "secureClientPortAddress=127.0.0.1".to_string(),
         format!("ssl.keyStore.location={}", keys.display()),
         format!("ssl.trustStore.location={}", fixture("ca.pem").display()),
-        // The server does not look for changed files: only the signal counts.
+        // The server does not look for changed files, so only the signal makes it read them.
         "client.certReload=false".to_string(),
         "quorate.log=info".to_string(),
         "admin.serverAddress=127.0.0.1".to_string(),
@@ -206,13 +206,13 @@ fn a_hangup_reloads_certificates_and_the_filter_of_the_log() {
     assert!(log.contains("SIGHUP: the log's filter is \"debug\""), "{log}");
     assert!(log.contains("SIGHUP: TLS: the stores were read again"), "{log}");
     assert!(!log.contains("DEBUG"), "{log}");
-    // At that level the server logs malformed bytes. It may answer them with a reset.
+    // At level debug the server logs malformed bytes. It may answer them with a reset.
     let mut stranger = TcpStream::connect(server.face("admin")).unwrap();
     stranger.write_all(b"\0\r\n\r\n").unwrap();
     let _ = stranger.read_to_end(&mut Vec::new());
     wait_until("lines for debugging", || server.log().contains("DEBUG"));
 
-    // A file that cannot be used changes no setting, and does not end the server.
+    // A file that cannot be used changes no setting and does not end the server.
     fs::write(&config, text.replace("log=debug", "log=info,=")).unwrap();
     kill_process(server.pid(), Signal::HUP).unwrap();
     wait_until("it is said", || server.log().contains("SIGHUP: the log's filter is unchanged"));

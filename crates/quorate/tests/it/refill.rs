@@ -1,5 +1,5 @@
-//! Members with wrong directories: each is detected, sets its directory aside, and gets the state
-//! of the others again. And ensembles that start from a backup.
+//! Tests of members with wrong directories: such a member is detected, sets its directory aside,
+//! and gets the state from the others again. Also tests of ensembles that start from a backup.
 
 use std::fs;
 use std::path::Path;
@@ -27,7 +27,8 @@ use crate::server::{folder, wait_until};
 
 const TIMEOUT_MS: i32 = 10_000;
 
-/// Changes the newest snapshot in a directory that no server uses, with right checksums.
+/// Replaces the newest snapshot in a directory that no server uses: the new one has a different
+/// state and right checksums.
 fn falsify(data: &Path) {
     let disk = RealDisk::new(data).unwrap();
     let (meta, mut machine) = restore_newest(&disk, 0, |_| {}).unwrap();
@@ -59,7 +60,8 @@ fn pieces(machine: &mut Machine) -> Vec<Vec<u8>> {
     }
 }
 
-/// Starts a new ensemble. Returns the leader's index, and a client that has made `/a`.
+/// Starts a new ensemble. Returns its members, the leader's index, and a client that has created
+/// `/a`.
 fn started(name: &str) -> (Members, usize, Client) {
     let mut members = Members::prepare(name, "");
     (0..3).for_each(|place| members.start(place));
@@ -69,14 +71,15 @@ fn started(name: &str) -> (Members, usize, Client) {
     (members, leader, client)
 }
 
-/// A client of a member, once it serves.
+/// Waits until a member serves, and opens a client of it.
 fn open(members: &Members, place: usize) -> Client {
     let address = members.clients[place];
     wait_until("it serves", || word(address, "srvr").contains("Mode: "));
     Client::open(address, TIMEOUT_MS)
 }
 
-/// Starts a member whose directory is condemned: it comes back without its old data.
+/// Starts a member whose directory is condemned. Fails unless it comes back without its old data,
+/// and then gets the state of the others.
 fn comes_back(members: &mut Members, place: usize, client: &mut Client) {
     members.start(place);
     let address = members.clients[place];
@@ -89,7 +92,8 @@ fn comes_back(members: &mut Members, place: usize, client: &mut Client) {
     wait_until("it has what the others have", || there.get("/a").as_deref() == Ok(b"the end"));
 }
 
-/// Nobody writes: it is found since it has started.
+/// No client writes after the start: the server sends a digest of its state when it begins to
+/// follow, and that shows the difference.
 #[test]
 fn a_server_whose_state_differs_from_the_others_is_found_and_refilled() {
     let (mut members, leader, mut client) = started("state-differs");
@@ -104,8 +108,8 @@ fn a_server_whose_state_differs_from_the_others_is_found_and_refilled() {
     members.stop();
 }
 
-/// While one server is away, nobody can tell which of the two others is wrong. All are stopped
-/// before: a leader may remember what the one that is away had.
+/// While one server is away, nobody can tell which of the two others is wrong. All three are
+/// stopped first, because a leader may remember the digests of the server that is away.
 #[test]
 fn a_leader_whose_state_differs_lets_another_lead_first() {
     let (mut members, wrong, _) = started("state-of-leader-differs");
@@ -154,7 +158,7 @@ fn a_server_on_an_old_copy_of_its_directory_is_found_and_refilled() {
     members.stop();
 }
 
-/// The output of `quorate restore` for these words, and whether it succeeds.
+/// Runs `quorate restore` with these arguments. Returns its output, and whether it succeeded.
 fn restore(words: &[&str]) -> (String, bool) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_quorate"));
     let output = command.arg("restore").args(words).output().unwrap();
@@ -162,14 +166,14 @@ fn restore(words: &[&str]) -> (String, bool) {
     (String::from_utf8(said).unwrap(), output.status.success())
 }
 
-/// A number in the metrics of a member.
+/// The value of a metric of a member.
 fn count(members: &Members, place: usize, name: &str) -> u64 {
     let told = word(members.clients[place], "mntr");
     let line = told.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('\t'));
     line.unwrap_or_else(|| panic!("no {name} in {told}")).parse().unwrap()
 }
 
-/// Writes go on all the time, before the member is away and until it is back.
+/// A client writes all the time, from before the member comes back until it serves.
 #[test]
 fn a_server_that_no_log_reaches_has_its_snapshot_from_a_follower() {
     let (mut members, leader, mut client) = started("lent");
@@ -196,7 +200,7 @@ fn a_server_that_no_log_reaches_has_its_snapshot_from_a_follower() {
             count
         })
     };
-    // A leader keeps more log for a member that it has just heard.
+    // A leader keeps more of the log for a member that it heard a moment ago.
     wait_until("the leader has given it up", || left.elapsed() > Duration::from_secs(2));
     members.start(away);
     let address = members.clients[away];

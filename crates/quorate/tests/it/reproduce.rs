@@ -1,5 +1,5 @@
-//! `quorate reproduce` in its quickest form, on our servers alone: each document has its tests, and
-//! each test its figures.
+//! Tests of `quorate reproduce` in its quickest form, mostly against this tree's servers alone:
+//! each document has its tests, and each test its figures.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -14,7 +14,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::server::{folder, wait_until};
 
-/// A reproduction whose files go to a folder of its own.
+/// A run of `quorate reproduce` that writes its files to an empty folder.
 struct Reproduction {
     folder: PathBuf,
     command: Command,
@@ -34,7 +34,7 @@ impl Reproduction {
         let output = self.command.output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         let results = read(&self.folder);
-        // The page has the same figures; nothing else is left.
+        // The page shows the figures of the JSON file, and no other file is left.
         let page = fs::read_to_string(self.folder.join("run.html")).unwrap();
         assert_eq!(results::html::results_of(&page).unwrap(), results);
         assert_eq!(fs::read_dir(&self.folder).unwrap().count(), 2);
@@ -46,7 +46,8 @@ fn read(folder: &Path) -> Results {
     Results::read(&fs::read_to_string(folder.join("run.json")).unwrap()).unwrap()
 }
 
-/// Runs a document. `tests` are to be measured, or to say why not.
+/// Runs a document. Fails unless it has `tests` tests, each with figures or with a reason why it
+/// was skipped.
 fn reproduce(document: &str, tests: usize) -> Results {
     let mut reproduction = Reproduction::new(document, document);
     reproduction.command.args(["--peer", "none"]);
@@ -97,7 +98,7 @@ fn the_rows_of_etcd_are_made_by_both_protocols() {
     let results = reproduce("etcd", 40);
     let groups: Vec<&str> = results.tests.iter().map(|test| test.group.as_str()).collect();
     assert_eq!(groups.iter().filter(|group| **group == groups[0]).count(), 20);
-    // What each of the three servers used.
+    // Each moment has the usage of each of the three servers.
     let of_test = |test: &Test| test.of("ours").unwrap().course.clone();
     let moments: Vec<Moment> = results.tests.iter().flat_map(of_test).collect();
     assert!(moments.len() >= 40);
@@ -124,7 +125,8 @@ fn the_tests_of_ozone_have_all_published_runs_beside_them() {
     }
 }
 
-/// Two runs of one build: a quick one has no figures to compare.
+/// Uses the figures of one quick run, which cannot be compared, as if they came from two whole
+/// runs.
 #[test]
 fn files_of_runs_are_shown_compared_and_judged() {
     let mut reproduction = Reproduction::new("hunt", "files");
@@ -145,7 +147,7 @@ fn files_of_runs_are_shown_compared_and_judged() {
     let refused = bench(&["gate"], &[&json, &json]);
     assert!(!refused.status.success());
     assert!(String::from_utf8_lossy(&refused.stderr).contains("scaled down"));
-    // The same figures as those of a whole run.
+    // This makes a whole run out of the quick one, with the same figures.
     let mut whole = read(&folder);
     (whole.is_quick, whole.doubts) = (false, Vec::new());
     for figure in
@@ -167,7 +169,7 @@ fn files_of_runs_are_shown_compared_and_judged() {
     assert_eq!(regressed.status.code(), Some(1), "{}", String::from_utf8_lossy(&regressed.stdout));
 }
 
-/// The processes that a process has started.
+/// The ids of the processes that a process has started.
 fn children_of(parent: u32) -> Vec<u32> {
     let line = format!("PPid:\t{parent}\n");
     let pids = fs::read_dir("/proc").unwrap().flatten();
@@ -193,17 +195,18 @@ fn an_interrupt_leaves_what_was_measured_and_no_server() {
     kill_process(pid, Signal::INT).unwrap();
     let asked = Instant::now();
     assert!(child.wait().unwrap().success(), "{}", progress());
-    // They end when they are asked to, and need not be killed.
+    // The servers end when asked to, so they need not be killed.
     assert!(asked.elapsed() < SERVER_END_LIMIT, "{:?}", asked.elapsed());
     assert!(!servers.iter().any(|pid| Path::new(&format!("/proc/{pid}")).exists()));
     let results = read(&folder);
     assert_eq!(results.cut_short.as_deref(), Some("it was interrupted"));
     assert!(!results.tests.is_empty() && results.tests.len() < 18);
-    // The data of its servers are gone.
+    // The data of the interrupted run's servers are gone.
     assert_eq!(fs::read_dir(&folder).unwrap().count(), 3);
 }
 
-/// Nobody has named a real server, and the folder has no script that starts one, or one that fails.
+/// A real server is missing if nobody has named one, or if the folder has no script that starts
+/// one, or if the script fails.
 #[test]
 fn a_real_server_that_is_missing_is_named() {
     let at = folder("reproduce-no-peer-scripts");

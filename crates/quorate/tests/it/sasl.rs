@@ -1,5 +1,5 @@
-//! Clients that prove their identity by SASL, or do not, on the real binary; and servers that
-//! require it.
+//! Tests of SASL on the real binary: clients that prove their identity with it, clients that do
+//! not, and servers that require it.
 
 mod alike;
 
@@ -27,7 +27,7 @@ Server {
 };
 ";
 
-/// A folder with a JAAS file and the flags that name it.
+/// Makes a folder with a JAAS file and the Java flags that name it.
 fn jaas_folder(name: &str, jaas: &str, flags: &str) -> PathBuf {
     let folder = server::folder(name);
     let file = folder.join("jaas.conf");
@@ -46,7 +46,7 @@ fn open(server: &Server) -> Client {
     Client::open(server.address(), TIMEOUT_MS)
 }
 
-/// The error code of an answer to a token, and the token in it.
+/// The error code of an answer to a token, and the token in the answer.
 type Answered = (ErrorCode, Option<Vec<u8>>);
 
 fn sasl(client: &mut Client, token: &[u8]) -> Answered {
@@ -55,7 +55,7 @@ fn sasl(client: &mut Client, token: &[u8]) -> Answered {
     (answer.header.error, token)
 }
 
-/// Asks for a challenge and returns the right response to it.
+/// Asks for a challenge, and returns the right response to it.
 fn response(client: &mut Client, user: &str, password: &str) -> Vec<u8> {
     let (error, challenge) = sasl(client, b"");
     assert_eq!(error, ErrorCode::OK);
@@ -71,7 +71,7 @@ fn log_in(server: &Server, user: &str, password: &str) -> Client {
     client
 }
 
-/// Checks that a token is refused with this error, and that the connection ends.
+/// Fails unless a token is refused with this error, and the connection then ends.
 fn assert_refused(client: &mut Client, token: &[u8], expected: ErrorCode) {
     assert_eq!(sasl(client, token), (expected, None));
     assert!(client.receive().is_none(), "the connection ends");
@@ -172,7 +172,7 @@ fn an_exchange_that_is_cut_off_leaves_nothing() {
         let end = bytes.len() * cut / 40;
         client.connection.send(&bytes[..end]);
     }
-    // Without a token, the connection ends without an answer.
+    // A request that holds no token ends the connection without an answer.
     let mut client = open(&server);
     let mut bytes = Vec::new();
     client.encode(&Request::Sasl { token: b"" }, &mut bytes);
@@ -295,7 +295,7 @@ fn a_server_whose_users_cannot_be_read_does_not_start() {
     }
 }
 
-/// The form that Java writes; other clients shorten it.
+/// Java writes all eight groups of an IPv6 address; other programs shorten it.
 #[test]
 fn a_client_is_told_its_ipv6_address_in_full() {
     let mut server = Server::start("ipv6", &[]);
@@ -312,8 +312,8 @@ fn a_client_is_told_its_ipv6_address_in_full() {
     assert_eq!(error_of_get(&mut client, "/others"), ErrorCode::NO_AUTH);
 }
 
-/// The kernel's table of connections shows their timers. An idle connection has only the timer of
-/// the keep-alive.
+/// The kernel's table of connections shows their timers. An idle connection has no timer but that
+/// of the keep-alive.
 #[test]
 fn connections_are_kept_alive_if_asked_for() {
     for (lines, expected) in

@@ -1,5 +1,5 @@
-//! Servers as processes: this tree's binary and the real ZooKeeper, each on a free loopback port
-//! with a folder of its own below the target folder.
+//! Starts servers as processes: this tree's binary and the real ZooKeeper. Each gets a free
+//! loopback port, and a folder of its own below the target folder.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Pid;
 
-/// The digest of `super:test`, for tests that must get past every ACL.
+/// The digest of the user `super` with the password `test`, for tests that must get past every ACL.
 pub const SUPER_DIGEST: &str = "super:D/InIHSb7yEEbrWz8b9l71RjZJU=";
 
 /// The file in a server's folder that holds the value of `JVMFLAGS`.
@@ -20,7 +20,8 @@ pub const JVMFLAGS_FILE: &str = "jvmflags";
 /// How long a wait for a condition may take. A longer one is a failure.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Waits for a condition that a server brings about at its own pace.
+/// Waits until a condition holds that a server brings about at its own pace. Panics after
+/// [`PATIENCE`].
 pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;
     while !is_so() {
@@ -29,8 +30,8 @@ pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// Tells the threads of a scope that it is over, also where the test fails: the scope waits for all
-/// of its threads, and a failed test would never end.
+/// Sets the flag when it is dropped, which ends the threads of a scope even if the test fails.
+/// Otherwise a failed test would never end, because the scope waits for all of its threads.
 pub struct Over<'a>(pub &'a AtomicBool);
 
 impl Drop for Over<'_> {
@@ -39,8 +40,8 @@ impl Drop for Over<'_> {
     }
 }
 
-/// Reports that this machine cannot run a test: in the output, and to the round of all tests
-/// (`tests/run.sh`), which fails for a reason that it does not know.
+/// Reports that this machine cannot run a test: on standard output, and in the file that
+/// `tests/run.sh` names. That script fails if it does not know the reason.
 pub fn skip(reason: &str) {
     let line = format!("skipped: {reason}");
     println!("{line}");
@@ -50,7 +51,7 @@ pub fn skip(reason: &str) {
     }
 }
 
-/// An empty folder for one test. It stays when the test fails.
+/// Makes an empty folder for one test. It stays if the test fails.
 pub fn folder(name: &str) -> PathBuf {
     let name = format!("it-{name}-{}", std::process::id());
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
@@ -61,7 +62,7 @@ pub fn folder(name: &str) -> PathBuf {
     folder
 }
 
-/// `quorate serve`. Dropping it kills it by its process id.
+/// A process of `quorate serve`. Dropping it kills the process by its id.
 pub struct Server {
     folder: PathBuf,
     running: Option<Running>,
@@ -70,9 +71,9 @@ pub struct Server {
 
 struct Running {
     child: Child,
-    /// The ready line's faces, each with its address.
+    /// The words `NAME=ADDRESS` of the ready line, each with one served port.
     faces: Vec<String>,
-    /// Kept open: the server may write to it.
+    /// Kept open, because the server may still write to it.
     _stdout: BufReader<ChildStdout>,
 }
 
@@ -84,7 +85,8 @@ impl Server {
     }
 
     /// Like [`Server::start`], in a folder that the test made and may have put files into. The file
-    /// [`JVMFLAGS_FILE`] holds the value of `JVMFLAGS`. Lines that begin with `-D` go there, too.
+    /// [`JVMFLAGS_FILE`] holds the value of `JVMFLAGS`. Lines that begin with `-D` are added to
+    /// that file instead of the zoo.cfg.
     pub fn start_in(folder: PathBuf, lines: &[&str]) -> Server {
         let data = folder.join("data");
         let mut config = format!("tickTime=2000\ndataDir={}\nclientPort=0\n", data.display());
@@ -102,19 +104,21 @@ impl Server {
         Server { folder, running: Some(running), address }
     }
 
-    /// The client address. Each start has another port.
+    /// The address for ZooKeeper's clients. Its port changes with each start, unless
+    /// [`Server::restart_at`] sets it.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// The address of another face, by its name in the ready line.
+    /// The address of another served port, by its name in the ready line. Panics if it is not
+    /// served.
     pub fn face(&self, name: &str) -> SocketAddr {
         let faces = &self.running.as_ref().expect("the server runs").faces;
         let found = faces.iter().find_map(|face| face.strip_prefix(name)?.strip_prefix('='));
         found.expect("the face is served").parse().unwrap()
     }
 
-    /// Whether a face is served.
+    /// Whether the port of this name is served.
     pub fn has_face(&self, name: &str) -> bool {
         let faces = &self.running.as_ref().expect("the server runs").faces;
         faces.iter().any(|face| face.starts_with(&format!("{name}=")))
@@ -125,7 +129,7 @@ impl Server {
         self.folder.join("data")
     }
 
-    /// The folder of its configuration, its log and its data.
+    /// The folder of the server's configuration, log and data.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
@@ -135,7 +139,7 @@ impl Server {
         Pid::from_child(&self.running.as_ref().expect("the server runs").child)
     }
 
-    /// Ends it with SIGTERM and waits; the status must be 0.
+    /// Ends the server with SIGTERM and waits. Panics unless its status is 0.
     pub fn stop(&mut self) {
         let mut running = self.running.take().expect("the server runs");
         let pid = Pid::from_child(&running.child);
@@ -144,28 +148,28 @@ impl Server {
         assert!(status.success(), "it ended with {status}; {}", self.log());
     }
 
-    /// Ends it with SIGKILL and waits until it is gone.
+    /// Ends the server with SIGKILL and waits until it is gone.
     pub fn kill_nine(&mut self) {
         let mut running = self.running.take().expect("the server runs");
         running.child.kill().unwrap();
         running.child.wait().unwrap();
     }
 
-    /// Starts it again on the same folder.
+    /// Starts the server again on its folder.
     pub fn restart(&mut self) {
         assert!(self.running.is_none(), "stop it first");
         let (running, address) = Running::start(&self.folder);
         (self.running, self.address) = (Some(running), address);
     }
 
-    /// Starts it again on the same folder, at this address.
+    /// Starts the server again on its folder, at this address.
     pub fn restart_at(&mut self, address: SocketAddr) {
         assert!(self.running.is_none(), "stop it first");
         let running = Running::start_at(&self.folder, address);
         (self.running, self.address) = (Some(running.0), running.1);
     }
 
-    /// The text of its log.
+    /// The text of the server's log.
     pub fn log(&self) -> String {
         fs::read_to_string(self.folder.join("log")).unwrap_or_default()
     }
@@ -177,18 +181,19 @@ impl Drop for Server {
             self.kill_nine();
         }
         if !std::thread::panicking() {
-            // An error does not matter: the folder is below the target folder.
+            // An error does not matter, because the folder is below the target folder.
             let _ = fs::remove_dir_all(&self.folder);
         }
     }
 }
 
-/// `quorate serve` with the zoo.cfg in a folder. Its log is there, too.
+/// The command `quorate serve` with the zoo.cfg in a folder, at any free port. Its log goes to the
+/// same folder.
 pub fn command(folder: &Path) -> Command {
     command_at(folder, ANY_PORT)
 }
 
-/// The address of any free port.
+/// Any free loopback port.
 const ANY_PORT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
 /// Like [`command`], at the address in the zoo.cfg.
@@ -234,7 +239,7 @@ impl Running {
         let faces: Vec<String> = words.filter(|_| is_ready).map(str::to_string).collect();
         let address = faces.iter().find_map(|face| face.strip_prefix("zk=")?.parse().ok());
         let Some(address) = address else {
-            // The server printed no ready line, so it is of no use any more.
+            // The server printed no ready line, so the test cannot use it.
             let _ = child.kill();
             let status = child.wait();
             let log = fs::read_to_string(folder.join("log")).unwrap_or_default();
@@ -244,8 +249,8 @@ impl Running {
     }
 }
 
-/// A free port outside of the range of random ports: servers of other tests use that range, and one
-/// of them could be taken for the expected server. Ensembles have ports below these.
+/// A free port outside the range of random ports. Servers of other tests use that range, and one of
+/// them could be taken for the expected server. The ports of ensembles are below these.
 pub fn port_of_its_own() -> u16 {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let first = std::process::id().wrapping_mul(61);
@@ -258,7 +263,7 @@ pub fn port_of_its_own() -> u16 {
     }
 }
 
-/// Addresses with ports as [`port_of_its_own`] gives them: no other call gets any of them.
+/// Addresses with ports from [`port_of_its_own`]; no other call in this process gets one of them.
 pub fn free_addresses<const N: usize>() -> [SocketAddr; N] {
     [(); N].map(|()| SocketAddr::from((Ipv4Addr::LOCALHOST, port_of_its_own())))
 }
@@ -270,7 +275,7 @@ pub struct RealServer {
 }
 
 impl RealServer {
-    /// Starts it on an empty folder and waits until it answers.
+    /// Starts the server on an empty folder and waits until it answers.
     pub fn start(name: &str, lines: &[&str]) -> RealServer {
         RealServer::start_in(folder(name), lines)
     }
@@ -286,12 +291,12 @@ impl RealServer {
         server
     }
 
-    /// The client address.
+    /// The address for clients.
     pub fn address(&self) -> SocketAddr {
         SocketAddr::from(([127, 0, 0, 1], self.port))
     }
 
-    /// The text of its log.
+    /// The text of the server's log.
     pub fn log(&self) -> String {
         let folder = self.folder.join(format!("standalone-{}/s1/log", self.port));
         fs::read_to_string(folder).unwrap_or_default()
@@ -322,7 +327,7 @@ impl RealServer {
 
 impl Drop for RealServer {
     fn drop(&mut self) {
-        // A script started it, and ends it by the process id that it noted.
+        // A script started the server, and ends it by the process id that it noted.
         let _ = self.script("stop").env_remove("ZK_FRESH").output();
         if !std::thread::panicking() {
             let _ = fs::remove_dir_all(&self.folder);

@@ -1,6 +1,7 @@
-//! TLS: which clients are served, what a certificate proves, and attacks that harm no other client.
+//! Tests of TLS: clients that are served or refused, the identity that a certificate proves, and
+//! attacks, which must harm no other client.
 //!
-//! The keys are in `tests/fixtures/tls`; `tests/peers/make-tls-fixtures.sh` says what each is.
+//! The keys are in `tests/fixtures/tls`; `tests/peers/make-tls-fixtures.sh` describes each of them.
 
 mod chunks;
 pub mod wire;
@@ -23,7 +24,7 @@ use crate::server::{self, PATIENCE, Server, wait_until};
 use bench::differential::wire::Received;
 use wire::{Shape, TlsClient, TlsConnection, certificates, fixture};
 
-/// A server with a TLS port and these additional lines.
+/// Starts a server with a TLS port and these additional lines of configuration.
 fn start(name: &str, lines: &[&str]) -> Server {
     start_with(name, "server.pem", "ca.pem", lines)
 }
@@ -42,7 +43,7 @@ fn start_with(name: &str, keys: &str, trusted: &str, lines: &[&str]) -> Server {
     Server::start(name, &lines)
 }
 
-/// Checks that a client with this certificate is served.
+/// Fails unless a client with this certificate is served. Returns the client.
 fn assert_served(address: SocketAddr, shape: Shape) -> TlsClient {
     let mut client = wire::open(address, shape)
         .unwrap_or_else(|error| panic!("{:?} is not served: {error}", shape.shows));
@@ -57,7 +58,7 @@ fn assert_refused(address: SocketAddr, shape: Shape) {
     assert!(wire::open(address, shape).is_err(), "{:?} is served", shape.shows);
 }
 
-/// The ids in the ACL of a znode.
+/// The scheme and id of each entry in the ACL of a znode.
 fn acl_of(client: &mut TlsClient, path: &str) -> Vec<(String, String)> {
     let answer = client.call(&read(ReadKind::GetAcl, path));
     assert_eq!(answer.header.error, ErrorCode::OK);
@@ -77,7 +78,7 @@ fn create_for<'a>(path: &'a str, scheme: &str, id: &str) -> Request<'a> {
     Request::Write(WriteRequest::Create { kind, path, data: None, acl, flags: 0, ttl_ms: -1 })
 }
 
-// ---- who is served
+// ---- clients that are served
 
 #[test]
 fn clients_with_a_certificate_are_served_in_both_versions_of_tls() {
@@ -146,7 +147,7 @@ fn a_certificate_may_be_wanted_or_not_asked_for() {
     assert_refused(wanted.face("zk-tls"), Shape::with("stranger"));
     let none = start("tls-none", &["ssl.clientAuth=none"]);
     let mut client = assert_served(none.face("zk-tls"), Shape::with("stranger"));
-    // A client that was not asked for its certificate has no identity.
+    // The server did not ask the client for its certificate, so the client has no identity.
     assert_eq!(client.call(&create_for("/own", "auth", "")).header.error, ErrorCode::INVALID_ACL);
 }
 
@@ -187,13 +188,13 @@ fn words_are_answered_by_tls_and_conf_names_the_port() {
     let server = start("tls-words", &[]);
     let mut client = TlsConnection::connect(server.face("zk-tls"), Shape::with("client")).unwrap();
     client.send(b"conf");
-    // The server also announces the end by TLS.
+    // TLS announces the end of the answer, too.
     let answer = String::from_utf8(client.rest().unwrap()).unwrap();
     let line = format!("secureClientPort={}\n", server.face("zk-tls").port());
     assert!(answer.contains(&line), "{answer}");
 }
 
-// ---- who a client is
+// ---- identities of clients
 
 #[test]
 fn a_certificate_is_an_identity_for_acls() {
@@ -210,7 +211,7 @@ fn a_certificate_is_an_identity_for_acls() {
         let found = client.call(&read(ReadKind::GetData, path));
         assert_eq!(found.header.error, ErrorCode::OK);
     }
-    // An auth packet only asks whether there is a certificate.
+    // An auth packet with the scheme x509 only asks whether the connection has a certificate.
     client.send(&Request::Auth { scheme: "x509", credentials: Some(b"") });
     assert_eq!(client.receive().unwrap().header.error, ErrorCode::OK);
 
@@ -237,7 +238,7 @@ fn the_super_user_may_do_everything() {
     let mut root = assert_served(server.face("zk-tls"), Shape::with("client"));
     let found = root.call(&read(ReadKind::GetData, "/own"));
     assert_eq!(found.header.error, ErrorCode::OK);
-    // The super user keeps its own identity, too.
+    // The super user keeps the identity of its certificate, too.
     assert_eq!(root.call(&create_for("/root", "auth", "")).header.error, ErrorCode::OK);
     assert_eq!(acl_of(&mut root, "/root").len(), 1);
     let refused = owner.call(&read(ReadKind::GetData, "/root"));
@@ -272,7 +273,8 @@ fn changed_stores_are_used_without_a_restart_and_broken_ones_are_not() {
     let mut first = assert_served(address, Shape::with("client"));
     assert_eq!(first.connection.server_certificate(), certificates("server")[0]);
 
-    // The file is overwritten in place, then replaced by a rename, as people and tools do.
+    // Like people and tools, the test overwrites the file in place once, and once replaces it with
+    // a rename.
     fs::copy(fixture("server-2.pem"), &keys).unwrap();
     let shown =
         || TlsConnection::connect(address, Shape::with("client")).unwrap().server_certificate();
@@ -286,7 +288,8 @@ fn changed_stores_are_used_without_a_restart_and_broken_ones_are_not() {
     let kept = server.log().lines().filter(|line| line.contains("is kept")).count();
     assert_eq!(kept, 1, "{}", server.log());
 
-    // The authority changes: connected clients stay, and new clients are judged by the new one.
+    // The authority changes: connected clients stay, and new clients must have a certificate from
+    // the new authority.
     fs::copy(fixture("other-ca.pem"), &trusted).unwrap();
     wait_until("the new authority", || wire::open(address, Shape::with("stranger")).is_ok());
     assert_refused(address, Shape::with("client"));
@@ -294,7 +297,7 @@ fn changed_stores_are_used_without_a_restart_and_broken_ones_are_not() {
     fs::remove_dir_all(&folder).unwrap();
 }
 
-// ---- what harms nobody
+// ---- attacks that harm nobody
 
 #[test]
 fn garbage_and_cut_handshakes_harm_nobody() {
@@ -323,7 +326,7 @@ fn garbage_and_cut_handshakes_harm_nobody() {
         for input in &inputs {
             let mut stream = TcpStream::connect(address).unwrap();
             stream.set_read_timeout(Some(PATIENCE)).unwrap();
-            // The server may have closed already.
+            // The server may have closed the connection already.
             let _ = stream.write_all(input);
             let _ = stream.shutdown(std::net::Shutdown::Write);
             match stream.read_to_end(&mut Vec::new()) {
@@ -356,7 +359,7 @@ fn a_handshake_that_never_ends_is_cut_off() {
         // Without the configured limit, the connection would stay open for this time.
         let default = Duration::from_millis(member::fronts::zk::limits::SESSIONLESS_MS_DEFAULT);
         stream.set_read_timeout(Some(default - Duration::from_secs(1))).unwrap();
-        // The alert, and the end.
+        // The server sends an alert, and closes the connection.
         stream.read_to_end(&mut Vec::new()).unwrap();
     }
     wait_until("they are forgotten", || connections(&server) == 1);
@@ -376,7 +379,7 @@ fn a_certificate_may_be_what_is_enforced() {
     assert_eq!(refused.header.error, ErrorCode::AUTH_REQUIRED);
 }
 
-/// The first bytes of a client.
+/// The first bytes that a TLS client sends.
 fn client_hello() -> Vec<u8> {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -396,13 +399,14 @@ fn handshakes_under_way_are_limited_where_that_is_asked_for() {
     let server = start("tls-handshakes", &["netty.server.outstandingHandshake.limit=1"]);
     let address = server.face("zk-tls");
     let waiting = TcpStream::connect(address).unwrap();
-    // Its runtime counts it as soon as it has accepted it. Another runtime may accept a later
-    // connection first; that would then be the one above the limit.
+    // A runtime of the server counts this handshake as soon as it has accepted the connection.
+    // Before that, another runtime could accept a later connection first, and this one would be
+    // above the limit.
     wait_until("it is under way", || metric(&server, "outstanding_tls_handshake") == 1);
     assert!(TlsConnection::connect(address, Shape::with("client")).is_err());
     drop(waiting);
     assert!(metric(&server, "tls_handshake_exceeded") > 0);
-    // Finished handshakes do not count, once the server has seen their end.
+    // Finished handshakes do not count, once the server has noticed that they are finished.
     let mut served = Vec::new();
     wait_until("there is room for three, one after the other", || {
         served.extend(wire::open(address, Shape::with("client")));
@@ -420,8 +424,8 @@ fn large_replies_wait_for_a_slow_reader() {
     assert_eq!(made.header.error, ErrorCode::OK);
     let xids: Vec<i32> =
         (0..REPLIES).map(|_| client.send(&read(ReadKind::GetData, "/large"))).collect();
-    // 180 MB are due. The server does not encrypt them before the client takes bytes, and other
-    // clients are served.
+    // The server owes the client 180 MB. It does not encrypt them before the client takes bytes,
+    // and it serves other clients meanwhile.
     let before = resident_bytes(&server);
     for _ in 0..20 {
         assert_served(server.face("zk-tls"), Shape::with("client-v1"));
@@ -445,7 +449,8 @@ fn who_never_reads_is_let_go() {
         client.send(&read(ReadKind::GetData, "/large"));
     }
     assert_eq!(connections(&server), 2);
-    // Its session expires; it gets time to take its last bytes, and does not take them.
+    // The client's session expires. The server gives it time to take the last bytes, but the client
+    // does not take them.
     wait_until("its end", || connections(&server) == 1);
     let mut taken = 0;
     while let Received::Frame(reply) = client.connection.receive() {
@@ -454,7 +459,7 @@ fn who_never_reads_is_let_go() {
     assert!(taken < 50 * data.len(), "{taken} bytes were kept for it");
 }
 
-/// The answer to a four-letter word, on the plain port.
+/// Sends a four-letter word to the plain port, and returns the answer.
 fn ask_word(server: &Server, word: &str) -> String {
     let mut stream = TcpStream::connect(server.address()).unwrap();
     stream.write_all(word.as_bytes()).unwrap();
@@ -463,12 +468,12 @@ fn ask_word(server: &Server, word: &str) -> String {
     answer
 }
 
-/// The number of connections in `cons`, including its own.
+/// The number of connections in the answer to `cons`, including the one that asks.
 fn connections(server: &Server) -> usize {
     ask_word(server, "cons").lines().filter(|line| line.contains('[')).count()
 }
 
-/// A number in `mntr`.
+/// A number in the answer to `mntr`.
 fn metric(server: &Server, name: &str) -> u64 {
     let answer = ask_word(server, "mntr");
     let start = format!("zk_{name}\t");
@@ -492,7 +497,7 @@ fn closing_the_session_ends_tls_as_it_should() {
     assert_eq!(client.connection.rest().unwrap(), b"");
 }
 
-// ---- configurations that cannot be
+// ---- configurations that are refused
 
 #[test]
 fn stores_that_cannot_be_used_are_one_clear_line() {
@@ -528,7 +533,7 @@ fn stores_that_cannot_be_used_are_one_clear_line() {
     }
 }
 
-// ---- the shapes that OpenSSL gives a handshake
+// ---- handshakes of OpenSSL
 
 #[test]
 fn openssl_shakes_hands_in_every_shape_it_can() {
@@ -550,7 +555,8 @@ fn openssl_shakes_hands_in_every_shape_it_can() {
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        // openssl ends when the server does, and must not see the end of its input before.
+        // openssl ends when the server closes the connection, and must not see the end of its input
+        // before.
         let mut input = child.stdin.take().unwrap();
         let _ = input.write_all(b"ruok");
         let output = child.wait_with_output().unwrap();

@@ -1,4 +1,4 @@
-//! `quorate zk` as a process, against this tree's server.
+//! Tests of `quorate zk` as a process, against this tree's server.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::SocketAddr;
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::server::{RealServer, Server, free_addresses};
 
-/// The output and the status of a process.
+/// The output of a process, and whether it succeeded.
 struct Given {
     good: bool,
     stdout: String,
@@ -30,7 +30,8 @@ fn given(child: Child) -> Given {
     Given { good: output.status.success(), stdout, stderr }
 }
 
-/// Runs one command, which must succeed with this on standard error. Returns its standard output.
+/// Runs one command. Fails unless it succeeds and writes `stderr` to standard error. Returns its
+/// standard output.
 fn good_with(address: SocketAddr, words: &[&str], stderr: &str) -> String {
     let given = given(command(address, words).spawn().unwrap());
     assert!(given.good, "{words:?}: {}", given.stderr);
@@ -38,25 +39,26 @@ fn good_with(address: SocketAddr, words: &[&str], stderr: &str) -> String {
     given.stdout
 }
 
-/// Runs one command, which must succeed with nothing on standard error.
+/// Runs one command. Fails unless it succeeds and writes nothing to standard error. Returns its
+/// standard output.
 fn good(address: SocketAddr, words: &[&str]) -> String {
     good_with(address, words, "")
 }
 
-/// Makes a znode. Its path is on standard error, as in `zkCli.sh`.
+/// Creates a znode. Its path is written to standard error, as in `zkCli.sh`.
 fn create(address: SocketAddr, words: &[&str], made: &str) {
     let words: Vec<&str> = [&["create"], words].concat();
     assert_eq!(good_with(address, &words, &format!("Created {made}\n")), "");
 }
 
-/// Runs one command, which must fail with this line.
+/// Runs one command. Fails unless the command fails and writes this line to standard error.
 fn bad(address: SocketAddr, words: &[&str], line: &str) {
     let given = given(command(address, words).spawn().unwrap());
     assert!(!given.good, "{words:?}: {}", given.stdout);
     assert_eq!(given.stderr, format!("{line}\n"), "{words:?}");
 }
 
-/// Writes lines to a shell that has no terminal.
+/// Writes lines to the standard input of a shell that has no terminal. Returns its output.
 fn lines_with(address: SocketAddr, options: &[&str], text: &str) -> Given {
     let mut child = command(address, options).spawn().unwrap();
     child.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
@@ -67,14 +69,14 @@ fn lines(address: SocketAddr, text: &str) -> Given {
     lines_with(address, &[], text)
 }
 
-/// The JSON values of a shell's lines.
+/// Runs lines in a shell with JSON output. Returns the JSON values that it writes, one a line.
 fn json_lines(address: SocketAddr, text: &str) -> Vec<Value> {
     let given = lines_with(address, &["--output", "json"], text);
     assert_eq!(given.stderr, "");
     given.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// The output without zxids, which differ from run to run.
+/// The text without zxids, which differ from run to run.
 fn without_zxids(text: &str) -> String {
     let line = |line: &str| match line.split_once(" zxid: ") {
         Some((before, _)) => format!("{before}\n"),
@@ -83,7 +85,7 @@ fn without_zxids(text: &str) -> String {
     text.lines().map(line).collect()
 }
 
-/// The line for a watch that fired, without its zxid.
+/// The text for a watch that fired, without its zxid.
 fn fired(kind: &str, path: &str) -> String {
     format!("\nWATCHER::\n\nWatchedEvent state:SyncConnected type:{kind} path:{path}\n")
 }
@@ -140,7 +142,7 @@ fn an_ephemeral_goes_with_the_command_that_made_it() {
     bad(at, &["get", "/e"], "Node does not exist: /e");
 }
 
-/// The lines are those of the real `zkCli.sh`, if it has one.
+/// The errors are worded like those of the real `zkCli.sh`, where it has one.
 #[test]
 fn what_fails_says_so_in_one_line() {
     let server = Server::start("zk-bad", &[]);
@@ -179,7 +181,7 @@ fn commands_that_need_no_server_need_none() {
     assert_eq!(given.stderr.lines().count(), 1);
 }
 
-/// Runs `quorate zk` with these words alone.
+/// Runs `quorate zk` with these arguments alone.
 fn zk(words: &[&str]) -> Given {
     let mut command = Command::new(env!("CARGO_BIN_EXE_quorate"));
     command.env_remove("CLIENT_JVMFLAGS").env_remove("JVMFLAGS").arg("zk").args(words);
@@ -212,12 +214,12 @@ fn a_chroot_is_the_root() {
     assert_eq!(given.stderr, "quorate: h:1/app/: Path must not end with / character\n");
 }
 
-/// A key or trust store of the tests.
+/// The path of a key or trust store of the tests.
 fn store(name: &str) -> String {
     format!("{}/tests/fixtures/tls/{name}", env!("CARGO_MANIFEST_DIR"))
 }
 
-/// A server with a port for TLS, on these stores.
+/// Starts a server with a TLS port and these key and trust stores.
 fn tls_server(name: &str, keys: &str, trusted: &str) -> Server {
     let lines = [
         "secureClientPort=0".to_string(),
@@ -247,12 +249,12 @@ fn a_server_is_asked_by_tls_and_shown_a_certificate() {
     assert!(given.good, "{}", given.stderr);
     let x509 = "x509: CN=client,O=Test\\, Inc.,C=DE\n";
     assert!(given.stdout.contains(x509), "{}", given.stdout);
-    // The data needs more than one TLS record, both ways.
+    // The data needs more than one TLS record in both directions.
     let data = "x".repeat(100_000);
     assert!(with_flags(&flags, &["-server", &at, "create", "/large", &data]).good);
     assert_eq!(with_flags(&flags, &["-server", &at, "get", "/large"]).stdout, format!("{data}\n"));
-    // A client without a certificate, one with a certificate of another authority, and a server
-    // that is not trusted.
+    // These are a client without a certificate, one with a certificate of another authority, and
+    // one that does not trust the server.
     let stranger = format!("{trust} -Dzookeeper.ssl.keyStore.location={}", store("stranger.pem"));
     let other = format!("{SECURE}trustStore.location={}", store("other-ca.pem"));
     for flags in [&trust, &stranger, &other] {
@@ -450,7 +452,7 @@ fn trees_are_listed_drawn_changed_and_removed() {
     assert_eq!(good(at, &["ls", "/"]), "[zookeeper]\n");
 }
 
-/// There are more siblings than are asked for at once, and every fifth has children.
+/// There are more siblings than the shell asks for at once, and every fifth has children.
 #[test]
 fn a_wide_tree_is_walked_in_order() {
     let server = Server::start("zk-wide", &[]);
@@ -504,7 +506,7 @@ fn a_command_that_there_is_not_has_a_status_of_its_own() {
     assert_eq!(output.status.code(), Some(1));
 }
 
-/// All kinds of requests of the shell, and errors of each.
+/// Commands of the shell that send all kinds of requests, and cause errors of each kind.
 const EVERYTHING: &str = "\
     create /a one\ncreate /a/b\ncreate -s /a/n- x\ncreate -e /e x\ncreate -c /c\n\
     create -t 5000000 /t ttl\ncreate /a\ncreate /no/x\ncreate /e/x\ncreate /q x digest:u:h=:r\n\
@@ -520,7 +522,7 @@ const EVERYTHING: &str = "\
     delete /zookeeper\ndeleteall /a\ndeleteall /r\ntree -d 1 /\nconfig\nconfig -c\n\
     reconfig -remove 3\n";
 
-/// The output without times, which differ from server to server.
+/// The text without the lines of times, which differ from server to server.
 fn without_times(text: &str) -> String {
     let is_time = |line: &str| line.starts_with("ctime = ") || line.starts_with("mtime = ");
     text.lines().filter(|line| !is_time(line)).map(|line| format!("{line}\n")).collect()
@@ -532,7 +534,7 @@ fn the_real_server_is_shown_as_this_one() {
     let (ours, real) = (Server::start("zk-same", &config), RealServer::start("zk-real", &config));
     let shown = |address| {
         let given = lines(address, EVERYTHING);
-        // The session's ephemerals are made and deleted here: only their owner differs.
+        // The session creates and deletes its ephemerals here, so only their owner could differ.
         (without_times(&given.stdout), given.stderr)
     };
     let (ours, real) = (shown(ours.address()), shown(real.address()));
@@ -636,7 +638,7 @@ fn json_is_one_value_for_each_command_and_event() {
     assert_eq!(missing["error"]["name"], "NoNode");
 }
 
-/// A shell on pipes that gets lines and answers.
+/// A running shell on pipes: a test writes lines to it and reads its answers.
 struct Talk {
     child: Child,
     output: std::io::Lines<BufReader<ChildStdout>>,

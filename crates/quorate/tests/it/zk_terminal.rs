@@ -1,4 +1,4 @@
-//! `quorate zk` on a terminal, with typed lines.
+//! Tests of `quorate zk` on a pseudo-terminal, with typed lines.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -21,31 +21,32 @@ const ENTER: &str = "\r";
 const CTRL_C: &str = "\x03";
 const CTRL_D: &str = "\x04";
 
-/// The bytes that a line editor writes when it gives the terminal back (bracketed paste ends): from
-/// here on Ctrl-C is a signal.
+/// The bytes that the line editor writes when it gives the terminal back: bracketed paste ends.
+/// After them, Ctrl-C is a signal.
 const LINE_DONE: &str = "\x1b[?2004l";
 
 /// How long a text may take until it is shown.
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// A pseudo-terminal, and the process on it. Dropping it kills the process by its id.
+/// A pseudo-terminal, and a process that runs on it. Dropping this kills the process by its id.
 struct Terminal {
     child: Child,
     keyboard: File,
     screen: Receiver<Vec<u8>>,
-    /// Text that is shown and not yet looked at.
+    /// Text that the process has shown and the test has not looked at yet.
     shown: String,
 }
 
 impl Terminal {
-    /// Runs a command on a terminal of its own.
+    /// Runs a command on a new terminal.
     fn start(command: &Command) -> Terminal {
         let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
         let keyboard = openpt(flags).unwrap();
         grantpt(&keyboard).unwrap();
         unlockpt(&keyboard).unwrap();
         let own = || Stdio::from(ioctl_tiocgptpeer(&keyboard, flags).unwrap());
-        // Without a controlling terminal, Ctrl-C is an ordinary character.
+        // `setsid` gives the process a controlling terminal. Without one, Ctrl-C is an ordinary
+        // character.
         let mut on_it = Command::new("setsid");
         on_it.arg("--ctty").arg(command.get_program()).args(command.get_args());
         on_it.env_remove("CLIENT_JVMFLAGS").env_remove("JVMFLAGS").env("TERM", "xterm");
@@ -90,7 +91,7 @@ impl Terminal {
         }
     }
 
-    /// Waits until the process is gone. Returns the shown text and the status.
+    /// Waits until the process has ended. Returns the text that it showed and its status.
     fn ends(mut self) -> (String, ExitStatus) {
         let deadline = Instant::now() + LIMIT;
         let mut shown = std::mem::take(&mut self.shown);
@@ -104,13 +105,13 @@ impl Terminal {
 
 impl Drop for Terminal {
     fn drop(&mut self) {
-        // The process is gone already if the test succeeded.
+        // If the test succeeded, the process is gone already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// A shell on a terminal.
+/// A shell on a terminal, and the keys that a user types.
 struct Typist {
     terminal: Terminal,
     address: SocketAddr,
@@ -119,7 +120,7 @@ struct Typist {
 }
 
 impl Typist {
-    /// Starts a shell, with its history in the folder of the server, and waits for the prompt.
+    /// Starts a shell whose history is in the server's folder, and waits for the prompt.
     fn start(server: &Server) -> Typist {
         Typist::start_on("xterm", server)
     }
@@ -177,7 +178,7 @@ fn lines_are_run_and_counted_until_ctrl_d() {
     let mut other = Client::open(server.address(), TIMEOUT_MS);
     assert!(other.exists("/e"));
     shell.types(CTRL_D);
-    // Earlier failures are no failure of the shell, and the session ended with it.
+    // The shell succeeds although commands failed, and its session has ended with it.
     assert!(shell.ends().success());
     assert!(!other.exists("/e"));
 }
@@ -229,14 +230,15 @@ fn tab_completes_commands_options_and_paths() {
     for path in ["/app", "/app/one", "/app/other"] {
         shell.answer(&format!("create {path} at{path}"));
     }
-    // A single completion is inserted, with a space behind a command.
+    // A single completion is inserted, with a space after a command.
     shell.types("getAllC");
     shell.types(TAB);
     shell.sees("getAllChildrenNumber ");
     shell.types("/ap");
     shell.types(TAB);
     assert!(shell.answer("").contains("\n2\r\n"));
-    // Several completions: first their common beginning, then the list of all.
+    // If there are several completions, their common beginning is inserted first; then all of them
+    // are listed.
     shell.types("get /app/o");
     shell.types(TAB);
     shell.types(TAB);
@@ -245,7 +247,7 @@ fn tab_completes_commands_options_and_paths() {
     shell.types("t");
     shell.types(TAB);
     assert!(shell.answer("").contains("at/app/other\r\n"));
-    // The case does not matter; and options are completed, too.
+    // The case does not matter, and options are completed, too.
     shell.types("SETQ");
     shell.types(TAB);
     shell.sees("setquota ");
@@ -267,12 +269,12 @@ fn a_watch_that_fires_is_shown_above_the_line_that_is_typed() {
     Client::open(server.address(), TIMEOUT_MS).set("/a", b"x");
     shell.sees("WATCHER::\r\n\r\nWatchedEvent state:SyncConnected type:NodeDataChanged path:/a ");
     shell.is_asked();
-    // The line is drawn again below the event, and goes on.
+    // The line is drawn again below the event, and the user can go on typing it.
     shell.sees("crea");
     assert!(shell.answer("te /b").contains("Created /b\r\n"));
 }
 
-/// The line editor takes few events at a time, and none between two lines: the thread that runs
+/// The line editor takes few events at a time, and none between two lines. So the thread that runs
 /// commands must not wait for it.
 #[test]
 fn a_stream_of_events_does_not_stop_the_shell() {

@@ -1,16 +1,16 @@
-//! The arrows between our crates are listed in three places, which must agree: ARCHITECTURE.md, the
-//! manifests and `WALLS`.
+//! Dependencies between our crates ("arrows") are listed in three places: ARCHITECTURE.md, the
+//! manifests and `WALLS`. This test fails unless the three agree.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
 use super::{WALLS, assert_none, crates, dependencies, root};
 
-/// An arrow: a crate or a room, and one that it depends on.
+/// A crate or a room, and another one that it depends on.
 pub type Arrow = (String, String);
 
-/// The arrows of a list of ARCHITECTURE.md: the block of code with this number, from 0, under "The
-/// walls". `all` means every other one of `names`.
+/// The arrows in a list of ARCHITECTURE.md: in code block `number`, counted from 0, of the section
+/// "The walls". The word `all` in the list means every other one of `names`.
 pub fn listed_arrows(document: &str, number: usize, names: &BTreeSet<String>) -> BTreeSet<Arrow> {
     let (_, section) = document.split_once("\n## The walls\n").expect("the walls have a section");
     let block = section.split("```").nth(2 * number + 1).expect("the section has the block");

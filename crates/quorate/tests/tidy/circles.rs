@@ -1,6 +1,6 @@
-//! Circles of imports inside a crate. A file imports the files that it is built of, and not files
-//! that are built of it: a few files may know each other, but larger circles can only be understood
-//! as a whole.
+//! Finds circles of imports inside a crate. A file imports the files that it is built from, and
+//! those do not import it. A few files may import each other; a larger circle can only be
+//! understood as a whole.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -10,10 +10,10 @@ use std::path::{Path, PathBuf};
 use super::code::{code_only, item_end, places_of, test_items, without_tests, word_at};
 use super::{assert_none, crates, is_test_file, rust_files};
 
-/// Files that may import each other in a circle.
+/// Maximum number of files in a circle of imports.
 const FILES_MAX: usize = 3;
 
-/// A module by its path inside the crate; the root is empty.
+/// The path of a module inside its crate; the root's path is empty.
 type Module = Vec<String>;
 /// The modules that each module imports.
 type Imports = BTreeMap<Module, BTreeSet<Module>>;
@@ -22,13 +22,13 @@ type Imports = BTreeMap<Module, BTreeSet<Module>>;
 #[derive(Debug, PartialEq)]
 struct Named {
     path: Module,
-    /// Whether it is a `pub use`.
+    /// Whether a `pub use` names the path.
     is_reexport: bool,
-    /// The offset in the file.
+    /// The offset of the path in the file, in bytes.
     at: usize,
 }
 
-/// Splits a use tree: `a::{b, c::d as e}` is `a::b` and `a::c::d`.
+/// Splits a use tree into its paths: `a::{b, c::d as e}` becomes `a::b` and `a::c::d`.
 fn use_paths(tree: &str) -> Vec<Module> {
     let tree = tree.trim();
     let Some((prefix, list)) = tree.split_once('{') else {
@@ -48,7 +48,7 @@ fn use_paths(tree: &str) -> Vec<Module> {
     parts.map(|path| [prefix.clone(), path].concat()).collect()
 }
 
-/// Every path that the code names by `use`, `crate::` or `super::`.
+/// Every path that the code names after `use`, or that begins with `crate::` or `super::`.
 fn named_paths(code: &str) -> Vec<Named> {
     let mut named = Vec::new();
     let mut inline = code.to_string();
@@ -79,7 +79,7 @@ fn named_paths(code: &str) -> Vec<Named> {
     named
 }
 
-/// Inline modules of a file, each with the range of its body.
+/// The names of a file's inline modules, each with the range of the module's body.
 fn inline_modules(code: &str) -> Vec<(String, Range<usize>)> {
     let modules = places_of(code, "mod").into_iter().filter_map(|at| {
         let name = word_at(code[at + "mod".len()..].trim_start()).to_string();
@@ -89,8 +89,10 @@ fn inline_modules(code: &str) -> Vec<(String, Range<usize>)> {
     modules.collect()
 }
 
-/// The module with a file that `named` leads to from `module`. The root does not count: it names
-/// every module, and re-exports some of their items.
+/// The module, among those with a file, that the path `named` leads to when `module` names it.
+/// `None` if the path leads out of the crate, to `module` itself, to a child that it re-exports, or
+/// to the crate's root. The root does not count, because it names every module and re-exports some
+/// of their items.
 fn target(
     module: &Module,
     inline: &[(String, Range<usize>)],
@@ -126,7 +128,8 @@ fn target(
     (found != *module && !is_reexported_child).then_some(found)
 }
 
-/// The modules of a crate by the file of each, without tests, and the imports of each.
+/// The imports of each module of a crate, without those of tests. `sources` has the text of each
+/// module's file.
 fn imports(sources: Vec<(Module, String)>) -> Imports {
     let mut codes = BTreeMap::new();
     let mut for_tests = BTreeSet::new();
@@ -149,7 +152,7 @@ fn imports(sources: Vec<(Module, String)>) -> Imports {
     codes.iter().map(|(module, code)| (module.clone(), imported(module, code))).collect()
 }
 
-/// The source files of a crate, by module.
+/// The source files of a crate except tests: each module with the text of its file.
 fn sources(src: &Path) -> Vec<(Module, String)> {
     let files = rust_files(src).into_iter().filter(|file| !is_test_file(file));
     let module_of = |file: &PathBuf| -> Module {
@@ -163,7 +166,7 @@ fn sources(src: &Path) -> Vec<(Module, String)> {
     files.map(|file| (module_of(&file), read(&file))).collect()
 }
 
-/// Every module that imports lead to from `from`.
+/// Every module that a chain of imports leads to from `from`.
 fn reached(imports: &Imports, from: &Module) -> BTreeSet<Module> {
     let mut reached = BTreeSet::new();
     let mut waiting = vec![from];
@@ -173,7 +176,7 @@ fn reached(imports: &Imports, from: &Module) -> BTreeSet<Module> {
     reached
 }
 
-/// The circles of more than one file: sets of modules that reach each other.
+/// The circles of more than one file, each as the set of modules that reach each other.
 fn circles(imports: &Imports) -> BTreeSet<BTreeSet<Module>> {
     let reached: BTreeMap<&Module, BTreeSet<Module>> =
         imports.keys().map(|module| (module, reached(imports, module))).collect();
@@ -183,7 +186,7 @@ fn circles(imports: &Imports) -> BTreeSet<BTreeSet<Module>> {
     reached.keys().map(circle).filter(|circle| circle.len() > 1).collect()
 }
 
-/// One line for each file of the circle, with its imports inside of the circle.
+/// The circle as text: a line for each file, with its imports inside the circle.
 fn shown(circle: &BTreeSet<Module>, imports: &Imports) -> String {
     let lines = circle.iter().map(|module| {
         let inside = imports[module].intersection(circle).map(|other| other.join("/"));

@@ -1,10 +1,10 @@
-//! Reads Rust source as far as the tests of the walls need it: which bytes are code, where a brace
+//! Reads Rust source as far as the other tests here need it: which bytes are code, where a brace
 //! closes, which items are compiled for tests only.
 
 use std::ops::Range;
 
 /// The source with blanks in place of comments and of the contents of strings and chars. Every byte
-/// keeps its place, and every line its number.
+/// of code keeps its offset, and every line its number.
 pub fn code_only(source: &str) -> String {
     let mut code = source.as_bytes().to_vec();
     let mut at = 0;
@@ -26,7 +26,7 @@ pub fn code_only(source: &str) -> String {
     String::from_utf8(code).expect("only whole comments and literals became blanks")
 }
 
-/// The word that `rest` begins with, which may be empty.
+/// The word at the beginning of `rest`; empty if `rest` does not begin with one.
 pub fn word_at(rest: &str) -> &str {
     let end = rest.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(rest.len());
     &rest[..end]
@@ -42,7 +42,8 @@ pub fn places_of(code: &str, word: &str) -> Vec<usize> {
     code.match_indices(word).map(|(at, _)| at).filter(is_whole).collect()
 }
 
-/// Bytes of the comment, string or char that `rest` begins with; none if it begins with code.
+/// The length in bytes of the comment, string or char at the beginning of `rest`; 0 if `rest`
+/// begins with code.
 fn comment_or_literal(rest: &str) -> usize {
     if rest.starts_with("//") {
         return rest.find('\n').unwrap_or(rest.len());
@@ -59,11 +60,11 @@ fn comment_or_literal(rest: &str) -> usize {
         (Some('\''), Some(_), after) => after == Some('\''),
         _ => false,
     };
-    // The rest is code, or a lifetime.
+    // Otherwise `rest` begins with code or a lifetime.
     if is_char { quoted(rest, '\'') } else { 0 }
 }
 
-/// The number of bytes up to the `quote` that closes the first one.
+/// The number of bytes up to and including the `quote` that closes the first one.
 fn quoted(rest: &str, quote: char) -> usize {
     let mut is_escaped = false;
     for (at, c) in rest.char_indices().skip(1) {
@@ -75,7 +76,7 @@ fn quoted(rest: &str, quote: char) -> usize {
     rest.len()
 }
 
-/// Bytes of a block comment; such comments nest.
+/// The length in bytes of a block comment. Such comments nest.
 fn block_comment(rest: &str) -> usize {
     let mut depth = 0;
     let mut at = 0;
@@ -97,7 +98,8 @@ fn block_comment(rest: &str) -> usize {
     rest.len()
 }
 
-/// Bytes of the hashes and quotes of a raw string, behind its `r`; none if no raw string follows.
+/// The length in bytes of a raw string after its `r`, with hashes and quotes; 0 if no raw string
+/// follows.
 fn raw_string(rest: &str) -> usize {
     let hashes = rest.len() - rest.trim_start_matches('#').len();
     if !rest[hashes..].starts_with('"') {
@@ -108,8 +110,9 @@ fn raw_string(rest: &str) -> usize {
     rest[opened..].find(&end).map_or(rest.len(), |at| opened + at + end.len())
 }
 
-/// The end of the item that begins at `from`: behind its `;`, or behind the brace that closes its
-/// body. Also returns the beginning of the body. `code` has no comments and literals.
+/// The end of the item that begins at `from`, and the offset of its body's opening brace, if it has
+/// a body. The end is after the item's `;`, or after the brace that closes its body. `code` must
+/// have no comments and literals.
 pub fn item_end(code: &str, from: usize) -> (usize, Option<usize>) {
     let mut depth = 0;
     let mut body = None;
@@ -127,7 +130,7 @@ pub fn item_end(code: &str, from: usize) -> (usize, Option<usize>) {
         if depth == 0 && byte == b'}' && body.is_some() {
             return (at + 1, body);
         }
-        // The block around the item ends here: the item is its last field, or its last expression.
+        // The block around the item ends here: the item is its last field or its last expression.
         if depth < 0 {
             return (at, None);
         }
@@ -135,7 +138,7 @@ pub fn item_end(code: &str, from: usize) -> (usize, Option<usize>) {
     (code.len(), body)
 }
 
-/// The items behind a `#[cfg(test)]`, each with its attributes.
+/// The ranges of the items with `#[cfg(test)]`, each with its attributes.
 pub fn test_items(code: &str) -> Vec<Range<usize>> {
     let mut items: Vec<Range<usize>> = Vec::new();
     for (at, attribute) in code.match_indices("#[cfg(test)]") {
@@ -146,7 +149,8 @@ pub fn test_items(code: &str) -> Vec<Range<usize>> {
     items
 }
 
-/// The code without items that are compiled for tests only. Every byte keeps its place.
+/// The code with blanks in place of items that are compiled for tests only. Every byte keeps its
+/// offset.
 pub fn without_tests(code: &str) -> String {
     let mut left = code.to_string();
     for item in test_items(code) {

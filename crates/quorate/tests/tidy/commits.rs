@@ -1,22 +1,25 @@
-//! Subjects of commits: `area: what it does now`, short enough to be read in a list.
+//! Checks the subjects of commits. A subject has the form `area: what it does now`, and is short
+//! enough to be read in a list.
 
 use std::process::Command;
 
 use super::{assert_none, root};
 
-/// Columns of a subject at most.
+/// Maximum length of a subject in columns.
 const COLUMNS_MAX: usize = 72;
 
-/// The last commit from before this rule. It counts until there is a tag.
+/// The last commit that is older than this rule. Commits are checked from here on until there is a
+/// tag.
 const RULE_FROM: &str = "5a279c0e28532512a3e11ecf847db83134ac9655";
 
-/// What git prints; none where that fails: the source may be an archive, or a history cut short.
+/// The output of a git command. `None` if git fails, which it does if the source comes from an
+/// archive or has only a part of its history.
 fn git(arguments: &[&str]) -> Option<String> {
     let output = Command::new("git").arg("-C").arg(root()).args(arguments).output().ok()?;
     output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_string())
 }
 
-/// The fault of a subject, if it has one.
+/// What is wrong with a subject, or `None` if it is good.
 fn complaint(subject: &str) -> Option<&'static str> {
     let is_area = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "_., -".contains(c);
     match subject.split_once(": ") {

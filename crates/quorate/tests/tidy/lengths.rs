@@ -1,14 +1,14 @@
-//! Functions that are too long to take in at a glance.
+//! Finds functions that are too long to take in at a glance.
 
 use std::fs;
 
 use super::code::{code_only, item_end, places_of, without_tests, word_at};
 use super::{assert_none, crates, is_test_file, rust_files, shown};
 
-/// Lines of a function, from its `fn` to its closing brace.
+/// Maximum number of lines of a function, from its `fn` to its closing brace.
 const LINES_MAX: usize = 70;
 
-/// Name and number of lines of every function that has a body.
+/// The name and number of lines of every function that has a body.
 fn functions(code: &str) -> Vec<(&str, usize)> {
     let functions = places_of(code, "fn").into_iter().filter_map(|at| {
         // A type such as `fn(u8)` has no name.

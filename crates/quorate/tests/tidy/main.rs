@@ -1,8 +1,9 @@
-//! The walls of the workspace, as tests: which crate may depend on which, which crates stay pure,
-//! and texts that no file may contain. People judge taste; a test checks everything that can be
-//! counted.
+//! Tests the structure of the workspace: which crate may depend on which, which crates use no
+//! clocks, files and sockets, and which texts no file may contain. People judge taste; a test
+//! checks everything that can be counted.
 //!
-//! `ARCHITECTURE.md` gives the reasons. To move a wall, change it there and here in one commit.
+//! `ARCHITECTURE.md` gives the reasons. To change one of these rules, change it there and here in
+//! one commit.
 
 mod arrows;
 mod circles;
@@ -17,16 +18,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The crates that one crate may name in its manifest.
+/// The crates that the manifest of one crate may name.
 struct Wall {
     name: &'static str,
-    /// Crates of this workspace it may depend on.
+    /// The crates of this workspace that it may depend on.
     ours: &'static [&'static str],
-    /// Crates from outside it may depend on.
+    /// The crates from outside the workspace that it may depend on.
     theirs: &'static [&'static str],
 }
 
-/// The whole list. A crate that is missing here must not exist.
+/// All crates of the workspace. A crate that is missing here must not exist.
 const WALLS: [Wall; 19] = [
     Wall {
         name: "machine",
@@ -253,23 +254,23 @@ const WALLS: [Wall; 19] = [
 /// Crates that the tests of any crate may use.
 const FOR_TESTS: [&str; 8] =
     ["flate2", "h2", "proptest", "prost-build", "protox", "rcgen", "rustix", "toml"];
-/// The crates that run on tokio; the core threads are plain threads.
+/// The crates that run on tokio. The core threads do not: they are plain threads.
 const ON_TOKIO: [&str; 5] = ["bench", "grpc", "node", "quorate", "shell"];
 /// The crates whose `clippy.toml` bans clocks, chance, threads, files and sockets.
 const PURE: [&str; 9] =
     ["config", "etcd", "machine", "member", "replica", "sim", "storage", "workload", "zk"];
 /// Names that say nothing, and so attract everything.
 const VAGUE: [&str; 7] = ["common", "helper", "helpers", "misc", "types", "util", "utils"];
-/// Folders that hold no source of ours.
+/// Folders without source of ours, which are not searched.
 const SKIPPED: [&str; 5] = [".git", "node_modules", "quorate-data", "target", "__pycache__"];
 
-/// The root of the workspace.
+/// The root folder of the workspace.
 fn root() -> PathBuf {
     let crate_dir = Path::new(env!("CARGO_MANIFEST_DIR"));
     crate_dir.ancestors().nth(2).expect("the crate lies two folders deep").to_path_buf()
 }
 
-/// Every file below `folder`, in order.
+/// Every file below `folder`, sorted.
 fn files_below(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut folders = vec![folder.to_path_buf()];
@@ -293,7 +294,7 @@ fn shown(path: &Path) -> String {
     path.strip_prefix(root()).unwrap_or(path).display().to_string()
 }
 
-/// Name and parsed manifest of every crate of the workspace, and its folder.
+/// The crates of the workspace by name, each with its folder and its parsed manifest.
 fn crates() -> BTreeMap<String, (PathBuf, toml::Table)> {
     let mut crates = BTreeMap::new();
     for entry in fs::read_dir(root().join("crates")).expect("crates can be listed") {
@@ -307,7 +308,7 @@ fn crates() -> BTreeMap<String, (PathBuf, toml::Table)> {
     crates
 }
 
-/// The names in one dependency section, with those of `[target.…]`.
+/// The names in one section of dependencies, including those for single targets (`[target.…]`).
 fn dependencies(manifest: &toml::Table, section: &str) -> BTreeSet<String> {
     let table = |value: Option<&toml::Value>| value.and_then(|v| v.as_table()).cloned();
     let targets = table(manifest.get("target")).unwrap_or_default();
@@ -318,7 +319,7 @@ fn dependencies(manifest: &toml::Table, section: &str) -> BTreeSet<String> {
     names
 }
 
-/// Fails with every complaint at once.
+/// Fails if there are complaints, and shows all of them at once.
 fn assert_none(complaints: Vec<String>) {
     assert!(complaints.is_empty(), "\n{}\n", complaints.join("\n"));
 }
@@ -380,7 +381,7 @@ fn tokio_and_raft_stay_in_their_crates() {
     assert_none(complaints);
 }
 
-/// Whether a line of code names the crate `what`, which ends in `::`.
+/// Whether a line of code names a crate. `what` is the crate's name followed by `::`.
 fn names_crate(line: &str, what: &str) -> bool {
     let code = line.split("//").next().unwrap_or(line);
     code.match_indices(what).any(|(index, _)| {
@@ -464,7 +465,8 @@ fn every_source_file_of_a_library_opens_with_its_module_doc() {
     assert_none(complaints);
 }
 
-/// Texts that no file may contain, put together here so that this file does not.
+/// Texts that no file may contain, each with what is wrong with it. They are put together from
+/// parts, so that this file does not contain them.
 fn banned_everywhere() -> Vec<(String, &'static str)> {
     ["work", "farm"]
         .iter()
@@ -472,7 +474,7 @@ fn banned_everywhere() -> Vec<(String, &'static str)> {
         .collect()
 }
 
-/// Texts that no Rust file may contain.
+/// Texts that no Rust file may contain, each with what is wrong with it.
 fn banned_in_rust() -> Vec<(String, &'static str)> {
     vec![
         (["to", "do!"].concat(), "is unfinished"),
@@ -482,15 +484,16 @@ fn banned_in_rust() -> Vec<(String, &'static str)> {
     ]
 }
 
-/// Whether a file is compiled only for tests within one process. Tests of real processes kill them
-/// at random moments and look again until a deadline, so they need a clock and pauses.
+/// Whether a file is compiled only for tests within one process. Tests of real processes do not
+/// count: they kill the processes at random moments and poll until a deadline, so they need a clock
+/// and pauses.
 fn is_test_file(path: &Path) -> bool {
     let is_test = path.iter().any(|part| part == "tests" || part == "tests.rs");
     is_test && !path.iter().any(|part| part == "it")
 }
 
-/// Whether a comment is too wide: rustfmt leaves those alone. Formats are set out in columns, with
-/// `|` or blanks between them, and may be wider.
+/// Whether a comment is too wide; rustfmt does not wrap comments. Descriptions of formats are set
+/// out in columns, with `|` or blanks between them, and may be wider.
 fn is_wide_comment(line: &str) -> bool {
     let comment = line.trim_start();
     let text = comment.trim_start_matches(['/', '!']).trim_start();

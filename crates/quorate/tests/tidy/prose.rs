@@ -1,11 +1,12 @@
-//! Frames of sentences that people read twice. Each is counted, in comments and in pages of docs,
-//! and the counts only shrink.
+//! Counts phrases that people had to read twice, in comments and in pages of docs. Each may occur
+//! at most so often, and these maximums only shrink.
 
 use std::fs;
 
 use super::{assert_none, crates, files_below, root, rust_files};
 
-/// Frames, and the most that there may be of each. After a rewrite the number here goes down.
+/// The phrases, each with the maximum number of its occurrences. A rewrite that removes one lowers
+/// its maximum.
 const FRAMES: [(&str, usize); 12] = [
     ("of which", 8),
     ("by which", 6),
@@ -21,10 +22,10 @@ const FRAMES: [(&str, usize); 12] = [
     ("that which", 0),
 ];
 
-/// The pages that stand beside `docs`.
+/// The pages beside the folder `docs`.
 const PAGES: [&str; 3] = ["README.md", "ARCHITECTURE.md", "CHANGELOG.md"];
 
-/// The text of a comment in a line of code.
+/// The text of the comment in a line of code, or `None` if the line has none.
 fn comment_of(line: &str) -> Option<&str> {
     let line = line.trim_start();
     let text = match line.strip_prefix("//") {
@@ -34,7 +35,7 @@ fn comment_of(line: &str) -> Option<&str> {
     Some(text.trim_start_matches(['/', '!']).trim())
 }
 
-/// All comments and pages, as one text with one blank between words.
+/// The text of all comments and pages, joined with one blank between words.
 fn prose() -> String {
     let mut lines = Vec::new();
     for (folder, _) in crates().into_values() {
@@ -56,7 +57,7 @@ fn prose() -> String {
     words.join(" ").to_lowercase()
 }
 
-/// How often a frame occurs as whole words.
+/// How often a phrase occurs as whole words.
 fn count(prose: &str, frame: &str) -> usize {
     let is_letter = |c: Option<char>| c.is_some_and(char::is_alphanumeric);
     let is_whole = |(at, found): &(usize, &str)| {

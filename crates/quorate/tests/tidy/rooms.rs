@@ -1,5 +1,6 @@
-//! The rooms of `member`: which of them may name which, and that only the rooms of a space name its
-//! protocol and its part of the state. And the room of `quorate` that may name the HTTP/2 library.
+//! Checks the rooms of `member`, that is, its groups of modules: which room may name which, and
+//! that only the rooms of a space name its protocol and its part of the state. Also checks that
+//! bounds of one room alone are defined in that room.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -8,15 +9,16 @@ use super::arrows::{Arrow, listed_arrows};
 use super::code::{code_only, without_tests, word_at};
 use super::{assert_none, files_below, is_test_file, root, shown};
 
-/// The rooms of `member`. The modules beside them are open to all.
+/// The rooms of `member`. Every room may name the modules beside them.
 const ROOMS: [&str; 7] =
     ["fronts/etcd", "fronts/zk", "leader", "membership", "order", "snapshot", "spaces"];
 
-/// Bounds that several rooms have although the code of `member` names them in one: other crates
-/// give the first to both kinds of fronts, and hold the second on every link.
+/// Bounds that concern several crates although in `member` only one room names them: other crates
+/// give the first to both kinds of fronts, and check the second on every link.
 const SHARED: [&str; 2] = ["FRONT_COMMANDS_MAX", "PEER_BODY_BYTES_MAX"];
 
-/// The room that `path` begins with: a path of modules, or of a file.
+/// The room that `path` begins with, where `path` is a path of modules or of a file. `None` if that
+/// is in no room.
 fn room_of(path: &str) -> Option<&'static str> {
     let is_in = |room: &&&str| {
         path.strip_prefix(**room)
@@ -25,13 +27,13 @@ fn room_of(path: &str) -> Option<&'static str> {
     ROOMS.iter().find(is_in).copied()
 }
 
-/// The rooms that a file's code names by `crate::`.
+/// The rooms that a file's code names after `crate::`.
 fn named_rooms(code: &str) -> BTreeSet<&'static str> {
     let begins = code.match_indices("crate::").map(|(at, found)| &code[at + found.len()..]);
     let rooms = begins.filter_map(|rest| {
         let outer = word_at(rest);
         let inner = rest[outer.len()..].strip_prefix("::").map_or("", word_at);
-        // The bounds of a room are open to all.
+        // Every room may name the bounds of another one.
         room_of(&format!("{outer}/{inner}")).filter(|_| inner != "limits")
     });
     rooms.collect()
@@ -63,7 +65,7 @@ fn the_rooms_of_member_depend_on_each_other_as_architecture_lists() {
     assert_none(complaints);
 }
 
-/// The constants that a file defines.
+/// The public constants that a file defines.
 fn constants(code: &str) -> BTreeSet<String> {
     let names =
         code.match_indices("pub const ").map(|(at, found)| word_at(&code[at + found.len()..]));
@@ -95,7 +97,7 @@ fn bounds_of_member_are_beside_their_subject() {
         match home {
             None if SHARED.contains(&&**name) => None,
             None => only.map(|room| format!("{name} is a bound of {room} alone")),
-            // Another room may look at the bound; its own must use it.
+            // Another room may look at the bound, but the bound's own room must use it.
             Some(room) if !users.contains(&Some(*room)) => {
                 Some(format!("{room} has no use for {name}"))
             }
@@ -115,15 +117,17 @@ fn rooms_are_found_by_their_paths() {
     assert_eq!(named_rooms(code), BTreeSet::from(["fronts/zk", "spaces"]));
 }
 
-/// A space, with the names that are its own and the rooms of `member` that may say them.
+/// A space: the names that belong to it, and the rooms of `member` that may use these names.
 struct Space {
-    /// Paths, and beginnings of names that `machine` gives to items of the space.
+    /// The paths that belong to the space. `prefix` is the beginning of the names that `machine`
+    /// gives to items of the space.
     paths: &'static [&'static str],
     prefix: &'static str,
     rooms: &'static [&'static str],
 }
 
-/// etcd v2 counts as etcd: its Front is a part of that of etcd's clients.
+/// The spaces. etcd v2 counts as a part of etcd, because its Front is a part of the Front for
+/// etcd's clients.
 const SPACES: [Space; 2] = [
     Space {
         paths: &["zk::", "machine::zk::", "crate::fronts::zk::", "crate::spaces::zk::"],
@@ -144,7 +148,7 @@ const SPACES: [Space; 2] = [
     },
 ];
 
-/// Lines that may name a space outside its rooms: the file, and how the line begins.
+/// Lines that may name a space outside its rooms: the file, and the beginning of the line.
 const ELSEWHERE: [(&str, &str); 1] = [("lib.rs", "pub use ")];
 
 /// The code of a line, without its comment.
@@ -152,7 +156,7 @@ fn code_of(line: &str) -> &str {
     line.split("//").next().unwrap_or_default()
 }
 
-/// Whether a line of code names this path: not as the end of a longer one.
+/// Whether a line of code names this path, and not only a longer path that ends with it.
 fn names_path(line: &str, path: &str) -> bool {
     let code = code_of(line);
     code.match_indices(path).any(|(at, _)| {
@@ -161,8 +165,8 @@ fn names_path(line: &str, path: &str) -> bool {
     })
 }
 
-/// Whether a line of code has a name that begins with this prefix, as `ZkCommand` with `Zk`. The
-/// variants of `machine`'s own sums of the spaces do not count.
+/// Whether a line of code has a name that begins with this prefix, as `ZkCommand` does with `Zk`.
+/// The variants of `machine`'s enums over all spaces do not count.
 fn has_prefixed(line: &str, prefix: &str) -> bool {
     let sums = ["Command::EtcdV2", "Outcome::EtcdV2"];
     let code = sums.iter().fold(code_of(line).to_string(), |code, sum| code.replace(sum, ""));

@@ -1,5 +1,6 @@
-//! Types that are too large to hold in the head: by their fields, and by the files their code is
-//! spread over. Short functions do not help the reader of a type that all of them can change.
+//! Finds types that are too large to remember: by the number of their fields, and by the number of
+//! files that hold their code. Short functions do not help the reader of a type that all of them
+//! can change.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -9,17 +10,17 @@ use std::path::{Path, PathBuf};
 use super::code::{code_only, item_end, places_of, without_tests, word_at};
 use super::{assert_none, crates, is_test_file, rust_files, shown};
 
-/// Fields that a struct may have. The second bound is for structs in `WIDE` only.
+/// Maximum number of fields of a struct. `WIDE_FIELDS_MAX` is for structs in `WIDE` only.
 const FIELDS_MAX: usize = 20;
 const WIDE_FIELDS_MAX: usize = 30;
-/// Files that may hold code of one type.
+/// Maximum number of files that hold code of one type.
 const FILES_MAX: usize = 3;
 
-/// Structs with more than `FIELDS_MAX` fields: the crate, the name and the fields it has now. The
-/// list may only shrink.
+/// Structs with more than `FIELDS_MAX` fields: the crate, the name and the present number of
+/// fields. The list may only shrink.
 const WIDE: [(&str, &str, usize); 6] = [
     ("chunk", "Store", 21),
-    // The fields of Ozone's messages.
+    // These have the fields of Ozone's messages.
     ("chunk", "ContainerCommandRequestProto", 23),
     ("chunk", "ContainerCommandResponseProto", 23),
     ("member", "ZkFrontMetrics", 25),
@@ -27,13 +28,13 @@ const WIDE: [(&str, &str, usize); 6] = [
     ("node", "Shared", 25),
 ];
 
-/// Types with code in more than `FILES_MAX` files: the crate, the name and its files now. The list
-/// may only shrink.
+/// Types with code in more than `FILES_MAX` files: the crate, the name and the present number of
+/// files. The list may only shrink.
 const SPREAD: [(&str, &str, usize); 9] = [
     ("bench", "Session", 6),
     ("chunk", "Store", 9),
     ("machine", "Machine", 4),
-    // Of etcd, and of etcd v2.
+    // The first is etcd's, the second etcd v2's.
     ("machine", "Store", 12),
     ("machine", "Store", 4),
     ("machine", "Zk", 9),
@@ -42,7 +43,8 @@ const SPREAD: [(&str, &str, usize); 9] = [
     ("member", "ZkFront", 12),
 ];
 
-/// A source file of a crate: its path inside `src`, and its code without tests.
+/// A source file of a crate: its full path, its path inside `src` (`inner`), and its code without
+/// tests.
 struct Source {
     path: PathBuf,
     inner: PathBuf,
@@ -50,7 +52,8 @@ struct Source {
 }
 
 impl Source {
-    /// The file as a module: `a/b.rs` and `a/b/mod.rs` are `a/b`, and `lib.rs` is the root.
+    /// The path of the file's module: `a/b` for `a/b.rs` and `a/b/mod.rs`, and empty for `lib.rs`
+    /// and `main.rs`.
     fn module(&self) -> PathBuf {
         let path = self.inner.with_extension("");
         match path.file_name().and_then(|name| name.to_str()) {
@@ -60,7 +63,7 @@ impl Source {
     }
 }
 
-/// The source files of each crate.
+/// The source files of each crate, by the crate's name.
 fn sources() -> BTreeMap<String, Vec<Source>> {
     let read = |folder: &Path, path: PathBuf| {
         let text = fs::read_to_string(&path).expect("a source file is text");
@@ -75,17 +78,17 @@ fn sources() -> BTreeMap<String, Vec<Source>> {
     crates().into_iter().map(|(name, (folder, _))| (name, of_crate(folder))).collect()
 }
 
-/// A definition of a type.
+/// A definition of a struct or enum.
 #[derive(Debug, PartialEq)]
 struct Type<'a> {
     name: &'a str,
     /// The number of its fields.
     fields: usize,
-    /// Whether a field is open to other modules of the crate, but not to other crates.
+    /// Whether a field is visible to other modules of the crate, but not to other crates.
     is_open: bool,
 }
 
-/// The parts of a list, without the empty one behind its last comma.
+/// The parts between the commas of a list, without the empty one after a last comma.
 fn parts(list: &str) -> Vec<&str> {
     let mut depth = 0_usize;
     let mut begin = 0;
@@ -108,8 +111,8 @@ fn parts(list: &str) -> Vec<&str> {
     parts
 }
 
-/// The structs and enums of a file. An enum has no fields of its own, nor has a struct without
-/// names for its fields.
+/// The structs and enums of a file. The number of fields is 0 for an enum, and for a struct whose
+/// fields have no names.
 fn types(code: &str) -> Vec<Type<'_>> {
     let mut found = Vec::new();
     for keyword in ["struct", "enum"] {
@@ -127,8 +130,8 @@ fn types(code: &str) -> Vec<Type<'_>> {
     found
 }
 
-/// The name of the type that `rest` begins with: the last part of its path, without what stands in
-/// angle brackets. Returns `None` for a reference, a tuple and the like.
+/// The name of the type that `rest` begins with: the last part of its path, without generic
+/// arguments. `None` for a reference, a tuple and the like.
 fn type_name(rest: &str) -> Option<&str> {
     let mut rest = rest.trim_start();
     loop {
@@ -140,7 +143,8 @@ fn type_name(rest: &str) -> Option<&str> {
     }
 }
 
-/// The text behind the angle brackets that `rest` begins with, or `rest`.
+/// The text after the angle brackets at the beginning of `rest`; `rest` itself if it does not begin
+/// with any.
 fn without_generics(rest: &str) -> &str {
     let rest = rest.trim_start();
     if !rest.starts_with('<') {
@@ -160,7 +164,8 @@ fn without_generics(rest: &str) -> &str {
     rest
 }
 
-/// The blocks of `impl` and `trait`, and the type of those that implement no trait.
+/// The range of each `impl` and `trait` block, with the type's name if the block is an `impl`
+/// without a trait.
 fn blocks(code: &str) -> Vec<(Range<usize>, Option<&str>)> {
     let mut found = Vec::new();
     for keyword in ["impl", "trait"] {
@@ -205,15 +210,15 @@ fn changed_by_free_functions(code: &str) -> BTreeSet<&str> {
     found
 }
 
-/// Parts that two module paths begin with in common.
+/// The number of leading parts that two module paths have in common.
 fn shared(one: &Path, other: &Path) -> usize {
     one.iter().zip(other.iter()).take_while(|(a, b)| a == b).count()
 }
 
-/// For each type of a crate, by name and module: the files that hold code of it. These are the
-/// files with an `impl` of it, and those with a free function that takes it as `&mut` and can reach
-/// its fields; any other function can only call its methods. A name that several modules define is
-/// the one whose module is nearest.
+/// For each type of a crate, by name and module: the files that hold code of the type. These are
+/// the files with an `impl` of it, and the files with a free function that takes it as `&mut` and
+/// can reach its fields; any other function can only call its methods. If several modules define a
+/// name, it means the one whose module is nearest.
 fn spread(sources: &[Source]) -> BTreeMap<(String, PathBuf), BTreeSet<String>> {
     let mut homes: BTreeMap<&str, Vec<(PathBuf, bool)>> = BTreeMap::new();
     for source in sources {

@@ -1,6 +1,6 @@
 use super::*;
 
-/// Bytes of one value of every kind.
+/// The bytes of one value of every kind.
 fn values() -> Vec<u8> {
     let mut out = Vec::new();
     out.put_byte(7);
@@ -40,7 +40,7 @@ fn values_cut_off_anywhere_are_refused() {
     let bytes = values();
     for end in 0..bytes.len() {
         let refused = read(&bytes[..end]);
-        // A count that the rest cannot hold is noticed before the cut.
+        // A count too large for the remaining bytes is refused as such, before the cut is reached.
         let noticed = matches!(refused, Err(JuteError::Cut { .. } | JuteError::BadLength { .. }));
         assert!(noticed, "cut at {end}: {refused:?}");
     }
@@ -54,7 +54,8 @@ fn numbers_are_big_endian() {
     assert_eq!(out, [1, 2, 3, 4, 0, 0, 0, 0, 0, 0, 0, 5]);
 }
 
-/// Checks how a length or count of `length`, followed by `rest`, is read.
+/// Checks how a reader reads `length` followed by `rest`: as a buffer, as a text and as a vector of
+/// texts.
 fn check(length: i32, rest: &[u8], buffer: &str, text: &str, texts: &str) {
     let bytes = [&length.to_be_bytes(), rest].concat();
     let reader = JuteReader::new(&bytes);
@@ -78,7 +79,7 @@ fn lengths_are_null_or_as_many_as_there_are() {
     check(0, b"", "Some([])", "\"\"", "[]");
     check(1, b"x", "Some([120])", "\"x\"", "bad length 1");
     check(2, b"x", "cut", "cut", "bad length 2");
-    // A count below null means an empty vector.
+    // A count below -1, which means null, is read as an empty vector.
     check(-2, b"x", "bad length -2", "bad length -2", "[]");
     check(i32::MIN, b"", "bad length -2147483648", "bad length -2147483648", "[]");
     check(1, b"\xff", "Some([255])", "\"/\u{FFFD}\"", "bad length 1");

@@ -15,7 +15,7 @@ fn open() -> Vec<AclEntry> {
     vec![entry(31, "world", "anyone")]
 }
 
-/// The operation of a single write.
+/// The operation in the command for a single write.
 fn op_of<'a>(write: &WriteRequest<'a>) -> Op<'a> {
     match write_command(SESSION, write) {
         Command::Zk(ZkCommand::Write { session: SESSION, op }) => op,
@@ -23,7 +23,7 @@ fn op_of<'a>(write: &WriteRequest<'a>) -> Op<'a> {
     }
 }
 
-/// Whether the path of this create is called malformed.
+/// Checks whether the operation for a create of this path is marked as malformed.
 fn check_create(path: &str, flags: i32, expected: bool) {
     let write = create(CreateKind::Create2, path, flags, -1);
     let Op::Create { malformed, .. } = op_of(&write) else { unreachable!("a create is a create") };
@@ -44,7 +44,7 @@ fn a_create_is_checked_with_the_suffix_it_will_get() {
     check_create("", 0, true);
 }
 
-/// The mode of a create, or `-` if it is malformed as a whole.
+/// Checks the mode of a create; `expected` is `-` if the whole create is malformed.
 fn check_mode(kind: CreateKind, flags: i32, expected: &str) {
     let mode = match op_of(&create(kind, "/a", flags, 5)) {
         Op::Create { mode, ttl_ms: 5, .. } => format!("{mode:?}"),

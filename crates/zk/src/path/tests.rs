@@ -5,7 +5,8 @@ fn check(path: &str, expected: bool) {
     assert_eq!(java_is_valid(path), expected, "{path:?} by the letter of the Java code");
 }
 
-/// `PathUtils.validatePath` of ZooKeeper 3.9.5, over UTF-16 units as in Java, branch by branch.
+/// A transcript of `PathUtils.validatePath` of ZooKeeper 3.9.5, branch by branch, over UTF-16 units
+/// as in Java.
 fn java_is_valid(path: &str) -> bool {
     let chars: Vec<u16> = path.encode_utf16().collect();
     let (slash, dot) = (u16::from(b'/'), u16::from(b'.'));
@@ -79,7 +80,7 @@ fn every_character_of_the_basic_plane_is_judged_as_in_java() {
     }
 }
 
-/// Paths out of the characters that matter, from a seed.
+/// Random paths, made from the characters that matter, always the same.
 fn random_paths() -> Vec<String> {
     let characters = ['/', '/', '/', '.', '.', 'a', '0', '\u{0}', '\u{e000}', 'ü'];
     let mut state = 1_u64;

@@ -20,7 +20,7 @@ fn writes() -> Vec<WriteRequest<'static>> {
     ]
 }
 
-/// The writes, with the operation that only a multi may hold.
+/// All writes, with the operation that only a multi may hold.
 fn multi_writes() -> Vec<WriteRequest<'static>> {
     let mut writes = writes();
     writes.push(WriteRequest::Check { path: "/a", version: 7 });
@@ -32,7 +32,7 @@ fn reads() -> Vec<ReadRequest<'static>> {
     vec![read(ReadKind::GetData, true), read(ReadKind::GetChildren, false)]
 }
 
-/// One request of every shape that is served.
+/// A request of every shape that the server answers.
 fn requests() -> Vec<Request<'static>> {
     let mut requests: Vec<Request<'static>> = writes().into_iter().map(Request::Write).collect();
     requests.extend(reads().into_iter().map(Request::Read));
@@ -90,7 +90,7 @@ fn requests() -> Vec<Request<'static>> {
     requests
 }
 
-/// Header and body of the frame that a request is sent in.
+/// The header and body of a request, as its frame holds them.
 fn frame(request: &Request<'_>) -> Vec<u8> {
     let mut out = Vec::new();
     request.encode(77, &mut out);
@@ -198,7 +198,7 @@ fn opcodes_are_served_or_unknown() {
     }
 }
 
-/// A multi of opcode `multi` with one operation of opcode `inner` and this body.
+/// Decodes a multi of opcode `outer` that holds one operation of opcode `inner` with this body.
 fn multi(outer: i32, inner: i32, body: &[u8]) -> Result<Request<'static>, JuteError> {
     let mut bytes = Vec::new();
     encode_multi_header(inner, false, &mut bytes);
@@ -227,7 +227,7 @@ fn a_multi_takes_the_operations_of_zookeepers() {
     }
 }
 
-/// The kind that a create with these flags gets in a multi.
+/// The kind that a create with these flags becomes in a multi. `None` if the multi is refused.
 fn multi_create(inner: i32, flags: i32) -> Option<CreateKind> {
     let mut body = Vec::new();
     body.put_text("/a");
@@ -259,7 +259,7 @@ fn a_create_in_a_multi_has_a_flag_that_it_can_have() {
         let found = multi_create(opcode::CREATE_CONTAINER, flags);
         assert_eq!(found, Some(CreateKind::Container), "{flags}");
     }
-    // The flags of this one are followed by a time to live.
+    // After its flags, this create has a time to live, which is missing here.
     assert_eq!(multi_create(opcode::CREATE_TTL, 5), None);
 }
 
@@ -354,7 +354,7 @@ fn a_null_acl_is_read_as_empty() {
     assert_eq!(request, Request::Write(WriteRequest::SetAcl { path: "/a", acl, version: -1 }));
 }
 
-/// Checks the error of a write with a null path. `rest` stands behind the path.
+/// Checks the error of a write with a null path, followed by `rest`.
 fn check_null_path(opcode: i32, rest: &[i32], expected: ErrorCode) {
     let bytes: Vec<u8> =
         [-1].iter().chain(rest).flat_map(|number: &i32| number.to_be_bytes()).collect();
@@ -435,7 +435,8 @@ fn a_watch_of_null_has_a_path_that_no_znode_has() {
     assert_eq!(decode(opcode::REMOVE_WATCHES), Request::RemoveWatches { path, watcher_type });
 }
 
-/// Checks the decoded rest of lists, each a word of paths behind commas, `-` for null.
+/// Checks how the lists of a `setWatches` are decoded. `lists` has a word for each list, with its
+/// paths between commas; `-` means null.
 fn check_set_watches(lists: &str, expected: &str) {
     let mut body = Vec::new();
     body.put_long(5);

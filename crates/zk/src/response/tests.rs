@@ -5,7 +5,7 @@ use machine::{
     SessionId, Stamp, ZkCommand,
 };
 
-/// A tree with `/a` (data `x`, two children, an ACL with a digest) and `/null`.
+/// A tree with `/a` (data `x`, two children, an ACL with a digest) and `/null`, which has no data.
 fn machine() -> Machine {
     let mut machine = Machine::default();
     let session = SessionId(1);
@@ -56,7 +56,8 @@ const STAT: Stat = Stat {
     pzxid: 11,
 };
 
-/// The header of the one frame in `out`, which says its own length; and a reader of its body.
+/// The header of the only frame in `out`, and a reader of its body. Fails unless the frame's length
+/// is right.
 fn open(out: &[u8]) -> (ReplyHeader, JuteReader<'_>) {
     let mut length = JuteReader::new(out);
     assert_eq!(length.int().unwrap() as usize, out.len() - 4);
@@ -112,7 +113,7 @@ fn an_empty_response_is_its_header() {
     assert_eq!(open(&out).0, header(-2, 0x99, -112));
 }
 
-/// The body of the response to a write.
+/// Checks the header and body of the response to a write.
 fn check_write(form: &WriteForm, outcome: Result<ZkOutcome, Refusal>, error: i32, body: &[u8]) {
     let mut out = Vec::new();
     encode_write(3, 4, form, &outcome, &mut out);
@@ -257,7 +258,7 @@ fn the_form_of_a_reply_follows_from_the_request() {
     for (request, form) in &cases {
         assert_eq!(WriteForm::of(request), *form);
         let opcode = match request.opcode() {
-            // All creates that return a stat have one result.
+            // All creates that return a stat have one kind of result.
             opcode::CREATE_TTL => opcode::CREATE2,
             opcode => opcode,
         };
@@ -267,7 +268,7 @@ fn the_form_of_a_reply_follows_from_the_request() {
     assert_eq!(WriteForm::of_multi(&requests), WriteForm::Multi(forms.into()));
 }
 
-/// Header and body of the response to a read.
+/// The error and the body of the response to a read.
 fn read(kind: ReadKind, path: &str, identities: &[Identity<'_>]) -> (i32, Vec<u8>) {
     let machine = machine();
     let request = crate::request::ReadRequest { kind, path, watch: false };

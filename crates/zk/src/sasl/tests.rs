@@ -3,14 +3,14 @@ use super::*;
 /// The nonce that a ZooKeeper 3.9.5 server drew in the exchange below.
 const NONCE: &str = "LraLmmEqlT/kiNyd5BAuuLdYwhK4f/tGyoQSmHDa";
 
-/// The answer of its client, ZooKeeper's own of that version, for the user bob with the password
-/// "bobsecret": the text up to the hash, and behind it.
+/// The answer of ZooKeeper's own client of that version to this nonce, for the user bob with the
+/// password "bobsecret".
 const RESPONSE: &str = "charset=utf-8,username=\"bob\",realm=\"zk-sasl-md5\",\
     nonce=\"LraLmmEqlT/kiNyd5BAuuLdYwhK4f/tGyoQSmHDa\",nc=00000001,\
     cnonce=\"Jx9Jp2bvB3lDzdw//EZkkTffvrRWFNR/45UsRN+d\",digest-uri=\"zookeeper/zk-sasl-md5\",\
     maxbuf=65536,response=0661063bb48b7b9fc9e3d8c1867b11ee,qop=auth,authzid=\"bob\"";
 
-/// The server's proof that it knows the password too.
+/// The server's proof that it knows the password, too.
 const RSPAUTH: &str = "rspauth=ac2ae4710cd3363497c3ea5a03cea967";
 
 fn nonce() -> [u8; NONCE_BYTES] {
@@ -49,7 +49,7 @@ fn is_malformed(response: impl AsRef<[u8]>) -> bool {
     matches!(answer(response), Err(SaslError::Malformed(_)))
 }
 
-/// The response of a client with this name and password, with `uri` as the service it names.
+/// The response of a client with this name and password that names `uri` as the service.
 fn response_of(user: &str, password: &str, uri: &str) -> String {
     let (cnonce, uri_bytes) = (b"cnonce".as_slice(), uri.as_bytes());
     let proof = Proof { user, realm: REALM, password, nonce: NONCE, cnonce, uri: uri_bytes };
@@ -206,7 +206,7 @@ fn each_directive_must_fit_where_it_is_looked_at() {
         ",unknown",
     ] {
         let found = answer(format!("{good}{more}"));
-        // A value that is missing at the very end is the one case of these that is refused.
+        // A missing value at the very end is the only one of these that is refused.
         assert_eq!(found.is_ok(), more != ",unknown=", "{more}: {found:?}");
     }
     for (more, directive) in [
@@ -264,7 +264,8 @@ fn text_that_is_no_list_is_malformed() {
 fn a_response_cut_off_anywhere_proves_nothing() {
     let (bytes, full) = (RESPONSE.as_bytes(), RESPONSE.len());
     for end in 0..full {
-        // Without the last quote it is malformed, without more of the end it is another hash.
+        // A cut within a quoted value makes the response malformed; any other cut makes it
+        // incomplete or its hash wrong.
         let found = answer(&bytes[..end]);
         assert!(found.is_err(), "cut at {end}: {found:?}");
     }
@@ -277,7 +278,7 @@ fn a_token_has_a_greatest_length() {
     assert!(answer(padded(SASL_TOKEN_BYTES_MAX)).is_ok());
     let too_long = padded(SASL_TOKEN_BYTES_MAX + 1);
     let bytes = SASL_TOKEN_BYTES_MAX + 1;
-    // The token is not even parsed: the exchange goes on.
+    // The token is not even parsed, so the exchange goes on.
     let mut exchange = challenged();
     let found = exchange.step(too_long.as_bytes(), &nonce(), password);
     assert_eq!(found, Err(SaslError::TokenTooLong { bytes }));

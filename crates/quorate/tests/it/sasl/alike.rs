@@ -1,4 +1,5 @@
-//! Equal exchanges and equal ACLs on the real server and on ours.
+//! Sends the same SASL exchanges and the same ACLs to the real server and to ours, and compares the
+//! answers.
 
 use std::net::SocketAddr;
 
@@ -6,7 +7,7 @@ use super::*;
 use crate::client::Answer;
 use crate::server::RealServer;
 
-/// Users with names and passwords that are hard to write.
+/// A JAAS file with names and passwords that are hard to write.
 const ODD_JAAS: &str = "Server {
     org.apache.zookeeper.server.auth.DigestLoginModule required
     user_super=\"of all sasl users\" user_bob=bobsecret // and nobody else
@@ -27,7 +28,7 @@ const ODD_USERS: [(&str, &str); 9] = [
     ("a/b@REALM", "z"),
 ];
 
-/// Texts behind a good response.
+/// Texts that are appended to a good response.
 const MORE: [&str; 16] = [
     "",
     ",",
@@ -47,7 +48,7 @@ const MORE: [&str; 16] = [
     ",a=\"b",
 ];
 
-/// Parts of a good response, and their replacements.
+/// Parts of a good response, each with the text that replaces it.
 const INSTEAD: [(&str, &str); 18] = [
     ("charset=utf-8,", ""),
     ("charset=utf-8", "charset=UTF-8"),
@@ -69,7 +70,7 @@ const INSTEAD: [(&str, &str); 18] = [
     (",nonce=\"", ",nonce=\"A"),
 ];
 
-/// A function by which a client makes a token from the one before.
+/// A function with which a client makes its next token from the server's last one.
 type Token<'a> = &'a dyn Fn(&[u8]) -> Vec<u8>;
 
 fn start_ours(name: &str, lines: &[&str]) -> Server {
@@ -82,8 +83,9 @@ fn start_real(name: &str, lines: &[&str]) -> RealServer {
     RealServer::start_in(folder, &[&[PROVIDER], lines].concat())
 }
 
-/// Sends `tokens`, each made from the token before. Returns lines: errors and kinds of tokens, the
-/// client's identities afterwards, or that the connection ended.
+/// Sends `tokens`, each made from the server's last token. Returns a line for each answer, with its
+/// error and the kind of its token, and at the end a line with the client's identities, or the line
+/// "ended" if the connection ended.
 fn tell(address: SocketAddr, tokens: &[Token<'_>]) -> Vec<String> {
     let mut client = Client::open(address, TIMEOUT_MS);
     let mut told = Vec::new();
@@ -106,7 +108,7 @@ fn tell(address: SocketAddr, tokens: &[Token<'_>]) -> Vec<String> {
     told
 }
 
-/// The identities of a client, sorted: the real server has an order of its own.
+/// The identities of a client, sorted, because the real server has another order.
 fn who(answer: &Answer) -> String {
     if answer.header.error != ErrorCode::OK {
         return answer.header.error.name().to_string();

@@ -1,4 +1,5 @@
-//! TLS on the port of the chunk store, with the stores of the other ports.
+//! Tests of TLS on the port of the chunk store, which uses the key and trust stores of the other
+//! ports.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -16,7 +17,7 @@ use tokio_rustls::TlsConnector;
 use super::{Shape, certificates, fixture};
 use crate::server::{Server, folder, wait_until};
 
-/// A server with a TLS port for chunks, and without TLS for ZooKeeper's clients.
+/// Starts a server with a TLS port for chunks, and without TLS for ZooKeeper's clients.
 fn start(name: &str, lines: &[&str]) -> Server {
     let stores = [
         "quorate.chunkTlsAddr=127.0.0.1:0".to_string(),
@@ -27,8 +28,8 @@ fn start(name: &str, lines: &[&str]) -> Server {
     Server::start(name, &lines)
 }
 
-/// Writes a block and reads it over TLS, as a client that offers only HTTP/2. Returns the
-/// certificate of the server.
+/// Writes a block and reads it over TLS, as a client that offers only HTTP/2. Returns the server's
+/// certificate.
 fn write_and_read(
     address: SocketAddr,
     shape: Shape,

@@ -1,4 +1,5 @@
-//! Connections over TLS, with the certificates that clients show and demand.
+//! TLS connections of clients, each with the certificate that the client shows and the authority
+//! that it trusts.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -13,31 +14,33 @@ use zk::request::ConnectRequest;
 
 use crate::client::{Client, Greeted, TIMEOUT_MS, Wire};
 
-/// How long a server may be silent when an answer is due. Reaching it is a failure.
+/// How long a server may be silent while a test waits for its answer. A longer silence is a
+/// failure.
 const SILENCE: Duration = Duration::from_secs(20);
 
-/// The path of a file with keys for tests.
+/// The path of a file in the folder of TLS fixtures.
 pub fn fixture(name: &str) -> String {
     format!("{}/tests/fixtures/tls/{name}", env!("CARGO_MANIFEST_DIR"))
 }
 
-/// The certificates that a client shows and demands.
+/// What a client does in a handshake: the certificate it shows, the authority it trusts, the
+/// version.
 #[derive(Clone, Copy)]
 pub struct Shape {
-    /// The certificate that it shows.
+    /// The fixture with the certificate that the client shows, or `None` if it shows none.
     pub shows: Option<&'static str>,
-    /// The authority that the server's certificate must come from.
+    /// The fixture with the authority that must have signed the server's certificate.
     pub believes: &'static str,
     pub version: &'static rustls::SupportedProtocolVersion,
 }
 
 impl Shape {
-    /// The shape of a client with this certificate.
+    /// A client with this certificate, which trusts the usual authority and speaks TLS 1.3.
     pub fn with(shows: &'static str) -> Shape {
         Shape { shows: Some(shows), ..Shape::bare() }
     }
 
-    /// The shape of a client without a certificate.
+    /// A client without a certificate, otherwise like [`Shape::with`].
     pub fn bare() -> Shape {
         Shape { shows: None, believes: "ca", version: &rustls::version::TLS13 }
     }
@@ -63,21 +66,21 @@ impl Shape {
     }
 }
 
-/// The certificates of a fixture.
+/// The certificates in a fixture.
 pub fn certificates(name: &str) -> Vec<CertificateDer<'static>> {
     let path = fixture(&format!("{name}.pem"));
     CertificateDer::pem_file_iter(path).unwrap().map(Result::unwrap).collect()
 }
 
-/// A TLS connection. It reads only when told to.
+/// A TLS connection. It reads only when a method is called that reads.
 pub struct TlsConnection {
     stream: StreamOwned<ClientConnection, TcpStream>,
 }
 
-/// A session over TLS.
+/// A client with a session over TLS.
 pub type TlsClient = Client<TlsConnection>;
 
-/// Connects, and opens a session.
+/// Connects and opens a session. Returns an error if the server refuses or ends the connection.
 pub fn open(address: SocketAddr, shape: Shape) -> io::Result<TlsClient> {
     let connection = TlsConnection::connect(address, shape)?;
     match Client::greet(connection, &ConnectRequest::new(TIMEOUT_MS)) {
@@ -103,12 +106,13 @@ impl TlsConnection {
         Ok(TlsConnection { stream })
     }
 
-    /// The certificate of the server.
+    /// The certificate that the server showed.
     pub fn server_certificate(&self) -> CertificateDer<'static> {
         self.stream.conn.peer_certificates().unwrap()[0].clone().into_owned()
     }
 
-    /// All bytes up to the server's announced end; an error if the connection ends without that.
+    /// Reads all bytes until the server announces the end. Returns an error if the connection ends
+    /// without that announcement.
     pub fn rest(&mut self) -> io::Result<Vec<u8>> {
         let mut rest = Vec::new();
         self.stream.read_to_end(&mut rest)?;

@@ -1,6 +1,7 @@
 use super::*;
 
-/// A text as `section{class key=value ...; ...}`, or the line and the complaint.
+/// Fails unless the parsed text is `expected`: `section{class key=value ...; ...}` for each
+/// section, or the line and cause of the error.
 fn check(text: &str, expected: &str) {
     let mut property = |name: &str| (name == "zk.pw").then(|| "s3 c}ret".to_string());
     let found = match parse(text, &mut property) {
@@ -91,7 +92,7 @@ fn properties_are_put_into_values_of_options() {
     check_value("x${{zk.pw}}y", "S{a k=x${{zk.pw}}y;}");
     check_value("x${zk.pw", "S{a k=x${zk.pw;}");
     check_value("x${{zk.pw}", "S{a k=x${{zk.pw};}");
-    // A key is taken as it stands.
+    // Properties are not replaced within a key.
     check("S { a required \"user_${zk.pw}\"=x; };", "S{a user_${zk.pw}=x;}");
 }
 

@@ -12,7 +12,7 @@ fn properties_are_read_as_java_reads_them() {
     check("# a=b\n  ! c=d\n\n", &[]);
     check("a=b", &[("a", "b", 1)]);
     check("  a  =  b  \r\nc:d\n", &[("a", "b", 1), ("c", "d", 2)]);
-    // A line ends at a carriage return, too.
+    // A carriage return ends a line, too.
     check("# text\ra=b\rc=d\n\re=f\r\n", &[("a", "b", 2), ("c", "d", 3), ("e", "f", 5)]);
     check("a=b\\\r\n c\\\r d\re=f", &[("a", "bcd", 1), ("e", "f", 4)]);
     check("a b c", &[("a", "b c", 1)]);
