@@ -21,7 +21,7 @@ pub struct Body {
     pub name: &'static str,
     /// Tries these bytes. Panics if the decoder is wrong.
     pub run: fn(&[u8]),
-    /// Valid encodings, from which a search starts.
+    /// Valid encodings. A search starts from them.
     pub seeds: fn() -> Vec<Vec<u8>>,
 }
 

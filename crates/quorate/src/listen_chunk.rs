@@ -224,7 +224,7 @@ fn open_files_max() -> usize {
 }
 
 impl ChunkFace {
-    /// A handle from which the monitor reads the face's metrics.
+    /// A handle that lets the monitor read the face's metrics.
     pub fn metrics(&self) -> ChunkMetrics {
         ChunkMetrics(self.service.clone())
     }

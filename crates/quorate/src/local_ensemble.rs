@@ -2,8 +2,8 @@
 //! server is a process of its own, so that it can be killed like any other. This process starts the
 //! servers, prints their logs, and stops them.
 //!
-//! Each server has a folder, `DIR/1` and so on, with a `quorate.toml`, with which a stopped server
-//! can be started again by hand. The servers end with this process, even if it is killed.
+//! Each server has a folder, `DIR/1` and so on, with a `quorate.toml`. A user can start a stopped
+//! server again with that file. The servers end with this process, even if it is killed.
 
 use std::io::{BufRead, BufReader};
 use std::net::{Ipv4Addr, TcpListener};
@@ -181,7 +181,7 @@ fn default_addr(count: u32, first: u16, missing: &str, option: &str) -> Option<L
     None
 }
 
-/// The lines with which a server's `quorate.toml` begins.
+/// The first lines of a server's `quorate.toml`.
 fn server_config(config: &Path) -> anyhow::Result<String> {
     let data_dir = config.parent().expect("it is a file in a folder");
     Ok(format!("data_dir = {}\n", quoted(data_dir)?))

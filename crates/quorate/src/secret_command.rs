@@ -1,5 +1,5 @@
-//! `quorate secret`: makes a new secret, with which the servers of an ensemble authenticate each
-//! other.
+//! `quorate secret`: makes a new secret. The servers of an ensemble authenticate each other with
+//! it.
 
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;

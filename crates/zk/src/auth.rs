@@ -85,8 +85,8 @@ pub fn user_name<'a>(scheme: &str, id: &'a str) -> &'a str {
     }
 }
 
-/// The secret from which a new session gets its id and its password: a hash of the seed, of the
-/// number of the connection runtime (`front`) and of that runtime's counter (`count`). It is as
+/// The secret that gives a new session its id and its password: a hash of the seed, of the number
+/// of the connection runtime (`front`) and of that runtime's counter (`count`). It is as
 /// unpredictable as the seed.
 pub fn session_secret(seed: &[u8; 32], front: u32, count: u64) -> [u8; 32] {
     let mut hasher = sha2::Sha256::new();

@@ -95,9 +95,9 @@ pub fn query<'a>(read: &ReadRequest<'a>) -> Query<'a> {
     Query { kind, path: read.path }
 }
 
-/// The prefix by which a getEphemerals filters paths: empty, so that every path matches, if the
-/// request's prefix is null, blank or the root (`FinalRequestProcessor`; Java's `trim` removes
-/// every character up to the space).
+/// A getEphemerals returns only paths that begin with this prefix. It is empty, so that every path
+/// matches, if the request's prefix is null, blank or the root (`FinalRequestProcessor`; Java's
+/// `trim` removes every character up to the space).
 pub fn ephemerals_prefix(asked: Option<&str>) -> &str {
     let asked = asked.unwrap_or_default();
     match asked.trim_matches(|character| character <= ' ') {

@@ -19,9 +19,9 @@ pub(super) const WAITING_THREADS_MAX: usize = 64;
 /// acceptor waits.
 pub(super) const ACCEPTED_MAX: usize = 64;
 
-/// How many streams, and so requests under way, a connection may have. The client is told the
-/// number and waits with further requests; a stream beyond it is refused. Ozone's clients have 32
-/// requests under way.
+/// How many streams, and so requests under way, a connection may have. The server announces this
+/// number, and the client waits with further requests; a stream beyond it is refused. Ozone's
+/// clients have 32 requests under way.
 pub(super) const STREAMS_MAX: u32 = 64;
 
 /// How many bytes a client may send on a stream before the server takes them. By default Java's

@@ -110,7 +110,7 @@ impl Counts {
     }
 }
 
-/// A handle from which the monitor reads a chunk face's metrics.
+/// A handle that lets the monitor read a chunk face's metrics.
 pub struct ChunkMetrics(pub(super) Arc<Service>);
 
 impl ChunkMetrics {

@@ -1,4 +1,4 @@
-//! A connection from which some bytes were read before its protocol was known.
+//! A connection whose first bytes were read before its protocol was known.
 
 use std::io;
 use std::pin::Pin;

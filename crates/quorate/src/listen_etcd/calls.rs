@@ -68,8 +68,8 @@ async fn answer_by_method(
         }
         FaceMethod::Kv(method) => {
             let message = call.requests.only().await?;
-            // Pinned here, this future is not moved into others, each of which would need space for
-            // it.
+            // Pinned here, this future is not moved into other futures, which would each need space
+            // for it.
             let work = pin!(client.run(method, message.bytes));
             let reply = call.unless_ended(work).await?.map_err(status_of)?;
             send(call, answers, reply).await

@@ -1,4 +1,4 @@
-//! The client of a call, with the credentials from which the Front finds out its user.
+//! The client of a call, with the credentials that tell the Front who its user is.
 //!
 //! A token in the metadata of a call takes precedence over the certificate of the connection. The
 //! common name of a certificate is a user only if the server requires certificates. In etcd the

@@ -60,10 +60,10 @@ pub(super) const UNTAKEN_TIME_MAX: Duration = Duration::from_secs(60);
 /// How long to wait after accepting a connection has failed.
 pub(super) const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// How often a Front that has calls is told the time.
+/// How often a Front that has calls gets the present time.
 pub(super) const TICK: Duration = Duration::from_millis(100);
 
-/// How often a Front that has no calls is told the time.
+/// How often a Front that has no calls gets the present time.
 pub(super) const TICK_IDLE: Duration = Duration::from_secs(5);
 
 /// One connection may use the bounds on memory divided by this.

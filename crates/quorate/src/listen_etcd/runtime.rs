@@ -220,8 +220,8 @@ impl Runtime {
         }
     }
 
-    /// The bounds for a new connection. A bound consists of three shares, of which the connection,
-    /// the address and all connections have one each. Addresses have no bound here, so the second
+    /// The bounds for a new connection. A bound consists of three shares: one for the connection,
+    /// one for its address, one for all connections. Addresses have no bound here, so the second
     /// one is the connection's, too.
     pub fn shares_of_connection(&self) -> ConnectionShares {
         let own = |bytes| Share::new(bytes / CONNECTION_SHARE);

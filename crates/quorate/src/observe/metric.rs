@@ -42,15 +42,14 @@ pub enum Value {
     Gauges(Vec<(Labels, Number)>),
     /// Counters with different labels. Only Prometheus shows them.
     Counters(Vec<(Labels, Number)>),
-    /// A distribution of which only the median is shown, as a quantile (`DetailLevel.BASIC`).
+    /// A distribution that is shown with its median only, as a quantile (`DetailLevel.BASIC`).
     Basic(Distribution),
-    /// A distribution of which several quantiles are shown (`DetailLevel.ADVANCED`).
+    /// A distribution that is shown with several quantiles (`DetailLevel.ADVANCED`).
     Advanced(Distribution),
-    /// Distributions by key, of which only the median is shown (`AvgMinMaxCounterSet`). A key may
-    /// be any text.
+    /// Distributions by key, each shown with its median only (`AvgMinMaxCounterSet`). A key may be
+    /// any text.
     BasicOf(Vec<(String, Distribution)>),
-    /// Distributions by key, of which several quantiles are shown
-    /// (`AvgMinMaxPercentileCounterSet`).
+    /// Distributions by key, each shown with several quantiles (`AvgMinMaxPercentileCounterSet`).
     AdvancedOf(Vec<(String, Distribution)>),
     /// A count and a sum without quantiles. Only Prometheus shows them.
     Total { labels: Labels, count: u64, sum: f64 },

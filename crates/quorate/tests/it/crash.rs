@@ -30,7 +30,7 @@ const WORKERS: usize = 5;
 /// How long a step without load may take. A longer one fails the test.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Settings with which a server takes snapshots and recycles log segments every few restarts.
+/// Settings that make a server take snapshots and recycle log segments every few restarts.
 const SMALL_SNAPSHOTS: &[&str] = &["snapCount=500", "snapSizeLimitInKb=4096"];
 
 fn number_from_env(name: &str, default: u64) -> u64 {
@@ -373,7 +373,7 @@ fn assert_sound(server: &Server) {
     assert_eq!(said.lines().last(), Some("sound"), "{said}");
 }
 
-/// Writes data, some of which the test will damage.
+/// Writes data. The test will damage some of it.
 fn write_nodes(server: &Server, name: &str) {
     let mut client = Client::open(server.address(), TIMEOUT_MS);
     for number in 0..50 {

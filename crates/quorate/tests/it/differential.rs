@@ -19,7 +19,7 @@ const SEEDS: u64 = 24;
 /// Timeouts so long that no session expires during a seed, even on a slow machine.
 const CONFIG: [&str; 2] = ["minSessionTimeout=100000", "maxSessionTimeout=1000000"];
 
-/// A flag with which no container is removed during a seed.
+/// A flag that keeps the servers from removing containers during a seed.
 const NO_SWEEPS: &str = "-Dznode.container.checkIntervalMs=86400000";
 
 #[test]

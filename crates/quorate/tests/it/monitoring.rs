@@ -359,7 +359,7 @@ fn a_port_for_monitoring_survives_bad_input() {
     assert!(send(long.as_bytes()).starts_with("HTTP/1.1 431"));
     let many = format!("GET /metrics HTTP/1.1\r\n{}\r\n", "X: y\r\n".repeat(1_000));
     assert!(send(many.as_bytes()).starts_with("HTTP/1.1 431"));
-    // These are more silent connections than the port takes. Those beyond the limit wait, and
+    // These are more silent connections than the port takes. It closes those beyond its limit, and
     // ZooKeeper's clients do not notice.
     let silent: Vec<TcpStream> = (0..300).map(|_| TcpStream::connect(metrics).unwrap()).collect();
     let mut client = Client::open(server.address(), TIMEOUT_MS);

@@ -400,8 +400,8 @@ fn handshakes_under_way_are_limited_where_that_is_asked_for() {
     let address = server.face("zk-tls");
     let waiting = TcpStream::connect(address).unwrap();
     // A runtime of the server counts this handshake as soon as it has accepted the connection.
-    // Before that, another runtime could accept a later connection first, and this one would be
-    // above the limit.
+    // Before that, another runtime could accept a later connection first, and the waiting one would
+    // be above the limit.
     wait_until("it is under way", || metric(&server, "outstanding_tls_handshake") == 1);
     assert!(TlsConnection::connect(address, Shape::with("client")).is_err());
     drop(waiting);

@@ -235,7 +235,7 @@ pub(super) async fn room_for(shares: &ConnectionShares, bytes: usize) -> Room {
     room
 }
 
-/// The text with the memory counted for it, of which the unused part is freed.
+/// The text with the memory counted for it. The unused part of that memory is freed.
 pub(super) fn roomy(text: Vec<u8>, mut room: Room) -> Bytes {
     room.shrink_to(text.capacity());
     Bytes::from_owner(Roomy { text, _room: room })

@@ -251,7 +251,7 @@ fn a_disk_that_is_full_of_log_gets_room_by_itself() {
     };
     let mut client = Client::open(server.address(), TIMEOUT_MS);
     client.create("/n0", b"", 0).unwrap();
-    // The writes fill several log segments, all of which a snapshot makes superfluous.
+    // The writes fill several log segments. A snapshot makes all of these superfluous.
     for number in 1..2_000 {
         assert_eq!(client.set("/n0", &data_of(number)), ErrorCode::OK);
     }

@@ -37,8 +37,8 @@ pub struct Znode {
     is_ephemeral: bool,
     czxid: Option<i64>,
     mzxid: Option<i64>,
-    /// For a znode below [`SHARED`], the number at the end of its name. The key by which the model
-    /// knows it leaves this number out.
+    /// For a znode below [`SHARED`], the number at the end of its name. The znode's key in the
+    /// model leaves this number out.
     number: Option<String>,
 }
 

@@ -93,7 +93,7 @@ fn calls_that_require_a_leader_end_without_one_and_others_go_on() {
     });
 }
 
-/// The header with which clients of the gateway require a leader. Its name is not case-sensitive.
+/// Clients of the gateway require a leader with this header. Its name is not case-sensitive.
 const REQUIRING: &str = "Grpc-Metadata-HasLeader: true\r\n";
 
 /// Sends a call to the gateway, with a body that lacks its last byte.

@@ -70,7 +70,7 @@ const INSTEAD: [(&str, &str); 18] = [
     (",nonce=\"", ",nonce=\"A"),
 ];
 
-/// A function with which a client makes its next token from the server's last one.
+/// A function that makes the client's next token from the server's last one.
 type Token<'a> = &'a dyn Fn(&[u8]) -> Vec<u8>;
 
 fn start_ours(name: &str, lines: &[&str]) -> Server {
