@@ -21,7 +21,8 @@ fn main() {
     println!("cargo::rustc-env=QUORATE_BUILD_DATE={}", shown(seconds));
 }
 
-/// What git prints for these arguments; `None` if there is no git or no repository.
+/// Runs git with these arguments. Returns its output, or `None` if git fails, is missing or finds
+/// no repository, or if the output is empty.
 fn git(words: &[&str]) -> Option<String> {
     let output = Command::new("git").args(words).output().ok()?;
     let said = String::from_utf8(output.stdout).ok()?.trim().to_string();

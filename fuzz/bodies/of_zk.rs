@@ -83,7 +83,7 @@ pub fn four_letter_word(bytes: &[u8]) {
 }
 
 /// Tries the bytes as a client's response to a challenge, and as a server's challenge to a client.
-/// Nobody may be authenticated without knowing the password.
+/// Panics if a client is authenticated without knowing the password.
 pub fn sasl_token(bytes: &[u8]) {
     let mut exchange = challenged();
     let found = exchange.step(bytes, &SASL_NONCE, |user| (user == "bob").then_some(SASL_PASSWORD));

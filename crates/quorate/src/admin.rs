@@ -62,7 +62,7 @@ const CONNECTION_TIME_MAX: Duration = Duration::from_secs(600);
 /// How long to wait after accepting a connection has failed.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// What one port serves: metrics, commands, or both.
+/// The services of one port: metrics, commands, or both.
 #[derive(Clone, Debug, Default)]
 pub struct Services {
     /// `Some` if the port serves `/metrics`.
@@ -96,7 +96,7 @@ pub struct Port {
     idle: Duration,
 }
 
-/// What the admin server can say about a server that has not started yet.
+/// The facts that the admin server can report about a server that has not started yet.
 #[derive(Clone)]
 pub struct WaitingServer {
     /// The server's number in the ensemble; `None` for a standalone server.

@@ -15,7 +15,7 @@ use crate::config_sources::{env_of_process, load};
 use crate::logging::Logging;
 use crate::peer_tls::PeerStores;
 
-/// What a SIGHUP reads again.
+/// The objects that a SIGHUP makes the server reload.
 pub struct Reloaded {
     pub args: ServeArgs,
     pub logging: Logging,

@@ -1,4 +1,4 @@
-//! What `quorate inspect --etcd` prints: etcd's keys, leases, users or v2 nodes, a line for each,
+//! The output of `quorate inspect --etcd`: etcd's keys, leases, users or v2 nodes, a line for each,
 //! with neither values nor passwords. Bytes that are not printable ASCII are escaped as in a Rust
 //! byte string.
 

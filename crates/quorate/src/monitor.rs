@@ -1,4 +1,4 @@
-//! What ZooKeeper operators see of a server: the answers to four-letter words, and the metrics
+//! Shows a server to ZooKeeper's operators: makes the answers to four-letter words, and the metrics
 //! under ZooKeeper's names. The figures come from [`crate::observe`]. All of this runs on one
 //! thread, [`crate::monitor_thread`].
 

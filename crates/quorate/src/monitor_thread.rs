@@ -19,7 +19,7 @@ pub const QUESTIONS_MAX: usize = 1_024;
 /// How many four-letter words are answered at the same time; further ones wait.
 const ANSWERS_MAX: usize = 256;
 
-/// What the monitoring thread needs of a started server.
+/// The parts of a started server that the monitoring thread needs.
 pub struct Begin {
     pub observer: Observer,
     pub about: About,

@@ -24,7 +24,7 @@ const REST_BYTES_MAX: u64 = 1_024;
 /// How long to wait after accepting a connection has failed.
 const RETRY: Duration = Duration::from_millis(100);
 
-/// What the answers are made from.
+/// The texts and settings that the answers are made from.
 pub struct Answers {
     /// The four-letter words that may be executed; `*` allows all.
     pub words_allowed: Vec<String>,

@@ -40,7 +40,7 @@ pub struct MemberFacts {
     pub replica: node::ReplicaFacts,
     /// Loop's counts since the start.
     pub counts: LoopCounts,
-    /// What the member's threads have measured.
+    /// The measurements of the member's threads.
     pub measured: NodeMetrics,
     /// Bytes and messages exchanged with each other member; empty for a standalone server.
     pub traffic: Vec<PeerTraffic>,

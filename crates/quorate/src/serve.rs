@@ -159,7 +159,7 @@ async fn serve(config: ServeConfig, args: ServeArgs, logging: Logging) -> anyhow
     let node = tokio::select! {
         started = starting => started?,
         () = answer_meanwhile(&config, &ports, &conf) => unreachable!("it goes on"),
-        // What a stopped start has not done, the next start does.
+        // The next start does the work that a stopped start has not done.
         () = end.wait() => return Ok(ExitCode::SUCCESS),
     };
     given.as_ref().map_or(Ok(()), |_| keep_servers(&config, &node))?;

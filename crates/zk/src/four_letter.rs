@@ -230,8 +230,8 @@ pub struct ConfReport {
     pub environment: Vec<(&'static str, String)>,
 }
 
-/// What `dump` shows. A list may be cut off to bound the answer; the `_missing` field beside it
-/// says how many items are left out.
+/// The contents of an answer to `dump`. A list may be cut off to bound the answer; the `_missing`
+/// field beside it says how many items are left out.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DumpReport {
     /// The ids of the sessions by expiry time, in ms since 1970, ascending.

@@ -195,7 +195,7 @@ pub enum WriteRequest<'a> {
     },
 }
 
-/// What a read of one znode returns.
+/// The kind of answer that a read of one znode returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadKind {
     /// Its stat, if it exists.
@@ -226,7 +226,7 @@ impl ReadKind {
 /// A read of one znode.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReadRequest<'a> {
-    /// What the read returns.
+    /// The kind of answer.
     pub kind: ReadKind,
     /// The path of the znode.
     pub path: &'a str,

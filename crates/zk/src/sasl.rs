@@ -40,7 +40,7 @@ pub enum Exchange {
     Over,
 }
 
-/// What the server answers to a token.
+/// The server's reaction to a token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
     /// The challenge to send to the client.

@@ -135,7 +135,7 @@ pub(super) const UPKEEP_PAUSE: Duration = Duration::from_secs(10);
 const _: () = assert!(REQUEST_BYTES_MAX < REQUESTS_BYTES_MAX / CONNECTION_SHARE);
 const _: () = assert!(chunk::limits::ANSWER_BYTES_MAX * 2 < ANSWERS_BYTES_MAX / CONNECTION_SHARE);
 
-/// Those of the bounds that tests lower. The constants above have the normal values.
+/// The bounds that tests lower. By default they have the values of the constants above.
 #[derive(Clone, Debug)]
 pub(super) struct Limits {
     pub(super) requests_bytes: usize,

@@ -1,4 +1,4 @@
-//! What the etcd face knows of its member: the configuration, and a handle to read the state. All
+//! The etcd face's view of its member: the configuration, and a handle to read the state. All
 //! connection runtimes share it.
 
 use std::sync::Arc;

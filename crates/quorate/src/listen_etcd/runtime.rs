@@ -59,7 +59,7 @@ pub(super) struct Runtime {
     pub(super) server: Server<FaceMethod>,
     /// The bounds on the memory for requests and responses of all connections.
     room: RoomOfAll,
-    /// What the runtimes know of the member; they all share it.
+    /// The view of the member, which all runtimes share.
     pub(super) member: Arc<MemberView>,
     pub(super) passwords: Passwords,
     /// The passwords of etcd v2 users that were verified recently.

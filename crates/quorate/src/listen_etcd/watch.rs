@@ -72,7 +72,7 @@ pub(super) async fn answer(
     }
 }
 
-/// What to send next, not encoded yet.
+/// The next thing to send on a stream, not encoded yet.
 enum Next {
     Messages(WatchMessages),
     /// One large message, and its length in bytes.

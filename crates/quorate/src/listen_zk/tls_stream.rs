@@ -24,7 +24,7 @@ pub const FIRST_BYTE: u8 = 0x16;
 /// stay in the Front, whose bounds apply to them.
 const ENCRYPTED_BYTES_MAX: usize = 64 * 1024;
 
-/// What a connection speaks.
+/// The transport of a connection: plain text or TLS.
 pub enum Transport {
     Plain,
     /// Plain text or TLS; the first byte will decide.

@@ -1,4 +1,4 @@
-//! What a server answers before it serves, over real sockets.
+//! Tests the answers of a server that does not serve yet, over real sockets.
 #![allow(clippy::unwrap_used)]
 
 use std::io::{Read, Write};
@@ -6,7 +6,8 @@ use std::net::TcpStream as Socket;
 
 use super::*;
 
-/// What a port that allows these words answers to each of these first bytes of a connection.
+/// Sends each of these first bytes on a connection of its own to a port that allows these words.
+/// Returns the answers.
 fn ask(words_allowed: &[&str], is_plain: bool, openings: &[&'static [u8]]) -> Vec<String> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let answers = Answers {

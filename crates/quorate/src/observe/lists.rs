@@ -100,7 +100,7 @@ impl Observer {
         wall_ms + (end_ms - now_ms) as i64
     }
 
-    /// Those of the sessions that still exist, with their timeouts in ms.
+    /// The sessions among these that still exist, each with its timeout in ms.
     async fn timeouts(&self, sessions: &[SessionId]) -> Vec<(i64, u32)> {
         let mut found = Vec::new();
         for page in sessions.chunks(SESSIONS_HOLD_MAX) {

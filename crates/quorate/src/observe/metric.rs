@@ -1,4 +1,4 @@
-//! What a metric is, and two text forms for metrics: Prometheus' text format 0.0.4, and a flat list
+//! Defines a metric, and two text forms for metrics: Prometheus' text format 0.0.4, and a flat list
 //! of keys and numbers. ZooKeeper's `mntr` and the admin command `monitor` show the flat list
 //! (`DefaultMetricsProvider.dump`, `AvgMinMaxCounter`, `AvgMinMaxPercentileCounter`, ZooKeeper
 //! 3.9.5).

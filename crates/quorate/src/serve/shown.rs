@@ -1,4 +1,4 @@
-//! What a server shows about itself: its version, configuration and environment.
+//! The facts that a server shows about itself: its version, configuration and environment.
 
 use std::collections::BTreeMap;
 

@@ -354,7 +354,7 @@ impl Members {
         Pid::from_child(self.children[place].as_ref().expect("it was started"))
     }
 
-    /// What a server has logged.
+    /// The text of a server's log.
     pub fn log(&self, place: usize) -> String {
         log_in(&self.folder.join((place + 1).to_string()))
     }

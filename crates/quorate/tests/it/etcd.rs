@@ -381,7 +381,7 @@ impl Three {
         leader
     }
 
-    /// What a member has logged.
+    /// The text of a member's log.
     pub fn log(&self, number: usize) -> String {
         std::fs::read_to_string(self.folder.join(format!("m{number}.log"))).unwrap()
     }

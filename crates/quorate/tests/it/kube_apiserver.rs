@@ -205,7 +205,7 @@ fn one_of_racing_creates_and_one_of_racing_deletes_is_done() {
     }
 }
 
-/// What an API server remembers between two compactions (`compactor`): the version of
+/// The memory of an API server between two compactions (`compactor`): the version of
 /// [`COMPACT_REV_KEY`], and the revision at that time.
 #[derive(Clone, Copy, Default)]
 struct Turn {
@@ -278,7 +278,7 @@ struct Change {
     value: Option<Vec<u8>>,
 }
 
-/// What the threads of the list test share.
+/// The state that the threads of the list test share.
 #[derive(Default)]
 struct Registry {
     /// All changes of keys so far.

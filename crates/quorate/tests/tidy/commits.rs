@@ -19,7 +19,7 @@ fn git(arguments: &[&str]) -> Option<String> {
     output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_string())
 }
 
-/// What is wrong with a subject, or `None` if it is good.
+/// The fault of a subject, or `None` if it is good.
 fn complaint(subject: &str) -> Option<&'static str> {
     let is_area = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "_., -".contains(c);
     match subject.split_once(": ") {

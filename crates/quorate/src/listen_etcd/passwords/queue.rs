@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// Whose turn some work belongs to.
+/// The client and user that some work is done for. The queue shares its turns among them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct For {
     /// The client's address; `None` for work that the server wants itself.

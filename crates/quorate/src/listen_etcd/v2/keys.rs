@@ -29,13 +29,13 @@ use super::waits;
 
 /// An answer about keys.
 pub(super) struct KeysAnswer {
-    /// What the head of the response says.
+    /// The status and the headers of the response.
     pub head: KeysHead,
     /// The JSON.
     pub body: KeysBody,
 }
 
-/// What the head of an answer about keys says.
+/// The status and the headers of an answer about keys.
 pub(super) struct KeysHead {
     /// The HTTP status.
     pub status: u16,
@@ -63,7 +63,7 @@ impl KeysHead {
     }
 }
 
-/// What the answer needs to know about its request.
+/// The parts of a request that its answer depends on.
 pub(super) struct Asked {
     key: Box<str>,
     hides_nodes: bool,
@@ -71,7 +71,7 @@ pub(super) struct Asked {
 }
 
 impl Asked {
-    /// What the answer to `request` needs to know.
+    /// The parts of `request` that its answer depends on.
     pub fn of(request: &Request) -> Asked {
         let (hides_nodes, is_recursive) = match &request.ask {
             Ask::Write(write) => (write.hides_nodes, false),

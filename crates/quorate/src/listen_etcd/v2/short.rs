@@ -31,7 +31,7 @@ use super::super::runtime::{ConnectionShares, Runtime};
 use super::keys::{self, Asked, KeysAnswer, KeysBody, KeysHead};
 use super::{is_form_type, not_read, parameters};
 
-/// What happens to a connection after its short requests.
+/// The fate of a connection after its short requests.
 pub(in super::super) enum Next {
     /// The connection is over.
     Over,
@@ -151,7 +151,7 @@ fn put_answer(
     }
 }
 
-/// What some bytes begin with.
+/// The kind of request that some bytes begin with.
 enum Found {
     /// A complete short request.
     Short(Short),
@@ -244,7 +244,7 @@ fn is_usual_in_target(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"/-._~:@!$&'()*+,=;?%".contains(&byte)
 }
 
-/// What the headers say about the body of a request.
+/// The headers' statements about the body of a request.
 #[derive(Default)]
 struct AboutBody {
     bytes: usize,

@@ -189,8 +189,8 @@ mod tests {
         head.into_iter().chain(mask).chain(masked).collect()
     }
 
-    /// What the parser finds in bytes that arrive in parts of `part` bytes. All data is joined and
-    /// comes last.
+    /// The pieces that the parser finds in bytes that arrive in parts of `part` bytes. All data is
+    /// joined and comes last.
     fn read(bytes: &[u8], part: usize) -> Result<Vec<Piece>, CloseCode> {
         let (mut parser, mut buffer) = (Parser::default(), BytesMut::new());
         let (mut pieces, mut data) = (Vec::new(), Vec::new());

@@ -160,7 +160,7 @@ pub fn is_too_large(answer: &Answer) {
     assert_eq!(answer.status(), expected);
 }
 
-/// What [`drain`] saw of an answer.
+/// The result of [`drain`]: how much of an answer came, and its status.
 #[derive(Debug)]
 pub struct Drained {
     pub bytes: usize,

@@ -78,7 +78,7 @@ impl Memory {
     }
 }
 
-/// What a well-behaved client has experienced.
+/// The experience of a well-behaved client during an attack.
 #[derive(Debug, Default)]
 struct Seen {
     rounds: u64,

@@ -34,7 +34,7 @@ const SEASON: Duration = Duration::from_secs(15);
 /// How many parents each season has.
 const PARENTS: u64 = 2;
 
-/// What all ZooKeeper clients share.
+/// The state that all ZooKeeper clients share.
 pub struct World {
     pub history: Mutex<History>,
     began: Instant,

@@ -35,7 +35,7 @@ const PAUSE: Duration = Duration::from_millis(4);
 /// How many writes each client must get acknowledged after each round.
 const PROGRESS: u64 = 3;
 
-/// What the clients share with the thread that kills members.
+/// The state that the clients share with the thread that kills members.
 #[derive(Default)]
 struct Shared {
     is_over: AtomicBool,

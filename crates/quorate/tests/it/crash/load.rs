@@ -21,7 +21,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// How many unanswered requests a client may have.
 const AHEAD_MAX: u64 = 200;
 
-/// What the clients share with the thread that kills the server.
+/// The state that the clients share with the thread that kills the server.
 #[derive(Default)]
 pub struct World {
     common: Mutex<Common>,

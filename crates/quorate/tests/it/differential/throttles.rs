@@ -35,7 +35,8 @@ fn check(name: &str, flags: &str, rounds: &[Round], expected: &[&str], keys: &[(
     }
 }
 
-/// What a line of answers amounts to: a session, a success, or an end; `None` for other lines.
+/// The outcome that a line of answers shows: a session, a success, or an end. `None` for other
+/// lines.
 fn ending(line: &str) -> Option<&'static str> {
     let endings = [
         ("closed without an answer", "refused"),

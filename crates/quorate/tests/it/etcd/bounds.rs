@@ -148,7 +148,7 @@ fn readers_that_never_read_take_the_room_and_no_more() {
             let (connection, message) = (connection.clone(), message.clone());
             readers.push(tokio::task::spawn_local(async move {
                 let range = head("/etcdserverpb.KV/Range");
-                // Nobody reads the answer, or the stream is reset.
+                // The client does not read the answer, and the server may reset the stream.
                 let answer = open(&connection, range, message).await;
                 sleep(Duration::from_secs(60)).await;
                 drop((connection, answer));

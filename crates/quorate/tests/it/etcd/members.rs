@@ -1,4 +1,4 @@
-//! What clients learn about the members, and how members begin a cluster or join one.
+//! Tests what clients learn about the members, and how members begin a cluster or join one.
 
 use std::fs;
 use std::net::SocketAddr;

@@ -23,8 +23,8 @@ pub fn fixture(name: &str) -> String {
     format!("{}/tests/fixtures/tls/{name}", env!("CARGO_MANIFEST_DIR"))
 }
 
-/// What a client does in a handshake: the certificate it shows, the authority it trusts, the
-/// version.
+/// A client's part in a handshake: the certificate it shows, the authority it trusts, the version
+/// of TLS.
 #[derive(Clone, Copy)]
 pub struct Shape {
     /// The fixture with the certificate that the client shows, or `None` if it shows none.

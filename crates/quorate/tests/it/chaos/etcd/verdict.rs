@@ -33,7 +33,7 @@ pub fn judge_all(world: &EtcdWorld, folder: &Path) -> (Verdict, LeaseCounts, Wat
 /// Judges a history whose clients have seen the last revision.
 ///
 /// # Errors
-/// What no correct server would have done.
+/// An observation that no correct server would have caused.
 pub fn judge_history(history: &History) -> Result<(Verdict, LeaseCounts, WatchVerdict), String> {
     let (verdict, pasts) = judge_with_pasts(history).map_err(|found| found.to_string())?;
     let mut first = Err("no past is known".to_string());

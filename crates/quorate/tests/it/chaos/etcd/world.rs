@@ -1,4 +1,4 @@
-//! What the etcd clients share during faults: the history, and how to connect and record.
+//! State that the etcd clients share during faults: the history, and how to connect and record.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -17,7 +17,7 @@ use crate::etcd_client::OpsClient;
 /// How long a client waits for most answers. A member itself gives up after 7 s.
 pub const CALL_WAIT: Duration = Duration::from_secs(10);
 
-/// What all etcd clients share.
+/// The state that all etcd clients share.
 pub struct EtcdWorld {
     pub history: Mutex<History>,
     /// Revisions that acknowledged writes have made since the last audit.
