@@ -1,5 +1,5 @@
-//! Examples that a server prints below its ready line, if its output is a terminal: what to try
-//! next.
+//! Prints examples of commands to try next below the ready line, if the server's output is a
+//! terminal.
 
 use std::io::IsTerminal;
 use std::path::Path;

@@ -1,6 +1,6 @@
-//! The output of `quorate inspect --etcd`: etcd's keys, leases, users or v2 nodes, a line for each,
-//! with neither values nor passwords. Bytes that are not printable ASCII are escaped as in a Rust
-//! byte string.
+//! Prints the output of `quorate inspect --etcd`: etcd's keys, leases, users or v2 nodes, a line
+//! for each, with neither values nor passwords. Bytes that are not printable ASCII are escaped as
+//! in a Rust byte string.
 
 use std::io::{self, Write};
 

@@ -1,5 +1,5 @@
-//! The log of the process: where lines go, in what form, and which are written. The filter can be
-//! changed while the server runs.
+//! Sets up the log of the process: its outputs, the form of its lines, and the filter that chooses
+//! the lines. The filter can be changed while the server runs.
 //!
 //! The filter comes from the configuration file (`quorate.log`), else from the variable
 //! `QUORATE_LOG`, else from `-v` or etcd's `--log-level`. The file has precedence because it is the

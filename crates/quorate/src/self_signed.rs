@@ -1,6 +1,6 @@
-//! Keys and certificates that a server makes for itself (etcd's `--auto-tls` and `--peer-auto-tls`,
-//! `transport.SelfCert`). Connections are then encrypted, but a client cannot verify which server
-//! it talks to.
+//! Makes a key and a certificate that a server signs itself (etcd's `--auto-tls` and
+//! `--peer-auto-tls`, `transport.SelfCert`). Connections are then encrypted, but a client cannot
+//! verify which server it talks to.
 
 use std::fs::OpenOptions;
 use std::io::Write;

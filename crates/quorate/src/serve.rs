@@ -357,7 +357,7 @@ async fn start_node(
     started.await.context("the start was given up")?
 }
 
-/// Where monitoring reads the facts about the server.
+/// Makes the object that gives monitoring the facts about the server.
 fn observer(
     config: &ServeConfig,
     node: &Node,

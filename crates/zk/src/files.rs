@@ -1,5 +1,5 @@
-//! The syntax of files that people write for ZooKeeper. What the settings in them mean is decided
-//! elsewhere.
+//! Parses the files that people write for ZooKeeper. Other crates decide what the settings in them
+//! mean.
 
 pub mod jaas;
 pub mod properties;

@@ -14,7 +14,7 @@ pub enum JuteError {
     /// The bytes ended inside a value.
     #[error("cut off at byte {offset}: {wanted} more bytes wanted")]
     Cut {
-        /// Where the read that failed begins.
+        /// The offset, in bytes, at which the failed read began.
         offset: usize,
         /// How many bytes that read needs.
         wanted: usize,

@@ -1,4 +1,4 @@
-//! Which paths ZooKeeper accepts (`PathUtils.validatePath`, 3.9.5).
+//! Checks whether ZooKeeper accepts a path (`PathUtils.validatePath`, 3.9.5).
 
 /// Whether a znode may have this path: absolute; no part that is empty, `.` or `..`; no slash at
 /// the end, except in the root's path; and only allowed characters.

@@ -1,5 +1,5 @@
-//! The commands of ZooKeeper's AdminServer (`Commands`, ZooKeeper 3.9.5): their names, and their
-//! answers as JSON. [`super::images`] has the commands about snapshots.
+//! Runs the commands of ZooKeeper's AdminServer (`Commands`, ZooKeeper 3.9.5) by name, and answers
+//! them in JSON. [`super::images`] has the commands about snapshots.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Which command lines are accepted, and the one-line errors for the others.
+//! Tests which command lines are accepted, and the one-line errors for the others.
 #![allow(clippy::unwrap_used)]
 
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! The table that `quorate cluster status` prints.
+//! Tests the table that `quorate cluster status` prints.
 
 use super::*;
 

@@ -1,5 +1,5 @@
-//! The chunk face's metrics for Prometheus. A metric that means the same as one of Ozone's datanode
-//! has its name (`ContainerMetrics`); others have our own names.
+//! Makes the chunk face's metrics for Prometheus. A metric that means the same as one of Ozone's
+//! datanode has its name (`ContainerMetrics`); others have our own names.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,4 +1,4 @@
-//! The chunk face over a socket, with an HTTP/2 client that may misbehave.
+//! Tests the chunk face over a socket, with an HTTP/2 client that may misbehave.
 #![allow(clippy::unwrap_used)]
 
 use std::io::Read;

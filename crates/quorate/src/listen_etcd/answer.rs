@@ -1,4 +1,4 @@
-//! HTTP responses of the etcd face's JSON gateway, and their bodies.
+//! Builds HTTP responses of the etcd face's JSON gateway, with their bodies.
 
 use std::cell::Cell;
 use std::pin::Pin;

@@ -1,5 +1,5 @@
-//! Streaming calls of the JSON gateway. The body of the request has JSON values, one for each
-//! request; the response has a line of JSON for each response (grpc-gateway's
+//! Serves the streaming calls of the JSON gateway. The body of the request has JSON values, one for
+//! each request; the response has a line of JSON for each response (grpc-gateway's
 //! `ForwardResponseStream`). As in etcd, the end of the body, or JSON that is not a request, ends
 //! only the requests: responses of watches continue until the client disconnects, and keep-alives
 //! end with the answer to the last one.

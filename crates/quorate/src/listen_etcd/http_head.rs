@@ -1,4 +1,5 @@
-//! Parts of an HTTP response's head, for responses that are written without the HTTP library.
+//! Writes parts of an HTTP response's head, for responses that are written without the HTTP
+//! library.
 
 use std::cell::{Cell, RefCell};
 use std::time::{Duration, SystemTime};

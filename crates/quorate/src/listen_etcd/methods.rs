@@ -1,4 +1,4 @@
-//! The gRPC methods that the etcd face serves.
+//! Lists the gRPC methods that the etcd face serves.
 
 use etcd::convert::AuthMethod;
 use member::fronts::etcd::health::HealthMethod;

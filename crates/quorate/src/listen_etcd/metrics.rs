@@ -1,6 +1,6 @@
-//! The metrics of `/metrics` on etcd's ports, under etcd's names. It has only those whose values
-//! are true for this server; `docs/etcd.md` lists the others. The figures come from
-//! [`crate::observe`], and from the code that serves calls and health checks.
+//! Makes the metrics that `/metrics` on etcd's ports shows, under etcd's names. Metrics of etcd
+//! whose values would not be true for this server are left out; `docs/etcd.md` lists them. The
+//! figures come from [`crate::observe`], and from the code that serves calls and health checks.
 
 use etcd::versions::ETCD_VERSION;
 use grpc::{CallNumbers, Kind, TIME_BOUNDS_US};

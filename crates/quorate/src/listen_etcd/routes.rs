@@ -1,5 +1,5 @@
-//! HTTP routes of etcd's ports other than the gateway and etcd v2: version, health, metrics and
-//! debug variables. Sources: `api/etcdhttp` and `embed/serve.go` of etcd 3.6.
+//! Serves the HTTP routes of etcd's ports other than the gateway and etcd v2: version, health,
+//! metrics and debug variables. Sources: `api/etcdhttp` and `embed/serve.go` of etcd 3.6.
 
 use std::rc::Rc;
 

@@ -1,5 +1,5 @@
-//! The configuration files that are written before the servers start. Tests with real processes
-//! cover the running servers.
+//! Tests the configuration files that are written before the servers start. Tests with real
+//! processes cover the running servers.
 #![allow(clippy::unwrap_used)]
 
 use chunk::layout::Layout;

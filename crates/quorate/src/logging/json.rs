@@ -1,5 +1,5 @@
-//! Log lines as JSON objects with the keys of etcd's log lines, which log collectors expect (zap's
-//! `NewProductionEncoderConfig`, changed as in etcd's `logutil.DefaultZapLoggerConfig`).
+//! Writes log lines as JSON objects with the keys of etcd's log lines, which log collectors expect
+//! (zap's `NewProductionEncoderConfig`, changed as in etcd's `logutil.DefaultZapLoggerConfig`).
 
 use std::fmt::{self, Write};
 

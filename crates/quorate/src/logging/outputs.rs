@@ -1,4 +1,4 @@
-//! Where log lines go: to stderr, stdout and files, in any combination.
+//! Writes log lines to stderr, stdout and files, in any combination.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};

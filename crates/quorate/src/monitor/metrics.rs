@@ -1,5 +1,5 @@
-//! A server's metrics under ZooKeeper's names. It has only those whose values are true for this
-//! server; `docs/zookeeper.md` lists the others, and why they are left out.
+//! Makes a server's metrics under ZooKeeper's names. Metrics of ZooKeeper whose values would not be
+//! true for this server are left out; `docs/zookeeper.md` lists them with the reasons.
 
 use std::collections::BTreeMap;
 

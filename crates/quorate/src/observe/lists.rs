@@ -1,5 +1,6 @@
-//! Lists of connections, sessions and watches, for four-letter words and admin commands. A list is
-//! fetched in pages and cut off at a bound; the number of items left out is reported with it.
+//! Makes lists of connections, sessions and watches, for four-letter words and admin commands. A
+//! list is fetched in pages and cut off at a bound; the number of items left out is reported with
+//! it.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};

@@ -1,5 +1,5 @@
-//! Facts about this process from Linux: its memory, threads, open files, CPU time, and the sizes of
-//! its folders.
+//! Reads facts about this process from Linux: its memory, threads, open files, CPU time, and the
+//! sizes of its folders.
 
 use std::fs;
 use std::path::Path;

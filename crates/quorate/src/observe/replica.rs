@@ -1,5 +1,5 @@
-//! Facts about the ensemble as this member sees it: its own part, who leads, and, if this member
-//! leads, how far the other members are.
+//! Gathers facts about the ensemble as this member sees it: its own part, who leads, and, if this
+//! member leads, how far the other members are.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! Facts about the replicated state, all read while its lock is held once.
+//! Reads facts about the replicated state, all read while its lock is held once.
 
 use machine::{Machine, Mark};
 

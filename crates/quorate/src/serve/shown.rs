@@ -1,4 +1,4 @@
-//! The facts that a server shows about itself: its version, configuration and environment.
+//! Gathers the facts that a server shows about itself: its version, configuration and environment.
 
 use std::collections::BTreeMap;
 

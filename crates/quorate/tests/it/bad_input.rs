@@ -1,5 +1,5 @@
-//! Clients that send malformed requests, read nothing, or never stop. Their connections may suffer;
-//! the server, its memory and its other clients must not.
+//! Tests with clients that send malformed requests, read nothing, or never stop. Their connections
+//! may suffer; the server, its memory and its other clients must not.
 
 pub mod disk_full;
 pub mod flood;

@@ -1,6 +1,6 @@
-//! The chunk store of a real server process, which is killed under load, on a full disk, or on a
-//! hanging disk. In every layout, a block whose commit was acknowledged must be there with its
-//! bytes.
+//! Tests of the chunk store of a real server process, which is killed under load, on a full disk,
+//! or on a hanging disk. In every layout, a block whose commit was acknowledged must be there with
+//! its bytes.
 
 use std::fs::File;
 use std::io::Write;

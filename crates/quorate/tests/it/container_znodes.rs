@@ -1,4 +1,4 @@
-//! Znodes that the server deletes by itself: containers, and znodes with a time to live.
+//! Tests of znodes that the server deletes by itself: containers, and znodes with a time to live.
 
 use std::time::{Duration, Instant};
 

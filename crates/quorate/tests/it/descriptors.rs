@@ -1,5 +1,5 @@
-//! File descriptors: a server uses as many as the system allows, and keeps some of them free of
-//! client connections.
+//! Tests of file descriptors: a server uses as many as the system allows, and keeps some of them
+//! free of client connections.
 
 use std::fs;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};

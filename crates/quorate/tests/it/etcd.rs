@@ -1,6 +1,6 @@
-//! The face for etcd clients in the real process. The tests here use JSON over HTTP/1.1, those in
-//! the modules mostly gRPC. JSON has keys and values in base64; these tests use texts whose base64
-//! is well known.
+//! Tests of the face for etcd clients in the real process. The tests here use JSON over HTTP/1.1,
+//! those in the modules mostly gRPC. JSON has keys and values in base64; these tests use texts
+//! whose base64 is well known.
 
 mod audit;
 mod auth;

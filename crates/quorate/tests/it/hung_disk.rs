@@ -1,6 +1,6 @@
-//! The disk of one member hangs: its file system is frozen for 8 s, so every write to it waits.
-//! Meanwhile clients of all members must be able to continue writing, and no acknowledged write may
-//! be lost.
+//! Tests an ensemble while the disk of one member hangs: its file system is frozen for 8 s, so
+//! every write to it waits. Meanwhile clients of all members must be able to continue writing, and
+//! no acknowledged write may be lost.
 
 use std::fs::{self, File};
 use std::net::SocketAddr;

@@ -1,4 +1,4 @@
-//! The admin commands `snapshot` and `restore`: downloads a snapshot, and restores it.
+//! Tests of the admin commands `snapshot` and `restore`: downloads a snapshot, and restores it.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};

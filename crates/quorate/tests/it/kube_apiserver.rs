@@ -1,6 +1,6 @@
-//! The calls of Kubernetes' API server, as its store makes them (`storage/etcd3` of Kubernetes and
-//! `client/v3/kubernetes` of etcd 3.6), from several API servers at the same time, each at another
-//! member.
+//! Makes the calls of Kubernetes' API server as its store makes them (`storage/etcd3` of Kubernetes
+//! and `client/v3/kubernetes` of etcd 3.6), from several API servers at the same time, each at
+//! another member.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;

@@ -1,5 +1,5 @@
-//! Members of two builds in one ensemble. The servers are upgraded one by one under load, and back
-//! again; then the level is raised, after which an older build is refused.
+//! Tests of an ensemble whose members are of two builds. The servers are upgraded one by one under
+//! load, and back again; then the level is raised, after which an older build is refused.
 //!
 //! The newer build is this one. An older build is this one limited to the levels up to 1, 2 or 3.
 //! So the two differ in the levels that they know, as two releases would.

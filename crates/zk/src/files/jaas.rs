@@ -1,5 +1,4 @@
-//! The syntax of a JAAS login configuration, as `sun.security.provider.ConfigFile` of JDK 17 reads
-//! it:
+//! Parses a JAAS login configuration as `sun.security.provider.ConfigFile` of JDK 17 reads it:
 //!
 //! ```text
 //! Server {

@@ -1,4 +1,4 @@
-//! How Java reads a setting before ZooKeeper sees it: the syntax of a properties file
+//! Parses settings as Java does before ZooKeeper sees them: the syntax of a properties file
 //! (`java.util.Properties.load`), `-D` words on a command line, and the syntax of numbers.
 
 /// One key of a properties file with its value.

@@ -1,4 +1,4 @@
-//! The calls that the lock and election services are made of, run within the process instead of
+//! Runs the calls that the lock and election services are made of, within the process instead of
 //! over the network.
 
 use bytes::Bytes;

@@ -1,5 +1,5 @@
-//! Requests of etcd v2 that wait for a change of a key. The headers of the answer are sent at once,
-//! each event when it happens.
+//! Answers requests of etcd v2 that wait for a change of a key. The headers of the answer are sent
+//! at once, each event when it happens.
 
 use std::rc::Rc;
 

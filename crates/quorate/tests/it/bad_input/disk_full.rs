@@ -1,5 +1,5 @@
-//! A full disk: the server refuses writes, still serves reads, and takes writes again once there is
-//! room. No acknowledged write is lost.
+//! Tests of a full disk: the server refuses writes, still serves reads, and takes writes again once
+//! there is room. No acknowledged write is lost.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -1,4 +1,4 @@
-//! Too many connections, clients that read nothing, and clients that never stop sending.
+//! Tests with too many connections, clients that read nothing, and clients that never stop sending.
 
 use std::io::Write;
 use std::net::{Shutdown, TcpStream};

@@ -1,4 +1,4 @@
-//! Malformed frames and records.
+//! Tests with malformed frames and records.
 
 use std::io::Write;
 use std::net::TcpStream;

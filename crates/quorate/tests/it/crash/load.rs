@@ -229,7 +229,7 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Works through all lives of the server.
+    /// Checks the state and writes in each life of the server, until the test ends.
     pub fn run(mut self) {
         self.world.live_all(|life, address, floor| {
             self.life = life;

@@ -1,4 +1,4 @@
-//! The audit log about etcd clients, in the real process.
+//! Tests of the audit log about etcd clients, in the real process.
 
 use etcd::pb::Message;
 use etcd::pb::etcdserverpb as pb;

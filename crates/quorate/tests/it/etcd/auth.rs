@@ -1,4 +1,4 @@
-//! Users, roles and tokens in the real process, over the JSON gateway and gRPC.
+//! Tests of users, roles and tokens in the real process, over the JSON gateway and gRPC.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};

@@ -1,5 +1,5 @@
-//! Backups (`Maintenance.Snapshot`): how they are streamed, and what they cost. `tests/clients/go`
-//! checks the files with bbolt.
+//! Tests of backups (`Maintenance.Snapshot`): how they are streamed, and what they cost.
+//! `tests/clients/go` checks the files with bbolt.
 
 use std::fs;
 use std::path::Path;

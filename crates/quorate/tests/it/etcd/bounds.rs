@@ -1,4 +1,5 @@
-//! Bounds of the etcd face: what many clients cost, and how clients that misbehave affect others.
+//! Tests of the bounds of the etcd face: what many clients cost, and how clients that misbehave
+//! affect others.
 //!
 //! `QUORATE_ETCD_LARGE=1` runs the large sizes, whose figures `docs/etcd.md` shows. They need some
 //! 10,100 descriptors for this process, and as many for the server.

@@ -1,5 +1,5 @@
-//! Rules about certificates besides the trust in their issuer: allowed names, and lists of revoked
-//! certificates.
+//! Tests of rules about certificates besides the trust in their issuer: allowed names, and lists of
+//! revoked certificates.
 
 use std::fs;
 use std::net::SocketAddr;

@@ -1,4 +1,4 @@
-//! The lock and election services in the real process.
+//! Tests of the lock and election services in the real process.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpStream};

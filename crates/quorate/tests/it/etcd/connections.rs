@@ -1,4 +1,4 @@
-//! How connections are kept alive, and what a single connection may do.
+//! Tests how the server keeps connections alive, and what a single connection may do.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Health checks, readiness and metrics of a member.
+//! Tests of health checks, readiness and metrics of a member.
 
 use std::net::SocketAddr;
 

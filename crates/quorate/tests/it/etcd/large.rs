@@ -1,5 +1,5 @@
-//! Responses of any size: they have a limit, and large ones are made in pieces as their clients
-//! take them.
+//! Tests of responses of any size: they have a limit, and large ones are made in pieces as their
+//! clients take them.
 
 use std::net::SocketAddr;
 

@@ -1,5 +1,5 @@
-//! Calls of clients that require a leader (`clientv3.WithRequireLeader`), on a member that loses
-//! its leader.
+//! Tests of calls of clients that require a leader (`clientv3.WithRequireLeader`), on a member that
+//! loses its leader.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};

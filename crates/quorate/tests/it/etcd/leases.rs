@@ -1,5 +1,5 @@
-//! Leases in the real process, over gRPC and the JSON gateway. Times are measured from before a
-//! call is sent, so a slow machine does not make a test fail.
+//! Tests of leases in the real process, over gRPC and the JSON gateway. Times are measured from
+//! before a call is sent, so a slow machine does not make a test fail.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};

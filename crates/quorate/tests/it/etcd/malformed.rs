@@ -1,4 +1,4 @@
-//! Malformed calls, each with the answer that etcd 3.6.16 gives on its port without TLS.
+//! Sends malformed calls, and expects the answers that etcd 3.6.16 gives on its port without TLS.
 //!
 //! With `QUORATE_REAL_ETCD=HOST:PORT`, the table is run against the server at that address, which
 //! must be a fresh etcd, and not against ours.

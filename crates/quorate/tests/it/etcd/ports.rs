@@ -1,4 +1,4 @@
-//! The ports of a member: TLS, several URLs, and what each port serves.
+//! Tests of the ports of a member: TLS, several URLs, and what each port serves.
 
 use std::fs;
 use std::io;

@@ -1,5 +1,5 @@
-//! The program under the name `etcd`: flags, variables and configuration file, output and exit
-//! status.
+//! Tests of the program under the name `etcd`: flags, variables and configuration file, output and
+//! exit status.
 
 use std::fs;
 use std::os::unix::net::UnixDatagram;

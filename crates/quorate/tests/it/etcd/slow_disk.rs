@@ -1,5 +1,5 @@
-//! Three members with slow disks, on which each sync takes 50 ms longer. Puts then take as long as
-//! the disks need, but whatever needs no disk must not wait for one.
+//! Tests of three members with slow disks, on which each sync takes 50 ms longer. Puts then take as
+//! long as the disks need, but whatever needs no disk must not wait for one.
 
 use std::cell::RefCell;
 use std::net::SocketAddr;

@@ -1,4 +1,4 @@
-//! Streamed reads (`KV.RangeStream` of etcd 3.7).
+//! Tests of streamed reads (`KV.RangeStream` of etcd 3.7).
 
 use bytes::Bytes;
 use etcd::pb::Message;

@@ -1,5 +1,5 @@
-//! etcd v2 over HTTP/1.1, in the real process. Some tests send the requests in a file of recorded
-//! answers of a real etcd, and compare.
+//! Tests of etcd v2 over HTTP/1.1, in the real process. Some tests send the requests in a file of
+//! recorded answers of a real etcd, and compare.
 
 mod users;
 

@@ -1,4 +1,4 @@
-//! etcd watches in the real process.
+//! Tests of etcd watches in the real process.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpStream};

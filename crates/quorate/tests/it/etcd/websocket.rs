@@ -1,4 +1,4 @@
-//! The gateway's streams over WebSocket, as browsers and some libraries use them.
+//! Tests of the gateway's streams over WebSocket, as browsers and some libraries use them.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};

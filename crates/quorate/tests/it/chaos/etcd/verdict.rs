@@ -59,7 +59,7 @@ fn check_open(verdict: WatchVerdict) -> Result<WatchVerdict, String> {
     }
 }
 
-/// The numbers of the watches, for people.
+/// A line for people with the numbers of watches, their events and their promises.
 pub fn counts_of(watches: &WatchVerdict) -> String {
     let WatchVerdict { created_count, resumed_count, event_count, .. } = watches;
     let promises = watches.promise_count + watches.promise_of_all_count;

@@ -1,4 +1,4 @@
-//! Users and roles of etcd v2, in the real process.
+//! Tests of users and roles of etcd v2, in the real process.
 
 use std::process::Command;
 
