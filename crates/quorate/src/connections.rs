@@ -30,11 +30,11 @@ const SHORTAGE_PART: usize = 4;
 /// How many connections an address may have even while its face is short.
 const FEW: usize = 16;
 
-/// How many of a face's last connections only go to addresses with fewer than [`NEW`]: to probes,
-/// and to operators who look for what is wrong.
+/// How many of a face's last free connections only go to addresses with fewer than [`NEW`]
+/// connections: to probes, and to operators who look for what is wrong.
 const LAST: usize = 16;
 
-/// An address that has fewer connections than this may get one of the last.
+/// An address with fewer connections than this may take one of the [`LAST`] free ones.
 const NEW: usize = 2;
 
 /// Limits the log lines about refused connections, for all faces together.
@@ -111,8 +111,8 @@ impl Connections {
         self.counts().own_files = descriptors::open_count().saturating_add(more);
     }
 
-    /// Counts a connection from the address `from` that was just accepted. If it is refused, this
-    /// is already logged, and the caller must close it.
+    /// Counts a connection from the address `from` that was just accepted. If the connection is
+    /// refused, this function has logged that, and the caller must close it.
     pub fn admit(
         self: &Arc<Self>,
         face: Face,

@@ -138,8 +138,8 @@ async fn send(
     call.answers.send(message, Some(room)).await
 }
 
-/// Sends a message that is encoded in pieces as the client takes them. Until then it keeps alive
-/// the versions of keys in the pieces to come.
+/// Sends a message that is encoded in pieces as the client takes them. The versions of keys in
+/// pieces not sent yet stay in memory.
 async fn send_in_pieces(
     call: &mut Call<FaceMethod>,
     answers: &SharesBySize,
