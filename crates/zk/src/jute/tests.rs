@@ -79,7 +79,7 @@ fn lengths_are_null_or_as_many_as_there_are() {
     check(0, b"", "Some([])", "\"\"", "[]");
     check(1, b"x", "Some([120])", "\"x\"", "bad length 1");
     check(2, b"x", "cut", "cut", "bad length 2");
-    // A count below -1, which means null, is read as an empty vector.
+    // The count -1 means null. A lower count is read as an empty vector.
     check(-2, b"x", "bad length -2", "bad length -2", "[]");
     check(i32::MIN, b"", "bad length -2147483648", "bad length -2147483648", "[]");
     check(1, b"\xff", "Some([255])", "\"/\u{FFFD}\"", "bad length 1");
