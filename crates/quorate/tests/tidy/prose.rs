@@ -8,16 +8,16 @@ use super::{assert_none, crates, files_below, root, rust_files};
 /// The phrases, each with the maximum number of its occurrences. A rewrite that removes one lowers
 /// its maximum.
 const FRAMES: [(&str, usize); 12] = [
-    ("of which", 8),
-    ("by which", 6),
+    ("of which", 6),
+    ("by which", 3),
     ("from which", 2),
     ("with which", 0),
     ("that it is for", 0),
-    ("stands", 16),
-    ("is told", 11),
-    ("are told", 3),
+    ("stands", 10),
+    ("is told", 2),
+    ("are told", 0),
     ("whoever", 0),
-    ("by and by", 2),
+    ("by and by", 0),
     ("none: it", 0),
     ("that which", 0),
 ];
