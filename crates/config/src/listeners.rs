@@ -57,7 +57,8 @@ impl FourLetterWords {
         if words.contains("*") { FourLetterWords::All } else { FourLetterWords::Listed(words) }
     }
 
-    /// The allowed words with `srvr` last; only `*` if all are allowed.
+    /// The allowed four-letter words; only `*` if all words are allowed. `srvr` is always allowed,
+    /// and comes last.
     pub fn allowed(&self) -> Vec<String> {
         match self {
             FourLetterWords::All => vec!["*".to_string()],

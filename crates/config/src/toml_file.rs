@@ -1,8 +1,12 @@
 //! Our own configuration file, `quorate.toml`: one flat table with the keys of [`KEYS`], and in it
 //! the table `cluster` with the keys of [`CLUSTER_KEYS`].
 //!
-//! Times need a unit (`"2s"`), sizes may have one (`"64MiB"`), and a limit of 0 means none. An
-//! unknown key is an error, because no old files have this format.
+//! A time needs a unit (`"2s"`), and a size may have a unit (`"64MiB"`). For most limits 0 means no
+//! limit; some limits refuse 0. But most keys that begin with `etcd_` are flags of etcd, and
+//! [`EtcdDraft::set`] reads their values by etcd's rules: `etcd_auth_token_ttl` is a number of
+//! seconds, and in some flags 0 means the default.
+//!
+//! An unknown key is an error. This rule breaks no old file, because no old file has this format.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};

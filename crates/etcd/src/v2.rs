@@ -1,5 +1,6 @@
-//! etcd v2: turns the parameters of an HTTP request into a request, and outcomes into JSON. Facts
-//! are those of etcd 3.4, each with the file it was read in; `docs/etcd.md` lists what differs.
+//! etcd v2: turns the parameters of an HTTP request into a [`Request`], and outcomes into JSON. The
+//! behaviour is that of etcd 3.4. The heads of most modules name the parts of etcd (or Go) that
+//! they follow, and `docs/etcd.md` lists the differences.
 //!
 //! ```text
 //! path, query, form -> Request -> a command | a read | a wait

@@ -33,8 +33,8 @@ struct LastRead {
     stores_error: Option<String>,
 }
 
-/// The stamp of a version of a file: length, time of the last change, and inode. The inode tells a
-/// new file of the same name.
+/// The stamp of a version of a file: length, time of the last change, and inode. A new file that
+/// takes the name of an old file has another inode.
 type FileStamp = (u64, SystemTime, u64);
 
 impl Files {

@@ -84,7 +84,8 @@ impl StoreFile {
     }
 }
 
-/// The text of a TLS error that a client has caused, for the log.
+/// The text of a TLS error that the other end of a connection (a client or a server) has caused,
+/// for a log or an error message.
 pub fn cause_of(error: &rustls::Error) -> String {
     match error {
         rustls::Error::InvalidMessage(error) => format!("what it sends is not TLS ({error:?})"),

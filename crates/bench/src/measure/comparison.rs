@@ -243,7 +243,7 @@ fn until_line(wanted: f64, found: Option<f64>, (rounds, took): (u32, Duration)) 
 pub struct Turn<'a> {
     /// The target that is measured.
     pub target: &'a Target,
-    /// The index of the target among those that are compared.
+    /// The index of `target` in the list of the targets that the run compares.
     pub place: usize,
     /// The round that this turn is in, counted from 0. The first rounds may be warm-up.
     pub round: u32,

@@ -1,8 +1,9 @@
 //! Figures of any kind: a block of them for each server, tables, and the ratios between the first
 //! two servers. Pure: figures in, text and JSON out.
 //!
-//! A ratio is taken in each round, then the median counts. How well a ratio is *known* is half of
-//! its 95 % interval, as a fraction.
+//! Each round gives one ratio, and the median of these ratios is the result. A ratio is *known* to
+//! half the width of its 95 % interval, as a part of the ratio: 0.05 means that the ratio is known
+//! to 5 %.
 
 use std::fmt::Write;
 

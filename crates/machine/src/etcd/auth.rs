@@ -71,8 +71,9 @@ pub struct User {
 #[derive(Clone, Debug)]
 struct KnownUser {
     user: User,
-    /// The revision of users and roles at which the user got its password. 0 if unknown: that
-    /// counts as before all known ones.
+    /// The revision of users and roles at which the user got its present password, or at which an
+    /// image replaced all users. A token from before this revision is invalid. 0 if the revision is
+    /// unknown: then no token is too old.
     password_since: u64,
     permitted: OnceLock<Arc<Permitted>>,
 }

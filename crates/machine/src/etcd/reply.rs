@@ -187,7 +187,9 @@ pub enum Refusal {
     InvalidAuthToken,
     /// The user may not do this.
     PermissionDenied,
-    /// The alarm is raised that a member's data is corrupt: all writes are refused.
+    /// The alarm is raised that a member's data is corrupt. While it is raised, clients cannot
+    /// change keys, compact, or grant and revoke leases. Leases still expire, and users, roles and
+    /// alarms can still be changed.
     Corrupt,
     /// The result of the read is larger than an answer may be.
     AnswerTooLarge,

@@ -1,4 +1,5 @@
-//! Freezing the tree: writes the znodes of an image while commands change them.
+//! Freezing the tree: encodes the znodes of an image while commands change the tree. Before a
+//! command changes a znode that the walk (`walk.rs`) has not reached, the old znode is encoded.
 //!
 //! ZooKeeper's section of an image, version 1, is a stream of records:
 //!
@@ -11,8 +12,14 @@
 //!         | data bytes or none | acl number u32 | [acl, if the number is new]
 //! ```
 //!
-//! The start record comes first, once. Ids only tie children to parents within the image; they are
-//! not state. ACLs are numbered in the order in which the image first names them.
+//! The start record comes first, then all sessions, then the znodes in any order. A type that
+//! follows several names applies to each of them.
+//!
+//! - `slot count`: every znode id is below this number.
+//! - `member`, `boot` and `connection`: the session's connection. `attached` is the ordinal of the
+//!   command that attached the session to this connection.
+//! - `id` and `parent`: they only tie a child to its parent within the image. They are not state.
+//! - `acl number`: the position of the ACL in the order in which the image first uses its ACLs.
 
 use bytes::Bytes;
 use foldhash::fast::FixedState;

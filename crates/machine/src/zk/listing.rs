@@ -1,7 +1,8 @@
 //! Lists the children of a znode in steps, between which the state's lock is released.
 //!
-//! A child that is made between two steps becomes the last child, so a later step lists it. When a
-//! child is removed between two steps, it may have been listed already: the list then starts again.
+//! A child that is made between two steps becomes the last child, so a later step lists it. A child
+//! that is removed between two steps may have been listed already. So after every removal of a
+//! child the list starts again ([`ListStep::Outdated`]).
 
 use crate::zk::Zk;
 use crate::zk::acl::{self, Identity, perms};

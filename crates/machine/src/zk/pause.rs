@@ -1,16 +1,18 @@
 //! Commands that are done in several steps.
 //!
-//! A step looks at a bounded number of znodes. A command that needs more is *paused* after a step:
-//! Apply passes the same command again before anything else, and the command continues where it
-//! stopped, so the result does not depend on the size of the steps. A paused command that has
-//! changed something leaves the tree in a state between the one before the command and the one
-//! after it. No reader may see that state ([`crate::Zk::is_amid_change`]): each reply shows the
-//! state at the zxid in its header. ZooKeeper's own servers are less strict when a session ends:
-//! they remove its ephemerals one by one, and meanwhile show the rest under the previous zxid
-//! (`DataTree.killSession`, 3.9).
+//! A step looks at a bounded number of znodes. A command that needs more znodes is *paused* after a
+//! step. Apply then runs the same command again before any other command, and the command continues
+//! where it stopped. So the result does not depend on the size of the steps.
 //!
-//! Watchers get the changes of a session's end as each step makes them. They get the changes of a
-//! multi only when it is done, since its last operation may still be refused.
+//! While a command is paused, the tree may have some of the command's changes, but not all. No
+//! reader may see such a tree ([`crate::Zk::is_amid_change`]): each reply shows the state at the
+//! zxid in its header. ZooKeeper's own servers are less strict when a session ends. They remove the
+//! session's ephemerals one by one, and meanwhile show the remaining ephemerals under the previous
+//! zxid (`DataTree.killSession`, 3.9).
+//!
+//! Watch events may come before the command is done: the end of a session publishes its changes
+//! after each step, and a client that then reads must wait. A multi publishes its changes only when
+//! it is done, because its last operation may still be refused.
 
 use crate::ids::{SessionId, Zxid};
 use crate::zk::change::{Changes, OpenTransaction};

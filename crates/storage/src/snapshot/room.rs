@@ -1,8 +1,10 @@
 //! Reserves disk space for the next snapshot: a file of allocated blocks that nothing else can use.
 //!
 //! On a full disk only a new snapshot frees segments of the log, so the log must not take the space
-//! that the snapshot needs. The snapshot takes over the reserved file, overwrites it and cuts it
-//! off at its end. The file's old content does not matter; the next start replaces the file.
+//! that the snapshot needs. The snapshot takes over the reserved file, overwrites the file, and
+//! cuts off what is left behind the snapshot's last byte. The old content of a reserved file does
+//! not matter: a process that finds a reserved file at its start replaces the file by a new one of
+//! the same size.
 
 use crate::disk::Disk;
 use crate::error::StorageError;

@@ -1,5 +1,5 @@
-//! For each call, the oldest state that it may show: the newest state that any answer had shown
-//! when the call was sent.
+//! The *floor* of a call: the answer to the call must not show an older state than the floor. The
+//! floor is the newest state that any answer had shown before the call was sent.
 
 /// The states that answers showed. `T` is a revision or a position in the committed order.
 #[derive(Clone, Debug)]

@@ -1,5 +1,5 @@
-//! How long a killed server of ZooKeeper's clients is away: a tree is filled, and must be there
-//! after the restart.
+//! Measures how long a server that speaks ZooKeeper's protocol is away after a kill. The run fills
+//! a tree before the kill, and counts the tree's znodes after the restart: none may be missing.
 
 use std::process::ExitCode;
 

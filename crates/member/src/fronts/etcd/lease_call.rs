@@ -10,7 +10,7 @@ use machine::etcd::lease_read::LeaseLook;
 
 use crate::lease::{LeaseQuestion, LeaseTime};
 
-/// A question about a lease.
+/// A call about a lease that the leader answers without the log.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum LeaseCall {
     /// To keep the lease alive.

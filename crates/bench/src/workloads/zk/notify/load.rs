@@ -224,8 +224,9 @@ impl NotifyLoad {
         }
     }
 
-    /// The number of the item that `data` of a channel holds, and the time that it counts from.
-    /// `None` if the channel never published such data.
+    /// Reads the item in `data`, the data of a channel's znode. Returns the item's number in the
+    /// channel, and the time that the item's latency counts from. `None` if the channel never
+    /// published this item.
     fn item_of(&self, channel: usize, data: &[u8]) -> Option<(usize, u64)> {
         let (item, since_ns) = item::read(data)?;
         let item = item as usize;

@@ -1,5 +1,6 @@
-//! Gathers chunks in memory without a store: the limit of a log that acknowledges a chunk while it
-//! is only in memory.
+//! Gathers the chunks of each thread in a block of memory, and writes each full block to a file
+//! around the page cache. There is no store. The rate is an upper bound for a log that acknowledges
+//! a chunk while the chunk is only in memory.
 
 use std::fs::File;
 use std::io;
