@@ -1,9 +1,11 @@
 //! The batch of changes that apply hands to every Front and to Loop, with one part for each space.
 //! (A space is the part of the state that belongs to one protocol.)
 //!
-//! Each part has the same shape: the events that the space's clients may watch, the new *deadlines*
-//! (times at which the leader must propose a command, such as the end of a session), and the
-//! space's settings if a command set them.
+//! The part of a space whose clients are served holds the events that these clients may watch, and
+//! the changes of *deadlines*. A deadline is a time at which the leader must propose a command, for
+//! example to expire a session. ZooKeeper's part and etcd's part also hold the settings of their
+//! space, if a command set them. The ensemble's own part holds changes of its servers, of its
+//! level, and of the whole state.
 
 use std::sync::Arc;
 
@@ -41,10 +43,10 @@ impl Changes {
         }
     }
 
-    /// Notes that the whole state was replaced. `machine` is the new state, and `mark` the numbers
-    /// of its last command. Replaces the deadlines by those of the new state, and drops what the
-    /// old state left unfinished: earlier changes of etcd's keys, and an open ZooKeeper
-    /// transaction.
+    /// Notes that the whole state was replaced. `machine` is the new state, and `mark` holds the
+    /// ordinal and the zxid of its last command. Replaces the deadlines by those of the new state,
+    /// and drops what the old state left unfinished: earlier changes of etcd's keys, and an open
+    /// ZooKeeper transaction.
     pub(crate) fn on_replaced(&mut self, machine: &Machine, mark: Mark, by: Replacement) {
         self.control.push(ControlChange::Replaced { mark, by });
         self.zk.on_replaced(machine.zk().deadlines());

@@ -11,11 +11,12 @@ use crate::image::format::Space;
 use crate::level::Level;
 use crate::zk::command::{self as zk, Command as ZkCommand};
 
-/// The first byte of every command that the first format did not have. A `u8` with the number of
-/// the space follows, then the command in the space's own form.
+/// The first byte of the commands that were added after the first format. Behind it are the number
+/// of the space, as a `u8`, and the command in the space's own form. A command of the first format
+/// begins with the number of its own kind, which is lower.
 const KIND_OF_SPACE: u8 = 12;
 
-/// First bytes of the ensemble's newer commands (the older ones start with a kind of their own).
+/// The first bytes of the ensemble's commands that were added after the first format.
 const IN_CONTROL: [u8; 2] = [KIND_OF_SPACE, Space::Control.number()];
 
 /// The first bytes of etcd's commands.
@@ -40,7 +41,8 @@ pub enum Command<'a> {
 
 impl Command<'_> {
     /// How many znodes the command would create and how many it would delete if it succeeds, in
-    /// this order. A start sums these up to reserve memory before it applies many commands.
+    /// this order. When a member starts, it adds these numbers up over the commands to replay, and
+    /// reserves memory for the znodes before it applies the commands.
     pub fn creates_and_deletes(&self) -> [u64; 2] {
         match self {
             Command::Zk(command) => command.creates_and_deletes(),
@@ -91,7 +93,8 @@ impl Command<'_> {
         Ok(command)
     }
 
-    /// The lowest level that allows this command: a member below it cannot apply the command.
+    /// The lowest level that allows this command. A member that knows only lower levels cannot
+    /// apply the command.
     pub fn level(&self) -> Level {
         match self {
             Command::Control(command) => command.level(),

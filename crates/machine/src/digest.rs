@@ -1,10 +1,11 @@
 //! The digest: a 128-bit sum over all replicated state. Members compare digests at equal log index,
 //! to detect that their states differ.
 //!
-//! Each thing contributes the XXH3-128 hash of its key and its value; the digest is the sum of the
-//! contributions modulo 2^128. A change subtracts the old contribution and adds the new one. So an
-//! update costs the same whatever the size of the state, and the digest does not depend on the
-//! order of slots, children or tables.
+//! Each item of the state (a znode, a session, a version of a key, ...) contributes the XXH3-128
+//! hash of its key and its value; the digest is the sum of the contributions modulo 2^128. A change
+//! of an item subtracts the item's old contribution and adds the new one. So an update costs the
+//! same whatever the size of the state, and the digest does not depend on the order of slots,
+//! children or tables.
 
 use xxhash_rust::xxh3::xxh3_128;
 
@@ -23,8 +24,8 @@ impl Digest {
         self.0 = self.0.wrapping_sub(other.0);
     }
 
-    /// The contribution of `bytes`. The tag tells kinds of things apart, so that equal bytes of two
-    /// kinds hash differently.
+    /// The contribution of an item that is encoded as `bytes`. The tag is different for each kind
+    /// of item, so that equal bytes of two kinds hash differently.
     pub fn from_bytes(tag: u8, bytes: &[u8]) -> Digest {
         let mut tagged = Vec::with_capacity(bytes.len() + 1);
         tagged.push(tag);

@@ -1,9 +1,11 @@
 //! The payload of a log entry: a header and batches of commands.
 //!
-//! A batch holds the commands that one member handed over at once, and is named by (member, boot,
-//! sequence). A member that does not know whether its batch was committed sends the whole batch
-//! again. A connection runtime builds a batch in its final bytes; Loop stamps it with its name, and
-//! the leader's Loop packs waiting batches into one entry.
+//! A batch holds the commands that one member handed over at once. Its name is the member, the boot
+//! (one start of the member's process), and a sequence number. A member that does not know whether
+//! its batch was committed sends the whole batch again. A connection runtime builds a batch in its
+//! final bytes, Loop writes the name into the batch, and the leader's Loop packs waiting batches
+//! into one entry. A command names the identities of its sender by the index of a list in the
+//! batch's identity table, which holds each list once.
 //!
 //! ```text
 //! entry  = version u8 | 0 u8 | level u16 | group u32 | time_ms i64 | batch count u32 | batch*
@@ -48,16 +50,16 @@ const _: () = assert!(HEADER_BYTES + BATCH_ALONE_BYTES_MAX == ENTRY_BYTES_MAX);
 /// Bytes of a batch before its first command.
 const BATCH_HEADER_BYTES: usize = 36;
 
-/// The header of an entry, for all its commands.
+/// The header of an entry. Its fields apply to all commands of the entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EntryHeader {
-    /// The lowest level that allows all its commands. A member checks that it knows this level
-    /// before it applies them.
+    /// The lowest level that allows all commands of the entry. A member checks that it knows this
+    /// level before it applies the commands.
     pub level: Level,
     /// Which of several logs the entry belongs to. Always 0: there is only one log so far.
     pub group: u32,
-    /// The leader's wall clock in ms since 1970. It dates znodes and times to live, and may go back
-    /// from one entry to the next.
+    /// The leader's wall clock in ms since 1970. The commands take the times of znodes, and the
+    /// ends of times to live, from it. It may be lower than in the entry before.
     pub time_ms: i64,
     /// How many batches follow.
     pub batch_count: u32,
@@ -77,7 +79,7 @@ pub struct BatchBuilder {
 /// Why a command was not added to a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotAdded {
-    /// The batch would have too many commands, or too many bytes, with it.
+    /// With the command, the batch would have too many commands or too many bytes.
     Full,
     /// No entry can hold the command, which has this many bytes.
     TooLarge {
@@ -439,7 +441,7 @@ pub fn version_raised_to(entry: &[u8]) -> Option<String> {
     None
 }
 
-/// Decodes a whole entry, and drops all but the header. For inspection and fuzzing.
+/// Decodes a whole entry to check it, and returns only the header. For inspection and fuzzing.
 pub fn verify(entry: &[u8]) -> Result<EntryHeader, DecodeError> {
     let header = decode_header(entry)?;
     let mut offset = HEADER_BYTES;

@@ -1,10 +1,10 @@
 //! Bounds on the memory that etcd's and etcd v2's data take on every member, from level 4 on.
 //!
-//! etcd's own quota counts the bytes of the file, not those in memory. For example, one version of
-//! an 8-byte key counts 17 bytes, and takes 94 in memory: a store within its quota may take several
-//! times as much. So a second bound counts bytes in memory, as an estimate that is linear in totals
-//! which the stores keep anyway. Computing it when the level rises takes no longer for a large
-//! store, and all members get the same number.
+//! The quota counts the encoded bytes of etcd's versions and leases, not the memory that they take.
+//! For example, one version of an 8-byte key counts 17 bytes, and takes 94 in memory: a store
+//! within its quota may take several times as much memory. So a second bound counts bytes in
+//! memory, as an estimate that is linear in totals which the stores keep anyway. Computing it when
+//! the level rises takes no longer for a large store, and all members get the same number.
 
 use crate::codec::{DecodeError, Reader, Write};
 use crate::etcd::settings::QUOTA_BYTES_DEFAULT;
@@ -25,8 +25,9 @@ pub(crate) const ETCD_V2_NODE_HELD_BYTES: u64 = 256;
 pub(crate) const ETCD_V2_TTL_HELD_BYTES: u64 = 128;
 
 /// Bytes of memory that a store may take for each byte of the quota. A version of an 8-byte key
-/// takes 58 bytes of the file of etcd 3.6.16, and counts 129 bytes here. So a store of small keys
-/// that fits etcd's quota fits this bound too.
+/// takes 58 bytes of the file of etcd 3.6.16, and is estimated here at 129 bytes of memory (17
+/// counted bytes, and [`ETCD_VERSION_HELD_BYTES`]). So a store of small keys that fits etcd's quota
+/// fits this bound too.
 pub(crate) const QUOTA_FACTOR: u32 = 3;
 
 /// The bounds of an ensemble. They are fixed when the level rises to 4, and may be widened later.

@@ -13,8 +13,10 @@ pub struct LogIndex(pub u64);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ordinal(pub u64);
 
-/// The transaction id that ZooKeeper clients see. Session open and close and every write consume
-/// one, refused writes too; attach and skipped duplicates do not. Signed as on ZooKeeper's wire.
+/// The transaction id that ZooKeeper clients see. Each write or multi consumes one, even if it is
+/// refused; so does each session that is opened, closed or expired, each container or TTL znode
+/// that is removed because it is due, and the installation of an image. An attach, a change of
+/// settings and a skipped duplicate consume none. Signed as on ZooKeeper's wire.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Zxid(pub i64);
 

@@ -2,9 +2,8 @@
 //!
 //! [`Machine::freeze`] encodes the small parts at once: the header, and control's section. Each
 //! other space only prepares a walk over its state. [`Machine::freeze_step`] then writes one piece
-//! at a time. Before apply changes a value that the walk has not reached, the space saves the old
-//! value for the next piece. So the image shows the state at one index, and commands never wait for
-//! it.
+//! at a time. Before apply changes a value that the walk has not reached, the space keeps the old
+//! value for the image. So the image shows the state at one index, and commands never wait for it.
 //!
 //! The module `format` gives the bytes of the frame around the records; each space's own module
 //! gives the bytes of its records.
@@ -96,8 +95,9 @@ impl Machine {
         self.etcd_v2.thaw();
     }
 
-    /// Writes the next piece of the running freeze: `bytes` or a little more, after at most
-    /// `slots_max` slots of the walk. Panics if no freeze is running.
+    /// Writes the next piece of the running freeze: `bytes` or a little more. The walk looks at up
+    /// to `slots_max` slots of ZooKeeper's tree, or at as many records of another space. Panics if
+    /// no freeze is running.
     pub fn freeze_step(&mut self, bytes: usize, slots_max: u32) -> FreezeStep {
         let freeze = self.freeze.as_mut().expect("the caller started a freeze");
         let mut piece = core::mem::take(&mut freeze.start);

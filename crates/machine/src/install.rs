@@ -2,9 +2,10 @@
 //!
 //! The command only names the image; the log does not carry the image's bytes. Every member must
 //! have prepared the image before it applies the command. The ensemble keeps its own settings,
-//! level, servers (and `/zookeeper/config`, which shows them), last batches and counters. No
-//! counter falls: a client that was connected before finds no zxid below the last one that it has
-//! seen.
+//! servers (and `/zookeeper/config`, which shows them), and last batches. It keeps its level too,
+//! unless the image has data of etcd that need a higher one. Counters such as the zxid and the
+//! revisions may rise, but never fall: a client that was connected before finds no zxid below the
+//! last one that it has seen.
 
 use std::sync::Arc;
 

@@ -22,7 +22,7 @@ impl Level {
 
     /// For each of etcd's users, the revision at which it got its password, which signed tokens
     /// need; and bounds on what etcd's spaces hold. A member that knows this level also knows
-    /// version 2 of the handshake.
+    /// version 2 of the handshake between members.
     pub const TOKENS: Level = Level(4);
 
     /// The highest released level: its formats, and those of the levels below, must not change any

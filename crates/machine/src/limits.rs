@@ -125,8 +125,9 @@ pub const ETCD_ANSWER_WEIGHT_MAX: u64 = (1 << 31) - 1;
 /// transaction counts at least: somewhat more than it takes in memory.
 pub const ETCD_ANSWER_ITEM_WEIGHT: u64 = 64;
 
-/// For counts of keys at an older revision, which either walk all keys, or start from the present
-/// count and undo each later event: one event costs about as much time as this many keys.
+/// How many keys a walk looks at in about the time that undoing one event takes. A count of a
+/// range's keys at an older revision compares two ways with it: a walk through the keys, or the
+/// present count with each later event undone.
 pub const ETCD_CHANGE_COST: u64 = 64;
 
 /// The most events that one step of pruning removes, while it holds the state's lock: some 100 us.

@@ -69,8 +69,8 @@ pub struct ApplyStep {
     /// The most keys, nodes or znodes that the step may look at; at least 1.
     pub keys_max: u64,
     /// Whether somebody will read the outcome. True only on the member that answers the client. If
-    /// false, the outcome contains no versions, and reads look at no keys; the state becomes the
-    /// same. Only the first step of a command reads this field.
+    /// false, the outcome of an etcd command contains no versions, and reads in it look at no keys;
+    /// the state becomes the same. The first step that makes changes decides for the later steps.
     pub is_taken: bool,
 }
 
@@ -217,8 +217,8 @@ impl Machine {
         let outcome = store.apply_step(whose, command, &mut budget, changes);
         assert!(budget.looked_at() <= keys_max, "a step is bounded");
         if changes.is_for_nobody() {
-            // A start applies many commands, and prunes only after the last of them: free the
-            // garbage now.
+            // A member that starts applies many commands, and calls `prune` only after the last
+            // one: free the garbage now.
             store.garbage.drop_all();
         }
         outcome
@@ -297,8 +297,8 @@ impl Machine {
     }
 
     /// Stops updating the digest for znodes that change, until [`Machine::settle_digest`].
-    /// Meanwhile neither the digest nor an image may be asked for. Used by a start, which replays
-    /// many commands.
+    /// Meanwhile neither the digest nor an image may be asked for. Used when a member starts,
+    /// because it then replays many commands.
     pub fn defer_digest(&mut self) {
         assert!(self.freeze.is_none(), "an image has the digest");
         self.zk.tree.defer_digest();

@@ -6,7 +6,9 @@ use crate::zk::acl::Identity;
 /// The context that an entry and a batch give to a command.
 #[derive(Clone, Copy, Debug)]
 pub struct Stamp<'a> {
-    /// The leader's wall clock, ms since 1970. It dates znodes and ends times to live.
+    /// The leader's wall clock, ms since 1970. Znodes take their times from it, and it decides
+    /// whether a container or a TTL znode is due. etcd v2 only shows the ends of times to live by
+    /// it.
     pub time_ms: i64,
     /// The member that handed the command over, and that member's boot.
     pub origin: Origin,

@@ -62,7 +62,7 @@ pub struct Restored {
     pub membership: Membership,
     pub snapshot_index: u64,
     pub snapshot_term: u64,
-    /// All entries after the snapshot, or after the ones that were left out, without gaps.
+    /// All entries after the snapshot, or after `left_out` if that is set, without gaps.
     pub entries: Vec<Entry>,
     /// The first entries after the snapshot, if they are not in `entries`: the state machine has
     /// applied them.

@@ -16,7 +16,8 @@ pub(crate) struct Draw {
 
 /// A timeout within `election_ticks .. 2 * election_ticks`, in ticks (raft-rs asserts this range).
 pub(crate) fn election_timeout_ticks(draw: Draw, election_ticks: u32) -> usize {
-    // Mixed first, since a member may use its own id as the seed.
+    // The seed is mixed before its XOR with the member id, because a caller may use the member id
+    // as the seed: the two would cancel out.
     let mut hash = mix(draw.seed);
     for word in [draw.member_id, draw.term, draw.attempt] {
         hash = mix(hash ^ word);

@@ -4,9 +4,10 @@
 //! and takes values out ([`Effects`]: entries to write, messages to send, entries to apply). Equal
 //! calls give equal effects, byte for byte, so one seed can replay a whole cluster.
 //!
-//! It must never use a clock, an unseeded random number generator, a thread, a file, a socket, an
-//! environment variable or a map of random order. No type of raft-rs and no byte of protobuf leaves
-//! this crate. Nothing is acknowledged before it is on disk at a quorum: see [`Persist`].
+//! This crate must never use a clock, an unseeded random number generator, a thread, a file, a
+//! socket, an environment variable or a map of random order. No type of raft-rs and no byte of
+//! protobuf leaves it. It hands an entry out as committed only when a quorum has the entry on disk;
+//! each member reports what is on its disk ([`Persist`]).
 //!
 //! A caller drives it like this, each time its loop runs:
 //!

@@ -1,12 +1,12 @@
-//! Every bound of this crate: its value, its unit, the reason for the value, and what a caller sees
-//! at the limit.
+//! The bounds of this crate. A comment gives the unit, what a caller sees at the limit, and the
+//! reason for the value unless it is plain.
 //!
 //! raft-rs has no limits of its own for most of these. Where it has a default, the comment names
 //! it.
 
 /// Largest payload of one entry, in bytes. An entry is normally 256 KiB of packed commands. A
-/// larger command is an entry of its own, and the largest request that either protocol is used with
-/// in practice (`jute.maxbuffer`, `--max-request-bytes`) is well below this. Above:
+/// larger command is an entry of its own. The largest requests that people use in practice are well
+/// below this bound (ZooKeeper's `jute.maxbuffer`, etcd's `--max-request-bytes`). Above:
 /// `Refused::TooLarge`.
 pub const ENTRY_BYTES_MAX: usize = 64 << 20;
 
@@ -50,7 +50,8 @@ pub const LOG_BYTES_PINNED_MAX: usize = 256 << 20;
 pub const ENTRY_OVERHEAD_BYTES: usize = 160;
 
 /// Largest encoded message, in bytes: one entry of the largest size, or an append full of the
-/// smallest entries. (Their headers are larger here than in protobuf, whose sizes raft-rs counts.)
+/// smallest entries. (The header of an entry is larger here than in protobuf, and raft-rs counts
+/// sizes in protobuf.)
 pub const MESSAGE_BYTES_MAX: usize = 80 << 20;
 
 /// Most entries in one message. raft-rs counts at least four bytes for an entry, so no more fit
@@ -69,7 +70,8 @@ pub const MEMBERSHIP_CONTEXT_BYTES_MAX: usize = 4096;
 /// Bytes of a ReadIndex context: member id, boot id and counter, eight bytes each.
 pub const READ_CONTEXT_BYTES: usize = 24;
 
-/// Largest context of a message, in bytes: a ReadIndex context, or raft-rs's mark of a transfer.
+/// Largest context of a message, in bytes. A context is the one of a ReadIndex request, or
+/// raft-rs's mark that a vote request belongs to a transfer of leadership.
 pub const CONTEXT_BYTES_MAX: usize = 64;
 
 /// Largest term in a message. raft-rs adds one to a term without a check; at a thousand elections a

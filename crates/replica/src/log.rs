@@ -1,8 +1,9 @@
 //! The part of the log that is in memory, where raft-rs reads it; bounded in size.
 //!
-//! Invariant: `entries` follow `truncated` without a gap. Every entry that is not applied yet is
-//! here; applied entries are kept up to a limit. The caller has the log on disk. A follower that
-//! needs an entry that is only on disk gets a snapshot instead.
+//! Invariant: `entries` follow `truncated`, the position before the first of them, without a gap.
+//! Every entry that is not applied yet is here; applied entries are kept up to a limit. The caller
+//! has the log on disk. A follower that needs an entry that is only on disk gets a snapshot
+//! instead.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
@@ -126,8 +127,8 @@ impl Log {
         self.membership_index = index;
     }
 
-    /// Drops the oldest applied entries as far as the limits demand. The limit is larger for
-    /// entries that someone still needs.
+    /// Drops the oldest applied entries as far as the limits demand. Entries that `needed` names
+    /// have limits of their own, usually larger ones.
     pub(crate) fn compact(&mut self, needed: Needed, memory: LogMemory) {
         while let Some(first) = self.entries.front() {
             let limit = if first.index > needed.pinned_index {

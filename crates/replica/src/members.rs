@@ -43,8 +43,7 @@ pub enum MemberChange {
 /// How a membership change is carried out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transition {
-    /// Changes one voter directly; makes any other change by joint consensus, which ends on its
-    /// own.
+    /// Makes a single change directly, and several changes by joint consensus that ends on its own.
     Auto,
     /// Joint consensus that ends on its own.
     Joint,

@@ -278,7 +278,8 @@ impl Header {
 }
 
 /// Checks the context. A heartbeat or its answer has a ReadIndex context or none. A vote request
-/// has raft-rs's mark of a transfer or none; that mark overrides the protection of a live leader.
+/// has no context, or raft-rs's mark that the leader transfers its leadership. Members vote on such
+/// a request even while they hear from that leader.
 fn check_context(header: &Header, offset: usize, context: &[u8]) -> Result<(), MessageError> {
     let allowed = match header.kind {
         MessageType::MsgHeartbeat | MessageType::MsgHeartbeatResponse => {

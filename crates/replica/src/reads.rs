@@ -2,13 +2,14 @@
 //! *round*, which asks the leader for one index.
 //!
 //! raft-rs silently drops such a request if there is no leader, if the leader has not committed an
-//! entry of its term, or if the leader goes. So this module has a deadline and repeats requests.
+//! entry of its term, or if the leader goes. So this module repeats requests, and fails each read
+//! that has no answer by its deadline.
 //!
-//! Invariant: a context, which identifies a request to raft-rs, is used only once, ever. It holds
-//! member id, boot id and a counter, and each repetition takes a new one: for a context that is
-//! used again, raft-rs 0.7 would count old acknowledgements, and so confirm a deposed leader. An
-//! answer to any context of a round serves the round, since all of them were made after its reads
-//! arrived.
+//! Invariant: a context, which identifies a request to raft-rs, is used only once, ever. A context
+//! holds the member id, the boot id and a counter, and each repetition of a request takes the next
+//! value of the counter. If a context were used again, raft-rs 0.7 would count acknowledgements of
+//! its first use, and so confirm a deposed leader. An answer to any context of a round serves the
+//! reads of the round, since all these contexts were made after the reads arrived.
 
 use std::collections::VecDeque;
 

@@ -478,7 +478,8 @@ impl Replica {
     }
 
     /// Reports that the state machine has applied everything up to `index`. Calls may skip indexes.
-    /// A lower index than before is ignored: the report crossed the installation of a snapshot.
+    /// A lower index than before is ignored: the state machine reported it before it learned of the
+    /// snapshot that was installed meanwhile.
     ///
     /// # Panics
     /// If the entry at `index` was not handed out.
@@ -799,9 +800,10 @@ impl Replica {
             && self.node.raft.prs().get(message.to).is_some_and(has_all)
     }
 
-    /// Whether raft-rs may see a message of this kind. Not if it would campaign in spite of an
-    /// obstacle, or would forward a follower's request for a read index to the leader; the other
-    /// member asks again by itself.
+    /// Whether raft-rs may see a message of this kind. Two kinds are held back: a request to
+    /// campaign while there is an obstacle, and a request for a read index on a member that does
+    /// not lead, because raft-rs would forward it to the leader. The member that asks for the index
+    /// asks again by itself.
     fn accepts(&self, kind: MessageType) -> bool {
         match kind {
             MessageType::MsgTimeoutNow => self.campaign_obstacle().is_none(),
@@ -844,10 +846,10 @@ impl Replica {
         }
     }
 
-    /// Lowers the commit index of a heartbeat without the term of the committed entry, which its
-    /// sender no longer knows: if this member lost the end of its log, it may have another entry at
-    /// that index. A later append, heartbeat with a term, or snapshot will tell it what is
-    /// committed.
+    /// Lowers the commit index of a heartbeat to this member's own, if the heartbeat does not name
+    /// the term of the committed entry because its sender no longer knows the term. If this member
+    /// has lost the end of its log, it may have another entry at that index. A later append,
+    /// heartbeat with a term, or snapshot tells this member what is committed.
     fn lower_unsure_commit(&self, message: &mut eraftpb::Message) {
         if message.get_msg_type() == MessageType::MsgHeartbeat && message.commit_term == 0 {
             message.commit = message.commit.min(self.node.raft.raft_log.committed);
@@ -929,8 +931,8 @@ impl Replica {
         }
     }
 
-    /// Takes one `Ready` from raft-rs. Its entries must be readable from the log before raft-rs
-    /// goes on. Its number is the id of the persist job.
+    /// Takes one `Ready` from raft-rs. The entries in it must be readable from the log before
+    /// raft-rs goes on. The number of the `Ready` is the id of the persist job.
     fn drain_ready(&mut self, effects: &mut Effects) {
         let mut ready = self.node.ready();
         let is_leader = self.node.raft.state == StateRole::Leader;
@@ -982,9 +984,9 @@ impl Replica {
     fn outgoing(&self, message: &mut eraftpb::Message) -> Outgoing {
         let installs = message.get_msg_type() == MessageType::MsgSnapshot;
         if message.get_msg_type() == MessageType::MsgHeartbeat {
-            // The receiver has acknowledged the commit index of a heartbeat. With the term, a
+            // A heartbeat's commit index is one that the receiver has acknowledged. By the term, a
             // receiver that runs on an old copy of its directory notices that it has another entry
-            // there. The term is 0 if the entry is no longer in memory.
+            // at that index. The term is 0 if the entry is no longer in memory.
             message.commit_term = self.node.raft.raft_log.term(message.commit).unwrap_or(0);
         }
         Outgoing {

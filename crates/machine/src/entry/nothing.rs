@@ -1,9 +1,9 @@
 //! Replaces commands whose clients gave up by `Nothing`, a command without effect.
 //!
-//! A batch is identified by its sequence, and a client that waits for a reply by the position of
-//! its command in the batch. Replacing keeps both: the replaced command keeps its position, its
-//! connection and its identity list, and loses only its body. `Nothing` is the shortest command, so
-//! the batch never grows.
+//! Members identify a batch by its sequence number. The member that sent the batch finds the client
+//! that waits for a reply by the position of the command in the batch. So a replacement changes
+//! neither: the command keeps its position, its connection and its identity list, and loses only
+//! its body. `Nothing` is the shortest command, so the batch never grows.
 
 use bytes::Bytes;
 

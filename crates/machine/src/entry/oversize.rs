@@ -1,10 +1,11 @@
 //! Replaces commands that are too large, in batches that fit no entry.
 //!
 //! Another member may run a version that checked the sizes of requests, but not those of the
-//! commands made from them. Such a member offers an oversized batch to each next leader until a
-//! reply comes. The replacing batch keeps the origin, the sequence, the connections and the number
-//! of commands, so that the other member finds the reply for each of its waiting clients. A command
-//! that is too large is replaced by one that is refused in every state, and so changes nothing.
+//! commands made from them. Such a member sends its oversized batch to each new leader again until
+//! it gets the replies. So a leader puts a command that is refused in every state, and changes
+//! nothing, in place of each command that is too large. The batch keeps its origin, its sequence
+//! number, the connections and the number of commands, so that the other member finds the reply for
+//! each of its waiting clients.
 
 use bytes::Bytes;
 

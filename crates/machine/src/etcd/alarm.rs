@@ -1,6 +1,5 @@
-//! Alarms: problems of single members that concern the whole ensemble. An alarm stays until
-//! somebody disarms it, and makes every member refuse writes meanwhile. As in etcd 3.6
-//! `v3alarm.AlarmStore`.
+//! Alarms. An alarm names the member that has a problem, and makes every member refuse some kinds
+//! of writes ([`AlarmKind`]) until a client disarms the alarm. As in etcd 3.6 `v3alarm.AlarmStore`.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +14,8 @@ pub enum AlarmKind {
     /// The store has reached its quota: writes that would make it larger are refused. A put, grant
     /// or transaction that the quota refuses raises this alarm.
     NoSpace = 1,
-    /// The member's data is corrupt: all writes are refused.
+    /// The member's data is corrupt: writes of keys, compactions, grants and revocations are
+    /// refused.
     Corrupt = 2,
 }
 

@@ -233,8 +233,9 @@ impl Auth {
     }
 
     /// Called on users and roles of an image that has been installed; `revision_before` is the
-    /// revision of those that they replace. Drops all tokens, since none is valid any more, and
-    /// raises the revision above both, so that clients never see an old revision again.
+    /// revision of the users and roles that were replaced. Drops all tokens, since none is valid
+    /// any more. Raises the revision above the image's and above `revision_before`, so that clients
+    /// never see an old revision again.
     pub(crate) fn on_installed(&mut self, revision_before: u64, knows_passwords_since: bool) {
         self.tokens = Tokens::default();
         self.revision = self.revision.max(revision_before) + 1;
@@ -463,7 +464,7 @@ pub fn is_valid(range: KeyRange<'_>) -> bool {
     !range.key.is_empty() && (matches!(range.end, [] | [0]) || range.key < range.end)
 }
 
-/// The record of this state in an image, one for all of it.
+/// An image holds users, roles and tokens in one record:
 ///
 /// ```text
 /// auth = 'A' | enabled u8 | revision u64 | users u32 | user... | roles u32 | role...

@@ -1,7 +1,8 @@
 //! The budget of one step of an etcd command or read: how much the step may look at.
 
-/// How many operations of a transaction the walk passes at the cost of one key. Passing is cheap:
-/// the operations are in the command, while a key may be anywhere in memory.
+/// How many operations of a transaction a step may pass, on its way to the next operation to run,
+/// at the cost of one key. Passing is cheap: the operations are in the command, while a key may be
+/// anywhere in memory.
 const VISITS_OF_A_KEY: u32 = 64;
 
 /// How much a step may still look at.

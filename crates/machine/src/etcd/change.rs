@@ -21,8 +21,8 @@ pub enum Change {
 pub struct KeyChange {
     /// The event.
     pub event: Event,
-    /// The key's version at the revision before the event's; `None` if the key did not exist then,
-    /// or the event creates the key.
+    /// The key's version at the revision before the event's. `None` if the key did not exist then,
+    /// or if the event creates the key (perhaps again, after a deletion in the same transaction).
     pub before: Option<Event>,
 }
 

@@ -40,8 +40,9 @@ pub enum Command<'a> {
         /// The lease.
         lease: LeaseId,
     },
-    /// Expire leases that nobody kept alive, and delete their keys, at a revision of its own for
-    /// each lease. At most [`EXPIRE_LEASES_MAX`] leases. Only Loop makes this command.
+    /// Expire leases that nobody kept alive, and delete their keys. The keys of each lease are
+    /// deleted at a revision of their own. At most [`EXPIRE_LEASES_MAX`] leases. Only Loop makes
+    /// this command.
     Expire {
         /// The leases, each with the ordinal of the grant that the leader judged. A lease granted
         /// again since then stays.
@@ -117,7 +118,8 @@ pub struct Bounds {
 /// How the result of a range is sorted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SortOrder {
-    /// By key; ascending, if the field to sort by is not the key.
+    /// Ascending by the field. But a limit takes the first keys by key before they are sorted,
+    /// unless the read has bounds on revisions.
     #[default]
     None,
     /// Ascending by the field.
@@ -192,7 +194,8 @@ pub enum Op<'a> {
     Txn(Txn<'a>),
 }
 
-/// A comparison, which holds if the field of every key in a range does.
+/// A comparison. It holds if, for every key of a range, the key's field has the wanted relation to
+/// the operand.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Compare<'a> {
     /// The keys.
@@ -251,7 +254,8 @@ const FLAG_IGNORE_LEASE: u8 = 4;
 const FLAG_KEYS_ONLY: u8 = 1;
 const FLAG_COUNT_ONLY: u8 = 2;
 
-/// Bytes of the smallest comparison or operation: bounds the count of a list by the bytes left.
+/// Bytes of the smallest comparison or operation. A decoder refuses a list that claims more items
+/// than the remaining bytes can hold.
 const ITEM_BYTES_MIN: usize = 10;
 
 impl Command<'_> {

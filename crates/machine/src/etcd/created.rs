@@ -8,8 +8,9 @@
 //! any. A read asks for an order, Apply builds it in steps, and from then on each create and each
 //! deletion of a key updates it. Invariants:
 //!
-//! - An order has exactly the existing keys of its range, including the changes of a command that
-//!   is only partly applied. An order that is being built has those below its `next` key.
+//! - An order has exactly the keys of its range that exist, where the changes of a command that is
+//!   only partly applied count. An order that is being built has only the keys below its `next`
+//!   key.
 //! - A key is in the range of at most one order, so a write updates at most one.
 //! - At most one order is being built, and none is started while a dropped one is being freed.
 
@@ -52,7 +53,8 @@ struct OrderLimits {
     orders_max: usize,
     /// After this many reads of other ranges, an order counts as out of use.
     idle_reads: u64,
-    /// The most keys created and deleted since the last read; then an order is dropped.
+    /// An order is dropped if more keys than this were created and deleted in its range since its
+    /// last read.
     idle_writes: u64,
     /// The most keys that one step of Apply adds or frees.
     step_keys: u64,
@@ -96,7 +98,8 @@ struct Build {
     next: Box<[u8]>,
 }
 
-/// An existing key. Keys that one transaction created are sorted by key.
+/// An existing key, sorted by the revision that created it. Keys that one transaction created are
+/// sorted by key.
 ///
 /// It copies the key: sharing the version that created the key would keep that version's value in
 /// memory.
@@ -122,8 +125,9 @@ fn is_for_first_created(op: &RangeOp<'_>) -> bool {
 
 impl CreationOrders {
     /// Answers a read that asks for the version with the lowest or highest creation revision:
-    /// returns that version, and one more that is within the read's bounds if there is any. `None`
-    /// if no order can answer: then the read must walk through the range.
+    /// returns that version, and one more that is within the read's bounds if there is any, which
+    /// shows that the limit left something out. `None` if no order can answer: then the read must
+    /// walk through the range.
     pub fn first_created(&self, op: &RangeOp<'_>, index: &Index) -> Option<Vec<Event>> {
         if !is_for_first_created(op) {
             return None;
@@ -132,9 +136,9 @@ impl CreationOrders {
         Some(self.read(op, index)?.into_iter().map(newest).collect())
     }
 
-    /// Builds the order for a read of the present state, if it may have one. Looks at up to
-    /// `keys_left` keys, and subtracts their number from `keys_left`. False if the build is not
-    /// done.
+    /// Builds the creation order of the range of a read at the present revision, if that range may
+    /// have an order. Looks at up to `keys_left` keys, and subtracts their number from `keys_left`.
+    /// False if the build is not done.
     pub fn step(&mut self, op: &RangeOp<'_>, index: &Index, keys_left: &mut u64) -> bool {
         if !is_for_first_created(op) || !self.may_begin(op.range, index) {
             return true;
@@ -167,7 +171,7 @@ impl CreationOrders {
     }
 
     /// Updates the order that has this key. Drops the order if there are too many keys in all
-    /// orders, it has no key left, or nobody has read it for many writes.
+    /// orders, if the order has no key left, or if nobody has read the order for many writes.
     fn on_write(&mut self, key: &[u8], change: impl FnOnce(&mut CreatedKeys)) {
         let OrderLimits { keys_max, idle_writes, .. } = self.limits;
         let Some(order) = self.order_of(key) else { return };
@@ -267,8 +271,8 @@ impl CreationOrders {
             && !overlapping.any(is_in_use)
     }
 
-    /// Starts to build the order of a range, if it may; drops overlapping orders, and others to
-    /// make room.
+    /// Starts to build the order of a range, if the range may have one. First drops the orders that
+    /// overlap it, and others as far as the limits on all orders demand.
     fn begin(&mut self, range: KeyRange<'_>, index: &Index) {
         if self.build.is_some() || !self.may_begin(range, index) {
             return;

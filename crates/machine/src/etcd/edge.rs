@@ -1,5 +1,5 @@
-//! The events at the compacted revision, the oldest that a watch can still ask for. Pruning may
-//! free them elsewhere, so they are kept here.
+//! The events at the compacted revision. A watch can still start from this revision, but from no
+//! older one. Pruning may remove these events from the index and the tail, so they are kept here.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::etcd::tail::Sum;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Edge {
     pub events: Arc<Vec<Event>>,
-    /// The sum of the deletions among the events.
+    /// The sum (bytes, number, digest) of the deletions among the events.
     pub removals: Sum,
 }
 

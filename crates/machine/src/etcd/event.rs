@@ -30,7 +30,8 @@ const KIND_DELETE: u8 = b'D';
 /// Bytes of the longest encoded number, one of 64 bits.
 const NUMBER_BYTES_MAX: usize = 10;
 
-/// The numbers that etcd shows with a version of a key, beside its own revision.
+/// The numbers that etcd shows with a version of a key, in addition to the revision that made the
+/// version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Version {
     /// The revision at which the key was created.

@@ -1,5 +1,6 @@
-//! Frees shared events in steps: those of an outcome that became too large to be sent, or of a
-//! replaced edge. There may be millions, too many to free at once.
+//! Frees shared events in steps: the events of an outcome that became too large to be sent, or the
+//! events at the compacted revision ([`Edge`](super::edge::Edge)) once a later compaction has
+//! replaced them. There may be millions, too many to free at once.
 
 use crate::etcd::event::Event;
 use crate::etcd::reply::{Branch, OpDone};

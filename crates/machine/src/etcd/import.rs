@@ -173,8 +173,9 @@ impl Import {
         self.store.set_edge(Edge::of(edge));
     }
 
-    /// Ends the import. Returns a state with these keys and nothing else, which has the given log
-    /// index. An ensemble can begin with it ([`Machine::begin_with`]).
+    /// Ends the import. Returns a state with the imported keys, leases, alarms, users and roles,
+    /// and nothing of the other spaces. The state has the given log index. An ensemble can begin
+    /// with it ([`Machine::begin_with`]).
     ///
     /// # Errors
     /// Some keys name leases that do not exist, which no state may have. The error lists these

@@ -131,8 +131,9 @@ impl Index {
         events[..end].last().filter(|event| !event.is_delete())
     }
 
-    /// The version of the event's key at the revision before the event; `None` if the key did not
-    /// exist then, or the event creates the key.
+    /// The version of the event's key at the revision before the event. `None` if the key did not
+    /// exist then, or if the event creates the key (perhaps again, after a deletion in the same
+    /// transaction).
     pub fn before_revision(&self, event: &Event) -> Option<&Event> {
         let before = self.before(event)?;
         let revision = event.revision();
@@ -157,8 +158,8 @@ impl Index {
         &mut self.looks
     }
 
-    /// The versions at this revision of the keys in a range, in order of key. It looks at any
-    /// number of keys, so it is not for commands and reads of clients.
+    /// The versions at this revision of the keys in a range, in order of key. The walk has no bound
+    /// on the keys that it looks at, so commands and reads of clients must not use it.
     pub fn range(&self, range: KeyRange<'_>, revision: i64) -> impl Iterator<Item = &Event> {
         self.keys_of(range).filter_map(move |versions| versions.at(revision))
     }

@@ -1,5 +1,6 @@
 //! Lists all leases, in steps between which the state's lock is released: there may be any number
-//! of leases, and a user that is not `root` needs read permission for all their keys.
+//! of leases, and while permissions are enforced, a user without the role `root` needs read
+//! permission for all keys of all leases.
 //!
 //! The list has each lease that exists when the list reaches its id. A key is checked if it exists
 //! when the check reaches it. A key put later, below that point, is not checked: the list then

@@ -16,7 +16,8 @@ pub(crate) enum Taken {
     Both,
 }
 
-/// The place of a walk within one of the nested transactions that it has entered.
+/// The place of a walk within one transaction that it has entered: the command's own, or a nested
+/// one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Level {
     taken: Taken,

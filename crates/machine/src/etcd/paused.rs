@@ -23,12 +23,12 @@ pub(crate) enum Paused {
     /// In the checks of a transaction's operations. The first field holds the results of the
     /// comparisons.
     Checking(Vec<bool>, Checking),
-    /// In its changes. Some of them may be made already.
+    /// In the changes of the command. Some of the changes may be made already.
     Running(PausedAt, Box<Halt>),
 }
 
 impl Paused {
-    /// Whether the command's outcome collects what it shows.
+    /// Whether the command has collected versions for its outcome (see [`Shown`]).
     pub fn has_collected(&self) -> bool {
         matches!(self, Paused::Running(_, halt) if halt.shown != Shown::Nothing)
     }

@@ -1,7 +1,8 @@
 //! Reads a range of keys at one revision, at once or in steps.
 //!
-//! A read walks through the keys of its range. If it has enough keys before the end of the range,
-//! it counts the rest. Then it sorts what it found. Each of these three parts goes in steps, all at
+//! A read walks through the keys of its range, unless a creation order has the answer. If the read
+//! has enough keys before the end of the range, it stops the walk and counts all keys of the range.
+//! Then it sorts what it found. The walk, the count and the sorting are each done in steps, all at
 //! one revision. A read with an order and a limit never holds more versions than the limit.
 
 use core::cmp::Ordering;
@@ -112,8 +113,8 @@ impl PartialEq for Ranked {
 impl Eq for Ranked {}
 
 impl Kept {
-    /// Takes the next version of the walk if it is within the read's bounds. True if the read has
-    /// enough.
+    /// Takes the next version of the walk if it is within the read's bounds. True if the read needs
+    /// no further version.
     pub(super) fn take(&mut self, op: &RangeOp<'_>, event: &Event) -> bool {
         if !is_admitted(op, event) {
             return false;
@@ -145,8 +146,8 @@ impl Kept {
         self.found.events.push(event.clone());
     }
 
-    /// Takes a version if fewer than `limit` are held, or in place of the last one held, if it
-    /// comes before that.
+    /// Takes the version `event` if fewer than `limit` versions are held. Else, if `event` comes
+    /// before the last of the held versions, it takes that version's place.
     fn push_ranked(&mut self, op: &RangeOp<'_>, limit: usize, order: Order, event: &Event) {
         if self.best.len() == limit {
             let is_before = |last: &Ranked| order.compare(event, &last.event) == Ordering::Less;

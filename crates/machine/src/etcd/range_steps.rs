@@ -43,8 +43,8 @@ impl Store {
         self.range_step_within(op, read, keys_left, self.revision)
     }
 
-    /// As [`Store::range_step`], with `current` as the present revision. In a transaction that has
-    /// made a change, it is the revision of its changes, one above the store's.
+    /// As [`Store::range_step`], with `current` as the present revision: the store's revision, or
+    /// one above it within a transaction that has made a change.
     pub(crate) fn range_step_within(
         &self,
         op: &RangeOp<'_>,
@@ -124,7 +124,7 @@ impl Store {
                         *more += event.key_count_change();
                     }
                 }
-                // Events of a paused command are in both numbers, so they cancel out.
+                // Both numbers include the events of a paused command, so these events cancel out.
                 Some(self.index.live_count_of(range).saturating_add_signed(-*more))
             }
         }

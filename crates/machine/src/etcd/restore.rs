@@ -73,8 +73,8 @@ struct Start {
 /// the event's bytes are in the cache, so that the install need not read them.
 struct DecodedEvent {
     event: Event,
-    /// Its place and a second reference to it, for the tail. `None` if the event belongs to the
-    /// base.
+    /// The event's place and a second reference to the event, for the tail. `None` if the event is
+    /// one of the versions or deletions at the compacted revision.
     tail: Option<(Place, Event)>,
     sum: Sum,
     is_delete: bool,

@@ -7,14 +7,14 @@ use std::vec::IntoIter;
 use crate::etcd::event::Event;
 use crate::etcd::range::{Order, Ranked};
 
-/// Versions in a run, which is sorted at once.
+/// The most versions in a run. A run is sorted at once.
 const RUN_EVENTS: usize = 256;
 
 /// Versions that are being sorted.
 #[derive(Debug)]
 pub(crate) struct Sorting {
     order: Order,
-    /// Versions that are in no run yet: first `ranked`, then `rest`.
+    /// Versions that are in no run yet. The runs take the versions in `ranked` first, then these.
     rest: IntoIter<Event>,
     ranked: IntoIter<Ranked>,
     /// Sorted runs.

@@ -347,8 +347,8 @@ impl Store {
         Ok(())
     }
 
-    /// Does a part of a compaction: afterwards reads cannot see what is older than this revision.
-    /// True when the compaction is done; nothing has changed before.
+    /// Does a part of a compaction. True when the compaction is done: then reads cannot see the
+    /// state at any revision below this one. The steps before the last one change nothing.
     ///
     /// etcd 3.6 `mvcc.store.updateCompactRev`.
     ///

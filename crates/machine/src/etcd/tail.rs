@@ -2,10 +2,11 @@
 //! pruned yet.
 //!
 //! Events are in chunks of [`ETCD_CHUNK_EVENTS`]. A compaction has two parts. First it *passes* all
-//! events up to its revision at once, which changes sizes and the digest. Pruning passed events
-//! from memory follows later, in bounded steps, and is not state. Each chunk keeps sums over its
-//! events that were not passed, so passing many events adds up the sums of whole chunks, and walks
-//! through only one chunk.
+//! events up to its revision at once: it moves their bytes and digest from the sum of the tail to
+//! the sum of the base, and drops what no read can see any more from both sums. Pruning passed
+//! events from memory follows later, in bounded steps, and is not state. Each chunk keeps sums over
+//! those of its events that were not passed. So passing many events adds up the sums of whole
+//! chunks, and looks at single events in only one chunk.
 
 use std::collections::VecDeque;
 

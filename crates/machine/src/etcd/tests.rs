@@ -399,7 +399,8 @@ fn comparisons_on_a_missing_key_are_judged_on_zeros_and_values_never_hold() {
     assert!(holds(keys("b", ""), Relation::Less, CompareTarget::Version(3)));
 }
 
-/// In etcd too: it reads the earlier version at the revision before the event (`v3rpc/watch.go`).
+/// etcd does so too: it reads the earlier version at the revision before the event
+/// (`v3rpc/watch.go`).
 #[test]
 fn a_watch_shows_the_version_before_the_txn_beside_each_of_its_events() {
     let mut store = Store::default();

@@ -57,8 +57,8 @@ impl Store {
         changes: &mut Changes,
     ) -> Option<Result<Outcome, Refusal>> {
         let paused = self.paused.take().map(|paused| *paused);
-        // The caller may stop waiting between two steps. What was collected before stays in the
-        // outcome.
+        // The client may stop waiting between two steps. What the command has collected for it by
+        // then stays in the outcome.
         let may_show = is_taken || paused.as_ref().is_some_and(Paused::has_collected);
         let step = Step { budget: Budget::new(keys_max), is_taken, changes };
         self.index.looks().take();
@@ -340,7 +340,9 @@ impl Store {
                 false => Err(Refusal::NoSpace),
             };
         }
-        // It fails only with the most alarms allowed; one of these is of this kind then.
+        // Raising fails only if there are as many alarms as allowed. Then some member has an alarm
+        // of this kind already, because an alarm of the other kind would have refused the command
+        // before.
         let _ = self.alarms.raise(Alarm { kind: AlarmKind::NoSpace, member: at.member.0 });
         Err(Refusal::NoSpace)
     }

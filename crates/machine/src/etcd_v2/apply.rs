@@ -1,6 +1,7 @@
-//! Applies etcd v2's commands to the store. Each command checks everything first, and then it is
-//! refused with a reason, or makes all its changes at once. Before a removal, the checks may need
-//! several steps.
+//! Applies etcd v2's commands to the store. Each command checks everything first. Then it is
+//! refused with a reason, or makes all its changes at once. Two commands take several steps: a
+//! removal of a directory first finds the times to live in it, and an expiry removes one key after
+//! the other ([`super::removal`]).
 
 use std::sync::Arc;
 
@@ -16,8 +17,8 @@ use crate::etcd_v2::tree::{Missing, Node, NodeStat, RECORD_BYTES_MAX, TTL_BYTES,
 use crate::held::{ETCD_V2_NODE_HELD_BYTES, ETCD_V2_TTL_HELD_BYTES};
 
 impl Store {
-    /// Applies a command. `whose` is the client for which it acts, and the leader's stamp in ms
-    /// since 1970.
+    /// Applies a command. `whose` holds the client for which the command acts, and the leader's
+    /// stamp in ms since 1970.
     ///
     /// # Errors
     /// The command is refused, and nothing has changed.

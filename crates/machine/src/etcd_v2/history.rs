@@ -43,7 +43,7 @@ impl Kept {
 }
 
 impl History {
-    /// An empty history, which goes on behind this index.
+    /// An empty history, whose first event will have the index after `cleared`.
     pub(crate) fn behind(cleared: u64) -> History {
         History { cleared, ..History::default() }
     }

@@ -1,4 +1,4 @@
-//! Keys of etcd v2, in their only form: paths of nodes in the tree.
+//! Keys of etcd v2: paths of nodes in the tree, in a form where each node has exactly one key.
 
 use crate::codec::{DecodeError, Reader};
 use crate::limits::{ETCD_V2_KEY_BYTES_MAX, ETCD_V2_LEVELS_MAX};

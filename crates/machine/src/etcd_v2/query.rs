@@ -63,8 +63,8 @@ impl Store {
         }
     }
 
-    /// Starts to wait for a change of a key, or of keys below it too if `is_recursive`. Counts
-    /// changes from index `from` on; 0 means from the next write on.
+    /// Starts to wait for a change of a key, or of keys below it too if `is_recursive`. Only a
+    /// change with index `from` or higher answers the wait; 0 means that only later writes do.
     ///
     /// etcd 3.4 `v2store.store.Watch`.
     ///

@@ -253,7 +253,8 @@ fn old_images_up_to_the_limit_are_kept() {
     }
 }
 
-/// In one piece, they could exceed the size of a snapshot's piece.
+/// In one piece of an image, many sessions and old images could exceed the size of a snapshot's
+/// piece.
 #[test]
 fn many_sessions_and_many_old_images_stand_in_pieces_of_their_own() {
     let mut rig = Rig::default();
@@ -459,7 +460,7 @@ fn check(znodes: &[Handmade], expected: &str) {
     check_with(None, znodes, expected);
 }
 
-/// As `check`, for an image with this session.
+/// As `check`, for an image that also has this session.
 fn check_with(session: Option<SessionId>, znodes: &[Handmade], expected: &str) {
     let machine = Machine::default();
     let mut zk = vec![TAG_START];

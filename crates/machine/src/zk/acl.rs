@@ -33,17 +33,17 @@ pub mod perms {
     pub const ALL: u32 = 31;
 }
 
-/// An identity that a connection has proved: its address, a digest, a certificate, or the super
-/// user.
+/// An identity that a connection has proved. For a ZooKeeper client: its address, a digest, a
+/// certificate, a SASL user, or the super user. For a client of etcd: its user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Identity<'a> {
-    /// `ip`, `digest`, `x509`, `sasl`, `super`.
+    /// `ip`, `digest`, `x509`, `sasl` or `super`; `etcd` or `etcd2` for a user of etcd.
     pub scheme: &'a str,
     /// The id within the scheme; for digest `user:base64(hash)`.
     pub id: &'a str,
 }
 
-/// One line of an ACL.
+/// One line of an ACL: clients with this identity have these permissions.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct AclEntry {
     /// Bits of [`perms`].
@@ -189,8 +189,9 @@ fn encoded_bytes(acl: &Acl) -> u64 {
 
 /// Whether `acl` gives someone with `identities` at least one of the permission bits in `wanted`.
 ///
-/// ZooKeeper 3.9 `ZooKeeperServer.checkACL`: `skipACL`, an empty ACL and the super user pass
-/// everything; then the first matching entry decides.
+/// ZooKeeper 3.9 `ZooKeeperServer.checkACL`: everything is allowed with `skipACL`, with an empty
+/// ACL, and to the super user; else some entry must match an identity and have one of the wanted
+/// bits.
 pub fn allows(
     settings: &Settings,
     acl: &[AclEntry],

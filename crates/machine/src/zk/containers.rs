@@ -26,7 +26,8 @@ pub struct ContainerSearch {
     pub from: ZnodeId,
     /// The most znodes to find.
     pub count_max: usize,
-    /// The wall clock, ms since 1970. Znodes that may live longer are not returned.
+    /// The wall clock, ms since 1970. The search returns only znodes that are due for removal at
+    /// this time.
     pub time_ms: i64,
     /// The age in ms at which a container that never had a child is removed; 0 means never.
     pub never_used_ms_max: u64,

@@ -53,7 +53,7 @@ const ENFORCE_QUOTA: u32 = 8;
 const RECONFIG_ENABLED: u32 = 16;
 const SASL_ENABLED: u32 = 32;
 const X509_ENABLED: u32 = 64;
-/// Says that the id of `sasl_any_user` follows the other fields.
+/// The flag that says that the id of `sasl_any_user` follows the other fields.
 const SASL_ANY_USER: u32 = 128;
 const FLAGS_ALL: u32 = 31 | SASL_ENABLED | X509_ENABLED | SASL_ANY_USER;
 

@@ -1,4 +1,4 @@
-//! Files of level 2: etcd's space.
+//! Reads the files of level 2: an entry with etcd's commands, and an image with etcd's keys.
 
 use std::fmt::Write as _;
 

@@ -1,4 +1,5 @@
-//! Files of level 3: the space of etcd v2.
+//! Reads the files of level 3: an entry with the commands of etcd v2, and an image with etcd v2's
+//! tree.
 
 use std::fmt::Write as _;
 

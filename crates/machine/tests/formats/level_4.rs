@@ -1,4 +1,5 @@
-//! Files of level 4: when users got their passwords, and bounds on what etcd's spaces hold.
+//! Reads the file of level 4: an image that says when etcd's users got their passwords, and has
+//! bounds on the memory of etcd's spaces.
 
 use std::fmt::Write as _;
 

@@ -1,7 +1,7 @@
 //! Reads files that earlier versions wrote at each level: entries with every command and operation,
-//! and images of machines with a history. `fixtures/README.md` says how the files were made. They
-//! are never written again: a later version of a format gets files of its own. Level 1 is here,
-//! level 2 in `etcd`, level 3 in `etcd_v2`, level 4 in `level_4`.
+//! and images of machines with a history. `fixtures/README.md` says how the files were made. These
+//! files are never written again: a later version of a format gets files of its own. Level 1 is
+//! here, level 2 in `etcd`, level 3 in `etcd_v2`, level 4 in `level_4`.
 
 mod etcd;
 mod etcd_v2;

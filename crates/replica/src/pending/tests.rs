@@ -1,7 +1,7 @@
 use super::*;
 use bytes::Bytes;
 
-/// Whether messages of that role promise entries.
+/// For each role, whether its messages promise entries.
 const FOLLOWER: bool = true;
 const LEADER: bool = false;
 

@@ -113,7 +113,8 @@ impl Auth {
                     }
                     self.is_enabled = true;
                 }
-                // The revision stays: tokens from before are as recent as the users are.
+                // No user or role changes, so the revision stays, and tokens from before remain
+                // valid.
                 return Ok(AuthDone::Changed);
             }
             AuthCommand::Disable => {

@@ -1,4 +1,4 @@
-//! A set of keys, kept as a union of ranges.
+//! A set of keys, kept as a union of ranges: for example, all keys that a user may read.
 
 use crate::etcd::command::KeyRange;
 

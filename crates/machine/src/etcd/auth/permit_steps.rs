@@ -30,8 +30,8 @@ impl Store {
         Ok(permitting.is_checked && self.permit_leases(who, permitting, budget)?)
     }
 
-    /// Does a part of the check of what a command names, and notes the leases whose keys need a
-    /// check. True when this is done.
+    /// Does a part of the check of everything except the keys of leases: notes the leases whose
+    /// keys are to be checked afterwards. True when this part is done.
     fn permit_command(
         &self,
         who: Option<AuthInfo<'_>>,

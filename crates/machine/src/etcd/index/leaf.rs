@@ -2,7 +2,7 @@
 //!
 //! A lookup should compare few whole keys, since each costs a wait for memory. So the leaf keeps an
 //! array of *heads*: all keys of a leaf share a prefix, and a key's head is the four bytes behind
-//! it.
+//! that prefix. Only keys with equal heads are compared as a whole.
 
 use crate::etcd::index::items::{GROWTH, insert};
 use crate::etcd::index::versions::Versions;

@@ -314,8 +314,8 @@ fn a_revision_that_is_reached_while_a_transaction_is_read_is_refused() {
     assert_eq!(rest, Err(Refusal::FutureRevision));
 }
 
-/// A comparison was judged on a state from before the compaction of the range that it chose: no
-/// single state gives that answer (sim seed 5505419).
+/// A transaction compared keys before a compaction, and then refused a range of the chosen branch
+/// because of that compaction. No single state gives this answer (sim seed 5505419).
 #[test]
 fn a_transaction_is_judged_anew_if_its_range_was_compacted_meanwhile() {
     let mut machine = Machine::default();

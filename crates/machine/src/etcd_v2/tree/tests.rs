@@ -34,7 +34,7 @@ fn file(index: u64, value: &str) -> Node {
     Node::file(stat(index), value.as_bytes())
 }
 
-/// A tree of files. Each has its key as its value.
+/// A tree of files. The value of each file is its key.
 fn tree_of(keys: &[&str]) -> Tree {
     let mut tree = Tree::default();
     for (number, text) in keys.iter().enumerate() {

@@ -1,4 +1,5 @@
-//! Random faults from a seed. Then the faults stop, and the members must agree.
+//! Tests of a cluster under random faults from a seed. When the faults have stopped, the members
+//! must agree.
 
 use bytes::Bytes;
 

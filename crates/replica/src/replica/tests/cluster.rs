@@ -1,4 +1,5 @@
-//! A cluster in memory: network, disks and state machines, driven by one seed.
+//! A cluster of replicas for tests: its network, disks and state machines are in memory, and one
+//! seed drives it.
 //!
 //! It also checks that each term has one leader, that each index has one entry everywhere and for
 //! ever, and that no read gets an index below one that was acknowledged when the read was asked.
@@ -135,8 +136,8 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Members 1 to `member_count`, of which only `voters` are in the membership. All were born
-    /// with the same snapshot at index 1.
+    /// Members 1 to `member_count`, of which only `voters` are in the membership. All start with
+    /// the same snapshot at index 1.
     pub fn new(seed: u64, member_count: u64, voters: &[u64]) -> Cluster {
         let mut cluster = Cluster {
             members: BTreeMap::new(),

@@ -1,4 +1,4 @@
-//! Changes of the membership of a running cluster.
+//! Tests of changes of the membership of a running cluster.
 
 use bytes::Bytes;
 

@@ -491,6 +491,7 @@ fn a_commit_of_another_entry_than_the_own_one_is_refused() {
 }
 
 /// A torn write may bring back an entry that was replaced (sim seed 1004752463 of three members).
+/// So a commit index alone does not say that this entry is committed.
 #[test]
 fn a_commit_of_an_unknown_term_commits_nothing() {
     let membership = Membership::from_voters([1, 2]);

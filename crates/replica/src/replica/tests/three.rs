@@ -338,7 +338,8 @@ fn log_is_not_kept_for_a_follower_that_is_gone() {
     assert!(cluster.replica(leader).status().log_applied_bytes <= 500);
 }
 
-/// The leader takes no snapshot itself, and keeps its log from the other one's snapshot on.
+/// The leader takes no snapshot itself, and keeps its log from the index of the other member's
+/// snapshot on.
 #[test]
 fn lagging_follower_gets_the_snapshot_of_another_one() {
     let mut cluster = three(7);
@@ -620,7 +621,8 @@ fn message_on_a_wrong_path_changes_nothing() {
     assert_eq!(cluster.replica(to).status(), before);
 }
 
-/// Sum of the ticks, over twenty groups, until each has a leader again.
+/// The ticks until a group has a leader again after its leader crashed, summed over twenty groups.
+/// If `are_told`, the followers learn that their connections to the leader ended.
 fn ticks_without_a_leader(are_told: bool) -> u64 {
     let ticks = |seed: u64| {
         let mut cluster = Cluster::new(seed, 3, &[1, 2, 3]);
