@@ -161,7 +161,8 @@ impl<'a> Reader<'a> {
         Ok(value as usize)
     }
 
-    /// A 64-bit number that later commands increment, at most [`RESTORED_NUMBER_MAX`].
+    /// A 64-bit number that later commands will increment. It is an error if the number is above
+    /// [`RESTORED_NUMBER_MAX`].
     pub(crate) fn counted(&mut self, what: &'static str) -> Result<u64, DecodeError> {
         match self.u64()? {
             value if value > RESTORED_NUMBER_MAX => Err(self.bad(what, value)),

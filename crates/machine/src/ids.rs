@@ -8,8 +8,9 @@
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LogIndex(pub u64);
 
-/// Number of commands applied so far, which numbers each command: finer than the log index, because
-/// one entry carries many commands. Orders watches and replies. No client ever sees it.
+/// The number of a command: how many commands were applied up to this one. It counts faster than
+/// the log index, because one entry carries many commands. Orders watches and replies. Clients see
+/// it only as the unique number in a simple token of etcd.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ordinal(pub u64);
 
@@ -71,7 +72,8 @@ pub enum Owner {
     Session(SessionId),
 }
 
-/// The connection that may act for a session: the one that attached last.
+/// The connection that may act for a session: the one that opened the session or attached to it
+/// last.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Attachment {
     /// The member and boot that the connection belongs to.

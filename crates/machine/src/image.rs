@@ -1,9 +1,10 @@
 //! Freezing: writes an image of the machine at one index, in pieces, while commands go on.
 //!
-//! [`Machine::freeze`] encodes the small parts at once: the header, and control's section. Each
-//! other space only prepares a walk over its state. [`Machine::freeze_step`] then writes one piece
-//! at a time. Before apply changes a value that the walk has not reached, the space keeps the old
-//! value for the image. So the image shows the state at one index, and commands never wait for it.
+//! [`Machine::freeze`] encodes the small parts at once: the header, and control's section.
+//! ZooKeeper's space encodes its sessions. Apart from that, each other space only prepares a walk
+//! over its state. [`Machine::freeze_step`] then writes one piece at a time. Before apply changes a
+//! value that the walk has not reached, the space keeps the old value for the image. So the image
+//! shows the state at one index, and commands never wait for it.
 //!
 //! The module `format` gives the bytes of the frame around the records; each space's own module
 //! gives the bytes of its records.

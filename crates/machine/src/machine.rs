@@ -1,5 +1,6 @@
 //! The machine: all replicated state of a member in one struct, and the functions that apply
-//! commands to it.
+//! commands to it. A command goes to the module of its space; the machine numbers it, and keeps the
+//! few things that concern all spaces.
 
 use std::fmt;
 use std::sync::Arc;

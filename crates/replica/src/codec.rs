@@ -3,8 +3,9 @@
 use crate::limits::MESSAGE_BYTES_MAX;
 
 /// Why bytes from a peer, or from this member's own disk, were not accepted. Offsets are in bytes
-/// from the start of the decoded bytes. The caller closes the connection. The last three errors
-/// mean that a member has lost what it had on disk; for these, the caller also raises an alarm.
+/// from the start of the decoded bytes. If a peer sent them, the caller closes the connection. The
+/// last three errors mean that a member has lost what it had on disk; for these, the caller also
+/// raises an alarm.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MessageError {
     #[error("cut off: {bytes} bytes wanted at offset {offset}")]

@@ -57,8 +57,8 @@ pub struct SnapshotMeta {
 #[derive(Clone, Debug, Default)]
 pub struct Restored {
     pub hard_state: HardState,
-    /// The membership after the entry at `applied_index`. Not after the last entry: later
-    /// membership entries are handed out again and take effect then.
+    /// The membership after the entry at `applied_index`. Membership entries behind that index are
+    /// not in it yet: the replica hands them out again, and they take effect then.
     pub membership: Membership,
     pub snapshot_index: u64,
     pub snapshot_term: u64,
@@ -182,7 +182,8 @@ pub struct MembershipAt {
 }
 
 /// Asks the caller for a snapshot for a follower that needs entries no longer in memory. The caller
-/// chooses a snapshot of any member and calls `Replica::send_snapshot`. Repeated until then.
+/// chooses a snapshot of any member and calls `Replica::send_snapshot`. The request is repeated
+/// until then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SnapshotWanted {
     pub to: u64,

@@ -92,7 +92,7 @@ pub const READS_MAX: usize = 1 << 16;
 /// round.
 pub const READ_ROUNDS_MAX: usize = 8;
 
-/// Ticks after which a ReadIndex round without an answer is asked again.
+/// Ticks after which a ReadIndex round without an answer asks the leader again.
 pub const READ_RETRY_TICKS: u64 = 4;
 
 /// Most contexts remembered for one round; an answer to an older one is ignored.

@@ -18,8 +18,8 @@ use crate::replica::LogMemory;
 pub(crate) struct Log {
     /// The state that raft-rs starts with; not updated afterwards.
     initial: (HardState, ConfState),
-    /// Position of the entry before the first of `entries`. An append that starts there needs its
-    /// term.
+    /// Position of the entry before the first of `entries`. An append message that begins with that
+    /// first entry names the term of this position.
     truncated: Position,
     entries: VecDeque<Entry>,
     applied_index: u64,

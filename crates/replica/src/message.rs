@@ -49,14 +49,15 @@ const _: () = assert!(
         <= MESSAGE_BYTES_MAX
 );
 
-/// The fields of a message that a caller needs before, or without, stepping it.
+/// The fields of a message that a caller needs before it passes the message to `Replica::step`, or
+/// without doing so.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peek {
     pub group_id: u32,
     pub to: u64,
     pub from: u64,
-    /// Set if the message installs a snapshot: `step` it only when the snapshot's data have
-    /// arrived.
+    /// Set if the message installs a snapshot. The caller passes such a message to `step` only when
+    /// the snapshot's data have arrived.
     pub snapshot: Option<SnapshotMeta>,
     /// Whether the message is an append, which may hold entries for the log.
     pub is_append: bool,

@@ -54,7 +54,8 @@ impl Pending {
         }
     }
 
-    /// Takes the report that job `id` and all before it are done, and releases messages.
+    /// Takes the report that job `id` and all jobs before it are done, and releases the messages
+    /// that waited for them.
     pub(crate) fn on_persisted(&mut self, id: PersistId) {
         let reported = self.jobs.iter().position(|job| job.id == id);
         let position = reported.expect("only jobs that were handed out and not reported are done");

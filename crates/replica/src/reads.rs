@@ -25,7 +25,7 @@ pub(crate) struct ReadConfig {
     pub boot_id: u64,
     /// Ticks after which an unanswered read fails.
     pub deadline_ticks: u64,
-    /// Ticks after which a round without an answer is asked again.
+    /// Ticks after which a round without an answer asks the leader again.
     pub retry_ticks: u64,
 }
 
@@ -108,8 +108,8 @@ impl Reads {
             || self.rounds.iter().any(|round| round.retry_tick <= now_tick)
     }
 
-    /// The contexts to ask with now: one for all waiting reads, and one for each round to ask
-    /// again.
+    /// The contexts to send to the leader now: one for a new round of all waiting reads, and one
+    /// for each round that must ask again.
     pub(crate) fn next_contexts(&mut self, now_tick: u64) -> Vec<Bytes> {
         if !self.waiting.is_empty() && self.rounds.len() < READ_ROUNDS_MAX {
             let reads = std::mem::take(&mut self.waiting);

@@ -142,7 +142,8 @@ pub enum ReplicaError {
     Entry { index: u64, error: MessageError },
 }
 
-/// Why a request was refused. The request had no effect, and may be repeated.
+/// Why a request was refused. The request had no effect. The caller may repeat it when the reason
+/// has passed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
     #[error("not the leader")]
@@ -846,10 +847,11 @@ impl Replica {
         }
     }
 
-    /// Lowers the commit index of a heartbeat to this member's own, if the heartbeat does not name
-    /// the term of the committed entry because its sender no longer knows the term. If this member
-    /// has lost the end of its log, it may have another entry at that index. A later append,
-    /// heartbeat with a term, or snapshot tells this member what is committed.
+    /// Lowers the commit index of a heartbeat to this member's own, if that is lower and the
+    /// heartbeat does not name the term of the committed entry because its sender no longer knows
+    /// the term. If this member has lost the end of its log, it may have another entry at that
+    /// index. A later append, heartbeat with a term, or snapshot tells this member what is
+    /// committed.
     fn lower_unsure_commit(&self, message: &mut eraftpb::Message) {
         if message.get_msg_type() == MessageType::MsgHeartbeat && message.commit_term == 0 {
             message.commit = message.commit.min(self.node.raft.raft_log.committed);

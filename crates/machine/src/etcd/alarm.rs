@@ -59,7 +59,7 @@ impl Alarms {
         self.0.is_empty()
     }
 
-    /// Raises an alarm. An alarm that is raised already stays as it is.
+    /// Raises an alarm. Does nothing if the same alarm is raised already.
     ///
     /// # Errors
     /// `NoSpace` if there are [`ETCD_ALARMS_MAX`] alarms already.

@@ -1,9 +1,9 @@
 //! etcd's users, their roles, the permissions of the roles, and whether permissions are enforced.
 //!
 //! A user may do what one of its roles permits; the role `root` permits everything. Access to a
-//! range needs the union of the user's permissions to cover the range. Each change counts up the
-//! *revision of users and roles* ([`Auth::revision`]), which is another number than the revision of
-//! the keys. As in etcd 3.6 `auth.authStore`.
+//! range needs the union of the user's permissions to cover the range. Each change of users, roles
+//! or permissions raises the *revision of users and roles* ([`Auth::revision`]), which is another
+//! number than the revision of the keys. As in etcd 3.6 `auth.authStore`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
@@ -175,7 +175,9 @@ impl Auth {
         self.is_enabled
     }
 
-    /// The revision of users and roles: 1 plus the number of changes so far.
+    /// The revision of users and roles: 1 at first, and raised by 1 with each change. (Starting to
+    /// enforce permissions is no change; stopping is one. An installed image raises the revision
+    /// further.)
     pub fn revision(&self) -> u64 {
         self.revision
     }

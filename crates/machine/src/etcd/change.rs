@@ -1,4 +1,5 @@
-//! Changes that etcd's commands make, for Loop and for the Fronts.
+//! Changes that etcd's commands make. The Fronts pass changes of keys on to watchers, and Loop
+//! learns from changes of leases when each lease may expire.
 
 use crate::etcd::Store;
 use crate::etcd::event::Event;
@@ -34,7 +35,7 @@ pub enum LeaseChange {
         /// The lease.
         lease: LeaseId,
         /// The ordinal of the command that granted the lease. A command that expires the lease
-        /// names it.
+        /// names this ordinal, so that it does not expire a later lease with the same id.
         granted: Ordinal,
         /// The time to live in seconds: how long the lease lives without a keep-alive.
         ttl_s: i64,

@@ -219,7 +219,7 @@ impl CreationOrders {
     }
 
     /// The key that a read asks for, and one more that is within the read's bounds if there is any.
-    /// If the range has no order, returns `None` and leaves a request for one to Apply.
+    /// If the range has no order, returns `None`, and asks Apply to build the order.
     fn read(&self, op: &RangeOp<'_>, index: &Index) -> Option<Vec<&[u8]>> {
         let Some(order) = self.whole_order(op.range) else {
             if self.is_worth_an_order(op.range, index) {
@@ -247,8 +247,8 @@ impl CreationOrders {
         Some(&self.whole[at]).filter(|order| order.range.range() == range)
     }
 
-    /// The order to update when this key changes. `None` if no order covers the key, or the build
-    /// has not come to it.
+    /// The order to update when this key changes. `None` if no order covers the key, or if the
+    /// order is being built and the build has not reached the key.
     fn order_of(&mut self, key: &[u8]) -> Option<&mut Order> {
         if let Some(build) = &mut self.build
             && build.order.range.range().contains(key)

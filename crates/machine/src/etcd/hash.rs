@@ -29,8 +29,9 @@ pub struct HashRead {
 const HASH_OF_NOTHING: u32 = 1_084_519_789;
 
 impl HashRead {
-    /// The hash, when the computation is done. Never 0: JSON leaves out a 0, so programs would find
-    /// no hash of an empty store.
+    /// The hash, when the computation is done. Never 0 (an empty store has the hash
+    /// `HASH_OF_NOTHING`): the JSON of an answer leaves out a field that is 0, so programs would
+    /// find no hash of an empty store.
     pub fn hash(&self) -> u32 {
         let sum = self.digest.0;
         match (0..4).fold(0, |hash, part| hash ^ (sum >> (32 * part)) as u32) {

@@ -134,8 +134,8 @@ impl Import {
         Ok(())
     }
 
-    /// Moves the revision forward to a place: one without a version, or the place of the next
-    /// version.
+    /// Moves the store's revision forward to a place. Called for the place of each version, and by
+    /// the caller for a place where the history has nothing to import.
     ///
     /// # Errors
     /// The place does not follow those before it, or its revision is too high.

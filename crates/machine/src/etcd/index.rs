@@ -1,4 +1,5 @@
-//! The index: all keys in order, each with its versions.
+//! The index: all keys in order, each with its versions. Commands add versions, reads look up the
+//! version of a key at a revision, and pruning removes versions that no read can see any more.
 
 mod items;
 mod leaf;

@@ -87,8 +87,8 @@ pub(crate) struct Halt {
 /// The changes of a paused command, kept for watchers.
 pub(crate) struct ChangesSoFar {
     pub changes: Vec<KeyChange>,
-    /// The place of the first event that is missing from `changes`. It is the place that the next
-    /// event will have, unless the first watcher came after the command had begun.
+    /// The place of the first event that is missing from `changes`. If nothing that the command has
+    /// done so far is missing, that is the place of the command's next event.
     pub next: Place,
 }
 

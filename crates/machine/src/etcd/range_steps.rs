@@ -1,4 +1,5 @@
-//! The steps of a read of a range that need the state's lock.
+//! The steps of a read of a range that look at the store, and so need the state's lock: the walk
+//! and the count. ([`RangeRead::sort_step`] needs no lock.)
 
 use crate::etcd::command::{KeyRange, RangeOp};
 use crate::etcd::event::Place;

@@ -1,4 +1,8 @@
-//! Restoring: builds etcd's store from the records of its section of an image.
+//! Restoring: builds etcd's store from the records of the image's section for etcd.
+//!
+//! A [`RecordDecoder`] checks the form of each record, and needs nothing of the state.
+//! [`StoreRestore`] then puts the records into the store, and checks at the end that they fit
+//! together.
 
 use std::sync::Arc;
 

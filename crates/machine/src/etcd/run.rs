@@ -158,8 +158,8 @@ pub(crate) struct Run<'s> {
     /// The place that the next event will have.
     place: Place,
     budget: &'s mut Budget,
-    /// Whether changes of earlier steps are still missing for watchers. No operation runs until
-    /// they are caught up.
+    /// Whether watchers still lack changes of earlier steps (see [`Store::catch_up`]). While they
+    /// do, no operation runs.
     is_behind: bool,
     /// The deletion of a range that is not done.
     delete: Option<DeleteSoFar>,

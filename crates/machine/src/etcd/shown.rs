@@ -1,4 +1,5 @@
-//! Decides how much of what a command shows is collected in its outcome.
+//! Decides how many versions of keys the outcome of a command collects: none if nobody will read
+//! the outcome on this member, and at most as many as an answer to a client may hold.
 
 use crate::etcd::event::Event;
 use crate::limits::{ETCD_ANSWER_ITEM_WEIGHT, ETCD_ANSWER_WEIGHT_MAX};

@@ -212,8 +212,10 @@ fn walk_step(
 }
 
 /// Refuses a put that keeps the key's value or lease if the transaction has deleted the key before.
-/// etcd has no such check, and crashes there, so this check comes after etcd's own. A put adds at
-/// most one key to those that deletes remove, so the cost does not grow with deletes times puts.
+/// etcd has no such check, and crashes in this case, so this check comes after all checks that etcd
+/// has. A delete looks only at keys that it removes from `present`, and a put adds at most one key
+/// to `present`. So the cost of all deletes together grows with the number of puts, and not with
+/// deletes times puts.
 fn check_present(op: &Op<'_>, checking: &mut Checking) -> Result<(), Refusal> {
     let Checking { kept, present, .. } = checking;
     let present = present.get_or_insert_default();

@@ -262,8 +262,8 @@ impl Store {
                     return Some(Cursor::Events(event.key().into(), event.place()));
                 }
             }
-            // Count a key even if no event was written for it, but not one that an earlier step has
-            // written: so each step makes progress.
+            // Count the key even if no event was written for it, so that the step is bounded. But
+            // do not count a key that an earlier step has begun, so that each step makes progress.
             count += u32::from(skipped == 0);
             if count >= count_max {
                 let last = Place { revision: i64::MAX, sub: u32::MAX };

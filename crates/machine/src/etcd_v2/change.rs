@@ -1,4 +1,5 @@
-//! Changes that etcd v2's commands make, for Loop and for the Fronts.
+//! Changes that etcd v2's commands make. The Fronts pass writes of keys on to clients that wait,
+//! and Loop learns from changes of times to live when each key may expire.
 
 use std::sync::Arc;
 
@@ -23,8 +24,8 @@ pub enum DeadlineChange {
     Began {
         /// The key.
         key: Arc<str>,
-        /// The index of the write. A command that expires the key names it, so that a later write
-        /// saves the key.
+        /// The index of the write. A command that expires the key names this index, and does
+        /// nothing if the key was written again since.
         since: u64,
         /// The time to live in seconds.
         ttl_s: u64,

@@ -1,4 +1,5 @@
-//! Events: the effect of each write, for the client that sent it, for watchers and for the history.
+//! Events. Each write that takes effect, and each expiry of a key, makes one event. It describes
+//! the effect to the client that sent the write, to watchers, and in the history.
 
 use std::sync::Arc;
 

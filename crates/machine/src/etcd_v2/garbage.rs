@@ -54,8 +54,8 @@ impl Garbage {
         !self.parts.is_empty() || self.looks_wanted > 0
     }
 
-    /// Frees up to [`ETCD_V2_DROPPED_NODES_MAX`] nodes and chunks. Returns how many it has looked
-    /// at.
+    /// Frees up to [`ETCD_V2_DROPPED_NODES_MAX`] nodes and chunks. Returns how many nodes and
+    /// chunks the step has looked at, including those that others share.
     pub fn drop_some(&mut self) -> usize {
         let mut left = ETCD_V2_DROPPED_NODES_MAX;
         let looks = self.held.len().min(ETCD_V2_HELD_LOOKS_MAX);

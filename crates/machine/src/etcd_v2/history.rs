@@ -78,8 +78,8 @@ impl History {
         self.bytes
     }
 
-    /// Adds the event of the next index. Drops the oldest events if there are too many, or they are
-    /// too large.
+    /// Adds the event of the next index. Drops the oldest events while there are too many events,
+    /// or the events have too many bytes.
     pub(crate) fn push(&mut self, event: Arc<Event>) {
         self.push_within(event, ETCD_V2_HISTORY_BYTES_MAX);
     }

@@ -1,4 +1,5 @@
-//! etcd v2's store: the tree, the history of events, the index, and users and roles.
+//! etcd v2's store: the tree, the history of events, the index (a counter of the writes that took
+//! effect), and users and roles.
 
 use std::sync::Arc;
 

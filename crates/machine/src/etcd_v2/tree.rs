@@ -51,8 +51,9 @@ pub struct Ttl {
     pub ttl_s: u64,
     /// When that time ends, in ms since 1970, by the stamp of that write. For display only.
     pub expires_ms: i64,
-    /// The index of that write, which no other time to live has: a command that expires the node
-    /// names it. For a file, it is the node's `modified`, unless an image was installed since.
+    /// The index of that write, which no other time to live has. A command that expires the node
+    /// names this index. For a file, it is the node's `modified`, unless an image was installed
+    /// since.
     pub since: u64,
 }
 

@@ -61,7 +61,7 @@ pub enum SessionChange {
         /// The session.
         session: SessionId,
         /// The ordinal of the command that attached it. A command that expires the session names
-        /// this ordinal, so that a later attach saves the session.
+        /// this ordinal, and does nothing if a client has attached again since.
         attached: Ordinal,
         /// The negotiated timeout in ms.
         timeout_ms: u32,

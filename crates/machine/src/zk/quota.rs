@@ -91,8 +91,10 @@ impl Numbers {
 }
 
 impl Zk {
-    /// If quotas are enforced: refuses a write that would exceed a hard limit, and reports a write
-    /// that exceeds any limit to the program's log. `more` is what the write adds to the usage.
+    /// If quotas are enforced, checks a write. `more` is what the write adds to the usage. For the
+    /// znodes as for the bytes, the hard limit applies if the quota has one, else the soft limit. A
+    /// write that exceeds the limit is reported to the program's log, and refused if the limit is a
+    /// hard one.
     pub(crate) fn check_quota(
         &self,
         path: &str,

@@ -1,4 +1,4 @@
-//! Restoring: builds ZooKeeper's state from the records of its section of an image.
+//! Restoring: builds ZooKeeper's state from the records of the image's section for ZooKeeper.
 //!
 //! A [`RecordDecoder`] checks the form of each record, and needs nothing of the state.
 //! [`ZkRestore`] then puts the records into the tree and the sessions, and checks at the end that

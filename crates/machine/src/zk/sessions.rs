@@ -21,7 +21,7 @@ pub struct Session {
     /// The connection that may act for the session.
     pub owner: Attachment,
     /// The ordinal of the command that made this connection the owner. A command that expires the
-    /// session names it.
+    /// session names this ordinal, and does nothing if a client has attached again since.
     pub attached: Ordinal,
     /// The session's ephemeral znodes. Derived from the tree, so not state of its own. It is a tree
     /// and not a hash table: a walk through it can continue where it stopped, and it never copies a

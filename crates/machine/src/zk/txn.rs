@@ -1,4 +1,5 @@
-//! A transaction that is being applied, and how to undo its steps.
+//! A transaction that is being applied: it collects its changes for watchers and, if it is a multi,
+//! how to undo each change.
 
 use crate::ids::Ordinal;
 use crate::mark::Mark;

@@ -1,4 +1,5 @@
-//! The growing list inside a tree node: the entries of a leaf, or the children of an inner node.
+//! The list inside a tree node (the entries of a leaf, or the children of an inner node), which
+//! grows by a few items at a time and splits when it is full.
 
 /// The most entries or children of a node.
 pub(super) const NODE_MAX: usize = 64;

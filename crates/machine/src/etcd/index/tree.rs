@@ -67,8 +67,8 @@ enum Node {
 }
 
 struct Child {
-    /// A lower bound for the keys below this child, above all keys of the children before it. Not
-    /// used for the first child of a node: the bound of the node itself in its parent applies.
+    /// No key below this child is lower, and all keys of the children before it are lower. Not used
+    /// for the first child of a node, whose lower bound is the bound of the node itself.
     from: Box<[u8]>,
     counts: Counts,
     node: Node,
@@ -272,8 +272,8 @@ impl Node {
         live
     }
 
-    /// Prunes the key of an event. True if the key was removed from the tree; it was a deleted one
-    /// then.
+    /// Prunes the key of an event. True if the key was removed from the tree, which happens only if
+    /// its newest version is a deletion.
     fn prune(&mut self, event: &Event) -> bool {
         match self {
             Node::Leaf(leaf) => prune_in_leaf(leaf, event),

@@ -1,9 +1,10 @@
-//! The versions of one key.
+//! The versions of one key, in little memory: most keys have one version, so only a list of several
+//! has an allocation of its own.
 
 use crate::etcd::event::Event;
 
-/// The versions of one key, oldest first. The facts that a count needs are copied here, so that a
-/// count reads no version.
+/// The versions of one key, oldest first. `newest` repeats the revision of the newest version and
+/// whether the key exists, so that counting keys reads no version.
 pub(super) struct Versions {
     newest: Newest,
     events: Events,

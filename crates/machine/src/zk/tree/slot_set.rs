@@ -1,4 +1,5 @@
-//! A set of the tree's slots, as one bit for each slot.
+//! A set of the tree's slots, as one bit for each slot. The tree notes in it which znodes are
+//! missing from the digest while the digest is deferred.
 
 /// A set of slot ids. Its memory grows with the highest id in it.
 #[derive(Default)]
