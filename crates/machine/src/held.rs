@@ -30,7 +30,8 @@ pub(crate) const ETCD_V2_TTL_HELD_BYTES: u64 = 128;
 /// fits this bound too.
 pub(crate) const QUOTA_FACTOR: u32 = 3;
 
-/// The bounds of an ensemble. They are fixed when the level rises to 4, and may be widened later.
+/// The bounds of an ensemble on the memory of etcd's stores. They are fixed when the level rises to
+/// 4, and widened when an image is installed that needs more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeldBounds {
     /// Bytes of memory that etcd's keys and leases may take for each byte of the quota.

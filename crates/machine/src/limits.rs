@@ -121,8 +121,8 @@ pub const ETCD_CHUNK_EVENTS: usize = 512;
 /// too large.
 pub const ETCD_ANSWER_WEIGHT_MAX: u64 = (1 << 31) - 1;
 
-/// The least that a version counts against [`ETCD_ANSWER_WEIGHT_MAX`], and what an operation of a
-/// transaction counts at least: somewhat more than it takes in memory.
+/// The least that each version, and each operation of a transaction, counts against
+/// [`ETCD_ANSWER_WEIGHT_MAX`]. That is somewhat more than either takes in memory.
 pub const ETCD_ANSWER_ITEM_WEIGHT: u64 = 64;
 
 /// How many keys a walk looks at in about the time that undoing one event takes. A count of a
@@ -195,8 +195,9 @@ pub const ETCD_AUTH_ENTRY_BYTES: usize = 256;
 /// with a longer key is refused before the log.
 pub const ETCD_V2_KEY_BYTES_MAX: usize = 16 * 1024;
 
-/// The most levels in a key of etcd v2, and so in its tree: walking the tree, and dropping a part
-/// of it, recurse. etcd has no bound. A request with a deeper key is refused before the log.
+/// The most levels in a key of etcd v2, and so in the tree. It bounds the recursion of the
+/// functions that walk through the tree or drop a part of it. etcd has no bound. A request with a
+/// deeper key is refused before the log.
 pub const ETCD_V2_LEVELS_MAX: usize = 256;
 
 /// The most nodes in one chunk of an etcd v2 directory. On its way to a node, a write copies one

@@ -190,8 +190,8 @@ pub struct SnapshotWanted {
     /// The snapshot's index must be at least this.
     pub index_min: u64,
     /// A snapshot of at least this index will probably still be usable when the follower has it:
-    /// the log will still reach back to it. Use it for a snapshot that must first be taken or
-    /// transferred.
+    /// the log will still reach back to it. A snapshot that must first be taken or transferred
+    /// should have at least this index.
     pub index_fresh: u64,
 }
 

@@ -32,7 +32,7 @@ pub const LOG_BYTES_MAX: usize = 8 << 20;
 
 /// Default of `LogMemory::away_bytes_max`: most bytes of applied entries in memory for a follower
 /// that has been silent for less than [`AWAY_TIMEOUTS`], so that a member that restarts can
-/// continue with the log. Above, the follower gets a snapshot, which costs more the larger the
+/// continue with the log. If it needs more, it gets a snapshot, which costs more the larger the
 /// state is.
 pub const LOG_BYTES_AWAY_MAX: usize = 64 << 20;
 

@@ -147,8 +147,8 @@ impl Log {
         }
     }
 
-    /// Takes the followers that need a snapshot. A snapshot is fresh if the log after it has at
-    /// most half of `pinned_bytes_max` bytes.
+    /// Takes the requests for snapshots that followers need. `index_fresh` in them is an index
+    /// after which the log has about half of `pinned_bytes_max` bytes at most.
     pub(crate) fn take_wanted(&self, pinned_bytes_max: usize) -> Vec<SnapshotWanted> {
         let index_fresh = self.index_before(pinned_bytes_max / 2);
         let wanted = self.wanted.take().into_iter();

@@ -361,7 +361,8 @@ impl Replica {
         self.append(eraftpb::Entry { data: payload, ..Default::default() })
     }
 
-    /// Whether the log may hold a membership change that is not applied. Only a leader knows.
+    /// Whether the log may hold a membership change that is not applied. Ask only while this member
+    /// leads.
     pub fn is_changing_membership(&self) -> bool {
         self.node.raft.has_pending_conf()
     }
@@ -586,8 +587,9 @@ impl Replica {
         self.settle();
     }
 
-    /// Hands leadership to the voter `to` as soon as that voter has the whole log. Proposals are
-    /// refused until then. If that takes longer than an election timeout, they are accepted again.
+    /// Hands leadership to the voter `to` as soon as that voter has the whole log. Until then, this
+    /// member refuses proposals. If the transfer takes longer than an election timeout, it is given
+    /// up, and proposals are accepted again.
     ///
     /// # Errors
     /// `NotLeader`; or `NotVoter`, also if `to` is this member.

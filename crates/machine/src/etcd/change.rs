@@ -152,7 +152,7 @@ impl Changes {
     }
 
     /// The changes of keys, in order. All changes of one revision are in one batch. If the state
-    /// was replaced in this batch, those before that are missing.
+    /// was replaced in this batch, the changes from before the replacement are missing.
     pub fn keys(&self) -> &[KeyChange] {
         &self.keys
     }

@@ -424,7 +424,8 @@ impl OwnedRange {
         KeyRange { key: &self.key, end: &self.end }
     }
 
-    /// Whether two ranges may have a key in common. Neither may be a single key.
+    /// Whether two ranges may have a key in common. Neither may be the range of a single key, whose
+    /// empty end means something else.
     fn overlaps(&self, other: KeyRange<'_>) -> bool {
         let begins_before_end = |key: &[u8], end: &[u8]| end == [0] || key < end;
         begins_before_end(&self.key, other.end) && begins_before_end(other.key, &self.end)

@@ -42,7 +42,8 @@ pub(crate) const TAG_ROLE: u8 = b'r';
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Auth {
     is_enabled: bool,
-    /// Each user is shared with earlier copies of this struct, so that a change copies only one.
+    /// Each user is shared with earlier copies of this struct, so that a change of a user copies
+    /// only that user.
     users: BTreeMap<Arc<str>, Arc<User>>,
     /// Shared like the users.
     roles: BTreeMap<Arc<str>, Arc<Role>>,

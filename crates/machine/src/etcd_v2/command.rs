@@ -39,7 +39,7 @@ pub enum Command<'a> {
         /// As in `Set`.
         is_refresh: bool,
     },
-    /// Change a node if a comparison with it holds. It must be a file.
+    /// Change a node if a comparison with it holds. The node must be a file.
     CompareAndSwap {
         /// The key, and what to write.
         write: Write<'a>,
@@ -57,7 +57,7 @@ pub enum Command<'a> {
         /// Whether the node may be a directory with nodes in it, which are removed with it.
         is_recursive: bool,
     },
-    /// Remove a node if a comparison with it holds. It must be a file.
+    /// Remove a node if a comparison with it holds. The node must be a file.
     CompareAndDelete {
         /// The key.
         key: Key<'a>,

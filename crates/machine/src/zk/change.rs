@@ -60,8 +60,9 @@ pub enum SessionChange {
     Attached {
         /// The session.
         session: SessionId,
-        /// The ordinal of the command that attached it. A command that expires the session names
-        /// this ordinal, and does nothing if a client has attached again since.
+        /// The ordinal of the command that opened the session or attached to it. A command that
+        /// expires the session names this ordinal, and does nothing if a client has attached again
+        /// since.
         attached: Ordinal,
         /// The negotiated timeout in ms.
         timeout_ms: u32,
@@ -79,9 +80,9 @@ impl SessionChange {
     }
 }
 
-/// A report that a write exceeded a quota: a hard limit, which refused it, or a soft limit, which
-/// did not. It goes to the program's log; clients do not see it (`ZooKeeperServer.checkQuota` logs
-/// it).
+/// A report that a write exceeded a limit of a quota. A hard limit refuses the write; a soft limit
+/// lets it pass. The report goes to the program's log, and clients do not see it
+/// (`ZooKeeperServer.checkQuota` logs it).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QuotaExceeded {
     /// The root of the subtree that has the quota.

@@ -184,8 +184,8 @@ pub enum Command<'a> {
     /// End silent sessions, except those that a client has attached to again since the leader
     /// judged them silent.
     ExpireSessions {
-        /// The sessions, each with the ordinal of the command that attached it last when it was
-        /// judged. A session that was attached later stays.
+        /// The sessions, each with the ordinal of the last command, when the leader judged, that
+        /// opened the session or attached to it. A session that was attached to since then stays.
         sessions: Vec<(SessionId, Ordinal)>,
     },
     /// Replace the settings.

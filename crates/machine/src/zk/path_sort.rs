@@ -38,7 +38,8 @@ pub(crate) struct PathSort {
     merged_ends: Vec<usize>,
     /// Index of the first of the two runs that are being merged.
     pair: usize,
-    /// Place in `ids` of the next znode of that run, and of the run behind it.
+    /// Index in `ids` of the next znode to merge: `left` in the first of the two runs, `right` in
+    /// the second.
     left: usize,
     right: usize,
 }

@@ -106,9 +106,10 @@ impl Zk {
         })
     }
 
-    /// Does one step of a count of the znodes below `path`, which looks at about `slots_max`
-    /// znodes, counting ancestors passed on the way up. Returns `None` if the count is not done:
-    /// call it again with the same `so_far`. If `path` is the root, one step is enough.
+    /// Does one step of a count of the znodes below `path`. A step looks at about `slots_max`
+    /// znodes, including the ancestors that it passes on the way up from each znode. Returns `None`
+    /// if the count is not done: call it again with the same `so_far`. If `path` is the root, one
+    /// step is enough.
     ///
     /// ZooKeeper 3.9 `FinalRequestProcessor`, getAllChildrenNumber: needs READ on the znode,
     /// whatever the ACLs of the znodes below. The znode itself is not counted, except for the empty

@@ -647,9 +647,10 @@ impl Tree {
         self.data_bytes
     }
 
-    /// Counts the znodes below `ancestor` in the slots from `from` on, until it has looked at
-    /// `slots_max` slots or a few more, counting ancestors passed on the way up. Returns the count,
-    /// and the slot where to continue. A znode stays in its slot for as long as it exists.
+    /// Counts the znodes below `ancestor` that are in the slots from `from` on. From each znode it
+    /// goes up until it meets `ancestor` or the root. It stops when it has passed `slots_max` slots
+    /// or a few more, on the ways up too. Returns the count, and the slot where to continue. A
+    /// znode stays in its slot for as long as it exists.
     pub(crate) fn count_below(&self, ancestor: ZnodeId, from: u32, slots_max: u32) -> (u32, u32) {
         let (mut count, mut looked, mut id) = (0, 0, from);
         while id < self.slot_count && looked < slots_max {
@@ -680,8 +681,8 @@ impl Tree {
         self.unsummed = Some(SlotSet::default());
     }
 
-    /// Adds the znodes that have left the sum. Each half is its own job, which `together` may run
-    /// at once: the sum does not depend on order.
+    /// Adds the znodes that have left the sum. Two jobs add one half of them each, and `together`
+    /// may run both at once: the sum does not depend on the order.
     pub(crate) fn settle_digest(&mut self, together: Together) {
         let unsummed = self.unsummed.take().expect("the digest was deferred");
         let (tree, middle) = (&*self, unsummed.middle());
@@ -1229,8 +1230,8 @@ impl Tree {
         self.recount_together(one_by_one);
     }
 
-    /// As [`Tree::recount`]. Each half of the slots is its own job, which `together` may run at
-    /// once: the sum does not depend on order.
+    /// As [`Tree::recount`]. Two jobs go through one half of the slots each, and `together` may run
+    /// both at once: the sum does not depend on the order.
     fn recount_together(&mut self, together: Together) {
         let (tree, middle) = (&*self, self.slot_count / 2);
         let (mut lower, mut upper) = (Sum::default(), Sum::default());
@@ -1380,7 +1381,7 @@ impl Tree {
     }
 
     /// Adds all restored znodes to the tables, one table after the other, so that each table stays
-    /// in a core's cache while it is filled. Each half of the tables is its own job.
+    /// in a core's cache while it is filled. Two jobs fill one half of the tables each.
     fn enter_restored(&mut self, together: Together) -> Result<(), String> {
         let mut unentered = core::mem::take(&mut self.unentered);
         let (chunks, hasher) = (&self.chunks, &self.hasher);

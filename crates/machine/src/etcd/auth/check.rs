@@ -17,8 +17,8 @@ pub const ETCD_SCHEME: &str = "etcd";
 pub struct AuthInfo<'a> {
     /// The user.
     pub user: &'a str,
-    /// The revision of users and roles at which the user was identified, or that the signed token
-    /// names.
+    /// The revision of users and roles at which the user was identified. For a signed token, the
+    /// revision that the token names.
     pub revision: u64,
 }
 

@@ -424,8 +424,8 @@ fn the_log_is_kept_from_the_snapshot_on_that_is_being_sent() {
     cluster.check_converged();
 }
 
-/// However fast entries arrive, each snapshot is newer than the one before, and the log continues
-/// from the last one needed.
+/// Entries arrive so fast that the log no longer reaches back to a snapshot when the follower has
+/// installed it. So a newer snapshot is sent. At half the speed, one snapshot is enough.
 #[test]
 fn a_snapshot_that_the_log_has_left_behind_is_followed_by_a_newer_one() {
     let mut cluster = three(7);
