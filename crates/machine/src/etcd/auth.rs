@@ -279,7 +279,10 @@ impl Auth {
 
     /// Whether a client's token is no longer valid: its user was deleted, or has got another
     /// password since. Only a signed token can be that old: simple tokens are removed with the user
-    /// and with its password.
+    /// and with its password. Always false below [`Level::TOKENS`], where the state does not say
+    /// how old a password is.
+    ///
+    /// [`Level::TOKENS`]: crate::level::Level::TOKENS
     fn is_outlived(&self, AuthInfo { user, revision }: AuthInfo<'_>) -> bool {
         let since = self.users.get(user).map_or(u64::MAX, |known| known.password_since);
         self.knows_passwords_since && revision < self.revision && revision < since

@@ -8,8 +8,8 @@
 //! any. A read asks for an order, Apply builds it in steps, and from then on each create and each
 //! deletion of a key updates it. Invariants:
 //!
-//! - An order has exactly the keys of its range that exist, where the changes of a command that is
-//!   only partly applied count. An order that is being built has only the keys below its `next`
+//! - An order has exactly the keys of its range that exist. The changes that a partly applied
+//!   command has made so far count. An order that is being built has only the keys below its `next`
 //!   key.
 //! - A key is in the range of at most one order, so a write updates at most one.
 //! - At most one order is being built, and none is started while a dropped one is being freed.

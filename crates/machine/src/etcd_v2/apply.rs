@@ -401,7 +401,8 @@ impl Call<'_> {
         }
     }
 
-    /// Moves the store's index, records the event in the history, and reports it to watchers.
+    /// Moves the store's index, records the event in the history, and reports it to watchers unless
+    /// it is a refresh.
     fn finish(&mut self, event: Event, removed: Option<Arc<Node>>) -> Arc<Event> {
         let event = Arc::new(event);
         self.store.index = event.index();

@@ -100,7 +100,9 @@ impl Auth {
 
     /// Checks that the client names a user (`EtcdServer.requireAuthInfo`). etcd checks nothing else
     /// here: it accepts a signed token even if its user was deleted or has got another password
-    /// since. Here such a token is refused.
+    /// since. Here such a token is refused, from [`Level::TOKENS`] on.
+    ///
+    /// [`Level::TOKENS`]: crate::level::Level::TOKENS
     ///
     /// # Errors
     /// Only while permissions are enforced: no user is named, or the token is no longer valid.
