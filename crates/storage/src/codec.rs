@@ -11,7 +11,8 @@ use thiserror::Error;
 pub struct DecodeError {
     /// A description of the problem, for people.
     pub what: &'static str,
-    /// The offset in the given slice where the bad value ends.
+    /// The offset in the given slice where the bad value ends, or where a value that is cut off
+    /// starts.
     pub offset: usize,
 }
 
@@ -83,7 +84,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Skips `count` bytes, which later versions may use; an error if one is not zero.
+    /// Skips `count` reserved bytes, which a later version may use; an error if one of them is not
+    /// zero.
     pub fn zeros(&mut self, count: usize) -> Result<(), DecodeError> {
         match self.take(count)?.iter().all(|byte| *byte == 0) {
             true => Ok(()),

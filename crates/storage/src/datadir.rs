@@ -1,4 +1,5 @@
-//! The data directory: its identity, and a lock so that only one process uses it.
+//! The data directory of a member: locks it, so that only one process uses it, reads its identity,
+//! gives birth to a new one, counts the starts, and sets a corrupt one aside.
 //!
 //! ```text
 //! LOCK          held while a server runs
@@ -68,12 +69,12 @@ pub const CONDEMNED_FILE: &str = "condemned";
 /// systems make in their roots.
 const OTHER_NAMES: [&str; 5] = ["chunks", "fixtures", "quorate.toml", "myid", "lost+found"];
 
-/// Version of the formats of the small files, and of the directory as a whole. A `draft` may have
-/// the next version.
+/// Version of the formats of the small files, and of the directory as a whole. A `draft` that holds
+/// a vote has the next version.
 pub const DATADIR_FORMAT_VERSION: u32 = 1;
 
-/// Where a new directory's log begins. Its first snapshot covers this one entry, which never
-/// existed.
+/// The snapshot point where a new directory's log begins. The directory's first snapshot covers
+/// index 1, but no log ever held an entry with that index.
 pub const BIRTH_POINT: SnapshotPoint = SnapshotPoint { index: 1, term: 1 };
 
 /// The hard state at the start of a new directory's log.
@@ -153,7 +154,11 @@ pub struct EmptyDir<D: Disk> {
 }
 
 /// Locks the directory that is the root of `disk`, and finds out whether it was born. Every start
-/// calls this first. Does not change a directory that is not ours.
+/// calls this first.
+///
+/// A directory with ZooKeeper's data, and none of ours, is refused before anything in it changes.
+/// Also refused is a directory that another process uses, that was condemned, or whose identity was
+/// lost.
 pub fn open<D: Disk>(disk: D) -> Result<Opened<D>, StorageError> {
     if !exists(&disk, IDENTITY_FILE)? {
         refuse_zookeeper(&disk)?;
@@ -308,8 +313,8 @@ impl<D: Disk + Clone> EmptyDir<D> {
     pub fn draft(&self, drawn: u64) -> Result<Draft, StorageError> {
         if exists(&self.disk, DRAFT_FILE)? {
             let kept = read_draft(&self.disk)?;
-            // A process killed before this sync may have told no other member the id, but this one
-            // will.
+            // An earlier process may have been killed before it synced the name `draft`. This
+            // process will tell other members the id, so the name must be durable first.
             sync_root(&self.disk)?;
             return Ok(kept);
         }
@@ -478,8 +483,9 @@ pub(crate) fn read_boot<D: Disk>(disk: &D) -> Result<BootCount, StorageError> {
 }
 
 /// Refuses a file, or a slot of one, whose version is above `version_max`. In every version, the
-/// number follows the magic, and the last 4 bytes are a checksum of the rest. If that does not
-/// match, the version may be damaged like the rest, and the decoder reports damage.
+/// version number follows the magic, and the last 4 bytes are a checksum of all bytes before. If
+/// the checksum does not match, the version may be damaged, too: then this lets the file pass, and
+/// the decoder reports the damage.
 pub(crate) fn check_version(
     file: &str,
     bytes: &[u8],

@@ -1,10 +1,10 @@
-//! The one interface to the operating system: the trait [`Disk`], and [`RealDisk`], its real
-//! implementation.
+//! The one interface of this crate to the file system: the trait [`Disk`], and [`RealDisk`], its
+//! real implementation.
 //!
 //! Methods take `&self`, so that the log's thread and the snapshot's thread each use a clone. Paths
 //! are relative to a root, with `/` between names. A write is durable once a later `sync_data` of
 //! that file succeeds; a file's name is durable once a later `sync_dir` of its directory succeeds.
-//! Callers assume nothing else.
+//! Callers assume nothing else about what survives a power cut.
 #![expect(
     clippy::disallowed_methods,
     clippy::disallowed_types,
@@ -53,7 +53,8 @@ pub trait Disk {
     fn open_or_create(&self, path: &str) -> io::Result<Self::File>;
     /// Bytes in the file.
     fn len(&self, file: &Self::File) -> io::Result<u64>;
-    /// Reads at `offset`; fewer bytes than asked, or none at the end of the file.
+    /// Reads from `offset` on into `buffer`, and returns the number of bytes read. It may be less
+    /// than the buffer holds, and is 0 at the end of the file.
     fn read_at(&self, file: &Self::File, offset: u64, buffer: &mut [u8]) -> io::Result<usize>;
     /// Writes all of `bytes` at `offset`.
     fn write_at(&self, file: &Self::File, offset: u64, bytes: &[u8]) -> io::Result<()>;
@@ -63,7 +64,8 @@ pub trait Disk {
     /// must have been created, or opened with [`Disk::open_or_create`].
     fn write_blocks_at(&self, file: &Self::File, offset: u64, blocks: &[u8]) -> io::Result<()>;
     /// Reserves disk blocks for `bytes` bytes and makes the file at least that long. Fails with
-    /// [`io::ErrorKind::StorageFull`] if there is no space.
+    /// [`io::ErrorKind::StorageFull`] if there is no space. On a file system that cannot reserve
+    /// blocks, only sets the length.
     fn preallocate(&self, file: &Self::File, bytes: u64) -> io::Result<()>;
     /// Cuts the file off at `bytes` bytes and frees the blocks behind. The file must be at least
     /// that long.
@@ -89,7 +91,8 @@ pub trait Disk {
     fn sync_dir(&self, dir: &str) -> io::Result<()>;
     /// Whether a file or directory of that name exists.
     fn exists(&self, path: &str) -> io::Result<bool>;
-    /// Bytes that files below the root may still take, as reported by the file system.
+    /// Bytes that files below the root may still take, as reported by the file system. A second
+    /// root for the log does not count.
     fn free_bytes(&self) -> io::Result<u64>;
     /// Opens or creates a file and takes an exclusive lock on it. Dropping the result releases the
     /// lock. Fails with [`io::ErrorKind::WouldBlock`] if another process or handle has the lock.
@@ -97,8 +100,8 @@ pub trait Disk {
 }
 
 /// A [`Disk`] on the real file system: one root directory, or two, the second for the log. It makes
-/// files and directories that only their owner may use ([`DIR_MODE`], [`FILE_MODE`]). It refuses
-/// files that are symbolic links; directories may be links.
+/// files and directories that only their owner may use ([`DIR_MODE`], [`FILE_MODE`]). It refuses to
+/// open a file that is a symbolic link; a directory may be one.
 #[derive(Clone, Debug)]
 pub struct RealDisk {
     root: Arc<PathBuf>,
@@ -200,7 +203,7 @@ fn open_file(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
     })
 }
 
-/// Whether this process, or the machine, has as many files open as it may.
+/// Whether `error` says that this process, or the machine, has as many files open as it may.
 pub fn is_out_of_descriptors(error: &io::Error) -> bool {
     let number = error.raw_os_error().map(rustix::io::Errno::from_raw_os_error);
     matches!(number, Some(rustix::io::Errno::MFILE | rustix::io::Errno::NFILE))
@@ -312,8 +315,8 @@ impl Disk for RealDisk {
             let mut direct = direct.lock().unwrap_or_else(PoisonError::into_inner);
             if let Some(writer) = direct.as_mut() {
                 match writer.write_at(&file.file, offset, bytes) {
-                    // From here on this file is written only through the page cache: mixed with
-                    // direct writes, each of those would flush the cache.
+                    // From here on this file is written only through the page cache. If direct
+                    // writes were mixed in, each of them would first write back the cached pages.
                     Err(error) if is_refusal(&error) => *direct = None,
                     other => return other,
                 }

@@ -27,7 +27,7 @@ pub enum StorageError {
     Corrupt {
         /// Path below the data directory.
         file: String,
-        /// The offset in the file where the bad bytes start.
+        /// The offset in the file, in bytes, at which the damage was noticed.
         offset: u64,
         /// A description of the damage, for people.
         what: String,
@@ -41,15 +41,15 @@ pub enum StorageError {
     /// An earlier write or sync of this log failed; nothing more is written.
     #[error("the log stopped after a failed write or sync")]
     Poisoned,
-    /// There is no disk space for another segment or for a snapshot. Nothing was written or queued;
-    /// reads still work.
+    /// There is no disk space for another segment or for a snapshot. Records that were not queued
+    /// before are not queued now, those that were queued stay queued, and reads still work.
     #[error("the disk is full: no room for {bytes_wanted} bytes more")]
     DiskFull {
-        /// Bytes of the file that did not fit.
+        /// Bytes of the file, or of the next part of it, that did not fit.
         bytes_wanted: u64,
     },
-    /// This process, or the machine, has as many files open as it may, and a segment or a snapshot
-    /// needs one more. Nothing was written or queued; the caller tries again later.
+    /// This process, or the machine, has as many files open as it may, and a segment needs one
+    /// more. Records that were queued stay queued, and the caller tries again later.
     #[error("no file descriptor is left to {op} {file}")]
     NoDescriptor {
         /// Path below the data directory.
@@ -57,7 +57,8 @@ pub enum StorageError {
         /// The attempted operation, as a verb.
         op: &'static str,
     },
-    /// A record is larger than the format allows. Nothing was queued.
+    /// A record, or a piece of a snapshot, is larger than the format allows. Nothing was queued or
+    /// written.
     #[error("a record of {bytes} bytes is over the limit of {bytes_max}")]
     RecordTooLarge {
         /// Bytes of the record.
@@ -68,7 +69,7 @@ pub enum StorageError {
     /// A snapshot that was sent to be installed is larger than any snapshot may be.
     #[error("a snapshot of {bytes} bytes or more is over the limit of {bytes_max}")]
     ReceivedTooLarge {
-        /// Bytes received so far.
+        /// Bytes received so far, including those that were refused.
         bytes: u64,
         /// The limit, from [`crate::limits`].
         bytes_max: u64,

@@ -53,7 +53,7 @@ impl Chance {
 pub enum Operation {
     /// `open`, `open_read_only`, and `open_or_create` of an existing file.
     Open,
-    /// `read_at`, `len`, `list`, `exists`.
+    /// `read_at`, `len`, `list`, `exists`, `free_bytes`.
     Read,
     /// `create`, and `create_new` and `open_or_create` of a new file.
     Create,
@@ -81,7 +81,8 @@ pub enum Operation {
 
 impl Operation {
     /// Whether the operation can change the disk or make something durable. [`FaultDisk::ops`]
-    /// counts only such operations: a crash between two others is like a crash before both.
+    /// counts only such operations, because tests crash at each of them. A crash between two
+    /// operations that change nothing is like a crash before both.
     fn is_change(self) -> bool {
         !matches!(self, Operation::Open | Operation::Read)
     }
@@ -103,8 +104,8 @@ pub struct FaultPlan {
     /// Like `fail`, but with EMFILE, the error of a process that has as many files open as it may.
     /// Any operation that opens a file or a directory may return that.
     pub no_descriptor: Vec<(Operation, u64)>,
-    /// Bytes that all files together may have; a write beyond fails with
-    /// [`io::ErrorKind::StorageFull`].
+    /// Bytes that all files together may have; a write or preallocation that would need more fails
+    /// with [`io::ErrorKind::StorageFull`]. `None` means no limit.
     pub bytes_max: Option<u64>,
     /// Whether syncs report success without making anything durable.
     pub syncs_lie: bool,
@@ -225,7 +226,8 @@ struct State {
     unsynced_names: Vec<(String, NameChange)>,
     locks: BTreeMap<String, u64>,
     lock_next: u64,
-    /// Number of process lives so far: grows when the process dies, so that older handles fail.
+    /// How often the process was killed or the power was cut. A handle keeps the number from when
+    /// it was opened, and fails once the numbers differ.
     life: u64,
     plan: FaultPlan,
     counts: BTreeMap<Operation, u64>,

@@ -1,4 +1,5 @@
-//! Checks a data directory without changing it: every frame, every snapshot piece, every hash.
+//! Checks a data directory without changing it: the small files of its birth, every frame of the
+//! log, and every piece and the hash of each snapshot.
 //!
 //! Takes no lock and opens files only for reading, so it may run beside a server. A write of that
 //! server that is under way may then look torn.
@@ -20,7 +21,8 @@ use crate::wal::{
     scan_segment,
 };
 
-/// Called for each entry, in the order of the log. An error says what is wrong with the payload.
+/// A function of the caller that [`inspect`] calls for each entry, in the order of the log. Its
+/// error says what is wrong with the payload, and becomes a problem in the report.
 pub type VisitEntry<'v> = dyn FnMut(SeenEntry<'_>) -> Result<(), String> + 'v;
 
 /// One entry in the log. An entry that a later leader replaced is visited, too, before the entry
@@ -46,7 +48,7 @@ pub struct Report {
     pub draft: Option<u64>,
     /// How the ensemble began; `None` if the file `birth` is missing or bad.
     pub birth: Option<Birth>,
-    /// Number of starts of a server in this directory.
+    /// Number of starts of a server in this directory; `None` if the file `boot` is missing or bad.
     pub boot: Option<u64>,
     /// The snapshots, oldest first, and then the received one, if any.
     pub snapshots: Vec<SnapshotReport>,
@@ -56,11 +58,11 @@ pub struct Report {
     pub unused_segments: Vec<u64>,
     /// Numbers of spare files.
     pub spares: Vec<u64>,
-    /// The newest hard state.
+    /// The newest hard state; `None` if the log could not be read.
     pub hard_state: Option<HardState>,
-    /// The newest snapshot point in the log.
+    /// The newest snapshot point in the log; `None` if the log could not be read.
     pub snapshot_point: Option<SnapshotPoint>,
-    /// The last index of the log.
+    /// The last index of the log; `None` if the log could not be read.
     pub last_index: Option<u64>,
     /// Unusual findings that are no problem.
     pub notes: Vec<String>,
@@ -208,7 +210,8 @@ fn inspect_birth<D: Disk>(disk: &D, identity: Identity) -> Result<Option<Birth>,
     }
 }
 
-/// The group that the last segment with a good head names: inspection has no configuration.
+/// The log's group ([`crate::wal::WalOptions::group`]), from the newest segment with a good head; 0
+/// if no head is good. Inspection has no configuration that names the group.
 fn find_group<D: Disk>(disk: &D, listing: &Listing) -> Result<u32, StorageError> {
     for sequence in listing.logs.iter().rev() {
         if let HeadFound::Good(segment) = read_head(disk, *sequence, None)? {

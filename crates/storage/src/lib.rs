@@ -6,8 +6,9 @@
 //! of the last segment, behind everything known to be durable.
 //!
 //! It must never use a clock, randomness or a thread, and only [`disk`] touches files: its trait
-//! [`disk::Disk`] is the one place where the simulator puts a fake. Every failed write or sync is
-//! final: the caller ends the process, and the next start recovers.
+//! [`disk::Disk`] is the one place where the simulator puts a fake. A failed write or sync is
+//! final: the caller ends the process, and the next start recovers. Only a full disk and a lack of
+//! file descriptors are not: the caller tries again later.
 //!
 //! Byte layouts: `docs/formats.md`.
 

@@ -1,5 +1,6 @@
 //! Upper bounds on what is stored on disk, and default sizes. A bound is the largest value that is
-//! allowed. A larger value is refused when it is written, and is corruption when it is read.
+//! allowed. Unless its comment says otherwise, a larger value is refused when it is written, and is
+//! corruption when it is read.
 
 /// Largest payload of one log entry, in bytes: 64 MiB for an entry of the state machine, and 64 KiB
 /// for the headers that replication adds. A larger one is refused with
@@ -85,12 +86,12 @@ pub const READ_WINDOW_BYTES: usize = 1024 * 1024;
 
 /// Smallest entry payload, in bytes, that recovery keeps as a slice of the read window
 /// ([`READ_WINDOW_BYTES`]) instead of a copy. A slice keeps the whole window in memory, which is at
-/// most 64 times its own size. Entries follow each other, so this waste is limited to the first and
-/// the last entry that are kept.
+/// most 64 times as large as the slice. Entries follow each other, so this waste is limited to the
+/// first and the last entry that are kept.
 pub const SHARED_PAYLOAD_BYTES_MIN: usize = 16 * 1024;
 
-/// Largest piece of a snapshot, in bytes before compression. The writer of a snapshot starts a new
-/// piece there.
+/// Largest piece of a snapshot, in bytes before compression. The state is divided into pieces of at
+/// most this size.
 pub const PIECE_BYTES_MAX: usize = 64 * 1024 * 1024 + 1024 * 1024;
 
 /// Bytes of a snapshot that are written between two syncs.
@@ -138,10 +139,10 @@ pub const SEGMENT_HEADROOM_BYTES: u64 = 4096;
 pub const RECEIVED_BYTES_MAX: u64 = 64 * 1024 * 1024 * 1024;
 
 /// Number of small spare segments that entries never use (the *reserve*). On a full disk, each
-/// start takes one for its fresh segment. It frees the previous start's segment, if that one holds
-/// at most [`CARRIED_BYTES_MAX`] of entries that no snapshot covers, since these are carried along.
-/// So a full disk allows any number of starts that become leader and append little. A start that
-/// finds more entries keeps both segments; once such starts have used up the reserve, the next one
-/// is refused with [`crate::StorageError::DiskFull`], until there is space or a snapshot. Votes and
-/// installed snapshots may use the reserve, too.
+/// start takes one for its fresh segment. The start also frees the previous start's segment, if
+/// that segment holds at most [`CARRIED_BYTES_MAX`] of entries that no snapshot covers, since these
+/// are copied into the fresh one. So a full disk allows any number of starts that become leader and
+/// append little. A start that finds more entries keeps both segments; once such starts have used
+/// up the reserve, the next one is refused with [`crate::StorageError::DiskFull`], until there is
+/// space or a snapshot. Votes and installed snapshots may use the reserve, too.
 pub const RESERVE_COUNT: usize = 2;

@@ -1,11 +1,11 @@
 //! The frames of the log: encodes, decodes and checks them. No disk here.
 //!
 //! A frame is a header of 64 bytes and a body padded with zeros to a multiple of 8. Checksums cover
-//! every bit: one covers the header, and the header holds that of the padded body. `chain` holds
-//! the header checksum of the frame before, so frames form one chain through all segments.
-//! `generation` is the number of the segment, and `offset` is the frame's own offset in it. So a
-//! frame left over from an earlier use of a recycled segment, or written to the wrong place, is
-//! recognised as wrong.
+//! every bit: the header starts with its own checksum, and also holds the checksum of the padded
+//! body. Three fields of the header say where the frame belongs. `chain` is the header checksum of
+//! the frame before, so frames form one chain through all segments. `generation` is the number of
+//! the segment, and `offset` is the frame's own offset in the segment. So a frame left over from an
+//! earlier use of a recycled segment, or written to the wrong place, is recognised as wrong.
 //!
 //! Header checksums of all frames but the head start from the **salt**: the header checksum of the
 //! segment's head. Recovery looks for frames behind a damaged one at every offset, and so also
@@ -61,7 +61,7 @@ impl EntryKind {
         }
     }
 
-    /// The kind for a byte from disk.
+    /// The kind for a byte from disk; `None` if the byte is not known.
     pub fn from_u8(byte: u8) -> Option<EntryKind> {
         match byte {
             0 => Some(EntryKind::Normal),
@@ -130,7 +130,7 @@ pub enum FrameKind {
     HardState,
     /// Body: [`Membership`].
     Membership,
-    /// A snapshot covers the log up to here; body: [`SnapshotPoint`].
+    /// Body: a [`SnapshotPoint`]. A durable snapshot covers the log up to that point.
     Snapshot,
 }
 
@@ -194,7 +194,8 @@ impl FrameHeader {
         frame_bytes(self.body_bytes as usize)
     }
 
-    /// Whether the mark lies before the frame. Only a head may be written after frames behind it.
+    /// Whether the mark is not above the frame's own offset, or the frame is a head: only a head is
+    /// written after frames that lie behind it.
     fn is_mark_possible(&self) -> bool {
         self.mark <= self.offset || self.kind == FrameKind::Head
     }
@@ -207,7 +208,8 @@ pub fn frame_bytes(body_bytes: usize) -> u64 {
 }
 
 /// Appends a frame to `out` and returns its header checksum, which is the `chain` of the next
-/// frame. Fills in `body_bytes` and `body_crc` of `header`.
+/// frame. The header checksum starts from `salt`, which is 0 for a head. Computes the fields
+/// `body_bytes` and `body_crc` from `body`, whatever `header` holds there.
 ///
 /// Panics if the body is over [`BODY_BYTES_MAX`]: [`crate::wal::Wal::append`] has checked that.
 pub fn encode_frame(out: &mut Vec<u8>, salt: u32, header: &FrameHeader, body: &[u8]) -> u32 {
@@ -327,7 +329,8 @@ pub struct Link {
 /// entries.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Head {
-    /// The segment before; `None` where a log starts (a new log, an installed snapshot).
+    /// The segment before; `None` if the log needs none, because it is new, or because a snapshot
+    /// covers everything before this segment.
     pub link: Option<Link>,
     /// The hard state when the segment was started.
     pub hard_state: HardState,

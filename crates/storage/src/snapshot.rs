@@ -5,7 +5,8 @@
 //! under a temporary name, synced, renamed, and the directory synced; so a file with its final name
 //! is complete. Its disk space may be reserved in advance ([`room`]). The writer syncs every
 //! [`SNAPSHOT_SYNC_BYTES`], so that the log's own sync never waits behind a lot of dirty data. The
-//! reader checks everything before it returns it. [`SnapshotReader::next_piece`] returns `None`
+//! reader checks the header, and checks each piece before it returns the piece; only
+//! [`SnapshotReader::next_stored`] leaves that check to its caller. The end of the file is reported
 //! only after the hash of the whole file matched.
 //!
 //! Byte layouts: `docs/formats.md`, "Snapshots".
@@ -608,11 +609,12 @@ fn read_exactly<D: Disk>(
     Ok(bytes)
 }
 
-/// Reads up to `bytes_max` bytes from `offset` on of the file called `name`, to send them to
-/// another member; also returns the length of the file. Checks nothing: the receiver does.
+/// Reads up to `bytes_max` bytes of the snapshot file `name`, from `offset` on, to send them to
+/// another member. Returns the length of the whole file, and the bytes. Checks nothing: the
+/// receiver does.
 ///
 /// # Errors
-/// There is no such file, or it ends before `offset`.
+/// There is no such file, or it has no byte at `offset`.
 pub fn read_at<D: Disk>(
     disk: &D,
     name: &str,

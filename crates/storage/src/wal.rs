@@ -26,6 +26,7 @@
 //!    entries behind the place of the head, sync them, and then write the head.
 //!
 //! One thread owns the [`Wal`]. After a failed write or sync it is poisoned: it refuses everything.
+//! A lack of disk space or of a file descriptor for a new segment does not poison it.
 
 mod recover;
 mod replay;
@@ -66,7 +67,8 @@ pub struct WalOptions {
     pub segment_bytes: u64,
     /// Bytes of a segment that is made while a writer waits for it.
     pub first_segment_bytes: u64,
-    /// Id of the group of this log; a log of another group is refused.
+    /// Id of the group whose log this is: one process may hold several logs some day. Each head
+    /// stores the id, and a log with another id is refused.
     pub group: u32,
     /// Number of spares to keep ready, besides the reserve ([`RESERVE_COUNT`]).
     pub spare_count: usize,
@@ -101,7 +103,7 @@ pub struct Room {
     pub spare_ready: bool,
 }
 
-/// A live segment, with the facts that are needed to recycle it later.
+/// A segment that is part of the log, with the facts that are needed to recycle it later.
 #[derive(Clone, Copy, Debug)]
 struct SegmentInfo {
     sequence: u64,
@@ -179,7 +181,7 @@ pub struct Wal<D: Disk> {
     options: WalOptions,
     /// The file of the open segment, to which `stages[0]` is written.
     file: D::File,
-    /// The segments that hold the log, oldest first. The last one is that of the last stage.
+    /// The segments that hold the log, oldest first. The last one belongs to the last stage.
     segments: VecDeque<SegmentInfo>,
     /// Queued frames by segment. The front is the open segment; never empty.
     stages: VecDeque<Stage>,
@@ -323,8 +325,9 @@ impl<D: Disk> Wal<D> {
 
     /// Releases the log up to `point`, which a durable snapshot covers: recycles or removes whole
     /// segments at or below it. On a full disk, it also moves the log from the open segment to one
-    /// of the reserve. Adds no record if `point` is not newer than the last point. After
-    /// [`StorageError::DiskFull`] the caller tries again when there is space.
+    /// of the reserve, so that the open segment can be recycled, too. Adds no record if `point` is
+    /// not newer than the last point. After [`StorageError::DiskFull`] the caller tries again when
+    /// there is space.
     ///
     /// Panics if the log ends before `point`: then [`Wal::install_snapshot`] is the right call.
     pub fn release(&mut self, point: SnapshotPoint) -> Result<(), StorageError> {
@@ -430,7 +433,8 @@ impl<D: Disk> Wal<D> {
     }
 
     /// Gives up a failed job and removes its file; a later [`Wal::spare_wanted`] may return
-    /// another. Returns whether that one makes a smaller spare, and so is worth trying at once.
+    /// another. Returns whether the next job will make a smaller spare than the failed one, and so
+    /// is worth trying at once.
     pub fn abandon_spare(&mut self, job: SpareJob<D>) -> bool {
         self.is_spare_asked = false;
         self.is_room_scarce = true;
@@ -676,7 +680,8 @@ fn fits(end: u64, bytes: u64, capacity: u64, is_entry: bool) -> bool {
     end + bytes + headroom <= capacity
 }
 
-/// A stage that holds only its head. The head's mark covers the `carried_bytes` behind it.
+/// A stage that holds only its head. The head's mark covers the `carried_bytes` bytes behind the
+/// head.
 fn new_stage(
     options: &WalOptions,
     sequence: u64,
@@ -825,8 +830,9 @@ impl<D: Disk> Wal<D> {
     }
 }
 
-/// Turns a log file that is no longer needed into a spare, or removes it. Not synced: if a crash
-/// brings the file back, the next start sees that it is not needed.
+/// Turns a log file that is no longer needed into a spare, or removes it; returns whether it is a
+/// spare now. Not synced: if a crash brings the file back, the next start sees that it is not
+/// needed.
 fn recycle<D: Disk>(disk: &D, spare: Spare, is_kept: bool) -> Result<bool, StorageError> {
     let from = log_path(spare.number);
     if !is_kept {

@@ -41,7 +41,8 @@ pub struct Ballot {
 pub struct Acceptor {
     /// The acceptor accepts no birth with an earlier ballot than this.
     pub promised: Ballot,
-    /// The last birth that it accepted, with its ballot, which is not above `promised`.
+    /// The last birth that the acceptor accepted, if any, and the ballot of that birth, which is
+    /// never above `promised`.
     pub accepted: Option<(Ballot, Birth)>,
 }
 

@@ -40,7 +40,8 @@ pub(super) struct DirectWriter {
 }
 
 impl DirectWriter {
-    /// `None` if the file system refuses, or if the file does not end with a whole block.
+    /// Opens the file at `path`, which is `length` bytes long. `None` if the file system refuses
+    /// direct writes, or if `length` is no multiple of [`DIRECT_BLOCK_BYTES`].
     pub fn open(path: &Path, length: u64) -> io::Result<Option<DirectWriter>> {
         if !length.is_multiple_of(DIRECT_BLOCK_BYTES) {
             return Ok(None);
@@ -51,9 +52,9 @@ impl DirectWriter {
     }
 
     /// Writes all of `bytes` at `offset`. The caller must still sync, for the device has a cache,
-    /// too. Reads the surrounding bytes through `reader`, an ordinary handle of the file. After a
-    /// refusal ([`is_refusal`]) the caller writes everything again in another way, since a part may
-    /// have been written.
+    /// too. Reads the surrounding bytes through `reader`, an ordinary handle of the file. A write
+    /// beyond the file's length is refused, too. After a refusal ([`is_refusal`]) the caller writes
+    /// everything again through the page cache, since a part may have been written.
     pub fn write_at(&mut self, reader: &File, offset: u64, bytes: &[u8]) -> io::Result<()> {
         let end = offset.checked_add(bytes.len() as u64);
         if end.is_none_or(|end| end > self.length) {
@@ -92,7 +93,7 @@ impl DirectWriter {
     }
 }
 
-/// Opens a file for direct writes, if the file system has any.
+/// Opens a file for direct writes. `None` if the file system does not support them.
 fn open_direct(path: &Path, flags: OFlags) -> io::Result<Option<File>> {
     let flags = (OFlags::DIRECT | flags).bits() as i32;
     match OpenOptions::new().write(true).custom_flags(flags).open(path) {
@@ -131,8 +132,8 @@ impl DirectBlocks {
     }
 }
 
-/// Whether the file system does not support direct writes, or not this one. It may say so when the
-/// file is opened or at a write.
+/// Whether `error` says that the file system does not support direct writes, or not the write that
+/// was tried. A file system may refuse when the file is opened, or only at a write.
 pub(super) fn is_refusal(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported)
 }

@@ -59,9 +59,9 @@ pub enum Exposure {
 
 impl RealDisk {
     /// Takes away the access of others to this disk's root directories and to this server's files
-    /// up to `depth` levels below; deeper files cannot be reached then. `is_own` tells which names
-    /// in a root are this server's. Keeps the access of the group, and leaves symbolic links alone.
-    /// Returns what is still exposed.
+    /// up to `depth` levels below. Deeper files keep their modes: others can no longer enter the
+    /// directories above them. `is_own` returns whether a name in a root is this server's. Keeps
+    /// the access of the group, and leaves symbolic links alone. Returns what is still exposed.
     pub fn close_to_others(&self, is_own: fn(&str) -> bool, depth: u32) -> Vec<Exposure> {
         let mut exposed = Vec::new();
         let roots = [Some(&self.root), self.log_root.as_ref()];

@@ -1,8 +1,11 @@
-//! A snapshot received from another member or from a person, while it waits to be installed.
+//! Stores a snapshot that was received from another member or from a person who restores a backup.
+//! A data directory holds at most one.
 //!
-//! Its bytes are written to [`RECEIVING_NAME`] and checked, then renamed to [`RECEIVED_NAME`]. From
-//! then on an entry of the log may refer to it. It is removed once a snapshot of this member's own
-//! covers that entry. A data directory holds at most one.
+//! Its bytes are written to the file [`RECEIVING_NAME`], and the caller checks them. A snapshot
+//! from another member, which replaces this member's state, is then renamed like an ordinary
+//! snapshot ([`name_received`]). A restored backup is renamed to [`RECEIVED_NAME`]
+//! ([`keep_received`]): from then on an entry of the log may refer to it, and it is removed once a
+//! snapshot that this member took covers that entry.
 
 use super::{SNAPSHOT_DIR, path_of, remove, snapshot_name};
 use crate::disk::Disk;

@@ -21,8 +21,8 @@ pub struct Room<D: Disk> {
 }
 
 impl<D: Disk> Room<D> {
-    /// Reserves as much as an earlier start did. Must run before the log's threads do, because the
-    /// blocks are free for a moment.
+    /// Reserves as much as an earlier start did. Must run before the log's threads do: while the
+    /// old file is replaced, its blocks are free for a moment, and the log could take them.
     pub fn take_over(disk: D) -> Result<Room<D>, StorageError> {
         let io = |op| move |error| StorageError::io(ROOM_FILE, op, error);
         let mut room = Room { disk, kept: None };

@@ -1,4 +1,5 @@
-//! Opening the log: reads it, makes what was read durable, and continues in a fresh segment.
+//! Opens the log: reads it, makes what was read durable, and continues in a fresh segment. Never
+//! appends to the old last segment, whose end may be torn.
 //!
 //! The order of the writes ensures that the log recovers to the same state after a crash at any of
 //! these steps:
@@ -325,8 +326,8 @@ fn measure_spares<D: Disk>(disk: &D, listing: &Listing) -> Result<Vec<Spare>, St
     Ok(spares)
 }
 
-/// Picks the file for the fresh segment: a spare that is not of the reserve; else a small one made
-/// now; else one of the reserve.
+/// Picks the file for the fresh segment: a spare that is not of the reserve; else a small file made
+/// now; else, on a full disk, one of the reserve.
 fn choose_spare<D: Disk>(
     disk: &D,
     options: &WalOptions,

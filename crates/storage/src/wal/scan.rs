@@ -204,7 +204,8 @@ pub(crate) struct Segment {
     /// The head's mark: everything below this offset, but the head, was durable before the head was
     /// written.
     pub mark: u64,
-    /// The slot with the highest mark, a seal first; with its position, 0 or 1.
+    /// The better of the two slots, with its position (0 or 1): a seal is better than a slot that
+    /// is none, and then the higher mark is better. `None` if no slot of this segment is intact.
     pub slot: Option<(usize, Slot)>,
 }
 
@@ -504,9 +505,9 @@ pub(crate) struct Chain {
 
 /// Finds the last segment with a good head, and follows the links back from there.
 ///
-/// A segment that no link names is not part of the log. It was left by a start that crashed before
-/// its head was durable, was replaced by a later start, is older than an installed snapshot, or was
-/// released and its removal was not durable.
+/// An older segment that no link names is not part of the log, nor is a newer one with a bad head.
+/// It was left by a start that crashed before its head was durable, was replaced by a later start,
+/// is older than an installed snapshot, or was released and its removal was not durable.
 pub(crate) fn find_chain<D: Disk>(
     disk: &D,
     listing: &Listing,
