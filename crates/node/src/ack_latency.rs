@@ -8,7 +8,8 @@ use member::Loop;
 
 use crate::limits::{ACK_PATIENCE, ACK_SAMPLE_INTERVAL};
 
-/// The entry that is being followed, if any.
+/// Measures one entry after the other: the entry that is being followed, if any, and when the next
+/// one may begin.
 #[derive(Default)]
 pub struct AckClock {
     sample: Option<Sample>,
@@ -19,7 +20,7 @@ struct Sample {
     index: u64,
     began: Instant,
     is_committed: bool,
-    /// Ids of members whose disk was counted already.
+    /// Ids of the members that have reported the entry on their disk.
     acked: Vec<u64>,
 }
 

@@ -1,4 +1,5 @@
-//! Snapshots that programs ask the node to take, and snapshots that they upload to be installed.
+//! Takes a snapshot when a program asks for one, and installs a snapshot that a program uploads.
+//! The program reaches this through a listener of the server, such as the admin server.
 
 use std::fs::File;
 use std::io;
@@ -78,8 +79,8 @@ impl MonitorHandle {
     /// regularly.
     ///
     /// # Errors
-    /// The snapshot could not be written; the log has the reason. If the process ends, the sender
-    /// is dropped without an answer.
+    /// The snapshot could not be written; the program's log has the reason. If the process ends,
+    /// the sender is dropped without an answer.
     pub fn take_snapshot(&self) -> oneshot::Receiver<io::Result<TakenSnapshot>> {
         let (sender, receiver) = oneshot::channel();
         self.shared.ask_loop(|member| {

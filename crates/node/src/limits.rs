@@ -6,8 +6,8 @@ use std::time::Duration;
 /// heartbeats nor elections, so this is how often an idle server wakes up.
 pub const RAFT_TICK_ALONE_MS: u64 = 100;
 
-/// Length of a tick in an ensemble of several servers, in ms. A follower misses its leader after 20
-/// to 40 ticks.
+/// Length of a tick in an ensemble of several servers, in ms. A follower that hears nothing from a
+/// leader for 20 to 40 ticks wants to become the leader.
 pub const RAFT_TICK_MS: u64 = 20;
 
 /// How long Apply may hold the lock of the state at a time. Checked after every
@@ -34,7 +34,7 @@ pub const SEGMENT_RESTS: u32 = 1;
 /// while a member fetched a million znodes (`docs/benchmark-results.md`).
 pub const SNAPSHOT_RESTS: u32 = 2;
 
-/// The longest such rest.
+/// The longest rest of the threads that fill segments and that handle snapshots.
 pub const REST_MAX: Duration = Duration::from_secs(1);
 
 /// A connection runtime that does not want to be woken for every delivery is woken when it has this
@@ -43,7 +43,8 @@ pub const QUIET_MAIL_MAX: usize = 256;
 
 const _: () = assert!(QUIET_MAIL_MAX < MAIL_MAX);
 
-/// Turns of Loop that a thread runs in a row for others. Then Loop's own thread continues.
+/// Most turns of Loop that a thread runs in a row. A turn handles all input that has arrived; input
+/// that arrives after the last turn is left to Loop's own thread.
 pub const LOOP_TURNS_MAX: usize = 4;
 
 /// Largest body of a frame of the handshake, in bytes.
@@ -67,7 +68,8 @@ pub const PEER_QUEUE_BYTES_MAX: usize = 64 << 20;
 /// Each link may exceed this by one read, or by one larger frame.
 pub const PEER_INPUT_BYTES_MAX: usize = 128 << 20;
 
-/// How long a link that is not read rests before it checks again.
+/// How long a link that is not read, because of [`PEER_INPUT_BYTES_MAX`], rests before it checks
+/// again whether it may be read.
 pub const PEER_INPUT_REST: Duration = Duration::from_millis(5);
 
 /// Most frames that are written to a socket together.
@@ -82,8 +84,9 @@ pub const PEER_BEAT: Duration = Duration::from_millis(1_000);
 /// Links for snapshots take part only in every n-th beat: no request waits for news of them.
 pub const PEER_BEATS_BULK: u32 = 2;
 
-/// Beats in a row without anything received after which the next one ends the link. Counted in
-/// beats, not in time, so that a process that was itself paused does not believe the others dead.
+/// A link ends at a beat if nothing was received since the last beat, nor in this many beats
+/// before. Counted in beats, not in time, so that a process that was itself paused does not believe
+/// the others dead.
 pub const PEER_SILENT_BEATS_MAX: u32 = 2;
 
 /// How long a handshake may take, with TLS.
@@ -106,8 +109,9 @@ pub const WRONG_SECRETS_INTERVAL: Duration = Duration::from_secs(10);
 /// ([`crate::ClusterConfig::connect_timeout`]).
 pub const ADDRESSES_TRIED_MAX: usize = 8;
 
-/// The shortest time between two dials of one server. It doubles up to [`REDIAL_MAX`]. A random
-/// part, up to half, is left out, so that servers that start together do not stay in step.
+/// The shortest time between two dials of one server. The time doubles with each dial, up to
+/// [`REDIAL_MAX`]. A random part, up to half, is left out, so that servers that start together do
+/// not stay in step.
 pub const REDIAL_MIN: Duration = Duration::from_millis(50);
 
 /// The longest time between two dials of one server.
@@ -119,8 +123,8 @@ pub const LINK_LASTED: Duration = Duration::from_secs(1);
 /// Trouble of one kind with a peer is logged at most this often.
 pub const PEER_COMPLAINT_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Most different troubles remembered for that. Further ones are not logged until some are
-/// forgotten.
+/// Most different troubles that are remembered for [`PEER_COMPLAINT_INTERVAL`]. A further one is
+/// not logged until another is forgotten.
 pub const PEER_COMPLAINTS_MAX: usize = 256;
 
 /// How long the accepting task rests after an error, for example without free file descriptors.
@@ -140,13 +144,15 @@ const _: () = assert!(PEER_WRITE_BYTES_MAX <= PEER_QUEUE_BYTES_MAX);
 /// as long.
 pub const HAND_OVER_LIMIT: Duration = Duration::from_millis(1_500);
 
-/// How often that leader checks whether another member leads.
+/// How often a leader that is stopped checks whether another member leads.
 pub const HAND_OVER_LOOK: Duration = Duration::from_millis(5);
 
-/// Least time between two entries whose way to other members' disks a leader measures.
+/// Least time between two entries for which a leader measures how long they take to the members'
+/// disks.
 pub const ACK_SAMPLE_INTERVAL: Duration = Duration::from_millis(10);
 
-/// How long a leader waits for the disks to have such an entry; a slower member is not counted.
+/// How long a leader waits for members to have the measured entry on disk; a slower member is not
+/// counted.
 pub const ACK_PATIENCE: Duration = Duration::from_secs(5);
 
 /// How long an empty server that may only join an ensemble looks for one of its members before the

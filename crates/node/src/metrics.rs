@@ -1,4 +1,5 @@
-//! Measurements that the threads make, and the handle that reads these and other numbers of a node.
+//! Measurements that the threads make, and [`MonitorHandle`], which reads these and other numbers
+//! of a node, and passes an operator's wishes to Loop.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,9 +19,9 @@ use crate::threads::Shared;
 pub struct NodeMetrics {
     /// `fsynctime`, in us: the time to write a group of entries to the log and make them durable.
     pub fsync_time_us: Summary,
-    /// Counts of these times in buckets, since the start.
+    /// The times of `fsync_time_us` as a histogram, since the start.
     pub fsync_buckets: TimeBuckets,
-    /// Number of these times that were longer than the configured threshold.
+    /// Number of times of `fsync_time_us` that were longer than the configured threshold.
     pub fsync_threshold_exceed_count: u64,
     /// `quorum_ack_latency`, in us: on the leader, the time until a quorum has an entry on disk.
     pub quorum_ack_latency_us: Summary,
@@ -97,7 +98,8 @@ pub struct ReplicaFacts {
     pub peers: Vec<PeerStatus>,
 }
 
-/// Reads a node's numbers. Used on threads of its own: nothing here is on the path of a request.
+/// Reads a node's numbers, and passes an operator's wishes to Loop. No request of a client comes
+/// through here.
 #[derive(Clone)]
 pub struct MonitorHandle {
     pub(crate) shared: Arc<Shared>,
@@ -166,7 +168,7 @@ impl MonitorHandle {
     }
 
     /// Starts to raise the level of the ensemble to the highest that this build knows, and returns
-    /// that level. The state shows when it is reached.
+    /// that level. The replicated state shows when the level is reached.
     ///
     /// # Errors
     /// The level was not raised, and why.

@@ -101,7 +101,7 @@ pub struct Answer {
     pub hello: Hello,
 }
 
-/// A proof; zeros if none is wanted.
+/// A MAC that proves that its sender has the key; zeros if the servers share no secret.
 pub type Proof = [u8; PROOF_BYTES];
 
 /// A message of the handshake.
@@ -120,7 +120,7 @@ pub enum Handshake {
     Confirm(Confirmation),
 }
 
-/// Why a link is refused. Sent to the other side, and logged on both.
+/// Why a link is refused. The text is sent to the other side, and is for the logs of both.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum Refusal {
     #[error("{0}")]
@@ -328,12 +328,14 @@ impl Transcript {
         self.mac(key, DIALLER_LABEL).finalize().into_bytes().into()
     }
 
-    /// Whether the accepter has the key. Takes the same time for a wrong proof as for a right one.
+    /// Whether `proof` shows that the accepter has the key. Takes the same time for a wrong proof
+    /// as for a right one.
     pub fn is_accepter(&self, key: &[u8], proof: &Proof) -> bool {
         self.mac(key, ACCEPTER_LABEL).verify_slice(proof).is_ok()
     }
 
-    /// Whether the dialler has the key.
+    /// Whether `proof` shows that the dialler has the key. Takes the same time for a wrong proof,
+    /// too.
     pub fn is_dialler(&self, key: &[u8], proof: &Proof) -> bool {
         self.mac(key, DIALLER_LABEL).verify_slice(proof).is_ok()
     }

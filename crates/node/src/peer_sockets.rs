@@ -704,7 +704,7 @@ impl Turn {
         Turn { links: links.clone(), evicted, deadline }
     }
 
-    /// Runs a part of the handshake, until its time is up or its place is lost.
+    /// Runs a part of the handshake, until the whole handshake's time is up or its place is lost.
     async fn limit<T>(&self, part: impl Future<Output = Result<T, Trouble>>) -> Result<T, Trouble> {
         tokio::select! {
             biased;
@@ -785,7 +785,7 @@ impl Complaints {
     }
 }
 
-/// The times between two dials.
+/// Computes how long to wait between two dials of one server.
 struct Redial {
     wait: Duration,
     chance: u64,
@@ -821,7 +821,7 @@ impl Links {
     }
 
     /// Marks silent links for their end, and queues a beat on links on which nothing was sent since
-    /// the last one. Links for snapshots take part only if `is_for_bulk`. Returns the queues with
+    /// the last call. Links for snapshots take part only if `is_for_bulk`. Returns the queues with
     /// beats.
     fn beat(&self, is_for_bulk: bool) -> Vec<Arc<Outbox>> {
         let mut outboxes = Vec::new();

@@ -78,7 +78,7 @@ pub enum StartError {
         /// Why the content is no state.
         cause: RestoreError,
     },
-    /// The log continues from no snapshot that is left.
+    /// No snapshot that is left reaches to where the log starts.
     #[error(
         "data directory {dir}: no usable snapshot: the log starts after entry {index}; {}",
         look(inspect)
@@ -153,7 +153,7 @@ pub struct Node {
     origin: Origin,
     /// The values that Apply shares with the Fronts.
     of_apply: OfApply,
-    /// Its lock is held as long as the node lives.
+    /// The data directory. Its lock is held as long as the node lives.
     dir: DataDir<RealDisk>,
 }
 
@@ -179,7 +179,7 @@ impl OfApply {
 /// for as long as it takes. `listener` is called with the changes of every hold.
 ///
 /// # Errors
-/// The node cannot start; nothing was started.
+/// The node cannot start. The caller ends the process, since some threads may run already.
 pub fn start(config: &NodeConfig, listener: ChangeListener) -> Result<Node, StartError> {
     let began = Instant::now();
     let dir_name = config.data_dir.display().to_string();
@@ -251,7 +251,8 @@ pub fn start(config: &NodeConfig, listener: ChangeListener) -> Result<Node, Star
     Ok(Node { shared, threads, links, origin, of_apply, dir: recovered.dir })
 }
 
-/// Applies the committed log, if this is a standalone server. Returns how long it took, in ms.
+/// Applies the committed entries that need no decision of Loop or Apply: nearly all in a standalone
+/// server, none in an ensemble. Returns how long it took, in ms.
 fn replay(recovered: &mut Recovered<RealDisk>) -> u64 {
     let began = Instant::now();
     recovered.replay(together);

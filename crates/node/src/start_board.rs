@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 
 use crate::peer_sockets::PeerHandle;
 
-/// Written by the start of a member, and read by monitoring.
+/// What the start of a member waits for. The start writes it, and monitoring reads it.
 #[derive(Default)]
 pub struct StartBoard {
     /// The servers that the member waits for. `None` until it dials them, and always in a
@@ -47,7 +47,7 @@ pub struct StartWait {
     pub waited: Duration,
     /// The servers that are not linked, each with how long it has been absent.
     pub absent: Vec<(u64, Duration)>,
-    /// The setting that would let the ensemble begin without them, if there is one.
+    /// The setting that would let the ensemble begin without the absent servers, if there is one.
     pub hint: Option<String>,
     /// Whether the member can only continue when another server is started.
     pub is_for_servers: bool,
@@ -113,7 +113,7 @@ impl StartBoard {
 }
 
 /// One line with the reason, each absent server with how long it has been absent, and the setting
-/// that would begin without them.
+/// that would let the ensemble begin without these servers.
 impl fmt::Display for StartWait {
     fn fmt(&self, out: &mut fmt::Formatter) -> fmt::Result {
         write!(out, "{}, for {} s so far", self.reason, self.waited.as_secs())?;

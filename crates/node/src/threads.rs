@@ -18,7 +18,8 @@
 //!
 //! A lone write on a standalone server: the runtime runs Front and Loop; *disk* writes, runs Loop,
 //! which finds the write committed, and Apply, which mails the answer; the runtime sends the
-//! answer. That is two wake-ups.
+//! answer. After the client's bytes woke the runtime, that is two wake-ups: of *disk*, and of the
+//! runtime.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -72,13 +73,14 @@ pub(crate) struct Shared {
     /// long replay would fill the queues.
     pub serving: AtomicBool,
     pub started: Instant,
-    /// `Now::contact_at_ms`; `u64::MAX` means `None`.
+    /// When this member last had contact with a leader or a quorum, in ms since `started`;
+    /// `u64::MAX` if it needs no other member. See [`FrontHandle::contact_at_ms`].
     pub contact_at_ms: AtomicU64,
     /// The Raft term that Loop has reached.
     pub raft_term: AtomicU64,
     /// The index of the last entry that Loop knows to be committed.
     pub commit_index: AtomicU64,
-    /// When the log was last made durable, in ms since `started`.
+    /// When the log was last made durable, in ms since `started`; 0 if it never was.
     pub log_synced_ms: AtomicU64,
     pub metrics: Mutex<NodeMetrics>,
     /// Callers that wait for a snapshot; at most one for each connection of the admin server.
