@@ -24,7 +24,7 @@ pub struct BlockId {
 pub struct KeyValue {
     /// The key.
     pub key: String,
-    /// Its value.
+    /// The value, if any.
     pub value: Option<String>,
 }
 
@@ -63,9 +63,11 @@ impl ChunkInfo {
 pub struct BlockData {
     /// The block's id.
     pub id: BlockId,
-    /// The index of the commit in the log that replicated it; 0 without replication.
+    /// The index of this commit in the log that replicated the container (Ratis's, not the store's
+    /// own log); 0 without replication.
     pub commit_sequence_id: u64,
-    /// The part of an erasure-coded stripe that the container is, as the client said.
+    /// Which part of each erasure-coded stripe the container holds, as the client said; `None`
+    /// without erasure coding.
     pub replica_index: Option<u32>,
     /// The client's flags, stored as they are.
     pub flags: Option<u64>,

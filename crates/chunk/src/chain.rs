@@ -3,8 +3,9 @@
 //!
 //! The head of a segment names the position in an earlier segment that it *follows*. A segment that
 //! is skipped that way lies behind a place where the log was cut off after a crash. It is kept
-//! until no start begins before it, and its number is never used again. If a segment's head is
-//! lost, the segment is read all the same: its records name their own positions.
+//! until no start will read the log from an earlier position, and its number is never used again.
+//! If a segment's head is lost, the segment is read all the same: its records name their own
+//! positions.
 
 use storage::disk::Disk;
 
@@ -24,8 +25,8 @@ use crate::segment_reader::{SegmentReader, read_fully, says_durable};
 pub(crate) struct Segments {
     /// The files of segments, by number.
     found: Vec<Found>,
-    /// Numbers of the `.next` files, sorted. For each number, the segment before was begun, unless
-    /// its own file is still a `.next` file.
+    /// Numbers of the `.next` files, sorted. A `.next` file N shows that segment N - 1 was begun,
+    /// unless there is a `.next` file N - 1, too.
     next: Vec<u32>,
 }
 
@@ -57,7 +58,8 @@ pub(crate) struct Link {
 #[derive(Debug, Default)]
 pub(crate) struct Chain {
     pub links: Vec<Link>,
-    /// Segments behind the log without a head. Nothing shows that they were ever durable.
+    /// Numbers of segments behind the end of the log that have no intact head. Nothing shows that
+    /// these segments were ever durable.
     pub torn: Vec<u32>,
 }
 

@@ -1,8 +1,9 @@
-//! Checkpoints: files with a copy of the index, so that a start reads the log only from there on.
+//! Writes and reads checkpoints: files with a copy of the index as of a position in the log, so
+//! that a start reads the log only from that position on.
 //!
-//! A checkpoint belongs to a position in the log. It holds everything that the log says before that
-//! position, and some of what came while the checkpoint was written. Reading the log from that
-//! position on completes it: a record that is applied twice, in order, changes nothing.
+//! A checkpoint holds everything that the log says before its position, and some of what came while
+//! the checkpoint was written. Reading the log from the position on completes the index: a record
+//! that is applied twice, in order, changes nothing.
 //!
 //! A checkpoint is written under a temporary name, synced, renamed, and the folder synced. The log
 //! is synced before the rename, since nothing in a checkpoint may be ahead of the durable log. Two
@@ -110,7 +111,8 @@ fn temporary_path() -> String {
 }
 
 impl<D: Disk> CheckpointWriter<D> {
-    /// Starts a checkpoint. After it, a start reads the log from `start` on.
+    /// Starts a checkpoint. A start of the store that uses this checkpoint reads the log from
+    /// `start` on.
     pub fn create(disk: D, store_id: u128, start: Start) -> Result<Self, ChunkError> {
         let path = temporary_path();
         let file = disk.create(&path).map_err(|error| ChunkError::io(&path, "create", error))?;
@@ -222,8 +224,8 @@ impl<D: Disk> FinishedCheckpoint<D> {
     }
 }
 
-/// Reads a checkpoint and passes its entries to `visit`. Returns where to read the log from after
-/// it; or what is wrong with the checkpoint.
+/// Reads a checkpoint and passes its entries to `visit`. Returns the position from which the log
+/// must be read then; or what is wrong with the checkpoint.
 pub(crate) fn read_checkpoint<D: Disk>(
     disk: &D,
     store_id: u128,

@@ -1,4 +1,6 @@
-//! A container in memory: its state, and the index of its blocks.
+//! Holds a container in memory: its state, and the index of its blocks, which says where each
+//! block's bytes are. Every change of the index also counts which bytes of the log are still needed
+//! (`live`).
 
 pub(crate) mod state;
 
@@ -26,7 +28,8 @@ pub struct ContainerSpec {
     pub is_recovering: bool,
     /// Key-value pairs that the client gave the container.
     pub metadata: Vec<KeyValue>,
-    /// The part of an erasure-coded stripe that it holds, as the client said.
+    /// Which part of each erasure-coded stripe the container holds, as the client said; `None`
+    /// without erasure coding.
     pub replica_index: Option<u32>,
 }
 
@@ -41,7 +44,7 @@ pub struct ContainerInfo {
     pub state: State,
     /// Key-value pairs that the client gave the container.
     pub metadata: Vec<KeyValue>,
-    /// The part of an erasure-coded stripe that it holds.
+    /// Which part of each erasure-coded stripe the container holds; `None` without erasure coding.
     pub replica_index: Option<u32>,
     /// Bytes of its chunks. After a restart, in the layouts with files, only the bytes of committed
     /// blocks.
@@ -77,7 +80,7 @@ pub(crate) struct Index {
     pub state: State,
     /// Key-value pairs that the client gave the container.
     pub metadata: Vec<KeyValue>,
-    /// The part of an erasure-coded stripe that the container holds.
+    /// Which part of each erasure-coded stripe the container holds; `None` without erasure coding.
     pub replica_index: Option<u32>,
     /// The container's blocks, by local id.
     pub blocks: BTreeMap<u64, Block>,
@@ -145,7 +148,8 @@ pub(crate) struct Commit {
     pub body_bytes: u32,
     /// Sum of the lengths of all chunks, in bytes.
     pub length: u64,
-    /// The index of the commit in the log that replicated it.
+    /// The index of this commit in the log that replicated the container (Ratis's, not the store's
+    /// own log); 0 without replication.
     pub commit_sequence_id: u64,
 }
 

@@ -1,5 +1,6 @@
-//! CRC-32 and CRC-32C (Castagnoli, RFC 3720). For 64 KiB this takes less than half the time of a
-//! chain of `crc32` instructions, which would be a fifth of the time of a large write.
+//! Computes CRC-32 and CRC-32C (Castagnoli, RFC 3720). For 64 KiB this takes less than half the
+//! time of a chain of `crc32` instructions. Such a chain would take a fifth of the time of a large
+//! write.
 
 use crc_fast::{CrcAlgorithm, Digest};
 

@@ -131,7 +131,7 @@ fn add(lines: &mut Vec<String>, more: impl Iterator<Item = String>) {
     }
 }
 
-/// Most bytes that are read of such a file.
+/// Most bytes that are read of a file with lines about damage.
 const BYTES_MAX: usize = DAMAGE_LINES_MAX * 1024;
 
 fn read_lines<D: Disk>(disk: &D, name: &str) -> Result<Option<Vec<String>>, ChunkError> {

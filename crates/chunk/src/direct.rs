@@ -1,4 +1,5 @@
-//! Large writes to the files of blocks and chunks: around the page cache, through a few buffers.
+//! Makes large writes to the files of blocks and chunks: around the page cache, through a few
+//! buffers that all threads share.
 //!
 //! Copying 1000 KiB into the page cache takes twice the CPU time of copying them to memory that is
 //! reused, since each page must be found first. And the dirty pages, of as many files as there are
@@ -11,7 +12,8 @@ use storage::disk::{AlignedBuffer, Disk};
 
 use crate::limits::{BLOCK_BYTES, BUFFER_BYTES, BUFFERS_MAX, FILE_CACHED_BYTES_MAX};
 
-/// The buffers. Each is made when it is first needed.
+/// The shared buffers: at most [`BUFFERS_MAX`], each made when it is first needed. A thread that
+/// finds no free buffer waits for one.
 #[derive(Debug, Default)]
 pub struct DirectWrites {
     state: Mutex<State>,

@@ -206,7 +206,8 @@ pub enum ChunkError {
         /// even for one more file.
         bytes_wanted: u64,
     },
-    /// The system refused an operation on a file.
+    /// The system refused an operation on a file. Earlier steps of the same call may have taken
+    /// effect.
     #[error("cannot {op} {file}: {error}")]
     Io {
         /// Path below the store's directory.

@@ -1,4 +1,5 @@
-//! The identity of a store: the file `store`, which marks a directory as a store.
+//! Reads the identity of a store, that is, its id and its salt, or draws one for a new store in an
+//! empty directory. The identity is in the file `store`, which marks the directory as a store.
 //!
 //! Byte layout: `docs/formats.md`, "The chunk store".
 
@@ -12,7 +13,7 @@ use crate::record::Salt;
 use crate::segment::LOG_DIR;
 use crate::segment_reader::read_fully;
 
-/// The name of that file.
+/// The name of the file with the identity.
 pub const IDENTITY_NAME: &str = "store";
 
 /// The lock file of a store, so that only one process opens it.

@@ -1,10 +1,10 @@
 //! The three layouts of a container's data, and the file names of the two that are Apache Ozone's.
 //!
 //! ```text
-//! <base> = hdds/<cluster id>/current/containerDir<(id >> 9) & 0xff>
-//! <base>/<id>/chunks/<local id>.block
-//! <base>/<id>/chunks/<chunk name>
-//! <base>/<id>/chunks/<chunk name>.tmp.<term>.<index>
+//! <base> = hdds/<cluster id>/current/containerDir<(id >> 9) & 0xff>    id: the container's
+//! <base>/<id>/chunks/<local id>.block                   one file for each block
+//! <base>/<id>/chunks/<chunk name>                       one file for each chunk
+//! <base>/<id>/chunks/<chunk name>.tmp.<term>.<index>    a chunk that is not committed yet
 //! ```
 //!
 //! Source: Ozone 2.2.0, `KeyValueContainerLocationUtil`, `ContainerLayoutVersion`,

@@ -21,10 +21,10 @@ pub const CONTAINER_BYTES_MAX_DEFAULT: u64 = 10 * 1024 * 1024 * 1024;
 /// takes 32 MiB in all. A larger request ends its stream with gRPC's `RESOURCE_EXHAUSTED`.
 pub const REQUEST_BYTES_MAX: usize = CHUNK_BYTES_MAX as usize + 1024 * 1024;
 
-/// Most *parts* of one request: chunks, checksums and pairs of metadata. A part may have two bytes
-/// in the message and takes up to 200 bytes of memory. A block of 256 MiB has 18,000 parts in
-/// chunks of 4 MiB with checksums of 16 KiB each, and 800,000 in chunks of 1 KiB. Above:
-/// [`crate::wire::RequestError::TooManyParts`].
+/// Most *parts* of one request: chunks, checksums and pairs of metadata. A part may have only two
+/// bytes in the message, and takes up to [`REQUEST_PART_BYTES`] of memory. A block of 256 MiB has
+/// 18,000 parts in chunks of 4 MiB with checksums of 16 KiB each, and 800,000 in chunks of 1 KiB.
+/// Above: [`crate::wire::RequestError::TooManyParts`].
 pub const REQUEST_PARTS_MAX: usize = 1024 * 1024;
 
 /// Most bytes of memory that a part of a request takes once it is decoded: a chunk as it is in the
@@ -32,8 +32,8 @@ pub const REQUEST_PARTS_MAX: usize = 1024 * 1024;
 pub const REQUEST_PART_BYTES: usize = 320;
 
 /// The memory for answering about a block's commit is at most this many times the bytes of the
-/// commit's record: as the store has it, as a message, and encoded. A chunk takes at least 35 bytes
-/// of a record.
+/// commit's record. The block is in memory in three forms: as the store has it, as a message, and
+/// encoded. A chunk takes at least 35 bytes of a record.
 pub const COMMIT_MEMORY_TIMES: usize = 12;
 
 /// Largest answer that lists blocks or checksums, in bytes: Ozone's clients take no larger message.
@@ -41,7 +41,7 @@ pub const COMMIT_MEMORY_TIMES: usize = 12;
 /// left out.
 pub const ANSWER_BYTES_MAX: usize = 32 * 1024 * 1024;
 
-/// Blocks that are read from the store at a time for such an answer.
+/// Most blocks that are read from the store at a time for an answer that lists blocks or checksums.
 pub const BLOCKS_PER_PAGE: usize = 1024;
 
 /// Bytes of an answer to a ReadBlock that asks for no size, as in Ozone 2.2.
@@ -55,7 +55,8 @@ pub const READ_BLOCK_ANSWER_BYTES_MAX: u64 = 4 * 1024 * 1024;
 /// several if there would be more pieces than this.
 pub const READ_CHUNK_PIECES_MAX: u64 = 64 * 1024;
 
-/// Bytes of a piece if the chunk has no checksums: `ozone.chunk.read.buffer.default.size`.
+/// Bytes of a piece in the answer to a ReadChunk if the chunk has no checksums:
+/// `ozone.chunk.read.buffer.default.size`.
 pub const READ_CHUNK_PIECE_BYTES_DEFAULT: u64 = 1024 * 1024;
 
 /// Most bytes that an Echo may ask for. Above: `MALFORMED_REQUEST`.
@@ -93,8 +94,8 @@ pub const SEGMENT_HEADROOM_BYTES: u32 = 1024 * 1024;
 /// what was deleted is given back. With small segments the file has a quarter of a segment's size.
 pub const RESERVE_BYTES: u32 = 16 * 1024 * 1024;
 
-/// Calls of [`crate::store::Store::tick`] before the store tries again to reserve that file, after
-/// the disk had no space: some seconds.
+/// Calls of [`crate::store::Store::tick`] before the store tries again to reserve the file of
+/// [`RESERVE_BYTES`] and the next segment, after the disk had no space: some seconds.
 pub const RESERVE_PAUSE_CALLS: u32 = 50;
 
 /// Most segments in a log. At the default size this is 16 TiB. Above:
@@ -102,6 +103,7 @@ pub const RESERVE_PAUSE_CALLS: u32 = 50;
 pub const SEGMENTS_MAX: usize = 65_536;
 
 /// Largest number of a segment. Numbers grow by one for each segment and are never used twice.
+/// Above: [`crate::ChunkError::DiskFull`].
 pub const SEGMENT_NUMBER_MAX: u32 = u32::MAX - 1;
 
 /// Bytes of one buffer. Small records are gathered in such a buffer, and larger ones pass through
@@ -113,8 +115,8 @@ pub const BUFFER_BYTES: usize = 256 * 1024;
 /// do not fill the memory.
 pub const BUFFERS_MAX: usize = 16;
 
-/// Largest body that is gathered in the shared buffer, in bytes; a larger one is written alone.
-/// Only one thread at a time copies into the shared buffer.
+/// Largest body of a record that is gathered in the log's shared buffer, in bytes; a larger record
+/// is written alone. Only one thread at a time copies into the shared buffer.
 pub const GATHERED_BYTES_MAX: usize = 64 * 1024;
 
 /// Largest chunk that is gathered before it is written to its block's file, in bytes. Copying a
@@ -141,8 +143,8 @@ pub const OPEN_FILES_MAX_DEFAULT: usize = 512;
 /// most this much of the log, and as much again if the newest checkpoint is damaged.
 pub const CHECKPOINT_EVERY_BYTES: u64 = 512 * 1024 * 1024;
 
-/// The log also grows by at least this many times the size of the last checkpoint between two: a
-/// large index is not written more often than is worth it.
+/// Between two checkpoints, the log also grows by at least this many times the size of the last
+/// checkpoint, so that a large index is not written too often.
 pub const CHECKPOINT_EVERY_TIMES: u64 = 4;
 
 /// A checkpoint that is written to give space back waits one call of the background work for each
@@ -163,7 +165,7 @@ pub const CHECKPOINT_PIECE_BYTES_MAX: usize = 1024 * 1024 * 1024;
 /// Most lines in the note about damage. Further damage is reported when it is found, but not noted.
 pub const DAMAGE_LINES_MAX: usize = 1000;
 
-/// Blocks of a container that are added to a checkpoint while the container's lock is held.
+/// Most blocks that are added to a checkpoint before the container's lock is released for others.
 pub const CHECKPOINT_BLOCKS: usize = 1024;
 
 /// Bytes of a block that an export reads at a time.

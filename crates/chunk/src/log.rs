@@ -235,9 +235,9 @@ impl<D: Disk> Log<D> {
         }
     }
 
-    /// Gives the record its position, which it returns. The record is in the log once
-    /// [`Log::finish`] has made the writes that are left. Syncs wait for that; other records do
-    /// not.
+    /// Gives the record a position in the log, and returns the position. The record is in the log
+    /// once [`Log::finish`] has made the writes that are left. Syncs wait for that; other records
+    /// do not.
     pub fn reserve(
         &self,
         record: &Record<'_>,
@@ -360,8 +360,9 @@ impl<D: Disk> Log<D> {
         }
     }
 
-    /// Returns when everything before `upto` is durable: after a sync that threads share, or,
-    /// unless `is_shared`, after a sync that this thread ran.
+    /// Returns when everything before `upto` is durable. If `is_shared`, a sync that another thread
+    /// ran is enough. Otherwise this thread runs a sync itself, even if everything is durable
+    /// already.
     pub fn sync(&self, upto: Position, is_shared: bool) -> Result<(), ChunkError> {
         let mut has_synced = false;
         loop {

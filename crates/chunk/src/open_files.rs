@@ -1,4 +1,5 @@
-//! Keeps files open for reuse, up to a limit.
+//! Keeps the files of blocks and segments open for reuse, up to a limit; then closes those that
+//! were not used for longest.
 
 use std::io;
 use std::sync::Arc;

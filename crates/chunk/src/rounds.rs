@@ -1,4 +1,4 @@
-//! Lets threads wait for the numbered *rounds* of a sync. A round is one sync of the log.
+//! Lets threads wait for the syncs of the log. Each sync is a *round*, and has a number.
 //!
 //! A thread that arrives during a round waits for the next one, which covers what the thread wrote.
 //! The first such thread leads (runs) the next round, and is woken alone when the present round is

@@ -45,7 +45,7 @@ pub struct Head {
     pub bytes: u32,
     /// Where the log ended when the segment was begun; nothing behind that position counts.
     pub follows: Position,
-    /// The log was durable before this position at that time.
+    /// The log was durable before this position when the segment was begun.
     pub durable: Position,
 }
 

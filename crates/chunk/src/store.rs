@@ -61,10 +61,10 @@ pub enum Durability {
     /// were not committed after them. A power failure may lose everything that no sync covered.
     #[default]
     Buffered,
-    /// Once a sync made it durable that this write's thread ran.
+    /// Once the write is durable, after a sync that the write's own thread ran.
     Synced,
-    /// Once a sync made it durable that all waiting writes share. Syncs of the files of blocks and
-    /// chunks are not shared.
+    /// Once the write is durable, after a sync that all waiting writes share. Syncs of the files of
+    /// blocks and chunks are not shared.
     GroupSynced,
 }
 
@@ -253,8 +253,8 @@ impl<D: Disk + Clone> Store<D> {
         Ok(())
     }
 
-    /// Whether the disk has space again since [`Store::tick`] checked. The store's own size is
-    /// checked only there, since that means a look at every container.
+    /// Whether the disk has space again since [`Store::tick`] checked. Always false if the store's
+    /// own size is limited: only `tick` checks that, since it takes a look at every container.
     fn has_room_again(&self) -> Result<bool, ChunkError> {
         let StoreOptions { bytes_max, free_bytes_min, .. } = self.options;
         let has_room = bytes_max == 0 && self.free_bytes()? >= free_bytes_min;

@@ -13,9 +13,9 @@ pub const OID: u8 = 0x06;
 pub const SEQUENCE: u8 = 0x30;
 /// The tag of a set.
 pub const SET: u8 = 0x31;
-/// The tag `[0]`, with values inside.
+/// The context-specific tag `[0]`, constructed: further values are inside.
 pub const CONTEXT_0: u8 = 0xa0;
-/// The tag `[1]`, with values inside.
+/// The context-specific tag `[1]`, constructed: further values are inside.
 pub const CONTEXT_1: u8 = 0xa1;
 
 /// The most length bytes that are read: no file or certificate here has 4 GiB.

@@ -133,8 +133,7 @@ pub(super) fn read_file(path: &Path) -> Result<Vec<u8>, String> {
     std::fs::read(path).map_err(|error| error.to_string())
 }
 
-/// Calls `check` once a second on a thread of its own, until the last other owner of `owner` is
-/// gone.
+/// Calls `check` once a second on a thread of its own, until nobody else has an `Arc` of `owner`.
 ///
 /// # Errors
 /// No thread can be started.

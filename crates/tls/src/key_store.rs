@@ -28,8 +28,9 @@ pub const STORE_BYTES_MAX: usize = 16 << 20;
 /// The most certificates in a chain that is sent to peers.
 const CHAIN_MAX: usize = 100;
 
-/// The object identifiers id-data, and PKCS #12 bag with an encrypted key (RFC 7292).
+/// The object identifier id-data: plain content in a PKCS #12 file (RFC 7292).
 const DATA: [u8; 9] = [0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x07, 0x01];
+/// The object identifier of a PKCS #12 bag with an encrypted key (RFC 7292).
 const SHROUDED_KEY_BAG: [u8; 11] =
     [0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x0c, 0x0a, 0x01, 0x02];
 /// The object identifier id-ecPublicKey (RFC 5480).

@@ -73,7 +73,7 @@ pub fn read_store<T>(store: &StoreFile, read: ReadStore<T>) -> Result<Vec<T>, Tl
 }
 
 impl StoreFile {
-    /// The error that this store cannot be used for this reason.
+    /// An error that says that this store cannot be used, because of `cause`.
     pub fn error(&self, cause: String) -> TlsError {
         TlsError {
             place: self.place.clone(),

@@ -1,4 +1,5 @@
-//! The TLS settings that a configuration gives. ZooKeeper 3.9 has these in `X509Util`.
+//! The TLS settings that a configuration gives: those of ZooKeeper 3.9 (`X509Util`), and rules for
+//! certificates from etcd's flags.
 
 use std::fmt;
 use std::path::PathBuf;

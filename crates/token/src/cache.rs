@@ -13,7 +13,7 @@ use crate::limits::VERIFIED_TOKENS_MAX;
 type Digest = [u8; 32];
 
 /// The tokens of one key that were valid when they were first seen. Each thread that checks tokens
-/// has its own. Whether a remembered token is still valid is checked each time.
+/// has its own `VerifiedTokens`. Whether a remembered token has expired since is checked each time.
 #[derive(Default)]
 pub struct VerifiedTokens {
     tokens: BTreeMap<Digest, Verified>,

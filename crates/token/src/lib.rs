@@ -4,8 +4,9 @@
 //! library golang-jwt 5.2. With the methods that use no randomness, tokens equal etcd's byte by
 //! byte.
 //!
-//! It never reads a file or a clock: key files come as bytes, and time as a number. Only `ring`
-//! uses randomness, for the salt of PS256 and its like; no outcome depends on it.
+//! The crate never reads a file or a clock: its callers pass key files as bytes, and the time as a
+//! number. Only `ring` uses randomness, for the salt of PS256 and its like; no outcome depends on
+//! it.
 //!
 //! Some forms that no library writes are accepted by etcd but refused here: base64 with unused bits
 //! or line ends, and a revision or a time that does not fit 63 bits. RSA keys that sign must have

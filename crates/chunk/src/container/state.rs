@@ -6,7 +6,8 @@
 pub enum State {
     /// May be written and read.
     Open,
-    /// Takes only writes that were ordered before; will be closed.
+    /// Will be closed soon. Writes that were ordered before are still taken; the store itself
+    /// cannot tell them from other writes.
     Closing,
     /// Closed without agreement of the other replicas; closed by force later.
     QuasiClosed,

@@ -24,8 +24,8 @@ use crate::store::upkeep::Upkeep;
 #[derive(Debug)]
 pub(super) struct Writing<D: Disk> {
     writer: CheckpointWriter<D>,
-    /// The ids of containers that are left; the next one is last, with its first block that is left
-    /// if the container was begun.
+    /// The ids of the containers that are left to write, the next one last. With an id, the local
+    /// id of the first block that is left, if the container was begun.
     containers: Vec<(u64, Option<u64>)>,
 }
 
@@ -47,7 +47,7 @@ impl<D: Disk + Clone> Store<D> {
             false => Ok(()),
         };
         match begun.and_then(|()| self.write_step(upkeep, bytes_max)) {
-            // Tries at once whatever else can free space.
+            // Starts the checkpoint anew, and frees everything that can be freed for it.
             Err(ChunkError::DiskFull { .. }) => self.checkpoint_now(upkeep),
             other => other,
         }

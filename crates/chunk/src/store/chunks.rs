@@ -23,7 +23,7 @@ use crate::segment_reader::read_fully;
 use crate::store::containers::wrong_state;
 use crate::store::{Durability, Stage, Store, WriteMode};
 
-/// How often a read is repeated because its record was moved during the read.
+/// Most attempts at a read whose record was moved, and its old segment removed, during the read.
 const READ_TRIES_MAX: u32 = 8;
 
 impl<D: Disk + Clone> Store<D> {
@@ -176,8 +176,8 @@ impl<D: Disk + Clone> Store<D> {
     }
 
     /// Adds a small chunk to those gathered for its block, which are written together. A container
-    /// gathers for one block at a time: a chunk of another block makes this write the first
-    /// block's.
+    /// gathers for one block at a time: before a chunk of another block is added, the bytes that
+    /// were gathered for the first block are written.
     fn gather(
         &self,
         container: &Container,
@@ -253,8 +253,8 @@ impl<D: Disk + Clone> Store<D> {
         result
     }
 
-    /// Makes a container durable, if a file in it must be: its record, and the names of its
-    /// folders.
+    /// Makes the container itself durable (its record, and the names of its folders), for a file in
+    /// it that must be durable. Does nothing if the container is durable already.
     pub(super) fn settle_container(
         &self,
         container: &Container,

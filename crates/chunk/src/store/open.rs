@@ -248,7 +248,8 @@ fn repair_heads<D: Disk>(disk: &D, half_damaged_heads: &[(Head, usize)]) -> Resu
     Ok(())
 }
 
-/// Syncs what was read, which a killed process may not have done.
+/// Syncs the segments that were read, and their folder: a killed process may have written to them
+/// without a sync.
 fn seal<D: Disk>(disk: &D, scanned: &Scanned) -> Result<(), ChunkError> {
     if scanned.segments.is_empty() {
         return Ok(());

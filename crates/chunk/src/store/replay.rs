@@ -1,7 +1,8 @@
 //! Rebuilds the index from a checkpoint and the log.
 //!
-//! Records about a container without its first record are kept, too: that record is lost, unless
-//! the container's deletion follows. A missing record does not mean a deletion.
+//! The log may hold records about a container, but not the record that made it. Unless the
+//! container's deletion follows in the log, the first record was lost. Then the container is kept,
+//! as damaged, with what the other records say: a missing record does not mean a deletion.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -1,5 +1,6 @@
 //! Computes, from the index alone, how much memory an answer about a container or a block takes.
-//! Reads nothing, so a caller with little memory can free some before it asks.
+//! Reads nothing from disk, so a caller with little memory can free some before it asks for the
+//! answer.
 
 use storage::disk::Disk;
 

@@ -338,8 +338,8 @@ impl<D: Disk + Clone> Store<D> {
         Ok(body.len() as u64)
     }
 
-    /// On a full disk, punches out the dead ranges of segments of which too much is needed:
-    /// emptying them would need space first.
+    /// On a full disk, punches out dead ranges of segments, that is, frees their disk blocks within
+    /// the file. Emptying a segment would need space for the copies first.
     fn punch_segments(&self, upkeep: &mut Upkeep<D>) -> Result<(), ChunkError> {
         if self.log.is_short() {
             upkeep.is_short = true;
@@ -443,8 +443,8 @@ impl<D: Disk + Clone> Store<D> {
         }
     }
 
-    /// Removes an emptied segment, once the copies are durable. If it still holds something needed,
-    /// that could not be read, and the segment stays.
+    /// Removes an emptied segment, once the copies are durable. If the segment still holds needed
+    /// bytes, these could not be read, and the segment stays.
     fn remove_if_dead(
         &self,
         upkeep: &mut Upkeep<D>,
@@ -531,7 +531,8 @@ impl<D: Disk + Clone> Store<D> {
     }
 
     /// Reads everything of a block: checks its data in the log against the log's checksums and, if
-    /// its container takes no more writes, each chunk against the chunk's own checksums.
+    /// its container takes no more writes, each chunk against the chunk's own checksums. Adds the
+    /// number of bytes read to `bytes`.
     pub(super) fn check_block(&self, id: BlockId, bytes: &mut u64) -> Result<(), ChunkError> {
         let container = self.find(id.container_id)?;
         let (is_closed, extents) = {

@@ -4,8 +4,9 @@
 //!
 //! ```text
 //! chunk      over the bytes of its checksums, in their order
-//! block      over its local id and the sums of its chunks, by offset; eight bytes each, big-endian
-//! container  over the sums of its blocks, by local id; the same
+//! block      over its local id, and the checksums of its chunks in the order of their offsets
+//! container  over the checksums of its blocks in the order of their local ids
+//!            (an id or a checksum counts as eight bytes, big-endian)
 //! ```
 
 use std::collections::BTreeMap;

@@ -1,4 +1,5 @@
-//! Decodes requests and checks their shape. Only the store checks what they refer to.
+//! Decodes requests and checks their shape. Whether the containers, blocks and chunks in them exist
+//! is left to the store.
 
 use bytes::Bytes;
 use prost::Message as _;
@@ -67,7 +68,7 @@ pub struct BlockReference {
     pub id: BlockId,
     /// The lowest commit that the block must have, as the reader knows.
     pub commit_sequence_id: Option<u64>,
-    /// The part of an erasure-coded stripe that the reader expects the container to be.
+    /// Which part of each erasure-coded stripe the client expects the container to hold.
     pub replica_index: Option<u32>,
 }
 

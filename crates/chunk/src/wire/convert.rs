@@ -99,7 +99,7 @@ pub(super) fn chunk(message: Option<pb::ChunkInfo>) -> Checked<ChunkInfo> {
     })
 }
 
-/// Converts a chunk to what its client sent.
+/// Converts a chunk back to the message that its client sent.
 pub fn chunk_to_pb(chunk: &ChunkInfo) -> pb::ChunkInfo {
     pb::ChunkInfo {
         chunk_name: Some(chunk.name.clone()),
@@ -174,7 +174,8 @@ pub fn block_data_to_pb(block: &BlockData) -> pb::BlockData {
     }
 }
 
-/// `eof_default`: whether this ends the block if the message does not say.
+/// Converts a PutBlock. `eof_default` is whether the PutBlock ends its block if the message does
+/// not say.
 pub(super) fn put_block(
     message: pb::PutBlockRequestProto,
     container_id: u64,

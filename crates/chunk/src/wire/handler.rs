@@ -580,7 +580,7 @@ pub struct Step {
     pub rest: Option<Rest>,
 }
 
-/// A ReadBlock that is not read to its end yet. It only takes memory, no thread waits in it, so the
+/// A ReadBlock that is not read to its end yet. It takes memory, but no thread waits in it, so the
 /// client may take its time with each answer.
 #[derive(Debug)]
 pub struct Rest {

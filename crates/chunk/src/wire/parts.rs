@@ -1,8 +1,8 @@
 //! Counts how many values a request would become, before it is decoded.
 //!
-//! An empty chunk takes two bytes of a message and two hundred of memory: a message within its
-//! limit could demand gigabytes. So its repeated fields (*parts*) are counted first, which costs a
-//! walk over its tags.
+//! An empty chunk takes two bytes of a message, and up to [`crate::limits::REQUEST_PART_BYTES`] of
+//! memory: a message within the limit could demand gigabytes. So the repeated fields of a message
+//! (*parts*) are counted first, which costs a walk over its tags.
 
 use prost::encoding::{DecodeContext, WireType, decode_key, decode_varint, skip_field};
 

@@ -96,7 +96,8 @@ fn result_of(error: &ChunkError) -> pb::Result {
     }
 }
 
-/// As in `KeyValueHandler.checkContainerOpen`.
+/// The result code for an operation that the container's state does not allow, as in Ozone's
+/// `KeyValueHandler.checkContainerOpen`.
 fn result_of_state(state: State) -> pb::Result {
     match state {
         State::QuasiClosed | State::Closed => pb::Result::ClosedContainerIo,
