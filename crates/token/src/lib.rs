@@ -1,8 +1,8 @@
 //! Makes and verifies tokens that identify etcd's clients and are signed as JSON Web Tokens (RFC
 //! 7519): etcd's `--auth-token=jwt,...`. This crate exists to keep keys and their libraries out of
 //! the crates that use tokens. Source: `server/auth/jwt.go` and `options.go` of etcd 3.6, and its
-//! library golang-jwt 5.2. With the methods that use no randomness, tokens equal etcd's byte by
-//! byte.
+//! library golang-jwt 5.2. With the methods for which etcd uses no randomness (HS, RS and EdDSA),
+//! tokens equal etcd's byte by byte.
 //!
 //! The crate never reads a file or a clock: its callers pass key files as bytes, and the time as a
 //! number. Only `ring` uses randomness, for the salt of PS256 and its like; no outcome depends on

@@ -1,4 +1,4 @@
-//! Checkpoints that are intact, cut off or changed.
+//! Reads checkpoints that are intact, cut off or changed.
 
 use storage::fault_disk::FaultDisk;
 

@@ -1,4 +1,4 @@
-//! Checksums of known data, and of data that changed.
+//! Compares checksums with published values, and finds data that changed.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! The encoding of a container, and the counts of its index.
+//! Tests the encoding of a container, and the counts of bytes and blocks in its index.
 
 use super::*;
 

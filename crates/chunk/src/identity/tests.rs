@@ -1,4 +1,4 @@
-//! Identities that are intact, changed, cut off, or of version 1.
+//! Decodes identities that are intact, changed, cut off, or of version 1.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! The names of files and folders, compared with Ozone's.
+//! Compares the names of files and folders with Ozone's.
 
 use super::*;
 

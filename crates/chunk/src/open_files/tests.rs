@@ -1,4 +1,4 @@
-//! How many files stay open, and which ones.
+//! Tests how many files stay open, and which ones.
 
 use std::cell::Cell;
 

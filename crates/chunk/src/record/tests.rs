@@ -1,4 +1,4 @@
-//! Headers and trailers that are intact, cut off, changed, or at another position.
+//! Decodes headers and trailers that are intact, cut off, changed, or at another position.
 
 use super::*;
 use crate::crc::crc32c;

@@ -1,4 +1,4 @@
-//! Threads that wait for rounds of a sync.
+//! Tests which threads wake up when a sync (a round) is over.
 
 use std::sync::Arc;
 

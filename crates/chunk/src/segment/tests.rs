@@ -1,4 +1,4 @@
-//! The heads and names of segments.
+//! Tests the encoding of the heads of segments, and the names of their files.
 
 use super::*;
 

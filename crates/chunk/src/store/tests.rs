@@ -1,4 +1,4 @@
-//! The answers of a store to each operation, on a disk in memory.
+//! Tests the results of a store's operations, on a disk in memory.
 
 use storage::fault_disk::{Chance, FaultDisk, FaultPlan, Operation};
 

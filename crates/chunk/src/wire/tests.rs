@@ -1,4 +1,4 @@
-//! The shapes of requests, and the commands that they become.
+//! Tests which requests are accepted, and the commands that they become.
 
 mod handler;
 

@@ -1,4 +1,5 @@
-//! Crashes of the process and of the machine at random moments, from a seed.
+//! Kills the process or cuts the power at random moments, from a seed, and compares the reopened
+//! store with a model.
 //!
 //! In the layout `Log`, a reopened store equals the store after some prefix of the requests: it has
 //! all requests that were durable when they were answered, and none behind a missing one. In the
@@ -261,7 +262,8 @@ fn options(layout: Layout) -> StoreOptions {
 struct Life {
     /// The model at the start of the life, and then one for each request that was begun.
     models: Vec<Model>,
-    /// Position of the first model that has everything that was durable when it was answered.
+    /// Position in `models` of the first model with all requests that were durable when they were
+    /// answered.
     durable: usize,
 }
 

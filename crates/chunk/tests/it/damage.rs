@@ -29,8 +29,8 @@ const OPTIONS: StoreOptions = StoreOptions {
 /// Acknowledged data: the bytes of each committed block.
 type Acknowledged = BTreeMap<BlockId, Vec<u8>>;
 
-/// Sizes of the chunks of each block in bytes. They are small, so that most of the log is the heads
-/// of records; `LARGE` is written alone, not gathered.
+/// Sizes of the chunks of each block in bytes. They are small, so that most of the log is the
+/// headers of records. A chunk of `LARGE` bytes is written alone, not gathered.
 const CHUNKS: [usize; 3] = [90, 200, 70];
 const LARGE: usize = 70_000;
 
@@ -255,7 +255,8 @@ fn a_file_that_is_removed_or_emptied_is_missed() {
     });
 }
 
-/// A crash may undo a new segment's name and keep the name of the file after it.
+/// A crash may undo a new segment's name, so that it is a `.next` file again, and keep the name of
+/// the `.next` file behind it.
 #[test]
 fn the_last_segment_is_missed_where_two_files_are_to_be_segments() {
     let (disk, known) = write(Layout::Log, false);

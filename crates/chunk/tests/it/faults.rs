@@ -1,6 +1,6 @@
-//! Every system call fails in turn, in every layout. Requests that were answered with success are
-//! there after a crash. No sync follows a failed sync. A request that finds a full disk, or a
-//! process without a file descriptor, is refused, and the store continues.
+//! Lets each operation of the disk fail in turn, in every layout. Requests that were answered with
+//! success are there after a crash. No sync follows a failed sync. A request that finds a full
+//! disk, or a process without a file descriptor, is refused, and the store continues.
 
 use std::collections::BTreeMap;
 
@@ -139,7 +139,9 @@ fn a_failed_sync_is_the_last_in_every_layout() {
     }
 }
 
-/// The file of a future segment may find no space: nothing is in it yet.
+/// Checks that a failed sync stopped the store. A sync without space may instead be that of a
+/// future segment's file, which holds nothing yet: then the request is refused, and the store
+/// continues.
 fn check_stopped_unless_full(
     disk: &FaultDisk,
     store: Store<FaultDisk>,

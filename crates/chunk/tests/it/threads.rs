@@ -23,7 +23,8 @@ fn bytes(seed: u64, count: usize) -> Vec<u8> {
     (0..count as u64).map(|at| (at.wrapping_mul(seed | 1) >> 5) as u8).collect()
 }
 
-/// Sizes below, at and above what is gathered, and above a buffer.
+/// Sizes of chunks in bytes: below, at and above the largest that is gathered, and above the size
+/// of a buffer.
 const SIZES: [usize; 7] = [1, 1000, 65_536, 65_537, 300_000, 1_200_000, 2];
 
 /// The chunks that a thread writes to its block, with their data.

@@ -1,4 +1,4 @@
-//! Threads that wait for each other, on a disk that waits or is full at the test's command.
+//! Tests threads that wait for each other, on a disk that waits or is full when the test says so.
 
 use std::io;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Whole ensembles in one process: real directories, threads and sockets on loopback.
+//! Runs whole ensembles in one process, with real directories, threads and sockets on loopback.
 
 use std::path::PathBuf;
 use std::thread::JoinHandle;
@@ -183,7 +183,8 @@ fn three_servers_are_born_together_replicate_and_go_on_without_one() {
     nodes.into_iter().for_each(Node::stop);
 }
 
-/// A read of a socket may bring several frames, or a part of one.
+/// The count is of frames, not of reads: one read of a socket may bring several frames, or a part
+/// of one.
 #[test]
 fn each_frame_that_a_member_sends_is_counted_by_its_receiver() {
     let mut ensemble = Ensemble::new("traffic", 3);

@@ -1,4 +1,5 @@
-//! Links over real sockets on loopback: which servers get linked, and what cannot disturb them.
+//! Makes links over real sockets on loopback. Tests which servers get linked, and that neither
+//! strangers nor silent connections disturb the links.
 
 use std::io::{Read, Write};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -107,7 +108,8 @@ impl Peers {
         Peers::start(hello, listener(), &servers, auth)
     }
 
-    /// Waits until no link with that server is registered; its end was reported before.
+    /// Waits until no link with that server is registered. By then the end of each link was
+    /// reported.
     fn wait_unlinked(&self, server: u64) {
         let deadline = Instant::now() + PATIENCE;
         while self.handle.links().iter().any(|it| it.link.hello.server == server) {

@@ -87,7 +87,8 @@ fn a_crash_at_every_operation_of_a_birth_leaves_it_unborn_or_whole() {
     }
 }
 
-/// A killed process left names that are visible and not durable.
+/// A process that is killed during a birth leaves names that are visible and not durable. The next
+/// start must make them durable before the directory is used.
 #[test]
 fn a_birth_that_was_killed_and_used_survives_a_loss_of_power() {
     let count = {
@@ -222,7 +223,7 @@ fn set_version(bytes: &mut [u8], version: u8, is_sealed: bool) {
     }
 }
 
-/// A directory with another version in one file.
+/// A born directory in which one file has another version. `is_sealed` is as in [`set_version`].
 fn with_version(file: &str, version: u8, is_sealed: bool) -> FaultDisk {
     let disk = FaultDisk::new(1);
     drop(birth(&disk).expect("is born"));
@@ -680,8 +681,9 @@ fn a_directory_in_use_is_not_set_aside() {
     set_aside(disk).expect("moves");
 }
 
-/// Parts of a log could pass for a shorter log, and the member would then vote against entries that
-/// it acknowledged.
+/// A directory that is only partly set aside must not be opened as a member's: the rest of its log
+/// could pass for a shorter log, and the member could then vote against entries that it
+/// acknowledged.
 #[test]
 fn a_crash_at_every_operation_of_setting_aside_leaves_it_whole_corrupt_or_unborn() {
     let lived = |seed| {

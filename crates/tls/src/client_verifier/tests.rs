@@ -5,7 +5,8 @@ use super::*;
 use rustls::pki_types::pem::PemObject;
 use std::time::Duration;
 
-/// 2026-01-01. All certificates are valid then, except those made to fail.
+/// The time of the tests, 2026-01-01, in s since 1970. All certificates are valid then, except
+/// those made to fail.
 const NOW: u64 = 1_767_225_600;
 
 fn certificates(name: &str) -> Vec<CertificateDer<'static>> {

@@ -1,4 +1,5 @@
-//! Names as OpenJDK 17 prints them: each in DER, and its `X500Principal.getName()`.
+//! Compares names with OpenJDK 17: each name in DER, and what its `X500Principal.getName()`
+//! returns.
 #![allow(clippy::unwrap_used)]
 
 use super::*;

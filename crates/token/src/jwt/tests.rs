@@ -136,7 +136,8 @@ fn a_token_says_nothing_under_another_method() {
     }
 }
 
-/// A client that knows only the public key signs with it as an HMAC secret.
+/// A client that knows only the public key must not be able to make a token by signing with that
+/// key as an HMAC secret.
 #[test]
 fn a_public_key_is_no_secret() {
     let forger = Jwt::new(&options(SigningMethod::Hs256), b"", RSA_PUBLIC).unwrap();

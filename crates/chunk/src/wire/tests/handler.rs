@@ -1,4 +1,4 @@
-//! The effects of requests on a store, and their answers.
+//! Tests the effects of requests on a store, and their answers.
 
 use bytes::Bytes;
 use prost::Message as _;

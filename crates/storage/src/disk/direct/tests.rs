@@ -1,5 +1,5 @@
-//! Compares writes in place with a plain copy of the file. They must also pass on a file system
-//! without direct writes.
+//! Compares writes in place with a plain copy of the file. The tests must also pass on a file
+//! system without direct writes.
 
 use super::*;
 use crate::disk::{Disk, RealDisk, RealFile, Writes};

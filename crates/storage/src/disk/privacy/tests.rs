@@ -123,7 +123,7 @@ fn a_symbolic_link_to_a_directory_is_followed_and_one_to_a_file_refused() {
     assert_eq!(fs::read(&other).expect("reads"), b"text");
 }
 
-/// In this file system, nobody can change a mode.
+/// In `/proc`, nobody can change a mode.
 #[test]
 fn what_cannot_be_changed_is_told() {
     let exposed = RealDisk::existing("/proc/self/task").close_to_others(|_| true, 0);

@@ -1,4 +1,5 @@
-//! Power cuts, kills and failing syncs at every operation of a random history of the log.
+//! Cuts the power, kills the process or fails a sync at every operation of a random history of the
+//! log, and checks what recovery returns.
 //!
 //! The model is the list of states that the log passed through, one for each frame. A recovered
 //! state must be one of these, and none older than the last completed sync.
@@ -42,7 +43,7 @@ impl From<Recovered> for State {
 struct Player {
     disk: FaultDisk,
     chance: Chance,
-    /// Whether segments and batches are larger; so in every second history.
+    /// Whether segments and batches are larger than usual, as they are in every second history.
     is_large: bool,
     states: Vec<State>,
     /// Position in `states` of the last state known to be durable.

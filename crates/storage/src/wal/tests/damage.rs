@@ -1,4 +1,4 @@
-//! Logs that were cut or changed from outside: recovery returns what was written, or reports
+//! Cuts logs off and changes them from outside. Recovery must return what was written, or report
 //! corruption.
 
 use super::*;
@@ -14,7 +14,7 @@ struct Written {
     disk: FaultDisk,
     /// The newest segment's path.
     last: String,
-    /// For each sync: where the last segment ended, the last index, and the hard state.
+    /// Where the last segment ended, the last index, and the hard state, as of each sync.
     synced: Vec<(u64, u64, HardState)>,
 }
 
@@ -56,9 +56,10 @@ fn expected_entries(last: u64) -> Vec<LogEntry> {
 enum Expected {
     /// The damaged bytes were durable, and something in the log shows that.
     Corrupt,
-    /// Nothing shows that they were durable: everything behind this entry is cut, and no more.
+    /// Nothing shows that the damaged bytes were durable. Recovery cuts off everything behind this
+    /// entry, and nothing else.
     Exactly(u64),
-    /// Either of the two; the test cannot tell.
+    /// Corruption, or a cut behind any entry: the test cannot know which.
     Any,
 }
 

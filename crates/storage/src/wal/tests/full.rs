@@ -1,4 +1,4 @@
-//! The log on a full disk.
+//! Tests what the log takes and refuses on a full disk, and that starts still succeed there.
 
 use super::*;
 
@@ -277,7 +277,7 @@ fn a_spare_that_was_never_finished_makes_room_for_a_start() {
     open(&disk).expect("opens");
 }
 
-/// The directory may need a disk block for the name.
+/// A rename may fail on a full disk, because the directory needs a disk block for the new name.
 #[test]
 fn a_segment_whose_name_finds_no_room_is_waited_for_and_loses_nothing() {
     let disk = FaultDisk::new(1);
