@@ -224,8 +224,8 @@ impl<D: Disk> FinishedCheckpoint<D> {
     }
 }
 
-/// Reads a checkpoint and passes its entries to `visit`. Returns the position from which the log
-/// must be read then; or what is wrong with the checkpoint.
+/// Reads a checkpoint and passes its entries to `visit`. Returns where a start that uses the
+/// checkpoint begins to read the log; or what is wrong with the checkpoint.
 pub(crate) fn read_checkpoint<D: Disk>(
     disk: &D,
     store_id: u128,

@@ -1,5 +1,5 @@
 //! Takes a snapshot when a program asks for one, and installs a snapshot that a program uploads.
-//! The program reaches this through a listener of the server, such as the admin server.
+//! Programs reach this through a listener, such as the admin server's.
 
 use std::fs::File;
 use std::io;

@@ -41,8 +41,8 @@ pub enum StorageError {
     /// An earlier write or sync of this log failed; nothing more is written.
     #[error("the log stopped after a failed write or sync")]
     Poisoned,
-    /// There is no disk space for another segment or for a snapshot. Records that were not queued
-    /// before are not queued now, those that were queued stay queued, and reads still work.
+    /// There is no disk space for another segment or for a snapshot. The call that fails like this
+    /// queues nothing. Records that were queued before stay queued, and reads still work.
     #[error("the disk is full: no room for {bytes_wanted} bytes more")]
     DiskFull {
         /// Bytes of the file, or of the next part of it, that did not fit.

@@ -90,8 +90,8 @@ pub const READ_WINDOW_BYTES: usize = 1024 * 1024;
 /// first and the last entry that are kept.
 pub const SHARED_PAYLOAD_BYTES_MIN: usize = 16 * 1024;
 
-/// Largest piece of a snapshot, in bytes before compression. The state is divided into pieces of at
-/// most this size.
+/// Largest piece of a snapshot, in bytes before compression. Whatever writes a snapshot divides the
+/// state into pieces of at most this size; a larger piece is refused.
 pub const PIECE_BYTES_MAX: usize = 64 * 1024 * 1024 + 1024 * 1024;
 
 /// Bytes of a snapshot that are written between two syncs.
