@@ -1,5 +1,5 @@
 //! Writes and reads backups in etcd's own format, for etcd's own tools (`etcdutl snapshot status`,
-//! `restore`): a bbolt database file with etcd's buckets.
+//! `restore`). A backup is a bbolt database file with etcd's buckets.
 //!
 //! [`Backup`] takes etcd's part of a snapshot, piece by piece. The snapshot orders versions by key,
 //! but the file needs them ordered by revision. So [`sort`] sorts them in bounded memory, with a

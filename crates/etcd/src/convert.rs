@@ -1,9 +1,9 @@
-//! Turns decoded requests into commands for the log, and the outcomes of commands into responses.
+//! Turns decoded requests into commands of the state machine, and the outcomes of commands into
+//! responses.
 //!
 //! A request is checked here in etcd's order and refused with etcd's errors
-//! (`server/etcdserver/api/v3rpc/key.go`); a command that comes out has the form that the log
-//! needs. Commands borrow from their requests, and responses from their outcomes: a value is copied
-//! only once, into the bytes to send.
+//! (`server/etcdserver/api/v3rpc/key.go`). Commands borrow from their requests, and responses take
+//! keys and values from their outcomes without a copy: the bytes to send are the only copy.
 
 mod auth;
 mod maintenance;

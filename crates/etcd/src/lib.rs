@@ -1,12 +1,12 @@
 //! etcd's client protocol: decodes requests into messages, turns messages into commands of the
 //! state machine, and encodes the answers.
 //!
-//! Pure: no socket, no clock. A server decodes requests with [`pb`], turns them into commands with
-//! [`convert`], and answers with the bytes of a [`convert::Response`] or with an [`Error`].
-//! [`gateway`] turns the JSON of HTTP clients into messages and back; [`v2`] has the requests and
-//! answers of etcd v2; [`backup`] writes the state as a file of etcd's own database. Facts are
-//! those of etcd 3.6.16, those of v2 of 3.4, each with the file it was read in. This crate knows no
-//! HTTP: the listener carries the calls.
+//! Pure: no socket, no clock; the listener speaks HTTP/2 and carries the calls. A server decodes
+//! requests with [`pb`], turns them into commands with [`convert`], and answers with the bytes of a
+//! [`convert::Response`] or with an [`Error`]. [`gateway`] turns the JSON of HTTP clients into
+//! messages and back; [`v2`] has the requests and answers of etcd v2; [`backup`] writes a state as
+//! a file of etcd's own database, and reads one. The behaviour is that of etcd 3.6.16, and for v2
+//! that of etcd 3.4; comments name the file of etcd where it was read.
 
 pub mod backup;
 pub mod convert;

@@ -45,7 +45,7 @@ pub const JSON_BYTES_MAX_DEFAULT: usize = 2 * (REQUEST_BYTES_MAX_DEFAULT + MESSA
 const _: () = assert!(TXN_OPS_MAX_DEFAULT <= TXN_DEPTH_MAX);
 const _: () = assert!(TXN_OPS_MAX_DEFAULT <= TXN_OPS_TOTAL_MAX);
 
-/// Bytes of the name of a user. Each command of a user carries the name. etcd has no bound.
+/// Bytes of the name of a user: each command that a user sends carries the name. etcd has no bound.
 pub const USER_NAME_BYTES_MAX: usize = 1_024;
 
 /// The most bytes of JSON for one byte of a key, a value or a name of etcd v2: a control character

@@ -1,9 +1,9 @@
 //! Builds the requests that a lock or an election consists of, as etcd's own services make them
 //! (`client/v3/concurrency` of etcd 3.6).
 //!
-//! A lock or an election is a prefix of keys. Each owner or candidate has one key below it, named
-//! by its lease. The key that was created first holds the lock or leads; every other one waits
-//! until all keys created before it are gone.
+//! A lock or an election is a prefix of keys. Each owner or candidate has one key below this
+//! prefix, named by the owner's lease. The key that was created first holds the lock or leads;
+//! every other key waits until all keys created before it are gone.
 
 use crate::pb::etcdserverpb::range_request::{SortOrder, SortTarget};
 use crate::pb::etcdserverpb::request_op::Request;
@@ -40,8 +40,8 @@ pub fn put(key: &[u8], value: &[u8], lease: i64) -> pb::RequestOp {
     of(Request::RequestPut(pb::PutRequest { key, value, lease, ..Default::default() }))
 }
 
-/// Puts a key that exists, and returns the version before. With `None` it keeps value and lease, so
-/// that only the revision changes.
+/// Puts a key that exists, and returns the version that the put replaces. If `value` is `None`, the
+/// key keeps its value and its lease, so that only its revision changes.
 pub fn put_again(key: &[u8], value: Option<&[u8]>, lease: i64) -> pb::RequestOp {
     let put = pb::PutRequest { key: key.to_vec().into(), prev_kv: true, ..Default::default() };
     of(Request::RequestPut(match value {

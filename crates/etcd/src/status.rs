@@ -102,7 +102,8 @@ pub enum Error {
     NoLeader,
     /// The member is not the leader.
     NotLeader,
-    /// Leadership changed while the request was under way; it may or may not have taken effect.
+    /// Leadership changed while the request was under way; the request may or may not have taken
+    /// effect.
     LeaderChanged,
     /// The cluster's version does not support this call.
     NotCapable,

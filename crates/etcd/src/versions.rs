@@ -1,6 +1,7 @@
 //! The versions that the server reports to etcd's clients.
 
-/// The version of etcd that a server behaves like. Clients choose by it which features to use.
+/// The version of etcd that a server behaves like. Clients read it to choose the features that they
+/// use.
 pub const ETCD_VERSION: &str = "3.6.16";
 
 /// The version of the cluster and of its storage, as etcd shows both: without the patch number.

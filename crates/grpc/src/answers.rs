@@ -1,8 +1,8 @@
-//! The sending half of a call. The HTTP/2 library holds at most one message of a stream: the next
-//! message may be handed over when the socket has taken the last byte of the one before. So a slow
-//! client costs the memory of one message. A message made in pieces ([`Outgoing`]) costs only some
-//! pieces: the next one is made when the client's window and the library have room for its first
-//! byte.
+//! The sending half of a call: hands the call's messages to the HTTP/2 library, one at a time. The
+//! library holds at most one message of a stream: the next message may be handed over when the
+//! socket has taken the last byte of the one before. So a slow client costs the memory of one
+//! message. A message made in pieces ([`Outgoing`]) costs only some pieces: a piece is made when
+//! the client's window and the library have room for its first byte.
 
 use std::future::poll_fn;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -263,7 +263,8 @@ impl Answers {
         Ok(())
     }
 
-    /// Asks the room of the message, which exists until the socket has taken all of it.
+    /// Whether `says` holds for the room of the message. False once the socket has taken all of the
+    /// message, because the room no longer exists then.
     fn room_says(&self, says: impl Fn(&Room) -> bool) -> bool {
         match &self.room {
             Some(room) => says(room),

@@ -22,7 +22,7 @@ pub enum Word {
     Envi,
     /// Shows the trace mask.
     Gtmk,
-    /// Shows the history of digests.
+    /// Shows the history of the digests (hashes) of the tree.
     Hash,
     /// Shows `rw` or `ro`: whether the server takes writes.
     Isro,

@@ -1,8 +1,8 @@
-//! Jute, ZooKeeper's record format: big-endian numbers; strings, buffers and vectors with a 32-bit
-//! length in front, where -1 means null.
+//! Reads and writes Jute, ZooKeeper's record format: big-endian numbers; strings, buffers and
+//! vectors with a 32-bit length in front, where -1 means null.
 //!
-//! The reader never indexes past its slice, and it reserves memory for a vector only if the slice
-//! has enough bytes left for that many items.
+//! The reader never indexes past its slice. It checks the count of a vector first: the slice must
+//! have enough bytes left for that many items, so a false count reserves no memory.
 
 use thiserror::Error;
 

@@ -1,9 +1,10 @@
-//! ZooKeeper's client protocol: bytes to values and back, and requests translated into commands and
-//! queries of the state machine (`machine`).
+//! ZooKeeper's client protocol: translates bytes into values and back, and requests into commands
+//! and queries of the state machine (`machine`).
 //!
-//! The crate is pure: no socket, no clock. A server decodes requests and encodes responses; the
-//! simulator, the tests and the load generator use the same tables the other way round. Facts about
-//! the protocol are those of ZooKeeper 3.9.5; each names the class that it was read in.
+//! The crate is pure: no socket, no clock. A server decodes requests and encodes responses. The
+//! simulator, the tests and the load generator are clients: they encode requests with the same
+//! types, and decode what they need of the responses. The protocol is that of ZooKeeper 3.9.5;
+//! comments name the class where a fact was read.
 
 pub mod auth;
 pub mod error_code;

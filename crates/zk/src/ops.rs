@@ -50,12 +50,13 @@ fn op<'a>(write: &WriteRequest<'a>) -> Op<'a> {
     }
 }
 
-/// The mode of the znode that a create makes; `None` if ZooKeeper refuses the flag with this
-/// opcode. The opcode decides the kind of znode. The flag decides only whether the name is
-/// sequential and whether a time to live is allowed (`PrepRequestProcessor.pRequest2TxnCreate` logs
-/// one transaction per opcode). So a plain create with the container's flag makes a persistent
-/// znode, and `createContainer` with the flag of another mode makes a container. A `createTTL` with
-/// the flag of a mode without a time to live is refused; ZooKeeper refuses it too, or fails.
+/// The mode of the znode that a create makes; `None` if the flag is unknown or ZooKeeper refuses it
+/// with this opcode. Only the opcode `createContainer` makes a container, and only `createTTL` a
+/// znode with a time to live (`PrepRequestProcessor.pRequest2TxnCreate` logs one transaction per
+/// opcode). So a plain create with the container's flag makes a persistent znode, and
+/// `createContainer` with the flag of another mode makes a container; it takes from the flag only
+/// whether the name is sequential. A `createTTL` with the flag of a mode without a time to live is
+/// refused; ZooKeeper refuses it too, or fails.
 fn create_mode(kind: CreateKind, flags: i32) -> Option<CreateMode> {
     let mode = CreateMode::from_flag(flags)?;
     match kind {

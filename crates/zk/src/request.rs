@@ -1,4 +1,4 @@
-//! Requests of ZooKeeper clients: decoded by the server, encoded by our own clients.
+//! The requests of ZooKeeper clients. The server decodes them, and our own clients encode them.
 
 use machine::{AclEntry, CreateMode};
 
@@ -117,7 +117,8 @@ pub struct RequestHeader {
     pub opcode: i32,
 }
 
-/// The four opcodes that create a znode. They differ in the reply, and `Ttl` also in its body.
+/// The four opcodes that create a znode. Their replies differ, and the request of `Ttl` has one
+/// field more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CreateKind {
     /// Replies with the path.
@@ -198,7 +199,7 @@ pub enum WriteRequest<'a> {
 /// The kind of answer that a read of one znode returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadKind {
-    /// Its stat, if it exists.
+    /// The znode's stat, if the znode exists.
     Exists,
     /// Data and stat.
     GetData,
@@ -294,9 +295,9 @@ pub struct SetWatchesRequest<'a> {
     pub exist: Vec<&'a str>,
     /// Paths with a child watch.
     pub child: Vec<&'a str>,
-    /// Set if a list or a path in the request was null; then the null and all that follows it is
-    /// dropped, because ZooKeeper sets the watches before the null and then fails. A client never
-    /// sends it.
+    /// Whether a list was null, or a path in one of these three lists. The null and all that
+    /// follows it is then dropped, because ZooKeeper sets the watches before the null and then
+    /// fails. Encoding ignores this field.
     pub null_behind: bool,
 }
 
@@ -690,7 +691,7 @@ impl<'a> CreateRecord<'a> {
 
     /// The error for a create whose path is null. ZooKeeper checks flag and time to live before the
     /// path (`PrepRequestProcessor.validateCreateRequest`), so their error comes first. A mode with
-    /// a time to live gets the answer of a server without extended types.
+    /// a time to live gets the answer of a server whose setting `extendedTypesEnabled` is off.
     fn error_of_null(&self) -> ErrorCode {
         match CreateMode::from_flag(self.flags) {
             None => ErrorCode::BAD_ARGUMENTS,

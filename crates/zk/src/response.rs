@@ -1,4 +1,5 @@
-//! Responses of a ZooKeeper server: encoded by the server, decoded by our own clients.
+//! The responses of a ZooKeeper server. The server encodes them; of some parts (connect response,
+//! reply header, Stat) this module also has the decoder that our own clients use.
 
 use machine::{AclEntry, Identity, QueryResult, Refusal, Stat, ZkOutcome};
 
@@ -155,7 +156,7 @@ impl WriteForm {
     }
 }
 
-/// Appends the response to a write, from what the machine made of it.
+/// Appends the response to a write, from the outcome that the state machine returned.
 pub fn encode_write(
     xid: i32,
     zxid: i64,

@@ -135,8 +135,9 @@ pub fn respond(challenge: &[u8], user: &str, password: &str, cnonce: &str) -> Op
     Some(response.into_bytes())
 }
 
-/// The directives of a response that the server knows; it ignores others. `nc`, as the RFC calls
-/// it, is among the ignored: the JDK looks for `nonce-count`, and always computes with 1.
+/// The directives of a response that the server knows; it ignores all others. It ignores `nc`, the
+/// RFC's count of the nonce's uses, too: the JDK looks for the name `nonce-count`, and always
+/// computes the hash with a count of 1.
 const NAMES: [&str; 13] = [
     "username",
     "realm",

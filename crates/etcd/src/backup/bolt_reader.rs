@@ -1,5 +1,5 @@
-//! Reads a bbolt database: the records of a bucket, in the order of their keys. Every number in the
-//! file is checked before it is used, because bbolt has checksums only over the metas.
+//! Reads the records of a bucket of a bbolt database, in the order of their keys. Every number in
+//! the file is checked before it is used, because bbolt has checksums only over its two meta pages.
 
 use std::io::{Read, Seek, SeekFrom};
 

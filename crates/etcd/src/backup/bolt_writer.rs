@@ -8,10 +8,10 @@ use super::bolt::{
     BRANCH, ENTRY_BYTES, FREELIST, IS_BUCKET, LEAF, MAGIC, META, PAGE_HEAD_BYTES, VERSION, fnv_1a,
 };
 
-/// Size of a page that is written.
+/// Bytes of each page that is written.
 const PAGE_BYTES: usize = 4096;
 
-/// Size of the write buffer of the file.
+/// Bytes that are gathered before they are written to the file.
 const BUFFER_BYTES: usize = 256 * 1024;
 
 /// Writes a bbolt database.
@@ -31,7 +31,7 @@ struct Pages<F: Write + Seek> {
 }
 
 impl<F: Write + Seek> BoltWriter<F> {
-    /// Begins a database in an empty file. Each error here and below is one of the file.
+    /// Begins a database in an empty file. This method and those below fail only if the file fails.
     pub fn new(file: F) -> io::Result<BoltWriter<F>> {
         let mut file = BufWriter::with_capacity(BUFFER_BYTES, file);
         // The two metas are known only at the end; zeros keep their place.
@@ -43,13 +43,13 @@ impl<F: Write + Seek> BoltWriter<F> {
         })
     }
 
-    /// Adds a record to the bucket that is being written. Its key must be greater than all before
-    /// it.
+    /// Adds a record to the bucket that is being written. Its key must be greater than the keys
+    /// added to the bucket before.
     pub fn add(&mut self, key: &[u8], value: &[u8]) -> io::Result<()> {
         self.tree.add(&mut self.pages, Entry { flags: 0, key, value })
     }
 
-    /// Ends the bucket that is being written under this name, and begins another one.
+    /// Ends the bucket that is being written, gives it this name, and begins another bucket.
     pub fn end_bucket(&mut self, name: &'static str) -> io::Result<()> {
         let root = std::mem::take(&mut self.tree).finish(&mut self.pages)?;
         self.buckets.push((name, root));

@@ -33,7 +33,8 @@ pub(super) const COMPACTED: [&str; 2] = ["finishedCompactRev", "scheduledCompact
 pub(super) const INDEX: &str = "consistent_index";
 pub(super) const STORAGE_VERSION_KEY: &str = "storageVersion";
 
-/// Last byte of the key of a version that is a removal, behind the revision.
+/// The mark of a removal: the last byte, behind the revision, of its record's key in the bucket
+/// `key`.
 pub(super) const REMOVAL: u8 = b't';
 
 /// Buckets about members. They stay empty here: a restore fills them for the new cluster.
@@ -57,7 +58,8 @@ fn revision_bytes(revision: i64, sub: u64) -> Vec<u8> {
     [&revision.to_be_bytes()[..], b"_", &sub.to_be_bytes()].concat()
 }
 
-/// The value of a version in the bucket `key`; for a removal it has only the key.
+/// The value of a version's record in the bucket `key`: an encoded `KeyValue`. The `KeyValue` of a
+/// removal has only the key.
 pub(super) fn version(event: &Event) -> Vec<u8> {
     let key = Bytes::copy_from_slice(event.key());
     if event.is_delete() {

@@ -1,6 +1,6 @@
-//! Reads a database of etcd's: turns the content of its buckets into a state that an ensemble can
-//! begin with. etcd's server reads its own database so when it starts (`mvcc.store.restore`,
-//! `lease.lessor`, `auth.authStore`).
+//! Turns the buckets of an etcd database into a state that an ensemble can begin with. It does what
+//! etcd's server does when it starts on its own database (`mvcc.store.restore`, `lease.lessor`,
+//! `auth.authStore`).
 
 use std::io::{self, Read, Seek};
 
@@ -35,8 +35,8 @@ pub enum ReadError {
     Refused(#[from] ImportError),
 }
 
-/// The versions of the storage format that can be read. Before 3.6 a file does not state its
-/// version.
+/// The versions of the storage format that can be read, as prefixes. A file that states no version
+/// can be read too: etcd writes the version only since 3.6.
 const KNOWN_VERSIONS: [&str; 3] = ["3.5.", "3.6.", "3.7."];
 
 /// The result of reading a backup.
@@ -197,8 +197,8 @@ fn name(bucket: &str, key: &[u8], name: &[u8]) -> Result<String, ReadError> {
     String::from_utf8(name.to_vec()).map_err(|_| wrong(bucket, key))
 }
 
-/// The place of a version, and whether the version is a removal, from a key of the bucket `key`
-/// (`mvcc.BytesToBucketKey`).
+/// The place of a version (its revision, and its number within the revision), and whether the
+/// version is a removal, from a key of the bucket `key` (`mvcc.BytesToBucketKey`).
 fn place_of(key: &[u8]) -> Option<(Place, bool)> {
     let (revision, rest) = key.split_first_chunk()?;
     let (sub, mark) = rest.strip_prefix(b"_")?.split_first_chunk()?;

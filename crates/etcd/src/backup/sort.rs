@@ -8,7 +8,8 @@ use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
 /// Bytes of records held in memory; at this size they are written to the file as a run.
 const RUN_BYTES: usize = 32 * 1024 * 1024;
 
-/// Bytes read from a run at once: 1/512 of a run.
+/// Bytes read from a run at once: 1/512 of a run, so 512 runs are merged in about the memory of
+/// one.
 const READ_BYTES: usize = 64 * 1024;
 
 /// Bytes of the two u32 before a record in the file: the lengths of its key and of its value.

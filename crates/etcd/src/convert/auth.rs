@@ -1,5 +1,5 @@
-//! The service `Auth`: turns requests into commands that change users and roles, or into questions
-//! about them, and answers the questions.
+//! The service `Auth`: turns requests into commands that change users and roles ([`AuthChange`]) or
+//! into reads of users and roles ([`AuthQuestion`]), and answers the reads from the store.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -17,9 +17,9 @@ use crate::pb::authpb;
 use crate::pb::authpb::permission::Type as PermissionType;
 use crate::pb::etcdserverpb as pb;
 
-/// The error text for a user that has no password. For a request that gives a password as a hash,
-/// etcd answers with this text whatever is wrong with the hash (`auth.ErrNoPasswordUser`). The code
-/// is `Unknown`.
+/// etcd's error text if a request gives a password for a user that has none
+/// (`auth.ErrNoPasswordUser`). If a request gives a hash in place of a password, etcd answers with
+/// this text whatever is wrong with the hash. The code is `Unknown`.
 pub const NO_PASSWORD_USER: &str =
     "auth: authentication failed, password was given for no password user";
 
@@ -90,7 +90,7 @@ impl AuthMethod {
 pub enum AuthRequest {
     /// A change of users and roles, which becomes a command.
     Change(AuthChange),
-    /// A question about users and roles.
+    /// A read of users and roles, which the server answers from its store.
     Question(AuthQuestion),
     /// A user asks for a token and gives the password.
     Authenticate(pb::AuthenticateRequest),
@@ -123,7 +123,7 @@ pub enum AuthChange {
     RoleRevokePermission(pb::AuthRoleRevokePermissionRequest),
 }
 
-/// A question about users and roles.
+/// A read of users and roles.
 #[derive(Clone, Debug)]
 pub enum AuthQuestion {
     /// `AuthStatus`.
@@ -138,7 +138,8 @@ pub enum AuthQuestion {
     RoleList,
 }
 
-/// Why a request cannot become a command, though its client may have the right to the change.
+/// Why a request cannot become a command. If the client has no right to the change, etcd reports
+/// that in place of the flaw.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AuthFlaw<'a> {
     /// The hash that the client gave in place of a password is not base64.
@@ -222,8 +223,9 @@ impl AuthChange {
         }
     }
 
-    /// The flaw that makes the request impossible, if it has one. etcd checks the client's right
-    /// first, so the caller must report a missing right in place of a flaw.
+    /// The flaw that makes the request impossible; `None` if it has none. etcd checks the client's
+    /// right first, so if the client has no right to the change, the caller must report that in
+    /// place of the flaw.
     pub fn flaw(&self) -> Option<AuthFlaw<'_>> {
         match self {
             AuthChange::UserChangePassword(request) if self.given_hash().is_none() => {
@@ -308,7 +310,7 @@ impl AuthQuestion {
     /// The encoded response. `who` is the user that asks; `None` for a client without a user.
     ///
     /// # Errors
-    /// The user may not know the answer, or there is no such user or role.
+    /// The user has no right to read the answer, or there is no such user or role.
     pub fn answer(
         &self,
         header: Header,

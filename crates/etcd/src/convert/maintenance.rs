@@ -40,9 +40,9 @@ pub fn alarmed(header: Header, revision: i64, alarm: Option<Alarm>) -> Vec<u8> {
     pb::AlarmResponse { header, alarms }.encode_to_vec()
 }
 
-/// The encoded response to a request that [`alarm`] made no command of. A request to list alarms
-/// gets those of the kind that it names, or all if it names none; any other request gets an empty
-/// list.
+/// The encoded response to a request for which [`alarm`] returned `None`. A request to list alarms
+/// gets the alarms of the kind that it names, or all alarms if it names none; any other request
+/// gets an empty list.
 pub fn alarms(header: Header, store: &Store, request: &pb::AlarmRequest) -> Vec<u8> {
     let header = Some(header.with_revision(store.revision()));
     let kind = alarm_kind(request.alarm);

@@ -29,8 +29,9 @@ struct Touched<'a> {
 }
 
 impl<'a> Touched<'a> {
-    /// The keys that a list touches, or an error if it touches one twice. Recursion goes as deep as
-    /// the transaction, whose depth is bounded.
+    /// The keys that a list touches, or an error if a put shares its key with another operation as
+    /// the module's head describes. Recursion goes as deep as the transaction, whose depth is
+    /// bounded.
     fn of(ops: &[Op<'a>]) -> Result<Touched<'a>, Error> {
         let mut touched = Touched::default();
         for op in ops {

@@ -1,5 +1,5 @@
-//! Turns the messages of requests into commands and reads, and refuses those that etcd refuses
-//! before its log.
+//! Turns the messages of requests into commands and reads. A request that etcd refuses before it
+//! appends to its log is refused here with etcd's error.
 
 use machine::LeaseId;
 use machine::etcd::command::{
@@ -188,11 +188,11 @@ const NEVER: (Relation, CompareTarget<'static>) = (Relation::Less, CompareTarget
 /// A comparison that holds for every key that exists.
 const EXISTS: (Relation, CompareTarget<'static>) = (Relation::Greater, CompareTarget::Version(0));
 
-/// A comparison. An unknown number means the same as in etcd (`compareKV` in
+/// Converts a comparison. An unknown number means what it means in etcd (`compareKV` in
 /// `server/etcdserver/txn/txn.go`): a field with an unknown number equals its operand, and a
-/// relation with an unknown number always holds. The comparison stays in the command, as one that
-/// always or never holds, because permissions are checked for its keys. The value of a missing key
-/// compares to nothing at all, whatever the relation.
+/// relation with an unknown number always holds, unless it compares the value of a missing key; no
+/// comparison of such a value holds. The comparison stays in the command, as one that always or
+/// never holds, because permissions are checked for its keys.
 fn compare(request: &pb::Compare) -> Result<Compare<'_>, Error> {
     if request.key.is_empty() {
         return Err(Error::EmptyKey);
@@ -216,7 +216,7 @@ fn compare(request: &pb::Compare) -> Result<Compare<'_>, Error> {
 }
 
 /// The field of a comparison, with its operand; `None` if the field's number is unknown. If the
-/// request gives an operand for another field, the operand counts as 0 or as an empty value.
+/// request gives no operand for this field, the operand is 0 or an empty value.
 fn target(request: &pb::Compare) -> Option<CompareTarget<'_>> {
     let operand = request.target_union.as_ref();
     Some(match (PbTarget::try_from(request.target).ok()?, operand) {

@@ -1,9 +1,9 @@
-//! Outcomes to responses: encodes the `etcdserverpb` messages by hand.
+//! Encodes the outcomes of commands and reads as `etcdserverpb` messages, by hand.
 //!
 //! A response is measured once, then written into a buffer of exactly that length. Keys and values
 //! are copied once, from the shared events to the bytes. The field numbers are repeated here,
-//! because the generated messages would need owned copies of keys and values; a test compares the
-//! bytes of both.
+//! because the generated messages would need owned copies of keys and values; a test compares these
+//! bytes with those of the generated messages.
 
 mod encoder;
 mod lease;

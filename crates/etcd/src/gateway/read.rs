@@ -1,8 +1,8 @@
 //! Reads the tokens of a JSON value that a [`Scanner`](super::scan::Scanner) has already accepted.
 //!
-//! The scanner has checked the syntax, so this reader trusts that brackets close and words are
-//! whole. It checks only the content of strings: UTF-8 and escapes. Errors are those of Go's
-//! `encoding/protojson`.
+//! The scanner has checked the syntax, so this reader trusts that brackets close and that `true`,
+//! `false` and `null` are complete. It checks only the content of strings: UTF-8 and escapes.
+//! Errors are those of Go's `encoding/protojson`.
 
 use std::borrow::Cow;
 
@@ -55,7 +55,8 @@ impl<'a> Reader<'a> {
         self.raw(start, self.at)
     }
 
-    /// Reads the end of an object or array if it comes next. Returns whether it did.
+    /// Reads the end of an object or array if it comes next. Returns whether it did; also true at
+    /// the end of the text.
     pub fn ends(&mut self) -> bool {
         self.position();
         let ends = matches!(self.peek(), Some(b'}' | b']') | None);
@@ -182,7 +183,8 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// The text with its escapes decoded; or an error, with the text from the first bad code on.
+/// Decodes the escapes of a text. The error is the rest of the text, from the first invalid escape
+/// code on.
 fn unescaped(text: &str) -> Result<String, &str> {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;

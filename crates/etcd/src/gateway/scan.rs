@@ -7,7 +7,7 @@
 use super::BadJson;
 use crate::limits::JSON_DEPTH_MAX;
 
-/// Where in a value the next byte is.
+/// The part of a value that the scanner expects at the next byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     /// A value.

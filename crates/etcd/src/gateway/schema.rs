@@ -26,7 +26,7 @@ pub struct Field {
     /// Whether the field is a list.
     pub repeated: bool,
     /// The full name of the oneof that the field belongs to; `None` if it belongs to none. Only one
-    /// field of a oneof may be set, and it counts as set even if it is zero.
+    /// field of a oneof may be set, and a field of a oneof counts as set even if its value is zero.
     pub oneof: Option<&'static str>,
 }
 

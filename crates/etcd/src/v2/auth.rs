@@ -240,7 +240,8 @@ pub fn role_line(name: &str, role: &Role) -> Vec<u8> {
 /// A line of JSON that shows a user, and each of its roles with patterns.
 ///
 /// # Errors
-/// The user or one of its roles does not exist: HTTP status and text.
+/// The user or one of its roles does not exist. The error is the HTTP status and the text of the
+/// answer.
 pub fn shown_user(auth: &Auth, name: &str) -> Result<Vec<u8>, (u16, String)> {
     let user = auth.users().get(name).ok_or_else(|| refused(&Refused::NoUser(name.into())))?;
     if let Some(role) = user.roles.iter().find(|role| role_of(auth, role).is_none()) {
@@ -261,8 +262,8 @@ pub fn role_of(auth: &Auth, name: &str) -> Option<Arc<Role>> {
     auth.roles().get(name).cloned()
 }
 
-/// A line of JSON that shows all users with those of their roles that exist; `None` if it exceeds
-/// `bytes_max`.
+/// A line of JSON that shows all users, each with its roles; a role that does not exist is left
+/// out. `None` if the line exceeds `bytes_max`.
 pub fn users_line(auth: &Auth, bytes_max: usize) -> Option<Vec<u8>> {
     if auth.users().is_empty() {
         return Some(b"{\"users\":null}\n".to_vec());

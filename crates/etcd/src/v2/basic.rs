@@ -1,4 +1,5 @@
-//! Basic authentication (RFC 7617): clients of etcd v2 name their user so.
+//! Parses the header of basic authentication (RFC 7617), in which clients of etcd v2 send user and
+//! password.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;

@@ -1,5 +1,6 @@
-//! The parameters of a request about keys, from its body if that is a form, and from the query of
-//! its URL. The caller adds the form first, and the first value of a parameter counts.
+//! Parses the parameters of a request about keys: those in its body, if the body is a form, and
+//! those in the query of its URL. The caller adds the body before the query. If a parameter occurs
+//! twice, the value that was added first counts.
 //!
 //! Go's `net/http.Request.ParseForm`, `net/url.ParseQuery`.
 

@@ -44,8 +44,8 @@ pub struct JaasOption {
     pub line: u32,
 }
 
-/// The control flags of JAAS. One must follow the class of a module; ZooKeeper's login ignores
-/// which.
+/// The control flags of JAAS. A flag must follow the class of a module, but ZooKeeper's login does
+/// not care which of the four it is.
 const FLAGS: [&str; 4] = ["required", "requisite", "sufficient", "optional"];
 
 /// Parses a JAAS file into its sections. `property` returns the value of a Java property, for each
@@ -121,8 +121,8 @@ fn expand(value: &str, property: &mut dyn FnMut(&str) -> Option<String>) -> Resu
     Ok(out)
 }
 
-/// Advice to add to an error about `sign`, if people write that sign by mistake: Java reads it as a
-/// number or refuses it.
+/// Advice to add to an error about `sign`; empty unless people often write `sign` by mistake. Java
+/// reads such a sign as a number, or refuses it.
 fn hint(sign: char) -> &'static str {
     match sign {
         '0'..='9' | '-' | '.' => "; what begins with it must be in double quotes",

@@ -12,8 +12,9 @@ pub struct Entry {
     pub line: u32,
 }
 
-/// The entries of a properties file in their order, duplicates included. Java lets the later of two
-/// entries with one key win; here the caller does, because it also warns.
+/// The entries of a properties file in their order, duplicates included. In Java, the later of two
+/// entries with one key wins. This function keeps both: the caller picks the later one and warns of
+/// the other.
 ///
 /// `#` and `!` start a comment line; a backslash at the end of a line continues it; the key ends at
 /// the first `=`, `:` or blank that is not escaped.

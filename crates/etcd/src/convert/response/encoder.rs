@@ -34,7 +34,7 @@ pub struct Encoder {
 
 #[derive(Debug)]
 enum Body {
-    /// Every response but `TxnResponse`: it has one list.
+    /// Every response that an [`Encoder`] encodes, but `TxnResponse`. It has one list.
     List(List),
     /// `TxnResponse`. `levels` has the operations not yet written of each open branch, the
     /// innermost last; `list` is what is left of the operation that is being written.
@@ -81,8 +81,8 @@ struct Open {
     bytes: usize,
 }
 
-/// A message of this shape: number fields, a list, number fields. Every response but `TxnResponse`
-/// has it.
+/// A message of this shape: number fields, a list, number fields. Each response that an [`Encoder`]
+/// encodes has it, but `TxnResponse`; there each operation has it, but a nested transaction.
 #[derive(Debug)]
 struct List {
     before: [(u32, u64); 3],
@@ -148,7 +148,7 @@ impl Encoder {
     /// Encodes a response about leases, if it has a list.
     ///
     /// # Errors
-    /// The response has no list, so it is small; it is given back.
+    /// The response has no list, so it needs no encoder. The error is the response itself.
     pub fn from_lease(header: Header, response: LeaseResponse) -> Result<Encoder, LeaseResponse> {
         match response {
             LeaseResponse::TimeToLive(found) => Ok(Encoder::from_time_to_live(header, found)),

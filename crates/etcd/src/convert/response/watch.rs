@@ -1,4 +1,4 @@
-//! Encodes the messages of a stream of watches: `WatchResponse`.
+//! Encodes `WatchResponse`, the message that a server sends on a stream of watches.
 
 use bytes::BufMut;
 use machine::etcd::change::KeyChange;
@@ -37,7 +37,8 @@ pub struct WatchHead {
     pub created: bool,
     /// Whether the watch has ended.
     pub canceled: bool,
-    /// The compacted revision if the watch ended because of it, else 0.
+    /// If the watch ended because a compaction has removed a revision that it needs: the compacted
+    /// revision. Else 0.
     pub compact_revision: i64,
     /// Why the watch ended or was not created; empty otherwise.
     pub cancel_reason: &'static str,
