@@ -103,7 +103,8 @@ impl Assembly {
         Ok(self.length)
     }
 
-    /// Whether the next message is compressed, or the last one that was taken.
+    /// Whether the message whose prefix was read last is compressed: the next message or, right
+    /// after [`Assembly::take`] has returned one, that message.
     pub(super) fn is_compressed(&self) -> bool {
         self.is_compressed
     }

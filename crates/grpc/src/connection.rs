@@ -34,9 +34,9 @@ pub struct Server<M> {
     pub methods: Methods<M>,
     /// The limits of the face.
     pub limits: Arc<Limits>,
-    /// One permit for each window that connections may still add to their first one. A connection
-    /// takes one when it has more streams than windows; if none is left, its streams share the
-    /// windows it has.
+    /// The flow-control windows that connections may still add to the window that they begin with,
+    /// one permit each. A connection takes a permit when it has more streams than added windows; if
+    /// no permit is left, its streams share the windows that it has.
     pub windows: Arc<Semaphore>,
     /// One permit for each client that may be sending headers too long to be buffered whole. A
     /// connection that finds no permit ends.
@@ -55,7 +55,7 @@ type Accepted = (Request<RecvStream>, SendResponse<Piece>);
 
 /// How the face serves requests that are not gRPC calls.
 pub struct Web<H> {
-    /// Whether all requests are handled so, even those that look like calls.
+    /// Whether `handle` gets all requests, even those that look like gRPC calls.
     pub are_all: bool,
     /// Called for each such request; it must start a task that serves the request.
     pub handle: H,
@@ -97,8 +97,8 @@ where
     serve_with(socket, (server, &kept), shares, handle, None::<Web<fn(Exchange)>>).await
 }
 
-/// Like [`serve`], but `web` serves requests that are not gRPC calls, and they may keep values in
-/// `kept`, too.
+/// Like [`serve`], but `web` serves the requests that are not gRPC calls. The handlers of such
+/// requests may keep large header values in `kept`, as the calls of this connection do.
 ///
 /// # Errors
 /// The errors of [`serve`].
@@ -237,8 +237,9 @@ fn builder(limits: &Limits) -> Builder {
     builder
 }
 
-/// Enlarges the connection's window by one stream's window, if it has more streams than windows and
-/// the face has one left. So a stream that waits for room does not block the other streams.
+/// Enlarges the connection's window by one stream's window, if the connection has more streams than
+/// added windows and the face has a window left. So a stream that waits for room does not block the
+/// other streams.
 fn give_window<S, M>(
     connection: &mut Http2<S>,
     windows: &mut Vec<OwnedSemaphorePermit>,
@@ -259,7 +260,8 @@ fn give_window<S, M>(
     connection.set_target_window_size(bytes);
 }
 
-/// Makes a call of a stream. `None` if its headers are refused; the client then has its answer.
+/// Makes a call of a stream. `None` if the headers of the stream are refused; the client has then
+/// been sent the response that says so.
 fn open<M: Copy>(
     (request, mut respond): Accepted,
     (server, kept): (&Server<M>, &KeptValues),

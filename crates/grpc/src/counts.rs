@@ -27,7 +27,8 @@ pub struct CallCounts {
 /// The durations of calls.
 #[derive(Debug, Default)]
 struct Times {
-    /// Calls for each bound, and last those that took longer than all bounds.
+    /// How many calls fall into each bucket; the last bucket has the calls that took longer than
+    /// all bounds.
     buckets: [AtomicU64; TIME_BOUNDS_US.len() + 1],
     sum_us: AtomicU64,
 }
@@ -47,8 +48,8 @@ pub struct CallNumbers {
     pub bytes_received: u64,
     /// Bytes of the messages to clients.
     pub bytes_sent: u64,
-    /// Calls in each bucket of durations, the last one for those beyond all bounds; `None` if
-    /// durations are not measured.
+    /// How many calls fall into each bucket of durations; the last bucket has the calls beyond all
+    /// bounds. `None` if durations are not measured.
     pub times: Option<[u64; TIME_BOUNDS_US.len() + 1]>,
     /// The sum of the durations of all calls, in us.
     pub time_sum_us: u64,

@@ -1,4 +1,5 @@
-//! The deadline of a call: `grpc-timeout`, counted from when its headers were read.
+//! The deadline of a call: when the time in its header `grpc-timeout` is over. The time counts from
+//! the moment when the server read the headers.
 
 use std::time::Duration;
 

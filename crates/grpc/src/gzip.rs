@@ -7,9 +7,9 @@ use flate2::bufread::MultiGzDecoder;
 /// Why bytes cannot be decompressed.
 #[derive(Debug, PartialEq, Eq)]
 pub enum NoMessage {
-    /// The bytes have no header of gzip.
+    /// The bytes have no header of gzip. Holds the cause, as text.
     NoGzip(String),
-    /// The bytes are cut off or damaged.
+    /// The bytes are cut off or damaged. Holds the cause, as text.
     Damaged(String),
     /// The message is longer than allowed.
     TooLong,

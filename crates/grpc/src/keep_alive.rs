@@ -19,8 +19,8 @@ const STRIKES_MAX: u32 = 2;
 /// The shortest time between two pings of a client that has no stream (`defaultPingTimeout`).
 const MIN_TIME_WITHOUT_STREAM: Duration = Duration::from_secs(2 * 3_600);
 
-/// The reason sent to a client that pings too often. grpc-go then doubles the time between its
-/// pings.
+/// The reason sent to a client that pings too often. A client of grpc-go then doubles the time
+/// between its pings.
 const TOO_MANY_PINGS: &[u8] = b"too_many_pings";
 
 /// Bytes of the head of a frame.

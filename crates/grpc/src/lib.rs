@@ -2,7 +2,8 @@
 //! Source: `PROTOCOL-HTTP2.md` of grpc/grpc. Where that leaves a choice, this does what grpc-go
 //! 1.83, the library of etcd's server, does.
 //!
-//! How data flows, each file entered once per direction:
+//! The modules through which a request passes, and below them those through which its answer
+//! passes:
 //!
 //! ```text
 //! socket -> connection (a task; always reads) -> head (headers, against the table of methods)
@@ -11,9 +12,9 @@
 //! ```
 //!
 //! Three rules hold. A connection never waits for a handler. The HTTP/2 library holds at most one
-//! answer of a stream; the next is handed over when the socket has taken it. Requests that have
-//! arrived are limited in bytes ([`Room`]), and for a face that asks for it also in number
-//! (credits). Each face sets its own [`Limits`].
+//! answer of a stream; the next answer is handed over when the socket has taken the one before.
+//! Requests that have arrived are limited in bytes ([`Room`]), and also in number (credits) for a
+//! face that asks for that. Each face sets its own [`Limits`].
 //!
 //! A face may also serve HTTP requests that are not gRPC calls on the same port (`web`).
 //!

@@ -27,7 +27,8 @@ pub struct Limits {
     pub web_header_bytes_max: usize,
     /// The keys of metadata that handlers read. All other keys are dropped.
     pub metadata_keys: &'static [&'static str],
-    /// A prefix, in exactly this case, that is cut off the values of these keys.
+    /// A prefix that is cut off the values of these keys, if a value begins with it in the same
+    /// upper and lower case. Empty if nothing is to be cut off.
     pub metadata_prefix: &'static str,
     /// The most streams of one connection. The client learns the number; a further stream is
     /// refused.
@@ -55,8 +56,8 @@ pub struct Limits {
     pub patience: Patience,
 }
 
-/// How long a face waits for the client of one stream. A stream is reset after the first three
-/// times.
+/// How long a face waits for the client of one stream. When one of the first three times is over,
+/// the stream is reset.
 #[derive(Clone, Debug)]
 pub struct Patience {
     /// How long a message may take from its first byte to its last, and how long a client may take

@@ -1,4 +1,6 @@
-//! The metadata of a call: headers that its client chose, and the memory that they may take.
+//! Keeps the metadata of a call: those headers, chosen by the client, that the face's handlers
+//! read. Calls may be open for long, so the bytes of large values are limited: for each connection,
+//! and for all connections of the face.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -51,8 +53,8 @@ pub struct Value(Arc<Kept>);
 #[derive(Debug)]
 struct Kept {
     text: Arc<str>,
-    /// The bytes of a large value, taken from the limit of the face and from that of the
-    /// connection.
+    /// The permits for the bytes of a large value, from the limit of the face and from that of the
+    /// connection; `None` for a small value.
     _permits: Option<[OwnedSemaphorePermit; 2]>,
 }
 

@@ -20,8 +20,8 @@ pub enum Kind {
     BidiStreaming,
 }
 
-/// One method of a face. `M` is a type of the face, by whose values its handler tells methods
-/// apart.
+/// One method of a face. `M` is a type of the face; the face's handler tells methods apart by their
+/// values of `M`.
 #[derive(Clone, Copy, Debug)]
 pub struct Method<M> {
     /// The service with its package, as `etcdserverpb.KV`.

@@ -1,5 +1,6 @@
-//! A message on its way to a client: complete, or made in pieces as the client takes them. So a
-//! large answer to a slow client costs the memory of a few pieces only.
+//! Holds a message on its way to a client. The message is complete, or it is made in pieces as the
+//! client takes them, so that a large answer to a slow client costs the memory of a few pieces
+//! only.
 
 use bytes::Bytes;
 

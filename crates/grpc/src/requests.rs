@@ -1,5 +1,6 @@
-//! The receiving half of a call: its messages, one after the other. While a message waits for room
-//! ([`Room`]), its bytes stay counted against the client's window, so the client must stop sending.
+//! The receiving half of a call: assembles the client's messages, one after the other. While a
+//! message waits for room ([`Room`]), its bytes stay counted against the client's window, so the
+//! client must stop sending.
 
 use std::future::poll_fn;
 use std::sync::Arc;

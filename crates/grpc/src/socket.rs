@@ -2,8 +2,8 @@
 //! task. The HTTP/2 library flushes small frames (answers to pings, window updates) in each turn,
 //! before the tasks of new calls have run. grpc-go sends a ping with most requests, so a call would
 //! cost two writes. So a flush is delayed to the next turn, which follows the tasks that this turn
-//! has started. An answer to a ping waits even longer, for any other frame, because a call that
-//! waits for the disk answers long after its turn.
+//! has started. A call that waits for the disk answers long after that. So an answer to a ping
+//! waits even longer: until any other frame is written, but 50 ms at most.
 
 use std::io;
 use std::pin::Pin;

@@ -1,6 +1,6 @@
 //! Serves HTTP/2 requests that are not gRPC calls. Their bodies are read as the handler takes them,
-//! and their responses are sent as the client takes them. As for calls, the library holds one piece
-//! of a response.
+//! and their responses are sent as the client takes them. As for calls, the library holds at most
+//! one piece of a response.
 
 use std::error::Error;
 use std::future::poll_fn;

@@ -13,16 +13,16 @@ use crate::ratio::Ratio;
 use crate::rows::reservations;
 use crate::schema::{Figure, Results, Role, System};
 
-/// The verdict on one figure.
+/// The verdict on one figure: how the new run compares with the old one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It is worse by more than the limit, and the interval excludes "no change".
+    /// The new value is worse by more than the limit, and the interval excludes "no change".
     Regressed,
-    /// It is better by more than the limit, and the interval excludes "no change".
+    /// The new value is better by more than the limit, and the interval excludes "no change".
     Improved,
     /// No difference above the limit was found.
     NoDifference,
-    /// There are too few rounds to judge it.
+    /// There are too few rounds to judge the figure.
     CannotBeTold,
     /// The machines or configurations of the two runs differ, and no peer was measured in both.
     Elsewhere,
@@ -51,8 +51,8 @@ pub struct Gate {
     pub rows: Vec<Row>,
     /// The headline figures of our systems that only the old run has.
     pub missing: Vec<String>,
-    /// Differences of machine or configuration. If there are any, only figures beside a peer are
-    /// compared.
+    /// Differences of machine or configuration. If there are any, a figure is judged only as a
+    /// ratio to a peer's figure.
     pub differences: Vec<Difference>,
 }
 
@@ -60,8 +60,8 @@ pub struct Gate {
 /// become.
 ///
 /// # Errors
-/// A run was scaled down or has doubts, so its figures mean nothing; or the limit is negative or no
-/// number.
+/// A run was scaled down, has doubts, or has errors of our server, so its figures mean nothing; or
+/// the limit is negative or no number.
 pub fn check(old: &Results, new: &Results, limit: f64) -> anyhow::Result<Gate> {
     anyhow::ensure!(limit.is_finite() && limit >= 0.0, "the limit {limit} is no part of a value");
     for (when, run) in [("old", old), ("new", new)] {

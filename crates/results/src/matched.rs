@@ -1,5 +1,6 @@
-//! Matches the figures of two runs: the same figure of the same system in the same test. And finds
-//! the differences between the runs that make figures incomparable.
+//! Finds the figures that two runs have in common: the same figure of the same system in the same
+//! test. Lists how the runs differ in workload, machine and systems, and which differences make
+//! figures incomparable.
 
 use std::collections::BTreeMap;
 

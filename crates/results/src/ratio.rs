@@ -1,13 +1,13 @@
-//! The ratio of two systems, and how sure it is.
+//! Computes how many times better one system is than another, and a confidence interval for it.
 //!
 //! If two systems were measured in turn, their values of one round form a pair, so that a drift of
 //! the machine affects both. The interval of the ratio is then computed from the logarithms of the
 //! pairs' ratios: it is the percentile interval of a bootstrap of their mean. For few pairs that
 //! interval is too narrow, so it is widened (Hesterberg, "What Teachers Should Know About the
-//! Bootstrap", 2015: the expanded percentile interval). A few slow rounds stretch it on their side
-//! and shorten it on the other; so it always reaches at least as far as Student's interval of the
-//! same logarithms. Three to five pairs are too few for a bootstrap and have Student's interval
-//! alone.
+//! Bootstrap", 2015: the expanded percentile interval). A few slow rounds stretch the bootstrap's
+//! interval on one side and shorten it on the other. So each end is moved out to that of Student's
+//! interval of the same logarithms, if Student's reaches farther. Three to five pairs are too few
+//! for a bootstrap and have Student's interval alone.
 //!
 //! The values of two runs do not form pairs. Then the bootstrap draws from each side separately,
 //! and the degrees of freedom are those of Welch's test.

@@ -1,5 +1,5 @@
-//! The rows of a report: a headline figure of a test, our server beside a peer. The HTML page, the
-//! Markdown and the plain text render these rows.
+//! Makes the rows of a report. A row shows one headline figure of a test, with our server beside a
+//! peer. The HTML page, the Markdown and the plain text render these rows.
 
 use crate::number::{range, shown};
 use crate::ratio::{Ratio, Verdict};
@@ -31,7 +31,8 @@ pub struct TestRows<'a> {
 pub struct Row<'a> {
     /// The name of the figure.
     pub figure: &'a str,
-    /// The names of its systems; `None` if the test measured a single pair of systems.
+    /// The names of the row's two systems, as far as the test has several in their place; `None` if
+    /// the test measured a single pair of systems.
     pub pair: Option<String>,
     /// The unit of the figure.
     pub unit: &'a str,

@@ -1,10 +1,11 @@
-//! The JSON of a run. Fields are only added, never removed: a reader ignores fields that it does
-//! not know, and uses a default for those that are missing.
+//! The results of a run as Rust types, which are read from JSON and written as JSON. Fields are
+//! only added, never removed: a reader ignores fields that it does not know, and uses a default for
+//! those that are missing.
 //!
 //! Words of this schema: the *document* is the published benchmark that a run follows. *Ours* is
-//! the system in question, a *peer* a real server beside it, and the *null server* one that does
-//! nothing. A test is measured in several *rounds*. The *course* is what was seen over the time of
-//! one round.
+//! the system in question, a *peer* is a real server beside it, and the *null server* is one that
+//! does nothing. A test is measured in several *rounds*. The *course* is what was seen over the
+//! time of one round.
 
 use serde::{Deserialize, Serialize};
 

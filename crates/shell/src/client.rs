@@ -1,5 +1,5 @@
-//! A small blocking ZooKeeper client: a session that outlives its connections, and one function for
-//! each request.
+//! A small blocking ZooKeeper client. It keeps one session over several connections, and has a
+//! function for each kind of request.
 //!
 //! Paths are relative to the chroot of the connect string. They are checked before they are sent,
 //! as in ZooKeeper's own client.
@@ -32,7 +32,7 @@ pub use target::{Login, Security, Target};
 /// (`ZooDefs.CONFIG_NODE`).
 const CONFIG_PATH: &str = "/zookeeper/config";
 
-/// Why a request has no good answer.
+/// Why a request failed.
 #[derive(Debug, Error)]
 pub enum ClientError {
     /// No server gives a session, or the connection cannot be restored.
@@ -87,7 +87,7 @@ pub enum Event {
         server: String,
         /// The session's id.
         session: i64,
-        /// Whether this is the session of the connection before.
+        /// Whether the session is the same as on the connection before.
         again: bool,
         /// Whether the server is cut off from its ensemble and serves reads only.
         read_only: bool,
@@ -110,7 +110,7 @@ pub enum Event {
 /// A znode to create.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewZnode {
-    /// The path; a number is appended to that of a sequential znode.
+    /// The path. If the mode is sequential, the server appends a number to it.
     pub path: String,
     /// The data; `None` for null.
     pub data: Option<Vec<u8>>,

@@ -1,4 +1,5 @@
-//! Runs each command: sends its requests and makes its answer.
+//! Runs parsed commands: sends the requests of a command to the server, and makes the [`Answer`]
+//! that is printed. The module `trees` runs the commands on whole trees.
 
 use std::path::Path;
 use std::rc::Rc;
@@ -404,7 +405,8 @@ fn help(of: Option<&str>) -> Result<Answer, Failure> {
     Ok(Answer::Help(vec![usage_of(of).ok_or_else(unknown)?.name]))
 }
 
-/// The servers for `reconfig -file`: the lines of the file that describe one.
+/// The servers for `reconfig -file`: those lines of the file that describe servers, groups or
+/// weights.
 fn members(file: &Path) -> Result<String, Failure> {
     let read = std::fs::read_to_string(file);
     let text = read.map_err(|error| format!("Error processing {}: {error}", file.display()))?;

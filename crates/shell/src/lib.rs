@@ -1,5 +1,5 @@
-//! `quorate zk`: runs commands on the tree of a ZooKeeper server, one from the command line, or
-//! many from a prompt or a pipe.
+//! `quorate zk`: runs commands on the tree of a ZooKeeper server. It takes one command from the
+//! command line, or many commands from a prompt or a pipe.
 //!
 //! [`command`] parses commands, [`execute`] and [`trees`] run them, [`show`] formats the results,
 //! and [`screen`] prints them.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// How many lines of the history its file keeps.
+/// How many lines the file of the history keeps.
 pub const HISTORY_LINES_MAX: usize = 1_000;
 
 /// How many commands `history` shows before itself (`ZooKeeperMain`, 3.9.5: ten).
@@ -21,17 +21,18 @@ pub const WATCH_INTERVAL: Duration = Duration::from_secs(1);
 /// Output is written once this many bytes are gathered.
 pub const OUTPUT_BYTES: usize = 16 * 1024;
 
-/// For how many znodes a walk over a tree asks at once for the children, while the lists are short.
+/// The most znodes whose children a walk over a tree asks for in one round trip. The number grows
+/// to this while the lists of children are short.
 pub const WALK_AHEAD_MAX: usize = 64;
 
-/// If the lists of one such round have more names than this, the next round asks for one znode
+/// If the lists of one round trip have more names than this, the next round trip asks for one znode
 /// only.
 pub const WALK_NAMES_MAX: usize = 10_000;
 
 /// How many deletes `deleteall` sends in one transaction (`DeleteAllCommand`, 3.9.5).
 pub const DELETE_BATCH: usize = 1_000;
 
-/// Bytes of paths after which such a transaction is complete, so that it stays below
+/// Bytes of paths after which a transaction of `deleteall` is complete, so that it stays below
 /// `jute.maxbuffer`.
 pub const DELETE_BATCH_BYTES_MAX: usize = 512 * 1024;
 

@@ -1,5 +1,5 @@
-//! Quotas in the form in which ZooKeeper keeps them: as text in znodes below `/zookeeper/quota`
-//! (`Quotas` and `StatsTrack`, 3.9.5). Pure.
+//! Parses and prints quotas in the form in which ZooKeeper keeps them: as text in znodes below
+//! `/zookeeper/quota` (`Quotas` and `StatsTrack`, 3.9.5). Pure.
 
 use std::collections::BTreeMap;
 use std::fmt;

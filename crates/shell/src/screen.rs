@@ -139,8 +139,9 @@ impl Screen {
         self.lock().watcher = watcher;
     }
 
-    /// Interrupts the running command. Returns true if the command will end: always for `watch`,
-    /// and for any other command that can be interrupted only the first time.
+    /// Interrupts the running command. Returns whether a command takes the interrupt: `watch`
+    /// always does; any other command does if it is interruptible and was not interrupted before.
+    /// If false, the caller must end the process.
     pub fn interrupt(&self) -> bool {
         let mut state = self.lock();
         match &state.watcher {

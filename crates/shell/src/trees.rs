@@ -1,5 +1,6 @@
-//! Commands on whole trees. They walk depth first, ask for the children of several znodes at once,
-//! and hold in memory only the siblings along the path to the present znode.
+//! Runs the commands on whole trees (`ls -R`, `tree`, `setAcl -R`, `deleteall`). They walk depth
+//! first, ask for the children of several znodes at once, and hold in memory only the siblings
+//! along the path to the present znode.
 
 use std::collections::VecDeque;
 
@@ -76,7 +77,8 @@ impl<'a> Walker<'a> {
     }
 
     /// The children of the znode that was entered last. One round trip also asks for the children
-    /// of its next siblings: for twice as many as before while the lists are short.
+    /// of this znode's next siblings. While the lists are short, each round trip asks for twice as
+    /// many znodes as the one before.
     fn children(&mut self, path: &str) -> Result<Result<Vec<String>, ErrorCode>, Failure> {
         // The children asked for in advance are in the order of the walk.
         if self.ahead.front().is_none_or(|(next, _)| next != path) {

@@ -78,8 +78,8 @@ impl Walk {
         names.take(count_max).map(|name| join(&parent.path, name)).collect()
     }
 
-    /// For each znode on the path to the one that was entered last, itself included and the root of
-    /// the walk not: whether it is the last of its siblings. From the top.
+    /// For each znode on the path from a child of the root down to the znode that was entered last:
+    /// whether it is the last of its siblings.
     pub fn lasts(&self) -> impl Iterator<Item = bool> {
         let above = self.levels.split_last().map_or(&[][..], |(_, above)| above);
         above.iter().map(|level| level.names.as_slice().is_empty())

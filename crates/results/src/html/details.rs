@@ -94,7 +94,7 @@ fn values(figure: Option<&Figure>) -> Markup {
     }
 }
 
-/// The published values whose figures are in no table, as text.
+/// The published values whose figures are in no table of the report, as text.
 fn published(test: &Test, figures: &[&Figure]) -> Markup {
     let is_shown = |name: &str| figures.iter().any(|f| f.name == name && f.is_headline);
     html! {

@@ -1,4 +1,5 @@
-//! Draws the plots of a page: the document's charts, latency curves, courses, and the disk.
+//! Draws the plots of a page: the document's charts, curves of latencies, the courses of rounds,
+//! and the fdatasync times of the disk.
 
 use maud::{Markup, html};
 

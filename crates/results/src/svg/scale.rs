@@ -108,8 +108,8 @@ fn linear(least: f64, most: f64, tick_count: f64) -> Ends {
     (first as f64 * step, last as f64 * step, ticks)
 }
 
-/// The ends and the ticks of a logarithmic scale: at powers of ten, or, if there is room, at 1, 2
-/// and 5 times them.
+/// The ends and the ticks of a logarithmic scale. The ticks are at powers of ten or, if there is
+/// room, at 1, 2 and 5 times the powers of ten.
 fn logarithmic(least: f64, most: f64, tick_count: f64) -> Ends {
     let (first, last) = (least.floor() as i32, most.ceil() as i32);
     let fine = (first..=last.max(first + 1))

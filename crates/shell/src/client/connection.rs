@@ -527,8 +527,8 @@ impl Shared {
         Ok(token.unwrap_or_default().to_vec())
     }
 
-    /// Makes a connection that has the session the present one. Sends credentials and watches
-    /// before any request.
+    /// Makes `wire` the present connection, after the server has given the session on it. Sends
+    /// credentials and watches before any request.
     fn take(
         &self,
         server: &str,

@@ -13,18 +13,18 @@ pub const ANSWER_LIMIT: Duration = Duration::from_secs(30);
 /// How long a write may wait for a server that does not read. Then the connection ends.
 pub const WRITE_LIMIT: Duration = Duration::from_secs(10);
 
-/// The pause after the first round of all servers that failed.
+/// The pause after the first failed round. A round is one attempt to connect to each server.
 pub const RETRY_PAUSE_MIN: Duration = Duration::from_millis(50);
-/// The longest pause between two rounds of all servers.
+/// The longest pause between two rounds.
 pub const RETRY_PAUSE_MAX: Duration = Duration::from_secs(1);
 
 /// The first pause before a read-only client looks for a server that accepts writes, as in
 /// `ClientCnxn.SendThread`, 3.9.5.
 pub const PROBE_PAUSE_MIN: Duration = Duration::from_millis(100);
-/// The longest pause between two looks, as in `ClientCnxn.SendThread`.
+/// The longest pause between two such searches, as in `ClientCnxn.SendThread`.
 pub const PROBE_PAUSE_MAX: Duration = Duration::from_secs(60);
 
-/// How long a server may take to accept the connection of such a look, and then to answer, as in
+/// How long a server may take to accept the connection of such a search, and then to answer, as in
 /// `ClientCnxn`.
 pub const PROBE_LIMIT: Duration = Duration::from_secs(1);
 

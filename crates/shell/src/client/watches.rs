@@ -91,8 +91,8 @@ impl Watches {
     }
 
     /// The requests that set all watches again. For changes after `last_zxid` that a watch has
-    /// missed, the server sends events at once. Without persistent watches, servers before 3.6 know
-    /// the requests, too.
+    /// missed, the server sends events at once. If there is no persistent watch, servers before 3.6
+    /// understand the requests too.
     pub fn restoring(&self, last_zxid: i64) -> Vec<Vec<u8>> {
         let mut frames = Vec::new();
         let mut batch = batch_since(last_zxid);
