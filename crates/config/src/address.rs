@@ -1,4 +1,4 @@
-//! Addresses to listen on: their text form, and the socket addresses to bind for them.
+//! Parses the addresses to listen on, and finds the socket addresses to bind for each.
 
 use std::fmt;
 use std::io;

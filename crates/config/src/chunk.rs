@@ -23,7 +23,7 @@ pub struct ChunkConfig {
     /// The address for such clients with TLS. The key store, the trust store and the rules are
     /// those of the other TLS ports.
     pub tls_addr: Option<ListenAddress>,
-    /// Limit of all connections; 0: as many as there are file descriptors.
+    /// Limit of all connections; 0 means that only the file descriptors limit them.
     pub connections_max: usize,
     /// Limit of connections from one IP address; 0 is no limit.
     pub connections_per_ip_max: usize,
@@ -44,7 +44,7 @@ pub struct ChunkConfig {
 /// The settings of the chunk store that the sources have given so far.
 #[derive(Debug, Default)]
 pub(super) struct ChunkDraft {
-    /// The store is served if this address or the next one is set.
+    /// The store is served if this address or `tls_addr` is set.
     pub addr: Option<ListenAddress>,
     pub tls_addr: Option<ListenAddress>,
     pub connections_max: Option<usize>,

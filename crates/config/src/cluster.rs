@@ -60,9 +60,9 @@ pub struct ClusterConfig {
     /// How often this server tries to bind `listen`, once a second, before it gives up; 0: never
     /// gives up (`electionPortBindRetry`).
     pub bind_attempts: u32,
-    /// `initLimit`, in ticks. The word `conf` shows it; it has no other effect here.
+    /// `initLimit`, in ticks. The four-letter word `conf` shows it; it has no other effect here.
     pub init_limit: u32,
-    /// `syncLimit`, in ticks. The word `conf` shows it; it has no other effect here.
+    /// `syncLimit`, in ticks. The four-letter word `conf` shows it; it has no other effect here.
     pub sync_limit: u32,
     /// The version of the list of servers: the hexadecimal number at the end of the dynamic file's
     /// name.
@@ -115,7 +115,7 @@ pub struct ServerAddress {
 }
 
 impl ServerAddress {
-    /// The replicated record of the server. `scheme` is the one of its peer URL.
+    /// The replicated record of the server. `scheme` is the scheme of the server's peer URL.
     fn record(&self, scheme: &str) -> ServerRecord {
         let ServerAddress { host, peer_port, election_port, role, client, .. } = self;
         let host = in_brackets(host);
@@ -405,8 +405,8 @@ fn server_address(text: &str) -> Result<ServerAddress, String> {
     Ok(ServerAddress { host, peer_port, election_port, role, client, name, client_urls })
 }
 
-/// Refuses a host that is longer than a DNS name. The replicated record of a server has room for no
-/// more than `SERVER_TEXT_BYTES_MAX`.
+/// Refuses a host that is longer than a DNS name. A text in the replicated record of a server has
+/// at most `SERVER_TEXT_BYTES_MAX` bytes.
 fn fits_a_host(host: &str) -> Result<(), String> {
     match host.len() {
         ..=HOST_BYTES_MAX => Ok(()),

@@ -42,7 +42,8 @@ pub struct EtcdAuth {
     pub token: AuthToken,
     /// How long a simple token stays valid without use, in s (`auth-token-ttl`).
     pub token_ttl_s: u64,
-    /// The cost of hashing a password: two to this power rounds (`bcrypt-cost`).
+    /// The cost of hashing a password: a hash takes two to the power of this many rounds
+    /// (`bcrypt-cost`).
     pub bcrypt_cost: u32,
 }
 
@@ -172,7 +173,7 @@ impl Default for EtcdAbout {
     }
 }
 
-/// The settings of etcd's keys. A leader applies its own even if it serves no etcd client.
+/// The settings of etcd's keys. A leader applies its own settings even if it serves no etcd client.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EtcdKeys {
     /// The settings that are replicated, because they change the outcome of commands.
@@ -184,7 +185,7 @@ pub struct EtcdKeys {
 /// The settings of etcd that the sources have given so far.
 #[derive(Debug, Default)]
 pub(super) struct EtcdDraft {
-    /// The face is served if this address or the next one is set, or if `given` is.
+    /// The face is served if this address, `tls_addr` or `given` is set.
     pub addr: Option<ListenAddress>,
     pub tls_addr: Option<ListenAddress>,
     replicated: Settings,

@@ -1,6 +1,6 @@
-//! The program under the name `etcd`: called by that name (a link to this program), or as `quorate
-//! etcd`. It accepts all of etcd's flags, variables and its configuration file, for scripts, unit
-//! files, manifests and test suites that start an etcd.
+//! Lets this program run in place of etcd: it is called by the name `etcd` (through a link to this
+//! program) or as `quorate etcd`. It understands all of etcd's flags, variables and its
+//! configuration file, for scripts, unit files, manifests and test suites that start an etcd.
 //!
 //! Values come from the command line and from variables `ETCD_*`, or all from a file. [`parse`] is
 //! pure: the environment and the files are its arguments. Sources: `etcdmain` and `embed` of etcd

@@ -1,5 +1,5 @@
-//! How a configuration's files are read: by a function of the caller, so that this crate touches no
-//! file system.
+//! Reads the files of a configuration through a function of the caller, so that this crate itself
+//! touches no file system.
 
 use std::io;
 use std::path::Path;

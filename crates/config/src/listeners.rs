@@ -1,4 +1,5 @@
-//! The ports for ZooKeeper's clients, the limits on their connections, and the four-letter words.
+//! The settings of the ports for ZooKeeper's clients: the addresses, the limits on connections, and
+//! the allowed four-letter words.
 
 use std::collections::BTreeSet;
 

@@ -14,7 +14,8 @@ const METRICS_PORT_DEFAULT: u16 = 7000;
 const PROMETHEUS_PROVIDER: &str =
     "org.apache.zookeeper.metrics.prometheus.PrometheusMetricsProvider";
 
-/// Java classes of ZooKeeper that serve no port: only the word `mntr` shows their metrics.
+/// Java classes of ZooKeeper that serve no port: only the four-letter word `mntr` shows their
+/// metrics.
 const QUIET_PROVIDERS: [&str; 2] = [
     "org.apache.zookeeper.metrics.impl.DefaultMetricsProvider",
     "org.apache.zookeeper.metrics.impl.NullMetricsProvider",

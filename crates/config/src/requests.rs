@@ -23,8 +23,8 @@ pub struct RequestsConfig {
     /// `request_throttle_max_requests` and `globalOutstandingLimit`). `None`: each connection
     /// runtime may have [`member::limits::FRONT_COMMANDS_MAX`].
     pub commands_in_flight_max: Option<u32>,
-    /// How long a request may wait for this limit before it is refused (`throttled_op_wait_time`),
-    /// in ms; 0: for ever.
+    /// How long a request may wait because of `commands_in_flight_max` before it is refused
+    /// (`throttled_op_wait_time`), in ms; 0: for ever.
     pub throttled_op_wait_ms: u64,
     /// The largest reply to a read in bytes. A larger one is refused. `None` for no limit.
     pub reply_bytes_max: Option<u64>,

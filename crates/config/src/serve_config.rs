@@ -43,9 +43,9 @@ pub struct ServeConfig {
     pub etcd: Option<EtcdConfig>,
     /// The settings of etcd's keys, which count even if `etcd` is `None`.
     pub etcd_keys: EtcdKeys,
-    /// Settings that can change the outcome of a command. They are part of the replicated state:
-    /// each start proposes them to the ensemble, and no member uses its own unless they are
-    /// committed.
+    /// Settings that can change the outcome of a command. They are part of the replicated state: a
+    /// server proposes its settings to the ensemble each time it starts, and all members use those
+    /// that were committed last, even if their own differ.
     pub replicated: machine::Settings,
     /// How ZooKeeper's clients authenticate, and which schemes they must use.
     pub auth: AuthConfig,

@@ -1,5 +1,5 @@
-//! The timeouts of ZooKeeper's sessions, and clients that are served without a session or without a
-//! leader.
+//! The settings of ZooKeeper's sessions: the timeouts, how long a connection may have no session,
+//! and whether clients may read from a server that has no leader.
 
 use member::fronts::zk::limits::SESSIONLESS_MS_DEFAULT;
 

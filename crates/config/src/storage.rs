@@ -1,4 +1,4 @@
-//! The data directory, and how the log and the snapshots use the disk.
+//! The settings of storage: the data directory, and how the log and the snapshots use the disk.
 
 use std::path::PathBuf;
 

@@ -1,11 +1,11 @@
-//! The settings of TLS, from their keys. For clients they are those that ZooKeeper 3.9 reads in
-//! `ClientX509Util`, `NettyServerCnxnFactory` and `X509AuthenticationProvider`, as
-//! `zookeeper.<name>`. Between the servers of an ensemble they are those of `QuorumX509Util`, whose
-//! names have `ssl.quorum.` in place of `ssl.`.
+//! The settings of TLS, from their keys. TLS for clients has the settings that ZooKeeper 3.9 reads
+//! in `ClientX509Util`, `NettyServerCnxnFactory` and `X509AuthenticationProvider`, as
+//! `zookeeper.<name>`. TLS between the servers of an ensemble has the settings of `QuorumX509Util`,
+//! whose names have `ssl.quorum.` in place of `ssl.`.
 //!
-//! Settings are kept as text, under ZooKeeper's names even if they come from our own file, until it
-//! is known that a port speaks TLS: ZooKeeper does not parse them otherwise either. The crate
-//! [`tls`] reads the key stores; an error there names the place in the configuration.
+//! Settings are kept as text, under ZooKeeper's names even if they come from our own file. They are
+//! parsed only once it is known that a port speaks TLS, as in ZooKeeper. The crate [`tls`] reads
+//! the key stores; an error there names the place in the configuration.
 
 use std::path::PathBuf;
 

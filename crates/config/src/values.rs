@@ -1,4 +1,4 @@
-//! Parses the values of ZooKeeper's keys, and names what became of a key.
+//! Parses the values of ZooKeeper's keys. [`Fate`] says what applying a key has done.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;

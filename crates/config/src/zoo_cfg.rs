@@ -4,8 +4,8 @@
 //! A key of `zoo.cfg` that `QuorumPeerConfig.parseProperties` does not know becomes the property
 //! `zookeeper.<key>`, and overrides a property of that name from the command line. So keys and
 //! properties meet in [`apply_property`]. If ZooKeeper never reads the property of a line, the line
-//! is dead: it has no effect here either, only a warning. It could switch certificates or
-//! permissions off.
+//! is dead: it has no effect here either, and causes a warning. If it had an effect here, it could
+//! switch off certificates or permissions that are on in ZooKeeper.
 
 use std::path::Path;
 

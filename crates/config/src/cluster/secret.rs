@@ -10,7 +10,8 @@ pub const SECRET_BYTES_MAX: usize = 4_096;
 /// A secret with fewer random bits than this (32 bytes) gets a warning.
 const BITS_WANTED: usize = 256;
 
-/// 32 random bytes have at least this many different values; fewer have a chance below 1 in 10^9.
+/// 32 random bytes have at least this many different values, except with a chance below 1 in 10^9.
+/// A secret with fewer gets a warning.
 const DIFFERENT_BYTES_MIN: usize = 8;
 
 /// The secret of an ensemble, known to its servers only. It must never be shown.

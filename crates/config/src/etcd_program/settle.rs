@@ -106,7 +106,8 @@ pub(super) fn serve_args(
     })
 }
 
-/// Checks times that have no effect here, because wrong ones end etcd.
+/// Checks flags that would end etcd with a wrong value: two times, which have no effect here, and
+/// the mode of compaction.
 fn check_times(values: &Values) -> Result<(), String> {
     let (heartbeat, election) =
         (values.count("heartbeat-interval"), values.count("election-timeout"));

@@ -1,4 +1,4 @@
-//! The URLs in etcd's flags: scheme, host and port (`types.NewURLs`).
+//! Parses the URLs in etcd's flags into scheme, host and port (`types.NewURLs`).
 
 use std::fmt;
 use std::net::IpAddr;

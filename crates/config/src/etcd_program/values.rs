@@ -1,5 +1,5 @@
-//! The values of flags, checked by the kinds of the flags. Texts of errors are those of Go's
-//! package `flag` and of etcd.
+//! Holds the values of etcd's flags, and checks that each value has the form of its flag's
+//! [`Kind`]. Texts of errors are those of Go's package `flag` and of etcd.
 
 use std::collections::BTreeMap;
 
