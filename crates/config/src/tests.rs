@@ -1,4 +1,5 @@
-//! Tests of what the three sources of a configuration mean, alone and together.
+//! Tests of what the three sources of a configuration (the file, the environment and the command
+//! line) mean, alone and together.
 #![allow(clippy::unwrap_used)]
 
 mod cluster;

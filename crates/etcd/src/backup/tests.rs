@@ -1,5 +1,5 @@
-//! Tests of the written database. They read it with code of their own; `tests/clients/go` reads one
-//! with bbolt.
+//! Tests of the databases that a backup writes. They read a database with a reader of their own;
+//! `tests/clients/go` reads one with bbolt.
 
 use std::io::Cursor;
 use std::ops::Range;

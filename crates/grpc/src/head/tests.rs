@@ -1,4 +1,4 @@
-//! Tests of request headers. Expected answers to refused ones are those of grpc-go 1.83.
+//! Tests of request headers. The expected answers to refused requests are those of grpc-go 1.83.
 #![allow(clippy::unwrap_used)]
 
 use std::time::Duration;
