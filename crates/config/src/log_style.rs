@@ -7,7 +7,7 @@ use tracing_subscriber::EnvFilter;
 /// The form, the default filter and the destinations of log lines.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogStyle {
-    /// The default filter; one in the environment or the configuration file wins.
+    /// The default filter; a filter in the environment or in the configuration file wins.
     pub filter: &'static str,
     /// Whether each line is a JSON object, in etcd's form.
     pub is_json: bool,

@@ -8,6 +8,7 @@ pub struct LoggingConfig {
     /// The filter of log lines (`quorate.log`); `None` if the environment or the command line
     /// decides.
     pub filter: Option<String>,
-    /// A request that takes longer than this is logged as a warning, in ms; `None` if none is.
+    /// A request that takes longer than this is logged as a warning, in ms; `None` if no request
+    /// is.
     pub slow_request_ms: Option<u64>,
 }

@@ -65,8 +65,8 @@ pub enum ConfigError {
 }
 
 impl ConfigError {
-    /// Adds to the text the format as which the file was read, and why: its author may have meant
-    /// the other format.
+    /// Adds to the text in which format the file was read, and why: the file's author may have
+    /// meant the other format.
     pub fn read_as(mut self, format: &str, why: &str) -> ConfigError {
         if let ConfigError::Malformed { cause, .. } | ConfigError::Invalid { cause, .. } = &mut self
         {

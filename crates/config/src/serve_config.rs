@@ -44,8 +44,8 @@ pub struct ServeConfig {
     /// The settings of etcd's keys, which count even if `etcd` is `None`.
     pub etcd_keys: EtcdKeys,
     /// Settings that can change the outcome of a command. They are part of the replicated state: a
-    /// server proposes its settings to the ensemble each time it starts, and all members use those
-    /// that were committed last, even if their own differ.
+    /// leader proposes its own settings if the replicated ones differ, and all members use the
+    /// settings that were committed last.
     pub replicated: machine::Settings,
     /// How ZooKeeper's clients authenticate, and which schemes they must use.
     pub auth: AuthConfig,

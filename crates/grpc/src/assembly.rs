@@ -19,7 +19,7 @@ const BUFFER_TIMES: usize = 4;
 /// The part of a stream's next message that has arrived.
 #[derive(Debug)]
 pub(super) struct Assembly {
-    /// The rest of the last frame, which belongs to no message yet.
+    /// What is left of the frame that was pushed last: bytes that no message has taken yet.
     frame: Bytes,
     /// The first bytes of a prefix that is spread over several frames.
     prefix: BytesMut,

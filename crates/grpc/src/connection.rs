@@ -57,7 +57,8 @@ type Accepted = (Request<RecvStream>, SendResponse<Piece>);
 pub struct Web<H> {
     /// Whether `handle` gets all requests, even those that look like gRPC calls.
     pub are_all: bool,
-    /// Called for each such request; it must start a task that serves the request.
+    /// Called for each request that is not a gRPC call, or for every request; it must start a task
+    /// that serves the request.
     pub handle: H,
 }
 

@@ -88,7 +88,7 @@ impl Heads {
     }
 }
 
-/// Counts the pings of a client that came too early.
+/// Counts those pings of a client that the client sent too early.
 #[derive(Debug, Default)]
 struct Strikes {
     count: u32,
@@ -99,7 +99,7 @@ struct Strikes {
 #[derive(Debug)]
 pub(super) struct SignsOfLife {
     policy: Option<PingPolicy>,
-    /// Its strong count is the number of the connection's streams plus 1.
+    /// A reference whose strong count is the number of the connection's streams plus 1.
     streams: Weak<()>,
     began: Instant,
     /// When the last bytes of the client came, in ms since `began`.
@@ -210,7 +210,7 @@ impl SignsOfLife {
 }
 
 /// If the last frame of `written` is the library's GOAWAY with ENHANCE_YOUR_CALM, for a client that
-/// pings too often, adds the reason to the frame. The library sends none.
+/// pings too often, adds the reason to the frame. The library itself sends no reason.
 pub(super) fn add_reason(written: &mut Vec<u8>) {
     const BODY: [u8; 4] = [0, 0, 0, 0xb];
     const HEAD: [u8; HEAD_BYTES] = [0, 0, 8, 7, 0, 0, 0, 0, 0];

@@ -102,8 +102,8 @@ impl Room {
         Room { shares: shares.clone(), permits, exempt: 0, finishing: Vec::new() }
     }
 
-    /// Room of no bytes, for a client that also keeps this room. Where this room is the finisher,
-    /// the new one needs no room either.
+    /// Room of no bytes, for another request or answer of the client that keeps this room. In a
+    /// share where this room is the finisher, the new room needs nothing either.
     pub fn beside(&self) -> Room {
         Room { exempt: self.exempt_count(), ..Room::new(&self.shares) }
     }

@@ -106,7 +106,7 @@ pub fn groups(results: &Results) -> Vec<Group<'_>> {
     groups
 }
 
-/// Why no figure of a run may be quoted, a sentence each; empty if figures may be.
+/// Why no figure of a run may be quoted, a sentence each; empty if figures may be quoted.
 pub fn reservations(results: &Results) -> Vec<String> {
     let quick = "The run was scaled down: it shows the method, its figures say nothing.";
     let quick = results.is_quick.then(|| quick.to_string());

@@ -38,7 +38,7 @@ pub struct Results {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub no_peer: Option<String>,
     /// Why no figure of this run may be quoted, for example stolen CPU time or a disk that drifted;
-    /// empty if figures may be.
+    /// empty if figures may be quoted.
     pub doubts: Vec<String>,
     /// The machine that the run was made on.
     pub machine: Machine,
@@ -123,7 +123,8 @@ pub struct System {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Test {
-    /// The table that the test belongs to; empty if there is only one.
+    /// The name of the table that the test belongs to; empty if a report of the run has only one
+    /// table.
     pub group: String,
     /// The action that the test measures. The title is unique within a group.
     pub title: String,
@@ -145,7 +146,7 @@ pub struct Test {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Published {
-    /// The name of the [`Figure`] that it belongs beside.
+    /// The name of the [`Figure`] that the value is shown beside.
     pub figure: String,
     /// The value in the figure's unit; `None` if it is not a single number.
     pub value: Option<f64>,

@@ -159,7 +159,8 @@ impl Client {
         self.connection.phase()
     }
 
-    /// The data and the stat of a znode. `watch`, here and below: also sets a watch.
+    /// The data and the stat of a znode. If `watch` is true, here and in the methods below, the
+    /// read also sets a watch.
     pub fn get_data(
         &self,
         path: &str,
@@ -290,7 +291,7 @@ impl Client {
         self.call(&Request::Sync { path: Some(&full) }, |_| Ok(()))
     }
 
-    /// Sends credentials, on this connection and on each later one.
+    /// Sends credentials, on this connection and, if the server accepts them, on each later one.
     pub fn add_auth(&self, scheme: &str, credentials: &[u8]) -> Result<(), ClientError> {
         self.connection.add_auth(scheme, credentials, ANSWER_LIMIT)
     }

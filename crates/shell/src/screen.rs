@@ -48,7 +48,8 @@ struct State {
     out: Vec<u8>,
     /// Whether there is a thread that prints events above the edited line.
     shows_above: bool,
-    /// Whether a line is being edited now. Events are then held for that thread.
+    /// Whether a line is being edited now. Events are then held for the thread that prints above
+    /// that line.
     is_editing: bool,
     /// Gets all events while `watch` runs, in place of the output.
     watcher: Option<SyncSender<Signal>>,
@@ -154,7 +155,7 @@ impl Screen {
         }
     }
 
-    /// Marks the beginning or the end of a command that can be interrupted. It must ask
+    /// Marks the beginning or the end of a command that can be interrupted. The command must ask
     /// [`Screen::is_interrupted`] now and then.
     pub fn set_interruptible(&self, on: bool) {
         let mut state = self.lock();
@@ -282,8 +283,8 @@ impl State {
         written
     }
 
-    /// Whether an event is printed. A new connection is printed after a loss, or if all connections
-    /// are.
+    /// Whether an event is printed. A new connection is printed if it follows a loss, or if all
+    /// connections are printed.
     fn shows(&mut self, event: &Event) -> bool {
         match event {
             Event::Watch { .. } => self.prints_watches,

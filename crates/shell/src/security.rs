@@ -65,7 +65,7 @@ impl Properties {
         self.value(name).map_or(unless_set, |value| value.eq_ignore_ascii_case("true"))
     }
 
-    /// The settings of TLS and SASL, and a warning for each property that is ignored.
+    /// The settings of TLS and SASL, and a warning for each property of TLS that is ignored.
     ///
     /// # Errors
     /// A property cannot be used; the error is one line with its place.

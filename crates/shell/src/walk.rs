@@ -5,12 +5,12 @@
 /// The next step of a walk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Enters a znode, before the znodes below it. The owner passes its children to
-    /// [`Walk::listed`]; without them it counts as a leaf.
+    /// Enters a znode, before the znodes below it. The owner passes the znode's children to
+    /// [`Walk::listed`]; a znode whose children are not passed counts as a leaf.
     Enter {
         /// The path of the znode.
         path: String,
-        /// How many levels it is below the root of the walk.
+        /// How many levels the znode is below the root of the walk.
         depth: usize,
     },
     /// Leaves a znode, after everything below it.

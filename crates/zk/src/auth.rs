@@ -7,7 +7,8 @@ use base64::engine::general_purpose::STANDARD;
 use machine::Settings;
 use sha1::Digest;
 
-/// The hash algorithms that the property `DigestAuthenticationProvider.digestAlg` may name.
+/// The hash algorithms that digests can use. The property `DigestAuthenticationProvider.digestAlg`
+/// names one of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DigestAlgorithm {
     /// SHA-1, ZooKeeper's default.

@@ -116,9 +116,9 @@ pub enum WriteForm {
     Check,
     /// The body is a result for each operation.
     Multi(Box<[WriteForm]>),
-    /// The reply is this error: the server refused the request before it reached the log, and
-    /// logged a command that is always refused, to consume a zxid. If the session may not write at
-    /// all, the reply is that error instead.
+    /// The reply is this error. The server refused the request; in place of the request it logged a
+    /// command that is always refused, to consume a zxid. If that command is refused because the
+    /// session may not write at all, the reply is that error instead.
     Refused(ErrorCode),
 }
 

@@ -16,7 +16,7 @@ use crate::log_style::LogStyle;
 use crate::report::Warning;
 use crate::{EtcdGiven, ListenAddress, ReadFile};
 
-/// Flags that set the setting of the same name in [`crate::etcd`].
+/// Flags whose values go unchanged to [`crate::etcd`], which applies each by its name.
 const SETTINGS: [&str; 14] = [
     "quota-backend-bytes",
     "max-txn-ops",

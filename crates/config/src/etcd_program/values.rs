@@ -151,7 +151,7 @@ impl Values {
     /// default.
     ///
     /// # Errors
-    /// A flag asks for something that would be missed too much ([`Fate::Refused`]).
+    /// A flag asks for an effect whose absence would do harm ([`Fate::Refused`]).
     pub fn without_effect(&self) -> Result<Vec<Warning>, String> {
         let mut warnings = Vec::new();
         for (name, Given { text, place }) in &self.0 {

@@ -186,10 +186,11 @@ impl Tree {
 /// A page that is still being filled.
 struct OpenPage {
     flags: u16,
-    /// The four numbers of each entry. One of them is the position; until the page is written it
-    /// counts from the first key.
+    /// The four numbers of each entry. One of them is the position of the entry's data; until the
+    /// page is written, the position counts from the first key.
     entries: Vec<[u32; 4]>,
-    /// Index of the position among the four numbers: 0 in a branch, 1 in a leaf.
+    /// Index, among the four numbers of an entry, of the one that says where the entry's data
+    /// begin: 0 in a branch, 1 in a leaf.
     position_at: usize,
     first_key_bytes: usize,
     data: Vec<u8>,

@@ -17,8 +17,8 @@ use crate::limits::TXN_DEPTH_MAX;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BadMessage;
 
-/// Levels of nested messages in a response: two for each level of the deepest transaction, and a
-/// few below the innermost.
+/// The most levels of nested messages in a response: two for each level of the deepest transaction,
+/// and a few below the innermost.
 pub(super) const DEPTH_MAX: usize = 2 * TXN_DEPTH_MAX + 8;
 
 /// The JSON of an encoded message.

@@ -32,8 +32,8 @@ pub struct Transcoder {
 #[derive(Debug)]
 struct Open {
     message: &'static Message,
-    /// How many of its bytes are still to come. `None` for the outermost message, which ends with
-    /// [`Transcoder::finish`].
+    /// How many bytes of the message are still to come. `None` for the outermost message, which
+    /// ends with [`Transcoder::finish`].
     left: Option<u64>,
     /// Index of the last field that was written; `None` before the first.
     last: Option<usize>,

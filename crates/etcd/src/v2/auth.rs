@@ -56,7 +56,8 @@ pub struct RoleWrite {
     pub revoke: PatternLists,
 }
 
-/// Lists of patterns of keys, as a request gives them; `None` where the request has no list.
+/// Lists of patterns, as a request gives them; `None` where the request has no list. A pattern is a
+/// key, or a prefix of keys followed by `*`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PatternLists {
     /// Keys that may be read.

@@ -24,7 +24,8 @@ pub enum Verb {
     Get,
     /// Create or change a node.
     Put,
-    /// Create a node with a generated name, in order of creation.
+    /// Create a node with a generated name. Generated names sort in the order in which their nodes
+    /// were created.
     Post,
     /// Remove a node.
     Delete,

@@ -135,7 +135,7 @@ fn a_block_passes_as_a_whole_or_is_said_to_be_open() {
     assert_eq!(passed(&long), (all, 0, false, all));
 }
 
-/// As grpc-go sends the authority: Huffman-coded, between fields for the dynamic table.
+/// grpc-go sends the authority Huffman-coded, between fields that enter the dynamic table.
 #[test]
 fn a_compressed_authority_is_understood() {
     // RFC 7541, C.4.1: `www.example.com`.

@@ -19,10 +19,10 @@ pub struct Styles<'a> {
     systems: &'a [System],
 }
 
-/// The value that a plot of a course shows for each moment.
+/// Picks the value that a plot shows for a moment of a course.
 type Value = fn(&Moment) -> Option<f64>;
 
-/// The value that a plot about the servers shows for each moment.
+/// Picks the value that a plot shows from the resources that servers used at a moment.
 type UsedValue = fn(&Usage) -> Option<f64>;
 
 impl<'a> Styles<'a> {

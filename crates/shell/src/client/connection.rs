@@ -91,8 +91,8 @@ struct State {
     /// Credentials without an answer yet, the oldest first. `None` for those that a new connection
     /// sends again: no caller waits for them.
     pending_auths: VecDeque<Option<SyncSender<Vec<u8>>>>,
-    /// Whether the server refused credentials. It then ends the connection, and that loss is not
-    /// reported.
+    /// Whether the server refused credentials. The server then ends the connection, and that loss
+    /// is not reported.
     auth_refused: bool,
     /// Credentials that the server accepted: scheme and credentials.
     auths: Vec<(String, Vec<u8>)>,

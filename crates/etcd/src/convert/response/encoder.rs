@@ -75,7 +75,8 @@ struct Measuring {
 struct Open {
     /// Index of the operation that is measured next, or is being measured.
     op: usize,
-    /// Index in `Lengths` of the operation that this branch is; `None` for the outermost branch.
+    /// Index in `Lengths` of the place for the length of this branch, which is an operation of the
+    /// branch around it; `None` for the outermost branch.
     place: Option<usize>,
     /// Bytes of the branch that are measured so far.
     bytes: usize,
