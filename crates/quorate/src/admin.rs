@@ -2,9 +2,9 @@
 //! (`PrometheusMetricsProvider`), the commands of ZooKeeper's AdminServer (`JettyAdminServer`) and
 //! health probes, on two ports or on one.
 //!
-//! All ports run on the monitoring thread. The number of connections, the size of a request's head
-//! and the time for each are bounded: a client that opens many connections or sends nothing blocks
-//! these ports, but nothing else.
+//! All ports run on the monitoring thread. The number of connections, the duration of a connection
+//! and the size of a request's head are bounded. So a client that opens many connections or sends
+//! nothing can block these ports for a while, but no other port.
 
 mod authorization;
 mod commands;
@@ -59,7 +59,7 @@ const ALLOWED: &str = "GET, HEAD, POST, OPTIONS";
 /// How long a connection may last, even if it is busy.
 const CONNECTION_TIME_MAX: Duration = Duration::from_secs(600);
 
-/// How long to wait after accepting a connection has failed.
+/// How long to wait before the next attempt, if a connection could not be accepted.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// The services of one port: metrics, commands, or both.
@@ -77,7 +77,7 @@ pub struct Services {
 /// How a port serves metrics.
 #[derive(Clone, Debug)]
 pub struct Metrics {
-    /// Whether the metrics include those of the process.
+    /// Whether the metrics include those of the process: its memory, threads, files and CPU time.
     pub with_process: bool,
 }
 

@@ -1,13 +1,13 @@
-//! Writes log lines about applied changes: a warning for each exceeded quota, and in the audit log
-//! a line for each ephemeral that was deleted because its session ended.
+//! Writes log lines about applied changes: warnings about exceeded quotas, at a limited rate, and
+//! in the audit log a line for each ephemeral that was deleted because its session ended.
 
 use std::time::{Duration, Instant};
 
 use machine::{Changes, QuotaExceeded};
 use member::fronts::zk::audit_ended_sessions;
 
-/// The shortest time between two warnings about quotas. A client may exceed a quota with every
-/// request; ZooKeeper's `RateLogger` limits such warnings too.
+/// After the warnings about one batch of changes, no quota is warned about for this long. A client
+/// may exceed a quota with every request; ZooKeeper's `RateLogger` limits such warnings too.
 const QUOTA_WARNING_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Logs changes as this server applies them.
@@ -23,7 +23,8 @@ impl ChangeLog {
         ChangeLog { audit_user, quota_warned: None }
     }
 
-    /// Logs a batch of changes; Apply calls it as its [`node::ChangeListener`].
+    /// Logs a batch of changes. Apply calls this as its [`node::ChangeListener`]; `is_serving` is
+    /// false while Apply replays the log at the start of the server.
     pub fn log_changes(&mut self, changes: &Changes, is_serving: bool) {
         self.warn_of_quotas(changes.zk.quotas_exceeded());
         // While the server starts, it replays changes that were logged when they first happened.

@@ -1,7 +1,7 @@
 //! The command line of `quorate`: its commands and options, and the texts that `--help` prints.
 //!
-//! [`parse`] is pure: it reads nothing but its argument. A wrong option gives a message of one line
-//! and exit status 2; only help and the version are longer, with status 0.
+//! [`parse`] is pure: it reads nothing but its argument. A wrong command line gives a message of
+//! one line, and exit status 2. Help and the version may have more lines, and give status 0.
 
 use std::ffi::OsString;
 use std::path::PathBuf;

@@ -1,5 +1,6 @@
 //! TLS for client connections: builds each listener's TLS settings from the configured key store
-//! and trust store, and builds them again when those files change.
+//! and trust store, and builds them again when those files change, if that is configured, or at
+//! SIGHUP.
 //!
 //! It replaces ZooKeeper 3.9's `ClientX509Util` and `X509AuthenticationProvider`.
 
@@ -19,7 +20,7 @@ use crate::logging::{REFUSALS_MAX, Seldom};
 /// Limits the log lines about clients that TLS refused.
 static REFUSED: Seldom = Seldom::new(REFUSALS_MAX, "clients of TLS were refused");
 
-/// The configured TLS with its present settings. All listeners share one.
+/// The configured TLS with its present settings. All listeners share one `Tls`.
 pub struct Tls {
     config: TlsConfig,
     files: Files,
@@ -153,14 +154,16 @@ impl Tls {
     }
 }
 
-/// Counts of TLS handshakes that have not succeeded, since the start.
+/// Counts of TLS handshakes that have not succeeded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HandshakeCounts {
     /// Handshakes under way at this moment.
     pub under_way: u64,
-    /// Handshakes that failed: the client was refused or gave up.
+    /// How many handshakes have failed since the start, because the client was refused, was too
+    /// slow, or gave up.
     pub failed: u64,
-    /// Connections closed before the handshake, because too many others were under way.
+    /// How many connections were closed before their handshake since the start, because too many
+    /// other handshakes were under way.
     pub exceeded: u64,
 }
 

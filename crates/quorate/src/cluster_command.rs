@@ -37,8 +37,7 @@ pub fn run(args: &ClusterArgs) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// The view of the ensemble from one admin server, or why it gave none; and the address that was
-/// asked.
+/// The answer of the admin server at `address`: its view of the ensemble, or why it gave none.
 struct Answer<'a> {
     address: &'a str,
     view: anyhow::Result<Value>,

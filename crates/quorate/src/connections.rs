@@ -1,10 +1,12 @@
 //! Decides whether the server has file descriptors left for a new client connection, and counts the
 //! connections of each face by client address.
 //!
-//! Each face has a minimum that clients of other faces cannot take; the rest is shared. An address
-//! is limited only while its face has little left, and only if no other address has more
-//! connections: a proxy or gateway may hold all connections of a face. Nothing here ends a
-//! connection that was admitted. `docs/operating.md` has the table.
+//! Each face has a minimum number of connections that clients of other faces cannot take; the faces
+//! share the rest. A client address is limited only while its face has few connections left: then
+//! an address with many connections gets no more if no other address has more, and the last few
+//! connections only go to addresses that have hardly any. So a proxy or gateway may hold nearly all
+//! connections of a face. Nothing here ends a connection that was admitted. `docs/operating.md` has
+//! the table.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
@@ -24,14 +26,16 @@ const MONITORING_MAX: usize = 256;
 
 /// A face is short of connections once the number that it may still get is at most its total
 /// divided by this. Then an address that has at least [`FEW`] connections, and at least as many as
-/// any other address, gets no more.
+/// any other address, gets no more. If no other address has connections, only [`LAST`] limits it.
 const SHORTAGE_PART: usize = 4;
 
-/// How many connections an address may have even while its face is short.
+/// An address with fewer connections than this gets more even while its face is short, except the
+/// [`LAST`] free ones.
 const FEW: usize = 16;
 
-/// How many of a face's last free connections only go to addresses with fewer than [`NEW`]
-/// connections: to probes, and to operators who look for what is wrong.
+/// This many of a face's last free connections only go to addresses with fewer than [`NEW`]
+/// connections: to probes, and to operators who look for what is wrong. A face with few connections
+/// in all reserves only its total divided by [`MINIMUM_PART`].
 const LAST: usize = 16;
 
 /// An address with fewer connections than this may take one of the [`LAST`] free ones.
@@ -43,7 +47,7 @@ static REFUSED: Seldom = Seldom::new(REFUSALS_MAX, "connections were closed at o
 /// Limits the log lines about connections that could not be accepted, for all faces together.
 static NOT_ACCEPTED: Seldom = Seldom::new(REFUSALS_MAX, "connections could not be accepted");
 
-/// A face as it counts connections: a group of ports that share a minimum.
+/// A group of ports whose connections are counted together and share a minimum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Face {
     /// ZooKeeper's port.
@@ -65,7 +69,7 @@ pub enum Refusal {
     /// The face has as many connections as it may have.
     #[error("too few descriptors are left")]
     Full,
-    /// The face has few connections left, and keeps them for addresses that have fewer.
+    /// The face has few connections left, and keeps them for addresses that have fewer connections.
     #[error("too few descriptors are left for an address that has many connections")]
     Largest,
 }
@@ -98,7 +102,7 @@ pub struct Held {
 }
 
 impl Connections {
-    /// No connections yet, for a server with these faces.
+    /// Makes the counts for a server that serves these faces; all are 0.
     pub fn new(served: impl IntoIterator<Item = Face>) -> Arc<Connections> {
         let mut counts = Counts::default();
         served.into_iter().for_each(|face| counts.faces[face as usize].is_served = true);

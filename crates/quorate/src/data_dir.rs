@@ -1,4 +1,5 @@
-//! Checks whether a server may start with an empty data directory, or with one of another program.
+//! Refuses to start a server in an empty data directory if the configuration forbids that, and in a
+//! data directory of etcd.
 //!
 //! An operator who sets `datadir.autocreate=false` (`FileTxnSnapLog`, ZooKeeper 3.9) expects data
 //! to be there: if a volume is not mounted, a server that created a new directory would start

@@ -3,7 +3,7 @@
 //!
 //! A connection whose descriptor is one of the highest numbers is closed at once. The kernel gives
 //! out the lowest free number. So, however many clients connect, the highest numbers stay free for
-//! files and links, and nothing has to be counted.
+//! files and links, and this reserve needs no count.
 
 use std::os::fd::{AsFd, AsRawFd};
 

@@ -8,7 +8,8 @@ use anyhow::ensure;
 use etcd::backup::{Imported, is_database, read};
 use sha2::{Digest, Sha256};
 
-/// Length of the hash at the end, and of the blocks that the database in front of it consists of
+/// Length of the SHA-256 hash at the end of a file that has one. The database in front of it
+/// consists of blocks of [`BLOCK_BYTES`], so the length of the file shows whether there is a hash
 /// (`etcdutl/snapshot`, `hasChecksum`).
 const HASH_BYTES: u64 = 32;
 const BLOCK_BYTES: u64 = 512;
@@ -19,7 +20,8 @@ const PIECE_BYTES: usize = 1024 * 1024;
 /// A database file of etcd, open for reading.
 pub struct EtcdDatabase {
     file: File,
-    /// Length of the file, and of the database in it, without the hash.
+    /// The length of the file. If there is a hash, `database_bytes`, the length of the database in
+    /// front of it, is less.
     bytes: u64,
     database_bytes: u64,
 }

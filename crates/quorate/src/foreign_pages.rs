@@ -1,11 +1,11 @@
-//! Refuses requests to a server on the user's own machine that a web page of another site makes the
-//! browser send.
+//! Protects a server on the user's own machine from web pages of other sites: refuses the requests
+//! that such a page makes the user's browser send to the server.
 //!
 //! Such a page may send requests to `127.0.0.1`, or to a name of its own that it lets resolve to
 //! that address (DNS rebinding). A browser puts the page's site into `Origin`, the relation of the
-//! page's site to the server's into `Sec-Fetch-Site` (W3C Fetch Metadata), and the name that it
-//! connected to into `Host`. Other programs send neither of the first two, and they connect to a
-//! loopback address or to `localhost`.
+//! page's site to the server's into `Sec-Fetch-Site` (W3C Fetch Metadata), and the name in the
+//! page's URL into `Host`. Programs other than browsers usually send neither `Origin` nor
+//! `Sec-Fetch-Site`, and their `Host` is a loopback address or `localhost`.
 
 use std::net::IpAddr;
 

@@ -1,8 +1,8 @@
 //! SIGHUP makes the server read some of its configuration again, without a restart.
 //!
-//! It reads the log filter from the configuration file, and the stores of keys and certificates,
-//! even if these are not watched for changes. Open connections keep their settings. Everything else
-//! in the file needs a restart.
+//! The server reads the log filter in the configuration file, and the stores of keys and
+//! certificates, even if it does not watch these for changes. Open connections keep their settings.
+//! Every other change of the configuration needs a restart.
 
 use std::sync::Arc;
 use std::{io, sync, thread};

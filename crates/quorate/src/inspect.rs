@@ -1,5 +1,5 @@
-//! `quorate inspect`: verifies a data directory or a backup file and prints what it has. It changes
-//! nothing, unless `--repair` asks for it.
+//! `quorate inspect`: verifies a data directory or a backup file and prints a summary of its
+//! content. It changes nothing, unless `--repair` asks for it.
 
 use std::io::{BufWriter, ErrorKind, Write};
 use std::path::Path;

@@ -5,9 +5,11 @@
 //! that serves ZooKeeper clients ever waits for the store. A few threads run a current-thread
 //! runtime each, and a connection stays with one of them. A request that need not wait (most often
 //! a buffered write of a small chunk) is executed on the thread that read it. All other requests go
-//! to a pool of threads that may block; requests there that need a sync share one.
+//! to a pool of threads that may block. Requests that wait there for a sync at the same time share
+//! one sync.
 //!
-//! The gRPC service has a single method, whose stream carries a request after another.
+//! The gRPC service has a single method. Its stream carries any number of requests, one after
+//! another.
 
 mod admission;
 mod limits;
@@ -322,8 +324,9 @@ fn tick(service: &Service, ticks: &Receiver<()>) {
     }
 }
 
-/// Does the store's background work until the face or the store stops. If work fails, it pauses
-/// before the next attempt, and logs the failure unless it is the same as the last.
+/// Does the store's background work, which frees space and searches for damage, until the face or
+/// the store stops. If work fails, it pauses before the next attempt, and logs the failure unless
+/// it is the same as the last.
 fn keep_up(service: &Service, ticks: &Receiver<()>) {
     step_back();
     let store = &service.handler.store;

@@ -79,13 +79,15 @@ struct Accepted {
     held: Held,
 }
 
-/// The connection id in all commands of a Front: the Front's number in the upper 16 bits, and 1.
-/// The connection ids of ZooKeeper's Fronts have the number of their Front there too.
+/// The connection id that all commands of an etcd Front carry: the Front's number in the upper 16
+/// bits, and 1 in the others. A ZooKeeper Front has an id for each connection; there too the upper
+/// 16 bits are the Front's number, so no ids of two Fronts are equal.
 pub fn connection_of(front: FrontId) -> ConnectionId {
     ConnectionId(u64::from(front.0) << 48 | 1)
 }
 
-/// The etcd face: the mailboxes of its runtimes.
+/// The etcd face as the acceptors of its ports use it: they send accepted connections to the
+/// mailboxes of the runtimes.
 #[derive(Clone)]
 pub struct EtcdFace {
     runtimes: Vec<mpsc::Sender<Accepted>>,
@@ -140,8 +142,8 @@ pub fn start(
 }
 
 impl EtcdFace {
-    /// Accepts connections of a port and hands them to the runtimes in turn. Ends when the future
-    /// is dropped.
+    /// Accepts connections of a port and hands them to the runtimes in turn. Returns only if a
+    /// runtime has ended.
     pub async fn accept(&self, listener: TcpListener, port: &EtcdPort, tls: Option<Arc<Tls>>) {
         let (wire, service) = (port.wire, port.service);
         let face = face_of(service);

@@ -44,19 +44,20 @@ const READ_BYTES: usize = 32 * 1024;
 /// acceptor waits, and the kernel's backlog fills.
 const ACCEPTED_MAX: usize = 1_024;
 
-/// How long to wait for the client to close its side after the server has closed its own; the
-/// client may still send meanwhile.
+/// How long to wait for the client to close its side after the server has closed its own. Meanwhile
+/// the server reads what the client still sends, at most [`LINGER_READS_MAX`] times.
 const LINGER: Duration = Duration::from_secs(1);
 const LINGER_READS_MAX: usize = 32;
 
-/// How long a client may take for the last encrypted bytes.
+/// How long a client may take to receive the last encrypted bytes of a connection that the server
+/// closes.
 const FLUSH: Duration = Duration::from_secs(5);
 
 /// How often a runtime tells its Front the time while a client is active.
 const TICK: Duration = Duration::from_millis(member::limits::CLOCK_INTERVAL_MS);
 
-/// Limits the log lines about connections or requests that end other than their client asked, to
-/// 100 in 10 s.
+/// Limits the log lines about connections or requests that end in another way than the client asked
+/// for, to 100 in 10 s.
 static NOTICES: Seldom = Seldom::new(100, "lines about clients");
 
 /// Limits on open connections (`maxClientCnxns`, `maxCnxns`); 0 means no limit. The same limits
@@ -134,7 +135,7 @@ pub struct Admission {
     limits: ConnectionLimits,
     /// The connection's count among those of all faces; `None` for a lingering connection.
     held: Option<Held>,
-    /// The counts that include it: those of open connections, or of lingering ones.
+    /// The counts that include this connection: those of open connections, or of lingering ones.
     counted: Arc<Mutex<Admitted>>,
 }
 
@@ -526,8 +527,8 @@ impl Runtime {
         socket.done.set(true);
     }
 
-    /// Reads into the shared buffer; with a buffer for each, an idle connection would use mostly
-    /// buffer memory.
+    /// Reads into the buffer that all connections of the runtime share. If each connection had a
+    /// buffer, an idle connection would use mostly buffer memory.
     fn poll_read(
         &self,
         read: &mut OwnedReadHalf,

@@ -29,7 +29,8 @@ use crate::secret_command::write_secret;
 /// A server's port for other servers is its client port plus this: from 2181 it gives ZooKeeper's
 /// 2888.
 const PEER_PORT_DISTANCE: u16 = 707;
-/// A server's election port is its client port plus this: 3888. It is only shown, never opened.
+/// A server's election port is its client port plus this: from 2181 it gives ZooKeeper's 3888. The
+/// port is only shown, never opened.
 const ELECTION_PORT_DISTANCE: u16 = 1_707;
 
 /// How often to check whether the servers still run.
@@ -38,11 +39,12 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 /// How long the servers may take to stop. Then they are killed.
 const STOP_LIMIT: Duration = Duration::from_secs(30);
 
-/// How many lines of the servers may wait to be handled.
+/// How many lines that the servers have printed on standard output, such as ready lines, may wait
+/// to be handled.
 const LINES_MAX: usize = 64;
 
-/// Settings of the admin ports that nobody has chosen: they neither take nor restore snapshots, and
-/// they refuse requests that come from web pages of other sites.
+/// The settings of admin servers whose ports the user has not chosen: they neither take nor restore
+/// snapshots, and they refuse requests that come from web pages of other sites.
 const GUARDED_ADMIN: &str =
     "admin_snapshot = false\nadmin_restore = false\nrefuse_foreign_pages = true\n";
 
@@ -181,13 +183,14 @@ fn default_addr(count: u32, first: u16, missing: &str, option: &str) -> Option<L
     None
 }
 
-/// The first lines of a server's `quorate.toml`.
+/// The line of a server's `quorate.toml` that names its data directory: the folder of that file.
 fn server_config(config: &Path) -> anyhow::Result<String> {
     let data_dir = config.parent().expect("it is a file in a folder");
     Ok(format!("data_dir = {}\n", quoted(data_dir)?))
 }
 
-/// The line with the address of a server's face; `first` is the address of the first server's.
+/// The line of a server's `quorate.toml` with the address of a face; `first` is the address of that
+/// face on the first server. Empty if `first` is `None`.
 fn face(number: u32, key: &str, first: Option<&ListenAddress>) -> anyhow::Result<String> {
     let Some(first) = first else { return Ok(String::new()) };
     let port = if first.port == 0 { 0 } else { server_port(first.port, number)? };

@@ -150,8 +150,9 @@ impl Monitor {
         member.is_some_and(|member| node.hand_over(Some(member)))
     }
 
-    /// Asks the leader to raise the ensemble's level to the highest that this version knows.
-    /// Returns that level; [`Observer::level`] shows when it is applied.
+    /// Asks this member, which must lead or be a standalone server, to raise the level to the
+    /// highest that this version knows. Returns that level; [`Observer::level`] shows when it is
+    /// applied.
     ///
     /// # Errors
     /// The level cannot be raised, and stays as it is.
@@ -159,12 +160,13 @@ impl Monitor {
         self.observer.node.upgrade()
     }
 
-    /// The server's figures.
+    /// The server's figures that `srvr` shows, gathered from the member and the connection
+    /// runtimes.
     pub async fn server(&self) -> ServerReport {
         self.server_of(&self.observer.member(), &self.observer.zk_fronts().await)
     }
 
-    /// The server's figures, computed from these facts.
+    /// The server's figures that `srvr` shows, computed from these facts.
     pub fn server_of(&self, facts: &MemberFacts, fronts: &ZkFrontReport) -> ServerReport {
         let ensemble = self.observer.ensemble(facts);
         ServerReport {

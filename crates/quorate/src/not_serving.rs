@@ -1,8 +1,8 @@
 //! Answers four-letter words on ZooKeeper's ports while the server does not serve yet. A member of
-//! an ensemble may wait for others without limit, and an operator who asks meanwhile whether it is
-//! alive gets the answer that ZooKeeper gives at that stage. Any other connection is closed, so
-//! that its client tries the next server (`NIOServerCnxn.readConnectRequest`: "ZooKeeperServer not
-//! running").
+//! an ensemble may wait for other members without limit, and an operator who asks meanwhile whether
+//! the member is alive gets the answer that ZooKeeper gives at that stage. Any other connection is
+//! closed, so that its client tries the next server (`NIOServerCnxn.readConnectRequest`:
+//! "ZooKeeperServer not running").
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +21,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// How many bytes a client may send behind its word before its connection is closed.
 const REST_BYTES_MAX: u64 = 1_024;
 
-/// How long to wait after accepting a connection has failed.
+/// How long to wait before the next attempt, if a connection could not be accepted.
 const RETRY: Duration = Duration::from_millis(100);
 
 /// The texts and settings that the answers are made from.

@@ -1,10 +1,10 @@
-//! The facts about a running server that operators may see, each gathered in one place. `mntr`, the
-//! metrics under ZooKeeper's and under etcd's names, and the admin server all show them. The facts
-//! have no metric names; the code that shows a fact names it.
+//! Gathers the facts about a running server that operators may see. `mntr`, the metrics under
+//! ZooKeeper's and under etcd's names, and the admin server show these facts. The facts have no
+//! metric names; the code that shows a fact names it.
 //!
-//! A fact is counted where it arises. The counts of a connection runtime are fetched by a message
-//! to it, and lists a page at a time, so that clients never wait long for an observer, however much
-//! there is to show.
+//! Each part of the server keeps its own counts. An observer fetches the counts of a ZooKeeper
+//! connection runtime by a message to the runtime, and lists a page at a time, so that clients
+//! never wait long for an observer, however long a list is.
 
 pub mod metric;
 pub mod process;
@@ -107,7 +107,8 @@ impl Observer {
         MemberFacts::gather(&self.node)
     }
 
-    /// Calls `look` with the state. It must be short, because it holds the lock.
+    /// Calls `look` with the state. `look` must be short, because the lock of the state is held
+    /// meanwhile.
     pub fn look<T>(&self, look: impl FnOnce(&Machine) -> T) -> T {
         look(&self.node.machine().read())
     }

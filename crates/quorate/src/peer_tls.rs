@@ -1,7 +1,8 @@
 //! TLS between the servers of an ensemble (`QuorumX509Util`, ZooKeeper 3.9). Each end shows a
-//! certificate that the other end's trust store must know and that must name a host of its server.
-//! The connecting server checks the host that it connects to; the accepting server checks the
-//! configured hosts of the server that the other claims to be. Without a trust store nothing is
+//! certificate, which the other end checks: its trust store must trust the certificate, and the
+//! certificate must name a host of its server. The connecting server looks for the host that it
+//! connects to; the accepting server, for a configured host of the server that the other end claims
+//! to be. The configuration can switch off these checks of names. Without a trust store nothing is
 //! checked, but messages are still encrypted.
 
 use std::io;

@@ -57,7 +57,7 @@ pub fn prepare(
 /// often become known a little later.
 const BIND_PAUSE: Duration = Duration::from_secs(1);
 
-/// The log mentions the first of this many failed attempts.
+/// The log mentions one failed attempt in this many, beginning with the first.
 const BIND_ATTEMPTS_TOLD: u32 = 60;
 
 /// Binds the addresses for links from other servers. Blocks and tries again until that succeeds, or

@@ -1,8 +1,8 @@
 //! `quorate restore`: creates data directories that begin with the state of a backup.
 //!
 //! All servers of an ensemble must begin with the same state and as one cluster, so one run creates
-//! all their directories. It draws new ids. So servers left over from the old ensemble belong to
-//! another cluster, and are refused.
+//! all their directories. Each run draws new ids for the cluster and its members. So servers left
+//! over from the old ensemble belong to another cluster, and are refused.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -72,8 +72,8 @@ fn read_restored(args: &RestoreArgs) -> anyhow::Result<Imported> {
     Ok(backup)
 }
 
-/// Reads and checks a backup: a snapshot, or a database file of etcd. `wanted` is what it was meant
-/// for, for the error: it "cannot be" that.
+/// Reads and checks a backup: a snapshot, or a database file of etcd. `wanted` is a past participle
+/// that completes the error "FILE cannot be ...".
 ///
 /// # Errors
 /// The file cannot be read, is damaged, or is not a backup; or it is a database without a hash, and

@@ -386,8 +386,7 @@ fn about(config: &ServeConfig, conf: ConfReport) -> About {
     }
 }
 
-/// Serves clients. Returns, with an error, only if a connection runtime or a runtime of the chunk
-/// store ends.
+/// Serves clients. Returns, with an error, only if a connection runtime ends.
 async fn serve_clients(
     config: &ServeConfig,
     acceptor: Acceptor,
@@ -475,8 +474,8 @@ fn faces(
     others.into_iter().filter(|(is_served, _)| *is_served).map(|(_, face)| face).chain(of_etcd)
 }
 
-/// A ZooKeeper Front for each of the member's handles. They share a secret, and the bounds for all
-/// clients together.
+/// Makes a ZooKeeper Front for each of the member's handles. The Fronts share the secret for
+/// session ids and passwords, and the bounds for all clients together.
 fn fronts(config: &ServeConfig, node: &Node) -> anyhow::Result<Vec<(FrontHandle, ZkFront)>> {
     let secret = random_bytes()?;
     let handles = node.zk_fronts();
@@ -511,7 +510,7 @@ fn fronts(config: &ServeConfig, node: &Node) -> anyhow::Result<Vec<(FrontHandle,
     Ok(handles.into_iter().map(front).collect())
 }
 
-/// An etcd Front for each of the member's handles.
+/// Makes an etcd Front for each of the member's handles; none if etcd clients are not served.
 fn etcd_fronts(config: &ServeConfig, node: &Node) -> anyhow::Result<Vec<(FrontHandle, EtcdFront)>> {
     let Some(etcd) = &config.etcd else { return Ok(Vec::new()) };
     let drawn = random_bytes()?;

@@ -1,4 +1,6 @@
-//! Decides who may give the admin commands that change something.
+//! Decides whether a caller may give the admin commands `snapshot`, `restore`, `transfer` and
+//! `upgrade`: the caller must prove an identity that has every permission on the root znode. The
+//! other commands only report or reset something, and anybody may give them.
 
 use std::net::SocketAddr;
 

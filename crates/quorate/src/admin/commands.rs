@@ -107,8 +107,8 @@ pub struct CommandResponse {
     pub status: StatusCode,
     /// The command's primary name, or the name in the request if no command has it.
     pub command: String,
-    /// The keys and values to print, in order. A key `error` among them replaces the error that
-    /// [`CommandResponse::print`] would add.
+    /// The keys and values to print, in order. A key `error` among them replaces the null `error`
+    /// that [`CommandResponse::print`] would add.
     pub data: Vec<(String, Json)>,
 }
 

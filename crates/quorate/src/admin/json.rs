@@ -37,8 +37,8 @@ impl Json {
         text
     }
 
-    /// Appends the value at an indentation of `depth` levels. Arrays stay on one line; only objects
-    /// are broken into lines.
+    /// Appends the value at an indentation of `depth` levels. Only objects begin new lines. An
+    /// array adds none, so it stays on one line unless it has objects.
     fn write(&self, depth: usize, text: &mut String) {
         match self {
             Json::Null => text.push_str("null"),

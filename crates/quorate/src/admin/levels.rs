@@ -1,5 +1,6 @@
-//! The admin command `upgrade`, which raises the ensemble's level, the number of the formats that
-//! all members know. ZooKeeper's AdminServer has no such command.
+//! The admin command `upgrade`, which raises the ensemble's level. The level is a version number
+//! for commands and formats: members use only those that it includes, so that all members
+//! understand them ([`machine::Level`]). ZooKeeper's AdminServer has no such command.
 
 use std::net::SocketAddr;
 use std::time::Duration;

@@ -11,7 +11,8 @@ use tokio::sync::OwnedSemaphorePermit;
 use super::limits::{ADDRESS_SHARE, Limits};
 use crate::connections::Held;
 
-/// The client addresses that have connections: how many, and their shares of the memory.
+/// Counts the connections of each client address, and holds the address's shares of the memory
+/// until its last connection ends.
 pub(super) struct Addresses {
     known: Mutex<HashMap<IpAddr, (usize, AddressShares)>>,
     /// The most connections of one address; 0 is no limit.

@@ -1,4 +1,5 @@
-//! Bounds on what the chunk face uses for its clients: connections, memory, time, CPU.
+//! The constants that bound what the chunk face uses for its clients (streams, memory, time, CPU),
+//! and the pace of the store's background work.
 
 use std::time::Duration;
 
@@ -24,8 +25,8 @@ pub(super) const ACCEPTED_MAX: usize = 64;
 /// clients have 32 requests under way.
 pub(super) const STREAMS_MAX: u32 = 64;
 
-/// How many bytes a client may send on a stream before the server takes them. By default Java's
-/// clients allow each other 16 KiB; a chunk of 4 MiB would then need 256 frames.
+/// How many bytes a client may send on a stream before the server takes them. If the server allowed
+/// only 16 KiB, as gRPC's Java programs do by default, a chunk of 4 MiB would need 256 frames.
 pub(super) const STREAM_WINDOW_BYTES: u32 = 256 * 1024;
 
 /// How many bytes a client may at first send on a connection before the server takes them: HTTP/2's
@@ -54,16 +55,17 @@ pub(super) const HEADER_BYTES_MAX: u32 = 8 * 1024;
 pub(super) const SEND_BYTES_MAX: usize = 1024 * 1024;
 
 /// How many bytes of memory all requests may use that have arrived, wholly or in part, and are not
-/// done; and how many all answers may use until the socket has taken them. A request for which
-/// there is no memory waits, unread, in the client's window. One request and one answer may exceed
-/// the bound; see [`grpc::Room`].
+/// done. [`ANSWERS_BYTES_MAX`] is the same bound for answers until the socket has taken them. A
+/// request for which there is no memory waits, unread, in the client's window. One request and one
+/// answer may exceed their bounds; see [`grpc::Room`].
 pub(super) const REQUESTS_BYTES_MAX: usize = 512 * 1024 * 1024;
 pub(super) const ANSWERS_BYTES_MAX: usize = 512 * 1024 * 1024;
 
-/// All connections from one address together may use those bounds divided by this.
+/// All connections from one address together may use [`REQUESTS_BYTES_MAX`] and
+/// [`ANSWERS_BYTES_MAX`] divided by this.
 pub(super) const ADDRESS_SHARE: usize = 2;
 
-/// One connection may use those bounds divided by this.
+/// One connection may use [`REQUESTS_BYTES_MAX`] and [`ANSWERS_BYTES_MAX`] divided by this.
 pub(super) const CONNECTION_SHARE: usize = 4;
 
 /// How long a client may take for the TLS handshake, and to say that it speaks HTTP/2.
@@ -78,8 +80,9 @@ pub(super) const STALL_TIME_MAX: Duration = Duration::from_secs(60);
 /// memory that its stream holds.
 pub(super) const WAITED_TIME_MAX: Duration = Duration::from_secs(5);
 
-/// How long the rest of a request or an answer may take that is a finisher: one that may exceed the
-/// bound so that the others are not stuck (see `grpc`'s module `room`). Only one at a time is.
+/// How long the rest of a finisher may take. A finisher is a request or answer that may exceed a
+/// bound on memory, so that not all wait for each other's memory (see `grpc`'s module `room`). Each
+/// bound has at most one finisher at a time.
 pub(super) const FINISH_TIME_MAX: Duration = Duration::from_secs(10);
 
 /// How long a client may pause between two requests on a stream. Then the stream ends with
@@ -90,13 +93,13 @@ pub(super) const STREAM_IDLE_TIME_MAX: Duration = Duration::from_secs(5 * 60);
 pub(super) const UNTAKEN_TIME_MAX: Duration = Duration::from_secs(60);
 
 /// How often an idle connection is checked. It is closed if it had no stream since the last check,
-/// so at the latest after 14 minutes; Ozone's datanode closes it after 15.
+/// so after 14 minutes at most. Ozone's datanode closes an idle connection after 15 minutes.
 pub(super) const IDLE_TIME: Duration = Duration::from_secs(7 * 60);
 
 /// How long a connection is silent before the kernel probes whether the client still exists.
 pub(super) const KEEP_ALIVE_TIME: Duration = Duration::from_secs(5 * 60);
 
-/// How long to wait after accepting a connection has failed.
+/// How long to wait before the next attempt, if a connection could not be accepted.
 pub(super) const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// The most bytes that the store by default leaves free on a disk that it shares with the data
@@ -135,7 +138,8 @@ pub(super) const UPKEEP_PAUSE: Duration = Duration::from_secs(10);
 const _: () = assert!(REQUEST_BYTES_MAX < REQUESTS_BYTES_MAX / CONNECTION_SHARE);
 const _: () = assert!(chunk::limits::ANSWER_BYTES_MAX * 2 < ANSWERS_BYTES_MAX / CONNECTION_SHARE);
 
-/// The bounds that tests lower. By default they have the values of the constants above.
+/// The bounds that tests can lower. By default they have the values of the constants above;
+/// `idle_time` is [`STREAM_IDLE_TIME_MAX`].
 #[derive(Clone, Debug)]
 pub(super) struct Limits {
     pub(super) requests_bytes: usize,

@@ -2,8 +2,9 @@
 //!
 //! A sync of the log waits behind the chunks that are in the disk's queue: with four clients that
 //! wrote chunks of 1 MiB as fast as they could, a create took three times as long at the 99th
-//! percentile. So while the log is in use, only one large step of the store runs at a time. A store
-//! on a disk of its own, or beside an idle log, has no such bound.
+//! percentile. So while the log is in use, only one large step of the store, a read or write of
+//! more than 64 KiB, runs at a time. A store on a disk of its own, or beside an idle log, has no
+//! such bound.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! Makes the chunk face's metrics for Prometheus. A metric that means the same as one of Ozone's
-//! datanode has its name (`ContainerMetrics`); others have our own names.
+//! Makes the chunk face's metrics for Prometheus. A metric that means the same as a metric of
+//! Ozone's datanode has Ozone's name (`ContainerMetrics`); the others have our own names.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -59,7 +59,7 @@ const SERVED: [(pb::Type, &str, Option<&str>); 17] = [
     ),
 ];
 
-/// Counters since the start.
+/// Counts of events since the chunk face started.
 #[derive(Debug, Default)]
 pub(super) struct Counts {
     /// The number of requests, and of chunk bytes, for each entry of [`SERVED`].

@@ -1,6 +1,6 @@
-//! The chunk store of a server, in one of three states: being opened, serving, or failed. In none
-//! of them does it keep the rest of the server from serving. A thread of its own opens the store;
-//! until that is done, clients of its port wait in the kernel's backlog.
+//! Opens the chunk store of a server on a thread of its own, and tracks its state: being opened,
+//! serving, or failed. Whatever the state, the rest of the server serves. Until the store is open,
+//! clients that connect to its ports wait in the kernel's backlog.
 
 use std::path::PathBuf;
 use std::sync::mpsc::sync_channel;
@@ -79,7 +79,7 @@ impl Chunks {
     }
 
     /// Waits until the store is open, then accepts clients on its ports. If the store cannot be
-    /// opened, closes the ports. Returns only if a runtime of the face ends.
+    /// opened, closes the ports. Never returns; the caller drops the future to end it.
     pub async fn serve(
         &self,
         plain: Option<TcpListener>,

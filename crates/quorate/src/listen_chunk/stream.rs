@@ -43,8 +43,8 @@ fn refused(error: RequestError) -> End {
 }
 
 /// Executes the request in a message and sends its answers. Each step that waits for the disk runs
-/// on a pool thread, for a single answer: a client that is slow to take an answer occupies no
-/// thread.
+/// on a pool thread and makes at most one answer. The thread is free again before the answer is
+/// sent, so a client that is slow to take it occupies no thread.
 async fn answer(
     client: &ChunkConnection,
     message: Message,

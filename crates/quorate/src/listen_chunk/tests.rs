@@ -31,7 +31,8 @@ fn with_face<F: Future<Output = ()>>(name: &str, test: impl FnOnce(Rig) -> F) {
     with_limits(name, Limits::default(), 256, test);
 }
 
-/// Runs a test with a face that has these limits, the last of them on connections from one address.
+/// Runs a test with a face that has these limits. `connections_per_ip_max` is the most connections
+/// from one address.
 fn with_limits<F: Future<Output = ()>>(
     name: &str,
     limits: Limits,

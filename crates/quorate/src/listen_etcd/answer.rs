@@ -1,4 +1,5 @@
-//! Builds HTTP responses of the etcd face's JSON gateway, with their bodies.
+//! Builds the etcd face's HTTP responses with their bodies: those of the JSON gateway, and short
+//! texts.
 
 use std::cell::Cell;
 use std::pin::Pin;
@@ -21,8 +22,8 @@ use grpc::Room;
 /// taken it.
 pub(super) struct Lines {
     lines: mpsc::Receiver<Bytes>,
-    /// For a body that must be complete: whether the last line was the end. `None` for a stream,
-    /// which may end behind any line.
+    /// Whether the body would be complete if it ended now; the sender of the lines keeps this up to
+    /// date. `None` if the body may end behind any line.
     is_whole: Option<Rc<Cell<bool>>>,
 }
 
@@ -37,13 +38,14 @@ impl Lines {
         self.lines.recv().await
     }
 
-    /// Whether the body ended before it was complete.
+    /// Whether the body is incomplete if it ends now.
     pub fn is_cut_off(&self) -> bool {
         self.is_whole.as_ref().is_some_and(|is_whole| !is_whole.get())
     }
 
-    /// The body of one answer that comes in parts. If it ends before `is_whole` is set, the
-    /// connection is closed, to tell the client.
+    /// A body that has long lines in parts: one answer, or a stream. The sender sets `is_whole` to
+    /// true at the ends of lines where the body may end. If the body ends while `is_whole` is
+    /// false, the connection is closed, to tell the client.
     pub fn of_one(lines: mpsc::Receiver<Bytes>, is_whole: Rc<Cell<bool>>) -> Lines {
         Lines { lines, is_whole: Some(is_whole) }
     }

@@ -1,5 +1,6 @@
-//! The audit log of the etcd face: writes a line when a call is over. `member/fronts/etcd/audit.rs`
-//! decides what the line says. If there is no audit log, a call pays only for a null pointer.
+//! The audit log of the etcd face: writes a line about each call that changes something and each
+//! backup, when it is over. `member/fronts/etcd/audit.rs` decides what the line says. If there is
+//! no audit log, a call pays only for a null pointer.
 
 use std::cell::RefCell;
 use std::net::IpAddr;

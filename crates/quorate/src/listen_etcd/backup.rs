@@ -21,7 +21,7 @@ use super::runtime::status_of;
 /// How many bytes of the file one message carries (`snapshotSendBufferSize`).
 const BLOB_BYTES: usize = 32 * 1024;
 
-/// Answers a call.
+/// Answers a call of `Maintenance.Snapshot`.
 ///
 /// # Errors
 /// The call ends with a status, or its client is gone.

@@ -1,8 +1,9 @@
 //! Makes the files of backups: databases in etcd's format, converted from snapshots.
 //!
-//! For a backup the member takes a new snapshot, as an operator could. A thread of its own converts
-//! the snapshot to a database without the lock of the state. The files have no names, so they
-//! vanish when the last reader closes them, or when the process ends.
+//! For each backup the member takes a new snapshot, as for the admin command `snapshot`. A thread
+//! of its own converts the snapshot to a database, and does not need the lock of the state for
+//! that. The files have no names, so they vanish when the last reader closes them, or when the
+//! process ends.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};

@@ -1,4 +1,5 @@
-//! A connection whose first bytes were read before its protocol was known.
+//! A connection that the HTTP library takes over after our own code has read some of its bytes
+//! ([`super::v2::short`]): the library reads those bytes first.
 
 use std::io;
 use std::pin::Pin;

@@ -24,9 +24,9 @@ pub(super) async fn serve(
     call.finish(outcome);
 }
 
-/// Refuses the call if its client requires a leader and there is none. A streaming call also ends
-/// if the leader is lost for long; a call with one response does not
-/// (`v3rpc.newStreamInterceptor`).
+/// Refuses the call if its client requires a leader and there is none. If the client requires a
+/// leader, a streaming call also ends when the leader is lost for long; a call with one response
+/// does not (`v3rpc.newStreamInterceptor`).
 async fn answer(
     client: &CallingClient,
     call: &mut Call<FaceMethod>,

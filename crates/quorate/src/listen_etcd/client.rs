@@ -1,4 +1,5 @@
-//! The client of a call, with the credentials that tell the Front who its user is.
+//! Finds out who makes a call: the client's address, and its credentials, a token or a certificate.
+//! The Front finds the user for them.
 //!
 //! A token in the metadata of a call takes precedence over the certificate of the connection. The
 //! common name of a certificate is a user only if the server requires certificates. In etcd the
@@ -70,7 +71,8 @@ pub(super) struct CallingClient {
     pub runtime: Rc<Runtime>,
     /// Whether the client wants an error if there is no leader.
     pub requires_leader: bool,
-    /// When the call must be over, if it came through the gateway; gRPC calls are timed elsewhere.
+    /// When the call must be over, if it came through the gateway. The crate `grpc` times gRPC
+    /// calls.
     pub deadline: Deadline,
     said: Said,
     /// The client's address; `None` if the member itself makes the call.

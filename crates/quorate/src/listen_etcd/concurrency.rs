@@ -1,7 +1,8 @@
-//! The services `v3lockpb.Lock` and `v3electionpb.Election`. The Front runs the two calls that wait
-//! for their turn, Lock and Campaign (`member::fronts::etcd`). This module makes every other call
-//! out of calls that any client could make, as etcd 3.6 does (`server/etcdserver/api/v3lock`,
-//! `v3election`, and `client/v3/concurrency`). As in etcd, failures have the code `UNKNOWN`.
+//! Serves etcd's services for locks and elections, `v3lockpb.Lock` and `v3electionpb.Election`. The
+//! Front runs the two calls that wait for their turn, Lock and Campaign (`member::fronts::etcd`).
+//! This module makes every other call out of calls that any client could make, as etcd 3.6 does
+//! (`server/etcdserver/api/v3lock`, `v3election`, and `client/v3/concurrency`). As in etcd,
+//! failures other than malformed requests have the code `UNKNOWN`.
 
 mod local;
 

@@ -146,7 +146,8 @@ async fn answer(
     answer
 }
 
-/// Answers a request whose path is in its plain form, of v3's gateway or another route.
+/// Answers a request to v3's gateway or to another route, but not to etcd v2. The path is in the
+/// plain form that [`routes::plain`] makes.
 async fn answer_plain(
     runtime: &Rc<Runtime>,
     shares: &ConnectionShares,
@@ -166,7 +167,8 @@ async fn answer_plain(
 }
 
 /// Runs a gateway call and counts it like a gRPC call, because in etcd the gateway makes one.
-/// Streams are not counted, since their end is not noticed here.
+/// Watches and keep-alives are not counted, since this function does not notice their end. An
+/// observer and a backup count as done once their response begins.
 async fn call(
     runtime: &Rc<Runtime>,
     (shares, site): (&ConnectionShares, &Site),

@@ -1,7 +1,7 @@
-//! Large responses. They are measured in steps, and encoded in pieces as their clients take them,
-//! so that other tasks of the thread can run in between. A response longer than gRPC allows is
-//! refused before any of it is encoded. The JSON gateway has the same limit, because in etcd it is
-//! a gRPC client.
+//! Encodes large responses: measures them in steps, and encodes them in pieces as their clients
+//! take them, so that other tasks of the thread can run in between. A response longer than gRPC
+//! allows is refused before any of it is encoded. The JSON gateway has the same limit, because in
+//! etcd it is a gRPC client.
 
 use std::cell::Cell;
 use std::pin::pin;

@@ -1,4 +1,4 @@
-//! Bounds on what the etcd face uses for its clients: connections, memory, time, disk.
+//! The constants that bound what the etcd face uses for its clients: memory, time, disk, and CPU.
 
 use std::time::Duration;
 
@@ -57,7 +57,7 @@ pub(super) const KEEP_ALIVE_TIME: Duration = Duration::from_secs(30);
 /// How long sent bytes may stay unacknowledged by the client. Then the kernel ends the connection.
 pub(super) const UNTAKEN_TIME_MAX: Duration = Duration::from_secs(60);
 
-/// How long to wait after accepting a connection has failed.
+/// How long to wait before the next attempt, if a connection could not be accepted.
 pub(super) const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// How often a Front that has calls gets the present time.
@@ -66,14 +66,17 @@ pub(super) const TICK: Duration = Duration::from_millis(100);
 /// How often a Front that has no calls gets the present time.
 pub(super) const TICK_IDLE: Duration = Duration::from_secs(5);
 
-/// One connection may use the bounds on memory divided by this.
+/// One connection may use the bounds on memory ([`REQUESTS_BYTES_MAX`], [`RESPONSES_BYTES_MAX`] and
+/// [`SMALL_ROOM_BYTES`]) divided by this.
 pub(super) const CONNECTION_SHARE: usize = 4;
 
-/// The longest head of an HTTP/1.1 request, in bytes. A request with a longer one is refused.
+/// The longest head of a plain HTTP request (not gRPC), in bytes. A request with a longer head is
+/// refused.
 pub(super) const HTTP_HEAD_BYTES_MAX: usize = 64 * 1024;
 
-/// The memory counted for the body of an HTTP/1.1 request is the length of what has arrived times
-/// this: the buffer may be twice as long, and the message made from it is no longer.
+/// The memory counted for the body of a plain HTTP request is the length of what has arrived times
+/// this: the buffer may be twice as long as that, and the message made from it is not longer than
+/// that.
 pub(super) const BODY_TIMES: usize = 3;
 
 /// The memory counted for a response's JSON while it is made is the length of its message times
@@ -95,8 +98,8 @@ pub(super) const V2_FRAME_BYTES: usize = 512;
 /// The connection's input buffer may grow to twice as much, its output buffer to as much.
 pub(super) const SHORT_BYTES_MAX: usize = 8 * 1024;
 
-/// How much space such a connection has at least for each read of its socket. Between two requests,
-/// each of its two buffers keeps this much.
+/// How much space a connection with short requests has at least for each read of its socket.
+/// Between two requests, each of the connection's two buffers keeps this much.
 pub(super) const SHORT_READ_BYTES: usize = 2 * 1024;
 
 /// The most headers of a short request.
@@ -105,8 +108,9 @@ pub(super) const SHORT_HEADERS_MAX: usize = 24;
 /// The most reads of the socket that a short request may need.
 pub(super) const SHORT_READS_MAX: usize = 8;
 
-/// How long the response may take in all that needs no more memory because it is a finisher (see
-/// `grpc`'s module `room`), while others wait.
+/// How long a finisher among the requests and responses may take in all, while others wait for
+/// memory. A finisher may exceed a bound on memory, so that not all wait for each other's memory
+/// (see `grpc`'s module `room`).
 pub(super) const FINISH_TIME_MAX: Duration = Duration::from_secs(10);
 
 /// How many bytes of an etcd v2 listing are made at once.
@@ -141,8 +145,9 @@ pub(super) const WHOLE_BYTES_MAX: usize = SEND_BYTES_MAX;
 /// How many bytes of memory all responses may use until the sockets have taken them. A response,
 /// and its JSON, is encoded once there is memory for it. A large one is encoded in pieces as its
 /// client takes them; the rest counts too, since the versions of keys that it shows may be in
-/// memory for it alone. One that is larger than a share is sent while no other is (see
-/// [`grpc::Room`]); it has at most 2^31 - 1 bytes, the longest message that is sent.
+/// memory for it alone. A response that is larger than its connection's share is sent nevertheless,
+/// one such response at a time (see [`grpc::Room`]). It has at most 2^31 - 1 bytes, the longest
+/// message that is sent.
 pub(super) const RESPONSES_BYTES_MAX: usize = 512 * 1024 * 1024;
 
 /// The niceness of threads for long work, compared to those that serve clients.
@@ -160,8 +165,8 @@ pub(super) const BACKUP_WAIT_MAX: Duration = Duration::from_secs(10);
 pub(super) const BACKUP_LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// How many bytes backups leave free on the disk, besides the space for one more snapshot: the log
-/// needs them for segments that it creates ahead. On a small disk it is the size of the disk
-/// divided by [`BACKUP_FREE_SHARE`].
+/// needs them for segments that it creates ahead. On a small disk backups leave only the size of
+/// the disk divided by [`BACKUP_FREE_SHARE`].
 pub(super) const BACKUP_FREE_BYTES_MIN: u64 = 256 * 1024 * 1024;
 pub(super) const BACKUP_FREE_SHARE: u64 = 8;
 
@@ -178,6 +183,6 @@ pub(super) const PASSWORD_THREADS_MAX: usize = 4;
 /// How many passwords may wait for such a thread. A further call is refused.
 pub(super) const PASSWORDS_WAITING_MAX: usize = 1_000;
 
-/// How often one turn of a connection runtime may take the lock of the state, each time for some
-/// 100 us.
+/// How many times a runtime may take the lock of the state, each time for some 100 us, before the
+/// other tasks of its thread run.
 pub(super) const TURN_HOLDS_MAX: usize = 8;

@@ -73,8 +73,8 @@ impl ConcurrencyMethod {
     }
 }
 
-/// The methods that the Front answers, each with its service, name and kind; but those of the
-/// service `Auth`, which have a table of their own.
+/// The methods that the Front answers, each with its service, name and kind, except those of the
+/// service `Auth` ([`AuthMethod::ALL`]).
 const OF_FRONT: [(&str, &str, Kind, EtcdMethod); 23] = [
     ("etcdserverpb.KV", "Range", Kind::Unary, EtcdMethod::Range),
     ("etcdserverpb.KV", "RangeStream", Kind::ServerStreaming, EtcdMethod::RangeStream),

@@ -13,7 +13,7 @@ use crate::observe::metric::{Histogram, Labels, Metric, Numbers, Value, label, p
 use crate::observe::state::StateFacts;
 use crate::observe::{MemberFacts, process};
 
-/// The cluster version that the metrics and `/version` show.
+/// The cluster version that the metrics show. `/version` shows [`etcd::versions::CLUSTER_VERSION`].
 const CLUSTER_VERSION: &str = "3.6";
 
 /// The page of metrics, in Prometheus' text format.

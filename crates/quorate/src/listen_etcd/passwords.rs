@@ -22,7 +22,7 @@ pub(super) fn log_wrong(log: impl FnOnce()) {
     WRONG.log(log);
 }
 
-/// Hands work to the threads. All connection runtimes share one.
+/// Hands work to the threads. All connection runtimes share the threads and their queue.
 #[derive(Clone)]
 pub(super) struct Passwords {
     waiting: Arc<Waiting>,

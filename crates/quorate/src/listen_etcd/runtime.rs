@@ -48,8 +48,8 @@ pub(super) struct Runtime {
     v2_waiting: RefCell<Streams<FromV2Wait>>,
     /// Notified when the Front has something to do.
     stirred: Notify,
-    /// Notified when the leader has been lost for long. Streams wait for it, other than watches,
-    /// whose end the Front decides.
+    /// Notified when the leader has been lost for long. Streams whose clients require a leader wait
+    /// for this, except watches: their Front ends them.
     leader_lost: Notify,
     /// Notified when a call waits for the next [`Runtime::tick`].
     tick_wanted: Notify,
@@ -71,11 +71,11 @@ pub(super) struct Runtime {
     /// Signed tokens that were verified recently.
     pub(super) verified: RefCell<VerifiedTokens>,
     pub(super) slow: SlowLog,
-    /// For calls that the Front has: their clients, if there is an audit log. The Front's output
-    /// names the users here.
+    /// The clients of the calls that the Front has, for the audit log; empty if there is none. When
+    /// the Front has found the user of a call, the user is stored in the client.
     audited: RefCell<HashMap<Ticket, Rc<AuditedClient>>>,
-    /// The addresses of the clients of calls about users and roles, because addresses take turns
-    /// for work on passwords.
+    /// The addresses of the clients whose calls are about users and roles. The queue of work on
+    /// passwords needs them, because it gives addresses turns.
     asking_auth: RefCell<HashMap<Ticket, IpAddr>>,
 }
 
@@ -286,12 +286,14 @@ impl Runtime {
         (self.handle.commit_index(), self.handle.raft_term())
     }
 
-    /// Whether this member had contact with a leader recently enough for its clients.
+    /// Whether this member counts as having a leader: its last contact is not long ago
+    /// ([`Now::has_leader`]).
     pub(super) fn has_leader(&self) -> bool {
         self.now().has_leader()
     }
 
-    /// Waits until this member has had no leader for long.
+    /// Waits until a [`Runtime::tick`] finds that this member has no leader
+    /// ([`Runtime::has_leader`]).
     pub(super) async fn leaderless(&self) {
         let _counted = self.requiring_leader.clone();
         self.leader_lost.notified().await;

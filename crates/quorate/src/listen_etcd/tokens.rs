@@ -72,7 +72,9 @@ impl Tokens {
         }
     }
 
-    /// The result for a user who has given the right password: what becomes of the token.
+    /// The result for a user who has given the right password: a signed token, the letters for a
+    /// simple token, or why there is no token. `revision` is that of users and roles; a signed
+    /// token carries it.
     ///
     /// # Errors
     /// The system gives no random bytes, or the token cannot be signed.

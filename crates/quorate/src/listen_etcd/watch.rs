@@ -1,4 +1,4 @@
-//! The service `etcdserverpb.Watch`: a stream carries the requests and the events of any number of
+//! Serves `etcdserverpb.Watch`: a stream carries the requests and the events of any number of
 //! watches. Requests are read even while messages are being sent. The Front gives the next messages
 //! once the socket has taken the last ones.
 

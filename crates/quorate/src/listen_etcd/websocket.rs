@@ -1,7 +1,7 @@
-//! The streaming calls of the JSON gateway over WebSocket (RFC 6455), as etcd offers them
-//! (`grpc-websocket-proxy`). What a client sends becomes the body of the request; each line of the
-//! response becomes a text message. A line that is made in parts becomes a message of several
-//! frames.
+//! Carries the streaming calls of the JSON gateway over WebSocket (RFC 6455), as etcd does
+//! (`grpc-websocket-proxy`): watches and keep-alives. What a client sends becomes the body of the
+//! request; each line of the response becomes a text message. A line that is made in parts becomes
+//! a message of several frames.
 //!
 //! Payload is passed on as it arrives, a piece for each read, so a message needs no more memory
 //! here than in the stream that reads it. Pings are answered. A client that violates the protocol

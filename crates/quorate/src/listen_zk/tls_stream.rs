@@ -178,7 +178,7 @@ impl TlsStream {
     }
 }
 
-/// A socket that a write never waits for.
+/// A socket whose writes never wait: they fail with `WouldBlock` instead.
 struct Now<'a>(&'a OwnedWriteHalf);
 
 impl Write for Now<'_> {

@@ -24,8 +24,8 @@ struct Counted {
 }
 
 impl Seldom {
-    /// Limits lines to `lines_max` in 10 s. How many others there were, the log says as "N more",
-    /// followed by `kind`.
+    /// Limits lines to `lines_max` in 10 s. Later the log says how many other lines there were: "N
+    /// more", followed by `kind`.
     pub const fn new(lines_max: u32, kind: &'static str) -> Seldom {
         let counted = Mutex::new(Counted { since: None, count: 0 });
         Seldom { kind, lines_max, counted }

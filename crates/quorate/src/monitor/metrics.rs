@@ -168,8 +168,8 @@ impl Monitor {
     }
 }
 
-/// Gauges about etcd's keys; none before a client of etcd has used the server. Names that ZooKeeper
-/// does not have begin with `etcd_`.
+/// Gauges about etcd's keys; empty before a client of etcd has changed anything. Names that
+/// ZooKeeper does not have begin with `etcd_`.
 fn etcd_gauges(state: &StateFacts) -> Vec<Metric> {
     let etcd = &state.etcd;
     if etcd.is_unused {

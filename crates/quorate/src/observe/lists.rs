@@ -14,7 +14,7 @@ use super::Observer;
 use super::replica::Part;
 use crate::listen_zk::ToRuntime;
 
-/// The approximate size of a list, in bytes. Further items are only counted.
+/// The approximate size at which a list is cut off, in bytes. Further items are only counted.
 const LIST_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 /// How many bytes a connection in a list counts as.
@@ -29,8 +29,8 @@ const DUMP_SESSIONS_MAX: usize = 10_000;
 /// How many ephemerals `dump` shows for each session.
 const DUMP_EPHEMERALS_MAX: usize = 4_096;
 
-/// How many ephemerals are read while the lock of the state is held once. The last session may
-/// exceed this.
+/// How many ephemerals are read while the lock of the state is held once. The ephemerals of the
+/// last session are all read, even beyond this.
 const EPHEMERALS_HOLD_MAX: usize = 1_024;
 
 /// How many sessions are read while the lock of the state is held once.

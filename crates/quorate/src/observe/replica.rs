@@ -11,8 +11,8 @@ use node::{MonitorHandle, ReplicaFacts};
 
 use config::ClusterConfig;
 
-/// After this many Raft ticks of silence a member no longer counts as connected. By then it would
-/// have called an election.
+/// After this many Raft ticks of silence a member no longer counts as connected. If it were still
+/// connected to other members, it would have called an election by then.
 const SILENT_TICKS_MAX: u64 = 20;
 
 /// The ensemble at this moment, for metrics.

@@ -11,7 +11,7 @@ use member::fronts::etcd::{CallRefused, EtcdMethod};
 use super::super::client::CallingClient;
 use super::super::runtime::{FromWatch, WatchCall, malformed, status_of};
 
-/// The client of a lock or election call, for the calls that it is made of.
+/// Makes calls in the name of the client of a lock or election call.
 #[derive(Clone)]
 pub(super) struct Local(pub CallingClient);
 

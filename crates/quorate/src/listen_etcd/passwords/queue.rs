@@ -61,7 +61,7 @@ impl<T> Turns<T> {
     }
 
     /// Removes and returns the newest work of the busiest user at the busiest address, unless the
-    /// address `to` would then have as much as that one.
+    /// address `to`, with its new work, would then have at least as much as that address had.
     fn give_way(&mut self, to: Option<IpAddr>) -> Option<T> {
         let own = self.addresses.iter().find(|it| it.address == to).map_or(0, |it| it.count);
         let at = (0..self.addresses.len()).max_by_key(|at| self.addresses[*at].count)?;

@@ -1,5 +1,5 @@
-//! Requests of etcd v2 below `/v2/auth`: reads the bodies and writes the answers.
-//! `member/fronts/etcd/v2/users.rs` decides what the requests mean.
+//! Answers requests of etcd v2 below `/v2/auth`, which are about users and roles: reads the bodies
+//! and writes the answers. `member/fronts/etcd/v2/users.rs` decides what the requests mean.
 
 use std::rc::Rc;
 

@@ -1,5 +1,6 @@
-//! Finds the credentials in a request of etcd v2, and does the work that checking them, or the
-//! request itself, needs (`member/fronts/etcd/v2/clients.rs` decides which).
+//! Finds the credentials in a request of etcd v2, and does the work that the request needs: calls
+//! of the store, and comparing passwords. `member/fronts/etcd/v2/clients.rs` decides which work
+//! that is.
 
 use std::net::IpAddr;
 use std::rc::Rc;

@@ -1,5 +1,5 @@
-//! Answers requests of etcd v2 for keys. An answer has the fields of the head and a JSON body; how
-//! they become HTTP is decided by [`super`] or [`super::short`].
+//! Answers requests of etcd v2 for keys. An answer has a head, with the status and the indexes for
+//! its headers, and a JSON body. [`super`] or [`super::short`] makes HTTP of them.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -284,10 +284,11 @@ async fn listed(
 }
 
 /// Sends a listing in pieces, and returns whether all was sent. Before the first piece, it waits
-/// for the memory of all the nodes, which may no longer belong to any other state, and of the
-/// pieces under way. If it waited for each piece instead, it could wait behind others who wait for
-/// its own memory. While others wait, a client is disconnected that takes nothing, or takes all of
-/// it too slowly.
+/// until memory is available for the pieces under way and for all the nodes; the nodes count
+/// because they may have been changed or deleted since, so that only this listing keeps them in
+/// memory. If it waited for the memory of each piece instead, it could wait behind others that wait
+/// for the memory of this listing. While others wait for memory, a client is disconnected if it
+/// takes nothing, or takes the whole listing too slowly.
 async fn send_pieces(
     mut listing: Listing,
     shares: &ConnectionShares,

@@ -1,4 +1,4 @@
-//! Requests of etcd v2 for members and statistics: reads the bodies and writes the answers.
+//! Answers requests of etcd v2 for members and statistics: reads the bodies and writes the answers.
 //! `member/fronts/etcd/v2/members.rs` decides what the requests mean.
 
 use std::rc::Rc;

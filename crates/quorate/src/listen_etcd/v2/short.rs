@@ -120,7 +120,8 @@ async fn answer(
     put_answer(runtime, answer, (common, out))
 }
 
-/// Waits for the memory to count a request under; `None` if there is none in time.
+/// Waits for the memory that is counted for a request; `None` if there is none within
+/// [`STALL_TIME_MAX`].
 async fn room_of(shares: &ConnectionShares, request: &Request) -> Option<Room> {
     let bytes = if matches!(request.ask, Ask::Write(_)) { request.bytes() } else { 0 };
     let mut room = Room::new(shares.requests.of(bytes));
@@ -166,7 +167,7 @@ struct Short {
     method: &'static str,
     /// The request, or why it is refused.
     request: Result<Request, Failure>,
-    /// Its length in `read`, head and body.
+    /// The length of the request, head and body, in bytes.
     bytes: usize,
 }
 
