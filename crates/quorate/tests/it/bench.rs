@@ -1,5 +1,5 @@
-//! Runs `quorate bench` with small numbers against this server and the real ZooKeeper, and checks
-//! that the printed counts match the options.
+//! Runs `quorate bench` with small numbers, mostly against this server and the real ZooKeeper, and
+//! checks its output, above all the counts.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::SocketAddr;

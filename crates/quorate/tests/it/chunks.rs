@@ -39,7 +39,8 @@ fn answered<T>(result: anyhow::Result<T>) -> Option<T> {
     }
 }
 
-/// How long a stopping server waits for requests to the chunk store. The server has the same limit.
+/// How long a stopping server waits for requests to the chunk store. The server's own constant is
+/// private, and has the same value.
 const CHUNK_STOP_TIME: Duration = Duration::from_secs(5);
 
 /// How many clients write to a full disk at the same time.
@@ -102,8 +103,8 @@ impl Block {
     }
 }
 
-/// Writes blocks until the server is gone. Returns those whose commit was acknowledged. `some` is
-/// set after a few.
+/// Writes blocks until the server is gone. Returns the blocks whose commit was acknowledged. Sets
+/// `some` after a few of them.
 fn write_until_gone(address: SocketAddr, life: u64, worker: u64, some: &AtomicBool) -> Vec<Block> {
     let mut random = Random::new(life * 100 + worker);
     let mut acknowledged = Vec::new();

@@ -1,4 +1,5 @@
-//! Tests of the admin commands `snapshot` and `restore`: downloads a snapshot, and restores it.
+//! Tests of the admin commands `snapshot` and `restore`: whether a restore brings the state back,
+//! who may give the commands, and which uploads are refused.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};

@@ -1,6 +1,6 @@
-//! Finds circles of imports inside a crate. A file imports the files that it is built from, and
-//! those do not import it. A few files may import each other; a larger circle can only be
-//! understood as a whole.
+//! Finds circles of imports among the files of a crate. A file should import the files that it is
+//! built from, and these should not import it. A few files may import each other, but a larger
+//! circle can only be understood as a whole, so this test refuses it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

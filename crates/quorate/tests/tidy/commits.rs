@@ -1,5 +1,5 @@
-//! Checks the subjects of commits. A subject has the form `area: what it does now`, and is short
-//! enough to be read in a list.
+//! Checks the subjects of commits. A subject must have the form `area: what it does now`, and is
+//! short enough to be read in a list.
 
 use std::process::Command;
 

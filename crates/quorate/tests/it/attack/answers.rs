@@ -1,5 +1,5 @@
-//! Attack: answers that are much larger than their requests. The length of an answer has a limit,
-//! and a large answer is encoded in pieces.
+//! Attacks with requests whose answers are much larger than the requests. The server limits the
+//! length of an answer, and encodes a large answer in pieces.
 
 use bytes::Bytes;
 use etcd::pb::Message;

@@ -1,4 +1,4 @@
-//! Attack: as much load on the chunk store as a few clients can make.
+//! Attacks the chunk store with as much load as a few clients can make.
 
 use std::thread;
 use std::time::{Duration, Instant};

@@ -1,5 +1,5 @@
-//! Attack: a command that is much larger in the log than on the wire. The server must measure it
-//! when it admits it.
+//! Attacks with a command that is much larger in the log than on the wire. The server must know the
+//! size that the command will have in the log when it admits the command.
 
 use etcd::pb::Message;
 use etcd::pb::etcdserverpb as pb;
@@ -18,7 +18,7 @@ pub fn tiny_ranges() -> Vec<u8> {
     [txn(vec![put("a")]).encode_to_vec(), ranges].concat()
 }
 
-/// Settings that allow requests of this size.
+/// Settings that allow requests of the size of [`tiny_ranges`].
 pub const LARGE_REQUESTS: [&str; 2] =
     ["quorate.etcdMaxRequestBytes=16777216", "quorate.etcdMaxTxnOps=1000000"];
 

@@ -1,5 +1,5 @@
-//! Attack: a great many etcd watches, half of them on one key, and a put to that key. Also a
-//! compaction at every revision, with watches that begin before it.
+//! Attacks with a great many etcd watches, half of them on one key, and a put to that key. Another
+//! test compacts at every revision, while watches begin at older revisions.
 
 use std::time::{Duration, Instant};
 

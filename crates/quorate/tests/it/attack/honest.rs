@@ -1,5 +1,5 @@
-//! Requests that look at many keys but that an honest client may send. The server must never refuse
-//! them, neither alone nor as the largest operation of a transaction.
+//! Sends requests that look at many keys but that an honest client may send. The server must never
+//! refuse them, neither alone nor as the largest operation of a transaction.
 
 use etcd::pb::etcdserverpb as pb;
 
@@ -16,8 +16,8 @@ fn key_count() -> usize {
     if is_large { 1_000_000 } else { 200_000 }
 }
 
-/// How much memory a test may cost: as much as the keys again, or their removals, and the answers
-/// with them.
+/// How many bytes of memory a test may cost: 256 MiB, and for each key enough for a second copy or
+/// a removal of it, and for its part of the answers.
 fn rise_max() -> u64 {
     256 * MIB + key_count() as u64 * 600
 }

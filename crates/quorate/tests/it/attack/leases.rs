@@ -1,4 +1,5 @@
-//! Attack: many requests for all keys of a large lease, and the end of that lease.
+//! Attacks with many requests for all keys of a large lease, and then with the revocation of that
+//! lease.
 
 use std::time::{Duration, Instant};
 

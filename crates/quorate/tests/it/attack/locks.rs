@@ -1,4 +1,5 @@
-//! Attack: thousands of clients wait for one lock, as ordinary users of locks do.
+//! Lets thousands of clients wait for one lock. Ordinary users of locks do the same, so the server
+//! must serve them.
 
 use std::time::Instant;
 

@@ -1,5 +1,6 @@
-//! Logs of version 0.3.0 with transactions that later versions would refuse. A server that starts
-//! must apply them again, but need not build their answers.
+//! Starts servers on logs of version 0.3.0 that have transactions which later versions would
+//! refuse. A server that starts must apply these transactions again, but need not build their
+//! answers.
 
 use std::fs;
 use std::io::Read;

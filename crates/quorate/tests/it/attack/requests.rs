@@ -1,4 +1,4 @@
-//! Requests that the attacks send, and checks of the server's answers.
+//! Makes the requests that the attacks send, and checks the server's answers.
 
 use std::time::Instant;
 

@@ -33,7 +33,7 @@ pub const RISE_MAX: u64 = 256 * MIB;
 /// the machine.
 const ADDRESS_SPACE: u64 = 4096 * MIB;
 
-/// How long it may last that a well-behaved client gets no answer.
+/// How long a well-behaved client may get no answer; after that the test fails.
 const UNANSWERED_MAX: Duration = Duration::from_secs(120);
 
 /// How long a client waits after a round without an answer.
@@ -72,7 +72,7 @@ impl Memory {
         Memory { pid, before: memory(pid, "VmRSS:") }
     }
 
-    /// By how much the memory has risen at most since the beginning.
+    /// By how many bytes the memory has risen at most since [`Memory::of`] was called.
     pub fn rise(&self) -> u64 {
         peak(self.pid).saturating_sub(self.before)
     }
@@ -83,7 +83,7 @@ impl Memory {
 struct Seen {
     rounds: u64,
     longest: Duration,
-    /// Rounds without an answer, because the server had no leader.
+    /// How many rounds had no answer, because the server had no leader or the connection ended.
     unanswered: u64,
 }
 

@@ -1,5 +1,5 @@
-//! Attack on an ensemble of three. These requests would have ended all members, and again at each
-//! restart, since they would be in the log.
+//! Attacks an ensemble of three with requests that the members must refuse. If such a request came
+//! into the log, it would end all members, and again at each restart.
 
 use rustix::process::Pid;
 

@@ -1,5 +1,5 @@
-//! Attack: transactions that look at many keys. The server counts the keys and refuses such a
-//! transaction before it is in the log.
+//! Attacks with transactions that look at many keys. The server counts the keys, and refuses such a
+//! transaction before the transaction is in the log.
 
 use etcd::pb::etcdserverpb as pb;
 

@@ -1,4 +1,4 @@
-//! Attacks on the trees of ZooKeeper and of etcd v2: requests that change or read many nodes at
+//! Attacks the trees of ZooKeeper and of etcd v2 with requests that change or read many nodes at
 //! once.
 
 use std::io::{Read, Write};

@@ -1,4 +1,4 @@
-//! Attack: uploads to the admin server that are not snapshots.
+//! Attacks the admin server's command `restore` with uploads that are not snapshots.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

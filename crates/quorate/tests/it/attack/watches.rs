@@ -1,5 +1,5 @@
-//! Attack: ZooKeeper connections with a great many watches, which are set with one request and
-//! vanish with the connection.
+//! Attacks with ZooKeeper connections that have a great many watches. A single request sets them,
+//! and they vanish with the connection.
 
 use std::time::Instant;
 

@@ -36,7 +36,8 @@ impl SmallDisk {
         }
     }
 
-    /// Fills the disk until `left` bytes are free. The server may use space at the same time.
+    /// Fills the disk until `left` bytes are free, with a file whose path is returned. The server
+    /// may use space at the same time.
     pub fn fill(&self, left: u64) -> PathBuf {
         let path = self.path.join("filler");
         let mut file = fs::File::create(&path).unwrap();
@@ -64,7 +65,8 @@ impl Drop for SmallDisk {
     }
 }
 
-/// Longer than the server waits before it tries again to make room.
+/// How long the tests keep a disk full. It is longer than the server waits before it tries again to
+/// make room.
 const FULL_FOR: Duration = Duration::from_millis(SNAPSHOT_RETRY_MS + 2_000);
 
 fn path_of(number: u64) -> String {

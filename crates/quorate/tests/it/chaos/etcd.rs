@@ -41,7 +41,8 @@ use world::{CALL_WAIT, Connection, lock};
 
 /// How many clients make calls.
 const CLIENTS: u32 = 4;
-/// The number of the auditor. The client that reads everything at the end uses it, too.
+/// The client number of the auditor in the history. The client that reads everything at the end
+/// uses this number, too.
 const AUDITOR: u32 = CLIENTS;
 /// How many clients watch, how many have leases, and the first client number of each group.
 const WATCHERS: u32 = 3;
@@ -50,7 +51,7 @@ const KEEPERS: u32 = 3;
 const FIRST_KEEPER: u32 = FIRST_WATCHER + WATCHERS;
 /// How many calls a client makes at once at most.
 const BURST_MAX: u64 = 4;
-/// How often the auditor looks.
+/// How long the auditor pauses between two looks at the state.
 const AUDIT_PAUSE: Duration = Duration::from_millis(100);
 /// How many revisions a compaction leaves at most.
 const REVISIONS_LEFT_MAX: u64 = 40;

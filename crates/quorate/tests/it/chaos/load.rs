@@ -417,9 +417,9 @@ pub struct Client<'w> {
     id: u32,
     drawn: u64,
     season: u64,
-    /// The versions that it saw last, by path.
+    /// The last version that the client has seen of each znode, by path.
     versions: BTreeMap<String, i32>,
-    /// The sequential znodes that it has created.
+    /// The paths of the sequential znodes that the client has created.
     sequential: Vec<String>,
 }
 

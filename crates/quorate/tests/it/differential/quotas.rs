@@ -71,7 +71,7 @@ fn check(name: &str, config: &[&str], multi_max: u64) {
     assert_eq!(refused > 0, multi_max == 1, "{refused} writes were refused");
 }
 
-/// A burst in which each request waits for the last one's answer.
+/// A burst in which each request is sent after the answer to the previous one.
 fn alone(asked: Vec<Asked>) -> Round {
     let asked = asked.into_iter().map(|asked| Asked { alone: true, ..asked }).collect();
     Round::Burst(Burst { slot: 0, asked, pieces: Vec::new() })

@@ -20,7 +20,7 @@ use crate::tls::wire::{Shape, fixture};
 /// At this cost a password hash takes 1 ms instead of 50.
 const FAST_HASHES: &str = "--bcrypt-cost=4";
 
-/// A client of the gateway: the address that it connects to, and its token.
+/// A client of the gateway, which connects to `address` and sends `token` with its calls.
 #[derive(Clone)]
 pub struct Client {
     address: SocketAddr,

@@ -1,5 +1,5 @@
-//! Tests of responses of any size: they have a limit, and large ones are made in pieces as their
-//! clients take them.
+//! Tests of large responses: the server makes them in pieces as their clients take them, and
+//! refuses those longer than a limit.
 
 use std::net::SocketAddr;
 

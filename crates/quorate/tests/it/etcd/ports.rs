@@ -198,8 +198,8 @@ async fn next_of(body: &mut h2::RecvStream) -> Option<Bytes> {
     Some(data)
 }
 
-/// HAProxy and OpenShift offer both versions and forward gRPC. So the server chooses HTTP/2, and
-/// serves plain HTTP requests over it, too.
+/// HAProxy and OpenShift offer HTTP/2 and HTTP/1.1, and forward gRPC. So the server chooses HTTP/2,
+/// and serves plain HTTP requests over it, too.
 #[test]
 fn who_offers_both_versions_of_http_gets_all_over_http2() {
     let folder = folder("etcd-ports-http2");

@@ -116,7 +116,7 @@ fn a_log_directory_in_the_data_directory_is_found_again() {
     }
 }
 
-/// As systemd expects of a unit of `Type=notify`, which etcd's is.
+/// systemd expects this message from a unit of `Type=notify`, such as etcd's.
 #[test]
 fn systemd_is_told_when_the_member_is_ready() {
     let folder = folder("etcd-program-notify");

@@ -1,6 +1,6 @@
 //! Clients with leases during faults. Each grants a lease, attaches keys to it, keeps it alive for
-//! a while, and lets it expire. Nothing else deletes these keys, because they sort behind those of
-//! the other clients, whose deletes have an end.
+//! a while, and lets it expire. Nothing but the end of a lease deletes these keys: the other
+//! clients delete ranges whose end is given, and these keys sort behind all such ends.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -24,7 +24,7 @@ const TAKEN_LATE_MS_MAX: u64 = 1_000;
 /// How often a client asks for progress while it waits for a revision.
 const ASK: Duration = Duration::from_millis(100);
 
-/// A line: one watch, across all streams on which it is resumed.
+/// A line is one watch across all the streams on which the client resumes it.
 struct Line {
     wanted: Wanted,
     /// The first revision that the watch has not shown; `None` until the server has said where the
