@@ -120,12 +120,13 @@ pub fn chunk_request_seeds() -> Vec<Vec<u8>> {
     messages().iter().map(encode).collect()
 }
 
-/// The salt of the checksums that [`each_sealed`] computes: none.
+/// The salt that leaves checksums as [`each_sealed`] computes them, without a salt.
 const SALT: Salt = Salt(0);
 
 const AT: Position = Position { segment: 3, offset: 8192 };
 
-/// A record of the log: its header, followed by the trailer.
+/// A record of the log, without its data: the header, followed by the trailer. What decodes must
+/// encode and decode again to an equal one.
 pub fn chunk_record(bytes: &[u8]) {
     each_sealed(bytes, 60, 0..60, |bytes| {
         let Ok(header) = decode_header(bytes, AT, SALT) else { return };
@@ -157,7 +158,7 @@ pub fn chunk_record_seeds() -> Vec<Vec<u8>> {
     Kind::ALL.into_iter().map(seed).collect()
 }
 
-/// The head of a log segment.
+/// The head of a log segment. If it decodes, it must encode and decode again to an equal one.
 pub fn chunk_segment_head(bytes: &[u8]) {
     each_sealed(bytes, 56, 0..56, |bytes| {
         let Ok(head) = decode_head(bytes) else { return };
@@ -176,7 +177,8 @@ pub fn chunk_segment_head_seeds() -> Vec<Vec<u8>> {
 
 const BLOCK: BlockId = BlockId { container_id: 7, local_id: 9 };
 
-/// The metadata of a block, as a record of the log holds it.
+/// The metadata of a block, as a record of the log holds it. If it decodes, it must encode to the
+/// same bytes.
 pub fn chunk_block(bytes: &[u8]) {
     let Ok(block) = decode_block(BLOCK, bytes) else { return };
     assert_eq!(encode_block(&block), bytes);
@@ -203,7 +205,8 @@ pub fn chunk_block_seeds() -> Vec<Vec<u8>> {
     vec![encode_block(&block), encode_block(&empty)]
 }
 
-/// A piece of a checkpoint, as it is after its checksum was found right.
+/// A piece of a checkpoint without its checksum. If its entries can be counted, there must not be
+/// more of them than bytes.
 pub fn chunk_checkpoint(bytes: &[u8]) {
     if let Ok(count) = count_entries(bytes) {
         assert!(count <= bytes.len());
@@ -237,7 +240,7 @@ pub fn chunk_checkpoint_seeds() -> Vec<Vec<u8>> {
     vec![piece]
 }
 
-/// The head of a checkpoint.
+/// The head of a checkpoint. If it decodes, it must encode and decode again to an equal one.
 pub fn chunk_checkpoint_head(bytes: &[u8]) {
     each_sealed(bytes, 40, 0..40, |bytes| {
         let Ok(start) = checkpoint::decode_head(bytes, 7, AT) else { return };
@@ -251,7 +254,8 @@ pub fn chunk_checkpoint_head_seeds() -> Vec<Vec<u8>> {
     vec![head(None), head(Some(4096))]
 }
 
-/// The file with the store's identity, in both lengths that it may have.
+/// The file with the store's identity, in both lengths that it may have. If it decodes, it must
+/// encode and decode again to an equal one.
 pub fn chunk_identity(bytes: &[u8]) {
     for crc_at in [28, 32] {
         each_sealed(bytes, crc_at, 0..crc_at, |bytes| {

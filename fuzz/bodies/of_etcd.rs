@@ -109,7 +109,7 @@ pub fn etcd_request_seeds() -> Vec<Vec<u8>> {
     ]
 }
 
-/// The calls whose JSON the bodies try.
+/// The calls whose JSON the bodies translate, in both directions.
 const CALLS: [&str; 5] = [
     "/etcdserverpb.KV/Txn",
     "/etcdserverpb.Watch/Watch",

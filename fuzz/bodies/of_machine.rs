@@ -61,7 +61,8 @@ pub fn steps(bytes: &[u8]) {
     }
 }
 
-/// A log entry, with all its batches and commands.
+/// A log entry, with all its batches and commands. If it is valid, the entry built from its batches
+/// and commands must be valid and have an equal header.
 pub fn entry(bytes: &[u8]) {
     let Ok(header) = entry::verify(bytes) else { return };
     let again = encode_again(bytes);

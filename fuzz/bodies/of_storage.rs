@@ -20,7 +20,8 @@ use storage::snapshot::{
 };
 use storage::wal::{LogEntry, WAL_DIR, Wal, WalOptions, log_path};
 
-/// CRC-32C, computed bit by bit: not worth a dependency.
+/// The CRC-32C of the bytes. It is computed bit by bit, because a fast one is not worth a
+/// dependency here.
 pub fn crc32c(bytes: &[u8]) -> [u8; 4] {
     let mut crc = u32::MAX;
     for byte in bytes {
@@ -49,7 +50,8 @@ pub fn each_sealed(
     }
 }
 
-/// A frame of the log: its header, its body, and the content of the body.
+/// A frame of the log. If its header and body decode, the frame must encode and decode again to an
+/// equal one; the content of the body is then tried, too.
 pub fn wal_frame(bytes: &[u8]) {
     frame(bytes);
     let mut sealed = bytes.to_vec();
@@ -172,7 +174,8 @@ pub fn snapshot_header(bytes: &[u8]) {
     });
 }
 
-/// A piece of a snapshot: its header, and the stored bytes behind it.
+/// A piece of a snapshot, which consists of a header and the stored bytes. If it decodes, its raw
+/// bytes must encode to a piece that decodes to them again.
 pub fn snapshot_piece(bytes: &[u8]) {
     piece(bytes);
     let mut sealed = bytes.to_vec();
@@ -195,7 +198,7 @@ fn piece(bytes: &[u8]) {
     assert_eq!(snapshot::decode_piece(header, stored), Ok(raw));
 }
 
-/// The trailer of a snapshot.
+/// The trailer of a snapshot. If it decodes, it must encode to the same bytes.
 pub fn snapshot_trailer(bytes: &[u8]) {
     each_sealed(bytes, TRAILER_BYTES - 4, 0..TRAILER_BYTES - 4, |bytes| {
         let Ok(Part::Trailer { piece_count, hash }) = snapshot::decode_part(bytes) else { return };

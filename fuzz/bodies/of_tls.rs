@@ -28,7 +28,8 @@ pub fn jks_seeds() -> Vec<Vec<u8>> {
     STORES.iter().map(|store| store[..store.len() - DIGEST_BYTES].to_vec()).collect()
 }
 
-/// The subject name of a certificate.
+/// The subject name of a certificate, in DER. If it can be written as text (RFC 2253), the text
+/// must not be much longer than the name.
 pub fn subject_name(name: &[u8]) {
     let Some(text) = subject::rfc2253(name) else { return };
     // The text has at most two hexadecimal digits for each byte, a keyword or number for each

@@ -26,8 +26,8 @@ fn jwt() -> Jwt {
     Jwt::new(&options(SigningMethod::Hs256), b"", b"secret").expect("a secret is a key")
 }
 
-/// A token is valid only if this key signed it, so of arbitrary bytes only the seeds are. A token
-/// may carry any user name.
+/// A token. It may be valid only if the key has signed it, and the only signed inputs that a search
+/// can find are the seeds. A token may carry any user name.
 pub fn token_jwt(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let jwt = jwt();

@@ -11,7 +11,7 @@ use zk::{ConnectRequest, ErrorCode, JuteReader, Request, RequestHeader};
 
 use super::of_machine::{assert_image_is_faithful, machine_with_session};
 
-/// Bytes of the length in front of a frame.
+/// How many bytes the length in front of a frame takes.
 const LENGTH_BYTES: usize = 4;
 
 /// A connect request, the first packet of a connection. If it decodes, it must encode and decode
@@ -56,7 +56,8 @@ fn decode_request(frame: &[u8]) -> Option<Request<'_>> {
     Request::decode(header.opcode, &mut reader).ok()
 }
 
-/// A response: its header, followed by a stat.
+/// A response that consists of its header and a stat. Each of the two, if it decodes, must encode
+/// to the same bytes.
 pub fn response(frame: &[u8]) {
     let mut reader = JuteReader::new(frame);
     let Ok(header) = ReplyHeader::decode(&mut reader) else { return };
@@ -70,7 +71,9 @@ pub fn response(frame: &[u8]) {
     assert_eq!(encoded, frame[offset..reader.offset()]);
 }
 
-/// The first four bytes of a connection: a four-letter word or the length of a frame.
+/// The first four bytes of a connection, which are a four-letter word or the length of a frame. If
+/// they are recognised as a word, they must be its name, or begin with the byte that Telnet sends
+/// at its end.
 pub fn four_letter_word(bytes: &[u8]) {
     let Some(first) = bytes.first_chunk() else { return };
     match recognise(*first) {
@@ -105,8 +108,9 @@ pub fn sasl_token(bytes: &[u8]) {
     }
 }
 
-/// The whole path from a client's bytes to the state. Every frame that is a write is applied,
-/// whatever it asks for; afterwards the state must still have a faithful image.
+/// Frames of a client, each with its length in front, on their whole way to the state. Each frame
+/// that is a write is applied, whatever it asks for; afterwards the state must still have a
+/// faithful image.
 pub fn requests_applied(mut bytes: &[u8]) {
     let (mut machine, stamp, session) = machine_with_session();
     let mut changes = Changes::default();

@@ -159,8 +159,8 @@ fn hang_until_all_went_on<const COUNT: usize>(
 }
 
 /// Freezes the disk of the member `frozen` while a client writes at each member. `whose` becomes
-/// part of the znodes' names. All clients must continue before the disk does; the client of the
-/// frozen member may move to another one.
+/// part of the znodes' names. All clients must have writes acknowledged before the disk works
+/// again; the client of the frozen member may move to another member.
 fn hang(members: &Members, disks: &[LoopDisk], frozen: usize, whose: &str) {
     let places: Vec<usize> = (frozen..frozen + 3).map(|place| place % 3).collect();
     let addresses: Vec<SocketAddr> = places.iter().map(|place| members.clients[*place]).collect();

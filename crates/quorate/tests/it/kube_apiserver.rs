@@ -34,7 +34,8 @@ const PODS_MAX: u64 = 1_900;
 /// An API server, as a client of etcd.
 struct ApiServer(Caller);
 
-/// The revision of a write that succeeded, or the pair that was in its way, if there is one.
+/// The result of a conditional write: its revision if it succeeded, else the key-value pair that
+/// did not fulfil the condition; `None` if the key is missing.
 type Written = Result<i64, Option<KeyValue>>;
 
 impl ApiServer {
@@ -205,8 +206,8 @@ fn one_of_racing_creates_and_one_of_racing_deletes_is_done() {
     }
 }
 
-/// The memory of an API server between two compactions (`compactor`): the version of
-/// [`COMPACT_REV_KEY`], and the revision at that time.
+/// An API server remembers this from one compaction to the next (`compactor`): the version of
+/// [`COMPACT_REV_KEY`], and etcd's revision at that time.
 #[derive(Clone, Copy, Default)]
 struct Turn {
     version: i64,

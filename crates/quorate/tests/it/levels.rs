@@ -119,9 +119,9 @@ fn let_it_write(count: &AtomicUsize) {
     wait_until("something is written", || count.load(Ordering::Acquire) > before + 20);
 }
 
-/// Empties the directory of a server, which then fetches a snapshot from another one. Waits until
-/// it has taken the place of the member that it was before. Until then, a majority of the earlier
-/// voters is needed as well, so no second directory may be emptied.
+/// Empties the directory of a server, which then is a new member and fetches a snapshot from
+/// another server. Waits until the new member has taken the place of the server's old one. Until
+/// then, a majority of the earlier voters is needed as well, so no second directory may be emptied.
 fn refill(members: &mut Members, place: usize) {
     let status = |members: &Members| {
         let (shown, is_led) = members.cluster(&["status"]);

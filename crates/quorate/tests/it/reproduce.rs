@@ -46,8 +46,8 @@ fn read(folder: &Path) -> Results {
     Results::read(&fs::read_to_string(folder.join("run.json")).unwrap()).unwrap()
 }
 
-/// Runs a document. Fails unless it has `tests` tests, each with figures or with a reason why it
-/// was skipped.
+/// Runs the tests of a document. Fails unless there are `tests` of them, each with figures or with
+/// a reason why it was skipped.
 fn reproduce(document: &str, tests: usize) -> Results {
     let mut reproduction = Reproduction::new(document, document);
     reproduction.command.args(["--peer", "none"]);

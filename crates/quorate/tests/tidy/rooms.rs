@@ -17,8 +17,8 @@ const ROOMS: [&str; 7] =
 /// give the first to both kinds of fronts, and check the second on every link.
 const SHARED: [&str; 2] = ["FRONT_COMMANDS_MAX", "PEER_BODY_BYTES_MAX"];
 
-/// The room that `path` begins with, where `path` is a path of modules or of a file. `None` if that
-/// is in no room.
+/// The room that `path` begins with, where `path` is a path of modules or of a file. `None` if the
+/// path is in no room.
 fn room_of(path: &str) -> Option<&'static str> {
     let is_in = |room: &&&str| {
         path.strip_prefix(**room)
