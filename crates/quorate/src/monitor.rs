@@ -37,7 +37,7 @@ pub struct About {
 
 /// Answers ZooKeeper operators.
 pub struct Monitor {
-    /// Where the figures come from.
+    /// Gathers the figures from the member, the faces and the process.
     pub observer: Observer,
     about: About,
     /// The trace mask, which the server only stores and shows.

@@ -1,6 +1,7 @@
 //! The admin command `upgrade`, which raises the ensemble's level. The level is a version number
-//! for commands and formats: members use only those that it includes, so that all members
-//! understand them ([`machine::Level`]). ZooKeeper's AdminServer has no such command.
+//! for commands and formats: members use only the commands and formats of the ensemble's level, so
+//! that every member understands the others ([`machine::Level`]). ZooKeeper's AdminServer has no
+//! such command.
 
 use std::net::SocketAddr;
 use std::time::Duration;

@@ -112,7 +112,8 @@ async fn all(body: &mut RecvStream) -> Bytes {
     data.freeze()
 }
 
-/// A CreateContainer request with this trace, framed as a gRPC message.
+/// A CreateContainer request with this trace id, which the answer repeats, framed as a gRPC
+/// message.
 fn create(container_id: u8, trace: &str) -> Vec<u8> {
     let trace_length = trace.len() as u8;
     let mut message = vec![0x08, 1, 0x12, trace_length];

@@ -182,7 +182,8 @@ impl CallingClient {
         self.requires_leader && !self.runtime.has_leader()
     }
 
-    /// The client's credentials at this moment; a signed token expires.
+    /// The client's credentials at this moment. They may differ later, because a signed token
+    /// expires.
     pub fn credentials(&self) -> Credentials {
         match &self.said {
             Said::Nothing => Credentials::Nobody,

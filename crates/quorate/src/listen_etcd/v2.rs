@@ -212,7 +212,7 @@ async fn form(
     parameters(&read, parts.uri.query().unwrap_or_default())
 }
 
-/// The longest form, in bytes.
+/// The longest form that a request may have as its body, in bytes.
 fn form_bytes_max(runtime: &Runtime) -> usize {
     runtime.member.config.request_bytes_max * FORM_TIMES
 }

@@ -25,7 +25,7 @@ pub struct Ensemble {
     /// How many of `learners` lack only entries that are still in the leader's log, so that they
     /// need no snapshot.
     pub synced_followers: usize,
-    /// How many of `synced_followers` have no vote, or not yet.
+    /// How many of `synced_followers` have no vote, for instance because they are still joining.
     pub synced_non_voters: usize,
 }
 

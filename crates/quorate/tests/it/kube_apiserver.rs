@@ -22,7 +22,7 @@ use crate::server::wait_until;
 /// (`compactRevKey`).
 const COMPACT_REV_KEY: &[u8] = b"compact_rev_key";
 
-/// How many pairs a page of a list has (`chunkSizeLimit` of clients).
+/// The most key-value pairs in a page of a list (`chunkSizeLimit` of clients).
 const LIMIT: i64 = 500;
 
 /// The prefix of the pods' keys.

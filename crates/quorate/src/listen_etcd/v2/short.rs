@@ -35,7 +35,8 @@ use super::{is_form_type, not_read, parameters};
 pub(in super::super) enum Next {
     /// The connection is over.
     Over,
-    /// The HTTP library takes it over. These bytes were already read from it.
+    /// The HTTP library takes over the connection. These bytes were already read from the
+    /// connection.
     Library(Vec<u8>),
 }
 

@@ -42,7 +42,7 @@ pub enum Fault {
 /// A fault with its time.
 #[derive(Clone, Debug)]
 pub struct Planned {
-    /// Time from the start of the last fault to the start of this one.
+    /// Time from the start of the previous fault to the start of this one.
     pub pause: Duration,
     pub fault: Fault,
     /// How long the fault lasts.

@@ -89,7 +89,8 @@ fn parents_of(season: u64) -> Vec<String> {
     (0..PARENTS).map(|number| format!("/s{season}-{number}")).collect()
 }
 
-/// The connection has ended, or is of no use any more.
+/// The error if a connection has ended, or cannot be used any more because an answer is late or
+/// malformed.
 #[derive(Debug)]
 pub struct Gone;
 
