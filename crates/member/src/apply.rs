@@ -1,12 +1,13 @@
-//! Apply: runs committed commands on the machine, in order, and answers their waiters.
+//! Apply: runs committed commands on the machine (the replicated state), in the order of the log,
+//! and answers the callers that wait for their outcomes.
 //!
-//! The driver holds the machine's write lock while [`Apply::step`] runs, pushes the output of
-//! [`Apply::take_output`] to the Fronts and to Loop, and only then releases the lock: so a reader
-//! never sees a state whose changes are not in its feed already.
+//! The driver locks the machine for writing (a *hold*) while [`Apply::step`] runs. Before it
+//! releases the lock, it pushes the output of [`Apply::take_output`] to the Fronts and to Loop. So
+//! a Front that reads the state has been sent every change that it can see there.
 //!
-//! A hold may end inside an entry, within a command that changes many of etcd's keys, and between
-//! the reads that travelled with a command: nothing else changes the state meanwhile. Images are
-//! taken between entries only.
+//! A hold may end inside an entry: between two commands, within a command that looks at many keys
+//! or znodes, or between the reads that travelled with a command. The next hold goes on at that
+//! place, and nothing but Apply changes the state. An image begins only between two entries.
 
 mod amid;
 mod giving_up;
@@ -59,8 +60,8 @@ pub struct Apply {
     shared: Shared,
     /// The highest level that this build knows.
     level_max: Level,
-    /// Whether the directory must not be used any more, or not by this build. Loop has the reason,
-    /// and nothing more is applied.
+    /// Whether Apply has ended: the data directory must not be used any more, or this build cannot
+    /// read an entry. Loop was told the reason, and nothing more is applied.
     is_ended: bool,
     /// Whether the machine has memory to free that no read needs any more.
     has_garbage: bool,
@@ -71,7 +72,7 @@ struct Committed {
     /// Entries that are not applied yet. Bounded by the credits of the Fronts and by what the
     /// replica hands out.
     entries: VecDeque<Entry>,
-    /// The position in the first of `entries`; `None` until it is begun.
+    /// The position in the first entry of `entries`; `None` while that entry is not begun.
     at: Option<Position>,
     /// The command that is applied in part; `None` if there is none.
     amid: Option<Amid>,
@@ -83,7 +84,7 @@ struct Committed {
 /// The work that Loop has asked for, beside applying entries. The next step does it.
 #[derive(Default)]
 struct Asked {
-    /// Whether to begin an image; it waits for the end of the entry.
+    /// Whether to begin an image, once the entry being applied is done.
     freeze: bool,
     freeze_step: bool,
     thaw: bool,
@@ -241,8 +242,8 @@ impl Apply {
             || self.waits.are_due(self.log.last_index)
     }
 
-    /// Whether nothing more is applied: the directory must not be used any more, or not by this
-    /// build. The state may then be inside an entry.
+    /// Whether Apply has ended, so nothing more is applied: the directory must not be used any
+    /// more, or this build cannot read an entry. The state may then be inside an entry.
     pub fn is_ended(&self) -> bool {
         self.is_ended
     }
@@ -251,9 +252,9 @@ impl Apply {
         !self.log.entries.is_empty() && !self.is_ended
     }
 
-    /// Applies up to `commands_max` commands and returns how many it applied. Each key that an etcd
-    /// command looks at counts as a command; an etcd command that needs more keys goes on in the
-    /// next step.
+    /// Applies up to `commands_max` commands and returns how many it applied. Each key, node or
+    /// znode that a command looks at counts as a command; a command that needs more of them goes on
+    /// in the next step.
     pub fn step(&mut self, machine: &mut Machine, commands_max: usize) -> usize {
         let mut count = 0;
         self.hold.changes().etcd.set_wants_keys(self.shared.watch_interest.is_any());
@@ -526,7 +527,8 @@ impl Apply {
         count
     }
 
-    /// Goes on with a command that is applied in part. Returns how many commands that counts as.
+    /// Goes on with a command that is applied in part. Returns the number of commands that this
+    /// part of it counts as.
     fn go_on(
         &mut self,
         machine: &mut Machine,

@@ -124,9 +124,9 @@ impl OwnBatches {
         self.expected.push_back(Expected::Refused { front, waiters, reason });
     }
 
-    /// Takes the waiters of an own batch, which was announced before its entry was proposed; `None`
-    /// if it was not. A batch of an earlier boot is never expected: it has no waiters left, and its
-    /// origin differs.
+    /// Takes the waiters of an own batch whose entry is being applied. `None` if this is not the
+    /// batch that Loop announced next. A batch of an earlier boot is never asked for here: its
+    /// origin differs, and it has no waiters left.
     pub fn begin(&mut self, wanted: u64) -> Option<Expecting> {
         match self.expected.pop_front() {
             Some(Expected::Batch { sequence, front, waiters }) if sequence == wanted => {

@@ -1,5 +1,5 @@
-//! `ZkFront`: the connections of ZooKeeper clients on one runtime, the order within each session,
-//! and the watches. It is a pure step function: no I/O, no clock.
+//! `ZkFront`: serves the connections of ZooKeeper's clients on one connection runtime. It keeps the
+//! order within each session, and the watches. It is a pure step function: no I/O, no clock.
 //!
 //! The driver (the runtime's thread) puts the bytes that it has read into [`ZkFront::input`] and
 //! calls [`ZkFront::on_input`]. When [`ZkFront::is_runnable`], it takes the lock of the state for
@@ -8,17 +8,16 @@
 //! connection's output to its socket.
 //!
 //! The order within a session is exact. Reads before a write run first; then the write is handed to
-//! Loop. A read behind a write of its session that is still in this Front's batch travels with that
-//! write. Any other read behind such a write waits for the write's answer, and holds back the
-//! session's later writes; so does an unanswered sync. A connection that is held back is not
-//! decoded further.
+//! Loop. A read behind a write travels with that write, if the write is still in this Front's
+//! batch. Otherwise the read waits for the write's answer, and holds back the session's later
+//! writes; so does an unanswered sync. A connection that is held back is not decoded further.
 //!
 //! When a read is handed over, nobody knows how large its reply will be. So no read travels behind
 //! a large write, nor on a connection that recently got a large reply; and Apply hands back a read
-//! with a large reply if there is no room for it (`room`). This Front then runs the read at the
-//! front of the window, and holds back the session's later writes meanwhile: the reply shows the
-//! state before the session's next write. If that write was handed to Loop already, this is
-//! impossible, and the read is refused.
+//! with a large reply if there is no room for it (`room`). This Front then runs the read once all
+//! earlier requests of its connection are answered, and holds back the session's later writes
+//! meanwhile: the reply shows the state before the session's next write. If that write was handed
+//! to Loop already, this is impossible, and the read is refused.
 //!
 //! A client's output is in the order of ordinals: events come before the replies that show their
 //! changes, and the zxids of a client's replies never fall.

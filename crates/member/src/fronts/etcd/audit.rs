@@ -1,6 +1,7 @@
-//! The audit log's lines about changes by etcd's clients: who asked, from where, for what, and the
-//! result. They have the form of ZooKeeper's lines (`member/fronts/zk/journal.rs`); etcd has no
-//! audit log. A driver creates an [`AuditLine`] when a call begins, and logs it when the call ends.
+//! The audit log's lines about what etcd's clients change: who asked, from where, for what, and the
+//! result. A client that asks for a token, or takes a backup, gets a line as well. The lines have
+//! the form of ZooKeeper's lines (`member/fronts/zk/journal.rs`); etcd has no audit log. A driver
+//! creates an [`AuditLine`] when a call begins, and logs it when the call ends.
 //!
 //! A line has names and keys, and never a value, a password or a token. If the client goes away
 //! before the answer, or the call times out, the change may take effect or not: the result is then

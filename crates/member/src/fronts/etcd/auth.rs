@@ -34,8 +34,8 @@ use super::{EtcdFront, EtcdFrontConfig, Now};
 use crate::fronts::etcd::limits::ETCD_CALL_MS_MAX;
 use crate::message::Ticket;
 
-/// The longest password in bytes. bcrypt ignores all further bytes, and refuses to hash a longer
-/// one.
+/// The longest password in bytes. To compare a longer one, bcrypt ignores all further bytes; to
+/// hash a longer one, it refuses.
 const PASSWORD_BYTES_MAX: usize = 72;
 
 /// The text of the error for a password that is too long (`bcrypt.ErrPasswordTooLong`). The code is

@@ -1,8 +1,9 @@
 //! Answers calls about the members: the service `etcdserverpb.Cluster`, and the methods of
 //! `Maintenance` that are about this member.
 //!
-//! etcd's clients cannot change the members yet. A call to change them is refused with the error
-//! that etcd has for a cluster that cannot change now.
+//! etcd's clients cannot change the members yet. A call to change them is refused after the checks
+//! that etcd makes first, for example that the member exists. The error is then one that etcd has
+//! for a change that is not possible now.
 
 use std::collections::BTreeSet;
 

@@ -72,7 +72,7 @@ impl EtcdFront {
     }
 
     /// Takes Loop's reply to a transfer. `is_begun` is false if the target cannot take leadership;
-    /// the call then fails.
+    /// the call fails then.
     pub fn on_hand_over(&mut self, ticket: Ticket, is_begun: bool) {
         if !is_begun && matches!(self.calls.get(&ticket), Some(Call::Moving(_))) {
             self.end_cluster_call(ticket, Err(Error::BadLeaderTransferee.into()));

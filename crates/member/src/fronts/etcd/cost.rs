@@ -1,5 +1,6 @@
-//! Counts what a transaction costs, before it is logged or read. The cost is the number of keys
-//! that it looks at; above [`ETCD_TXN_KEYS_MAX`] it is refused.
+//! Counts what a transaction costs, before the transaction is logged or read. The cost is the
+//! number of keys that all its operations but the largest look at. A transaction that costs more
+//! than [`ETCD_TXN_KEYS_MAX`] is refused.
 //!
 //! The count comes from the index, so it takes the state's lock and goes in steps. It is an
 //! estimate: the index also counts removed keys that are not pruned yet, and the state may change
@@ -12,9 +13,9 @@
 //! | a read with an order or with bounds of revisions | all keys of the range |
 //! | another read | up to one more than its limit |
 //!
-//! Both branches count, and so do nested transactions. The largest single operation does not count:
-//! as a call of its own it would never be refused for its cost, so a transaction is not refused for
-//! it either.
+//! Both branches count, and so do nested transactions. The largest operation does not count: as a
+//! call of its own it would never be refused for its cost, so a transaction is not refused for it
+//! either.
 
 use bytes::Bytes;
 use machine::etcd::Store;
@@ -83,8 +84,8 @@ impl Cost {
         cost
     }
 
-    /// Whether the transaction may run without a count in the index, because it has at most one
-    /// range.
+    /// Whether the transaction may run without a count in the index: it has at most one range of
+    /// unknown size, and that range is its largest operation or costs too little to matter.
     pub fn is_small(&self) -> bool {
         self.ranges.len() <= 1 && self.sum.all <= ETCD_TXN_KEYS_MAX
     }

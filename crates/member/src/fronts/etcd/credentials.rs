@@ -1,4 +1,4 @@
-//! Credentials of etcd's clients (tokens, certificates), and how they lead to a user.
+//! Finds the user that a client's credentials (a token or a certificate) stand for.
 
 use std::sync::Arc;
 
@@ -87,7 +87,8 @@ pub(super) fn info(asker: &Asker) -> Option<AuthInfo<'_>> {
 impl ClientIdentity {
     /// Finds the user, if permissions are enforced. `is_used` says whether a token was used lately.
     ///
-    /// # Errors `NotYet` if a sync may help, `Never` if not.
+    /// # Errors
+    /// `NotYet` if a sync may help, `Never` if not.
     pub fn find(
         &mut self,
         auth: &Auth,
@@ -148,7 +149,7 @@ pub(super) enum NotFound {
     Never,
 }
 
-/// The token is malformed, expired, or belongs to no user, as far as this member has applied.
+/// The token is malformed, expired, or belongs to no user, as far as this member knows.
 struct InvalidToken;
 
 /// The user with these credentials; `None` if permissions are not enforced or there are no

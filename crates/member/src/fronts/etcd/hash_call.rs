@@ -1,4 +1,5 @@
-//! The calls `Hash` and `HashKV`: a hash of the keys, computed in several holds of the lock.
+//! Answers the calls `Hash` and `HashKV` with a hash of the keys, which takes several holds of the
+//! lock.
 
 use etcd::convert::{self, Header};
 use machine::etcd::Store;

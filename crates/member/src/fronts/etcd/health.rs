@@ -3,8 +3,8 @@
 //! ([`serving`]).
 //!
 //! A question is a [`HealthCall`]. Each of its steps tells the driver what to do next: give the
-//! state of the member, or read a key. The read has the deadline of any call, so a member without a
-//! leader fails within that time.
+//! state of the member, or read a key. A read has the deadline of any call. So on a member without
+//! a leader a linearizable read fails at that deadline, and the member counts as unhealthy.
 
 mod counts;
 

@@ -1,4 +1,5 @@
-//! Questions about a lease, and the response made of the leader's answer and this member's state.
+//! Calls about one lease: the question to the leader, and the response, which is made of the
+//! leader's answer and of this member's state.
 
 use etcd::convert::{LeaseResponse, TimeToLive};
 use etcd::pb::etcdserverpb as pb;
@@ -13,13 +14,13 @@ use crate::lease::{LeaseQuestion, LeaseTime};
 /// A call about a lease that the leader answers without the log.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum LeaseCall {
-    /// To keep the lease alive.
+    /// Keeps the lease alive.
     KeepAlive(LeaseId),
-    /// For the time that is left, and if the flag is true for the lease's keys.
+    /// Asks how much time is left, and, if the flag is true, which keys belong to the lease.
     TimeToLive(LeaseId, bool),
 }
 
-/// A question that was handed to Loop.
+/// A call whose question about a lease was handed to Loop.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct AskedLease {
     pub call: LeaseCall,

@@ -5,8 +5,9 @@
 //! response never shows a revision at which the lease was gone (`LeaseServer.leaseKeepAlive`).
 //! Other responses have the revision of this member when it answers.
 //!
-//! A question goes to Loop after a look at the state under its lock. So Apply has told Loop of
-//! every write whose result the client may have seen.
+//! A question goes to Loop only after the Front has held the state's lock. Apply reports its
+//! changes to Loop before it releases that lock. So Loop knows every write whose result the client
+//! may have seen.
 
 use etcd::Error;
 use etcd::convert::LeaseResponse;

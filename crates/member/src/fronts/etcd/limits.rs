@@ -1,4 +1,5 @@
-//! The bounds on what etcd's clients have under way at once, and what happens at each bound.
+//! Bounds on what etcd's clients may have under way at once, how long it may take, and how much of
+//! it one hold of the state's lock or one step does. Most constants say what happens at the bound.
 
 use crate::order::limits::LOOK_MS_MAX;
 use crate::spaces::limits::LEASE_ANSWER_MS_MAX;
@@ -32,12 +33,12 @@ pub const ETCD_PIECE_BYTES: usize = 256 * 1024;
 pub const ETCD_REFERENCE_BYTES: u64 = 16;
 
 /// The most items of a response (versions, keys, leases, operations) that one step of measuring or
-/// writing looks at: some 100 us. A longer response is encoded in steps, and other calls go on in
-/// between.
+/// writing the response looks at: some 100 us. A longer response is encoded in steps, and other
+/// calls go on in between.
 pub const ETCD_ENCODED_ITEMS_MAX: usize = 2_048;
 
-/// A piece of the encoded bytes of a long response ends at this many bytes, and may have one
-/// version more.
+/// A long response is written in pieces. A piece ends once it has this many bytes; the version that
+/// reaches the bound is still in the piece.
 pub const ETCD_ENCODED_BYTES: usize = 64 * 1024;
 
 /// The most keys that all reads look at in one hold of the state's lock: some 100 us. A longer read
@@ -99,8 +100,8 @@ pub const ETCD_V2_WAIT_EVENTS_MAX: usize = 100;
 /// An etcd v2 wait gets no further event at once after this many bytes of events.
 pub const ETCD_V2_WAIT_BYTES: u64 = 64 * 1024;
 
-/// The most etcd v2 waits that look into the history in one hold of the state's lock. Each looks at
-/// up to 1,000 events, some 10 us.
+/// The most etcd v2 waits that look into the history in one hold of the state's lock. Each wait
+/// looks at up to 1,000 events, which takes some 10 us.
 pub const ETCD_V2_WAIT_LOOKS_MAX: usize = 16;
 
 /// The most watchers of one Front. A further watcher is refused as too many requests.

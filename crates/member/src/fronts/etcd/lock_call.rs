@@ -1,12 +1,13 @@
-//! The steps of `v3lockpb.Lock.Lock` and `v3electionpb.Election.Campaign`: calls that wait until
-//! they hold a lock or lead. Each is made of *parts*, calls that any client could make, as in etcd
-//! 3.6 (`server/etcdserver/api/v3lock`, `v3election`, `client/v3/concurrency`).
+//! The steps of the calls `v3lockpb.Lock.Lock` and `v3electionpb.Election.Campaign`. `Lock` waits
+//! until it holds the lock, `Campaign` until its candidate leads. Each is made of *parts*: calls
+//! that any client could make, as in etcd 3.6 (`server/etcdserver/api/v3lock`, `v3election`,
+//! `client/v3/concurrency`).
 //!
 //! Each lease has one key for a lock. The key that was created first holds the lock, and a call
 //! waits until the key created just before its own is removed.
 //!
 //! When the client cancels a call, the call's key is removed. But a key that holds the lock stays,
-//! whichever call of its lease has put it. So
+//! because another call of the same lease may have got the lock through that key. So
 //!
 //! - a call that finds the key of its lease puts it again, and a removal is guarded by the revision
 //!   of the call's own put: a late removal does not hit a key that a later call has found;
@@ -14,8 +15,9 @@
 //! - a call whose turn has come checks whether its own put is still the last one. If not, it puts
 //!   the key once more, because the removal of a cancelled call may be under way.
 //!
-//! etcd only reads a key that it finds, and removes it at the end of any wait (`Mutex.Unlock`). It
-//! also says that a candidate leads whose key is gone; here that is an error.
+//! etcd does not put a key again that it finds, and removes the key at the end of any wait that
+//! fails (`Mutex.Unlock`). If the key of a candidate is gone, etcd still says that the candidate
+//! leads; here that is an error.
 //!
 //! A call learns from its transaction's outcome what it has put, so a call that was cancelled
 //! meanwhile waits for that outcome. If the outcome is never known, the key stays until its lease
@@ -46,11 +48,11 @@ pub(super) struct Locks {
 
 /// The purpose of a part.
 pub(super) enum PartOf {
-    /// To make progress with this call.
+    /// Its result is for the next step of this call.
     Call(Ticket),
-    /// To learn whether a cancelled call has created its key, which must then be removed.
+    /// Its result shows whether a cancelled call has created its key, which must then be removed.
     Cancelled(Box<LockCall>),
-    /// To remove the key of a call that has ended.
+    /// It removes the key of a call that has ended.
     Removal(Removal),
 }
 
@@ -81,12 +83,12 @@ pub(super) struct LockCall {
     pub created: i64,
     /// The revision of this call's own put; 0 before.
     pub changed: i64,
-    /// Whether this call must remove the key if it fails or is cancelled.
+    /// Whether this call must remove the key if the call fails or is cancelled.
     pub is_own: bool,
     pub header: Option<pb::ResponseHeader>,
 }
 
-/// The step that the part under way is for.
+/// The step of a call: the task of the part under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
     /// Grant a lease, because the client names none.

@@ -1,4 +1,4 @@
-//! The methods of etcd's calls, and the reasons why a call has no response.
+//! The methods of etcd's calls that a Front serves, and the reasons why a call gets no response.
 
 use etcd::Error;
 use etcd::convert::{AuthMethod, StreamRefused};

@@ -1,4 +1,5 @@
-//! Work on passwords (hashing, comparing), which other threads do; and the calls that wait for it.
+//! Types of the work on passwords (hashing, comparing), which other threads do, and of the calls
+//! that wait for the result.
 
 use std::sync::{Arc, Weak};
 
@@ -17,7 +18,7 @@ pub struct PasswordWork {
     pub password: Vec<u8>,
     /// The work.
     pub task: PasswordTask,
-    /// Dead once nobody waits for the result; the work may then be skipped.
+    /// Dead once nobody waits for the result. The thread may then skip the work.
     pub waits: Weak<()>,
 }
 

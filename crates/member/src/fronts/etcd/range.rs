@@ -1,6 +1,7 @@
-//! A read of a range that is answered with one message. It goes in steps, so that no hold of the
-//! state's lock is long. All steps read at one revision: the one that the client asked for, or the
-//! present one when the read began. If the latter is compacted meanwhile, the read begins anew.
+//! Reads a range for a call that is answered with one message. The read goes in steps, so that no
+//! hold of the state's lock is long. All steps read at one revision: the revision that the client
+//! asked for, or the present one when the read began. If the client asked for no revision, and that
+//! one is compacted before the last step, the read begins anew.
 
 use std::sync::Arc;
 
@@ -57,7 +58,8 @@ pub(super) struct Range {
 
 struct Begun {
     read: RangeRead,
-    /// The room for the references to key versions that the read finds, if there may be many.
+    /// The room that the references to key versions take while the response is not encoded; `None`
+    /// if there can be only few references.
     held: Option<HeldReply>,
 }
 

@@ -1,4 +1,4 @@
-//! The response to a call, or a piece of it, before it is encoded.
+//! Holds the response to a call, or a piece of it, until it is encoded, and encodes it.
 
 use std::sync::Arc;
 
@@ -12,9 +12,9 @@ use crate::fronts::etcd::limits::{
 use crate::limits::SMALL_REPLY_BYTES;
 use crate::reply_room::{HeldReply, ReplyRoom};
 
-/// The response to a call, or a piece of it, not encoded yet: it refers to the versions of keys in
-/// the store. So it takes little memory while it waits for room to be sent, and its size is known
-/// before it is encoded.
+/// The response to a call, or a piece of it, before it is encoded. It refers to the versions of
+/// keys in the store. So it takes little memory while it waits for room to be sent, and its size in
+/// bytes can be found without encoding it.
 ///
 /// A short response ([`Reply::is_short`]) is measured and written at once, a longer one in steps
 /// and pieces ([`Reply::into_pieces`]).
@@ -44,8 +44,8 @@ pub(super) enum Found {
     Encoded(Vec<u8>),
 }
 
-/// A long response, measured in steps and written in pieces. Each step and piece is little work, so
-/// the driver can serve others in between.
+/// A long response. Its size is measured in steps, then it is written in pieces. Each step and
+/// piece is little work, so the driver can serve other calls in between.
 #[derive(Debug)]
 pub struct ReplyPieces {
     left: Left,

@@ -39,7 +39,7 @@ struct Begun {
     key_count: u64,
     /// The piece that the steps fill.
     piece: Option<Piece>,
-    /// The count of the keys that the client's limit left out, for the last piece.
+    /// Counts the keys that the client's limit left out. The last piece shows the count.
     counting: Option<RangeRead>,
 }
 

@@ -4,10 +4,10 @@
 //! for some time becomes invalid there (`auth.simpleTokenTTLKeeper`).
 //!
 //! A time is kept as long as its token is in the replicated state, even if the token has expired:
-//! so an expired token stays invalid. The number of tokens in the state is bounded, but no change
-//! says which token was dropped for a new one. So when there are twice as many times as the state
-//! can have tokens, the Fronts look each token up in the state, a few in each hold of its lock, and
-//! drop the times of the others.
+//! so an expired token stays invalid. The state has a bounded number of tokens, and drops one for
+//! each new one beyond that, but no change reports which one. So when there are twice as many times
+//! as the state can have tokens, the Fronts look up each token that has a time, a few tokens in
+//! each hold of the state's lock, and drop the times of the tokens that the state no longer has.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -28,8 +28,8 @@ pub struct TokenTimes {
 
 #[derive(Debug)]
 struct Times {
-    /// The time of last use to assume for a token without one: the start, or the last replacement
-    /// of the state, in ms.
+    /// The last use to assume for a token without a time, in ms: the start of the member, or the
+    /// last replacement of the state.
     begun_ms: u64,
     /// The last use of each token, in ms, by the ordinal of the command that made the token.
     used_ms: HashMap<Ordinal, u64, FixedState>,
@@ -37,8 +37,8 @@ struct Times {
     unchecked: Vec<Ordinal>,
 }
 
-/// The number of times at which a check begins. At least half of the times go then, so on average
-/// each new token costs two lookups.
+/// The number of times at which a check begins. A check drops at least half of the times, so on
+/// average each new token costs two lookups.
 const CHECK_COUNT: usize = 2 * ETCD_TOKENS_MAX;
 
 impl TokenTimes {
@@ -83,8 +83,8 @@ impl TokenTimes {
         self.lock().begun_ms = now_ms;
     }
 
-    /// Uses a token of the state. Returns false, and does not use it, if it was unused for too
-    /// long.
+    /// Uses a token that the state has. If the token was unused for too long, returns false, and
+    /// keeps the time of its last use.
     pub(crate) fn use_now(&self, token: Ordinal, now_ms: u64) -> bool {
         let mut times = self.lock();
         let begun_ms = times.begun_ms;

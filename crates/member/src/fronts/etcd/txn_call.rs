@@ -1,5 +1,5 @@
-//! A transaction that only reads. It goes in three stages: count its cost, take room for what it
-//! may find, read. Each stage goes in steps, so that no hold of the state's lock is long.
+//! Runs a transaction that only reads, in three stages: count its cost, take room for what it may
+//! find, read. Counting and reading go in steps, so that no hold of the state's lock is long.
 
 use std::sync::Arc;
 
@@ -33,8 +33,8 @@ self_cell! {
 pub(super) struct TxnCall {
     converted: Converted,
     stage: Stage,
-    /// How far the check of its permissions has come, and the revision of users and roles that it
-    /// refers to (`permitted_by`).
+    /// How far the check of its permissions has come. `permitted_by` is the revision of users and
+    /// roles that this check refers to.
     permitting: Permitting,
     permitted_by: u64,
 }

@@ -1,8 +1,9 @@
-//! The calls of etcd v2: reads, writes and waits for changes.
+//! Runs the calls of etcd v2 on a Front.
 //!
-//! A read runs under the lock: at once, or with `quorum=true` after a sync. A write is a command.
-//! [`waits`] has the waits. [`users`] has requests about users and roles, each made of several
-//! reads and writes. [`members`] has the rest of the API. [`clients`] finds the user of a request.
+//! A read takes the state's lock: at once, or with `quorum=true` after a sync. A write is a
+//! command. [`waits`] runs the requests that wait for changes of a key. [`users`] serves requests
+//! about users and roles, each made of several reads and writes. [`members`] serves members and
+//! statistics. [`clients`] finds the user of a request.
 
 pub mod clients;
 pub mod limits;

@@ -1,15 +1,17 @@
-//! The watch streams of a Front. A watcher is a cursor: the first revision whose events it has not
-//! had.
+//! Serves the watch streams of etcd's clients on one Front: finds the watchers of each event, and
+//! queues messages for them. A watcher is a cursor: it holds the first revision whose events it has
+//! not passed on.
 //!
 //! ```text
 //! new events:   delivery -> changes -> match_changes (groups, no lock) -> queue -> driver
 //! old events:   run (under the lock) -> the store's history, from the cursor -> queue -> driver
 //! ```
 //!
-//! A watcher is *behind* while it must read the history: it begins in the past, its stream had no
-//! room for an event, or the state was replaced. While it is behind it ignores new events, and
-//! reads them from the history later. So a client that reads nothing costs only its cursors and one
-//! message. If the history that a cursor needs is compacted, the watch ends as compacted. Sources:
+//! A watcher is *behind* while it must read the history, because it begins in the past, its stream
+//! had no room for an event, or the state was replaced. While a watcher is behind it ignores new
+//! events, and later reads them from the history. So a client that reads nothing costs only its
+//! cursors and one message. If the history that a cursor needs is compacted, the watch ends as
+//! compacted. Sources:
 //! `v3rpc/watch.go`, `mvcc/watchable_store.go` of etcd 3.6.
 
 mod groups;
@@ -57,7 +59,8 @@ const EMPTY_RANGE: &str = "mvcc: watcher range is empty";
 /// (`mvcc.ErrWatcherDuplicateID`).
 const DUPLICATE_ID: &str = "mvcc: duplicate watch ID provided on the WatchStream";
 
-/// How many events the service of a stream, or of one request, counts for in a hold of the lock.
+/// A hold of the lock serves a bounded number of events. The service of a stream, and of each of
+/// its requests, counts as this many events.
 const REQUEST_COST: usize = 8;
 
 /// All watch streams of a Front.
@@ -158,7 +161,7 @@ impl Watches {
         }
     }
 
-    /// Ends a stream. Returns false if the ticket names none.
+    /// Ends a stream. Returns false if the ticket names no stream.
     pub fn close(&mut self, ticket: Ticket) -> bool {
         let Some(stream) = self.queues.streams.remove(&ticket) else { return false };
         self.queues.bytes -= stream.queue_bytes();
@@ -226,8 +229,8 @@ impl Watches {
         !self.changes.is_empty()
     }
 
-    /// Notes that another state has replaced this one. If it is of another history, the cursors
-    /// mean nothing there, and all watches end.
+    /// Notes that another state has replaced this one. If the new state has another history, the
+    /// cursors mean nothing there, and all watches end.
     pub fn on_replaced(&mut self, is_same_history: bool) {
         self.changes.clear();
         self.matched_of_first = 0;

@@ -1,8 +1,9 @@
-//! The keys that a transaction may put or delete, as one text for a line of the audit log.
+//! Writes the keys that a transaction may put or delete as one text, for a line of the audit log.
 //!
-//! The text has every write of both branches, with the writes of nested transactions where the
-//! nested transaction is, so no form of request hides a key. Reads and comparisons are left out:
-//! they would take the space of writes.
+//! The text has the writes of both branches. The writes of a nested transaction come at the place
+//! of the nested transaction, so no form of request hides a key. At [`WRITES_BYTES_MAX`] the text
+//! ends, and the line shows how many writes it leaves out. Reads and comparisons have no place in
+//! the text, because they would take the space of writes.
 
 use etcd::pb::etcdserverpb as pb;
 use etcd::pb::etcdserverpb::request_op::Request;

@@ -1,5 +1,5 @@
-//! Members and statistics of etcd v2: all paths below `/v2` that are not about keys, users or
-//! roles. Sources: `v2http/client.go`, `v2stats` of etcd 3.4.
+//! Serves members and statistics of etcd v2: the paths `/v2/members`, `/v2/machines` and
+//! `/v2/stats`. Sources: `v2http/client.go`, `v2stats` of etcd 3.4.
 //!
 //! etcd's clients cannot change the members yet: a request to change them is refused, after the
 //! checks that etcd makes. A request is a [`MembersCall`]. Each of its steps tells the driver what
@@ -73,8 +73,8 @@ pub enum MembersContent {
         /// The message.
         text: String,
     },
-    /// The path does not support the method. If some, the answer lists the methods that it
-    /// supports.
+    /// The path does not support the method. If there is a text, the answer lists it as the methods
+    /// that the path supports.
     NotAllowed(Option<&'static str>),
 }
 
@@ -102,7 +102,7 @@ pub enum MembersStep {
     Answer(MembersAnswer),
 }
 
-/// The wish of a request.
+/// What a request asks for, once its client is permitted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Wish {
     Machines,
@@ -141,7 +141,7 @@ impl Method {
     }
 }
 
-/// A request for a change whose client is being searched.
+/// A request for a change. The search for the client's user is under way.
 #[derive(Debug)]
 pub struct MembersCall(RootSearch, Wish);
 

@@ -1,5 +1,6 @@
-//! Users and roles of etcd v2: the requests below `/v2/auth`. While permissions are enforced, only
-//! `root` may make them. Source: `v2http/client_auth.go` of etcd 3.4.
+//! Serves users and roles of etcd v2: the requests below `/v2/auth`. While permissions are
+//! enforced, only `root` may make them, but any client may ask whether permissions are enforced.
+//! Source: `v2http/client_auth.go` of etcd 3.4.
 //!
 //! A request is a [`UsersCall`]. Each of its steps tells the driver what to do next. The order of
 //! the checks is etcd's: path and method; that the client is `root`; the body; the rest in Apply.
@@ -153,7 +154,7 @@ impl Place {
     }
 }
 
-/// The wish of a request. It is fulfilled only if the client is `root`.
+/// What a request asks for. The request is fulfilled only if the client is `root`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Wish {
     ShowUsers,
@@ -248,8 +249,9 @@ fn asked(done: Done) -> Result<UsersStep, Refused> {
     Ok(UsersStep::Answer(UsersAnswer::Line { status: 200, text }))
 }
 
-/// Goes on after a step of the search for the client. Users and roles are shown as they were when
-/// the client was judged. A change does not keep them while it waits for its body and a hash.
+/// Goes on after a step of the search for the client. The answer shows users and roles as they were
+/// when the client was judged. A change keeps no copy of them while it waits for its body and a
+/// hash.
 fn searched(search: Search, wish: Wish, done: Done) -> Result<UsersStep, Refused> {
     let (client, auth) = match search.on_done(done)? {
         Searched::Work(search, work) => {
@@ -422,7 +424,7 @@ impl Shown {
 #[derive(Debug)]
 pub struct RootSearch(Search);
 
-/// The next step of such a check.
+/// The next step of a [`RootSearch`].
 #[derive(Debug)]
 pub enum RootStep {
     /// The driver does the work, and hands the result to [`RootSearch::on_done`].

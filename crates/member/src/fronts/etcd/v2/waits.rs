@@ -1,15 +1,16 @@
-//! The waits of etcd v2: each waits for changes of one key, or also of all keys below it.
+//! Runs the waits of etcd v2. A wait is a request that waits for a change of one key, or also for
+//! changes of the keys below it.
 //!
 //! ```text
 //! new events:  delivery -> changes -> match_changes (by key, no lock) -> the wait -> driver
 //! old events:  run (under the lock) -> the store's history, from the cursor -> the wait -> driver
 //! ```
 //!
-//! A wait is a cursor: the first index whose event it has not had. It begins *behind*, and falls
-//! behind again if events come before its client has taken the last ones, or if the state is
-//! replaced. While it is behind it ignores new events, and reads them from the history later. If
-//! the history no longer has them, the wait ends. So a client that reads nothing costs the memory
-//! of one set of events.
+//! A wait is a cursor: it holds the first index whose event it has not passed on. It begins
+//! *behind*, and falls behind again if events come before its client has taken the last ones, or if
+//! the state is replaced. While a wait is behind it ignores new events, and later reads them from
+//! the history. If the history no longer has them, the wait ends. So a client that reads nothing
+//! costs the memory of one set of events.
 //!
 //! A wait that is no stream ends with its first event. A stream that begins in the history goes on
 //! to new events, unlike in etcd. Source: `v2store.watcherHub` of etcd 3.4.
@@ -36,8 +37,8 @@ use crate::message::{FrontId, Ticket};
 use crate::spaces::CommandCounts;
 use crate::watch_interest::{WatchInterest, Watching};
 
-/// The steps of a wait, in this order: it begins or is refused; events; for a stream, perhaps its
-/// end.
+/// The steps of a wait. First the wait begins or is refused; then events come; at the end of a
+/// stream, perhaps `Ended`.
 #[derive(Clone, Debug)]
 pub enum V2Waited {
     /// The wait has begun, at this index of the store.
@@ -81,8 +82,8 @@ struct Wait {
     user: Option<Arc<str>>,
     is_recursive: bool,
     is_stream: bool,
-    /// The first index whose event the wait has not had. Before the wait begins, 0 means the index
-    /// of the next write.
+    /// The first index whose event the wait has not passed on. Before the wait begins, 0 means the
+    /// index of the next write.
     next: u64,
     has_begun: bool,
     /// Whether the wait ignores new events, and must look into the history.

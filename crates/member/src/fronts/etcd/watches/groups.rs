@@ -1,6 +1,6 @@
-//! The watchers of a Front, found by a key that was changed: watchers of one key by a hash table,
-//! watchers of ranges by an interval tree. Watchers of the same keys form a *group*, so a thousand
-//! watchers of one prefix cost one search.
+//! Finds the watchers of a key that was changed: watchers of one key by a hash table, watchers of
+//! ranges by an interval tree. Watchers of the same keys form a *group*, so a thousand watchers of
+//! one prefix cost one search.
 
 use std::hash::BuildHasher;
 

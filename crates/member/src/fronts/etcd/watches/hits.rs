@@ -1,8 +1,8 @@
 //! Matches the changes of one revision with the groups of watchers whose keys were changed.
 //!
 //! A removal of a million keys under a thousand watchers of one prefix makes a thousand million
-//! hits. So hits are noted for each group, not for each watcher, and neighbouring changes as one
-//! run: the changes of a removal are in the order of their keys.
+//! hits. So a hit is noted for a group, not for each watcher of the group, and hits of neighbouring
+//! changes are noted as one run: the changes of a removal are in the order of their keys.
 
 use std::ops::Range;
 use std::sync::Arc;

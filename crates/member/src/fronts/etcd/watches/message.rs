@@ -1,5 +1,5 @@
-//! Messages to the clients of watch streams, not encoded yet. Messages to many watchers share their
-//! events.
+//! Builds the messages to the clients of watch streams, and encodes them when they are sent.
+//! Messages to many watchers share their events.
 
 use std::sync::{Arc, OnceLock};
 

@@ -1,4 +1,5 @@
-//! One watch stream: its pending requests, its watchers, and its queued messages.
+//! Holds the state of one watch stream: its pending requests, its watchers, and its queued
+//! messages.
 
 use std::collections::VecDeque;
 
@@ -52,13 +53,13 @@ impl Default for WatchBounds {
 pub(super) struct Watcher {
     pub stream: Ticket,
     pub id: i64,
-    /// The first revision whose events it has not had.
+    /// The first revision whose events the watcher has not passed on.
     pub next: i64,
     pub place: GroupPlace,
     pub flags: Flags,
-    /// Whether it must read events from the history, and ignores new ones meanwhile.
+    /// Whether the watcher must read events from the history, and ignores new events meanwhile.
     pub is_behind: bool,
-    /// Whether it was given events since progress notices were last due.
+    /// Whether the watcher was given events since progress notices were last due.
     pub has_had_events: bool,
 }
 
