@@ -1,5 +1,5 @@
-//! Connections that have no session yet, or whose commands Loop is to give up; and secrets for
-//! session ids.
+//! Keeps the connections that have no session yet, and those whose commands Loop is to give up.
+//! Draws the secret bytes that new session ids, passwords and nonces are made from.
 
 use std::collections::VecDeque;
 
@@ -24,7 +24,7 @@ pub(super) struct Admission {
 }
 
 impl Admission {
-    /// Whether any of these lists needs the clock.
+    /// Whether one of these lists has entries, so that the Front needs ticks.
     pub fn is_busy(&self) -> bool {
         !self.accepted.is_empty() || !self.connecting.is_empty() || !self.withdrawn.is_empty()
     }

@@ -1,7 +1,7 @@
-//! How clients prove their identity: auth packets, SASL exchanges and the `ensemble` scheme; and
-//! the refusal of requests from clients that have proved nothing.
+//! Lets clients prove their identity, with auth packets, SASL exchanges and the `ensemble` scheme,
+//! and refuses requests from clients that have proved nothing.
 //!
-//! None of this is replicated. As in ZooKeeper, each server has its own list of users. The
+//! None of this is replicated. As in ZooKeeper, each server has its own list of SASL users. The
 //! identities that a connection has proved are sent with its commands.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -108,11 +108,12 @@ pub(super) enum SlotKind {
     /// Watches to set again. This Front sets them in steps, once they are at the front; `done` is
     /// how many are set.
     SetWatches { asked: Arc<OwnedSetWatches>, done: usize },
-    /// This Front runs it once it is at the front.
+    /// A request to add a watch. This Front runs the request once it is at the front.
     AddWatch { path: Box<str>, mode: AddWatchMode },
-    /// This Front runs it once it is at the front.
+    /// A question whether the connection has a watch. This Front answers it once it is at the
+    /// front.
     CheckWatches { path: Box<str>, watcher_type: WatcherType },
-    /// This Front runs it once it is at the front.
+    /// A request to remove a watch. This Front runs the request once it is at the front.
     RemoveWatches { path: Box<str>, watcher_type: WatcherType },
     /// A count of descendants. This Front runs it in steps, once it is at the front.
     Count { path: Box<str>, so_far: DescendantCount },
@@ -123,17 +124,18 @@ pub(super) enum SlotKind {
     /// A sync that was passed to Loop. `done` once Loop has answered; answered to the client once
     /// it is at the front.
     Sync { path: Option<Box<str>>, done: bool },
-    /// Answered once it is at the front.
+    /// A ping. It is answered once it is at the front.
     Ping,
-    /// Answered once it is at the front, with the identities that the connection had when it asked.
+    /// A `whoAmI`. It is answered once it is at the front, with the identities that the connection
+    /// had when the client asked.
     WhoAmI(Identities),
-    /// Answered once it is at the front.
+    /// An auth packet that was accepted. It is answered once it is at the front.
     AuthAccepted,
-    /// Answered with this token or error once it is at the front. With `close`, the answer ends the
-    /// connection.
+    /// A token of a SASL exchange. It is answered with this token or error once it is at the front.
+    /// With `close`, the answer ends the connection.
     Sasl { token: Option<Box<[u8]>>, error: zk::ErrorCode, close: bool },
-    /// Answered with this error once it is at the front. With `close`, the answer ends the
-    /// connection.
+    /// A request that has failed. It is answered with this error once it is at the front. With
+    /// `close`, the answer ends the connection.
     Failed { error: zk::ErrorCode, zxid: Option<i64>, close: bool },
 }
 
@@ -314,8 +316,8 @@ impl RoomWait {
     }
 }
 
-/// A connection's wait for credit: the bound on commands under way that all connections of the
-/// Front share.
+/// A connection's wait for credit. The Front has credit while its connections together have fewer
+/// unanswered commands than the bound.
 #[derive(Default)]
 pub(super) struct Credit {
     /// Since when the connection is in the Front's list of connections that wait for credit; `None`
@@ -483,8 +485,8 @@ impl Connection {
         runs_here && !self.room.is_parked() && !self.output.is_full()
     }
 
-    /// Whether the request at the front of the window has taken its room already. Then it must not
-    /// wait for room, because it may be the one that fills it.
+    /// Whether the request at the front of the window has taken room for its reply already. Then it
+    /// must not wait for room, because its own reply may be what fills the room.
     pub fn holds_room(&self) -> bool {
         match self.window.front() {
             Some(SlotKind::List(_)) => true,

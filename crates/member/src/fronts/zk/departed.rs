@@ -1,8 +1,9 @@
-//! Departed connections: they ended before all of their commands were answered.
+//! Keeps the *departed* connections: connections that ended before all of their commands were
+//! answered.
 //!
-//! While the session lives, such commands may take effect, as after a lost connection in ZooKeeper.
-//! Once the session has ended or has moved to another connection, they cannot change anything and
-//! nobody waits for them, so Loop is asked to give them up.
+//! While the session lives, the commands of a departed connection may take effect, as after a lost
+//! connection in ZooKeeper. Once the session has ended or has moved to another connection, these
+//! commands cannot change anything and nobody waits for them, so Loop is asked to give them up.
 
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;

@@ -1,5 +1,5 @@
-//! The first frame of a connection: a four-letter word, or a connect request that asks for a
-//! session.
+//! Handles the first frame of a connection, which is a four-letter word, or a connect request that
+//! asks for a session.
 
 use machine::zk::sessions::Session;
 use machine::{Command, ConnectionId, Machine, Refusal, SessionId, ZkCommand, ZkOutcome};
@@ -198,8 +198,8 @@ impl ZkFront {
     }
 
     /// Draws the id and password of a new session. The top byte of the id is 1, as from a ZooKeeper
-    /// server with the id 1: 0, 0x80 and 0xff in the top byte of an owner mark other kinds of
-    /// znodes.
+    /// server with the id 1. It must not be 0, 0x80 or 0xff: a znode whose ephemeral owner has such
+    /// a top byte is of another kind (for example a container).
     pub(super) fn draw_session(&mut self) -> (SessionId, [u8; 16]) {
         let secret = self.admission.draw(&self.config.secret, self.config.id);
         let (id, password) = secret.split_at(16);

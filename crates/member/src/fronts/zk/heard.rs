@@ -1,4 +1,4 @@
-//! The sessions whose clients were heard from since the last report to Loop.
+//! Collects the sessions whose clients were heard from since the last report to Loop.
 
 use foldhash::fast::FixedState;
 use hashbrown::HashSet;

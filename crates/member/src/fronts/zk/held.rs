@@ -1,4 +1,4 @@
-//! The replies that a Front holds for its clients, counted in the room that all Fronts share.
+//! Counts the replies that a Front holds for its clients, in the room that all Fronts share.
 
 use std::collections::VecDeque;
 

@@ -1,6 +1,7 @@
 //! Reports about single requests: the audit log, and slow requests. The audit log has one event for
 //! each write of a client (`AuditHelper`, `AuditEvent`, ZooKeeper 3.9.5), and one for each
-//! ephemeral that is removed with its session (`DataTree.killSession`).
+//! ephemeral that is removed with its session (`DataTree.killSession`). A multi that succeeds has
+//! one event for each of its operations, but, as in ZooKeeper, none for a check.
 //!
 //! Both are off unless configured; a request then carries only the room of a pointer for them. The
 //! details of a write are kept when it is decoded, and reported when it is answered. If its
@@ -133,7 +134,7 @@ impl ZkFront {
             Ok(Ok(ZkOutcome::Multi(outcomes))) => {
                 let parts = pending.parts.iter().zip(outcomes);
                 let told = parts.filter_map(|(part, outcome)| Some((part.as_ref()?, outcome)));
-                // As in ZooKeeper, a setAcl within a multi is not reported, and a sequential create
+                // As in ZooKeeper, a check within a multi is not reported, and a sequential create
                 // within a multi is reported without its mode.
                 let events = told.map(|(part, outcome)| {
                     let (path, mode) = part.done(outcome);

@@ -1,4 +1,5 @@
-//! The bounds on what ZooKeeper's clients have under way at once, and what happens at each bound.
+//! Bounds on what ZooKeeper's clients may have under way at once, on the time that it may take, and
+//! on the memory that is kept for it. Most constants say what happens at the bound.
 
 use crate::limits::{
     HEARTBEAT_QUIET_MS, OUTPUT_BYTES_MAX, READ_HOLD_REQUESTS_MAX, REPLIES_BYTES_CALM,
@@ -24,9 +25,9 @@ pub const OUTPUT_BYTES_LIMIT: usize = 64 * 1024 * 1024;
 /// this time. A slower client with more than a small reply unread is disconnected.
 pub const OUTPUT_STALL_MS: u64 = 2_000;
 
-/// How long a request waits for room for its reply; or a sixth of its session's timeout, if that is
-/// less. Then it is refused with a timeout. Otherwise its client would take the server for dead,
-/// come back and ask again.
+/// How long a request waits for room for its reply, in ms. The wait is a sixth of the session's
+/// timeout, if that is less. After the wait the request is refused with a timeout: if it waited
+/// longer, its client would take the server for dead, come back and ask again.
 pub const ROOM_WAIT_MS_MAX: u64 = 2 * OUTPUT_STALL_MS;
 
 /// The bytes that a client must read within [`OUTPUT_STALL_MS`]: 16 KB a second.
@@ -55,8 +56,8 @@ pub const TRAVELLING_READS_MAX: usize = 64;
 /// replies, so this bounds those replies: 64 MiB.
 pub const FRONT_TRAVELLING_READS_MAX: usize = 4_096;
 
-/// A read travels only with a write of at most this many bytes: its reply may be as large as the
-/// write.
+/// A read travels only with a write of at most this many bytes, because the read's reply may be as
+/// large as the write.
 pub const TRAVELLED_WRITE_BYTES_MAX: usize = SMALL_REPLY_BYTES;
 
 /// After a large reply, a connection must get this many small replies before its reads travel
@@ -69,13 +70,13 @@ pub const SMALL_REPLIES_TO_TRAVEL: u32 = 64;
 pub const MULTI_READ_BYTES_MAX: u64 = 32 * 1024 * 1024;
 
 /// The most bytes that the watches of one connection may take, paths included. A watch beyond that
-/// disconnects the client. ZooKeeper has no bound. It is enough for half a million watches with
-/// paths of 150 bytes.
+/// disconnects the client. ZooKeeper has no bound. The bound is enough for half a million watches
+/// with paths of 150 bytes.
 pub const WATCH_BYTES_MAX: usize = 128 * 1024 * 1024;
 
 /// The bytes that a watch counts for in addition to its path. If many connections watch the same
-/// path, a watch takes a third of that, and the path is stored once. The count ignores this, so
-/// that it does not depend on other clients.
+/// path, a watch takes a third of these bytes, and the path is stored once. The count ignores that
+/// saving, so that it does not depend on other clients.
 pub const WATCH_BYTES: usize = 100;
 
 /// The most bytes of replies that one read hold of the state's lock writes, or one reply if larger.
@@ -91,12 +92,12 @@ pub const COUNT_STEP_SLOTS_MAX: u32 = 128;
 /// as long.
 pub const LIST_STEP_NAMES: usize = 1_024;
 
-/// How many paths of a setWatches are handled before the next client's turn. Each counts as a
+/// How many paths of a setWatches are handled before the next client's turn. Each path counts as a
 /// request in the bounds of a hold, because a request of a megabyte has fifty thousand paths.
 pub const SET_WATCHES_STEP_PATHS: usize = READ_HOLD_REQUESTS_MAX;
 
-/// How many znodes one step of a getEphemerals looks at. Each counts as a request in the bounds of
-/// a hold.
+/// How many znodes one step of a getEphemerals looks at. Each znode counts as a request in the
+/// bounds of a hold.
 pub const EPHEMERALS_STEP_ZNODES: usize = READ_HOLD_REQUESTS_MAX;
 
 /// How many changes, answers and events a Front takes from Apply's deliveries at a time.
@@ -148,30 +149,31 @@ pub const CLOSING_MS_MAX: u64 = 5_000;
 /// The most identities that one connection may collect with auth packets. One more disconnects it.
 pub const CONNECTION_IDENTITIES_MAX: usize = 100;
 
-/// The most bytes of one connection's identities, which are sent with each batch. A name as long as
-/// fits an auth packet would be too much. A digest takes some 40 bytes and the name. A connection
-/// with more bytes is disconnected. ZooKeeper has no bound.
+/// The most bytes of one connection's identities, which are sent with each batch. The longest name
+/// that fits an auth packet would be too much. A digest identity takes some 40 bytes and the name.
+/// A connection with more bytes is disconnected. ZooKeeper has no bound.
 pub const CONNECTION_IDENTITY_BYTES_MAX: usize = 16 * 1024;
 
-/// The most bytes that the `auth` entries of one request's ACLs may expand to: each becomes as many
-/// entries as the connection has identities. It is as much as a request may have by default. An ACL
-/// beyond that is refused as invalid. ZooKeeper has no bound.
+/// The most bytes that the `auth` entries of one request's ACLs may expand to: each entry becomes
+/// as many entries as the connection has identities. The bound is as many bytes as a request may
+/// have by default. An ACL beyond the bound is refused as invalid. ZooKeeper has no bound.
 pub const ACL_AUTH_BYTES_MAX: usize = 1024 * 1024;
 
-/// The most departed connections of one Front: they ended before their commands were answered. At
-/// the bound, the commands of further such connections are not given up, though nobody waits for
-/// them. Each connection had credit for its commands, so only clients that come and go while
-/// nothing is committed can reach the bound.
+/// The most departed connections of one Front, that is, connections that ended before their
+/// commands were answered. At the bound, the commands of further departed connections are not given
+/// up, though nobody waits for them. Each connection had credit for its commands, so only clients
+/// that come and go while nothing is committed can reach the bound.
 pub const DEPARTED_CONNECTIONS_MAX: usize = 10_000;
 
 /// How long a Front sleeps at most while its clients are idle, in ms.
 pub const REST_TICK_MS_MAX: u64 = 5_000;
 
-/// The most first elements of paths for which one Front counts reads and writes separately. All
-/// others are counted together. ZooKeeper has no bound. A scrape shows six lines for each.
+/// The most namespaces (first elements of paths) for which one Front counts reads and writes
+/// separately. All other namespaces are counted together. ZooKeeper has no bound. A scrape shows
+/// six lines for each namespace.
 pub const NAMESPACES_MAX: usize = 256;
 
-/// The most bytes in such a first element. A longer one is counted with the others.
+/// The most bytes in the name of a namespace. A longer one is counted with the others.
 pub const NAMESPACE_BYTES_MAX: usize = 128;
 
 /// After a Front has logged a slow request, it only counts others for this time, in ms.

@@ -1,10 +1,10 @@
-//! The details of a write under way, for the audit log and for slow requests.
+//! Keeps the details of a write under way, for the audit log and for the log of slow requests.
 
 use machine::zk::acl::perms;
 use machine::{AclEntry, ZkOutcome};
 use zk::request::{CreateKind, Request, WriteRequest};
 
-/// The details of a write, kept until it is answered.
+/// The details of a write, kept until the write is answered.
 pub(super) struct Pending {
     pub operation: &'static str,
     pub path: Box<str>,

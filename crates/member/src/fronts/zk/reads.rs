@@ -1,5 +1,5 @@
-//! Runs the requests that need the state's lock for reading: reads with the watches that they set,
-//! and requests about watches.
+//! Runs the requests that need the state's lock for reading: connect requests, reads with the
+//! watches that they set, and requests about watches.
 
 use core::ops::Bound;
 
@@ -292,7 +292,7 @@ impl ZkFront {
     }
 }
 
-/// Looks at more ephemerals of a session. Returns whether that were all, and how many znodes it
+/// Looks at more ephemerals of a session. Returns whether none is left, and how many znodes it
 /// looked at.
 fn look_for_ephemerals(
     asked: &mut AskedEphemerals,

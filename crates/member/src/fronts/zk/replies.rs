@@ -1,4 +1,5 @@
-//! Replies to the requests in a connection's window, and the credit that requests hold until then.
+//! Writes the replies to the requests in a connection's window, in the order of the requests, and
+//! gives back the credit that each request held.
 
 use machine::{ConnectionId, Mark, Refusal};
 use zk::ErrorCode;

@@ -60,7 +60,8 @@ pub struct ZkFrontMetrics {
     pub read_latency: Summary,
     /// `updatelatency`: from decoding a replicated request to its reply.
     pub update_latency: Summary,
-    /// `node_created_watch_count`: how many connections of one Front a change notified.
+    /// `node_created_watch_count`: how many connections of one Front the creation of a znode
+    /// notified.
     pub node_created_watch_count: Summary,
     /// `node_deleted_watch_count`: the same figure for removals of znodes.
     pub node_deleted_watch_count: Summary,
