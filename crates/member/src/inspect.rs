@@ -56,8 +56,8 @@ pub struct HeldState {
 }
 
 /// Reads the state from the data directory whose root is `disk`: the newest snapshot, then the
-/// entries of the log that are known to be committed. All entries are if this member is the only
-/// voter.
+/// entries of the log that are known to be committed. If this member is the only voter, that is
+/// every entry.
 ///
 /// A server may run on the directory meanwhile: the log is read twice, and its first segments may
 /// be deleted in between.

@@ -31,8 +31,8 @@ pub(crate) struct Leading {
     pub unproposed: Option<Bytes>,
     /// The position in each follower's stream of forwarded batches.
     pub followed: Followed,
-    /// The newest report of each follower that this leader has not answered yet, as boot and
-    /// number.
+    /// For each follower, the newest report of sessions heard from (`Heard`) that this leader has
+    /// not answered yet, as the boot and the number of the report.
     pub heeded: BTreeMap<MemberId, (BootId, u64)>,
     /// Snapshots that are offered to members that need entries which the log no longer has.
     pub offers: Offers,

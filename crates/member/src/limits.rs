@@ -5,8 +5,8 @@
 /// from none of its connections, which bounds every queue behind it, too.
 pub const FRONT_COMMANDS_MAX: usize = 32 * 1024;
 
-/// Maximum bytes of unanswered commands of one connection runtime. At the bound it reads from none
-/// of its connections.
+/// Maximum bytes of unanswered commands of one connection runtime. At the bound the runtime reads
+/// from none of its connections.
 pub const FRONT_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 /// Maximum bytes of unanswered large requests of all clients, unless configured
@@ -100,9 +100,9 @@ pub const SUMMARY_DIGITS: u8 = 2;
 /// How long a summary collects equal values as one run before it puts them into its histogram.
 pub const SUMMARY_RUN_MS: u64 = 1_000;
 
-/// How long values go into one of a summary's two histograms before the other one takes its turn:
-/// so quantiles are of the last five to ten minutes. The client of Prometheus that ZooKeeper uses
-/// keeps ten.
+/// How long values go into one of a summary's two histograms before the other one takes its turn,
+/// in ms: so quantiles are of the last five to ten minutes. The client of Prometheus that ZooKeeper
+/// uses keeps the values of the last ten minutes.
 pub const SUMMARY_TURN_MS: u64 = 300_000;
 
 /// Maximum bytes of a message to another member. It is a message of the replica, or several

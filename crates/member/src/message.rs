@@ -564,8 +564,8 @@ pub enum SnapshotJob {
     },
     /// Append bytes to the snapshot that another member sends.
     Receive {
-        /// Whether `bytes` are the first of the snapshot: what was received of any other one is
-        /// removed.
+        /// Whether `bytes` are the first of the snapshot. If so, the bytes received of any other
+        /// snapshot are removed.
         is_first: bool,
         /// The next bytes.
         bytes: bytes::Bytes,

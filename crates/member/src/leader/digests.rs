@@ -9,7 +9,7 @@
 //!
 //! If a majority of the voters has the same digest, a member with another one is *outside*: its
 //! state is wrong, and it must fetch the state of the others. Without such a majority nobody can
-//! tell which state is right, so no member is touched.
+//! tell which state is right, so no member has to fetch another state.
 //!
 //! A copy of a state proves nothing: a wrong snapshot that goes to other members would become a
 //! wrong majority. So a follower's snapshot goes to another member only if its digest equals the

@@ -26,7 +26,7 @@ pub(crate) struct Lending {
 
 /// A member that has fallen off the leader's log.
 struct Borrower {
-    /// When the replica last wanted a snapshot for it, by Loop's clock.
+    /// When the replica last wanted a snapshot for this member, by Loop's clock.
     wanted_ms: u64,
     /// The lowest index that its snapshot may have.
     index_min: u64,
@@ -37,7 +37,7 @@ struct Borrower {
 
 /// The source of a borrower's snapshot.
 enum Source {
-    /// No lender was found yet; since `since_ms`.
+    /// No lender is found; the leader has looked for one since `since_ms`.
     Nobody { since_ms: u64 },
     /// This lender was asked at `since_ms` for a snapshot, and last at `said_ms`.
     Asked { lender: MemberId, since_ms: u64, said_ms: u64 },

@@ -6,10 +6,11 @@
 //! member ids are the first voters. Each absent server gets a placeholder voter that never votes
 //! ([`absent_voter`]), so there are as many voters as servers, and a majority of the voters is a
 //! majority of the servers; a member that comes later as that server replaces the placeholder.
-//! Every other server copies the birth from a born server. It is born as a voter if its member id
-//! is among the first voters: no other directory has that id, and the id was durable before any
-//! other server knew it, so this server has not voted yet and is only late. Otherwise it is born
-//! without a vote: it is new, or it has lost its directory and so has another member id.
+//! Every server that does not decide copies the birth from a born server. Such a server is born as
+//! a voter if its member id is among the first voters: no other directory has that id, and the id
+//! was durable before any other server knew it, so this server has not voted yet and is only late.
+//! Otherwise the server is born without a vote: it is new, or it has lost its directory and so has
+//! another member id.
 //!
 //! If all servers must be present, an ensemble begins twice only if all servers that were born have
 //! lost their directories, and then nothing is left of the first one. If a majority is enough, an

@@ -1,5 +1,6 @@
-//! The hello: the first message on each link, in which a server describes itself: its number, the
-//! state of its directory, the message versions and levels it knows, and the level of its ensemble.
+//! Encodes and reads the hello, which is the first message on each link. In it a server describes
+//! itself: its number, the state of its directory, the message versions and levels it knows, and
+//! the level of its ensemble.
 //!
 //! A hello is a list of tagged fields, so members of two builds can understand each other. A reader
 //! skips a field that it does not know. If such a field is marked as *needed*, the reader refuses

@@ -106,8 +106,9 @@ fn voters_of(view: &JoinView<'_>, server: u64, but: MemberId) -> BTreeSet<u64> {
     unknown.or_else(|| lost.find(|voter| is_second(view, *voter))).into_iter().collect()
 }
 
-/// Whether another voter of this voter's server is heard. That one took the vote of a server whose
-/// member no leader knew, because the server's former member, this voter, came back later.
+/// Whether another voter of this voter's server is heard. A server can have two voters: while no
+/// leader knew this voter's server, the server's next member took the vote of another voter that no
+/// leader knew; then this voter came back.
 fn is_second(view: &JoinView<'_>, voter: u64) -> bool {
     let server_of = |member: u64| view.servers.registered.members().get(&MemberId(member));
     let server = server_of(voter);

@@ -1,4 +1,4 @@
-//! The levels that a member has to know: the highest that its build knows, the level of the state,
+//! Keeps three levels of a member: the highest level that its build knows, the level of the state,
 //! and the level that its clients need. A leader raises the level of the state once every member
 //! knows the new one (`order/members.rs`).
 

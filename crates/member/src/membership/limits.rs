@@ -8,7 +8,7 @@ pub const REGISTERS_INTERVAL_MS: u64 = 1_000;
 pub const RAISES_INTERVAL_MS: u64 = 1_000;
 
 /// How long a majority of unborn servers waits for the others before it agrees on a birth without
-/// them. That is for the present server with the lowest number; the second one waits twice as long,
+/// them. The present server with the lowest number waits this long, the second one twice as long,
 /// and so on.
 pub const ABSENT_PATIENCE_MS: u64 = 1_000;
 
@@ -16,7 +16,7 @@ pub const ABSENT_PATIENCE_MS: u64 = 1_000;
 /// links go down for a moment whenever its hello changes.
 pub const PROPOSAL_PATIENCE_MS: u64 = 300;
 
-/// How often an unborn server that takes part in an agreement calls its decision again.
+/// How often an unborn server that takes part in an agreement decides again what to do.
 pub const AGREEMENT_INTERVAL_MS: u64 = 100;
 
 /// Maximum number of servers that vote, in the configuration and in a birth. A configuration with

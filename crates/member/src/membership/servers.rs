@@ -1,4 +1,5 @@
-//! Which server of the configuration each member is, according to the state and to the links.
+//! Records which server of the configuration each member is, according to the state and to the
+//! links.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! The watches of one Front's connections. They are not replicated, and need no lock.
+//! Keeps the watches of ZooKeeper's clients on one Front, and finds the watches that a change
+//! fires. Watches are not replicated, and need no lock.
 //!
 //! A watch keeps the ordinal of the read that set it, and fires only for later changes. A change
 //! that the read has already shown may arrive in a delivery afterwards, and must not fire the

@@ -1,4 +1,4 @@
-//! Lets any majority of unborn servers agree on one birth: Paxos, for a single value.
+//! Lets any majority of unborn servers agree on one birth, by Paxos for a single value.
 //!
 //! Each server is an acceptor. It makes durable what it has promised and accepted before its hello
 //! says so, and servers exchange nothing but hellos. What a hello says was true at some time, and
@@ -6,9 +6,10 @@
 //!
 //! 1. A server makes an attempt: it promises a ballot of its own, later than all that it has seen.
 //!    The others promise that ballot, too, unless they have promised a later one.
-//! 2. Once a majority has promised it, the server proposes a birth by accepting it: the birth that
-//!    was accepted in the latest earlier ballot, as far as those that promised have accepted one,
-//!    else a new birth. The others accept it unless they have promised a later ballot.
+//! 2. Once a majority has promised it, the server proposes a birth by accepting it. If servers that
+//!    promised have accepted births before, the server proposes the one of these that has the
+//!    latest ballot; otherwise it proposes a new birth. The others accept the proposed birth unless
+//!    they have promised a later ballot.
 //! 3. A birth is chosen once a majority has accepted it in one ballot. Each server that sees this
 //!    is born with it. No other birth can be chosen then: any majority has a server that accepted
 //!    this one.
