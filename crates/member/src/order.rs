@@ -345,9 +345,9 @@ impl Loop {
     /// Lets time pass. The driver then hands over what arrived meanwhile, and calls
     /// [`Loop::on_time`].
     ///
-    /// The replica gets the time at once, except for the tick that would start an election: if a
-    /// heartbeat has arrived meanwhile, the wait for the next one begins with it, and time before
-    /// it must not count.
+    /// The replica gets the time at once, except for the tick that would start an election. If a
+    /// heartbeat has arrived meanwhile, the election timeout starts anew at that heartbeat, so the
+    /// time before the heartbeat must not count.
     pub fn advance(&mut self, elapsed_ms: u64) {
         self.spaces.advance(elapsed_ms, self.clock.planned_ms());
         self.clock.advance(elapsed_ms);
@@ -649,8 +649,9 @@ impl Loop {
     }
 
     /// Whether there is room for the next snapshot, as far as is known, and few enough entries are
-    /// not durable: on this member's disk, which is usually the first, or, if that disk stalls, on
-    /// a quorum of the others.
+    /// not durable. The count is that of this member's disk, which usually makes an entry durable
+    /// before a quorum of the others does. If this disk stalls, the count of uncommitted entries is
+    /// enough.
     fn may_pack(&self) -> bool {
         let persisting = &self.persisting;
         if self.room.snapshot.must_wait() {

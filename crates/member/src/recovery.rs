@@ -1,9 +1,10 @@
 //! Recovery: at a start, reads a data directory and makes Loop and Apply from it. A directory that
 //! is empty is born first, that is, it gets its identity and first snapshot. The real server and
-//! the simulator both call it.
+//! the simulator both start this way.
 //!
-//! A standalone server's directory is born at once ([`recover`]). That of a member of an ensemble
-//! ([`open_member`]) may stay unborn until [`crate::Bootstrap`] has decided the ensemble's birth.
+//! The directory of a standalone server is born at once ([`recover`]). The directory of a member of
+//! an ensemble ([`open_member`]) may stay unborn until [`crate::Bootstrap`] has decided the
+//! ensemble's birth.
 
 use machine::image::FreezeStep;
 use machine::image::restore::{DecodedPiece, Decoder, Restore, RestoreError};
@@ -40,7 +41,7 @@ pub enum RecoveryError {
     Snapshot {
         /// The name of the snapshot's file.
         name: String,
-        /// Why it does not.
+        /// Why the snapshot does not decode.
         cause: RestoreError,
     },
     /// No snapshot can be read that reaches to the beginning of the log.
@@ -142,9 +143,10 @@ fn boot_id(count: u64, drawn: &[u8; 32]) -> BootId {
 }
 
 /// Opens the data directory whose root is `disk`, and counts this start. `drawn` must be random and
-/// new at each start: the id of the start comes from it, and if the directory is empty, its member
-/// id and cluster id do, too. Such an ensemble has one member. These ids are not secret, so nothing
-/// secret may be derived from `drawn`. Each snapshot that cannot be used is reported to `skipped`.
+/// new at each start: the id of the start comes from it. If the directory is empty, it is born as
+/// the only member of a new ensemble, and its member id and cluster id come from `drawn`, too.
+/// These ids are not secret, so nothing secret may be derived from `drawn`. Each snapshot that
+/// cannot be used is reported to `skipped`.
 ///
 /// # Errors
 /// The directory cannot be used.

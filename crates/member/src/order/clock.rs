@@ -1,4 +1,5 @@
-//! Loop's clock: when Loop looks at the time next, and how much of the passed time counts.
+//! Keeps Loop's clock: decides when Loop looks at the time next, and how much of the passed time
+//! counts.
 //!
 //! The driver calls [`Loop::advance`](super::Loop::advance) with the time that has passed, hands
 //! over the inputs that have arrived, and calls [`Loop::on_time`](super::Loop::on_time).

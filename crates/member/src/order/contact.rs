@@ -1,5 +1,6 @@
-//! The age of this member's contact to the ensemble. It decides whether this member still counts as
-//! a member and as the leader, and whether its Fronts may still answer for a session.
+//! Measures the age of this member's contact to the ensemble. The age decides whether this member
+//! still counts as a member and as the leader, and whether its Fronts may still answer for a
+//! session.
 //!
 //! A leader's contact is the time at which it asked a quorum whether they still follow it, if they
 //! answered yes. The time of the question counts, not that of the answer, so a leader that was

@@ -111,6 +111,6 @@ pub struct LoopHeld {
     pub waiting_reads: usize,
     /// Sessions, leases and nodes of etcd v2 with a deadline.
     pub deadlines: usize,
-    /// Entries in the queue of deadlines: one for each of the above.
+    /// Places in the queue of deadlines; each session, lease or node in `deadlines` has one.
     pub deadline_places: usize,
 }

@@ -1,6 +1,6 @@
-//! This member's own batches on their way into the log: it keeps them until it has applied them,
-//! and forwards them to the leader. Each batch gets into the log once, in this member's order,
-//! however often the leader changes. See `docs/design/ensemble.md`.
+//! Keeps this member's own batches until this member has applied them, and forwards them to the
+//! leader. Each batch gets into the log once, in this member's order, however often the leader
+//! changes. See `docs/design/ensemble.md`.
 //!
 //! A batch is kept from when it gets its sequence until this member has applied it. The batches
 //! that the current leader was given are a prefix of the kept ones. When these may be lost (another
@@ -26,7 +26,8 @@ pub(crate) struct Forwarder {
     next_sequence: u64,
     /// Batches with a sequence that are not applied here, in the order of their sequences.
     unapplied: VecDeque<Unapplied>,
-    /// How many of these the current leader (this member or another) was given: the first ones.
+    /// How many batches at the front of `unapplied` the current leader (this member or another) was
+    /// given.
     given: usize,
     given_bytes: usize,
     unapplied_bytes: usize,

@@ -1,5 +1,6 @@
-//! The batches on their way into the log: first [`Forwarder`]'s, which have a sequence and are kept
-//! until they are applied here; behind them those that no leader was given yet.
+//! Holds the batches on their way into the log. The first are [`Forwarder`]'s: they have a
+//! sequence, and are kept until they are applied here. Behind them are the batches that no leader
+//! was given yet.
 
 use std::collections::VecDeque;
 

@@ -1,12 +1,14 @@
-//! Bounds of Loop: how much is on its way into the log at once, and how long Loop waits for what.
+//! Bounds of Loop: how much is on its way into the log at once, and how long Loop waits for other
+//! members and for its disk.
 
 use crate::limits::{
     CLOCK_INTERVAL_MS, HEARTBEAT_QUIET_MS, PEER_BODY_BYTES_MAX, QUIET_TIMEOUT_MS_MIN,
 };
 use crate::spaces::limits::LEASE_ADVANCE_MS_MAX;
 
-/// Maximum number of entries that are not durable on a quorum before Loop packs the next one. More
-/// would only lengthen the queue: what arrives meanwhile goes into one larger entry.
+/// Loop packs the next entry only while fewer entries than this are not durable, on this member's
+/// disk or on a quorum. More would only lengthen the queue: what arrives meanwhile goes into one
+/// larger entry.
 pub const ENTRIES_TO_DISK_MAX: usize = 4;
 
 /// How long Loop sleeps at most if nothing arrives and nothing is due. By then it notices broken
@@ -35,10 +37,11 @@ pub const FORWARD_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// slower than this, batches are given twice for nothing.
 pub const FORWARD_SILENCE_MS: u64 = 3_000;
 
-/// How often a member whose disk is full repeats that to the others, since a message may be lost.
+/// How often a member whose disk is full repeats its message about that to the others, since a
+/// message may be lost.
 pub const FULL_INTERVAL_MS: u64 = 1_000;
 
-/// How long the others take a member's disk for full after its last message about that.
+/// How long the others take a member's disk for full after the last message that it is.
 pub const FULL_LASTS_MS: u64 = 3 * FULL_INTERVAL_MS;
 
 /// How long a member must be silent before another one may take its place.
@@ -70,16 +73,16 @@ pub const PROOF_SILENCE_MS: u64 = REPLACED_SILENCE_MS / 2;
 /// rises.
 pub const DISK_STALL_MS: u64 = 1_000;
 
-/// The highest that this limit rises, however slow the disk usually is.
+/// The highest value to which [`DISK_STALL_MS`] rises, however slow the disk usually is.
 pub const DISK_STALL_MS_MAX: u64 = 10_000;
 
-/// How many of the last minutes count for what is usual for a disk.
+/// How many of the last minutes decide what is usual for a disk.
 pub const STALL_HISTORY_MINUTES: usize = 8;
 
-/// How many minutes must be known before the limit can rise.
+/// How many of these minutes must have been measured before the limit can rise.
 pub const STALL_MINUTES_MIN: usize = 3;
 
-/// Length of such a minute.
+/// The length of such a minute, in ms.
 pub const STALL_MINUTE_MS: u64 = 60_000;
 
 /// Maximum bytes of entries that this member's disk has not made durable. Beyond it a leader packs

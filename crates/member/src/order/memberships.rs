@@ -1,5 +1,5 @@
-//! The memberships of the log, each with the first entry at which it is active, as far back as the
-//! next snapshot may need them.
+//! Keeps the memberships of the log, each with the first entry at which it is active, as far back
+//! as the next snapshot may need them.
 
 use std::collections::VecDeque;
 

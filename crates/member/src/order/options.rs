@@ -14,7 +14,8 @@ pub struct Options {
     /// The shortest session timeout that a client of this server can get, in ms
     /// (`minSessionTimeout`).
     pub session_timeout_ms_min: u32,
-    /// Length of a tick of the replica, in ms: it counts heartbeats and election timeouts in ticks.
+    /// Length of a tick of the replica, in ms. The replica counts heartbeats and election timeouts
+    /// in ticks.
     pub raft_tick_ms: u64,
     /// How much of its log the replica keeps in memory, for followers that lag.
     pub log_memory: replica::LogMemory,

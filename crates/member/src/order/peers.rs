@@ -79,8 +79,8 @@ impl Loop {
         Ok(())
     }
 
-    /// Checks that this member can apply the entries of a Raft message. Entries of a level that it
-    /// does not know pass: Apply ends at them.
+    /// Checks that this member can apply the entries of a Raft message. An entry of a level that
+    /// this member does not know passes: Apply ends when it reaches the entry.
     fn check_entries(&self, bytes: &[u8]) -> Result<(), PeerError> {
         let level_max = self.members.levels().own_max();
         replica::each_payload(bytes, |index, payload| {
@@ -179,8 +179,9 @@ impl Loop {
         self.send(of, PeerMessage::Digest { index, digest });
     }
 
-    /// Compares a digest, and if digests differ and no majority was found, asks the others for
-    /// theirs. They are asked for the newest, too, since they may not have the one at that entry.
+    /// Compares a digest. If the digests at its index differ and no majority was found, asks the
+    /// other members for their digests at that index. Also asks for their newest digests, since
+    /// they may no longer keep a digest at that index.
     pub(super) fn compare_and_ask(&mut self, member: MemberId, (index, digest): (u64, Digest)) {
         self.compare(member, (index, digest));
         let Some(digest) = self.own_digests.at(index) else { return };
@@ -284,8 +285,8 @@ impl Loop {
         }
     }
 
-    /// Answers the reports of those followers that other messages are sent to now. A heartbeat goes
-    /// to each follower soon, so no report waits long.
+    /// Answers reports of sessions: those of followers that get another message now anyway. A
+    /// heartbeat goes to each follower soon, so no report waits long.
     pub(super) fn answer_reports(&mut self) {
         if self.role.leading().is_none_or(|leading| leading.heeded.is_empty()) {
             return;

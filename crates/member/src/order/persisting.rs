@@ -1,4 +1,5 @@
-//! The jobs that the disk thread was given and has not made durable yet, and how long they take.
+//! Keeps the jobs that the disk thread was given and has not made durable yet, and measures how
+//! long they take.
 //!
 //! A disk *stalls* when it makes nothing durable for longer than a limit: one second unless
 //! configured, or twice the wait that is usual for this disk if that is longer. The usual wait is

@@ -1,4 +1,4 @@
-//! Loop's questions to a quorum (ReadIndex), and the use of the answers: for clients' syncs, for a
+//! Asks Loop's questions to a quorum (ReadIndex), and uses the answers: for clients' syncs, for a
 //! leader's contact, and for the questions of etcd's clients about leases, which go to the leader.
 //! [`crate::spaces::etcd`] keeps the questions about leases and the deadlines.
 

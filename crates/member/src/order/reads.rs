@@ -1,5 +1,5 @@
-//! The ReadIndex questions: each asks for the commit index. A read at that index sees everything
-//! that was committed before the question.
+//! Keeps the ReadIndex questions of this member, each with its purpose. Each question asks for the
+//! commit index: a read at that index sees everything that was committed before the question.
 
 use std::collections::BTreeMap;
 

@@ -115,7 +115,8 @@ impl Loop {
         Ok(())
     }
 
-    /// Takes it that the lender which was asked has no snapshot for member `to`, or a wrong one.
+    /// Treats the lender that was asked as one that has no snapshot for member `to`, or a wrong
+    /// one.
     fn on_refused(&mut self, to: MemberId) {
         let others = self.lenders();
         let view = LendView { others: &others, now_ms: self.clock.now_ms() };
