@@ -1,7 +1,7 @@
-//! The replay of a start: a standalone server applies the committed entries of its log before Loop
-//! and Apply begin. This is faster than Apply: no client waits for an answer or watches, and no
-//! other member compares digests. So the digest is computed once, at the end, and the next commands
-//! are decoded while earlier ones are applied.
+//! At a start, applies the committed entries of a standalone server's log before Loop and Apply
+//! begin (the *replay*). This is faster than Apply: no client waits for an answer or watches, and
+//! no other member compares digests. So the digest is computed once, at the end, and the next
+//! commands are decoded while earlier ones are applied.
 //!
 //! The replay applies what Apply would apply, in the same order. It ends at the first entry that
 //! needs a decision of Loop or Apply: one that is not known to be committed, changes the

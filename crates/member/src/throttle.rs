@@ -1,6 +1,6 @@
 //! Keeps clients from overwhelming a member, as ZooKeeper 3.9.5 does. It bounds how many clients
-//! may ask for a session in a time (`BlueThrottle`), and how many bytes of large requests may be
-//! unanswered at once (`ZooKeeperServer.checkRequestSizeWhenReceivingMessage`).
+//! may ask for a session in a given time (`BlueThrottle`), and how many bytes of large requests may
+//! be unanswered at once (`ZooKeeperServer.checkRequestSizeWhenReceivingMessage`).
 //!
 //! Both bounds are for the whole member, so its Fronts share one [`Throttle`]. Both are off unless
 //! configured. The lock is held for one decision about one connection; large requests are counted

@@ -1,5 +1,6 @@
-//! Records which Fronts have watches on etcd's keys. Apply collects changes of keys only while a
-//! Front has any, and sends them only to such Fronts: otherwise each put would wake up every Front.
+//! Records which Fronts have watches on etcd's keys, or waits of etcd v2. Apply collects changes of
+//! etcd's keys only while a Front has any, and sends such changes only to such Fronts: otherwise
+//! each put would wake up every Front.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -10,7 +11,8 @@ use crate::message::FrontId;
 /// counter get each other's changes, which does no harm.
 const SLOTS: usize = 64;
 
-/// The Fronts with watches on etcd's keys. Apply and the Fronts of a member share it.
+/// The Fronts with watches on etcd's keys, or waits of etcd v2. Apply and the Fronts of a member
+/// share it.
 #[derive(Debug)]
 pub struct WatchInterest {
     /// How many Fronts with watches share each counter.

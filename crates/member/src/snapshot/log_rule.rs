@@ -10,7 +10,7 @@ pub enum SnapshotLog {
     ByState,
     /// This many bytes, however large the state is.
     Bytes(u64),
-    /// No amount of log does.
+    /// No amount of log makes a snapshot due.
     Unbounded,
 }
 

@@ -1,6 +1,6 @@
-//! A snapshot that an operator gives to be installed: its bytes are written to a file, the file is
-//! checked completely, and then kept as *received* snapshot, so that an entry of the log may name
-//! it.
+//! Receives a snapshot that an operator gives to be installed: writes its bytes to a file, checks
+//! the file completely, and keeps it as the *received* snapshot, so that an entry of the log may
+//! name it.
 
 use machine::codec::DecodeError;
 use machine::entry::{HEADER_BYTES, decode_batch, decode_header};

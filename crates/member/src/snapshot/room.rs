@@ -5,11 +5,11 @@
 //! The snapshot thread sets the room aside. It tells Loop how much there is: after each change, and
 //! in answer to a question.
 //!
-//! Reserve N + G bytes: N bounds the next snapshot, G is the growth of the state since the newest
-//! one. The next snapshot uses N of them, and then the newest one so far, of N - G bytes, is
-//! deleted: so N bytes are free, which the snapshot after the next needs at that moment. As long as
-//! nothing else takes these N bytes before they are set aside, one snapshot after the other finds
-//! room, even on a disk that is full to the last byte.
+//! N + G bytes are reserved: N bounds the next snapshot, and G is the growth of the state since the
+//! newest snapshot. The next snapshot uses N bytes of the reserve. Then the snapshot that was the
+//! newest so far, of N - G bytes, is deleted. So N bytes are free, which the snapshot after the
+//! next needs at that moment. As long as nothing else takes these N bytes before they are set
+//! aside, one snapshot after the other finds room, even on a disk that is full to the last byte.
 
 use std::collections::VecDeque;
 

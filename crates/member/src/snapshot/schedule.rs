@@ -20,8 +20,8 @@ pub struct Snapshots {
     /// Bytes and commands of the log since the last snapshot was begun.
     log_bytes: u64,
     commands: u64,
-    /// Bytes of the log before that, which no durable snapshot covers: the snapshot being taken is
-    /// to cover them, or those that failed were.
+    /// Bytes of the log before the last snapshot was begun that no durable snapshot covers: the
+    /// snapshot being taken is to cover them, or the snapshots that were to cover them failed.
     uncovered_bytes: u64,
     /// Whether a snapshot is due whatever the amount of log.
     is_hurried: bool,
@@ -42,9 +42,10 @@ pub struct Snapshots {
 /// member covers the installation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Installing {
-    /// The command that installs it was submitted.
+    /// The command that installs the received snapshot was submitted.
     Proposed,
-    /// It has become the state. This member's snapshot with this number will cover that.
+    /// The received snapshot has become the state. This member's snapshot with this number will
+    /// cover the installation.
     Installed { snapshot: u64 },
 }
 

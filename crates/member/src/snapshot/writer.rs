@@ -1,7 +1,7 @@
-//! The work of the snapshot thread: it does Loop's jobs on snapshot files, one after the other:
-//! writes the pieces of an image, reads pieces for other members, writes a snapshot that comes from
-//! another member, and sets disk space aside. If a file cannot be written, it is removed: the log
-//! needs its room more.
+//! Does the work of the snapshot thread, that is, Loop's jobs on snapshot files, one after the
+//! other: writes the pieces of an image, reads pieces for other members, writes a snapshot that
+//! comes from another member, and sets disk space aside. If a file cannot be written, it is
+//! removed: the log needs its room more.
 //!
 //! Room for the next snapshot is set aside in advance: before a snapshot uses its own, and again
 //! after each snapshot. If the disk has none, snapshots older than the newest are removed.
@@ -29,11 +29,12 @@ pub struct SnapshotWriter<D: Disk> {
     current: Option<(FileWriter<D>, SnapshotMeta)>,
     /// The file of a snapshot that comes from another member, until it is complete.
     receiving: Option<ReceivedWriter<D>>,
-    /// The snapshot that another member last read, if it did since a snapshot was last finished.
+    /// The snapshot that another member last read a piece of; `None` if no piece was read since a
+    /// snapshot was last finished.
     read_of: Option<String>,
     room: Room<D>,
     room_wanted: RoomWanted,
-    /// How much room set aside Loop was last told of, in bytes.
+    /// The bytes of room set aside in the last report to Loop.
     room_told: u64,
 }
 

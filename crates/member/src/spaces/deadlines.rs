@@ -1,6 +1,6 @@
-//! Deadlines: when each session, each lease of etcd or each node of etcd v2 expires, unless its
-//! client is heard from. Such a thing is called an *owner* here. Loop keeps the deadlines; they are
-//! not replicated.
+//! Keeps the deadlines: when each session, each lease of etcd or each node of etcd v2 expires,
+//! unless its client is heard from. A session, lease or node is called an *owner* here. The
+//! deadlines are a part of Loop and are not replicated.
 //!
 //! The deadlines have their own clock. It advances by the time that the driver says has passed, but
 //! at most by the time that was planned: a process that was paused must first hear what waited at

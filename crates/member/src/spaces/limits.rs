@@ -3,11 +3,12 @@
 
 use crate::limits::{CLOCK_INTERVAL_MS, HEARD_INTERVAL_MS, HEARTBEAT_QUIET_MS};
 
-/// Time added to each session's deadline, so that a client which is never silent for its whole
-/// timeout never expires. A client's bytes are reported at the first look at the clock that ends a
-/// report interval, up to one look later than that. A follower's report waits for the answer to the
-/// one before, which comes with a heartbeat. The clock of the deadlines does not advance between
-/// two rounds of Loop, so a deadline is set up to one round too early.
+/// Time added to each session's deadline, in ms, so that a client which is never silent for its
+/// whole timeout never expires. It makes up for three delays. A client's bytes are reported at the
+/// first look at the clock after a report interval has ended, which may be one look late. A
+/// follower's report waits for the answer to the one before, which comes with a heartbeat. And the
+/// clock of the deadlines does not advance between two rounds of Loop, so a deadline is set up to
+/// one round too early.
 pub const HEARING_MS_MAX: u64 = HEARD_INTERVAL_MS + 2 * CLOCK_INTERVAL_MS + HEARTBEAT_QUIET_MS;
 
 /// How far the clock of the deadlines advances at most in one round of Loop while a deadline is

@@ -31,7 +31,7 @@ impl Look {
 pub struct Held {
     /// Sessions, leases and nodes of etcd v2 with a deadline.
     pub deadlines: usize,
-    /// Places in the buckets of deadlines: one for each of the above.
+    /// Places in the buckets of deadlines; each session, lease or node in `deadlines` has one.
     pub deadline_places: usize,
     /// Unanswered questions about leases.
     pub questions: usize,

@@ -12,7 +12,8 @@ const REVISIONS_INTERVAL_MS: u64 = 5 * 60 * 1000;
 /// The longest time between two compactions in the mode `periodic`.
 const PERIODIC_INTERVAL_MS_MAX: u64 = 60 * 60 * 1000;
 
-/// How often the revision is noted in such a time (`v3compactor.retryDivisor`).
+/// How many times the revision is noted within one interval between two compactions
+/// (`v3compactor.retryDivisor`).
 const NOTES_PER_INTERVAL: u64 = 10;
 
 /// The history that a leader compacts automatically: `--auto-compaction-mode` and

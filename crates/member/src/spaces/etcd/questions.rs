@@ -1,4 +1,5 @@
-//! The questions of this member's own clients about leases, until the leader has answered them.
+//! Keeps the questions of this member's own clients about leases, until the leader has answered
+//! them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
