@@ -178,7 +178,7 @@ impl Apply {
         &self.shared.command_counts
     }
 
-    /// The room for replies, which the Fronts of this member share.
+    /// The room for replies, which Apply shares with the Fronts of ZooKeeper's clients.
     pub fn replies(&self) -> Arc<ReplyRoom> {
         self.shared.replies.clone()
     }

@@ -1,6 +1,6 @@
 //! Tests of old formats: this version reads files with every message between members, and with
-//! hellos, that versions of each level wrote. `fixtures/README.md` says how the files were made.
-//! They are never overwritten: a new version of a format gets files of its own.
+//! hellos, that earlier versions wrote. `fixtures/README.md` says how the files were made.
+//! The files are never overwritten: a new version of a format gets files of its own.
 
 use bytes::Bytes;
 use machine::entry::{BatchBuilder, check_batch, encode_identities};

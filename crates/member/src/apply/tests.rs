@@ -1,4 +1,5 @@
-//! Tests of Apply: its answers and changes are the same wherever its holds end.
+//! Tests of Apply: how it answers waiters, when it ends, and that answers and changes are the same
+//! wherever its holds end.
 
 use zk::request::ReadKind;
 
@@ -829,7 +830,7 @@ fn asked() -> ToApply {
     expect(1, Some(0), (1..=3).map(waiter).collect())
 }
 
-/// The entry with that batch; `Nothing` replaces the commands at these positions.
+/// The entry with the batch of [`asked`]; `Nothing` replaces the commands at these positions.
 fn asked_for(replaced: &[usize]) -> ToApply {
     let mut batch = batch(&[(1, open(1)), (2, open(2)), (3, open(3))]);
     batch.replace_by_nothing(|position, _| replaced.contains(&position));
@@ -877,7 +878,8 @@ fn told_in_one_step(player: &mut Player) -> Vec<(u64, Option<Unavailable>)> {
 }
 
 /// One waiter gives up after some commands of the batch are applied, and then gives up again. The
-/// waiters behind it get their own answers, whether the log has its command or `Nothing`.
+/// waiters behind it get their own answers, whether the log has the given-up command or `Nothing`
+/// in its place.
 #[test]
 fn who_gives_up_is_told_once_and_at_once_unless_an_outcome_came_before() {
     let reason = Unavailable::GivenUp(Fate::Unknown);

@@ -53,7 +53,7 @@ fn start_with(sessions: Vec<SessionChange>) -> Start {
     start
 }
 
-/// The rooms of the spaces for an empty state.
+/// The rooms of the spaces ([`Spaces`]) for an empty state.
 fn spaces(options: spaces::Options) -> Spaces {
     Spaces::new(options, &Machine::default())
 }

@@ -1,4 +1,5 @@
-//! Tests of starts from a data directory that is not as a clean end leaves it.
+//! Tests of starts: from an empty directory, and from a directory that a clean end does not leave,
+//! because of damage, a power cut or another version.
 
 mod damage;
 mod failures;

@@ -1,4 +1,5 @@
-//! Counts the replies that a Front holds for its clients, in the room that all Fronts share.
+//! Counts the replies that a Front holds for its clients, in the room that this member's ZooKeeper
+//! Fronts and Apply share.
 
 use std::collections::VecDeque;
 

@@ -1,7 +1,8 @@
 //! The room for replies: decides which replies wait for room, which are refused, and which clients
 //! are disconnected to free room.
 //!
-//! All Fronts of a member and its Apply share one room ([`ReplyRoom`](crate::ReplyRoom)), a bound
+//! All ZooKeeper Fronts of a member and its Apply share one room
+//! ([`ReplyRoom`](crate::ReplyRoom)), a bound
 //! on the bytes of replies that clients have not taken. While it is full, a connection gets only
 //! small replies, and only if its client reads them. Other connections are *parked* until there is
 //! room. Each tick looks for room too, because another Front may have freed some. A client that

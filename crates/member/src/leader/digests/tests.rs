@@ -77,7 +77,8 @@ fn a_member_that_gives_another_digest_than_before_is_judged_anew() {
     assert_eq!(said(&[1, 2, 3], &twice), [outside(3)]);
 }
 
-/// The member was wrong, and has another state now, which its old digest must not condemn.
+/// The member was wrong, and has another state now. The digest of its wrong state must not condemn
+/// the new one.
 #[test]
 fn what_a_member_gave_on_an_earlier_link_decides_nothing_later() {
     let mut digests = Digests::default();

@@ -526,7 +526,7 @@ impl World {
 }
 
 /// Runs one random history, in which all servers must end in one ensemble. Returns whether no
-/// server lost its directory and all vote at the end.
+/// server lost its directory and every server votes at the end.
 fn is_whole_at_last(seed: u64, attendance: Attendance) -> bool {
     let mut world = World::new(seed, 1 + seed % 5, attendance);
     live(&mut world, seed)

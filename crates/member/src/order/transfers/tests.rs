@@ -27,16 +27,16 @@ struct Node {
     applied: (u64, u64),
     begun: (u64, u64),
     files: BTreeSet<(u64, u64)>,
-    /// Whether it fails to write snapshots.
+    /// Whether the member fails to write snapshots.
     fails: bool,
-    /// Whether its state differs from that of the others.
+    /// Whether the member's state differs from that of the others.
     is_wrong: bool,
-    /// The snapshots that it was asked to check, while it finishes no check; `None` if each check
-    /// is done at once.
+    /// The snapshots that the member was asked to check, while it finishes no check; `None` if each
+    /// check is done at once.
     checks: Option<Vec<SnapshotAt>>,
     taken_count: usize,
     pieces_sent: usize,
-    /// Why its directory must not be used any more; `None` if it may be.
+    /// Why the member's directory must not be used any more; `None` if it may be used.
     condemned: Option<Condemned>,
 }
 
@@ -478,7 +478,8 @@ fn whoever_does_not_know_the_digest_of_its_snapshot_takes_another() {
     assert_eq!(world.outcome(), (true, vec![(0, 0), (2, 1), (0, 0)]));
 }
 
-/// The leader does not know the digest of its own state at that index either.
+/// The leader does not know the digest of its own state at the index of the lender's snapshot
+/// either.
 #[test]
 fn a_snapshot_from_before_what_the_leader_can_compare_is_asked_for_anew() {
     let mut world = World::new(3);

@@ -118,8 +118,8 @@ fn older_snapshots_make_room_for_the_next_and_the_newest_stays() {
     assert_eq!(rig.indexes(), [6]);
 }
 
-/// The room that is set aside stays; the file for the next snapshot gets the amount that is wanted
-/// then.
+/// The room that is set aside stays until the next snapshot uses it. The file that is then set
+/// aside for the snapshot after it has the smaller amount.
 #[test]
 fn less_room_is_set_aside_when_less_is_wanted() {
     let mut rig = Rig::new();

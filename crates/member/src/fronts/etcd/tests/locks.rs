@@ -116,7 +116,7 @@ impl Rig {
         found.events.into_iter().next()
     }
 
-    /// The revision at which that key was created.
+    /// The revision at which the key of this lease for the lock with this name was created.
     fn created(&self, name: &str, lease: i64) -> Option<i64> {
         Some(self.key(name, lease)?.numbers().create_revision)
     }

@@ -11,8 +11,8 @@ use crate::fronts::etcd::v2::users::{
 
 const LETTERS: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
-/// The credentials of a request with this `user:password`; a guest's if it is empty. The base64 is
-/// made by hand, so that `member` needs no crate for its tests.
+/// The credentials of a request with this `user:password`; those of a guest if the text is empty.
+/// The base64 is made by hand, so that `member` needs no crate for its tests.
 fn authorization(credentials: &str) -> Presented {
     if credentials.is_empty() {
         return Presented::default();

@@ -248,7 +248,7 @@ fn bounded(reply_bytes_max: u64) -> Rig {
     rig
 }
 
-/// Each name of 10 bytes takes 14.
+/// Each name of 10 bytes takes 14 bytes of the reply.
 #[test]
 fn a_reply_beyond_reply_bytes_max_is_refused_with_path_and_session() {
     let mut rig = bounded(10 * 14);

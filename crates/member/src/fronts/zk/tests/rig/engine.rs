@@ -40,7 +40,7 @@ pub(crate) struct Real {
     /// released.
     pub(crate) finished: Vec<u64>,
     pub(crate) released: Vec<u64>,
-    /// For each time that the log was told to leave room for a snapshot or not: which of the two.
+    /// The value of each message that told the log whether to leave room for a snapshot.
     pub(crate) yielded: Vec<bool>,
     room_wanted: u64,
     snapshot_at: (u64, u64),
