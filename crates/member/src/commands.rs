@@ -1,5 +1,5 @@
-//! The commands of one Front: those gathered for the next batch, and the count of those that were
-//! handed to Loop and are not answered yet.
+//! Holds the commands that one Front has gathered for its next batch, and counts the taken commands
+//! that are not answered yet.
 
 use machine::ConnectionId;
 use machine::entry::BatchBuilder;

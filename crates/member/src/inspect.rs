@@ -1,5 +1,5 @@
-//! Checks a data directory without changing it: its files, as `storage` does, and the entries of
-//! its log, whether they decode. Also reads the state that the directory holds.
+//! Checks a data directory without changing it: checks its files, as `storage` does, and that the
+//! entries of its log can be decoded. Also reads the state that the directory holds.
 
 use machine::codec::DecodeError;
 use machine::{Command, ControlCommand, Level, Machine};

@@ -3,7 +3,7 @@
 
 use machine::LeaseId;
 
-/// A client's question about a lease. It may be asked again: it is idempotent.
+/// A client's question about a lease. To ask it twice does no harm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeaseQuestion {
     /// The lease.

@@ -1,5 +1,5 @@
-//! Bounds that several modules of a member share: how much is under way at once, and what happens
-//! at the bound. A bound of one module is in the `limits` of that module.
+//! Bounds and intervals that several modules of a member share. A bound of one module is in the
+//! `limits` of that module.
 
 /// Maximum number of unanswered commands of one connection runtime. At the bound the runtime reads
 /// from none of its connections, which bounds every queue behind it, too.
@@ -78,10 +78,10 @@ pub const CAUGHT_UP_ENTRIES: u64 = 64;
 pub const HEARTBEAT_QUIET_MS: u64 = 210;
 
 /// Heartbeats may come as rarely as [`HEARTBEAT_QUIET_MS`] only if no session timeout is shorter
-/// than this: neither one that this server's configuration admits, nor that of a session which
-/// another server opened. A follower's contact is then up to three such heartbeats old, or
-/// [`HEARD_RETRY_MS`](crate::order::limits::HEARD_RETRY_MS) more if a report is lost; this must be
-/// less than a third of the timeout, from the moment at which a session is opened.
+/// than this: neither a timeout that this server's configuration admits, nor the timeout of a
+/// session which another server opened. A follower's contact is then up to three such heartbeats
+/// old, or [`HEARD_RETRY_MS`](crate::order::limits::HEARD_RETRY_MS) more if a report is lost. This
+/// age must be less than a third of the timeout, from the moment at which a session is opened.
 pub const QUIET_TIMEOUT_MS_MIN: u32 = 4_000;
 
 /// How long the disk must be idle before the mark that says "all of this is durable" is written to

@@ -27,8 +27,8 @@ pub enum LocalRead {
     },
 }
 
-/// A read with its own copy of the path, since it waits: for its turn in a connection's window, or
-/// for a write before it.
+/// A read with its own copy of the path, because the read waits: for its turn in a connection's
+/// window, or for a write before it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OwnedRead {
     /// The kind of the read.

@@ -463,7 +463,7 @@ fn restore<D: Disk + Clone>(
     Ok((reader.meta().clone(), machine))
 }
 
-/// Checks that the state of a snapshot is that of the index in its file's name.
+/// Checks that a snapshot has the state at the index that its file's name says.
 pub(crate) fn check_index(
     machine: &Machine,
     meta: &SnapshotMeta,

@@ -2,10 +2,10 @@
 //!
 //! Each connection has a bound of its own, but the bounds of many connections add up to any size.
 //! So the ZooKeeper Fronts of a member and its Apply share one [`ReplyRoom`]. When it is full, a
-//! Front ([`ZkFront`](crate::ZkFront)) lets large replies wait, and [`Apply`](crate::Apply) does not
-//! build large replies to reads behind a write. The Fronts of etcd's clients share another room, for
-//! the references to key versions that responses hold. No bytes are reserved, so the bound may be
-//! passed by a little, and counting costs a request next to nothing.
+//! Front ([`ZkFront`](crate::ZkFront)) lets large replies wait, and [`Apply`](crate::Apply) does
+//! not build large replies to reads behind a write. The Fronts of etcd's clients share another
+//! room, for the references to key versions that responses hold. No bytes are reserved, so the
+//! bound may be passed by a little, and counting costs a request next to nothing.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

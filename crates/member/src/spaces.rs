@@ -162,7 +162,7 @@ impl Spaces {
     }
 
     /// The command that sets the settings of a space to those of the configuration; `None` if all
-    /// are so.
+    /// settings are so already.
     pub(crate) fn wanted(&self, level: Level) -> Option<Command<'static>> {
         self.zk.wanted().or_else(|| self.etcd.wanted(level))
     }

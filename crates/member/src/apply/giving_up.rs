@@ -1,5 +1,5 @@
-//! Apply's part in giving up commands: it marks their waiters, so that no outcome is sent to them,
-//! whatever is applied in place of the commands.
+//! Gives up commands in Apply: marks their waiters, so that no outcome is sent to a waiter,
+//! whatever is applied in place of its command.
 
 use machine::Mark;
 

@@ -133,8 +133,8 @@ impl Hold {
         self.image_bytes_max = bytes;
     }
 
-    /// Takes the output. `last_index` is that of the last whole entry, `own_sequence` the sequence
-    /// of the last own batch that was applied.
+    /// Takes the output. `last_index` is the index of the last whole entry, `own_sequence` the
+    /// sequence of the last own batch that was applied.
     pub fn take(&mut self, last_index: LogIndex, own_sequence: u64) -> ApplyOutput {
         let mut output = core::mem::take(&mut self.output);
         self.answer_bytes = 0;

@@ -1,5 +1,5 @@
-//! The batches that this member handed over itself (its *own* batches): their sequences, and the
-//! waiters of those that are not applied yet.
+//! Keeps the batches that this member handed over itself (its *own* batches): their sequences, and
+//! the waiters of the own batches that are not applied yet.
 
 use std::collections::VecDeque;
 

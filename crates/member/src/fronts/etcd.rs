@@ -103,7 +103,8 @@ pub use watches::{WatchBounds, WatchMessage, WatchMessages, WatchPieces};
 pub struct EtcdFrontConfig {
     /// The number of this Front within its member.
     pub id: FrontId,
-    /// The connection id in all commands of this Front: the Front's own, shared by all its clients.
+    /// The connection id in all commands of this Front. It is the Front's own, and all clients of
+    /// the Front share it.
     pub connection: ConnectionId,
     /// Whether the member is the whole ensemble. Its own state then has every acknowledged write,
     /// so no read needs a sync.
@@ -829,7 +830,8 @@ impl EtcdFront {
         }
     }
 
-    /// Asks Loop for a sync: an answer once this member has applied everything committed by now.
+    /// Asks Loop for a sync: Apply answers it once this member has applied everything that is
+    /// committed by now.
     fn ask_for_sync(&mut self, ticket: Ticket) {
         let (front, connection) = (self.config.id, self.config.connection);
         self.output.to_loop.push(ToLoop::Sync(Caller { front, connection, ticket }));
@@ -1032,7 +1034,7 @@ impl EtcdFront {
         }
     }
 
-    /// Restarts calls after another state, of a snapshot, has replaced this one. Commands under way
+    /// Restarts calls after the state of a snapshot has replaced the old state. Commands under way
     /// fail with an unknown fate, because the new state may have them or not.
     fn on_replaced(&mut self) {
         self.watches.on_replaced(true);

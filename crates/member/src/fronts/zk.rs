@@ -113,9 +113,10 @@ pub struct ZkFrontConfig {
     pub settings: Arc<Settings>,
     /// How clients prove their identity.
     pub auth: Arc<AuthConfig>,
-    /// The throttle for connect requests and large requests. All Fronts of the member share it.
+    /// The throttle for connect requests and large requests. All ZooKeeper Fronts of the member
+    /// share it.
     pub throttle: Arc<Throttle>,
-    /// The room for replies. All Fronts of the member and its Apply share it
+    /// The room for replies. All ZooKeeper Fronts of the member and its Apply share it
     /// ([`Apply::replies`](crate::Apply::replies)).
     pub replies: Arc<ReplyRoom>,
     /// The most bytes of a reply to a read (`reply_bytes_max`). A larger one is refused with a

@@ -1,4 +1,5 @@
-//! A leader's record of the batches that followers forward to it: it takes each once and in order.
+//! A leader's record of the batches that followers forward to it, so that the leader takes each
+//! batch once and in order.
 
 use std::collections::BTreeMap;
 

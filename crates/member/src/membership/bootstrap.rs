@@ -95,7 +95,7 @@ pub enum Waiting {
     },
     /// For the server with this number, which decides, or for any server that is born.
     ForDecision(u64),
-    /// For any server that is born: this one is not among the servers that are to vote, or only
+    /// For any server that is born: this server is not among the servers that are to vote, or only
     /// joins.
     ForEnsemble,
     /// A server has another configuration.

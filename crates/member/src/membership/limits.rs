@@ -26,7 +26,7 @@ pub const VOTERS_MAX: usize = replica::limits::MEMBERS_MAX;
 /// Maximum number of URLs for etcd's clients in a hello. A configuration with more is refused.
 pub const CLIENT_URLS_MAX: usize = 8;
 
-/// Maximum bytes of such a URL: a scheme, a DNS name and a port.
+/// Maximum bytes of a URL for etcd's clients: a scheme, a DNS name and a port.
 pub const CLIENT_URL_BYTES_MAX: usize = 300;
 
 /// Maximum bytes of a hello.

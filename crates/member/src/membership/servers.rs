@@ -77,8 +77,8 @@ impl Servers {
         self.linked.contains_key(&member)
     }
 
-    /// Fills in URLs for clients: a server without any in `list` gets those of its hello, or else
-    /// those in the state.
+    /// Fills in URLs for clients: a server without URLs in `list` gets the URLs of its hello, or
+    /// else those that the state has.
     pub fn with_client_urls(&self, list: ServerList) -> ServerList {
         fill_in_urls(list, self.registered.list(), &self.linked)
     }

@@ -76,8 +76,8 @@ impl Hearing {
         Some(PeerMessage::Heard(Heard { boot, number, owners }))
     }
 
-    /// Takes the leader's answer. Returns when the answered report was sent; `None` if that is not
-    /// the one under way.
+    /// Takes the leader's answer. Returns when the answered report was sent; `None` if that report
+    /// is not the one under way.
     pub fn on_heeded(&mut self, boot: BootId, number: u64) -> Option<u64> {
         let is_current = boot == self.boot
             && self.under_way.as_ref().is_some_and(|report| report.number == number);

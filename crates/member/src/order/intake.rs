@@ -31,7 +31,8 @@ enum Proof {
     Wanted,
     /// The member has asked for the commit index.
     Asked,
-    /// The commit index was this one: the member may give batches again once it is applied here.
+    /// The leader gave this commit index: the member may give batches again once it is applied
+    /// here.
     From(LogIndex),
 }
 

@@ -207,7 +207,7 @@ impl Loop {
         }
     }
 
-    /// The level that a new member must know: that of the state, or a higher one to which this
+    /// The level that a new member must know: the level of the state, or a higher one to which this
     /// leader is raising.
     fn level_to_join(&self) -> Level {
         self.raising().unwrap_or(Level::FIRST).max(self.level())
@@ -257,7 +257,7 @@ impl Loop {
     }
 
     /// The command that makes the replicated settings and servers those of this member's
-    /// configuration; `None` if they are.
+    /// configuration; `None` if they are so already.
     pub(super) fn configuration(&self) -> Option<Command<'static>> {
         let wanted = self.spaces.wanted(self.level());
         let set_servers = |servers| Command::Control(ControlCommand::SetServers(servers));
@@ -274,7 +274,7 @@ impl Loop {
     }
 
     /// Hands leadership to a voter that is reachable and has room on its disk: to `to` if given,
-    /// else to the one that is least behind. Returns false if this member does not lead, or no
+    /// else to the voter that is least behind. Returns false if this member does not lead, or no
     /// voter can take over.
     pub fn hand_over(&mut self, to: Option<MemberId>) -> bool {
         let voters = &self.replica.membership().voters;

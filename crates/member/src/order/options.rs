@@ -23,7 +23,7 @@ pub struct Options {
     pub server: u64,
     /// The list of servers from the configuration; empty if any list is accepted.
     pub servers: ServerList,
-    /// The message versions and levels that this build knows: all released ones, or more.
+    /// The message versions and levels that this build knows: all released levels, or more.
     pub known: Known,
 }
 

@@ -46,9 +46,9 @@ impl Loop {
 
     // Contact: the last proof that this member belongs to a working ensemble.
 
-    /// The age of the last contact, in ms: that of a leader to a quorum, or of a follower to such a
-    /// leader. Before the first contact, the time since this member started. `None` if there are no
-    /// other voters. As of the last call of [`Loop::advance`].
+    /// The age of the last contact, in ms, as of the last call of [`Loop::advance`]: a leader's
+    /// contact to a quorum, or a follower's contact to such a leader. Before the first contact, the
+    /// time since this member started. `None` if there are no other voters.
     ///
     /// `u64::MAX` for a follower whose disk stalls before the current term is durable: it can take
     /// part in nothing, and its clients do better elsewhere.
@@ -85,7 +85,7 @@ impl Loop {
     }
 
     /// Asks the others whether they still follow this leader. Until an entry of this term is
-    /// committed, the question waits, but its time is that of this call.
+    /// committed, the question waits, but the time that counts is the time of this call.
     pub(super) fn ask_contact(&mut self) {
         if self.contact.is_asked() || self.members.is_alone() {
             return;

@@ -1,4 +1,4 @@
-//! This member's role: it leads, follows a leader, or knows no leader.
+//! Keeps this member's role: whether it leads, follows a leader, or knows no leader.
 
 use machine::{LogIndex, MemberId};
 use replica::{Role, RoleChange};

@@ -1,4 +1,5 @@
-//! Catching up by a snapshot: the offers of a leader, and the fetch of an offered snapshot.
+//! Lets a follower catch up by a snapshot: keeps the offers of a leader, and fetches an offered
+//! snapshot.
 //!
 //! An offer is the replica's own message that installs the snapshot, with the *holder*: the member
 //! that has the snapshot's file, either the leader or a lender ([`crate::leader::lending`]). The

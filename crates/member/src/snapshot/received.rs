@@ -40,7 +40,7 @@ impl<D: Disk + Clone> ImageReceiver<D> {
         self.writer.write(bytes)
     }
 
-    /// Checks the complete snapshot and keeps it durably: the next start finds it.
+    /// Checks the complete snapshot and keeps it durably, so that the next start finds it.
     ///
     /// # Errors
     /// The file is not a snapshot, or is damaged; or the disk failed.

@@ -90,7 +90,7 @@ impl SnapshotRoom {
     }
 
     /// Notes that a snapshot begins, which will use the room set aside. Returns a request to set
-    /// room aside for the one after it.
+    /// room aside for the next snapshot.
     pub fn on_begin(&mut self, image_bytes_max: u64) -> SnapshotJob {
         self.under_way = Some(UnderWay { image_bytes_max, room_bytes: self.kept_bytes });
         self.ask()
@@ -155,7 +155,7 @@ impl SnapshotRoom {
         !self.is_scarce && !is_late && self.is_outgrown()
     }
 
-    /// Whether neither the room set aside nor that of a snapshot being taken suffices for the
+    /// Whether neither the room set aside nor the room of a snapshot being taken suffices for the
     /// state.
     fn is_outgrown(&self) -> bool {
         let needed = self.needed_bytes(self.newest_image_bytes);

@@ -13,7 +13,7 @@ use storage::wal::SnapshotPoint;
 use crate::message::{FromApply, FromSnapshot, SnapshotJob, ToApply};
 use crate::snapshot::log_rule::SnapshotLog;
 
-/// Decides when a snapshot is taken, and keeps the state of the one being taken.
+/// Decides when a snapshot is taken, and keeps the progress of the snapshot being taken.
 pub struct Snapshots {
     commands_max: u64,
     log_rule: SnapshotLog,
@@ -137,8 +137,8 @@ impl Snapshots {
         self.commands += commands as u64;
     }
 
-    /// Makes a snapshot due without waiting for more log: for a full disk. After a failed snapshot,
-    /// the log that it was to cover counts.
+    /// Makes a snapshot due without waiting for more log, because the disk is full. If the last
+    /// snapshot failed, the log that it was to cover counts as well.
     pub fn make_due(&mut self) {
         let is_retry = self.state == State::Idle && self.uncovered_bytes > 0;
         self.is_hurried |= self.log_bytes > 0 || is_retry;
@@ -151,8 +151,8 @@ impl Snapshots {
         self.begun + 1
     }
 
-    /// The point up to which the log may be deleted: that of the snapshot before the newest, in
-    /// case the newest cannot be read; on a full disk that of the newest.
+    /// The point up to which the log may be deleted. That is the point of the snapshot before the
+    /// newest, in case the newest cannot be read; on a full disk it is the point of the newest.
     pub fn release(&self, disk_is_full: bool) -> SnapshotPoint {
         match disk_is_full {
             true => self.newest,

@@ -183,7 +183,7 @@ impl<O: Copy + Ord + Hash> Deadlines<O> {
         self.owners.is_empty()
     }
 
-    /// Places in buckets and among the judged: one for each owner.
+    /// Places in buckets and among the judged owners. Each owner has one place.
     pub fn place_count(&self) -> usize {
         self.buckets.len() + self.judged.len()
     }

@@ -22,9 +22,9 @@ pub const LEASE_ADVANCE_MS_MAX: u64 = 200;
 /// (`lessor.runLoop`).
 pub const LEASE_TICK_MS: u64 = 100;
 
-/// Time added to the deadline of each lease: the clock of the deadlines does not advance between
-/// two rounds of Loop, for up to a tick of the replica, so a deadline is set up to that much too
-/// early.
+/// Time added to the deadline of each lease, in ms. The clock of the deadlines does not advance
+/// between two rounds of Loop, which may be a tick of the replica apart, so a deadline may be set
+/// up to that much too early.
 pub const LEASE_GRACE_MS: u64 = 100;
 
 /// Maximum number of leases whose expiry one round of Loop begins, in commands of

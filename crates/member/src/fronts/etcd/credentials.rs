@@ -121,7 +121,7 @@ impl ClientIdentity {
         self.who.as_ref().map(|who| &who.user)
     }
 
-    /// Forgets the user, because another state with other users has replaced this one.
+    /// Forgets the user, because another state, with other users, has replaced the old one.
     pub fn forget(&mut self) {
         (self.is_found, self.who) = (false, None);
     }

@@ -26,7 +26,7 @@ impl HashCall {
         HashCall { revision: 0, is_of_keys: false, begun: None }
     }
 
-    /// Begins anew, because another state has replaced this one.
+    /// Begins anew, because another state has replaced the old one.
     pub fn on_replaced(&mut self) {
         self.begun = None;
     }

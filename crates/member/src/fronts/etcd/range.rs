@@ -84,7 +84,7 @@ impl Range {
         self.asked.op().range
     }
 
-    /// Begins anew, because another state has replaced this one.
+    /// Begins anew, because another state has replaced the old one.
     pub fn on_replaced(&mut self) {
         self.begun = None;
     }

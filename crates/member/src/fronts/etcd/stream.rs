@@ -58,8 +58,8 @@ impl Stream {
         self.has_given
     }
 
-    /// Notes that another state has replaced this one. A read that has handed out a piece ends as
-    /// compacted, with its next step. A read without a piece begins anew.
+    /// Notes that another state has replaced the old one. A read that has handed out a piece ends
+    /// as compacted, with its next step. A read without a piece begins anew.
     pub fn on_replaced(&mut self) {
         self.is_cut = self.has_given;
         self.begun = None;

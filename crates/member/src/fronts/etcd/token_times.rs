@@ -77,8 +77,8 @@ impl TokenTimes {
         !times.unchecked.is_empty()
     }
 
-    /// Notes that another state has replaced this one. Its tokens without a time may have been made
-    /// at any time, so they count as used now.
+    /// Notes that another state has replaced the old one. Its tokens without a time may have been
+    /// made at any time, so they count as used now.
     pub(crate) fn on_replaced(&self, now_ms: u64) {
         self.lock().begun_ms = now_ms;
     }

@@ -70,7 +70,7 @@ impl TxnCall {
         Ok(TxnCall { converted, stage, permitting, permitted_by })
     }
 
-    /// Begins anew, because another state has replaced this one.
+    /// Begins anew, because another state has replaced the old one.
     pub fn on_replaced(&mut self) {
         self.stage = Stage::Counting(Cost::of(self.converted.borrow_dependent()));
         self.permitting = Permitting::default();
@@ -139,7 +139,7 @@ impl TxnCall {
     }
 }
 
-/// Whether a request has no write in any branch, those of nested transactions included. Such a
+/// Whether a request has no write in any branch, nor in a branch of a nested transaction. Such a
 /// transaction is a read.
 pub(super) fn is_read_only(request: &pb::TxnRequest) -> bool {
     request.success.iter().chain(&request.failure).all(|op| match &op.request {

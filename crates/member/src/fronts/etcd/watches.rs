@@ -229,7 +229,7 @@ impl Watches {
         !self.changes.is_empty()
     }
 
-    /// Notes that another state has replaced this one. If the new state has another history, the
+    /// Notes that another state has replaced the old one. If the new state has another history, the
     /// cursors mean nothing there, and all watches end.
     pub fn on_replaced(&mut self, is_same_history: bool) {
         self.changes.clear();

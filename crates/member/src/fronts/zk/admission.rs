@@ -8,7 +8,7 @@ use zk::auth::session_secret;
 
 use crate::message::FrontId;
 
-/// The connections that have no session yet, and those that ended.
+/// The connections that have no session yet, and the connections whose commands Loop is to give up.
 #[derive(Default)]
 pub(super) struct Admission {
     /// When each connection was accepted, in ms, oldest first. Connections that have a session by

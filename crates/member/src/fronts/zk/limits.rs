@@ -52,8 +52,8 @@ pub const TRAVELLING_READS_MAX: usize = 64;
 
 /// The most reads of all connections of a Front that travel with writes. Further reads wait for
 /// their turn. Apply builds a reply of up to
-/// [`SMALL_REPLY_BYTES`](crate::limits::SMALL_REPLY_BYTES) for each, even if there is no room for
-/// replies, so this bounds those replies: 64 MiB.
+/// [`SMALL_REPLY_BYTES`](crate::limits::SMALL_REPLY_BYTES) for each such read, even if there is no
+/// room for replies, so this bounds such replies to 64 MiB.
 pub const FRONT_TRAVELLING_READS_MAX: usize = 4_096;
 
 /// A read travels only with a write of at most this many bytes, because the read's reply may be as

@@ -35,8 +35,8 @@ impl Output {
         self.buffer.len() - self.start
     }
 
-    /// How many bytes the buffer holds: those that the socket has not taken, and those that it has
-    /// taken but whose memory is not freed.
+    /// How many bytes the buffer holds: the bytes that the socket has not taken, and the bytes that
+    /// it has taken but whose memory is not freed.
     pub fn held_bytes(&self) -> usize {
         self.buffer.len()
     }

@@ -178,7 +178,7 @@ impl ResponseSize {
 pub enum Reset {
     /// The counts of each connection that `cons` shows (`ServerCnxn.resetStats`).
     Connections,
-    /// The counts that `srvr` shows (`ServerStats.reset`), and perhaps the metrics: those for
+    /// The counts that `srvr` shows (`ServerStats.reset`), and perhaps the metrics. The metrics for
     /// Prometheus are not reset, because its counters must not fall
     /// (`PrometheusMetricsProvider.resetAllValues`).
     Server {

@@ -1,12 +1,11 @@
 //! The room for replies: decides which replies wait for room, which are refused, and which clients
 //! are disconnected to free room.
 //!
-//! All ZooKeeper Fronts of a member and its Apply share one room
-//! ([`ReplyRoom`](crate::ReplyRoom)), a bound
-//! on the bytes of replies that clients have not taken. While it is full, a connection gets only
-//! small replies, and only if its client reads them. Other connections are *parked* until there is
-//! room. Each tick looks for room too, because another Front may have freed some. A client that
-//! does not read its replies would keep the room full for ever, so one that has read next to
+//! All ZooKeeper Fronts of a member and its Apply share one room ([`ReplyRoom`](crate::ReplyRoom)),
+//! a bound on the bytes of replies that clients have not taken. While it is full, a connection gets
+//! only small replies, and only if its client reads them. Other connections are *parked* until
+//! there is room. Each tick looks for room too, because another Front may have freed some. A client
+//! that does not read its replies would keep the room full for ever, so one that has read next to
 //! nothing for some seconds is disconnected.
 
 use machine::{ConnectionId, SessionId};
@@ -27,7 +26,7 @@ pub struct HeldBytes {
     pub input: usize,
     /// Bytes of commands that are in the batch or at Loop, and are not answered.
     pub commands: usize,
-    /// How many reads travel with those commands.
+    /// How many reads travel with these commands.
     pub travelling_reads: usize,
 }
 

@@ -97,7 +97,8 @@ impl LeaseQuestions {
         }
     }
 
-    /// Makes all unanswered questions be asked again: those that were given may be lost.
+    /// Makes all unanswered questions be asked again, because questions that the leader was given
+    /// may be lost.
     pub fn restart(&mut self, now_ms: u64) {
         self.restarted_ms = now_ms;
         self.ungiven = self.asked.keys().copied().collect();

@@ -205,7 +205,7 @@ impl V2Waits {
         }
     }
 
-    /// Notes that another state has replaced this one: all waits must look into its history.
+    /// Notes that another state has replaced the old one: all waits must look into its history.
     pub fn on_replaced(&mut self) {
         self.changes.clear();
         self.by_key.clear();

@@ -54,8 +54,8 @@ pub struct UserGiven {
 pub struct RoleBody {
     /// The name of the role; empty if it is missing.
     pub role: String,
-    /// The other fields, looked at only if the name is right: the permissions of a new role, those
-    /// to add, and those to take away.
+    /// The other fields: the permissions of a new role, the permissions to add, and the permissions
+    /// to take away. They are looked at only if the name is right.
     pub given: Result<[PatternLists; 3], BadBody>,
 }
 
