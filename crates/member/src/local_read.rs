@@ -1,5 +1,6 @@
-//! Reads that Apply runs under the state's lock, right after a command of the same connection. One
-//! closed enum for all protocols; an answer is a whole frame of the protocol that asked.
+//! Reads that Apply runs under the state's lock, right after a command of the same connection.
+//! [`LocalRead`] is one closed enum for all protocols, and an answer is a whole frame of the
+//! protocol that asked.
 
 use std::sync::Arc;
 

@@ -28,7 +28,7 @@ use crate::message::DiskJob;
 pub enum LogInput<D: Disk> {
     /// From Loop: a job to make durable.
     Job(DiskJob),
-    /// From Loop: a durable snapshot covers the log up to here.
+    /// From Loop: a durable snapshot covers the log up to this point.
     Release(SnapshotPoint),
     /// From Loop: whether the free room is needed for a snapshot.
     YieldRoom(bool),

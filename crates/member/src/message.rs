@@ -600,7 +600,8 @@ pub enum FromTransfer {
 pub struct RoomWanted {
     /// Upper bound on the bytes of the next snapshot, as the state is now.
     pub bytes_min: u64,
-    /// Bytes that must be set aside: with less, writes are refused.
+    /// Bytes that must be set aside for the state to grow further. With less, writes wait for more,
+    /// or are refused if the disk has none.
     pub bytes: u64,
     /// Bytes to set aside if the disk has them, so that the state can grow.
     pub bytes_max: u64,

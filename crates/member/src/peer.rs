@@ -286,8 +286,8 @@ pub enum PeerError {
         /// The sequence of the batch.
         sequence: u64,
     },
-    /// A Raft message that installs a snapshot came without an offer, or an offer has another
-    /// message.
+    /// A Raft message that installs a snapshot came without an offer, or an offer contains a
+    /// message that installs none.
     #[error("a Raft message that is no offer of a snapshot, or an offer that is none")]
     NoOffer,
     /// A member was asked to lend a snapshot to itself, or was offered its own one.

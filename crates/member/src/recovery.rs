@@ -169,8 +169,8 @@ pub fn recover<D: Disk + Clone>(
 }
 
 /// Like [`recover`], for a member of an ensemble. An empty directory gets a member id from `drawn`,
-/// which it keeps. The content of a corrupt directory is moved aside: the other members have it,
-/// and the server comes back under another member id, without a vote.
+/// and keeps this id in later starts. The content of a corrupt directory is moved aside: the other
+/// members have it, and the server comes back under another member id, without a vote.
 ///
 /// # Errors
 /// The directory cannot be used, and moving its content aside would not help, or fails as well.

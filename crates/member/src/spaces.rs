@@ -1,7 +1,7 @@
-//! The work of a leader for each space by the clock: it ends sessions, leases and times to live,
-//! looks for containers, compacts etcd's history, and sets the settings of a space to those of the
-//! leader's configuration. What this work keeps is not replicated: it is a part of Loop, and only
-//! the commands that it gives go into the log.
+//! The work that a leader does for each space as time passes: it ends sessions, leases and times to
+//! live, looks for containers, compacts etcd's history, and sets the settings of a space to those
+//! of the leader's configuration. What this work keeps is not replicated: it is a part of Loop, and
+//! only the commands that it gives go into the log.
 //!
 //! Each space has a *room* here, a value with the same methods for all: `on_applied` takes Apply's
 //! news of the space, `due` gives the commands that are due, `renew_all` gives every client its

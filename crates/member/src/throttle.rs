@@ -164,7 +164,7 @@ impl Throttle {
     }
 }
 
-/// The token bucket, like ZooKeeper's `BlueThrottle`. All numbers count weighted tokens, as there.
+/// The token bucket, like ZooKeeper's `BlueThrottle`. As there, all numbers count weighted tokens.
 #[derive(Debug, Default)]
 struct Bucket {
     tokens_max: i64,

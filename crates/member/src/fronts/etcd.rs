@@ -191,8 +191,8 @@ pub struct EtcdOutput {
     pub v2_results: Vec<(Ticket, V2Result)>,
     /// Steps of waits of etcd v2, in order.
     pub v2_waited: Vec<(Ticket, V2Waited)>,
-    /// Members that Loop is to hand leadership to. The driver reports the outcome with
-    /// [`EtcdFront::on_hand_over`].
+    /// Members that Loop is to hand leadership to. The driver reports with
+    /// [`EtcdFront::on_hand_over`] whether the transfer has begun.
     pub hand_overs: Vec<(Ticket, MemberId)>,
     /// Work on passwords. The driver reports the result with [`EtcdFront::on_password`].
     pub passwords: Vec<(Ticket, PasswordWork)>,

@@ -94,8 +94,9 @@ pub struct ZkFrontConfig {
     pub origin: Origin,
     /// The most bytes of a request frame (`jute.maxbuffer`).
     pub frame_bytes_max: u32,
-    /// The most unanswered commands of all connections, at least 1. At the bound no connection is
-    /// decoded further. By default [`FRONT_COMMANDS_MAX`](crate::limits::FRONT_COMMANDS_MAX).
+    /// The most unanswered commands of all connections of this Front, at least 1. At the bound no
+    /// connection is decoded further. By default
+    /// [`FRONT_COMMANDS_MAX`](crate::limits::FRONT_COMMANDS_MAX).
     pub commands_max: usize,
     /// A request that has waited longer than this for credit, in ms, is refused
     /// (`throttled_op_wait_time`). 0: no request is refused for that.
@@ -120,7 +121,9 @@ pub struct ZkFrontConfig {
     /// ([`Apply::replies`](crate::Apply::replies)).
     pub replies: Arc<ReplyRoom>,
     /// The most bytes of a reply to a read (`reply_bytes_max`). A larger one is refused with a
-    /// marshalling error. With `None`, only multi-reads have a bound.
+    /// marshalling error. With `None`, a multi-read has the bound
+    /// [`MULTI_READ_BYTES_MAX`](crate::fronts::zk::limits::MULTI_READ_BYTES_MAX), and any other
+    /// reply only that of a frame.
     pub reply_bytes_max: Option<u64>,
     /// How many names the first step of a list adds, at least 1. It is
     /// [`LIST_STEP_NAMES`](crate::fronts::zk::limits::LIST_STEP_NAMES), except in the simulator.

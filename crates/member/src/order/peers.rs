@@ -285,7 +285,7 @@ impl Loop {
         }
     }
 
-    /// Answers reports of sessions: those of followers that get another message now anyway. A
+    /// Answers the report of sessions of each follower to which another message goes now. A
     /// heartbeat goes to each follower soon, so no report waits long.
     pub(super) fn answer_reports(&mut self) {
         if self.role.leading().is_none_or(|leading| leading.heeded.is_empty()) {

@@ -1,5 +1,5 @@
-//! Disk space: whether this member's log and next snapshot have room, and which other members have
-//! full disks.
+//! Keeps the state of the disks: whether this member's log and next snapshot have room, and which
+//! other members have full disks.
 
 use std::collections::BTreeMap;
 

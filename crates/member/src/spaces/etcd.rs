@@ -1,5 +1,5 @@
-//! The work of a leader for etcd's space by the clock: it ends leases that nobody keeps alive, and
-//! compacts the history. It also answers the questions of clients about leases.
+//! The work that a leader does for etcd's space as time passes: it ends leases that nobody keeps
+//! alive, and compacts the history. It also answers the questions of clients about leases.
 //!
 //! Only the leader's deadlines count. A member sends the questions of its clients to the leader, in
 //! one message for all that have come since the last. The leader answers a question once a

@@ -1,5 +1,5 @@
-//! The work of a leader for etcd v2's space by the clock: it removes nodes whose time to live is
-//! over.
+//! The work that a leader does for etcd v2's space as time passes: it removes nodes whose time to
+//! live is over.
 //!
 //! A time to live ends like a lease, by the leader's own clock, but nobody keeps it alive: a
 //! refresh is a write, which gives the node a new time to live.

@@ -1,5 +1,5 @@
-//! Bounds of a leader's work for the spaces by the clock. A *round* of Loop is one call of its
-//! driver.
+//! Bounds of the work that a leader does for the spaces as time passes. A *round* of Loop is one
+//! call of its driver.
 
 use crate::limits::{CLOCK_INTERVAL_MS, HEARD_INTERVAL_MS, HEARTBEAT_QUIET_MS};
 

@@ -1,5 +1,5 @@
-//! The work of a leader for ZooKeeper's space by the clock: it ends sessions that are silent for
-//! too long, and removes containers and TTL znodes that are due.
+//! The work that a leader does for ZooKeeper's space as time passes: it ends sessions that are
+//! silent for too long, and removes containers and TTL znodes that are due.
 
 pub mod containers;
 

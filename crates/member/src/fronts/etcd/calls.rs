@@ -42,7 +42,7 @@ pub(super) enum Call {
     /// A write of etcd v2 that waits until the level of the state allows it.
     HeldV2(Box<Request>),
     /// A write whose user is not known yet. It waits for the lock to look the user up, or for a
-    /// sync: until this member has applied everything committed.
+    /// sync, that is, until this member has applied everything committed.
     Finding {
         /// The method of the call.
         method: EtcdMethod,
@@ -69,7 +69,7 @@ pub(super) enum Call {
         /// Whether the client waits no longer.
         is_cancelled: bool,
     },
-    /// A read that waits for a sync: until this member has applied everything committed.
+    /// A read that waits for a sync, that is, until this member has applied everything committed.
     Confirming(Read, Asker),
     /// A question about a lease that was handed to Loop.
     Asking(AskedLease, Asker),

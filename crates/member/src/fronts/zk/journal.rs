@@ -95,7 +95,7 @@ pub struct SlowRequest {
     pub path: String,
     /// The time from decoding the request to its reply, in ms.
     pub elapsed_ms: u64,
-    /// How many slow requests were not logged since the last one that was.
+    /// How many slow requests were not logged since the last one that was logged.
     pub not_told: u64,
 }
 
@@ -254,8 +254,8 @@ fn event(
     }
 }
 
-/// The names of identities, comma-separated (`AuthUtil.getUsers`); of a digest identity the part
-/// before its hash (`getUserName`).
+/// The names of identities, comma-separated (`AuthUtil.getUsers`). The name of a digest identity is
+/// the part before its hash (`getUserName`).
 fn users(identities: &[OwnedIdentity]) -> String {
     let name = |identity: &OwnedIdentity| match &*identity.scheme {
         "digest" => identity.id.split(':').next().unwrap_or_default().to_string(),

@@ -94,7 +94,8 @@ pub struct ZkFrontMetrics {
     pub auth_failed_count: u64,
     /// `connection_revalidate_count`: connect requests that name a session.
     pub connection_revalidate_count: u64,
-    /// `read_per_namespace` and `write_per_namespace`, in bytes.
+    /// `read_per_namespace` and `write_per_namespace`: the bytes that clients read and wrote, by
+    /// namespace.
     pub namespaces: Namespaces,
     /// `replies_refused`: replies to reads that were larger than `reply_bytes_max`.
     pub replies_refused: u64,
