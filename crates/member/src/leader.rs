@@ -36,7 +36,7 @@ pub(crate) struct Leading {
     pub heeded: BTreeMap<MemberId, (BootId, u64)>,
     /// Snapshots that are offered to members that need entries which the log no longer has.
     pub offers: Offers,
-    /// The choice of the member that supplies such a snapshot.
+    /// The choice of the member that supplies an offered snapshot.
     pub lending: Lending,
     /// The replacement of lost members.
     pub joining: Joining,

@@ -1,4 +1,5 @@
-//! Statistics of repeated measurements: how often, how much, and the distribution of recent values.
+//! Collects statistics of repeated measurements: their count, sum, least and greatest value, and
+//! the distribution of recent values.
 //!
 //! Each summary has one owner, which records into it without a lock and gives away copies. Sums are
 //! since the start; quantiles are of the last five to ten minutes, as a Prometheus client has them:

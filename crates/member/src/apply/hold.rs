@@ -1,4 +1,4 @@
-//! The output of one hold of the state's lock, collected step by step.
+//! Collects the output of one hold of the state's lock, step by step.
 
 use machine::change::SharedChanges;
 use machine::{Changes, ControlChange, LogIndex, Machine, Replacement};

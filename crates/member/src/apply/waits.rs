@@ -1,4 +1,4 @@
-//! Callers that are answered once a given log index is applied here.
+//! Keeps the callers that are answered once a given log index is applied on this member.
 
 use std::collections::VecDeque;
 

@@ -1,5 +1,5 @@
-//! Picks which member supplies the snapshot for a follower that has fallen off the leader's log.
-//! Prefers another follower, to spare the leader, which has the most to do.
+//! Picks which member supplies the snapshot for a follower that needs entries which the leader's
+//! log no longer has. Prefers another follower, to spare the leader, which has the most to do.
 //!
 //! The leader asks one follower that is linked and has caught up, again and again until it answers
 //! with a durable snapshot; the file then goes from that lender to the borrower, the member that
@@ -75,7 +75,8 @@ pub(crate) struct Lender {
     pub has_caught_up: bool,
     /// The last entry that the member is known to have.
     pub matched_index: u64,
-    /// The index of the snapshot that the member is being sent itself, if any.
+    /// The index of the snapshot that this member itself is being sent; `None` if it is being sent
+    /// none.
     pub snapshot_index: Option<u64>,
 }
 

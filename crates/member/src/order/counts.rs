@@ -1,4 +1,4 @@
-//! Loop's counts for monitoring, and how much Loop keeps.
+//! Keeps Loop's counts for monitoring, and the figures of how much Loop keeps.
 
 use crate::spaces;
 use crate::summary::Latency;

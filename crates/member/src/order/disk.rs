@@ -1,5 +1,5 @@
-//! Loop's work with this member's own disk: the jobs for the disk thread, what to do when the disk
-//! stalls, and what to do when it is nearly full.
+//! Does Loop's work with this member's own disk: gives jobs to the disk thread, hands leadership
+//! over when the disk stalls or is nearly full, and refuses writes when it is nearly full.
 
 use machine::{LogIndex, entry};
 use replica::{EntryKind, PersistId, SnapshotMeta};

@@ -1,4 +1,4 @@
-//! A follower's reports to its leader about live sessions, and what it learns from the answers.
+//! Makes a follower's reports to its leader about live sessions, and takes the answers.
 //!
 //! A follower reports the sessions whose clients were heard from to the leader, which keeps their
 //! leases. It sends one report at a time, and repeats one that is not answered. Each answer proves

@@ -1,5 +1,5 @@
-//! The members of the ensemble as this one knows them, and a leader's work on the membership: it
-//! adds members, raises the level, and hands leadership over.
+//! Keeps the members of the ensemble as this member knows them, and does a leader's work on the
+//! membership: it adds members, raises the level, and hands leadership over.
 //!
 //! A leader submits `Raise` once every member has said that it knows the level. Every voter and
 //! learner counts, but no placeholder of a birth. A member says what it knows in its hello, so it

@@ -1,4 +1,4 @@
-//! Loop's handling of messages from other members, and of the links to and from them.
+//! Handles messages from other members, and the links to and from them, for Loop.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! How far this member has applied the log, and when it becomes ready to serve clients.
+//! Records how far this member has applied the log, and whether it is ready to serve clients.
 
 use machine::LogIndex;
 

@@ -1,6 +1,6 @@
-//! Loop's part in moving snapshots between members: a leader offers one to a member that needs
-//! entries which the log no longer has; a lender supplies it; the member fetches it.
-//! [`crate::leader::lending`] decides which member supplies a snapshot.
+//! Does Loop's part in moving snapshots between members. A leader offers a snapshot to a member
+//! that needs entries which the log no longer has, a lender supplies the snapshot, and the member
+//! fetches it. [`crate::leader::lending`] decides which member supplies a snapshot.
 
 use core::cmp::Reverse;
 

@@ -1,4 +1,4 @@
-//! Finds the user that a client's credentials (a token or a certificate) stand for.
+//! Finds the user that a client's credentials (a token or a certificate) belong to.
 
 use std::sync::Arc;
 

@@ -1,5 +1,6 @@
-//! Bounds on what etcd's clients may have under way at once, how long it may take, and how much of
-//! it one hold of the state's lock or one step does. Most constants say what happens at the bound.
+//! Bounds on what etcd's clients may have under way at once, on the time that a call may take, and
+//! on the work of one hold of the state's lock or of one step. Most constants say what happens at
+//! the bound.
 
 use crate::order::limits::LOOK_MS_MAX;
 use crate::spaces::limits::LEASE_ANSWER_MS_MAX;
@@ -97,7 +98,7 @@ pub const ETCD_V2_WAITS_MAX: usize = ETCD_CALLS_MAX / 2;
 /// The most events that an etcd v2 wait gets at once. It reads the others from the history later.
 pub const ETCD_V2_WAIT_EVENTS_MAX: usize = 100;
 
-/// An etcd v2 wait gets no further event at once after this many bytes of events.
+/// The events that an etcd v2 wait gets at once end when they have this many bytes.
 pub const ETCD_V2_WAIT_BYTES: u64 = 64 * 1024;
 
 /// The most etcd v2 waits that look into the history in one hold of the state's lock. Each wait

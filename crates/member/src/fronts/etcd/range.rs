@@ -1,7 +1,7 @@
 //! Reads a range for a call that is answered with one message. The read goes in steps, so that no
 //! hold of the state's lock is long. All steps read at one revision: the revision that the client
-//! asked for, or the present one when the read began. If the client asked for no revision, and that
-//! one is compacted before the last step, the read begins anew.
+//! asked for, or the present one when the read began. If the client asked for no revision, and the
+//! revision of the read is compacted before the last step, the read begins anew.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! A range read that is answered in pieces (`RangeStream` of etcd 3.7). Each piece is read only
-//! after the client has taken the last one, so a slow client costs the memory of one piece.
+//! Reads a range in pieces (`RangeStream` of etcd 3.7). Each piece is read only after the client
+//! has taken the piece before, so a slow client costs the memory of one piece.
 //!
 //! All pieces are of one revision. If that revision is compacted before the last piece, the read
 //! fails as compacted, and the client must begin anew (`EtcdServer.rangeStream` of etcd 3.7).

@@ -1,4 +1,4 @@
-//! One client connection: its session, its unanswered requests and its buffers.
+//! Holds the state of one client connection: its session, its unanswered requests and its buffers.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -92,8 +92,8 @@ pub(super) struct Slot {
 }
 
 pub(super) enum SlotKind {
-    /// A write in the batch or at Loop. Its `bytes` count against the connection's window until the
-    /// answer.
+    /// A write in the batch or at Loop. Until the answer, its `bytes` count for the bound on the
+    /// bytes of the connection's window.
     Write { form: WriteForm, bytes: usize },
     /// The end of the session, in the batch or at Loop.
     Close { bytes: usize },

@@ -1,4 +1,4 @@
-//! The queue of Apply's deliveries that this Front has not taken yet.
+//! Queues Apply's deliveries that this Front has not taken yet.
 
 use std::collections::VecDeque;
 

@@ -1,4 +1,4 @@
-//! The identities that a client has proved on its connection.
+//! Keeps the identities that a client has proved on its connection, and its SASL exchange.
 
 use std::sync::Arc;
 

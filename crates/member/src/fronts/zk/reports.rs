@@ -30,7 +30,8 @@ pub struct ZkFrontReport {
     pub watches: u64,
     /// How many watches there are except one-shot child watches, as `wchs` counts them.
     pub data_watches: u64,
-    /// The metric `connection_drop_probability`. It is the same for all Fronts of the member.
+    /// The metric `connection_drop_probability`. It is the same for all ZooKeeper Fronts of the
+    /// member.
     pub connection_drop_probability: f64,
     /// The counts that are ZooKeeper metrics.
     pub metrics: ZkFrontMetrics,

@@ -1,4 +1,5 @@
-//! The window of a connection: its unanswered requests, each in a slot, in order.
+//! Holds the window of a connection: its unanswered requests, each in a slot, in the order in which
+//! they came.
 //!
 //! The window keeps the order of a session exact. Requests enter at its back as they are decoded,
 //! and leave at its front as they are answered. A request that is done while an older one is not
