@@ -61,7 +61,8 @@ pub const LEASE_MESSAGE_ITEMS_MAX: usize = 16 * 1024;
 
 const _: () = assert!(33 * LEASE_MESSAGE_ITEMS_MAX + 64 <= PEER_BODY_BYTES_MAX);
 
-/// Maximum number of sessions in one report to the leader. The others wait until it has answered.
+/// Maximum number of sessions in one report to the leader. The other sessions wait until the leader
+/// has answered.
 pub const HEARD_SESSIONS_MAX: usize = 64 * 1024;
 
 /// Maximum number of batches in one message that forwards batches to the leader.

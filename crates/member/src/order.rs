@@ -559,8 +559,8 @@ impl Loop {
         core::mem::take(&mut self.output)
     }
 
-    /// Begins a snapshot if one is due. Not while a start replays the log: that snapshot would hold
-    /// only what is applied so far, and the log that made it due would remain.
+    /// Begins a snapshot if one is due. It begins none while a start replays the log: that snapshot
+    /// would hold only what is applied so far, and the log that made it due would remain.
     fn maybe_begin_snapshot(&mut self) {
         if !self.progress.is_replaying() {
             let state_bytes = self.room.snapshot.state_bytes();

@@ -80,7 +80,7 @@ impl HeldReply {
         HeldReply { room: room.clone(), bytes }
     }
 
-    /// Counts `bytes` bytes instead, if that is more.
+    /// Counts `bytes` bytes in the room instead of the bytes counted so far, if `bytes` is more.
     pub fn grow_to(&mut self, bytes: usize) {
         if bytes > self.bytes {
             self.room.tell(self.bytes, bytes);

@@ -24,7 +24,7 @@ pub(crate) struct Lending {
     borrowers: BTreeMap<MemberId, Borrower>,
 }
 
-/// A member that has fallen off the leader's log.
+/// A member that needs entries which the leader's log no longer has.
 struct Borrower {
     /// When the replica last wanted a snapshot for this member, by Loop's clock.
     wanted_ms: u64,
@@ -90,8 +90,8 @@ impl Lender {
 }
 
 impl Lending {
-    /// Notes that a member has fallen off the log. The replica repeats this until something is sent
-    /// to that member. Returns the step to take now, if any.
+    /// Notes that a member needs entries which the log no longer has. The replica repeats this
+    /// until something is sent to that member. Returns the step to take now, if any.
     pub fn on_wanted(&mut self, wanted: &SnapshotWanted, view: &LendView<'_>) -> Option<LendStep> {
         let (to, now_ms) = (MemberId(wanted.to), view.now_ms);
         let borrower = self.borrowers.entry(to).or_insert_with(|| Borrower {

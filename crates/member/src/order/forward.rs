@@ -119,8 +119,8 @@ impl Forwarder {
         self.unapplied_bytes
     }
 
-    /// Whether another member as leader may be given more, beside the given batches that are not
-    /// applied here.
+    /// Whether another member as leader may be given one more batch: it was given none that is not
+    /// applied here, or those that it was given have less than [`FORWARD_BYTES_MAX`] bytes.
     fn has_room(&self) -> bool {
         self.given == 0 || self.given_bytes < FORWARD_BYTES_MAX
     }

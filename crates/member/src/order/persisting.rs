@@ -133,7 +133,8 @@ impl Persisting {
         self.stalled_ms >= self.stall_ms && self.stalled_ms >= self.stall_ms_min()
     }
 
-    /// Whether the disk makes nothing durable for twice the time after which it stalls.
+    /// Whether the disk has made nothing durable for twice the time after which it counts as
+    /// stalled.
     pub fn is_stalled_for_long(&self) -> bool {
         self.stalled_ms >= 2 * self.stall_ms && self.stalled_ms >= 2 * self.stall_ms_min()
     }

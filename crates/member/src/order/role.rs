@@ -59,7 +59,7 @@ impl OwnRole {
         self.leader == Some(member)
     }
 
-    /// Whether this member leads, or knows the member that does.
+    /// Whether this member leads, or knows which member leads.
     #[inline]
     pub fn is_leader_known(&self) -> bool {
         self.leader.is_some() || self.leads()

@@ -99,8 +99,8 @@ impl Snapshots {
         self.installing = Some(Installing::Proposed);
     }
 
-    /// Notes that a received snapshot has become the state. A snapshot that covers this becomes
-    /// due.
+    /// Notes that a received snapshot has become the state. A snapshot of this member's own, which
+    /// covers the installation, becomes due.
     pub fn on_install_applied(&mut self) {
         self.installing = Some(Installing::Installed { snapshot: self.want() });
     }

@@ -91,8 +91,8 @@ pub enum TimeLeft {
 }
 
 impl<O: Copy + Ord + Hash> Deadlines<O> {
-    /// No owners, at time 0. An owner expires up to `tick_ms` after its timeout and `grace_ms` have
-    /// passed.
+    /// Deadlines without any owners, at time 0. An owner expires up to `tick_ms` after its timeout
+    /// and `grace_ms` have passed.
     pub fn new(tick_ms: u64, grace_ms: u64) -> Deadlines<O> {
         assert!(tick_ms > 0);
         let owners = HashMap::with_hasher(FixedState::default());

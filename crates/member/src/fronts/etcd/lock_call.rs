@@ -79,7 +79,7 @@ pub(super) struct LockCall {
     pub stage: Stage,
     /// The part that is under way.
     pub part: Ticket,
-    /// The revision at which the key was created; 0 before.
+    /// The revision at which the key was created; 0 before it is created.
     pub created: i64,
     /// The revision of this call's own put; 0 before.
     pub changed: i64,
@@ -281,7 +281,7 @@ impl Locks {
         Locks { calls, parts, unremoved: Vec::new() }
     }
 
-    /// Whether a refused removal waits for the next tick.
+    /// Whether a removal of a key was refused, and waits for the next tick to be tried again.
     pub fn has_unremoved(&self) -> bool {
         !self.unremoved.is_empty()
     }

@@ -22,7 +22,8 @@ use crate::reply_room::{HeldReply, ReplyRoom};
 pub struct Reply {
     header: Header,
     body: Body,
-    /// The room for its references, given back when the response is dropped.
+    /// The room that the response's references to the store take, given back when the response is
+    /// dropped.
     held: Option<HeldReply>,
 }
 

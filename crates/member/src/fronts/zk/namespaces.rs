@@ -16,8 +16,9 @@ use super::answered::ZkAnswered;
 use crate::fronts::zk::limits::{NAMESPACE_BYTES_MAX, NAMESPACES_MAX};
 use crate::summary::Distribution;
 
-/// The name for all namespaces without a place of their own, and for one of this very name. It
-/// becomes a part of metric names, in which programs that read `mntr` accept only word characters.
+/// The name under which all namespaces without a place of their own are counted, and also a
+/// namespace that has this very name. The name becomes a part of metric names, in which programs
+/// that read `mntr` accept only word characters.
 pub const OTHERS: &str = "_others";
 
 /// The bytes of a reply's header, of a length or a count in a reply, and of a Stat.

@@ -25,7 +25,8 @@ pub(crate) struct LeaseCalls {
     pub confirmed: VecDeque<(LogIndex, Vec<Arrived>)>,
     /// Questions about leases whose expiry is under way: they wait until the lease has ended.
     pub fated: BTreeMap<LeaseId, Vec<Arrived>>,
-    /// All of these questions, to keep one only once if it is asked again.
+    /// All questions in the fields above. A question that is asked again is found here, and kept
+    /// only once.
     pub known: BTreeSet<(Asker, u64)>,
     /// When the unanswered renewals of each lease arrived, the oldest first, by the clock of the
     /// deadlines.

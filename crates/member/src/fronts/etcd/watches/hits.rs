@@ -67,8 +67,9 @@ impl GroupHits {
         (self.has_put && !flags.no_put) || (self.has_delete && !flags.no_delete)
     }
 
-    /// The events for a watcher with these flags, which wants some. Watchers that get the same
-    /// events share one copy; `all` is the copy of all changes, shared across groups.
+    /// The events for a watcher with these flags, which wants at least one of the changes. Watchers
+    /// that get the same events share one copy; `all` is the copy of all changes, shared across
+    /// groups.
     pub fn shown(
         &mut self,
         flags: Flags,
