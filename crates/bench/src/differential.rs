@@ -2,15 +2,16 @@
 //! For ZooKeeper's protocol, which this module covers, each reply, Stat and event must be equal,
 //! and come in the same order on each connection; module [`etcd`] covers etcd's.
 //!
-//! Sessions have numbered *slots*, the same on both servers. A seed is a list of *rounds*. In most
-//! rounds one session sends a pipelined burst of requests and the others listen. In some rounds all
-//! sessions send at once, each below its own parent znode, so that the answers do not depend on how
-//! they interleave. After each round every connection sends a sync and a ping, so that all events
-//! have arrived before the next round.
+//! A *slot* is a number for a session that both servers share; on each server the slot has its own
+//! session. A seed is a list of *rounds*. In most rounds one session sends a pipelined burst of
+//! requests, and the other sessions only receive events. In some rounds all sessions send at once,
+//! each below its own parent znode, so that the answers do not depend on how the requests
+//! interleave. After each round every connection sends a sync and a ping; their answers come behind
+//! all events of the round.
 //!
-//! The requests may touch the whole tree, which is removed after each seed: so both servers must be
-//! empty at the start. A znode that a server removes by itself would count as a difference, so both
-//! servers need a long `znode.container.checkIntervalMs`.
+//! The requests may touch the whole tree, and the tree is removed after each seed. So both servers
+//! must be empty at the start. If a server removed a container by itself, that would count as a
+//! difference; so both servers need a long `znode.container.checkIntervalMs`.
 
 pub mod etcd;
 pub mod generate;

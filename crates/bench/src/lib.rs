@@ -10,8 +10,8 @@
 //! | [`differential`] | equal requests to two servers, whose answers are compared |
 //!
 //! A *target* is what is measured: one server, or the servers of one ensemble. A *turn* is one run
-//! of a workload on one target; in a *round* each target has one turn. A *figure* is one measured
-//! number with a unit, one value for each round.
+//! of a workload on one target; in a *round* each target has one turn. A *figure* is a measured
+//! quantity with a unit; it has one value for each round.
 //!
 //! How a figure is made: [`cli`] picks a workload. The workload takes turns between the targets
 //! ([`measure::comparison`]) and decides the next request of each client. [`measure::driver`] sends

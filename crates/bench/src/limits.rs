@@ -210,8 +210,8 @@ pub const FREON_WARM_CHUNKS: u64 = 20_000;
 /// The interval at which a waiting thread checks whether the run was interrupted.
 pub const INTERRUPT_LOOK: Duration = Duration::from_millis(100);
 
-/// The share of its bytes that a cold read must get from a disk, and a warm read from memory. Below
-/// it the report says that the read was not what it is called.
+/// The share of its bytes that a cold read must get from a disk, and that a warm read must get from
+/// memory. If a run stays below it, the report says that the run was not cold, or not warm.
 pub const COLD_PART_MIN: f64 = 0.9;
 
 /// How long a datanode's answer may take. The run fails when an answer takes longer.

@@ -1,16 +1,17 @@
 //! The differential test of etcd's protocol: sends equal, seeded requests to two servers. Each
 //! response and each error must be equal.
 //!
-//! Some seeds also have watches beside the requests, and before them some revisions that are large
-//! enough to be sent in fragments. Some seeds first have users whose permissions change. Some first
-//! call all other services.
+//! Some seeds first call all services other than keys and watches ([`services`]). Some have users
+//! whose permissions change ([`users`]). Some first make revisions so large that they are sent in
+//! fragments ([`fragments`]), and then have watches beside the requests ([`watches`]).
 //!
 //! Requests go one at a time, each to both servers at once. Both servers must be at the same
 //! revision at the start, for example fresh. Their revisions then stay equal through all seeds, so
-//! revisions are compared as they are. A seed begins with a delete of all keys, and mostly refers
-//! to later revisions.
+//! revisions are compared as they are. A seed begins with a delete of all keys. Its requests mostly
+//! name revisions after that delete.
 //!
-//! "Right" is the reference server, "other" the server in question.
+//! The reference server's answers are the expected ones; the other server is the one that is
+//! tested.
 
 pub mod fragments;
 pub mod generate;
@@ -120,7 +121,8 @@ const WATCHES_ONE_IN: u64 = 10;
 /// One in this many seeds has users.
 const USERS_ONE_IN: u64 = 6;
 
-/// In this many seeds two have the calls of all other services, one for each order of ways.
+/// Two in this many seeds call all other services, one seed for each order of the two
+/// [`services::Way`]s.
 const SERVICES_ONE_IN: u64 = 15;
 
 /// How many requests end a seed: a delete of all keys and a compaction. The next seed reads old

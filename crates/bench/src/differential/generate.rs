@@ -15,7 +15,7 @@ pub const SLOTS: usize = 4;
 /// The most requests in one burst.
 const BURST_MAX: u64 = 60;
 
-/// The content of the body of a good reply, which tells how to decode it.
+/// What the body of a successful reply contains; the answers are decoded by this.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Body {
     /// Nothing.

@@ -1,6 +1,6 @@
-//! One of the two servers: its sessions and connections, and its answers as lines of text. Servers
-//! that behave alike give the same lines: times are left out, session ids become slots, and zxids
-//! count from the start of the seed.
+//! Runs rounds on one of the two servers, and describes its answers as lines of text. Servers that
+//! behave alike give the same lines: times are left out, session ids become slots, and zxids count
+//! from the highest zxid before the seed.
 
 use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
@@ -184,7 +184,8 @@ impl Side {
         connection.send(rest);
     }
 
-    /// Receives frames until this many pings were answered, or the connection ends.
+    /// Receives frames until `pings` pings were answered (`None`: without limit), or the connection
+    /// ends.
     fn receive_until(&mut self, slot: usize, pings: Option<usize>) -> Vec<Received> {
         let mut frames = Vec::new();
         let mut answered = 0;

@@ -1,5 +1,5 @@
-//! A raw ZooKeeper connection: it sends and receives frames without looking into them. It delivers
-//! all frames of a server in order, and then the end of the connection.
+//! A raw ZooKeeper connection, which sends and receives frames without looking into them. It
+//! delivers all frames of a server in order, and then the end of the connection.
 
 use std::io::Write;
 use std::net::{SocketAddr, TcpStream};

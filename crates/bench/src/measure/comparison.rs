@@ -1,5 +1,6 @@
-//! The frame of every workload: the options that say which servers to measure, the loop that gives
-//! each server its turns, and the output of any figures.
+//! What most workloads share: the options that name the servers to measure, the loop that gives
+//! each server its turns, and the output of any figures. (Workloads of the chunk store use only the
+//! options for rounds and that loop.)
 //!
 //! In a *round* each server has one *turn*, that is, one run of the workload. The first rounds may
 //! only warm the servers; the figures of the others count.

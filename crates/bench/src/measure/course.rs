@@ -1,8 +1,8 @@
-//! The course of a run: the rate and the latencies at each moment, and what the servers used then.
-//! Reports plot it.
+//! Samples a run while it goes on: the rate and the latencies of the last moment, and the CPU,
+//! memory and disk that the servers used in it. Reports plot these samples.
 //!
-//! The clients of this process count their answers into global atomic counters while a [`Course`]
-//! watches. At most one run is watched at a time.
+//! While a [`Course`] watches, the clients of this process count their answers into global atomic
+//! counters. At most one run is watched at a time.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -29,7 +29,7 @@ const BUCKETS: usize = 33 * PARTS;
 /// The counters that all clients of this process share.
 static ANSWERS: Answers = Answers::new();
 
-/// How many answers fell into each bucket of latencies, while somebody watches.
+/// Counts the answers in each bucket of latencies, while a [`Course`] watches.
 struct Answers {
     is_watched: AtomicBool,
     counts: [AtomicU64; BUCKETS],
@@ -52,7 +52,7 @@ impl Answers {
     }
 }
 
-/// Counts an answer that took so long, if a course watches.
+/// If a course watches, counts an answer that took `took_ns`.
 pub fn count(took_ns: u64) {
     ANSWERS.count(took_ns);
 }

@@ -1,9 +1,10 @@
-//! Figures of any kind: a block of them for each server, tables, and the ratios between the first
-//! two servers. Pure: figures in, text and JSON out.
+//! Formats figures of any kind: prints a block for each server, and the ratios between the first
+//! two servers; and gives both in the JSON schema of results. Pure: it neither reads nor writes
+//! anything.
 //!
-//! Each round gives one ratio, and the median of these ratios is the result. A ratio is *known* to
-//! half the width of its 95 % interval, as a part of the ratio: 0.05 means that the ratio is known
-//! to 5 %.
+//! Each round gives one ratio, and the median of these ratios is the result. The *half width* of a
+//! ratio says how precisely it is known: half the width of its 95 % interval, divided by the ratio.
+//! 0.05 means that the ratio is known to 5 %.
 
 use std::fmt::Write;
 
@@ -15,11 +16,11 @@ use crate::measure::stats::{Latencies, Phase, median};
 /// Which values of a figure are better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Good {
-    /// High ones: a rate.
+    /// Higher values are better, as for a rate.
     More,
-    /// Low ones: a cost, a wait.
+    /// Lower values are better, as for a cost or a wait.
     Less,
-    /// Neither: a count that says how much was done. It is not compared.
+    /// No value is better. The figure only says how much was done, and is not compared.
     Neither,
 }
 
@@ -297,15 +298,15 @@ pub fn ratio(first: &Figure, second: &Figure) -> Option<String> {
     Some(out)
 }
 
-/// How well the ratio of the first two servers' [`headline`] is known. `None` if there is no
-/// interval.
+/// The half width of the ratio between the first two servers' [`headline`] figures. `None` if the
+/// ratio has no interval.
 pub fn ratio_width(blocks: &[Block]) -> Option<f64> {
     let [first, second, ..] = blocks else { return None };
     width_of(headline(&first.figures)?, second)
 }
 
-/// How well the ratios of the named figures are known: the widest half interval. If rates are among
-/// them only the rates count, else all. `None` if one that counts has no interval.
+/// The largest half width among the ratios of the named figures. If some of the figures are rates,
+/// only the rates count. `None` if a figure that counts has no interval.
 pub fn widest_ratio(blocks: &[Block], names: &[&str]) -> Option<f64> {
     let [first, second, ..] = blocks else { return None };
     let named = first.figures.iter().filter(|it| names.contains(&it.name));
@@ -315,23 +316,22 @@ pub fn widest_ratio(blocks: &[Block], names: &[&str]) -> Option<f64> {
     widest(wanted.map(|it| width_of(it, second)))
 }
 
-/// The widest of some half intervals; `None` if there are none, or one of them is `None`.
+/// The largest of some half widths; `None` if there are none, or one of them is `None`.
 pub fn widest(widths: impl Iterator<Item = Option<f64>>) -> Option<f64> {
     widths.collect::<Option<Vec<f64>>>()?.into_iter().max_by(f64::total_cmp)
 }
 
-/// Half of the interval of the ratio between `ours` and the figure of that name in `theirs`.
+/// The half width of the ratio between `ours` and the figure of the same name in `theirs`.
 fn width_of(ours: &Figure, theirs: &Block) -> Option<f64> {
     half_width(ours, theirs.figures.iter().find(|it| it.name == ours.name)?)
 }
 
-/// Half of the interval of the ratio of two figures, as a fraction. `None` if they have no
-/// interval.
+/// The half width of the ratio of two figures: 0.05 means 5 %. `None` if the ratio has no interval.
 pub fn half_width(ours: &Figure, theirs: &Figure) -> Option<f64> {
     Ratio::of(&ours.to_schema(), &theirs.to_schema())?.half_width()
 }
 
-/// Half of the interval of a figure that is a quotient itself, as a fraction.
+/// The half width of a figure whose values are quotients already: 0.05 means 5 %.
 pub fn quotient_width(figure: &Figure) -> Option<f64> {
     let one = Figure { values: vec![1.0; figure.values.len()], ..figure.clone() };
     half_width(figure, &one)

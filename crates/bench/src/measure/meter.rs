@@ -1,5 +1,5 @@
-//! Measures a part of a run: its time, the CPU of the server and of the generator, and the results
-//! of its requests.
+//! Measures a part of a run: how long it takes, how much CPU the server and the generator use, and
+//! how its requests end.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,4 +1,4 @@
-//! The limit on open files of this process (`RLIMIT_NOFILE`), which also limits its connections.
+//! Raises the limit on open files of this process (`RLIMIT_NOFILE`) as far as its connections need.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 

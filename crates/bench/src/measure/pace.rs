@@ -1,5 +1,5 @@
-//! The schedule of a load: when each request of an open loop is due, and when any load ends. The
-//! schedule does not wait for answers, and reads no clock.
+//! The schedule of a load: it says when each request of an open loop is due, and when a load in
+//! open or closed loop ends. A due time does not depend on answers, and nothing here reads a clock.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;

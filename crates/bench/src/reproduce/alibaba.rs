@@ -117,7 +117,8 @@ fn units(shape: &Shape) -> f64 {
     if shape.kind.scenario() == 2 { 2.2 } else { 1.0 }
 }
 
-/// Measures the tests, each on freshly started servers: the real server keeps all its logs.
+/// Measures the tests, each on freshly started servers, because the real server keeps the logs of
+/// all earlier tests on its disk.
 fn measure_all(session: &mut Session, shapes: &[Shape]) -> anyhow::Result<()> {
     for shape in shapes {
         let cores = session.results().machine.cores;
@@ -155,8 +156,9 @@ fn measure(session: &mut Session, site: &Site, shape: &Shape) -> anyhow::Result<
     })
 }
 
-/// How busy cores follow from the figures. With subscribers, events and reads go on after the last
-/// item is created, and their CPU counts, so the rate is taken until all is seen.
+/// How to get the number of busy cores from the figures of a test. With subscribers, events and
+/// reads go on after the last item is created, and their CPU counts; so there the rate is taken
+/// over the time until all items are seen.
 fn cpu_use(shape: &Shape) -> CpuUse {
     match shape.kind {
         Kind::Ephemerals | Kind::SetData => CpuUse::FIRST_RATE,

@@ -116,7 +116,7 @@ pub struct Work<'a> {
     pub units: f64,
     /// The figures that short tables show.
     pub headlines: &'a [&'a str],
-    /// How the number of busy cores follows from the figures; `None` if it does not.
+    /// How to get the number of busy cores from the figures; `None` if the figures do not give it.
     pub cpu: Option<CpuUse>,
 }
 
@@ -284,9 +284,9 @@ impl Session {
         self.measure_in_turn(places, (work, None), |place, round| run(place, round).map(no_course))
     }
 
-    /// Measures a test on all places (systems) in turn, and keeps the results. `used` has how busy
-    /// cores follow from the figures, and three numbers of cores: the servers', the generator's,
-    /// and both together.
+    /// Measures a test on all places (systems) in turn, and keeps the results. `used` says how to
+    /// get the number of busy cores from the figures, and how many cores the servers have, how many
+    /// the generator has, and how many both have together.
     fn measure_in_turn(
         &mut self,
         places: &[&'static str],
@@ -374,8 +374,8 @@ impl Session {
         Ok(true)
     }
 
-    /// Changes the planned work: by more units if a test was added, by fewer (negative) if one is
-    /// left out.
+    /// Adds `units` to the planned work, from which the time that is left is estimated. The number
+    /// is negative if a planned test is left out.
     pub fn expect(&mut self, units: f64) {
         self.progress.all += units;
     }
@@ -453,8 +453,9 @@ fn first_rate(measured: &Measured) -> Option<f64> {
     measured.figures.iter().find(|figure| figure.unit == "per s")?.median()
 }
 
-/// Names the limit of a test: busy cores, or something that requests wait for. `used` has how many
-/// cores the servers have, how many the generator has, and both together.
+/// Names what limits a system in a test: busy cores, or something that requests wait for. `used`
+/// says how many cores the servers have, how many the generator has, and how many both have
+/// together.
 fn limit_of(ours: &Measured, (cpu, used): (CpuUse, [usize; 3])) -> String {
     let of = |name: &str| {
         let figure = ours.figures.iter().find(|figure| figure.name.starts_with(name))?;

@@ -1,4 +1,4 @@
-//! The members of a target as processes of this machine: this finds the leader, ends a member, and
+//! The members of an ensemble as processes of this machine: finds the leader, ends a member, and
 //! starts it again with the command line that `/proc` shows.
 
 use std::collections::BTreeMap;
@@ -117,16 +117,16 @@ impl Member {
         Ok(Member { address, scheme, launch: Launch::of(*pid)?, processes })
     }
 
-    /// The part that it says it has.
+    /// The role that the member reports.
     fn role(&self) -> Option<Role> {
         role_at(self.address, self.scheme)
     }
 
-    /// The folders of its snapshots and of its log: ZooKeeper's names them itself, etcd's has files
-    /// in them open.
+    /// The folders with the member's snapshots and its log. A ZooKeeper server names them in its
+    /// answer to `conf`; for etcd's protocol the open files of the process show them.
     ///
     /// # Errors
-    /// It does not name them, or they are not on this machine.
+    /// The member does not reveal its folders, or they are not on this machine.
     pub fn data_folders(&self) -> anyhow::Result<Vec<PathBuf>> {
         match self.scheme {
             Scheme::Zk => self.named_data_folders(),
@@ -139,7 +139,7 @@ impl Member {
         }
     }
 
-    /// The folders that it names in its answer to `conf`.
+    /// The folders that the member names in its answer to `conf`.
     fn named_data_folders(&self) -> anyhow::Result<Vec<PathBuf>> {
         let address = self.address;
         let named = |key| target::configured_at(&address, key);
@@ -160,12 +160,12 @@ impl Member {
         Ok(folders)
     }
 
-    /// CPU time so far of its present process.
+    /// CPU time so far of the process that listens at the member's address now, in ns.
     pub fn cpu_ns_now(&self) -> Option<u64> {
         Processes::listening(&[self.address]).cpu_ns()
     }
 
-    /// Ends it by SIGKILL and waits until it is gone. Returns how long that took.
+    /// Ends the member by SIGKILL and waits until its process is gone. Returns how long that took.
     ///
     /// # Errors
     /// It is gone already, or does not go.
@@ -175,7 +175,7 @@ impl Member {
         self.wait_until_it_is_gone(killed)
     }
 
-    /// Pauses it by SIGSTOP for so long. It goes on even if that fails.
+    /// Pauses the member by SIGSTOP for `time`, then lets it go on.
     ///
     /// # Errors
     /// It is gone already.
@@ -185,7 +185,8 @@ impl Member {
         Ok(self.processes.resume()?)
     }
 
-    /// Waits until a member that was never ended finds what the probe asks for.
+    /// Waits until the member, whose process was not ended, answers the probe with what the probe
+    /// expects. Returns the time since the call.
     ///
     /// # Errors
     /// It does not come, or answers something else.
@@ -197,7 +198,7 @@ impl Member {
         Ok(began.elapsed())
     }
 
-    /// Ends it by SIGTERM, as its operators would.
+    /// Ends the member by SIGTERM, as its operators would. Returns how long that took.
     ///
     /// # Errors
     /// It is gone already, or does not go.
@@ -216,7 +217,7 @@ impl Member {
         Ok(since.elapsed())
     }
 
-    /// Starts it again.
+    /// Starts the member again.
     ///
     /// # Errors
     /// The system refuses.
@@ -231,10 +232,11 @@ impl Member {
 }
 
 impl Started {
-    /// Waits until it finds what the probe asks for. Returns the time since its start.
+    /// Waits until the started member answers the probe with what the probe expects. Returns the
+    /// time since the start.
     ///
     /// # Errors
-    /// It ends, does not come, or answers something else.
+    /// The member ends, does not answer in time, or answers something else.
     pub fn wait_until_it_serves(mut self, probe: &Probe) -> anyhow::Result<Duration> {
         let (addresses, output) = ([self.address], &self.output);
         let children = &mut self.children;

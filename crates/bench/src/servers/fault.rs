@@ -16,7 +16,7 @@ use crate::servers::ensemble::{Ensemble, Member};
 pub enum Fault {
     /// SIGKILL; the server is started again later.
     Kill,
-    /// SIGSTOP, and SIGCONT later: its connections stay, and it says nothing.
+    /// SIGSTOP, and SIGCONT later: the server's connections stay open, and it sends nothing.
     Pause,
     /// The file system of its data is frozen (`fsfreeze`), and thawed later: each write waits.
     Freeze,
@@ -44,7 +44,8 @@ impl Fault {
     }
 }
 
-/// Every member may lead, so each needs a file system that no other program uses.
+/// Checks that this process may freeze file systems, and that each member's data are on a file
+/// system that nothing else uses. All members are checked, because any of them may be the leader.
 fn check_freeze(members: &[Member]) -> anyhow::Result<()> {
     anyhow::ensure!(rustix::process::geteuid().is_root(), "--fault freeze: it takes root");
     let found = Command::new("fsfreeze").arg("--version").stdout(Stdio::null()).status();
@@ -77,7 +78,7 @@ pub struct Frozen {
 }
 
 impl Frozen {
-    /// Freezes the file systems of some folders for so long, from now on.
+    /// Freezes the file systems of some folders, from now on for `time`.
     ///
     /// # Errors
     /// No process can be started.

@@ -1,5 +1,6 @@
-//! A folder of this process, for chunks or for the data of servers that it starts. It is removed in
-//! the end, even after an error. Also calls that sync the folder and drop it from the page cache.
+//! A folder that this process makes, for chunks or for the data of servers that it starts. It is
+//! removed in the end, even after an error. Also makes the calls that sync the folder and drop its
+//! files from the page cache.
 
 use std::fs::{self, File};
 use std::io;

@@ -1,4 +1,4 @@
-//! The command line of a process, and starting it again by that.
+//! Reads the command line of a running process, and starts the program again with it.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
@@ -13,7 +13,7 @@ const END_WITH_PARENT: &str = "--end-with-parent";
 /// A way to start a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Launch {
-    /// The command line of a process that runs.
+    /// Like a process that runs, or ran: with the same program, arguments, folder and environment.
     Again {
         /// The file of its program.
         program: PathBuf,
@@ -55,7 +55,7 @@ impl Launch {
         Ok(Launch::Again { program, arguments, folder: link("cwd")?, environment })
     }
 
-    /// The folder that it runs in, if that is known.
+    /// The folder in which the server runs; `None` for a shell command.
     pub fn folder(&self) -> Option<&Path> {
         match self {
             Launch::Again { folder, .. } => Some(folder),
@@ -63,8 +63,8 @@ impl Launch {
         }
     }
 
-    /// Starts it; its output goes to the end of a file. It has a process group of its own and no
-    /// file of ours, so that it goes on when this process ends.
+    /// Starts the server; its output is appended to the file `output`. The server has a process
+    /// group of its own and holds no file of ours, so that it goes on when this process ends.
     ///
     /// # Errors
     /// The system refuses.

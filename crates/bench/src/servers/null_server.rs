@@ -1,6 +1,6 @@
-//! A server that does nothing: it answers every ZooKeeper request at once, as the load expects. It
-//! keeps no state but watches, and the data of watched znodes. The rate of a load against it is the
-//! ceiling of the generator.
+//! A server that does no work: it answers every ZooKeeper request at once, in most cases with
+//! success, and so shows how fast the generator is by itself. It keeps no state but watches, and
+//! the data of watched znodes. The rate of a load against it is the ceiling of the generator.
 
 use std::collections::HashMap;
 use std::io::{ErrorKind, Read, Write};

@@ -1,5 +1,5 @@
-//! Questions to one server in the protocol of its target: which part it has in its ensemble, and
-//! whether it serves again.
+//! Asks a server in its own protocol for its role in its ensemble, and whether it serves clients
+//! again after a restart.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -18,7 +18,7 @@ use crate::servers::target::{Scheme, mode_at};
 use crate::workloads::etcd::client::{EtcdClient, RANGE, runtime, status_at};
 use crate::workloads::zk::client::{Incoming, Session};
 
-/// The part of a server in its ensemble.
+/// The role of a server in its ensemble.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// It leads, or is alone.
@@ -27,7 +27,7 @@ pub enum Role {
     Follower,
 }
 
-/// The part that a server says it has; `None` if it does not say, or knows no leader.
+/// The role that a server reports; `None` if it reports none, or knows no leader.
 pub fn role_at(address: SocketAddr, scheme: Scheme) -> Option<Role> {
     match scheme {
         Scheme::Zk => match mode_at(&address)?.as_str() {
@@ -47,11 +47,11 @@ pub fn role_at(address: SocketAddr, scheme: Scheme) -> Option<Role> {
     }
 }
 
-/// A read that only a server that serves can answer.
+/// A read that a server answers only once it serves clients.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Probe {
-    /// The data of a znode, in a new session. A server that gives a session has applied it, and all
-    /// writes that were acknowledged before it.
+    /// The data of a znode, in a new session. A server that opens a session has applied the command
+    /// that opens it, and so all writes that were acknowledged before.
     Znode(String),
     /// A linearizable read of a key of etcd's.
     Key(Bytes),
@@ -60,14 +60,14 @@ pub enum Probe {
 /// The first answer of a server that comes back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FirstAnswer {
-    /// What was asked for is there.
+    /// The server returned the expected znode or key.
     Found,
-    /// The answer says something else, which is named.
+    /// The server answered something else, which the text describes.
     Wrong(String),
 }
 
 impl FirstAnswer {
-    /// Succeeds if what was asked for is there.
+    /// Succeeds if the server returned the expected znode or key.
     ///
     /// # Errors
     /// The answer of the server at this address is another one.

@@ -1,6 +1,6 @@
-//! The target of a benchmark: a server or the servers of one ensemble, and what is known about
-//! them. Clients are spread over all its addresses. Its CPU time and memory are sums over the
-//! processes that listen there.
+//! The target of a benchmark: a server or the servers of one ensemble, with their version,
+//! addresses and processes. Clients are spread over all addresses. A target's CPU time and memory
+//! are sums over the processes that listen at its addresses.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};

@@ -1,4 +1,5 @@
-//! Workloads of etcd's clients. The modules `client` and `grpc` hold the client that they share.
+//! Workloads that load the etcd protocols. The modules `client` and `grpc` hold the client that the
+//! workloads of etcd v3 share.
 
 pub mod client;
 pub mod grpc;

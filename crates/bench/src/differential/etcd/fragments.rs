@@ -1,11 +1,11 @@
-//! Revisions so large that a watch gets them in fragments. Both servers must cut them at the same
-//! events.
+//! Makes revisions so large that a watch gets each in fragments, and compares the fragments: both
+//! servers must cut a revision at the same events.
 //!
-//! A request is smaller than a fragment. So a revision is large only by the previous values
-//! (`prev_kv`) of its events, or by the many pairs that one delete removes. A watch that is up to
-//! date gets each revision when it is made, so here the responses themselves can be compared, not
-//! only their events. etcd counts the bytes of a response's header and Quorate does not; the sizes
-//! of values are such that no cut depends on that.
+//! A request is smaller than a fragment. So only two things make a revision larger than a fragment:
+//! the previous values (`prev_kv`) of its events, or a delete that removes many pairs. The watches
+//! here are up to date, so each gets a revision as soon as it is made; therefore the responses
+//! themselves can be compared, and not only their events. etcd counts the bytes of a response's
+//! header and Quorate does not; the sizes of values are such that no cut depends on that.
 
 use std::collections::BTreeMap;
 
@@ -27,19 +27,20 @@ use crate::workloads::etcd::grpc::{Received, Stream};
 /// The unit of the sizes of values, bytes. All other bytes of a response together are fewer.
 const UNIT_BYTES: u64 = 4_096;
 
-/// The least and the most units of all values of a transaction: they are below etcd's limit for a
-/// request (1.5 MiB), and more than half of the limit for a fragment (2 MiB).
+/// The least and the most [`UNIT_BYTES`] that the values of one transaction have together. Even the
+/// most are below etcd's limit for a request (1.5 MiB), and even the least are more than half of
+/// the limit for a fragment (2 MiB).
 const UNITS_MIN: u64 = 280;
 const UNITS_MAX: u64 = 360;
 
 /// The most keys of a transaction.
 const KEYS_MAX: u64 = 30;
 
-/// For each watch of a stream: whether it asks for fragments, and for the previous values of
-/// events.
+/// The watches of a stream. For each of them this says whether it asks for fragments, and whether
+/// it asks for the previous values of events.
 const WATCHES: [(bool, bool); 4] = [(true, true), (true, false), (false, true), (false, false)];
 
-/// The writes of a seed. The last one deletes all keys.
+/// The writes of a seed: transactions that put large values, then a delete of all keys.
 pub fn writes(seed: u64) -> Vec<Request> {
     let mut random = Random::new(seed ^ 0x66_72_61_67);
     // The second put replaces the values of the first. The third is about other keys.
@@ -82,7 +83,7 @@ pub struct Fragments {
 
 struct Side {
     stream: Stream,
-    /// Since the last comparison, the responses of each watch that had events.
+    /// For each watch, its responses with events since the last comparison.
     responses: BTreeMap<i64, Vec<pb::WatchResponse>>,
 }
 

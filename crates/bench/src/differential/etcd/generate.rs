@@ -38,7 +38,8 @@ const LEASE_TTL_S_MIN: i64 = 86_400;
 /// The limit of operations in a transaction: etcd's `--max-txn-ops`.
 const OPS_MAX: usize = 128;
 
-/// How deep transactions are nested, often. Sometimes one is nested one level deeper, alone.
+/// The deepest nesting of most transactions; 1 is a transaction without another inside.
+/// [`Generator::deep`] nests up to 29 levels more.
 const DEPTH: u64 = 3;
 
 /// Sizes of values, bytes, around etcd's limits for a request (1.5 MiB) and for a message (2 MiB).
@@ -313,7 +314,7 @@ impl Generator {
         })
     }
 
-    /// A request that servers refuse, mostly.
+    /// A request that servers refuse in most cases.
     fn wrong(&mut self) -> Request {
         match self.random.below(14) {
             0 => Request::Put(pb::PutRequest { key: Bytes::new(), ..self.put() }),
@@ -362,7 +363,7 @@ impl Generator {
         txn
     }
 
-    /// A deep nesting of transactions.
+    /// A transaction that contains up to 29 others, one inside the other.
     fn deep(&mut self) -> pb::TxnRequest {
         self.is_open = false;
         let mut txn = self.txn(DEPTH);

@@ -101,7 +101,7 @@ impl Request {
     /// Decodes the answer to this request, and removes what may differ between servers.
     ///
     /// # Errors
-    /// The answer is not one to such a request.
+    /// The server's answer does not fit this request.
     pub fn reply(&self, answer: Answer) -> anyhow::Result<Reply> {
         let Answer { code, message, body } = answer;
         if code != 0 {

@@ -155,7 +155,8 @@ pub const CALLS: &[(&str, &str)] = &[
     ("auth/user/delete", r#"{"name":"n"}"#),
 ];
 
-/// The calls that end this part, made in one way only. They leave nothing behind.
+/// The calls that end the comparison of services, made in one way only. After them nothing of the
+/// comparison is left on the server.
 pub const LAST_CALLS: &[(&str, &str)] = &[("lease/revoke", r#"{"ID":"77"}"#)];
 
 /// Values of one server that later calls to it use.
@@ -244,7 +245,7 @@ fn dechunked(mut rest: &str) -> String {
 /// A call over gRPC, and the method that decodes its answer.
 ///
 /// # Errors
-/// There is no such call, or the body is not valid for it.
+/// The gateway has no call at this path, or the body is not valid for the call.
 pub fn grpc_call(path: &str, body: &str) -> anyhow::Result<(&'static GatewayMethod, Call)> {
     let method = gateway::route("POST", &format!("/v3/{path}"));
     let method = method.map_err(|_| anyhow::anyhow!("no call is at {path}"))?;
@@ -252,10 +253,10 @@ pub fn grpc_call(path: &str, body: &str) -> anyhow::Result<(&'static GatewayMeth
     Ok((method, Call::from_bytes(method.path, &request)?))
 }
 
-/// Shows the answer to such a call as the gateway would.
+/// Shows a gRPC answer as the gateway would show it.
 ///
 /// # Errors
-/// The answer is not one to this method.
+/// The answer does not fit the method.
 pub fn of_grpc(method: &GatewayMethod, answer: Answer) -> anyhow::Result<Shown> {
     let Answer { code, message, body } = answer;
     if code != 0 {

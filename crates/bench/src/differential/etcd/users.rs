@@ -1,9 +1,9 @@
 //! Random users, roles and permissions: calls of the service `Auth`, and other calls by users whose
 //! permissions change meanwhile. Enforcement may be enabled or disabled between any two calls.
 //!
-//! Each server makes its own tokens. So a login gives two, one for each server, and only whether
-//! there is a token is compared. A seed ends without users and roles, and with the same revision on
-//! both servers.
+//! Each server makes its own tokens, so a login gives two: one for each server. The tokens
+//! themselves are not compared, only whether a login returns one. A seed ends without users and
+//! roles, and with the same revision on both servers.
 
 use bytes::Bytes;
 use etcd::pb::Message;
@@ -37,7 +37,7 @@ pub struct AuthCall {
     request: Bytes,
 }
 
-/// The answer to such a call, without what may differ between servers.
+/// The answer to an [`AuthCall`], without what may differ between servers.
 #[derive(Clone, Debug, PartialEq)]
 pub enum AuthReply {
     /// Success: the revision and the other fields. The token of [`login`] is left out.
@@ -125,8 +125,8 @@ pub enum Next {
 /// Draws the calls of a seed, and keeps the tokens of its logins.
 pub struct Users {
     random: Random,
-    /// The tokens of the newest logins, at most six: each that of the reference server, and that of
-    /// the other.
+    /// The tokens of the newest logins, at most six pairs. A pair has the reference server's token,
+    /// then the other server's.
     tokens: Vec<(String, String)>,
 }
 

@@ -1,20 +1,22 @@
 //! Compares watches on both servers: equal requests go to a stream on each, and the responses must
 //! be equal.
 //!
-//! How events are spread over responses depends on time, in etcd as well: a watch that starts at an
-//! old revision reads from a background loop. So the events of each watch are compared as one list,
-//! and the responses without events as another. Numbers in headers are compared only where nothing
-//! else happens meanwhile. What etcd guarantees for each response is checked on each side: no
-//! header has a lower revision than its events, and a revision is in one response, except for
+//! How events are spread over responses depends on time, in etcd as well, because a background loop
+//! serves watches that start at an old revision. So the events of each watch are compared as one
+//! list, and the responses without events as another. Numbers in headers are compared only where
+//! nothing else happens meanwhile. What etcd guarantees for each response is checked on each side:
+//! no header has a lower revision than its events, and a revision is in one response, except for
 //! fragments that were asked for.
 //!
-//! The sides are compared once both are *settled*. The first watch of each stream covers all keys;
-//! it must have shown the newest revision. And the server must have promised progress, that is,
-//! answered a progress request with a revision that all watches have reached. etcd gives no such
-//! promise on a stream with a watch that starts in the future, so these watches have their own
-//! stream. Nor does it on a stream with a watch that ended because its start was compacted, whose
-//! id it keeps. Quorate goes on there, so such a stream is closed soon. Compactions wait until all
-//! streams are settled, since what a watch still has to read would otherwise depend on time.
+//! The sides are compared once both are *settled*. A side is settled when the first watch of each
+//! stream, which covers all keys, has shown the newest revision. The tested server must also have
+//! promised progress: it must have answered a progress request with a revision that all watches
+//! have reached. (etcd may drop all such requests, so its promise is not required.) Two kinds of
+//! streams have no promise to wait for. etcd gives none on a stream with a watch that starts in the
+//! future, so these watches have their own stream. And etcd gives none on a stream with a watch
+//! that ended because its start was compacted, since it keeps the id of that watch; Quorate does
+//! give one there, so such a stream is closed soon. A compaction waits until all streams are
+//! settled, because what a watch still has to read would otherwise depend on time.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -107,7 +109,8 @@ struct Sent {
     promised: i64,
     /// For each watch the last revision that it has shown, and whether more fragments of it follow.
     last: BTreeMap<i64, (i64, bool)>,
-    /// The watches that asked for fragments; and whether the watch that is just being created does.
+    /// The watches that asked for fragments; and whether the request for a watch that is not
+    /// answered yet asks for them.
     fragmenting: BTreeSet<i64>,
     asks_for_fragments: bool,
 }
@@ -201,8 +204,8 @@ impl Both {
         self.sides.iter_mut().try_for_each(|side| side.send(union))
     }
 
-    /// Reads from both servers until `is_so` is true. Returns false if it is not within
-    /// [`DIFFERENTIAL_SILENCE`].
+    /// Reads from both servers until `is_so` is true. Returns false if it does not become true
+    /// within [`DIFFERENTIAL_SILENCE`].
     async fn read_until(&mut self, is_so: impl Fn(&Both) -> bool) -> anyhow::Result<bool> {
         self.read_for(DIFFERENTIAL_SILENCE, is_so).await
     }
@@ -281,7 +284,7 @@ impl Both {
         self.read_until_cancelled(watch_id).await
     }
 
-    /// Waits until both sides have sent everything up to revision `newest`, and compares it.
+    /// Waits until both sides are settled at revision `newest`, and compares what they have sent.
     async fn settle(
         &mut self,
         newest: i64,

@@ -1,5 +1,5 @@
-//! The workload `zk-beside-chunks`: the latency of synchronous creates of a ZooKeeper client, alone
-//! and while other clients write chunks to the same server at full rate, in turn.
+//! The workload `zk-beside-chunks`: the latency of a ZooKeeper client's synchronous creates, in
+//! turn alone and while other clients write chunks to the same server at full rate.
 //!
 //! One session creates one znode after the other and waits for each answer, as a lock or an
 //! election does. Whether the chunks are on the same disk as the log depends on how the server was

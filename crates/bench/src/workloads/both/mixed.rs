@@ -1,9 +1,11 @@
 //! The workload `mixed`: ZooKeeper's and etcd's clients on the same server or ensemble. Each round
-//! has three phases, in turn: each protocol's clients alone, and both at once. What a protocol
-//! loses beside the other one is the quotient of two phases of one round.
+//! has three phases, in turn: each protocol's clients alone, and both at once. A figure of the
+//! third phase divided by that of a protocol's own phase shows what the protocol loses beside the
+//! other one.
 //!
-//! In open loop each protocol has its own rate, the same in both of its phases. In closed loop
-//! clients get what they can; beside the other protocol, half of the rate alone is a fair share.
+//! In open loop each protocol has its own rate, which is the same alone and beside the other
+//! protocol. In closed loop clients get the rate that the servers allow; beside the other protocol,
+//! half of the rate alone is a fair share.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -405,8 +407,8 @@ fn quotients(blocks: &[Block], is_closed: bool) -> Block {
     block
 }
 
-/// How well the quotients are known: the widest half interval. In closed loop those of the rates
-/// count, in open loop that of the CPU of a request.
+/// The largest half width of the quotients: see [`crate::measure::figures`]. In closed loop the
+/// quotients of the rates count, in open loop only that of the CPU of a request.
 fn width_of(quotients: &Block, is_closed: bool) -> Option<f64> {
     let is_wanted = |figure: &&Figure| match is_closed {
         true => figure.good == Good::More,

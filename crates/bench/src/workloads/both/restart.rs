@@ -1,6 +1,7 @@
-//! How long killed servers are away, for clients of any protocol: things are written, the servers
-//! get SIGKILL at the last reply, are started again, and are asked for the last thing until one
-//! answers. Then every thing must be there.
+//! Measures how long servers are away after a kill, for clients of any protocol. Clients write
+//! *things*, such as keys or znodes. At the last reply all servers of a target get SIGKILL, and are
+//! started again. Then the servers are asked for the last thing until one answers; that ends the
+//! time. Afterwards every acknowledged thing must be there.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -31,8 +32,8 @@ pub struct StartArgs {
     compare_start: Option<String>,
 }
 
-/// What servers must not lose by a restart: things of one protocol, written and counted by its
-/// clients.
+/// The things of one protocol (keys or znodes) that servers must not lose by a restart: how clients
+/// write, count and remove them.
 pub trait Things {
     /// The names of the figures about the things that were acknowledged, found, and missing, and
     /// about the rate of writing them.
@@ -60,7 +61,7 @@ pub trait Things {
     fn remove(&mut self, target: &Target, may_keep: bool, block: &mut Block) -> anyhow::Result<()>;
 }
 
-/// The things on a server that serves again.
+/// How many of the things a restarted target still has.
 pub struct Found {
     pub found: u64,
     /// Things that were acknowledged and are not there.
@@ -150,14 +151,14 @@ fn restart<T: Things>(
     Ok(block)
 }
 
-/// The time between the last reply before the kill and the first one after it.
+/// What happened from the kill of a target's processes until the first answer of the new processes.
 struct Outage {
     /// The time from the kill until no thread was left.
     gone: Duration,
     /// The time from the kill until a server answered.
     answered: Duration,
     first: FirstAnswer,
-    /// CPU time of the new processes until that answer.
+    /// CPU time of the new processes until the first answer.
     cpu_ns: Option<u64>,
     /// The ids of the new processes, as text.
     pids: String,

@@ -2,7 +2,7 @@
 //! the chunk store in this process. It shows four kinds of figures beside each other: the published
 //! ones, those of Ozone's own generator in the same run, the limits of the disk, and ours.
 //!
-//! [`load`] describes the work. Each run has a fresh store. It ends when the last chunk is
+//! [`load`] describes the work. Each run has a fresh store, and ends when the last chunk is
 //! acknowledged. Then the store and the file system are synced, which is also timed: a rate without
 //! the sync only shows how fast memory is. During the run [`background`] makes the calls that a
 //! server makes beside its requests. [`limit`] measures plain system calls, [`freon`] runs Ozone's
@@ -365,7 +365,7 @@ const BESIDE_OZONE: [(Layout, Layout); 3] = [
     (Layout::Log, Layout::PerBlock),
 ];
 
-/// How well the ratios of our layouts to Ozone's are known: the widest half interval.
+/// The largest half width of the ratios of our layouts to Ozone's: see [`crate::measure::figures`].
 fn ratio_width(contenders: &[Contender], rounds: &[Vec<Option<Run>>]) -> Option<f64> {
     let runs_of = |wanted: Contender| {
         let at = contenders.iter().position(|it| *it == wanted)?;

@@ -44,7 +44,7 @@ pub enum Incoming<'a> {
     Connected,
     /// The answer to the oldest request under way.
     Reply {
-        /// The time that the request's latency counts from, as passed to [`Session::send`].
+        /// The time at which the request's latency begins, as passed to [`Session::send`].
         since_ns: u64,
         /// The header of the reply.
         header: ReplyHeader,
@@ -149,7 +149,7 @@ impl Session {
         self.under_way.push_back(Sent { xid: self.last_xid, since_ns });
     }
 
-    /// The times that the latencies of the requests under way count from, oldest first.
+    /// For each request under way, oldest first, the time at which its latency begins.
     #[cfg(test)]
     pub fn since_ns(&self) -> Vec<u64> {
         self.under_way.iter().map(|sent| sent.since_ns).collect()

@@ -1,8 +1,8 @@
-//! How long no client can write when something happens to the leader: many sessions write in closed
-//! loop; the leader is killed, paused, or its disk hangs; the sessions go on as real clients do.
-//! The figures are the longest times between two acknowledged writes: of each session, of all
-//! together, of the sessions at the leader, and of the sessions at the followers. Every
-//! acknowledged write must be there in the end.
+//! The workload `zk-failover`: how long no client can write when the leader is killed or paused, or
+//! its disk hangs. Many sessions write in closed loop; after the fault they reconnect as real
+//! clients do. The figures are the longest times between two acknowledged writes: of each session,
+//! of all sessions together, of the sessions at the leader, and of the sessions at the followers.
+//! In the end every acknowledged write must be there.
 
 use std::cell::RefCell;
 use std::net::SocketAddr;
@@ -38,7 +38,7 @@ pub struct FailoverArgs {
     fault: FaultArgs,
 }
 
-/// Options of those that write in closed loop.
+/// Options of the sessions that write in closed loop.
 #[derive(Clone, Debug, Args)]
 pub struct LoadArgs {
     /// Sessions that write, one request under way each
@@ -264,12 +264,13 @@ impl Pooled {
 }
 
 impl Account {
-    /// The count of all that must not happen.
+    /// The number of findings that must not occur: lost and surplus writes, and sessions that did
+    /// not write again.
     pub fn trouble(&self) -> u64 {
         self.lost + self.surplus + self.silent
     }
 
-    /// A line about it, if anything happened that must not.
+    /// A line about these findings; `None` if there are none.
     pub fn note(&self) -> Option<String> {
         let Account { lost, surplus, silent, .. } = self;
         (self.trouble() > 0).then(|| {

@@ -278,7 +278,8 @@ fn measure(
     Ok(series)
 }
 
-/// How well the ratio of the first two servers' rates is known: see [`crate::measure::figures`].
+/// The largest half width of the ratios between the first two servers' rates: see
+/// [`crate::measure::figures`].
 fn rate_width<M>(rounds: &[Vec<(Run, M)>]) -> Option<f64> {
     let rates = |of_one: &Vec<(Run, M)>| schema::Figure {
         good: schema::Good::More,

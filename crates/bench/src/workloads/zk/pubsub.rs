@@ -4,8 +4,8 @@
 //! 1. Connections create ephemerals on their paths and delete them.
 //! 2. Subscribers set a watch on each path of a publisher, before the znode exists. Then the
 //!    publishers create an ephemeral on each of their paths. In one test a subscriber only receives
-//!    the event, in another it then reads the data. The ephemerals stay until their connections
-//!    close.
+//!    the event; in another the subscriber then reads the data. The ephemerals stay until their
+//!    connections close.
 //! 3. Connections set data on their paths, which nobody watches.
 
 pub mod item;

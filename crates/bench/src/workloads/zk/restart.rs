@@ -1,5 +1,6 @@
-//! Measures how long a server that speaks ZooKeeper's protocol is away after a kill. The run fills
-//! a tree before the kill, and counts the tree's znodes after the restart: none may be missing.
+//! The workload `zk-restart`: how long a server that speaks ZooKeeper's protocol is away after a
+//! kill. The run fills a tree before the kill, and counts the tree's znodes after the restart: none
+//! may be missing.
 
 use std::process::ExitCode;
 

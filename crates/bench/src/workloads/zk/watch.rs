@@ -1,9 +1,10 @@
-//! The cost of very many watches to a server, and how long it takes until very many clients see one
-//! change.
+//! The workload `zk-watch`: what very many watches cost a server, and how long it takes until very
+//! many clients have seen one change.
 //!
-//! First some connections set many watches each, none of which fires: every other one by getData,
-//! the others by exists. Then other connections all watch one znode, which is set some times. The
-//! time counts from the write of that request to the socket.
+//! In the first half some connections set many watches each, none of which fires: half of the
+//! watches by getData, the others by exists. In the second half other connections all watch one
+//! znode, whose data is then set several times. A latency begins when the set is written to the
+//! socket, and ends when the event arrives.
 
 use std::fmt::Write;
 use std::process::ExitCode;

@@ -1,6 +1,6 @@
-//! Where a chunk is when its buffered write returns. That place decides which failures the chunk
-//! survives, so rates with different places are not comparable. Each table therefore shows the
-//! place of each contender.
+//! Where a chunk is when its buffered write returns. That place (a buffer of the process, the page
+//! cache, or the device) decides which failures the chunk survives. So the rates of contenders with
+//! different places are not comparable, and each table shows the place of each contender.
 
 use chunk::layout::Layout;
 use chunk::limits::{

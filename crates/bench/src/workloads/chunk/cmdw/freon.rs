@@ -88,7 +88,7 @@ pub struct Freon {
 
 impl Freon {
     /// Compiles, starts and warms up the program, in a new folder in `dir`. `shape` has the number
-    /// of threads. `is_synced`: each chunk must be durable before the next.
+    /// of threads. With `is_synced` each chunk must be durable before the next one is written.
     ///
     /// # Errors
     /// A JDK or a jar is missing, or the JVM does not start.

@@ -1,6 +1,6 @@
-//! The limits of the disk and the system without a store: in the same run, plain system calls write
-//! as many bytes. A figure of the store that is near a limit cannot be improved much by the same
-//! kind of writes.
+//! The limits of the disk and the system without a store: in the same run as the store, plain
+//! system calls write as many bytes. If a figure of the store is near a limit, this kind of writes
+//! leaves little to improve.
 
 mod gather;
 mod group;

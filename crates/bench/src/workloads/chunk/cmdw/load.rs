@@ -191,7 +191,8 @@ impl Description {
         Description { chunk, prefix_bytes }
     }
 
-    /// Changes it to the description of chunk `number` at `offset`.
+    /// Sets the name and the offset to those of chunk `number` at `offset`, and returns the
+    /// description.
     pub fn of(&mut self, number: u64, offset: u64) -> &ChunkInfo {
         self.chunk.name.truncate(self.prefix_bytes);
         push_number(&mut self.chunk.name, number);
@@ -224,12 +225,12 @@ pub struct Took {
     pub cpu_ns: u64,
     /// The latency of each operation; may be empty.
     pub latencies: Latencies,
-    /// The clock that measured this. It goes on.
+    /// The clock that measured this cost. It still runs.
     pub clock: Clock,
 }
 
 impl Took {
-    /// The cost from the same start until now, without latencies.
+    /// The cost from the start of `clock` until now, without latencies.
     pub fn until_now(&self) -> Took {
         self.clock.stop(Latencies::default())
     }

@@ -366,7 +366,7 @@ pub fn ratios(first: &Series, second: &Series) -> String {
     out
 }
 
-/// How well the ratio of two contenders' rates with sync is known: half of its interval.
+/// The half width of the ratio of two contenders' rates with sync: see [`crate::measure::figures`].
 pub fn ratio_width(first: &[Run], second: &[Run]) -> Option<f64> {
     let rates = |runs: &[Run]| {
         let values = runs.iter().map(Run::rate_with_sync).collect();

@@ -24,7 +24,7 @@ pub struct Object {
     state: Mutex<State>,
 }
 
-/// The writers' knowledge about an object.
+/// What the writers know about an object from the answers so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct State {
     /// The newest known revision of the object.
@@ -91,7 +91,7 @@ impl State {
 pub struct Puts {
     /// How many were acknowledged.
     pub count: u64,
-    /// The sum of the revisions of those.
+    /// The sum of the revisions of the acknowledged puts.
     pub revision_sum: i64,
     /// How many had no answer. Each may have been executed.
     pub unknown: u64,

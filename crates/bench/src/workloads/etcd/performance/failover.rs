@@ -1,8 +1,8 @@
-//! How long no client of etcd can put when the leader is killed, paused, or its disk hangs. Each
-//! client has its own connection and its own key, and puts ascending numbers in closed loop. After
-//! an error, or without an answer, it goes on at the next member, as clients that know all members
-//! do. In the end each key must have the last number that was acknowledged, or a later one that was
-//! sent.
+//! The workload `etcd-failover`: how long no client of etcd can put when the leader is killed or
+//! paused, or its disk hangs. Each client has its own connection and its own key, and puts
+//! ascending numbers in closed loop. After an error, or after a wait without an answer, it goes on
+//! at the next member, as clients that know all members do. In the end each key must have the last
+//! number that was acknowledged, or a later number that was sent.
 
 use std::net::SocketAddr;
 use std::process::ExitCode;
@@ -83,7 +83,7 @@ pub fn command(args: &EtcdFailoverArgs) -> anyhow::Result<ExitCode> {
     comparison.finish()
 }
 
-/// The part that the clients share with the thread that makes the fault.
+/// The state that the clients share with the thread that makes the fault.
 struct Shared {
     started: Instant,
     /// When the leader failed, in ns since the start; 0 before.
@@ -155,7 +155,7 @@ async fn put_first(address: SocketAddr, prefix: &str) -> anyhow::Result<Probe> {
     Ok(Probe::Key(key))
 }
 
-/// Lets all clients put until it is over.
+/// Lets all clients put until `Shared::is_over` is set.
 fn put_all(
     addresses: &Arc<[SocketAddr]>,
     shared: &Arc<Shared>,
@@ -180,7 +180,7 @@ fn put_all(
     })
 }
 
-/// One client.
+/// Puts ascending numbers to one key, as one client, until `Shared::is_over` is set.
 async fn put_on(
     addresses: &[SocketAddr],
     number: usize,

@@ -1,5 +1,5 @@
-//! How long killed servers of etcd's clients are away: keys are put, and must be there after the
-//! restart.
+//! The workload `etcd-restart`: how long etcd servers are away for their clients after SIGKILL.
+//! Keys are put before the kill, and all of them must be there after the restart.
 
 use std::net::SocketAddr;
 use std::process::ExitCode;

@@ -1,8 +1,9 @@
-//! What watches of etcd's keys cost: their creation, their memory, one put that all of them see,
-//! and the rate of puts beside watches whose clients read nothing.
+//! The workload `etcd-watch`: what watches of etcd's keys cost. It measures the time to create
+//! them, their memory, the time until all of them have seen one put, and the rate of puts beside
+//! watches whose clients read nothing.
 //!
-//! All watches are of one prefix. Puts come one after the other: the next one is sent when every
-//! watch has seen the one before, so the time until the last event is that of one put alone.
+//! All watches cover one prefix. The next put is sent only when every watch has seen the one
+//! before; so the time until the last event belongs to one put alone.
 
 use std::net::SocketAddr;
 use std::process::ExitCode;
@@ -40,7 +41,7 @@ const PREFIX_END: &[u8] = b"watched0";
 /// Bytes that a client which reads nothing lets the server send: the least that HTTP/2 begins with.
 const SLOW_WINDOW_BYTES: u32 = 65_535;
 
-/// Puts under way at once beside such clients.
+/// The most puts under way at once beside clients that read nothing.
 const SLOW_CLIENTS: usize = 1_000;
 
 /// Options of `quorate bench etcd-watch`.
@@ -241,7 +242,7 @@ fn cpu_since(target: &Target, before_ns: Option<u64>) -> Option<f64> {
     Some(after.saturating_sub(before) as f64 / 1e3)
 }
 
-/// Opens a stream of so many watches; a task reads it until the server ends it.
+/// Opens a stream with `watches` watches; a task reads it until the server ends it.
 async fn open(
     mut client: EtcdClient,
     watches: usize,
@@ -261,7 +262,7 @@ async fn open(
     Ok(())
 }
 
-/// Sends the requests of so many watches on a stream of their own.
+/// Opens a stream, and requests `watches` watches on it.
 async fn begin(client: &mut EtcdClient, watches: usize) -> anyhow::Result<Stream> {
     let create = pb::WatchCreateRequest {
         key: PREFIX.into(),

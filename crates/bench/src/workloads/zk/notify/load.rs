@@ -1,11 +1,11 @@
 //! The requests of publishers and subscribers, and which item each subscriber has seen.
 //!
-//! An *item* is one setData. Its data begin with the number of the item and the time that its
-//! latency counts from, so a read shows which item it found. One-shot watches coalesce: of the
-//! items set between an event and the read that follows it, a subscriber sees only the last one.
-//! The others count as *overtaken*. In event-only mode a subscriber sets its watch again by
-//! `exists`, and learns the item from the znode's version in the answer. All clients are in one
-//! process, so all times are of one clock.
+//! An *item* is one setData. Its data begin with the number of the item and the time at which its
+//! latency begins: when the setData was due in open loop, or was sent in closed loop. So a read
+//! shows which item it found. One-shot watches coalesce: of the items set between an event and the
+//! read that follows it, a subscriber sees only the last one. The others count as *overtaken*. In
+//! event-only mode a subscriber sets its watch again by `exists`, and learns the item from the
+//! znode's version in the answer. All clients are in one process, so all times are of one clock.
 
 use zk::request::{ReadKind, ReadRequest, Request, WriteRequest};
 use zk::response::{ReplyHeader, decode_stat};
@@ -30,7 +30,7 @@ const DATA_CHANGED: i32 = 3;
 #[derive(Clone, Debug, Default)]
 struct Channel {
     path: String,
-    /// For each item that was sent, the time that its latency counts from. Items of earlier runs
+    /// For each item that was sent, the time at which its latency begins. Items of earlier runs are
     /// included.
     since_ns: Vec<u64>,
     /// The number of items that were sent in earlier runs.
@@ -225,7 +225,7 @@ impl NotifyLoad {
     }
 
     /// Reads the item in `data`, the data of a channel's znode. Returns the item's number in the
-    /// channel, and the time that the item's latency counts from. `None` if the channel never
+    /// channel, and the time at which the item's latency begins. `None` if the channel never
     /// published this item.
     fn item_of(&self, channel: usize, data: &[u8]) -> Option<(usize, u64)> {
         let (item, since_ns) = item::read(data)?;
@@ -236,9 +236,9 @@ impl NotifyLoad {
         (is_own && is_sent).then_some((number, since_ns))
     }
 
-    /// The number of the newest item when a watch was set again, from the znode's version, and the
-    /// time that it counts from. The znode is created without an item, and each item adds one
-    /// version.
+    /// The newest item at the moment when a watch was set again, found from the znode's `version`
+    /// then: its number, and the time at which its latency begins. (The znode is created without an
+    /// item, and each item adds one version.)
     fn item_of_version(&self, channel: usize, version: i32) -> Option<(usize, u64)> {
         let number = usize::try_from(version).ok()?.checked_sub(1)?;
         Some((number, *self.channels[channel].since_ns.get(number)?))

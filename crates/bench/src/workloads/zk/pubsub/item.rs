@@ -1,5 +1,6 @@
-//! The head of an item's data: the number of the item among all items, and the time that its
-//! latency counts from. It tells a reader which item it found.
+//! Encodes the head of an item's data: the number of the item among all items, and the time at
+//! which its latency begins (when its request was due, or in closed loop was sent). A reader learns
+//! from it which item it found.
 
 use crate::limits::NULL_HEAD_BYTES;
 

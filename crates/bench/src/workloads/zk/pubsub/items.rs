@@ -92,7 +92,7 @@ enum Step {
 /// A publisher's items. Their numbers go on through all stages.
 #[derive(Clone, Debug, Default)]
 struct Publisher {
-    /// For each item that was sent, the time that its latency counts from, ns of the driver.
+    /// For each item that was sent, the time at which its latency begins, ns of the driver.
     since_ns: Vec<u64>,
     /// How many creates were answered.
     answered: usize,

@@ -21,7 +21,7 @@ pub struct Results {
     pub failed: u64,
     /// Reads that found other data than the item's.
     pub wrong_data: u64,
-    /// Events that had come before.
+    /// Events that came a second time.
     pub twice: u64,
     /// Events that no subscriber waited for.
     pub not_asked_for: u64,

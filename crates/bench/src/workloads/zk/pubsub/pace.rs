@@ -22,9 +22,10 @@ impl Pace {
         Pace { start_ns: driver.now_ns() + delay_ns, spacing_ns }
     }
 
-    /// If a client may send a request now, the time that its latency counts from; else what the
-    /// client does instead. `place` is the position of the item in the order of all items,
-    /// `under_way` the number of requests of the client without an answer.
+    /// If a client may send a request now, returns the time at which the request's latency begins,
+    /// ns of the driver; otherwise the error says what the client does instead. `place` is the
+    /// position of the item in the order of all items, `under_way` the number of the client's
+    /// requests without an answer.
     pub fn since(&self, place: f64, under_way: usize, now_ns: u64) -> Result<u64, Next> {
         let Some(spacing_ns) = self.spacing_ns else {
             return if under_way == 0 { Ok(now_ns) } else { Err(Next::Wait) };

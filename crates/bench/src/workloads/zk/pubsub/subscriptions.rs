@@ -21,7 +21,7 @@ enum State {
 pub enum Fired {
     /// The event was due.
     Due,
-    /// The event had come before.
+    /// The event came a second time.
     Twice,
     /// The subscriber has no such watch, or no event is due.
     NotAskedFor,
@@ -73,8 +73,8 @@ impl Subscriptions {
         }
     }
 
-    /// Notes that path `number` of a publisher was not created, or perhaps was not. No event is due
-    /// any more.
+    /// Notes that path `number` of a publisher was not created, or that this is unknown. From now
+    /// on its subscribers are due no event for this path.
     pub fn void(&mut self, publisher: usize, number: usize) {
         for subscriber in (publisher..self.states.len()).step_by(self.publishers) {
             if let Some(state @ State::Due) = self.states[subscriber].get_mut(number) {
