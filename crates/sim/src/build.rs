@@ -1,5 +1,5 @@
-//! Builds (program versions) of the servers in a run: what each build knows of levels and messages,
-//! and which server runs which build.
+//! The builds (program versions) of the servers in a run: which levels and messages each build
+//! knows, which server runs which build, and when clients or operators ask for a higher level.
 
 use machine::Level;
 use member::membership::hello::{Known, VersionRange};
@@ -23,7 +23,7 @@ pub enum Build {
     New,
 }
 
-/// An act of a client or an operator that has to do with levels.
+/// An act of a client or an operator that can change the level, or the build of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ask {
     /// A client of this member uses a feature that needs a higher level.

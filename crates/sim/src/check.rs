@@ -1,6 +1,6 @@
-//! The judges of a run. They check the clients' history against the committed order of commands,
-//! the members' final states against a model, and each expiry of a session against the times at
-//! which the server must have heard its client.
+//! The judges of ZooKeeper's clients in a run. They check the clients' history against the
+//! committed order of commands, the members' final states against a model, and that no session
+//! expired although its client had sent bytes in time.
 
 mod etcd;
 mod etcd_http;
@@ -24,12 +24,13 @@ use crate::limits::{
 use crate::network::Network;
 use crate::witness::{Times, Witness};
 
-/// The times at which a member's process ran: all but its pauses. In virtual us.
+/// When a member's process ran: always, except in its pauses. All times are in virtual us.
 #[derive(Clone, Debug, Default)]
 pub struct WakingTime {
     /// Start and end of each pause, in order.
     pauses: Vec<(u64, u64)>,
-    /// Each jump of the process's clock: when, and by how much. Loop takes a jump for a pause.
+    /// Each jump of the process's clock: its time, and how far the clock jumped. Loop cannot tell a
+    /// jump from a pause.
     jumps: Vec<(u64, u64)>,
     /// Start and end of each pause in which the clock stopped, too.
     stops: Vec<(u64, u64)>,
@@ -76,8 +77,8 @@ impl WakingTime {
         self.jumps.iter().any(|(at_us, _)| (from_us..=until_us).contains(at_us))
     }
 
-    /// How much silence the server may have counted because of pauses that ended, and jumps,
-    /// between two times, in us.
+    /// How much silence of clients the server may have counted wrongly because of jumps, and of
+    /// pauses that ended, between two times, in us.
     fn counted_between(&self, from_us: u64, until_us: u64) -> u64 {
         let pauses = self.pauses.iter().map(|&(start_us, end_us)| (end_us, end_us - start_us));
         pauses
@@ -98,8 +99,8 @@ impl WakingTime {
     }
 }
 
-/// The spells in which something was wrong with a member. [`Evidence`] keeps one list for each
-/// meaning of wrong.
+/// The spells in which something was wrong with a member. For each thing that can be wrong,
+/// [`Evidence`] has a list of its own.
 #[derive(Clone, Debug, Default)]
 pub struct Trouble {
     /// Start and end of each spell, in order. The last one may still go on.
@@ -253,8 +254,8 @@ fn goes(owner: i64) -> Goes {
     }
 }
 
-/// Checks that no acknowledgement reached a client before a quorum had synced the entry: before a
-/// member handed the entry to Apply, as the witness checks.
+/// Checks that no acknowledgement reached a client before a member handed the entry to Apply. The
+/// witness has checked that a quorum had synced the entry by then.
 fn check_acknowledgements(
     evidence: &Evidence<'_>,
     verdict: &Verdict,
@@ -274,8 +275,9 @@ fn check_acknowledgements(
     Ok(())
 }
 
-/// Checks that no read shows a command before a quorum had synced its entry. `handed_us` holds that
-/// time for each command.
+/// Checks that no read shows a command before a quorum had synced its entry. `handed_us` has for
+/// each command the time at which a member first handed its entry to Apply; the witness has checked
+/// that a quorum had synced the entry by then.
 fn check_shown(
     history: &History,
     shown: &[(usize, usize)],

@@ -142,7 +142,7 @@ impl Client {
         self.bad_frames.begin(random);
     }
 
-    /// Makes it accept read-only mode, for members without a leader.
+    /// Makes the client accept read-only mode, which members without a leader offer.
     pub fn take_reads_only(&mut self, random: Random) {
         self.reads_only.accept(random);
     }
@@ -172,18 +172,18 @@ impl Client {
         self.ops_left == 0 && self.link.is_answered() && self.link.state() == State::Connected
     }
 
-    /// Gives it one more operation to do.
+    /// Gives the client one more operation to do.
     pub fn do_one_more(&mut self) {
         self.ops_left += 1;
     }
 
-    /// Ends its mischief: from now on it sends and reads without delay.
+    /// Ends the client's mischief: from now on it sends and reads without delay.
     pub fn calm_down(&mut self) {
         self.mischief.end();
     }
 
-    /// Makes it vanish for good, so that its session expires. Its connection is closed, or silently
-    /// abandoned.
+    /// Makes the client vanish for good, so that its session expires. The connection is closed
+    /// without closing the session, or silently abandoned.
     pub fn vanish(&mut self, world: &mut World, network: &mut Network) {
         self.is_gone = true;
         if self.link.number().is_some()
@@ -219,14 +219,15 @@ impl Client {
         (self.session.id(), self.session.timeout_ms())
     }
 
-    /// Makes it do its last requests (a sync and a read of the root) and from then on only pings.
+    /// Makes the client do its last requests (a sync and a read of the root), and from then on send
+    /// only pings.
     pub fn say_last_words(&mut self) {
         if self.last_words == LastWords::NotYet {
             self.last_words = LastWords::Wanted;
         }
     }
 
-    /// Makes it do its last requests again, at this member.
+    /// Makes the client do its last requests again, at this member.
     pub fn visit(&mut self, member: usize, world: &mut World, network: &mut Network) {
         self.choice.visit(member);
         self.config.timeout_ms = self.config.timeout_ms.max(VISIT_TIMEOUT_MS_MIN);
@@ -346,14 +347,14 @@ impl Client {
         self.choice.next(member_count, &mut self.random)
     }
 
-    /// Makes it connect and send only when a test tells it to.
+    /// Makes the client connect and send only when a test tells it to.
     #[cfg(test)]
     pub fn obey(&mut self) {
         self.choice.obey();
         self.next_us = u64::MAX;
     }
 
-    /// Makes it connect to this member on a new connection.
+    /// Makes the client connect to this member on a new connection.
     #[cfg(test)]
     pub fn dial(&mut self, member: usize, world: &mut World, network: &mut Network) {
         if self.link.number().is_some() {
@@ -374,7 +375,7 @@ impl Client {
         is_resting && self.link.is_answered()
     }
 
-    /// Sends this operation, if it is connected.
+    /// Sends this operation, if the client is connected.
     #[cfg(test)]
     pub fn do_op(
         &mut self,

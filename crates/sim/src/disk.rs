@@ -1,5 +1,5 @@
-//! The disk of a simulated member: a [`FaultDisk`] plus a watch that checks which log entries are
-//! durable.
+//! The disk of a simulated member: a [`FaultDisk`] that also records which log entries are durable.
+//! This file calls the recording part the *watch*.
 //!
 //! The watch does not know the log's format and does not trust it. A caller announces the payload
 //! of each entry before the log writes it. The watch searches every write for those bytes, and then

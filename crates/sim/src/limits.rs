@@ -9,8 +9,8 @@ pub const RAFT_TICK_MS: u64 = 20;
 /// How often the timer of a ZooKeeper connection runtime fires, as in the real server.
 pub const FRONT_TICK_US: u64 = 100_000;
 
-/// If a runtime's timer fires at most this late, the next one is due as if it had been on time. So
-/// two may be less than a tick apart (as in `tokio::time::Interval`).
+/// If a runtime's timer fires at most this late, the next firing is planned as if this one had been
+/// on time. So two firings may be less than a tick apart (as in `tokio::time::Interval`).
 pub const FRONT_TICK_LATE_US_MAX: u64 = 5_000;
 
 /// How often the timer of an etcd connection runtime fires while it has calls, as in the real
@@ -35,9 +35,9 @@ pub const ETCD_PROGRESS_US_MAX: u64 = crate::etcd_clients::watcher::TAKEN_LATE_U
 /// leader.
 pub const ETCD_NO_LEADER_US: u64 = member::fronts::etcd::limits::ETCD_NO_LEADER_MS * 1_000;
 
-/// How much later than [`ETCD_NO_LEADER_US`] the client of such a stream learns of the end, at
-/// most: messages of the leader may have been in flight, the member's timer must fire, and the
-/// client may handle earlier messages late.
+/// How much later than [`ETCD_NO_LEADER_US`], at most, the client learns that its stream has ended
+/// for want of a leader: messages of the leader may have been in flight, the member's timer must
+/// fire, and the client may handle earlier messages late.
 pub const ETCD_LEADERLESS_US_MAX: u64 = crate::etcd_clients::watcher::TAKEN_LATE_US_MAX + 2_000_000;
 
 /// The longest that a client waits for a lock once its key comes first in the states of all members
@@ -58,12 +58,12 @@ pub const ETCD_HOLD_KEYS_MAX: u64 = 3;
 /// several pieces.
 pub const ETCD_PIECE_BYTES: usize = 20;
 
-/// A leader may still propose a command that its origin gave up, if its term began at most this
-/// long after that: the delay of a message to the new leader.
+/// How long after a member gave a command up the term of a leader may begin that still proposes the
+/// command: as long as a message to the new leader takes.
 pub const ETCD_FENCE_US_MAX: u64 = 2_000_000;
 
-/// The longest that a command may take effect after its origin gave it up, if nothing went wrong
-/// for that long: the message to the leader, slow syncs and a round of messages.
+/// How long after its member gave it up a command may take effect, if nothing went wrong during all
+/// that time: the message to the leader, slow syncs and a round of messages.
 pub const ETCD_LATE_US_MAX: u64 = 3_000_000;
 
 /// The largest request of a ZooKeeper client that a member accepts, as with ZooKeeper's
@@ -85,10 +85,11 @@ pub const READ_ONLY_AFTER_MS: u64 = 2_000;
 /// The least number of operations per client in a run with read-only mode.
 pub const READ_ONLY_OPS: u64 = 100;
 
-/// The lowest maximum of a client's pause between two bursts in such a run.
+/// In a run with read-only mode, a client's longest pause between two bursts is at least this.
 pub const READ_ONLY_THINK_US: u64 = 1_000_000;
 
-/// How long a partition lasts in such a run: several times as long as members wait for a leader.
+/// How long a partition lasts in a run with read-only mode: several times as long as members wait
+/// for a leader.
 pub const SECLUDED_US: core::ops::RangeInclusive<u64> = 4_000_000..=25_000_000;
 
 /// The longest that a client stays with a member in read-only mode before it looks for another.
@@ -132,9 +133,9 @@ pub const LATE_US_MAX: u64 = 50_000;
 pub const HEARING_US_MAX: u64 =
     (member::limits::HEARD_INTERVAL_MS * 1_000) + FRONT_TICK_US + LATE_US_MAX;
 
-/// How long a session may outlive its timeout plus a tick when its client is silent: its last
-/// report, what the deadline includes, a timer, syncs of the log, and 1 % of some seconds, since
-/// each reading of the clock drops a fraction of a millisecond.
+/// How long after its timeout plus a tick the session of a silent client may still exist. That time
+/// covers the last report about the client, what Loop adds to deadlines, a timer, syncs of the log,
+/// and 1 % of some seconds, since each reading of the clock drops a fraction of a millisecond.
 pub const LINGER_US_MAX: u64 = 3_000_000;
 
 /// How much of a pause of the process may count as silence of its clients: the longest sleep that
@@ -171,8 +172,8 @@ pub const SET_ASIDE_MAX: usize = 3;
 /// start notices.
 pub const ROT_TRIES_MAX: u64 = 8;
 
-/// The most rounds of one more operation per client until a wrong state must be detected: two
-/// intervals between digests.
+/// The most rounds, in each of which every client does one more operation, until members must have
+/// detected a wrong state: two intervals between digests.
 pub const FIND_OUT_TRIES_MAX: u64 = 2 * member::leader::limits::DIGEST_INTERVAL_ENTRIES;
 
 /// A state is made wrong only if at least this many entries are left until digests are compared.
@@ -216,14 +217,14 @@ pub const HEARD_AT_LEADER_US_MAX: u64 = HEARING_US_MAX
     + (2 * RAFT_TICK_MS + member::limits::HEARTBEAT_QUIET_MS) * 1_000
     + 4 * LINK_LATENCY_US_MAX;
 
-/// How long after the end of a session, beside a third of its timeout, a member that has not
-/// applied that end may still write to the client: a timer, a report of heard sessions, and some
-/// syncs of its disk of up to 400 ms each.
+/// A member that has not applied the end of a session may write to the client for a third of the
+/// session's timeout and this much longer: a timer, a report of heard sessions, and some syncs of
+/// its disk of up to 400 ms each.
 pub const FALLS_SILENT_US_MAX: u64 = 2_500_000;
 
-/// How long a lost, duplicated or reordered frame may explain that members lack information: the
-/// report of heard sessions, or its answer, is missed and sent again, and each Loop's timer must
-/// fire.
+/// How long after a lost, duplicated or reordered frame members may lack information because of it:
+/// the report of heard sessions, or its answer, is missed and sent again, and each Loop's timer
+/// must fire.
 pub const HARM_LASTS_US: u64 =
     (member::order::limits::HEARD_RETRY_MS + 2 * RAFT_TICK_MS) * 1_000 + 4 * LINK_LATENCY_US_MAX;
 
@@ -239,7 +240,7 @@ pub const FRONT_OUTPUT_IDLE_MAX: usize = 200;
 /// server.
 pub const OWN_BATCHES_IDLE_MAX: usize = 4;
 
-/// The most bytes of such batches.
+/// The most bytes of Loop's own batches in flight in an idle server.
 pub const OWN_BYTES_IDLE_MAX: usize = 64 * 1024;
 
 /// The most inputs, such as heartbeats and reports, that Loop has not handled in an idle server.
@@ -259,7 +260,7 @@ pub const STRIKE_US_MAX: u64 = 1_000_000;
 /// operator installs a newer build.
 pub const TOO_OLD_US_MAX: u64 = 20_000_000;
 
-/// The longest that a server runs such a build after the faults have stopped.
+/// The longest that a server runs a build below the ensemble's level after the faults have stopped.
 pub const TOO_OLD_CALM_US_MAX: u64 = 3_000_000;
 
 /// The longest that a requested raise takes once the faults have stopped and every member knows the
@@ -294,6 +295,6 @@ pub const HTTP_BODY_US_MAX: u64 = 500_000;
 /// reach its end.
 pub const TOKEN_TTL_MS: u64 = 20_000;
 
-/// The longest that another member takes a deposed leader for the leader, in us: until it learns of
-/// the next leader, or stops leading itself.
+/// The longest time, in us, for which another member may still believe that a deposed leader leads:
+/// until the member learns of the next leader, or stops leading itself.
 pub const MOVED_LATE_US_MAX: u64 = 5_000_000;

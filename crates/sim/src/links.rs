@@ -10,7 +10,9 @@
 //! or reordered.
 //!
 //! A link remembers the hello of both ends (`node::peer_sockets`). Frames are addressed to a member
-//! id, not to a machine. When the hello of an end changes, the link ends and is dialled again.
+//! id, not to a machine. If a member's hello changes because the member gets another id, its links
+//! end and are dialled again. If the member only announces a higher level, just its links to
+//! servers that do not know the level end.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

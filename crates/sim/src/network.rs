@@ -1,6 +1,6 @@
 //! The network between ZooKeeper clients and servers. A connection carries bytes in order, cut into
-//! pieces at random, with latency; it may stall or break. Each end has a buffer, like a kernel's
-//! socket buffer.
+//! pieces at random, with latency; its traffic may stall, and the connection may break. Each end
+//! has a buffer, like a kernel's socket buffer.
 
 use std::collections::VecDeque;
 

@@ -4,8 +4,8 @@
 //! The server mirrors the real shell (`node::start`, `node::threads`, `listen_zk`) part by part and
 //! adds nothing. Each thread of the shell is an [`Actor`] here: it runs a random time after
 //! something was pushed to its queue, and then takes everything in the queue, in order. Disk work
-//! takes virtual time: its effect comes at the start and its report at the end, and a crash may
-//! come in between.
+//! takes virtual time: the disk changes when the work starts, its thread reports the result when
+//! the work ends, and a crash may come in between.
 
 mod etcd_audit;
 mod etcd_passwords;
@@ -102,8 +102,8 @@ pub struct MemberConfig {
     pub birth: Option<Birth>,
     /// Which servers must take part in the ensemble's birth.
     pub attendance: Attendance,
-    /// How often the member's directory was lost. The ids of the next directory depend on it, so
-    /// that they are new.
+    /// How often the member's directory was lost. The ids of the next directory depend on this
+    /// number, so that they are new.
     pub lost_count: u64,
     /// The number of ZooKeeper connection runtimes.
     pub front_count: u32,
@@ -130,8 +130,8 @@ pub struct MemberConfig {
     pub read_only_after_ms: Option<u64>,
     /// The limits of what clients may ask for at once.
     pub throttles: Throttles,
-    /// Whether each sync takes at most 1 ms unless a fault slows it. Otherwise one sync in a
-    /// hundred takes up to 400 ms.
+    /// Whether each sync takes at most 1 ms unless a fault slows it. If false, one sync in a
+    /// hundred takes up to 400 ms even without a fault.
     pub syncs_are_even: bool,
     /// The deliberate mistake of the shell; `None` if it works correctly.
     pub sabotage: Option<Sabotage>,
@@ -779,7 +779,7 @@ impl Server {
         }
     }
 
-    /// How many snapshots of other members it has installed in this run.
+    /// How many snapshots of other members the process has installed.
     pub fn fetched_count(&self) -> u64 {
         self.seen.counts.snapshots.fetched
     }
@@ -920,7 +920,7 @@ impl Server {
         is_handing_over
     }
 
-    /// ZooKeeper connections that it has not closed.
+    /// The number of ZooKeeper connections that the process has not closed.
     pub fn connection_count(&self) -> usize {
         self.fronts.connection_count()
     }

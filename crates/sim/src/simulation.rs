@@ -63,7 +63,8 @@ pub(crate) struct Simulation {
     cluster: Cluster,
     course: Course,
     faults: Faults,
-    /// For each etcd client that waits for a lock, the first key in the queue, and since when.
+    /// For each etcd client that waits for a lock: which key is first in the queue for the lock,
+    /// and since when.
     turns: Turns,
 }
 

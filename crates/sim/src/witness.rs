@@ -1,5 +1,5 @@
-//! Records what all members did: every entry that a member handed to Apply, by its index. An entry
-//! handed to Apply is committed, as far as the member knows.
+//! Records what all members did: every entry that a member handed to Apply, by its index. A member
+//! hands only committed entries to Apply. In this file "handed over" always means handed to Apply.
 //!
 //! The witness checks, across all process runs: once any member has handed an entry over, that
 //! entry keeps its index and its bytes for ever, and syncs of a quorum cover it (the member itself
@@ -62,9 +62,11 @@ struct Handed {
     last_batches: LastBatches,
     /// The proposal of the entry: when and by which member, as far as known.
     proposed: Proposed,
-    /// When a member first handed the entry over: syncs of a quorum covered it then.
+    /// When a member first handed the entry to Apply, in us. Syncs of a quorum covered the entry by
+    /// then.
     handed_us: u64,
-    /// The highest term that had a leader then: no leader of a later term has committed it.
+    /// The highest term that had a leader when the entry was first handed to Apply. So no leader of
+    /// a later term has committed the entry.
     led_term: u64,
 }
 
@@ -88,7 +90,7 @@ struct Proposed {
     at_us: u64,
 }
 
-/// When the entry of a command was proposed, and when it was first handed over.
+/// When the entry of a command was proposed, and when a member first handed it to Apply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Times {
     /// The number of the member that proposed it.
@@ -98,16 +100,18 @@ pub struct Times {
     pub judged_us: u64,
     /// When the entry went to the disk, in us.
     pub proposed_us: u64,
-    /// When a member first handed the entry over, in us: syncs of a quorum covered it then.
+    /// When a member first handed the entry to Apply, in us. Syncs of a quorum covered the entry by
+    /// then.
     pub handed_us: u64,
 }
 
 /// The record of one member.
 #[derive(Default)]
 struct Seen {
-    /// The last entry that the member handed over and that its own disk had, in any process run.
+    /// The last entry that the member handed to Apply, in any process run, and that its own disk
+    /// had synced then. A later process run must have it.
     handed: u64,
-    /// The last entry that any member had handed over when this member's process started.
+    /// The last entry that any member had handed to Apply when this member's process started.
     handed_in_earlier_lives: u64,
     /// Whether the member serves clients.
     is_ready: bool,
@@ -160,7 +164,8 @@ pub struct Witness {
     /// The connection's number in the network, by the member id, the boot and the id that the
     /// process gave it.
     connections: BTreeMap<(u64, u64, u64), usize>,
-    /// The ordinal of the state in each image that an operator restores, by the image's hash.
+    /// For each snapshot that an operator restores, the ordinal of its state, by the hash of its
+    /// bytes.
     images: BTreeMap<u128, u64>,
     /// All settings that processes started with.
     configured: Vec<Settings>,
@@ -286,8 +291,8 @@ impl Witness {
         Ok(())
     }
 
-    /// A member has lost its directory, and with it what it had handed over. The others still have
-    /// it.
+    /// A member has lost its directory, with the entries that it had handed to Apply. The other
+    /// members still have these entries.
     pub fn on_lost(&mut self, member: usize) {
         self.seen[member].handed = 0;
     }
@@ -600,8 +605,9 @@ impl Witness {
         self.leaders.iter().map(|(term, (member, _))| (*term, *member))
     }
 
-    /// Checks an answered move of leadership: the target must have led between the question and the
-    /// answer, or so shortly before that the answering member may still have believed it to lead.
+    /// Checks an answered move of leadership: the target must have led at some time between the
+    /// request and the answer. If it stopped leading shortly before the request, that counts too,
+    /// because the member that answered may still have believed in it.
     ///
     /// # Errors
     /// The target did not lead then.
@@ -634,7 +640,8 @@ impl Witness {
         self.leaders.len()
     }
 
-    /// An operator restores an image with this hash: the state at this ordinal.
+    /// An operator restores a snapshot whose bytes have this hash; the snapshot holds the state at
+    /// this ordinal.
     pub fn on_image(&mut self, hash: u128, ordinal: u64) {
         self.images.insert(hash, ordinal);
     }
@@ -937,7 +944,8 @@ fn is_next(last_batches: &mut LastBatches, origin: Origin, sequence: u64) -> boo
     sequence == expected
 }
 
-/// If a forgotten member ever returns, it starts with its first batch again.
+/// If the command makes the ensemble forget a member, forgets the last batch of that member, which
+/// would begin with its first batch again.
 fn forget(last_batches: &mut LastBatches, command: &Command<'_>) {
     if let Command::Control(ControlCommand::Forget { member }) = command {
         last_batches.remove(&member.0);

@@ -118,12 +118,14 @@ pub enum Event {
         /// The number of the member on that machine.
         member: usize,
     },
-    /// A client or an operator asks for a higher level.
+    /// A planned or a random act on levels or builds: mostly a request for a higher level
+    /// ([`crate::build::Ask`]).
     Ask {
-        /// Position in the list of planned questions; `None` for a question drawn at random.
+        /// Position in the list of planned acts (`Builds::asks`); `None` for an act drawn at
+        /// random.
         planned: Option<usize>,
     },
-    /// A fault begins shortly after a question for a higher level.
+    /// A fault begins shortly after a request for a higher level.
     Strike {
         /// Whether the leader has begun to raise the level.
         is_raising: bool,

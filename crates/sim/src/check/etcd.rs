@@ -35,7 +35,7 @@ pub struct EtcdVerdict {
 }
 
 /// Judges the etcd clients of a run. `machines` are the final states of the members; it may be
-/// empty. `slack_us`: how much earlier than by the world's clock a lease may end.
+/// empty. A lease may end up to `slack_us` before its time by the world's clock.
 ///
 /// # Errors
 /// A correct server could not have behaved so.
@@ -186,8 +186,8 @@ fn check_acknowledgements(history: &History, order: &[EtcdCommand]) -> Result<()
 }
 
 /// Checks each call that was refused for want of space and is not in the log: its member must have
-/// refused writes then. `refusing` gives for each member when it may have: when its own disk, or
-/// its leader's, was full.
+/// had a reason to refuse writes at that time. `refusing` has for each member the spells with such
+/// a reason: its own disk, or its leader's, was full.
 fn check_refusals(
     history: &History,
     claim: &[Claimed],
@@ -229,7 +229,8 @@ fn check_protection(
     evidence.witness.renewals.check_end(leader, LeaseId(lease), between, slack_us)
 }
 
-/// Checks that a write that its member gave up takes effect soon or never.
+/// Checks that a write takes effect soon or never after its member gave it up, because its client
+/// had stopped waiting.
 fn check_late_effect(
     history: &History,
     command: &EtcdCommand,
@@ -252,10 +253,10 @@ fn check_late_effect(
 struct GivenUp {
     /// The number of the member that the client called.
     origin: usize,
-    /// When that member gave it up, in us.
+    /// When that member gave the write up, in us.
     ended_us: u64,
     times: Times,
-    /// When the term of its entry was first seen to have a leader, in us.
+    /// When the term of the write's entry was first seen to have a leader, in us.
     led_since_us: u64,
 }
 

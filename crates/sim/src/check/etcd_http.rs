@@ -1,17 +1,19 @@
-//! The judge of clients that make plain HTTP requests: about health, members, users of etcd v2, and
-//! keys.
+//! The judge of clients that make plain HTTP requests about health, members, users of etcd v2, and
+//! keys that these users may read.
 //!
-//! Health: a member that could reach no other member during the whole request must not call itself
-//! healthy, if that needs a leader. Members: no change is answered as done, and a member named as
-//! the leader must have led before.
+//! Health: if a health check needs a leader, a member that could reach no other member during the
+//! whole request must not answer that it is healthy. Members: no request to change the members is
+//! answered with success, and a member that is named as the leader must have led before.
 //!
 //! Users of etcd v2: a model applies the committed changes in order. Each change must come from one
-//! call by a client with that identity, and be answered with the model's status. A change answered
-//! as done must be committed; one that was refused before the log must not be. Any other answer
-//! about users must fit the model at one index for the client's identity and at that or a later
-//! index for the rest, not earlier than the last change answered on its connection. For a read with
-//! a quorum the later index must include all changes answered before. At the end each member must
-//! have the model's users.
+//! call, by a client that had the user of the change as its identity, and must be answered with the
+//! model's status. A change that was answered with success must be committed; one that was refused
+//! before the log must not be. Any other answer must be the model's at some index of the changes:
+//! not before the last change that was answered on the connection, and not after the last one
+//! committed before the answer. A read of a key happens in two steps, so it may have the client's
+//! identity at one index and the permission at that or a later index; for a read with a quorum the
+//! later index must include all changes answered before. At the end each member must have the
+//! model's users.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -237,7 +239,7 @@ impl Model {
         }
     }
 
-    /// Applies a change by the user in its command. Returns the status of the answer.
+    /// Applies a change that this identity asks for. Returns the status of the answer.
     ///
     /// # Errors
     /// The status of the refusal.
@@ -364,7 +366,7 @@ struct Replay<'c> {
 /// The models that may explain an answer.
 struct Window<'w> {
     models: &'w [Model],
-    /// The index of the first of them.
+    /// The index of the first of these models among all models.
     low: usize,
 }
 
@@ -419,8 +421,9 @@ impl<'c> Replay<'c> {
         Ok(())
     }
 
-    /// The models that may explain an answer: from the last change answered on this connection to
-    /// the last change committed before the answer.
+    /// The models that may explain an answer: all from the last change that was answered on this
+    /// connection before the call was sent, to the last change that was committed before the
+    /// answer.
     fn window(&self, call: &HttpCall) -> Window<'_> {
         let low = self.own_floor(call);
         let answered_us = call.answered.as_ref().map_or(u64::MAX, |(at_us, _)| *at_us);

@@ -1,13 +1,14 @@
-//! The judge of etcd v2 clients. The committed order that it checks against are the events in the
-//! members' histories: a state keeps only the newest events, and the witness has collected all.
+//! The judge of etcd v2 clients. It checks them against the committed order, which is the sequence
+//! of events in the members' histories. A member's state keeps only the newest events, but the
+//! witness has collected all.
 //!
-//! Replayed in order, each event must follow from the tree before it. It must come from exactly one
-//! write: an acknowledged write made the event in its answer, a write of unknown fate made at most
-//! one event, and a refused write none. Or the event is the end of a time to live, and not too
-//! early. Reads and refusals must show the tree at their index. A call that was sent after an
-//! answer must not show an earlier index, unless it is a read without a quorum. A wait must get all
-//! events that it wants, in order, and must be refused for its index if and only if the history
-//! does not reach back that far.
+//! The judge replays the events in order on a tree, and each event must follow from the tree before
+//! it. An event is either the end of a time to live, which must not come too early, or made by
+//! exactly one write. An acknowledged write made the event in its answer, a write of unknown fate
+//! made at most one event, and a refused write made none. Reads and refusals must show the tree at
+//! their index. A call that was sent after an answer must not show an earlier index, unless it is a
+//! read without a quorum. A wait must get all events that it asks for, in order. It must be refused
+//! if and only if the history does not reach back to its first index.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -73,7 +74,7 @@ impl V2Counts {
 type Tree = BTreeMap<Arc<str>, NodeState>;
 
 /// Judges the etcd v2 clients of a run. `machines` are the final states of the members; it may be
-/// empty. `slack_us`: how much earlier than by the world's clock a time to live may end.
+/// empty. A time to live may end up to `slack_us` early by the world's clock.
 ///
 /// # Errors
 /// A correct server could not have behaved so.
@@ -116,7 +117,8 @@ fn check_audit(call: &Call, done: &BTreeSet<CallId>, audit: &AuditLines) -> Resu
     audit.check(id, !call.op.is_read(), is_done, answered)
 }
 
-/// Checks that a state's history holds exactly the newest events, as many as it keeps.
+/// Checks that the history in a member's state holds exactly the newest [`HISTORY_EVENTS`] of all
+/// events.
 fn check_history(events: &[Arc<Event>], history: &History) -> Result<(), String> {
     let kept = events.len().min(HISTORY_EVENTS as usize);
     let last = &events[events.len() - kept..];
@@ -126,7 +128,8 @@ fn check_history(events: &[Arc<Event>], history: &History) -> Result<(), String>
     }
 }
 
-/// Checks that waits began, or were refused or ended for their index, as the history demands.
+/// Checks that each wait began only if the history reached back to its first index, and was refused
+/// or ended only if the history did not.
 fn check_begun(line: &Line, claim: &V2Events, counts: &mut V2Counts) -> Result<(), String> {
     for (at_us, next, began) in &line.begun {
         let reaches = |index: u64| *next == 0 || next + HISTORY_EVENTS > index;

@@ -9,11 +9,11 @@ use zk::request::{XID_AUTH, opcode};
 
 use crate::limits::FRAME_BYTES_MAX;
 
-/// How often a client with bad frames sends one: behind one in so many requests.
+/// A client with bad frames sends one after one request in this many.
 const BAD_FRAME_ONE_IN: u64 = 25;
 
-/// How often such a client sends a bad frame instead of a connect request: on one in so many
-/// connections.
+/// A client with bad frames sends a bad frame instead of a connect request on one connection in
+/// this many.
 const BAD_CONNECT_ONE_IN: u64 = 8;
 
 /// A code that no operation of ZooKeeper has.

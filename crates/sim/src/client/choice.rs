@@ -42,7 +42,7 @@ impl Choice {
         self.is_obedient
     }
 
-    /// Chooses the member that it tries next, of `member_count`; it may be the same again.
+    /// Chooses the member that the client tries next, of `member_count`; it may be the same again.
     pub fn next(&mut self, member_count: usize, random: &mut Random) -> usize {
         self.member_count = member_count;
         let is_free = !self.is_obedient && !self.is_visiting;
@@ -52,18 +52,18 @@ impl Choice {
         self.member
     }
 
-    /// Makes it stay with this member.
+    /// Makes the client stay with this member.
     pub fn visit(&mut self, member: usize) {
         (self.member, self.is_visiting) = (member, true);
     }
 
-    /// Makes it connect only when a test tells it to.
+    /// Makes the client connect only when a test tells it to.
     #[cfg(test)]
     pub fn obey(&mut self) {
         self.is_obedient = true;
     }
 
-    /// Makes it try this member next.
+    /// Makes the client try this member next.
     #[cfg(test)]
     pub fn dial(&mut self, member: usize) {
         self.member = member;
@@ -72,9 +72,9 @@ impl Choice {
 
 /// How a client deals with members in read-only mode.
 pub(super) struct ReadsOnly {
-    /// The generator for that; `None` if the client does not accept read-only mode.
+    /// The generator for choices in read-only mode; `None` if the client does not accept that mode.
     random: Option<Random>,
-    /// When the client leaves such a member to look for one that takes writes, in us.
+    /// When the client leaves a member in read-only mode to look for one that takes writes, in us.
     searches_us: u64,
 }
 

@@ -126,10 +126,11 @@ pub struct EtcdClient {
     /// The open call of the client's users actor, with the number of the watch stream if the call
     /// is a watch.
     users_call: Option<(CallId, Option<usize>)>,
-    /// Until when it pauses: it does nothing and handles no messages. `None` if it does not pause.
+    /// Until when the client pauses, that is, does nothing and handles no messages. `None` if it
+    /// does not pause.
     paused_until_us: Option<u64>,
-    /// When the client last connected or got its last read's answer, in us. From then on it may
-    /// wait for progress.
+    /// When the client last connected, or got the answer to its last read, in us: a wait for
+    /// progress counts from then.
     waits_us: u64,
     ops_left: u64,
     /// When the next burst or the next attempt to connect is due, in us.
@@ -203,7 +204,7 @@ impl EtcdClient {
         self.roles.contender.as_ref()
     }
 
-    /// Gives its users actor, if it has one, its view of the shared ledger.
+    /// Gives the client's users actor, if it has one, the actor's view of the shared ledger.
     pub fn set_share(&mut self, share: Share) {
         self.roles.users.iter_mut().for_each(|users| users.set_share(share.clone()));
     }
@@ -243,15 +244,15 @@ impl EtcdClient {
         self.last_read == LastRead::Answered && self.watcher.is_done()
     }
 
-    /// Ends its mischief.
+    /// Ends the client's mischief.
     pub fn calm_down(&mut self) {
         self.is_calm = true;
         self.roles.calm_down();
         self.paused_until_us = self.paused_until_us.map(|_| 0);
     }
 
-    /// Makes it read all keys once more, at this member, and wait there until all its watches have
-    /// been promised this revision.
+    /// Makes the client read all keys once more, at this member, and wait there until the member
+    /// has promised progress up to this revision for all the client's watches.
     pub fn visit(
         &mut self,
         (member, revision): (usize, i64),
@@ -270,8 +271,8 @@ impl EtcdClient {
         }
     }
 
-    /// Since when it waits for a notice of progress at a member that has answered its last read, in
-    /// us; `None` if it does not.
+    /// Since when the client waits for a notice of progress at a member that has answered its last
+    /// read, in us; `None` if it does not wait.
     pub fn waits_for_progress_since_us(&self) -> Option<u64> {
         let waits = self.last_read == LastRead::Answered && !self.watcher.is_done();
         self.connection.filter(|_| waits).map(|_| self.waits_us)
@@ -636,8 +637,8 @@ impl EtcdClient {
         Ok(())
     }
 
-    /// Ends its pause if the time has come. Returns the connection on which messages may have
-    /// arrived meanwhile; `None` if it still pauses or has no connection.
+    /// Ends the client's pause if the time has come. Returns the connection on which messages may
+    /// have arrived meanwhile; `None` if it still pauses or has no connection.
     pub fn end_pause(
         &mut self,
         world: &mut World,

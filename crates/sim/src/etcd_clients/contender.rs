@@ -1,7 +1,8 @@
 //! A contender: a client that wants a lock or to lead an election, again and again. It works like
 //! the sessions, mutexes and elections of etcd's Go package `client/v3/concurrency`: it keeps a
 //! lease alive, puts a key with that lease, waits until the key created before its own is deleted,
-//! makes guarded writes while it holds, and deletes its key. One such round is a *turn*.
+//! makes guarded writes while it holds the lock or leads, and deletes its key. One such round is a
+//! *turn*.
 //!
 //! Some contenders let a member's `Lock` and `Election` services do this. These cancel calls at any
 //! moment, call again at another member, and repeat a call while they hold.
@@ -10,9 +11,9 @@
 //! reports the result. A call that fails, or whose answer is lost, is repeated, as callers of that
 //! package do.
 //!
-//! Contenders also have the accidents of real clients: they die silently, which leaves their key
-//! until the lease ends; they pause for longer than their session lasts and go on as if nothing had
-//! happened; and they write when they no longer hold.
+//! Contenders also have the accidents of real clients: they die silently, which leaves their key in
+//! the store until the lease ends; they pause for longer than their session lasts and go on as if
+//! nothing had happened; and they write when they no longer hold the lock.
 
 use std::collections::BTreeMap;
 
@@ -102,10 +103,11 @@ pub struct Service {
     pub value: Option<Vec<u8>>,
 }
 
-/// The result of such a call.
+/// The result of a `Lock` or `Campaign` call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Served {
-    /// The contender holds. The revision at which its key was created, if the response has it.
+    /// The contender holds. The value is the revision at which its key was created, if the response
+    /// has it.
     Holds(Option<i64>),
     /// The call is refused, and may be repeated.
     Refused(etcd::Error),
@@ -135,7 +137,7 @@ pub enum Role {
     Enter,
     /// Wait in a service until the contender holds.
     Acquire,
-    /// Call the service again for what the contender already holds.
+    /// Call the service again for the lock or the election that the contender already holds.
     Repeat,
     /// Read the last key created before its own.
     Look,
@@ -216,7 +218,7 @@ struct Holding {
 /// Counts of what happened to contenders.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ContenderCounts {
-    /// Waits for the deletion of the key before.
+    /// Waits for the deletion of the key that was created before the contender's own.
     pub waits: usize,
     /// `Lock` and `Campaign` calls that got the lock.
     pub served: usize,
@@ -664,7 +666,7 @@ impl Contender {
         }
     }
 
-    /// A call was answered. `None`: its answer will never come.
+    /// A call was answered; `None` if its answer will never come.
     pub fn on_answer(
         &mut self,
         id: CallId,

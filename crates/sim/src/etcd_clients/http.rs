@@ -76,19 +76,19 @@ pub enum Login {
 /// A change of users and roles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// Whether permissions are enforced from now on.
+    /// Begins (`true`) or ends the enforcement of permissions.
     Enforce(bool),
     /// Creates a user with a password, or changes its password.
     PutUser(&'static str, &'static str),
     /// Grants a user a role, or revokes it (`false`).
     Grant(&'static str, &'static str, bool),
-    /// Delete a user.
+    /// Deletes a user.
     DeleteUser(&'static str),
     /// Creates a role that may read the keys of a pattern.
     MakeRole(&'static str, &'static str),
     /// Permits a role to read the keys of a pattern, or revokes that (`false`).
     Permit(&'static str, &'static str, bool),
-    /// Delete a role.
+    /// Deletes a role.
     DeleteRole(&'static str),
 }
 
@@ -101,7 +101,7 @@ pub enum Wish {
     Members(&'static str, &'static str),
     /// A change of users.
     Change(Change),
-    /// Whether permissions are enforced.
+    /// A question whether permissions are enforced.
     IsEnforced,
     /// The description of a user.
     ShowUser(&'static str),

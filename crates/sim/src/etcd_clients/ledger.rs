@@ -1,10 +1,11 @@
-//! A ledger shared by two actors that change users and roles at the same time, so that each knows
-//! what the other may have done.
+//! A ledger that the two users actors of a run share. It tells each actor what the other one may
+//! have changed, because both change users and roles at the same time.
 //!
 //! Each actor has its own users and roles. So an answer depends on the other actor in only two
 //! ways: the other raises the shared auth revision, and the first actor switches the enforcement of
 //! permissions. The ledger records both, when they are sent and when they are answered. If an actor
-//! finds something wrong that the other's open changes may explain, it drops the finding.
+//! finds an answer wrong, but the other's open changes may explain the answer, it drops the
+//! finding.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -15,7 +16,8 @@ pub const ACTORS_MAX: usize = 2;
 /// The changes of one actor, as its client knows them.
 #[derive(Clone, Copy, Debug, Default)]
 struct Done {
-    /// A counter that grows when a change is sent and when it ends.
+    /// A counter that grows when this actor's change is sent, and when the change ends. If it is
+    /// unchanged, nothing can have changed meanwhile.
     news: u64,
     /// Changes that are open, or whose fate is unknown.
     open: u64,
@@ -27,7 +29,7 @@ struct Done {
 #[derive(Debug, Default)]
 struct Ledger {
     done: [Done; ACTORS_MAX],
-    /// A counter that grows when a switch of the enforcement is sent and when it ends.
+    /// A counter that grows when a switch of the enforcement is sent, and when the switch ends.
     switch_news: u64,
     /// Switches that are open, or whose fate is unknown.
     switches_open: u64,
@@ -55,8 +57,8 @@ pub struct Share {
     /// The counter of switches, and how many were open, when this actor last asked for all users
     /// and roles.
     switches: (u64, u64),
-    /// The others' counter when this actor last asked for the revision; `None` if they had a change
-    /// open.
+    /// The counter of the other actors' changes when this actor last asked for the revision; `None`
+    /// if they had a change open.
     asked: Option<u64>,
     /// How often the others had raised the revision when this actor last learned it; `None` if
     /// unknown.
@@ -64,7 +66,7 @@ pub struct Share {
 }
 
 impl Share {
-    /// The views of all actors, of one ledger.
+    /// The views of one ledger, one for each actor.
     pub fn all() -> impl Iterator<Item = Share> {
         let ledger: Rc<RefCell<Ledger>> = Rc::default();
         (0..ACTORS_MAX).map(move |part| Share { ledger: ledger.clone(), part, ..Share::default() })

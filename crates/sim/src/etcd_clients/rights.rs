@@ -194,7 +194,7 @@ impl Rights {
         self.users.insert(user, User { password: None, roles });
     }
 
-    /// Whether a user may access all keys of a range so.
+    /// Whether a user may read, or write, all keys of a range.
     pub fn permits(&self, user: usize, access: Access, span: Span) -> bool {
         let Some(user) = self.users.get(&user) else { return false };
         if user.roles.contains(&ROOT_ROLE) {

@@ -32,7 +32,7 @@ use super::rights::{
 use super::watch_wire;
 use crate::limits::TOKEN_TTL_MS;
 
-/// The most tokens of each kind that it keeps.
+/// The most valid tokens, and the most invalid ones, that the actor keeps.
 const TOKENS_MAX: usize = 6;
 
 /// The least time, in us, for which a member lets a watch wait until the member knows as much as
@@ -201,7 +201,8 @@ pub struct Users {
     dead: Vec<Token>,
     /// The open call, when it was made in us, and at which member.
     doing: Option<(Doing, u64, usize)>,
-    /// A doubt about an answer: an error unless something has changed late.
+    /// A doubt about an answer: what is wrong with the answer, unless a change of unknown fate has
+    /// taken effect late.
     doubt: Option<String>,
     /// Whether a change of unknown fate may still take effect.
     has_unknown: bool,
@@ -271,7 +272,8 @@ impl Users {
         self.calls_left = 0;
     }
 
-    /// A machine's clock has jumped: there, tokens may seem unused for long.
+    /// A machine's clock has jumped, so on that machine tokens may seem unused for longer than they
+    /// were.
     pub fn on_clock_jump(&mut self, now_us: u64) {
         self.jumped_us = now_us;
     }

@@ -90,8 +90,8 @@ impl EtcdRuntime {
         (clock.local_us(now_us) - self.started_local_us) / 1000
     }
 
-    /// Opens the runtime: connections come from now on. The Front is made anew, since the state may
-    /// hold tokens by now, whose times begin now.
+    /// Opens the runtime: connections come from now on. Makes a new Front, since the state may have
+    /// got users' tokens meanwhile, whose times to live begin now.
     pub fn open(&mut self, level: Level, token_times: &Arc<TokenTimes>) {
         self.config.level = level;
         self.config.token_times = token_times.clone();
@@ -252,7 +252,7 @@ impl EtcdRuntime {
         found
     }
 
-    /// Notes that a step of an HTTP request waits for the result of this ticket.
+    /// Notes that an HTTP request's step waits for the result under this ticket.
     pub(super) fn add_waiting(&mut self, ticket: Ticket, at: (usize, CallId)) {
         self.waiting.insert(ticket, at);
     }

@@ -1,8 +1,8 @@
-//! HTTP requests about health, members, users and keys, which a member answers in several steps:
-//! the loops of `listen_etcd` over these steps, on virtual connections. Between two steps a request
-//! waits under a ticket: for a call of the Front, for password work, or for the body of the
-//! request. Meanwhile the client may cancel it. The next step runs when the runtime runs again, so
-//! a cancellation may come first.
+//! Serves HTTP requests about health, members, users and keys, which a member answers in several
+//! steps: this file mirrors the loops of `listen_etcd` over the steps, on virtual connections.
+//! Between two steps a request waits under a ticket: for a call of the Front, for password work, or
+//! for the body of the request. The next step runs when the runtime runs again. Meanwhile the
+//! client may cancel the request.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -67,7 +67,8 @@ enum Step {
     Reader(UserStep, V2Request),
 }
 
-/// A waiting request: its next step, by the kind of result that it waits for.
+/// A waiting request. The variant says which step follows, and the value turns the result into that
+/// step.
 enum Waiting {
     Health(HealthCall),
     Members(MembersCall),
@@ -107,9 +108,10 @@ pub(super) struct Steps {
     /// How many tickets for passwords and bodies were made.
     own_count: u64,
     counts: HealthCounts,
-    /// The calls begun since the last look, with their requests.
+    /// The Front's calls that were begun since the caller last took this list, each with its HTTP
+    /// request.
     pub begun: Vec<(Ticket, CallId)>,
-    /// The answers made since the last look.
+    /// The answers that were made since the caller last took this list.
     pub answered: Vec<(usize, CallId, HttpAnswer)>,
 }
 

@@ -1,4 +1,5 @@
-//! One run of an etcd connection runtime, as part of its process.
+//! Drives the etcd connection runtimes of a process: gives them the clients' messages, Apply's
+//! deliveries and the state, and sends their output to Loop and to the clients.
 
 use etcd::Error;
 use etcd::pb::{Message, etcdserverpb as pb};

@@ -65,8 +65,8 @@ pub(super) fn forge_call(sabotage: Sabotage, message: &mut FromClient, world: &m
     }
 }
 
-/// The writes among the whole frames of a client, as a Front would hand them to Loop that does not
-/// check for read-only mode. No client waits for their answers.
+/// The writes among the whole frames of a client, as a Front that does not check for read-only mode
+/// would hand them to Loop. No client waits for their answers.
 pub(super) fn forge_writes(
     front: FrontId,
     connection: ConnectionId,

@@ -1,4 +1,5 @@
-//! All connection runtimes of a process: ZooKeeper's first, then etcd's.
+//! The connection runtimes of a process, ZooKeeper's first, then etcd's: opens them all at once,
+//! numbers them, and chooses one for each new ZooKeeper connection.
 
 use std::sync::Arc;
 

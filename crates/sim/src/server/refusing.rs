@@ -1,5 +1,5 @@
-//! Whether a process has a reason to refuse writes for want of disk space: its own disk is full, or
-//! the member that it takes for the leader said so.
+//! Tracks whether a process has a reason to refuse writes for want of disk space: its own disk is
+//! full, or the member that it takes for the leader has reported a full disk a short time ago.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ fn lasts_us(raft_tick_us: u64) -> u64 {
     FULL_LASTS_MS * 1_000 + raft_tick_us + 1_000
 }
 
-/// The knowledge of a process about full disks.
+/// What a process knows about full disks.
 pub(super) struct Refusing {
     /// Whether Loop considers its own disk full, after its last turn.
     is_full: bool,

@@ -1,5 +1,5 @@
-//! One turn of Loop in a simulated process: takes inputs, lets Loop decide and hands out its
-//! output, as `node` does, and checks the result.
+//! One turn of Loop in a simulated process, as in `node`: gives Loop its inputs, carries out its
+//! output, and checks the result.
 
 use std::sync::Arc;
 
@@ -308,8 +308,9 @@ impl Server {
         });
     }
 
-    /// Notes since when a transfer of leadership delays proposals. It ends with the first turn that
-    /// proposes nothing.
+    /// Notes since when a transfer of leadership delays proposals. After the transfer the delay
+    /// ends with the first turn that gives the log nothing (`is_proposing` is false), because
+    /// delayed proposals come before that.
     fn note_transfer(&mut self, since_us: u64, is_proposing: bool) {
         let transferring_since_us = &mut self.judged.transferring_since_us;
         match self.seen.status.transferring_to {
@@ -379,9 +380,9 @@ impl Server {
         });
     }
 
-    /// Checks an entry that raises the level: at some time since the leader may have decided it,
-    /// every member must have had a link to it and have said on that link that it knows the level.
-    /// The leader may have decided it since `since_us`.
+    /// Checks an entry that raises the level. Every member must have had a link to the leader, on
+    /// which it had said that it knows the level, at some time at which the leader may have decided
+    /// the raise; that is `since_us` or later.
     fn check_raise(
         &self,
         payload: &Bytes,

@@ -1,5 +1,5 @@
-//! The planned wake-ups of a process's threads. Each thread has at most one: an earlier wake-up
-//! replaces a later one.
+//! The planned wake-ups of a process's threads. Each thread has at most one planned: a new wake-up
+//! replaces the planned one if it is earlier, and is dropped if it is later.
 
 use std::collections::BTreeMap;
 

@@ -251,8 +251,9 @@ impl Cluster {
         self.end_too_old(member, id, what)
     }
 
-    /// A start has met a level that its build does not know. `before` is a copy of the disk from
-    /// before the start; `None` with a new build, which must never meet one.
+    /// The start of a process has met a level that its build does not know. `before` is a copy of
+    /// the disk from before the start; it is `None` for a new build, which must never meet an
+    /// unknown level.
     fn on_too_old_start(
         &mut self,
         member: usize,

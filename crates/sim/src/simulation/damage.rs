@@ -26,8 +26,8 @@ pub(super) enum Damage {
 }
 
 impl Cluster {
-    /// Ends the process of a member, and damages its disk, unless the others are no majority that
-    /// has lost nothing.
+    /// Ends the process of a member, and damages its disk. Does nothing unless the other members
+    /// are a majority that has lost nothing.
     pub fn damage(&mut self, member: usize, damage: Damage) {
         if !self.hosts.may_lose(member, &self.witness) {
             return;

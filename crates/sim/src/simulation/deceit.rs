@@ -4,13 +4,13 @@
 //!
 //! Raft does not tolerate the first two from even one member. A member that has forgotten what it
 //! acknowledged helps to elect a leader that lacks those entries, too, and a new leader does not
-//! know what the one before acknowledged. The server's promise is that the current leader detects
-//! the loss, if it is the only one. So a deceit waits until all members run and vote, follow one
-//! stable leader, hear each other, and have disks without faults. Then nothing else goes wrong
-//! until the member was detected and replaced, or has recovered everything. A forgetful member is
-//! never the leader: its successor might lack entries that only the old leader had counted as
-//! acknowledged. A wrong state waits for such a moment, too, although less would do, so that no
-//! member fetches a snapshot from a leader with a wrong state.
+//! know what the one before acknowledged. The server's promise is only that the current leader
+//! detects a member's loss, if no other member has lost anything. So a deceit waits until all
+//! members run and vote, follow one stable leader, hear each other, and have disks without faults.
+//! Then nothing else goes wrong until the member was detected and replaced, or has recovered
+//! everything. A forgetful member is never the leader: its successor might lack entries that only
+//! the old leader had counted as acknowledged. A wrong state waits for such a moment, too, although
+//! less would do, so that no member fetches a snapshot from a leader with a wrong state.
 
 use member::leader::limits::DIGEST_INTERVAL_ENTRIES;
 use replica::LogMemory;
@@ -22,8 +22,8 @@ use crate::fault::Whom;
 use crate::limits::{WRONG_ENTRIES_MAX, WRONG_ENTRIES_MIN};
 
 impl Faults {
-    /// Ends each deceit that has become harmless, and begins the waiting one if the moment is
-    /// right. Unless `is_calm`: then none begins.
+    /// Ends each deceit that has become harmless. Unless `is_calm`, also begins the waiting deceit
+    /// if nothing else is wrong now.
     pub fn pursue_deceit(&mut self, cluster: &mut Cluster, is_calm: bool) {
         for member in 0..cluster.hosts.len() {
             let Cluster { hosts, witness, world, .. } = &*cluster;

@@ -47,7 +47,8 @@ impl Slowness {
     }
 }
 
-/// The spells in which the clients of a member could expect less of it, for the judges.
+/// The spells in which the judges demand less of a member, because something was wrong with it or
+/// its links.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Spells {
     /// When the leader may not have heard of the member's clients.
@@ -73,11 +74,11 @@ pub(super) struct Host {
     /// Number of the current process run, or of the current time without a process. Unique in a run
     /// of the simulation.
     pub life: u64,
-    /// When the member's clients could expect less of it.
+    /// When the judges demand less of the member, because something was wrong with it or its links.
     pub spells: Spells,
     /// Whether the process stays down until a test's script starts it.
     pub is_left_down: bool,
-    /// Whether a fault of the disk excuses it if the process ends itself.
+    /// Whether a fault of the disk excuses the process if it ends itself.
     pub is_excused: bool,
     /// The bytes of a snapshot that an operator keeps elsewhere; `None` before the first restore.
     pub put_aside: Option<Vec<u8>>,
@@ -165,9 +166,10 @@ impl Host {
         is_sound && !self.slowness.is_any(now_us)
     }
 
-    /// Notes three facts about the member for the judges: `is_well`: the leader hears of its
-    /// clients; `is_cut_off`: it reaches no other member; and whether it may apply committed
-    /// entries late, because the leader is far (`is_far`), its disk slow or its Apply late.
+    /// Notes three facts about the member for the judges. `is_well` says that the leader hears of
+    /// the member's clients. `is_cut_off` says that the member reaches no other member. The third
+    /// is whether it may apply committed entries late, because the leader is far (`is_far`), its
+    /// disk slow, or its Apply late.
     pub fn note_trouble(&mut self, (is_well, is_far): (bool, bool), is_cut_off: bool, now_us: u64) {
         let runs = self.server.as_ref().is_some_and(Server::is_open) && self.is_awake(now_us);
         let is_held = now_us < self.slowness.held_until_us;
@@ -316,7 +318,7 @@ pub(super) struct OtherMachine {
     pub life: u64,
     /// Events of the frozen process that wait until it continues, in order.
     pub events: Vec<Event>,
-    /// Whether a fault of the disk excuses it if the process ends itself.
+    /// Whether a fault of the disk excuses the process if it ends itself.
     pub is_excused: bool,
     pub stop_cuts_power: bool,
 }
@@ -332,8 +334,10 @@ pub(super) enum Deceit {
 /// The wrong belief of the others about a member that deceives them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Deceives {
-    /// That the member has all entries that it acknowledged: it may lack some up to this index.
+    /// They believe that the member has all entries that it acknowledged, but it may lack some up
+    /// to this index.
     Forgot { index: u64 },
-    /// That the member's state is the one that the log gives.
+    /// They believe that the member's state is the one that the log gives, but the simulation has
+    /// changed it.
     Differs,
 }

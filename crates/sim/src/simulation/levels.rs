@@ -48,7 +48,8 @@ pub struct LevelCounts {
     /// Processes that ended because they met an entry or a snapshot of a level that they do not
     /// know.
     pub too_old: u64,
-    /// Starts that failed for that reason.
+    /// Starts that failed because they met an entry or a snapshot of a level that the build does
+    /// not know.
     pub too_old_starts: u64,
     /// Snapshots that a member with an old build fetched from one with a new build.
     pub snapshots_to_old: u64,
@@ -56,7 +57,7 @@ pub struct LevelCounts {
     pub snapshots_to_new: u64,
 }
 
-/// A random act that has to do with levels.
+/// A random act that can change the level, or the build of a server.
 pub(super) enum Question {
     /// Restarts this server, maybe with another build.
     Restart(usize),
@@ -275,8 +276,8 @@ impl Levels {
         }
     }
 
-    /// For the end of the run: how many us ago the first request for a raise came, and the request
-    /// that is due now, if any.
+    /// Plans the requests at the end of the run. Returns how many us ago the first of them came,
+    /// and the request that is due now, if any.
     pub fn ask_at_last(&mut self, member_count: usize, now_us: u64) -> (u64, Option<Ask>) {
         let (since_us, next_us) = *self.asked_at_last.get_or_insert((now_us, now_us));
         let waited_us = now_us - since_us;
@@ -338,8 +339,8 @@ pub(super) fn check_left_alone(before: &FaultDisk, after: &FaultDisk) -> Result<
     Ok(())
 }
 
-/// The part of a directory that such a start must not change: the directory's identity, the index
-/// of the log's last entry, and the names of the snapshots.
+/// The part of a directory that a start must not change if it meets an unknown level: the
+/// directory's identity, the index of the log's last entry, and the names of the snapshots.
 fn kept_on(disk: &FaultDisk) -> (Option<Identity>, Option<u64>, Vec<String>) {
     let report = inspect(disk, &mut |_| Ok(()));
     let snapshots = report.snapshots.into_iter().map(|it| it.name).collect();

@@ -1,4 +1,6 @@
-//! Checks that etcd locks and elections are passed on soon after the faults have stopped.
+//! Checks that, once the faults have stopped, each etcd client that waits for a lock or an election
+//! soon gets it: when its key is first in the queue, and when the key before its own belongs to a
+//! dead session.
 
 use std::collections::BTreeMap;
 

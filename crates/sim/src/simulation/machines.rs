@@ -1,10 +1,10 @@
 //! Two machines that take turns in the place of one server, each with its own directory.
 //!
 //! An operator believes that a server is lost and gives its number to another machine. Later the
-//! first machine returns, since nobody had switched it off. A machine without the place is cut off
-//! from all members and its process is frozen, so that it later continues in the middle of its
-//! work. Like a lost disk (`super::damage`), this happens only while a majority of the servers has
-//! lost nothing.
+//! first machine returns, since nobody had switched it off. The machine that does not have the
+//! place is cut off from all members, and its process is frozen; so it later continues in the
+//! middle of its work. Like a lost disk (`super::damage`), this happens only while a majority of
+//! the servers has lost nothing.
 
 use machine::MemberId;
 

@@ -113,13 +113,15 @@ pub struct Options {
     pub faults_us: u64,
     /// Whether syncs of the disks do nothing, yet report success.
     pub syncs_lie: bool,
-    /// The operation of the first member's disk at which its process ends, and whether that is a
-    /// power cut; `None` for no such stop.
+    /// The operation of the first member's disk at which the process ends, and whether power is cut
+    /// then (`true`) or only the process ends; `None` for no such stop.
     pub stop_at: Option<(u64, bool)>,
     /// The seed of containers, znodes with a time to live and quotas, and of changes of their
     /// settings; `None` if clients do not use them. The rest of the run does not depend on it.
     pub more_seed: Option<u64>,
-    /// Kinds of client operations that were added later.
+    /// Kinds of client operations that were added after the first seeds were kept. Each field is
+    /// the seed of one kind, or `None` if the run does not have that kind; the rest of the run does
+    /// not depend on the field, so that kept seeds keep their meaning.
     pub later_ops: LaterOps,
     /// The etcd clients and their settings; `None` if the run has none.
     pub etcd: Option<EtcdLoad>,

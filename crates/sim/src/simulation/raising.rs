@@ -1,5 +1,6 @@
-//! Requests for a higher level: planned ones, random ones, and a last one at the end of the run,
-//! which must succeed soon if every member knows the level.
+//! Makes the requests for a higher level: planned ones, random ones, and a last one at the end of
+//! the run. The last one must succeed soon if every member knows the level, and must not succeed
+//! otherwise.
 
 use super::Simulation;
 use super::cluster::Cluster;

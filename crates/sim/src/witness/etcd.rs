@@ -1,7 +1,7 @@
 //! Matches etcd commands in the log with the client calls that they come from.
 //!
-//! Two calls may have the same bytes, so bytes alone cannot match them. Instead Loop tells which
-//! ticket waits for each command of a batch, and the connection runtime tells which call has that
+//! Two calls may have the same bytes, so bytes alone cannot match them. So Loop reports which
+//! ticket waits for each command of a batch, and the connection runtime reports which call has that
 //! ticket. The content is checked as well.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,5 +1,5 @@
-//! Checks commands that a member gave up, since their client stopped waiting: their fate as Loop
-//! states it must fit the log, and the member must not submit them again.
+//! Checks commands that a member gave up because their client stopped waiting. Loop states the fate
+//! of each, which must fit the log, and the member must not submit the command again.
 
 use std::collections::BTreeMap;
 
@@ -15,9 +15,9 @@ use super::{LastBatches, Witness, forget, is_next};
 /// All commands that were given up, in all process runs.
 #[derive(Default)]
 pub(super) struct GivenUpCommands {
-    /// Commands with a place in a batch, by batch and position.
+    /// The given-up commands that had a place in a batch, by batch and position.
     batches: BTreeMap<BatchName, BTreeMap<usize, Record>>,
-    /// For each connection that was given up, the last batch that may have commands of it, by
+    /// For each given-up connection, the number of the last batch that may hold commands of it, by
     /// member id, boot and connection.
     connections: BTreeMap<(u64, u64, u64), u64>,
     /// How many batches were withdrawn before any leader had them.
@@ -101,8 +101,8 @@ impl GivenUpCommands {
 }
 
 impl Witness {
-    /// Connections of a member were given up. `last_sequence` is the last batch so far that has a
-    /// sequence.
+    /// Connections of a member were given up, with all their commands. `last_sequence` is the last
+    /// batch that has a sequence number; no later batch may hold commands of these connections.
     pub fn on_connections_given_up(
         &mut self,
         origin: Origin,
@@ -114,13 +114,13 @@ impl Witness {
         self.given_up.connections.extend(given_up);
     }
 
-    /// Batches of a member were dropped, since all their commands were given up before the batches
-    /// got a sequence.
+    /// Some batches of a member were dropped: all their commands were given up before the batches
+    /// got a sequence number.
     pub fn on_batches_gone(&mut self, count: usize) {
         self.given_up.gone_count += count;
     }
 
-    /// A member in this term has given up commands.
+    /// A member has given up commands. `term` is the member's term.
     pub fn on_given_up(&mut self, origin: Origin, given_up: &[GivenUp], term: u64) {
         for it in given_up {
             let GivenUpAt::Batch { sequence, position, fate } = it.at else { continue };

@@ -11,8 +11,8 @@ use machine::codec::DecodeError;
 use machine::entry::{self, HEADER_BYTES};
 use machine::{Command, ControlCommand, Level, MemberId, Origin};
 
-/// The claims of other members about levels that one process has heard, in the times at which its
-/// Loop learned them.
+/// What one process has heard from other members about the levels that they know, with the times at
+/// which its Loop learned it.
 #[derive(Default)]
 pub struct Heard {
     /// The claims of each member, by member id, oldest first.
@@ -38,8 +38,8 @@ impl Heard {
         said.extend(level_max.map(|level_max| Said { level_max, from_us: now_us, until_us: None }));
     }
 
-    /// Whether, at some time between these, a link was up on which the member had said that it
-    /// knows this level.
+    /// Whether at some time from `from_us` to `until_us` a link was up on which the member had said
+    /// that it knows this level.
     pub fn knew(&self, peer: MemberId, level: Level, from_us: u64, until_us: u64) -> bool {
         let is_it = |said: &Said| {
             let is_then = said.from_us <= until_us && said.until_us.is_none_or(|it| it >= from_us);
@@ -52,8 +52,8 @@ impl Heard {
 /// The record of levels, in all process runs.
 #[derive(Default)]
 pub struct Levels {
-    /// The highest level to which a handed-over entry raises, and when that entry was first handed
-    /// over, in us.
+    /// The highest level to which an entry in Apply raises, and when that entry was first handed to
+    /// Apply, in us.
     raised: Option<(Level, u64)>,
     /// The highest level that any build that ran on a directory knows, by member id.
     ran: BTreeMap<MemberId, Level>,
@@ -67,8 +67,8 @@ impl Levels {
         self.raised.map_or(Level::FIRST, |(level, _)| level)
     }
 
-    /// When the entry that raised to this level was first handed over, in us; `None` at the first
-    /// level.
+    /// When the entry that raised the ensemble to its level was first handed to Apply, in us;
+    /// `None` at the first level.
     pub fn raised_us(&self) -> Option<u64> {
         self.raised.map(|(_, at_us)| at_us)
     }
@@ -90,7 +90,8 @@ impl Levels {
         *said = level_max.max(*said);
     }
 
-    /// Checks a raise that is handed over for the first time, while these are the members.
+    /// Checks an entry that raises the level, when it is first handed to Apply. `members` are the
+    /// ids of the members then.
     ///
     /// # Errors
     /// A member never claimed to know the level.
@@ -104,7 +105,7 @@ impl Levels {
         }
     }
 
-    /// An entry with commands is handed over for the first time.
+    /// An entry with commands is handed to Apply for the first time.
     pub fn on_handed(&mut self, payload: &Bytes, now_us: u64) {
         // A later check reports an entry that does not decode.
         if let Some(level) = raise_of(payload)

@@ -1,6 +1,7 @@
-//! The renewals of etcd leases that have reached a leader. A leader must not end a lease while a
-//! renewal of it waits for its answer, for as long as a client may wait: the answer must pass
-//! through Apply, which may take longer than the lease has left.
+//! Records the renewals of etcd leases that have reached a leader, and checks each expiry against
+//! them. While a renewal waits for its answer, the leader must not end the lease, for as long as a
+//! client may wait: the answer must pass through Apply, which may take longer than the lease has
+//! left.
 
 use std::collections::BTreeMap;
 
@@ -24,9 +25,11 @@ pub type Leader = (usize, u64);
 /// The name of a renewal at its leader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Asked {
-    /// From another member: its id, its boot and the number of the question.
+    /// The renewal came from another member: the member's id, its boot, and its number for the
+    /// request.
     By(MemberId, BootId, u64),
-    /// From a client of the leader itself: the Front, the connection and the ticket.
+    /// The renewal came from a client of the leader itself: the Front, the connection and the
+    /// ticket.
     Here(u32, u64, u64),
 }
 
@@ -43,7 +46,7 @@ struct Renewal {
 }
 
 impl Renewals {
-    /// A question about a lease reaches a leader.
+    /// A request about a lease reaches a leader. It is recorded if it renews the lease.
     pub fn on_question(
         &mut self,
         leader: Leader,

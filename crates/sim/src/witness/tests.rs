@@ -1,4 +1,5 @@
-//! The witness detects forbidden treatment of entries that were handed over.
+//! What the witness must detect about entries that were handed to Apply: entries that are lost,
+//! differ, or are not synced.
 
 use machine::entry::{BatchBuilder, encode_identities};
 use machine::{BootId, ConnectionId, LogIndex, MemberId, Ordinal, Origin, ZkCommand};

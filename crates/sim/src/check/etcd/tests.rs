@@ -1,5 +1,5 @@
-//! The judge of given-up writes and of refusals for want of space, with times that it must accept
-//! or reject.
+//! Tests of two judges, with times that they must accept or reject: that of writes that a member
+//! gave up, and that of refusals for want of space.
 
 use super::*;
 

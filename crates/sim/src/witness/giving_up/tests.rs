@@ -1,4 +1,5 @@
-//! The witness detects a given-up command that is logged, sent or proposed although it must not be.
+//! The witness must detect a given-up command that is logged, sent or proposed where it must not
+//! be.
 
 use machine::entry::{BatchBuilder, encode_identities};
 use machine::{BootId, Level, MemberId, SessionId, ZkCommand};
