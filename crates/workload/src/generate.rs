@@ -69,7 +69,8 @@ impl Random {
 const PARENTS: [&str; 3] = ["/a", "/b", "/c"];
 const NAMES: [&str; 4] = ["x", "y", "z", "n-"];
 
-/// The names of containers and of znodes with a time to live, below a parent.
+/// The names that containers, and znodes with a time to live, have below their parent. The server
+/// removes such znodes by itself.
 const GOING: [&str; 2] = ["k", "t"];
 /// The name of znodes with owners, below a parent.
 pub const OWNED: &str = "o";

@@ -1,7 +1,7 @@
 //! The record of a run: everything that every ZooKeeper client sent and received, in order.
 //!
 //! The driver of the clients writes it, with one clock for all clients: a sequence number that
-//! grows with every note. So "before" has a meaning across clients.
+//! grows with every note. So "before" has a meaning across clients: a lower number.
 
 use crate::op::{Answer, EventKind, Op};
 

@@ -63,10 +63,10 @@ pub struct Rules {
     pub expiry_slack_ms: u64,
 }
 
-/// The promise to clients that is broken.
+/// A promise to clients that a history can break.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Rule {
-    /// The load does not respect the rules that this judge needs.
+    /// The load must respect the rules that this judge needs.
     Load,
     /// Each zxid belongs to one write, and only that write's changes have it.
     Order,

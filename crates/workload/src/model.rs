@@ -3,10 +3,10 @@
 //!
 //! It was written from ZooKeeper's documentation and source (3.9:
 //! `PrepRequestProcessor.pRequest2Txn` for the order of checks, `DataTree` for the changes), and
-//! shares nothing with the server under test. ACLs contain `world:anyone` and owners of the digest
-//! scheme, who have all permissions (`ZooKeeperServer.checkACL`, `AuthUtil.fixupACL`); no others
-//! are generated. Containers, times to live and quotas follow `ContainerManager`, `EphemeralType`,
-//! `Quotas` and `StatsTrack`.
+//! shares nothing with the server under test. An ACL has an entry for `world:anyone`, and may have
+//! entries for users of the digest scheme with all permissions, the *owners*
+//! (`ZooKeeperServer.checkACL`, `AuthUtil.fixupACL`); other ACLs are not generated. Containers,
+//! times to live and quotas follow `ContainerManager`, `EphemeralType`, `Quotas` and `StatsTrack`.
 
 use std::collections::BTreeMap;
 
@@ -97,7 +97,7 @@ pub struct Session {
     pub password: [u8; 16],
     /// The connection that may act for the session, or [`NOBODY`].
     pub connection: usize,
-    /// The ordinal (from 1) of the command that gave the session to that connection.
+    /// The ordinal (counted from 1) of the command that gave the session to `connection`.
     pub attached: u64,
 }
 
@@ -136,8 +136,8 @@ pub enum ChangeKind {
     DataSet,
 }
 
-/// In place of a connection: no client has attached to the session since an earlier state was
-/// restored.
+/// The value of [`Session::connection`] while no client has attached to the session since an
+/// earlier state was restored.
 pub const NOBODY: usize = usize::MAX;
 
 /// The error code and the body of a reply.

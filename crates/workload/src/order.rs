@@ -5,12 +5,12 @@
 //! judge does not trust that order. A client must have sent every command in it, at most once and
 //! in the order of its connection. Replayed on the model, the order must give every acknowledged
 //! write its zxid and its reply, and every read must equal the model's at the zxid in its header.
-//! If a server lies about the order, nothing fits. The order also decides the fate of operations
-//! whose clients do not know it, since the connection ended before the reply.
+//! If a server lies about the order, nothing fits. If a connection ended before the reply to an
+//! operation, the client does not know the operation's fate; the order decides it.
 //!
 //! Then each connection is checked by itself. Zxids never decrease, and a write has a newer zxid
-//! than everything shown before it. Each watch fires once, for the first change after it was set
-//! and before any reply that shows the change, and no event is lost; a persistent watch fires once
+//! than everything shown before it. Each watch fires once, for the first change after the watch was
+//! set, and before any reply that shows the change; no event is lost. A persistent watch fires once
 //! for each change. Nothing newer than the end of the session, or its move to another connection,
 //! is shown. Finally all connections are checked together: an operation sees everything that
 //! finished before it began.
@@ -90,8 +90,9 @@ pub struct Rules {
     /// of such a spell and has no reply may be missing in the order while a later write of its
     /// connection is present. The servers of connections beyond the end of the list refuse none.
     pub refusing_us: Vec<Vec<(u64, u64)>>,
-    /// Whether servers may refuse requests that waited too long. Such a write, too, may be missing
-    /// in the order.
+    /// Whether servers may refuse requests that waited too long. A write that such a server has
+    /// refused may be missing in the order while a later write of its connection is present, as in
+    /// `refusing_us`.
     pub may_throttle: bool,
     /// The configured age in ms at which containers that never had a child are removed; 0 for
     /// never.
@@ -410,8 +411,9 @@ impl<'h> Replay<'h> {
         Ok(())
     }
 
-    /// Expires the listed sessions, unless they were attached since they were judged. Between two
-    /// of them a member serves no reads, but it may tell a client the zxid of one.
+    /// Expires the listed sessions, unless they were attached since they were judged. A member
+    /// serves no reads between two of these expiries, but it may show a client the zxid of one of
+    /// them.
     fn expire(&mut self, position: usize, judged: &[(i64, u64)]) -> Result<(), Violation> {
         self.model.begin_transactions();
         for (session, attached) in judged {

@@ -1,4 +1,5 @@
-//! The findings of judges, and the checks on single calls that both judges share.
+//! What the judges of etcd's calls report, and the checks on single calls that the two judges
+//! [`crate::etcd::order`] and [`crate::etcd::linear`] share.
 
 use crate::etcd::form::check;
 use crate::etcd::history::{CallId, CallRecord};
@@ -9,7 +10,7 @@ use crate::etcd::op::{Answer, Error, Fate};
 pub enum Rule {
     /// The committed order has only what clients sent, each at most once.
     Claim,
-    /// A call took effect, or did not, as its answer says.
+    /// A call took effect if its answer says so, and did not if its answer excludes that.
     Fate,
     /// An acknowledged write has the model's answer.
     Answer,

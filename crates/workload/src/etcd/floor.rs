@@ -1,5 +1,5 @@
-//! The *floor* of a call: the answer to the call must not show an older state than the floor. The
-//! floor is the newest state that any answer had shown before the call was sent.
+//! Finds the *floor* of a call, which is the newest state that any answer had shown before the call
+//! was sent. The answer to the call must not show a state older than its floor.
 
 /// The states that answers showed. `T` is a revision or a position in the committed order.
 #[derive(Clone, Debug)]

@@ -47,10 +47,11 @@ pub struct Options {
     /// checks (`removeNeedlessRangeReqs`). If such a range is refused elsewhere, the members differ
     /// from then on.
     pub old_revisions_in_writes: bool,
-    /// Lease ids that puts use. The driver of the clients grants them, unless the clients do
-    /// (`lease_calls`).
+    /// The lease ids that puts use. The driver of the clients grants these leases, unless the
+    /// clients do so themselves (`lease_calls`).
     pub leases: Vec<i64>,
-    /// Calls about these leases: grants, revocations, keep-alives and questions.
+    /// Calls about the lease ids in `leases`: grants, revocations, keep-alives, and requests for
+    /// the time to live.
     pub lease_calls: bool,
 }
 
@@ -326,7 +327,7 @@ impl Generator {
         Op::Compact(Compact { revision, physical: self.random.one_in(2) })
     }
 
-    /// A call that must be refused.
+    /// A call that a correct server must refuse.
     fn wrong(&mut self) -> Op {
         let future = self.newest + 1_000;
         match self.random.below(10) {

@@ -2,17 +2,20 @@
 //! right.
 //!
 //! It gets the committed order (the claim) after the judge of [`crate::etcd::order`] has checked
-//! it: so a lease that ends deletes all its keys at one revision, and puts find exactly the leases
-//! that exist. For each command it also gets the time at which a member first handed the command to
-//! Apply: exact in a simulation, an interval for real processes ([`Handed`]). It checks:
+//! that order. So it need not check that a lease that ends deletes all its keys at one revision,
+//! nor that puts find exactly the leases that exist in the order. For each command it also gets the
+//! time at which a member first handed the command to Apply: exact in a simulation, an interval for
+//! real processes ([`Handed`]). It checks:
 //!
-//! - **Not before.** A lease expires no earlier than its time to live after the grant was sent, and
-//!   after each keep-alive that was answered with a time was sent.
-//! - **Kept.** A question answered with a time was answered while the lease existed.
-//! - **Known.** A question answered as for an unknown lease came when no such lease existed
-//!   throughout. The same holds for puts that find a lease or do not.
-//! - **Time left.** It is not negative and less than the granted time, and the granted time is the
-//!   grant's.
+//! - **Not before.** A lease lives for its full time to live after its grant was sent, and again
+//!   after the sending of each keep-alive that was answered with a time.
+//! - **Kept.** If a keep-alive or a `LeaseTimeToLive` is answered with a time, the lease existed at
+//!   some time between the call and the answer.
+//! - **Known.** If such a call is answered as for an unknown lease, the lease did not exist during
+//!   the whole time between the call and the answer. Both rules also hold for puts that find their
+//!   lease, or do not.
+//! - **Time left.** The remaining time in an answer is 0 or more and less than the granted time,
+//!   and the granted time in an answer is that of the grant.
 //!
 //! **Not checked here:** that leases end at all. The driver of the clients waits for the end of all
 //! leases.
@@ -26,7 +29,7 @@ use crate::etcd::model::LEASE_TTL_S_MIN;
 use crate::etcd::op::{Error, LeaseOp, Op, Response};
 use crate::etcd::order::Claimed;
 
-/// When a member first handed a committed command to Apply: within this interval.
+/// The interval in which a member first handed a committed command to Apply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Handed {
     /// The earliest possible time, in us.
@@ -42,7 +45,7 @@ impl Handed {
     }
 }
 
-/// One life of a lease, from a grant to its end.
+/// One life of a lease id, from a grant to the end of that lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Life {
     ttl_s: i64,
@@ -65,12 +68,12 @@ pub struct LeaseCounts {
     pub expired: usize,
     /// Keep-alives answered with a time.
     pub kept: usize,
-    /// Questions answered as for an unknown lease.
+    /// Keep-alives and `LeaseTimeToLive` calls that were answered as for an unknown lease.
     pub unknown: usize,
 }
 
-/// Judges the leases of a history. `slack_us`: how much earlier than by the judge's clock a lease
-/// may expire, since leaders' clocks differ from it.
+/// Judges the leases of a history. By the judge's clock a lease may expire up to `slack_us` early,
+/// since leaders' clocks differ from that clock.
 ///
 /// # Errors
 /// The first thing that a correct server could not have done.
@@ -107,7 +110,7 @@ pub fn judge_leases(
     Ok(counts)
 }
 
-/// Checks the answer to a question about a lease, and counts it.
+/// Checks the answer to a keep-alive or a `LeaseTimeToLive`, and counts it.
 fn check_question<'l>(
     record: &CallRecord,
     op: LeaseOp,
@@ -230,7 +233,8 @@ fn check_kept(
     Ok(())
 }
 
-/// Checks an answer that found a lease. `time` is the granted time in it, in s, if it has one.
+/// Checks an answer that found a lease. `time` is the time to live in the answer, in s; `None` if
+/// the answer has none.
 fn check_known(record: &CallRecord, lives: &[Life], time: Option<i64>) -> Result<(), Violation> {
     let Some(answered) = &record.answered else { return Ok(()) };
     let (asked_us, answered_us) = (record.asked.at_us, answered.moment.at_us);

@@ -73,7 +73,7 @@ pub struct Verdict {
 pub struct Past {
     /// The states. Nothing is compacted in it.
     pub model: Model,
-    /// When each state can first have been shown.
+    /// When each state can first have been shown to a client.
     pub timeline: Timeline,
 }
 

@@ -87,8 +87,8 @@ fn token_in(value: &[u8]) -> Option<i64> {
     token.parse().ok()
 }
 
-/// Judges the locks and elections of a history. `slack_us`: how much earlier than by the judge's
-/// clock a lease may expire, since leaders' clocks differ from it.
+/// Judges the locks and elections of a history. By the judge's clock a lease may expire up to
+/// `slack_us` early, since leaders' clocks differ from that clock.
 ///
 /// # Errors
 /// The first thing that a correct server could not have done.
@@ -127,7 +127,7 @@ impl Belief<'_> {
     }
 }
 
-/// The life of a session by its client's clock.
+/// How long a session lives by its client's clock.
 #[derive(Default)]
 struct Session {
     /// For each answer with a time to live: when it arrived, and when that time ends, in us.

@@ -195,7 +195,8 @@ pub enum LeaseOp {
 }
 
 impl LeaseOp {
-    /// Whether the leader answers the operation without the log.
+    /// Whether the leader answers the operation without the log: a keep-alive, or a request for the
+    /// time to live.
     pub fn is_question(&self) -> bool {
         matches!(self, LeaseOp::KeepAlive { .. } | LeaseOp::TimeToLive { .. })
     }
@@ -219,9 +220,9 @@ pub enum Op {
 }
 
 impl Op {
-    /// Whether etcd answers the operation from the state, without the log: a range, a question
-    /// about a lease, or a transaction whose direct operations are all ranges
-    /// (`txn.IsTxnReadonly`).
+    /// Whether etcd answers the operation from the state, without the log: a range, a lease
+    /// operation that [`LeaseOp::is_question`] accepts, or a transaction whose direct operations
+    /// are all ranges (`txn.IsTxnReadonly`).
     pub fn is_read(&self) -> bool {
         match self {
             Op::Range(_) => true,
@@ -263,7 +264,7 @@ impl Op {
         }
     }
 
-    /// All ranges in it, in both branches and in nested transactions.
+    /// All ranges of the operation, in both branches of a transaction and in nested ones.
     pub fn ranges(&self) -> Vec<&Range> {
         match self {
             Op::Range(range) => vec![range],
@@ -272,7 +273,7 @@ impl Op {
         }
     }
 
-    /// All puts in it, in both branches and in nested transactions.
+    /// All puts of the operation, in both branches of a transaction and in nested ones.
     pub fn puts(&self) -> Vec<&Put> {
         match self {
             Op::Put(put) => vec![put],
@@ -423,7 +424,7 @@ pub enum Response {
         /// The time to live from now on, in s; 0 if the lease does not exist.
         ttl_s: i64,
     },
-    /// To a question for the time to live.
+    /// To a request for the time to live.
     TimeToLive {
         /// The revision in the header.
         revision: i64,
@@ -528,7 +529,7 @@ pub enum Error {
     Canceled,
 }
 
-/// The fate of a call, as far as its error tells.
+/// What the error in a call's answer says about the call's effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
     /// The store refused the call by its rules; a judge checks that the rules demand it.

@@ -8,8 +8,8 @@
 //! - **Claim.** Each call in the claim was sent by a client, is in the claim once, is not a read,
 //!   and passes the checks before the log. (Parts of locks and elections are trusted:
 //!   [`crate::etcd::locks`] judges their results.)
-//! - **Fate.** A call that was refused before the log is not in the claim. A write that was
-//!   answered otherwise is, even if the store refused it. A write of unknown fate may be.
+//! - **Fate.** A call that was refused before the log is not in the claim. A write with any other
+//!   answer is in the claim, even if the store refused it. A write of unknown fate may be.
 //! - **Answer.** Replayed on the model, each acknowledged write has exactly its answer, including
 //!   the revision. (The header of a compaction may show a newer revision, as etcd's does.)
 //! - **Form.** The checks before the log refuse what they must, and nothing else.
@@ -97,7 +97,7 @@ pub enum Claimed {
 pub struct Verdict {
     /// The model after the whole claim.
     pub model: Model,
-    /// The states before, with their times.
+    /// The state at each place of the claim, with the time before which it cannot have been shown.
     pub timeline: Timeline,
     /// Writes answered with success.
     pub acknowledged_count: usize,
@@ -314,7 +314,7 @@ impl<'h> Replay<'h> {
         Ok(())
     }
 
-    /// The last place whose commands had all been sent by then.
+    /// The last place whose commands had all been sent when an answer arrived at `answered`.
     fn high(&self, answered: u64) -> usize {
         self.asked.partition_point(|asked| *asked < answered) - 1
     }

@@ -1,8 +1,10 @@
-//! The store's count against its quota, and the refusals for want of space.
+//! Counts the bytes of the model's store against its quota, and decides which calls are refused for
+//! want of space.
 //!
 //! It follows `storage.BackendQuota` of etcd 3.6, with two differences: a refused call changes
-//! nothing, and only versions that can be read count. This project's `docs/etcd.md` describes both,
-//! and also the limit of memory, whose beginning the server reports.
+//! nothing, and only versions that can still be read count. This project also limits the memory of
+//! the store, from the moment on at which the committed order says so ([`Quota::bound`]). Its
+//! `docs/etcd.md` describes all three.
 
 use std::collections::BTreeSet;
 
@@ -17,7 +19,7 @@ const LEASE_BYTES: u64 = 64;
 /// Bytes that a version takes in memory, besides those that count against the quota.
 const VERSION_HELD_BYTES: u64 = 112;
 const LEASE_HELD_BYTES: u64 = 256;
-/// Bytes in memory that are allowed for each byte of the quota.
+/// How many bytes of memory are allowed for each byte of the quota.
 const HELD_FACTOR: u64 = 3;
 
 /// The bytes that count against the quota, and the alarms.
@@ -25,9 +27,10 @@ const HELD_FACTOR: u64 = 3;
 pub(super) struct Quota {
     /// The quota, in bytes.
     pub quota_bytes: u64,
-    /// The versions that count.
+    /// The versions of keys that count: those that can still be read.
     pub versions: Counted,
-    /// Bytes in memory that are allowed for each byte of the quota; `None` before the limit begins.
+    /// How many bytes of memory are allowed for each byte of the quota; `None` while memory is not
+    /// limited.
     held_factor: Option<u64>,
     /// The members with a raised alarm.
     alarms: BTreeSet<u64>,
@@ -87,8 +90,10 @@ impl Quota {
             + lease_count as u64 * LEASE_HELD_BYTES
     }
 
-    /// Introduces the limit of memory. A store that already takes more than its quota gets a higher
-    /// factor, so that it can go on.
+    /// Begins to limit the memory of the store to [`HELD_FACTOR`] times the quota. If the store
+    /// already takes more memory than the quota (or than the default quota, if that is lower), the
+    /// factor is at least the present ratio of memory to counted bytes, so that the store can go
+    /// on.
     pub fn bound(&mut self, lease_count: usize) {
         let (bytes, held) = (self.bytes(lease_count), self.held(lease_count));
         let is_large = held > self.quota_bytes.min(QUOTA_BYTES_DEFAULT);

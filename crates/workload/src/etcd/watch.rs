@@ -1,8 +1,8 @@
-//! The watch streams of clients: what each client asked for and received, in order, and the judge
-//! of that.
+//! Records the watch streams of clients: what each client asked for and received, in order. The
+//! module `judge` judges these records.
 //!
-//! A client resumes a watch whose stream broke. A *line* is one watch of a client over all the
-//! streams on which it was resumed.
+//! If the stream of a watch breaks, its client resumes the watch on another stream. A *line* is one
+//! watch of a client over all the streams on which it was resumed.
 
 mod judge;
 mod watcher;

@@ -1,5 +1,5 @@
-//! The timeline of each path: its changes in the order of their zxids, and the check that all
-//! replies about the path agree with them.
+//! Makes the timeline of each path, that is, its changes in the order of their zxids; and checks
+//! that all replies about the path agree with its timeline.
 //!
 //! A timeline has *facts*: changes with a known zxid, made by successful writes or revealed by
 //! stats and events. It also has *sights*: what a reply says about the path at the reply's zxid. If
@@ -34,7 +34,7 @@ pub struct Fact {
     source: String,
 }
 
-/// The statement of a reply about a path.
+/// What a reply says about a path at the reply's zxid.
 #[derive(Clone, Debug)]
 pub enum Seen {
     Absent,
@@ -473,8 +473,8 @@ impl<'h> Judge<'h> {
         }
     }
 
-    /// Checks facts that are revealed by others: if a known write has the fact's zxid, it must have
-    /// made that change.
+    /// Checks facts that a reply to another operation reveals: if a known write has the fact's
+    /// zxid, that write must have made the change.
     fn check_foreign_facts(&mut self, facts: &BTreeMap<String, BTreeMap<i64, Fact>>) {
         let owners: BTreeMap<i64, usize> = self
             .writes

@@ -17,8 +17,8 @@ struct Stream<'t> {
     watches: BTreeMap<(Table, String), (i64, Option<i64>)>,
     reply_zxid: i64,
     event_zxid: i64,
-    /// Events about missed changes that came since the last reply; the reply that sets watches
-    /// again explains them.
+    /// Events about missed changes that came since the last reply. They are explained once a reply
+    /// to a request that sets watches again arrives.
     made_up: BTreeSet<(EventKind, String)>,
 }
 
@@ -56,7 +56,7 @@ impl Judge<'_> {
 }
 
 impl Stream<'_> {
-    /// The first known change after a zxid at which such a watch fires.
+    /// The first known change after a zxid at which a watch of this table on this path fires.
     fn next_change(&self, table: Table, path: &str, zxid: i64) -> Option<i64> {
         let after = (core::ops::Bound::Excluded(zxid), core::ops::Bound::Unbounded);
         let mut facts = self.timelines.facts.get(path).into_iter().flat_map(|it| it.range(after));

@@ -1,5 +1,5 @@
-//! The events that one connection must get, in order. Some events are optional: they may come or
-//! not.
+//! Compares the events that one connection gets with the events that are due to it, in order. Some
+//! due events are optional: they may come or not.
 
 use std::collections::{BTreeSet, VecDeque};
 

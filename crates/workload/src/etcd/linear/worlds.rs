@@ -1,4 +1,5 @@
-//! The worlds: all sequences of states that fit the answers so far.
+//! Follows the worlds. A *world* is one sequence of states, one at each revision, that fits all
+//! answers so far; there are several while writes of unknown fate leave a choice.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,14 +27,14 @@ struct Possible {
     effect: Effect,
     /// The writes that would have this effect.
     makers: Vec<CallId>,
-    /// Whether all these writes make their changes in the same order.
+    /// Whether all of `makers` make their changes in the same order.
     is_ordered: bool,
 }
 
 /// The revisions that no acknowledged write made, with a choice of a different write for each.
 #[derive(Clone, Default)]
 struct Makers {
-    /// For each of these revisions, the writes that may have made it.
+    /// For each revision that no acknowledged write made, the writes that may have made it.
     possible: Vec<Vec<CallId>>,
     /// For each chosen write, the position of its revision in `possible`.
     chosen: BTreeMap<CallId, usize>,
@@ -84,8 +85,8 @@ impl World {
         effects
     }
 
-    /// Whether the newest state gives the answer to a read. A range at an older revision has a
-    /// newer revision in its header, which is ignored.
+    /// Whether the answer to a read is the one that the newest state gives. The revision in the
+    /// header is ignored for a range at an older revision, since its header has a newer one.
     fn gives(&self, record: &CallRecord) -> bool {
         let Some(answer) = record.answer() else { return true };
         // Compactions have no position in the order, so nothing is compacted here.

@@ -1,5 +1,7 @@
-//! The judge of watch streams. It gets the model after the committed order, and the state at each
-//! place of that order: a message cannot show a command that was sent after the message arrived.
+//! The judge of watch streams. It gets the model after the whole committed order, which has every
+//! event. It also gets the state at each place of that order and the time at which the commands up
+//! to that place had been sent, because a message cannot show a command that was sent after the
+//! message arrived.
 //!
 //! The judge gives each watch a cursor: the first revision that it has not shown. A response with
 //! events must contain exactly the model's events that the watch wants from the cursor to the last
@@ -7,7 +9,7 @@
 //! notice of progress must not cover an event that is still due. A resumed watch must start at the
 //! cursor. So everything that a line shows is a prefix of the model's events from its start.
 //!
-//! **Not checked:** how soon events come while others go on.
+//! **Not checked:** how soon an event comes, as long as the stream does not end.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -17,7 +19,8 @@ use crate::etcd::finding::shorten;
 use crate::etcd::history::History;
 use crate::etcd::model::{Model, View};
 
-/// The states of the committed order, and when the commands before each were sent.
+/// The state at each place of the committed order, and when the commands up to that place had been
+/// sent.
 #[derive(Clone, Debug)]
 pub struct Timeline {
     /// For each place, the latest time (sequence) at which a command up to it was sent.
@@ -29,7 +32,8 @@ pub struct Timeline {
 }
 
 impl Timeline {
-    /// The newest state that a message can show that arrived at this point of the history.
+    /// The newest state that a message can show if it arrived at this point of the history
+    /// (`sequence`).
     pub fn newest_before(&self, sequence: u64) -> View {
         self.views[self.asked.partition_point(|asked| *asked < sequence) - 1]
     }

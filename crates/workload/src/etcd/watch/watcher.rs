@@ -1,4 +1,5 @@
-//! Judges one watch on one stream: what it was shown, against the model.
+//! Judges one watch on one stream: compares the events and notices that the watch has shown with
+//! the model.
 
 use std::collections::BTreeSet;
 
@@ -218,7 +219,8 @@ impl Watcher {
         }
     }
 
-    /// The rule that a gap or an old event breaks: this one, or that of resumed watches.
+    /// The rule that a gap or an old event breaks: `rule`, or for a resumed watch that has shown
+    /// nothing yet [`WatchRule::Resumable`].
     fn or_resumable(&self, rule: WatchRule) -> WatchRule {
         if self.is_resumed && !self.has_shown { WatchRule::Resumable } else { rule }
     }
