@@ -56,11 +56,12 @@ struct Handed {
     payload: Bytes,
     /// Whether the entry holds commands or a membership.
     kind: EntryKind,
-    /// How many commands this entry and all before it hold, without skipped ones.
+    /// How many commands this entry and all entries before it hold, not counting commands of
+    /// skipped batches.
     ordinal: u64,
-    /// The last batch of each origin in this entry and all before it: boot and sequence.
+    /// The last batch of each member in this entry and all entries before it.
     last_batches: LastBatches,
-    /// The proposal of the entry: when and by which member, as far as known.
+    /// When and by which member the entry was proposed, as far as known.
     proposed: Proposed,
     /// When a member first handed the entry to Apply, in us. Syncs of a quorum covered the entry by
     /// then.
@@ -77,7 +78,7 @@ impl Handed {
     }
 }
 
-/// The boot and the sequence of each member's last batch, by member id.
+/// For each member id, the boot and the sequence number of the member's last batch.
 type LastBatches = BTreeMap<u64, (u64, u64)>;
 
 #[derive(Clone, Copy)]
@@ -118,11 +119,14 @@ struct Seen {
     is_full: bool,
     /// When the member may have refused writes, since its disk or that of its leader was full.
     refusing: Trouble,
-    /// When clients became able to attach (`true`) or unable to, in order.
+    /// Each change of whether clients can attach to the member, in order: its time in us, and
+    /// whether they can from then on.
     doors: Vec<(u64, bool)>,
-    /// When each machine took the member's place, and the number of the machine's disk.
+    /// For each machine that took the member's place, in order: when it did, in us, and the number
+    /// of its disk.
     machines: Vec<(u64, usize)>,
-    /// When a machine gave all sessions a full timeout, and the number of the machine's disk.
+    /// For each time that the member gave all sessions a full timeout: when, in us, and the number
+    /// of its machine's disk.
     renewals: Vec<(u64, usize)>,
 }
 
@@ -146,23 +150,23 @@ pub struct Witness {
     /// disk's number.
     all_disks: Vec<(usize, SimDisk)>,
     seen: Vec<Seen>,
-    /// `handed_in_earlier_lives` for the frozen process of each replaced machine, by the number of
-    /// the machine's disk.
+    /// [`Seen::handed_in_earlier_lives`] for the frozen process of each machine that was replaced,
+    /// by the number of the machine's disk.
     handed_before_start: BTreeMap<usize, u64>,
     entries: BTreeMap<u64, Handed>,
-    /// The proposal of each entry (when and by which member), by index and term.
+    /// When and by which member each entry was proposed, by index and term.
     proposed: BTreeMap<(u64, u64), Proposed>,
     payloads: BTreeMap<(u64, u64), Bytes>,
     /// The indexes at which some member's log had a change of the membership.
     memberships: BTreeSet<u64>,
-    /// The leader of each term: its number, and the member id of its directory.
+    /// The leader of each term: the number of the member, and the member id of its directory.
     leaders: BTreeMap<u64, (usize, MemberId)>,
     /// When each term was first seen to have a leader, in us.
     led_since_us: BTreeMap<u64, u64>,
     /// The digest of the state at the end of each entry, by index.
     digests: BTreeMap<u64, Digest>,
-    /// The connection's number in the network, by the member id, the boot and the id that the
-    /// process gave it.
+    /// For each connection, by the member id, the boot and the id that the process gave it, its
+    /// number in the network.
     connections: BTreeMap<(u64, u64, u64), usize>,
     /// For each snapshot that an operator restores, the ordinal of its state, by the hash of its
     /// bytes.

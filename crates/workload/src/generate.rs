@@ -402,7 +402,7 @@ impl Generator {
     }
 }
 
-/// A path of a znode with owners: few, so that users often interfere.
+/// A path of a znode with owners. There are few such paths, so that users often interfere.
 fn owned_path(users: &mut Random) -> String {
     let path = format!("{}/{OWNED}", users.pick(&PARENTS[..2]));
     if users.one_in(3) { format!("{path}/x") } else { path }

@@ -180,9 +180,9 @@ impl Write<'_> {
 /// The known points of a session's life, by zxid.
 #[derive(Default)]
 struct Life {
-    /// The latest zxid at which the session was certainly alive, and the reason.
+    /// The latest zxid at which the session was certainly alive, and how the judge knows it.
     alive: Option<(i64, String)>,
-    /// The earliest zxid at which the session was certainly over, and the reason.
+    /// The earliest zxid at which the session was certainly over, and how the judge knows it.
     over: Option<(i64, String)>,
     timeout_ms: u32,
 }
@@ -209,11 +209,13 @@ struct Judge<'h> {
     writes: Vec<Write<'h>>,
     /// The position in `writes` of each operation that is a write, by the operation's number.
     write_of: BTreeMap<usize, usize>,
-    /// For each data, the write that wrote it and the part of that write.
+    /// For each data, the write that wrote it, and which part of that write did.
     writers: BTreeMap<&'h [u8], (usize, usize)>,
-    /// Paths that a write of unknown fate may have deleted, with the lowest zxid after which.
+    /// For each path that a write of unknown fate may have deleted, the lowest zxid after which the
+    /// delete may have happened.
     open_deletes: BTreeMap<&'h str, i64>,
-    /// The newest zxid shown so far, after each note (sequence) that showed one.
+    /// For each note of the history that showed a zxid: its sequence, and the newest zxid shown up
+    /// to it.
     shown: Vec<(u64, i64)>,
     lives: BTreeMap<i64, Life>,
     complaints: Vec<Violation>,

@@ -12,7 +12,8 @@ use std::collections::BTreeMap;
 
 use crate::op::{Answer, CreateRequest, Op, Owner, Stat, USERS, error, flag, perms};
 
-/// Below this path, each path with a quota is repeated.
+/// The znode below which ZooKeeper keeps quotas: the limits and the usage of a path `/p` are below
+/// this path followed by `/p`.
 const QUOTAS: &str = "/zookeeper/quota";
 /// The name of the znode with the limits of a path.
 const LIMITS: &str = "zookeeper_limits";
@@ -121,7 +122,7 @@ pub struct Change {
 pub enum Readers {
     /// Everyone.
     Everyone,
-    /// Connections that have authenticated as one of these of [`USERS`].
+    /// Connections that have authenticated as one of these users (positions in [`USERS`]).
     Users(Vec<usize>),
 }
 
@@ -314,7 +315,8 @@ impl Model {
         self.write_as(session, connection, op, &[], time_ms)
     }
 
-    /// Like [`Model::write`], for a connection that has authenticated as these of [`USERS`].
+    /// Like [`Model::write`], for a connection that has authenticated as the users `who` (positions
+    /// in [`USERS`]).
     pub fn write_as(
         &mut self,
         session: i64,
@@ -679,7 +681,8 @@ impl Model {
         self.read_as(op, &[])
     }
 
-    /// Like [`Model::read`], for a connection that has authenticated as these of [`USERS`].
+    /// Like [`Model::read`], for a connection that has authenticated as the users `who` (positions
+    /// in [`USERS`]).
     pub fn read_as(&self, op: &Op, who: &[usize]) -> Outcome {
         match self.answer(op, who) {
             Ok(answer) => (error::OK, answer),

@@ -327,7 +327,8 @@ pub enum Op {
     CloseSession,
 }
 
-/// Identifies a write in the committed order: the kind, path and data of each operation.
+/// Identifies a write in the committed order. For each of its operations it has a letter for the
+/// kind, the path, and the data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Signature(pub Vec<(char, String, Option<Vec<u8>>)>);
 

@@ -50,8 +50,8 @@ pub enum Committed {
         /// The number of the connection.
         connection: usize,
     },
-    /// Sessions expire, unless they were attached since: each with the ordinal of the attachment
-    /// that the leader judged.
+    /// These sessions expire. Each comes with the ordinal of the attachment that the leader judged;
+    /// a session that was attached again since does not expire.
     Expire(Vec<(i64, u64)>),
     /// A write of a client.
     Write {
@@ -117,10 +117,10 @@ impl Rules {
 pub struct Verdict {
     /// The model after the whole order.
     pub model: Model,
-    /// Acknowledged writes: the operation's number, and the position in the order.
+    /// For each acknowledged write, the operation's number and its position in the order.
     pub acknowledged: Vec<(usize, usize)>,
-    /// Answered reads: the operation's number, and the least number of commands in the state that
-    /// it shows.
+    /// For each answered read, the operation's number and the least number of commands in the state
+    /// that the read shows.
     pub shown: Vec<(usize, usize)>,
     /// Writes that were refused before the log.
     pub refused_count: usize,
@@ -226,7 +226,7 @@ struct Counts {
     over_quota: usize,
 }
 
-/// The events that setting watches again must give at once, by the number of the operation.
+/// For each operation that sets watches again, by its number, the events that it must give at once.
 type Missed = BTreeMap<usize, Vec<(EventKind, String)>>;
 
 /// The first part: replays the committed order on the model.
@@ -253,10 +253,10 @@ struct Replay<'h> {
     passwords: BTreeSet<[u8; 16]>,
     /// The sessions that exist after the last command.
     alive: BTreeSet<i64>,
-    /// The connections that lost their session, with the newest zxid at that time.
+    /// For each connection that lost its session, the newest zxid at that time.
     over: BTreeMap<usize, i64>,
-    /// The states that will be restored later, by their ordinal; `None` until the replay reaches
-    /// them.
+    /// The states that a later command restores, by their ordinal; `None` until the replay reaches
+    /// the state.
     kept: BTreeMap<u64, Option<Model>>,
     verdict_counts: Counts,
 }
@@ -576,8 +576,8 @@ impl<'h> Replay<'h> {
         ))
     }
 
-    /// Checks the reads that were answered with the newest zxid. `command_count`: the commands so
-    /// far.
+    /// Checks the reads that were answered with the newest zxid. `command_count` is the number of
+    /// commands replayed so far.
     fn check_reads(&mut self, command_count: usize) -> Result<(), Violation> {
         for number in self.reads.remove(&self.model.zxid).unwrap_or_default() {
             self.check_read(number)?;
@@ -891,8 +891,8 @@ struct Stream<'h> {
     due: DueEvents,
     /// The users that the connection ever tries to authenticate as.
     provable: BTreeSet<usize>,
-    /// The users that the connection has authenticated as, each with the next zxid that it was
-    /// shown.
+    /// For each user that the connection has authenticated as, the zxid after which the
+    /// authentication certainly counts; `None` until the connection is shown a zxid after it.
     proved: BTreeMap<usize, Option<i64>>,
     /// How many events about znodes that only some users may read must come.
     private_count: usize,

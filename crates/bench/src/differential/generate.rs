@@ -15,7 +15,7 @@ pub const SLOTS: usize = 4;
 /// The most requests in one burst.
 const BURST_MAX: u64 = 60;
 
-/// What the body of a successful reply contains; the answers are decoded by this.
+/// The content of the body of a successful reply. A side decodes the reply by it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Body {
     /// Nothing.

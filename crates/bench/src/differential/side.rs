@@ -22,7 +22,7 @@ struct Seat {
     session: i64,
     password: Vec<u8>,
     connection: Option<Connection>,
-    /// For each xid that was used on this connection: what a good reply contains, and whether the
+    /// For each xid that was used on this connection, what a good reply contains, and whether the
     /// request takes a zxid.
     asked: HashMap<i32, (Body, bool)>,
     last_zxid: i64,

@@ -11,7 +11,7 @@ use crate::limits::LATENCY_NS_MAX;
 #[serde(into = "Vec<(u64, u64)>", from = "Vec<(u64, u64)>")]
 pub struct Latencies(Histogram<u64>);
 
-/// Pairs of a latency, ns, and how often it was counted.
+/// Turns a histogram into pairs: a latency in ns, and how often it was counted.
 impl From<Latencies> for Vec<(u64, u64)> {
     fn from(latencies: Latencies) -> Vec<(u64, u64)> {
         let recorded = latencies.0.iter_recorded();

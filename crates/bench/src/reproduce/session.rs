@@ -374,8 +374,8 @@ impl Session {
         Ok(true)
     }
 
-    /// Adds `units` to the planned work, from which the time that is left is estimated. The number
-    /// is negative if a planned test is left out.
+    /// Adds `units` to the planned work; the estimate of the time that is left depends on it. The
+    /// number is negative if a planned test is left out.
     pub fn expect(&mut self, units: f64) {
         self.progress.all += units;
     }

@@ -20,7 +20,8 @@ pub struct Ensemble {
     members: Vec<Member>,
 }
 
-/// The servers that were started again in all rounds, and the file that each prints to.
+/// The servers that were started again, in all rounds together, each with the file that it prints
+/// to.
 #[derive(Debug, Default)]
 pub struct Restarted(BTreeMap<SocketAddr, PathBuf>);
 

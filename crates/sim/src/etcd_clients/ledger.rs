@@ -54,8 +54,8 @@ pub enum End {
 pub struct Share {
     ledger: Rc<RefCell<Ledger>>,
     part: usize,
-    /// The counter of switches, and how many were open, when this actor last asked for all users
-    /// and roles.
+    /// [`Ledger::switch_news`] and [`Ledger::switches_open`] when this actor last began to ask for
+    /// all users and roles.
     switches: (u64, u64),
     /// The counter of the other actors' changes when this actor last asked for the revision; `None`
     /// if they had a change open.

@@ -165,7 +165,7 @@ pub struct EtcdConnection {
     up: Way,
     down: Way,
     in_flight: BTreeMap<u64, Parcel>,
-    /// When the last message of each stream arrives, by direction and stream.
+    /// For each direction and watch stream, when the last message in flight arrives.
     stream_last_us: BTreeMap<(bool, usize), u64>,
 }
 

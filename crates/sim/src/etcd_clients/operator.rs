@@ -110,8 +110,8 @@ pub struct Operator {
     ids: Vec<u64>,
     /// The revision of the last hash.
     hashed_revision: i64,
-    /// The hash of the keys and the member that gave it, by its revision and the compacted
-    /// revision.
+    /// For each pair of a revision and a compacted revision, the hash of the keys and the id of the
+    /// member that gave it.
     hashes: BTreeMap<(i64, i64), (u32, u64)>,
     moves: Vec<Moved>,
     /// Counts of its calls by their result.

@@ -194,8 +194,8 @@ pub struct Users {
     calls_left: u64,
     next_us: u64,
     rights: Rights,
-    /// While it asks for all users and roles: the next step, and the answers so far. Otherwise
-    /// `None`.
+    /// The next step and the answers so far, while the actor asks for all users and roles;
+    /// otherwise `None`.
     found: Option<(Question, Rights)>,
     live: Vec<Token>,
     dead: Vec<Token>,

@@ -36,7 +36,8 @@ pub struct V2Config {
     pub calls_max: usize,
     /// The longest pause between two operations, in us.
     pub rest_us_max: u64,
-    /// While it has operations left and no open wait, it begins a wait in one of so many polls.
+    /// While the client has operations left and no open wait, it begins a wait in one of this many
+    /// polls.
     pub wait_one_in: u64,
     /// Whether half of the operations are sets without a comparison, which mostly succeed.
     pub sets_more: bool,
@@ -135,8 +136,8 @@ pub struct Line {
     pub next: u64,
     /// The events received, each with its time in us.
     pub shown: Vec<(u64, Arc<Event>)>,
-    /// How waits began or ended early: the time in us, the first index that the wait asked for, and
-    /// what happened.
+    /// How each wait began or ended early: the time in us, the first index that the wait asked for,
+    /// and what happened.
     pub begun: Vec<(u64, u64, Began)>,
     /// The first and the last index of each gap, where the history had dropped events.
     pub gaps: Vec<(u64, u64)>,

@@ -35,7 +35,8 @@ pub(super) struct EtcdRuntime {
     pub woken: BTreeSet<usize>,
     /// The unfinished calls, each with its connection.
     waiting: BTreeMap<Ticket, (usize, CallId)>,
-    /// The waits of etcd v2 in progress, which may last for ever, and whether each is a stream.
+    /// The waits of etcd v2 in progress, and for each whether it is a stream. A wait may last for
+    /// ever.
     v2_waits: BTreeMap<Ticket, bool>,
     /// Calls that ask for a hash of the keys, for a sabotage.
     pub hash_calls: BTreeSet<Ticket>,
@@ -299,7 +300,8 @@ impl EtcdRuntime {
         }
     }
 
-    /// Passes the Front's messages and ends to watch streams; other results stay in `output`.
+    /// Passes the Front's messages, and the ends of streams, to the watch streams; other results
+    /// stay in `output`.
     pub fn pass_on_watched(&mut self, output: &mut EtcdOutput, world: &mut World) {
         let watched = core::mem::take(&mut output.watched);
         let accepting = core::mem::take(&mut output.accepting);

@@ -13,7 +13,7 @@ fn lasts_us(raft_tick_us: u64) -> u64 {
     FULL_LASTS_MS * 1_000 + raft_tick_us + 1_000
 }
 
-/// What a process knows about full disks.
+/// The disks that a process knows to be full: its own, and other members' by their reports.
 pub(super) struct Refusing {
     /// Whether Loop considers its own disk full, after its last turn.
     is_full: bool,

@@ -73,8 +73,8 @@ pub(super) struct Levels {
     counts: LevelCounts,
     /// The servers that have had their first start.
     started: BTreeSet<usize>,
-    /// For the end of the run: when the first request for a raise came, and when the next one is
-    /// due.
+    /// When the first request at the end of the run came, and when the next one is due, in us;
+    /// `None` before the first.
     asked_at_last: Option<(u64, u64)>,
 }
 

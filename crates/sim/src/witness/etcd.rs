@@ -22,15 +22,15 @@ use crate::etcd_clients::{recipe, wire};
 /// The calls of etcd clients and their tickets, in all process runs.
 #[derive(Default)]
 pub struct EtcdCalls {
-    /// The tickets that wait for the commands of a batch, by the batch's member id, boot and
-    /// sequence.
+    /// For each batch, by its member id, boot and sequence number, the Front and the tickets that
+    /// wait for its commands, in order.
     batches: BTreeMap<(u64, u64, u64), (FrontId, Vec<Ticket>)>,
-    /// The call of each ticket, by member id, boot and Front.
+    /// The call of each ticket, by member id, boot, Front and ticket.
     calls: BTreeMap<(u64, u64, FrontId, Ticket), CallId>,
     /// The tickets of requests that a member makes itself, as parts of a `Lock` or `Campaign` call.
     parts: BTreeSet<(u64, u64, FrontId, Ticket)>,
-    /// When each call ended at its member, in us: answered or cancelled, or its connection or
-    /// process ended.
+    /// When each call ended at its member, in us: it was answered or cancelled, or its connection
+    /// or process ended.
     ended_us: BTreeMap<CallId, u64>,
     /// When a Front learned that its member, with this number, installed a snapshot.
     installed_us: Vec<(usize, u64)>,

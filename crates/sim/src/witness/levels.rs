@@ -11,8 +11,8 @@ use machine::codec::DecodeError;
 use machine::entry::{self, HEADER_BYTES};
 use machine::{Command, ControlCommand, Level, MemberId, Origin};
 
-/// What one process has heard from other members about the levels that they know, with the times at
-/// which its Loop learned it.
+/// The levels that other members have claimed to know on their links to one process, with the times
+/// at which its Loop learned the claims.
 #[derive(Default)]
 pub struct Heard {
     /// The claims of each member, by member id, oldest first.

@@ -15,7 +15,7 @@ use member::spaces::limits::LEASE_ANSWER_MS_MAX;
 pub struct Renewals {
     /// The renewals of each lease at each leader, in the order of arrival.
     all: BTreeMap<(Leader, LeaseId), Vec<Renewal>>,
-    /// The unanswered renewals: the lease, and the position in its list in `all`.
+    /// For each unanswered renewal, its lease and its position in that lease's list in `all`.
     open: BTreeMap<(Leader, Asked), (LeaseId, usize)>,
 }
 

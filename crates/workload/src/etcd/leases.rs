@@ -54,8 +54,8 @@ struct Life {
     /// When the grant was first handed to Apply, at the latest, in us.
     granted_us: u64,
     answered_us: Option<u64>,
-    /// When the end was first handed to Apply, and whether the lease expired (`true`) or was
-    /// revoked.
+    /// When the end of the lease was first handed to Apply, and whether the lease expired (`true`)
+    /// or was revoked. `None` if it did not end.
     ended: Option<(Handed, bool)>,
 }
 

@@ -28,7 +28,7 @@ use crate::etcd::history::{CallId, History};
 use crate::etcd::op::{LeaseOp, Op, Response};
 use crate::history::Moment;
 
-/// One hold: a client held a lock, or led an election, once.
+/// One hold of a lock by a client, or one leadership in an election.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hold {
     /// The client.
@@ -130,7 +130,8 @@ impl Belief<'_> {
 /// How long a session lives by its client's clock.
 #[derive(Default)]
 struct Session {
-    /// For each answer with a time to live: when it arrived, and when that time ends, in us.
+    /// For each answer that has a time to live, when the answer arrived and when that time ends, in
+    /// us.
     known: Vec<(u64, u64)>,
 }
 

@@ -357,7 +357,7 @@ impl Model {
     }
 }
 
-/// A call in progress: the store before it, and its changes so far.
+/// A call in progress, with the store before the call and the changes of the call so far.
 struct Turn<'m> {
     model: &'m Model,
     before: View,

@@ -90,7 +90,7 @@ pub struct DeleteRange {
     pub prev_kv: bool,
 }
 
-/// The operator of a [`Compare`]: the pair's part on the left, the given value on the right.
+/// The operator of a [`Compare`]. On its left is the pair's part, on its right the given value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CompareResult {
     /// Equal.
@@ -529,7 +529,7 @@ pub enum Error {
     Canceled,
 }
 
-/// What the error in a call's answer says about the call's effect.
+/// The effect of a failed call, as far as the error in its answer tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
     /// The store refused the call by its rules; a judge checks that the rules demand it.

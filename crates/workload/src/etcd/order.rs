@@ -119,7 +119,8 @@ pub struct Verdict {
     pub done: BTreeSet<CallId>,
     /// Calls in the claim that the store refused for want of space.
     pub spaceless: BTreeSet<CallId>,
-    /// How often an alarm was raised while there was none, and how often the last alarm ended.
+    /// How often the first alarm was raised, and how often the last one ended, so that no alarm was
+    /// left.
     pub alarm_counts: (usize, usize),
 }
 

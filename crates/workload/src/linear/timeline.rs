@@ -34,7 +34,7 @@ pub struct Fact {
     source: String,
 }
 
-/// What a reply says about a path at the reply's zxid.
+/// A statement of a reply about a path, at the reply's zxid.
 #[derive(Clone, Debug)]
 pub enum Seen {
     Absent,
@@ -62,11 +62,11 @@ pub struct Timelines {
     /// For each parent, the zxids at which a child was created or deleted.
     pub child_changes: BTreeMap<String, BTreeSet<i64>>,
     pub demands: Vec<Demand>,
-    /// Proofs that a session was alive: the session, a zxid, and its ephemeral znode that exists
-    /// then.
+    /// Proofs that sessions were alive. Each names a session, a zxid, and an ephemeral znode of the
+    /// session that exists at that zxid.
     pub owners_alive: Vec<(i64, i64, String)>,
-    /// Proofs that a session was over: the session, a zxid, and its ephemeral znode that is gone
-    /// then and that no write may have deleted.
+    /// Proofs that sessions were over. Each names a session, a zxid, and an ephemeral znode of the
+    /// session that is gone at that zxid, although no write may have deleted it.
     pub owners_over: Vec<(i64, i64, String)>,
 }
 

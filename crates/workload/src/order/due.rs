@@ -21,7 +21,8 @@ struct Due {
 #[derive(Debug)]
 pub(super) struct DueEvents {
     events: VecDeque<Due>,
-    /// For each explanation of what came so far, how many events have come or were skipped.
+    /// The explanations of the events that came so far. Each is the number of due events that have
+    /// come or were skipped in it.
     passed: BTreeSet<usize>,
 }
 

@@ -123,7 +123,7 @@ impl Side {
 }
 
 impl Sent {
-    /// Takes in a response, and checks what etcd guarantees for each.
+    /// Takes in a response, and checks the rules that etcd guarantees for every response.
     fn take(&mut self, received: Received) -> anyhow::Result<()> {
         let Received::Message(message) = received else { anyhow::bail!("{received:?}") };
         let mut response = pb::WatchResponse::decode(message)?;

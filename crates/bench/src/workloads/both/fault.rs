@@ -1,4 +1,5 @@
-//! A fault of the leader while clients of any protocol write: its options, and its course.
+//! Makes the leader fail while clients of any protocol write, and brings it back. Holds the options
+//! for that, and measures how long the leader is gone.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;

@@ -151,7 +151,8 @@ fn restart<T: Things>(
     Ok(block)
 }
 
-/// What happened from the kill of a target's processes until the first answer of the new processes.
+/// The times and the first answer of a restart, from the kill of a target's processes until the new
+/// processes answered.
 struct Outage {
     /// The time from the kill until no thread was left.
     gone: Duration,

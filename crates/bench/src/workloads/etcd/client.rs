@@ -13,25 +13,25 @@ use tokio::time::timeout;
 use crate::limits::{CONNECT_LIMIT, ETCD_ANSWER_BYTES_MAX, ETCD_WINDOW_BYTES, SILENCE_LIMIT};
 use crate::workloads::etcd::grpc::{self, Answer, Sender, Stream};
 
-/// The path of a method. The other constants are the paths of other methods.
+/// The path of the method `Range`.
 pub const RANGE: &str = "/etcdserverpb.KV/Range";
-/// See [`RANGE`].
+/// The path of the method `Put`.
 pub const PUT: &str = "/etcdserverpb.KV/Put";
-/// See [`RANGE`].
+/// The path of the method `DeleteRange`.
 pub const DELETE_RANGE: &str = "/etcdserverpb.KV/DeleteRange";
-/// See [`RANGE`].
+/// The path of the method `Txn`.
 pub const TXN: &str = "/etcdserverpb.KV/Txn";
-/// See [`RANGE`].
+/// The path of the method `Compact`.
 pub const COMPACT: &str = "/etcdserverpb.KV/Compact";
-/// See [`RANGE`].
+/// The path of the method `LeaseGrant`.
 pub const LEASE_GRANT: &str = "/etcdserverpb.Lease/LeaseGrant";
-/// See [`RANGE`].
+/// The path of the method `LeaseRevoke`.
 pub const LEASE_REVOKE: &str = "/etcdserverpb.Lease/LeaseRevoke";
 /// The path of keep-alives, whose method is a stream. A [`Call`] of it sends one message.
 pub const LEASE_KEEP_ALIVE: &str = "/etcdserverpb.Lease/LeaseKeepAlive";
-/// See [`RANGE`].
+/// The path of the method `LeaseTimeToLive`.
 pub const LEASE_TIME_TO_LIVE: &str = "/etcdserverpb.Lease/LeaseTimeToLive";
-/// See [`RANGE`].
+/// The path of the method `LeaseLeases`.
 pub const LEASES: &str = "/etcdserverpb.Lease/LeaseLeases";
 /// The path of watches, whose method is a stream: see [`EtcdClient::open_watches`].
 const WATCH: &str = "/etcdserverpb.Watch/Watch";

@@ -1,9 +1,9 @@
 //! The workload `zk-watch`: what very many watches cost a server, and how long it takes until very
 //! many clients have seen one change.
 //!
-//! In the first half some connections set many watches each, none of which fires: half of the
-//! watches by getData, the others by exists. In the second half other connections all watch one
-//! znode, whose data is then set several times. A latency begins when the set is written to the
+//! In the first half some connections set many watches each: half of the watches by getData, the
+//! others by exists. None of these watches fires. In the second half other connections all watch
+//! one znode, whose data is then set several times. A latency begins when the set is written to the
 //! socket, and ends when the event arrives.
 
 use std::fmt::Write;
@@ -37,7 +37,7 @@ const DATA_BYTES: usize = 100;
 
 /// Options of `quorate bench zk-watch`.
 #[derive(Debug, Args)]
-// Memory is told by a server that is fresh.
+// Only a fresh server shows how much memory the watches take.
 #[command(mut_arg("warmup", |it| it.default_value("0")))]
 pub struct WatchArgs {
     #[command(flatten)]

@@ -81,7 +81,8 @@ pub struct WatchVerdict {
     pub cancelled_count: usize,
     /// The watches and requests on streams that have not ended.
     pub open: Vec<OpenWatch>,
-    /// Each response with events: the stream, the step, and the revision of its last event.
+    /// For each response with events, its stream, its step in the stream, and the revision of its
+    /// last event.
     pub shown: Vec<(usize, usize, i64)>,
 }
 
@@ -131,7 +132,7 @@ struct Open<'h> {
     number: usize,
     stream: &'h StreamRecord,
     position: usize,
-    /// Unanswered requests for watches: the line and the request.
+    /// The unanswered requests for watches, oldest first, each with its line.
     asked: VecDeque<(usize, Wanted)>,
     /// Ids of watches that the client has cancelled and that have not ended.
     cancelled: Vec<i64>,

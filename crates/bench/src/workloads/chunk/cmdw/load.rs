@@ -57,7 +57,8 @@ impl fmt::Display for ChunkBytes {
     }
 }
 
-/// The work of a run: how many chunks of what size, and who writes them where.
+/// The work of a run: the size and the number of the chunks, the threads that write them, and the
+/// containers and blocks that they go to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
     /// Bytes of each chunk.
@@ -304,7 +305,8 @@ pub fn together<T>(
 /// A gate where threads wait until it opens.
 #[derive(Debug, Default)]
 struct Gate {
-    /// How many threads have come to the gate; and once the gate is open, whether they may go on.
+    /// How many threads have come to the gate; and whether they may go on, which is `None` until
+    /// the gate opens.
     state: Mutex<(usize, Option<bool>)>,
     changed: Condvar,
 }

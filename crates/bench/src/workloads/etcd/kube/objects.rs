@@ -24,7 +24,7 @@ pub struct Object {
     state: Mutex<State>,
 }
 
-/// What the writers know about an object from the answers so far.
+/// The writers' knowledge about one object, from the answers so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct State {
     /// The newest known revision of the object.

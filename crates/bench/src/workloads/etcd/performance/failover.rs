@@ -97,7 +97,7 @@ impl Shared {
     }
 }
 
-/// What one client has done.
+/// The puts of one client, and the longest times between two of its acknowledgements.
 #[derive(Default)]
 struct Done {
     sent: u64,
@@ -238,7 +238,7 @@ impl Done {
     }
 }
 
-/// What the keys say in the end.
+/// The comparison of the keys' values in the end with the acknowledged puts.
 #[derive(Default)]
 struct Account {
     /// Keys without the last acknowledged number.

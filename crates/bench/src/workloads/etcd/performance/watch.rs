@@ -124,7 +124,7 @@ fn measure(turn: &Turn<'_>, args: &EtcdWatchArgs) -> anyhow::Result<Block> {
     Ok(block)
 }
 
-/// What the tasks of the streams share.
+/// The state that the tasks of all streams share.
 struct Watching {
     started: Instant,
     /// Watches that the server has confirmed.
