@@ -1,5 +1,5 @@
-//! A short fixed load that crashes at each disk operation in turn. A test of this test shows that a
-//! disk whose syncs do nothing does not pass.
+//! Runs a short fixed load once for each of its disk operations, with a crash at that operation.
+//! One test shows that these runs notice a disk whose syncs do nothing.
 
 use sim::script::{script, stopped_at};
 

@@ -266,8 +266,8 @@ fn served(seed: u64, member_count: usize) -> Result<Summary, String> {
     sim::run(options).map_err(|failure| failure.to_string())
 }
 
-/// Seeds that found a bug in such runs: the seed and the number of members. `quorate sim` cannot
-/// repeat them.
+/// Seeds that found a bug in runs of [`served`]: the seed and the number of members. `quorate sim`
+/// cannot repeat them.
 const SEEDS_SERVED: [(u64, usize); 1] = [
     // A cancelled `Campaign` call deleted a key that a later call of the same lease, at another
     // member, was waiting with. That later call then reported that its client leads.
@@ -463,7 +463,8 @@ fn clients_of_etcd_v2_meet_all_that_may_happen() {
     }
 }
 
-/// Etcd v2 clients make more events than the history keeps, and some of them wait seldom.
+/// Etcd v2 clients make more events than the history keeps, and some of them wait so seldom that
+/// the history no longer has the next event that they ask for.
 #[test]
 fn waits_of_etcd_v2_are_refused_for_events_that_are_gone() {
     let mut all = V2Counts::default();
@@ -478,7 +479,8 @@ fn waits_of_etcd_v2_are_refused_for_events_that_are_gone() {
     assert!(all.gone > 1_000 && all.cleared > 5 && all.shown > 1_000, "{all:?}");
 }
 
-/// Clients of plain HTTP requests ask for health and members, and change users of etcd v2.
+/// Clients of plain HTTP requests ask for health and members, and change users of etcd v2. Together
+/// the runs must reach every kind of answer.
 #[test]
 fn requests_of_http_meet_all_that_may_happen() {
     let mut all = HttpCounts::default();

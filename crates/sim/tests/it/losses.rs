@@ -7,8 +7,8 @@ use replica::LogMemory;
 use sim::Summary;
 use sim::fault::{Fault, Whom};
 
-/// Each run checks that all members vote at the end. A member whose process ends right after its
-/// birth is not counted, since its next start finds it born.
+/// Every run checks that all members vote at the end. A member whose process ends right after its
+/// birth is not counted as one that has lost its directory, since its next start finds it born.
 #[test]
 fn every_member_in_turn_loses_its_directory_and_comes_back() {
     let mut joined = 0;

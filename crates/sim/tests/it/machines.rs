@@ -27,7 +27,7 @@ fn a_machine_that_was_replaced_comes_back_and_its_clients_are_answered() {
     assert!(changes >= 30, "{changes} of 40");
 }
 
-/// The place goes to the second machine and back, three times.
+/// The server's place goes to the second machine and back to the first, three times.
 #[test]
 fn two_machines_have_the_place_of_one_server_in_turn() {
     for seed in 1..=10 {

@@ -1,5 +1,5 @@
-//! Tests that run the whole simulator. They share one program, so it is linked once and their runs
-//! use all cores.
+//! Tests that run the whole simulator. They share one program, so that it is linked once and their
+//! runs use all cores.
 
 mod acknowledgements;
 mod crashes;

@@ -170,8 +170,9 @@ fn two_births_are_noticed() {
     check_noticed_where(Sabotage::TwoBirths, why, begin_in_trouble);
 }
 
-/// Clients ping and hardly ever write, in a network that sometimes loses a frame: that does not
-/// excuse a session that expires at once.
+/// Clients ping and hardly ever write, so only their pings keep the sessions alive. The network
+/// sometimes loses a frame; the judge must not take that as an excuse for a session that expires
+/// too early.
 #[test]
 fn a_renewal_that_is_omitted_is_noticed_in_a_rough_network() {
     check_noticed_where(Sabotage::RenewalsOmitted, "us of silence", |options| {
@@ -189,7 +190,8 @@ fn a_renewal_that_is_omitted_is_noticed_in_a_rough_network() {
     });
 }
 
-/// A slow link between two other members does not excuse a member that is cut off.
+/// A member that is cut off must stop answering. A slow link between the two other members is no
+/// excuse if it does not.
 #[test]
 fn a_member_that_answers_without_contact_is_noticed_beside_a_slow_link() {
     check_noticed_where(Sabotage::ContactIgnored, "was written to at", |options| {
@@ -224,7 +226,7 @@ fn a_reply_before_the_event_that_it_shows_is_noticed() {
     check_noticed(Sabotage::AnswersFirst, "the reply to operation");
 }
 
-/// Only a persistent watch can fire twice.
+/// The clients set persistent watches, because no other watch can fire twice.
 #[test]
 fn a_change_that_a_watch_is_told_twice_is_noticed() {
     check_noticed_where(Sabotage::ChangesDoubled, "came, due was", |options| {
@@ -253,8 +255,8 @@ fn a_member_that_takes_more_than_it_may_is_noticed() {
     });
 }
 
-/// The member waits for the rest of a frame that never comes, and the client waits for the end of
-/// its connection.
+/// The member takes the length in the frame for good and waits for bytes that never come, and the
+/// client waits for the end of the connection; so the run does not finish.
 #[test]
 fn a_frame_that_is_too_long_and_does_not_end_the_connection_is_noticed() {
     check_noticed_where(Sabotage::FrameBoundIgnored, "do not finish", |options| {
@@ -264,13 +266,15 @@ fn a_frame_that_is_too_long_and_does_not_end_the_connection_is_noticed() {
     });
 }
 
-/// The Front keeps the last bytes of a frame, and output that it cannot send.
+/// Such a connection shows because its Front still holds the part of a frame that arrived last, or
+/// output that cannot be sent.
 #[test]
 fn a_connection_that_is_kept_when_its_client_is_gone_is_noticed() {
     check_noticed(Sabotage::ClosesUntold, "put of a connection runtime, at most");
 }
 
-/// Reads travel behind writes, and their answers are large.
+/// Many reads travel behind writes, and their answers are large; so the bytes of answers that stay
+/// counted exceed the bound.
 #[test]
 fn an_answer_whose_room_is_not_given_back_is_noticed() {
     check_noticed_where(Sabotage::AnswersKept, "bytes of replies, at most", |options| {
@@ -358,7 +362,7 @@ fn a_build_that_says_that_it_knows_more_than_it_does_is_noticed() {
     check_noticed_where(Sabotage::LevelsOverstated, why, with_mixed_builds);
 }
 
-/// Runs with drawn options notice these mistakes, too.
+/// Runs with options drawn from a seed notice these mistakes, too.
 #[test]
 fn a_raise_that_ignores_what_a_member_knows_is_noticed_by_chance() {
     check_noticed(Sabotage::LevelsIgnored, "has not said to it that it knows that");
@@ -449,7 +453,7 @@ fn a_wait_that_is_refused_though_its_event_is_there_is_noticed() {
     check_noticed_where(Sabotage::EtcdV2(V2Sabotage::WaitsRefused), why, with_v2);
 }
 
-/// Each line is a mistake and a part of the judge's message.
+/// Each line has a mistake, and a part of the message with which the judge reports it.
 #[test]
 fn mistakes_with_etcd_v2_are_noticed() {
     for (sabotage, why) in [
@@ -497,7 +501,7 @@ fn with_http(options: &mut Options) {
     }
 }
 
-/// Each line is a mistake and a part of the judge's message.
+/// Each line has a mistake, and a part of the message with which the judge reports it.
 #[test]
 fn mistakes_with_requests_of_http_are_noticed() {
     for (sabotage, why) in [
@@ -531,7 +535,8 @@ fn with_leases(options: &mut Options) {
     }
 }
 
-/// A member that is cut off has an old state.
+/// A member that is cut off has an old state. It must not answer a linearizable read from that
+/// state.
 #[test]
 fn a_linearizable_read_of_etcd_that_is_not_confirmed_is_noticed() {
     check_noticed_where(Sabotage::EtcdReadsUnconfirmed, "etcd: RealTime: no state", with_etcd);
@@ -548,7 +553,9 @@ fn a_write_of_etcd_that_is_answered_and_lost_is_noticed() {
     check_noticed_where(Sabotage::EtcdWritesLost, "it is not in the claim", with_etcd);
 }
 
-/// For longer than a call may take there is no majority, and then there is one again.
+/// For longer than a call may take there is no majority, so calls time out with an unknown fate.
+/// When there is a majority again, some of them take effect, although the member has reported all
+/// as certainly failed.
 #[test]
 fn a_failure_of_etcd_that_is_called_definite_and_took_effect_is_noticed() {
     let why = "it stands in the claim, and was refused before the log";
@@ -563,7 +570,8 @@ fn a_failure_of_etcd_that_is_called_definite_and_took_effect_is_noticed() {
     });
 }
 
-/// After the calls timed out, one member leads again: it must not get their commands.
+/// For longer than a call may take there is no majority, and calls time out. Afterwards the member
+/// must not give their commands to the next leader, but with this mistake it does.
 #[test]
 fn a_write_of_etcd_that_is_given_up_and_takes_effect_later_is_noticed() {
     let why = "in a term that began at";
@@ -739,7 +747,8 @@ fn an_event_of_etcd_with_another_value_is_noticed() {
     check_watches_noticed(WatchSabotage::ValuesChanged, "etcd: watch: Content");
 }
 
-/// A member that was away for long fetches a snapshot. Watches that began there must go on.
+/// A member that was away for long fetches a snapshot. Watches that began there before must
+/// continue without a gap.
 #[test]
 fn watches_of_etcd_that_do_not_survive_another_state_are_noticed() {
     let sabotage = Sabotage::EtcdWatches(WatchSabotage::InstallsForgotten);
@@ -816,13 +825,15 @@ fn a_client_that_holds_a_lock_before_its_turn_is_noticed() {
     check_noticed_where(Sabotage::EtcdNeighboursHidden, "etcd: Turns", with_locks);
 }
 
-/// After a pause, clients write before they notice how much time has passed.
+/// After a pause, clients write before they notice how much time has passed. By then another client
+/// may hold the lock.
 #[test]
 fn a_guarded_write_of_a_client_that_holds_no_more_is_noticed() {
     check_noticed_where(Sabotage::EtcdGuardsIgnored, "etcd: Fence", with_locks);
 }
 
-/// A member that is cut off shows an old leader.
+/// A member that is cut off has an old state, and shows its clients a leader who has been replaced
+/// since.
 #[test]
 fn an_election_that_goes_back_to_an_older_leader_is_noticed() {
     check_noticed_where(Sabotage::EtcdReadsUnconfirmed, "etcd: Leaders", with_locks);

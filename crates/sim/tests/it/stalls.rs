@@ -1,5 +1,6 @@
-//! The log disk of one of three members hangs or is slow while clients go on writing. The clients'
-//! waits are in virtual time, so each run of a seed has the same.
+//! The log disk, or the snapshot disk, of one of three members hangs or is slow while clients go on
+//! writing. The tests bound how long clients wait for a write. Waits are in virtual time, so every
+//! run of a seed has equal ones.
 
 use sim::client::ClientConfig;
 use sim::fault::{Disks, Fault, FaultMix, Whom};
@@ -16,8 +17,8 @@ struct Bounds {
     at_leader_us: u64,
 }
 
-/// Writes go on without the leader's disk. After `DISK_STALL_MS` the leader hands over, and its
-/// clients go to other members.
+/// The bounds if the leader's disk hangs. Writes go on without that disk; after `DISK_STALL_MS` the
+/// leader hands over, and its clients go to other members.
 const LEADER_HANGS: Bounds = Bounds { at_others_us: 300_000, at_leader_us: 1_500_000 };
 
 /// The longest wait of clients of the other members while a follower's disk hangs or is slow, in

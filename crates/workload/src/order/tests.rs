@@ -555,8 +555,9 @@ fn a_write_does_not_lag() {
     case.rejected("was seen before it began");
 }
 
-/// Each session ends in its own transaction, and a member may answer reads in between: seed 1016
-/// with one member.
+/// One command ends two sessions, each in its own transaction. An answer may have the zxid between
+/// the two, so the judge must know the state at that zxid, too. (Seed 1016 with one member found
+/// this.)
 #[test]
 fn a_read_between_the_ends_of_two_sessions_is_of_a_state() {
     let mut case = Case::new();
@@ -1088,7 +1089,8 @@ fn a_server_without_a_leader_gives_no_session_of_another() {
     known.rejected("the order knows it");
 }
 
-/// The server may not have heard of the end, unless it had applied it when the client connected.
+/// A server without a leader may accept a session whose end it has not applied. Here it had applied
+/// the end before the client connected, so the judge must reject the session.
 #[test]
 fn a_session_that_was_over_in_the_state_of_the_server_is_rejected() {
     let mut case = read_only(SESSION);
@@ -1195,7 +1197,8 @@ fn an_event_that_may_come_is_not_taken_for_an_equal_one_that_must() {
     told(0).rejected("before (4, Created");
 }
 
-/// It is unknown whether the change or the authentication reached the server first.
+/// A change and the watcher's authentication come at nearly the same time. It is unknown which of
+/// them reached the server first, so the judge accepts the event and its absence.
 #[test]
 fn an_event_around_the_moment_of_a_proof_may_come_or_not() {
     let proved = |comes: bool| {

@@ -83,7 +83,7 @@ fn a_curve_has_only_percentiles_that_are_known() {
     assert!(Latencies::default().curve("none").points.is_empty());
 }
 
-/// One process sends its latencies to another as text.
+/// A process sends its latencies to another process as text, which must give equal histograms.
 #[test]
 fn latencies_are_the_same_behind_a_text() {
     let mut latencies = Latencies::default();

@@ -196,7 +196,7 @@ mod tests {
     use super::*;
     use crate::servers::null_server::NullServer;
 
-    /// The null server is a thread of this process.
+    /// The null server is a thread of this process, so it cannot be killed and started again.
     #[test]
     fn what_is_no_process_of_its_own_is_refused() {
         let null = NullServer::start(1).unwrap();

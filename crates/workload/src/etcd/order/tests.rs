@@ -720,7 +720,7 @@ fn each_lie_of_a_cluster_is_rejected() {
     }
 }
 
-/// A server without disk space for its log refuses every write and no read.
+/// A server without disk space for its log may refuse any write with an error, but no read.
 #[test]
 fn a_write_may_be_refused_for_want_of_space_and_a_read_may_not() {
     let mut case = Case::new();

@@ -269,7 +269,8 @@ fn a_message_shows_no_command_that_was_sent_later() {
     assert_eq!(play.timeline.command_of(5), Some(3));
 }
 
-/// Revision 6 puts b and deletes it.
+/// Revision 6 puts b and deletes it, so a watch has two events. If revision 6 was compacted, the
+/// server may have only the delete left.
 #[test]
 fn of_the_compacted_revision_only_the_last_change_of_a_key_must_be_shown() {
     let play = |compacted: Option<i64>| {

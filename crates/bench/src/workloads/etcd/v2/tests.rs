@@ -41,7 +41,7 @@ fn one_server_has_the_rows_of_the_leader() {
     assert_eq!(rows(&args("--op read --size 64 --clients 1,64"), &target(1)).len(), 2);
 }
 
-/// A server that sends the same answer to every request.
+/// Runs a load against a server that sends the same answer to every request.
 #[test]
 fn a_load_counts_answers_and_errors() {
     use std::io::{Read, Write};

@@ -38,7 +38,8 @@ fn each_phase_asks_what_it_says() {
     }
 }
 
-/// The server's data differ from what was written.
+/// The server returns other data than were written. The run counts these answers as errors and goes
+/// on.
 #[test]
 fn wrong_answers_are_counted_and_not_fatal() {
     let null = NullServer::start(SHAPE.znode_bytes + 1).unwrap();
@@ -67,7 +68,8 @@ fn nobody_at_the_address_is_an_error() {
     assert!(run(&target, 1, &SHAPE, "t").is_err());
 }
 
-/// At 5,000 a second, 200 creates take 40 ms, and 600 watches take 120 ms.
+/// At 5,000 requests a second, a phase with 200 creates must take 40 ms, and one with 600 watches
+/// 120 ms.
 #[test]
 fn an_open_loop_asks_the_same_and_no_sooner_than_is_due() {
     let null = NullServer::start(SHAPE.znode_bytes).unwrap();
