@@ -84,9 +84,10 @@ pub const ATTEMPT_LIMIT: Duration = Duration::from_secs(60);
 /// none, since a server keeps two or more.
 pub const SNAPSHOT_LOOK_PAUSE: Duration = Duration::from_millis(100);
 
-/// How long the generator sleeps when the next request is due sooner than a poll can wait for. The
-/// request may be late by that, and by some 50 us more. Without the sleep the generator would spin,
-/// and take a whole core from servers on the same machine.
+/// How long the generator sleeps when the next request is due so soon that a poll, which is exact
+/// to a millisecond, would wait too long. The sleep may make the request late by as much, and by
+/// some 50 us more. Without the sleep the generator would spin, and take a whole core from servers
+/// on the same machine.
 pub const NAP: Duration = Duration::from_micros(50);
 
 /// Time from the start of an open-loop phase to its first due request, ns: long enough that every

@@ -368,8 +368,8 @@ impl Witness {
         behind.next().is_some_and(|index| *index <= status.last_index)
     }
 
-    /// Notes the status of a member's replica. Checks that each term has one leader, and that it
-    /// has everything committed in earlier terms.
+    /// Notes the status of a member's replica. Checks that each term has one leader, and that this
+    /// leader has everything that was committed in earlier terms.
     pub fn on_status(
         &mut self,
         member: usize,
@@ -432,8 +432,8 @@ impl Witness {
         self.entries.range(..=index).next_back().map_or(0, |(_, handed)| handed.ordinal)
     }
 
-    /// A process becomes ready, with everything up to `index` applied. Checks that it has
-    /// everything that was handed over before it started.
+    /// A process becomes ready, with everything up to `index` applied. Checks that it has applied
+    /// every entry that any member had handed to Apply before the process started.
     pub fn on_ready(&mut self, member: usize, index: u64, now_us: u64) -> Result<(), String> {
         self.seen[member].is_ready = true;
         self.note_door(member, now_us);
@@ -923,8 +923,8 @@ impl Witness {
     }
 }
 
-/// Applies a command of etcd's space to `permits`, and returns whether its user lacks the
-/// permission.
+/// Applies a command of etcd's space to `permits`, a copy of the machine that decides about
+/// permissions. Returns whether the command's user lacks the permission.
 fn is_denied(permits: &mut Machine, batch: &Batch<'_>, framed: &Framed<'_>) -> bool {
     let identities = &batch.identities[framed.identity_list];
     let (origin, connection) = (batch.origin, framed.connection);

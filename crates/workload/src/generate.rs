@@ -124,7 +124,8 @@ impl Generator {
         self.more = Some(random);
     }
 
-    /// Adds persistent watches to the stream: it sets, looks for and removes them.
+    /// Adds persistent watches to the stream: operations that set, look for and remove such
+    /// watches.
     pub fn add_lasting(&mut self, random: Random) {
         self.lasting = Some(random);
     }

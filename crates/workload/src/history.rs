@@ -60,7 +60,7 @@ pub enum Received {
         /// The password that a client must send to get the session again.
         password: [u8; 16],
     },
-    /// The server refused the session that the client asked for: it is gone.
+    /// The server refused the session that the client asked for, because the session is gone.
     Refused,
     /// The reply to the operation with this number.
     Reply(usize),

@@ -58,8 +58,9 @@ pub struct Rules {
     /// leader refuses a session as soon as it decides to end it
     /// (`SessionTrackerImpl.setSessionClosing`).
     pub refusal_is_committed: bool,
-    /// How much earlier than its timeout a session may end, and for how long a sign of life may not
-    /// count, in ms: the member that heard the client tells the leader late, or never if it dies.
+    /// A session may end this many ms before its timeout is over, and a sign of life may not count
+    /// for this long: the member that heard the client tells the leader late, or never if the
+    /// member dies.
     pub expiry_slack_ms: u64,
 }
 
@@ -674,8 +675,8 @@ impl<'h> Judge<'h> {
         }
     }
 
-    /// Learns from reads after a sync that was sent after a refusal: they show a state without the
-    /// session.
+    /// Learns when refused sessions were over. If a session was refused, a read behind a sync that
+    /// was sent after the refusal shows a state without the session.
     fn learn_refusals(&mut self) {
         let mut syncs: Vec<(u64, i64)> = Vec::new();
         for connections in self.connections_of_sessions().into_values() {

@@ -73,9 +73,9 @@ impl Znode {
 pub enum Goes {
     /// Never.
     Never,
-    /// Once it has had children and has none any more.
+    /// Once the znode has had children and has none any more.
     Container,
-    /// Once its last set is longer ago than its time to live and it has no children.
+    /// Once the znode has no children and its last set is longer ago than its time to live.
     After {
         /// The time to live, in ms.
         ttl_ms: i64,
@@ -268,7 +268,7 @@ impl Model {
     }
 
     /// Removes a znode in its own transaction, if it is due (`ContainerManager.getCandidates`).
-    /// Returns whether it was.
+    /// Returns whether the znode was due, and so is removed.
     pub fn remove_due(&mut self, path: &str, time_ms: i64, never_used_ms_max: i64) -> bool {
         let is_due = self.is_due(path, time_ms, never_used_ms_max);
         if is_due {

@@ -412,8 +412,8 @@ impl<'h> Replay<'h> {
     }
 
     /// Expires the listed sessions, unless they were attached since they were judged. A member
-    /// serves no reads from the store between two of these expiries; but an answer may have the
-    /// zxid of any of them, so answers are checked after each.
+    /// serves no reads between two of these expiries; but an answer may have the zxid of any of
+    /// them, so answers are checked after each.
     fn expire(&mut self, position: usize, judged: &[(i64, u64)]) -> Result<(), Violation> {
         self.model.begin_transactions();
         for (session, attached) in judged {

@@ -70,8 +70,8 @@ impl Pair {
         Ok(Pair { runtime, expected: expected_client, got: got_client, watching, addresses })
     }
 
-    /// Sends a request to both servers. Returns the replies, the reference's first. `tokens` are
-    /// the tokens of a user on each of them.
+    /// Sends a request to both servers. Returns the replies, the reference's first. `tokens` are a
+    /// user's tokens, the reference server's first.
     fn ask(
         &mut self,
         request: &Request,
@@ -421,7 +421,7 @@ impl Play<'_> {
     }
 }
 
-/// A line without its middle, if it is very long.
+/// The line; if it is very long, without its middle.
 fn shortened(line: &str) -> String {
     let (head, tail): (Vec<char>, Vec<char>) =
         (line.chars().take(3_000).collect(), line.chars().rev().take(500).collect());

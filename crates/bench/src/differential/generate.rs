@@ -51,8 +51,8 @@ pub struct Asked {
     pub body: Body,
     /// Whether the request takes a zxid of its own.
     pub writes: bool,
-    /// Whether to send it only after all requests before it were answered, because the real server
-    /// answers it from another thread.
+    /// Whether to send the request only after all requests before it were answered, because the
+    /// real server answers this kind of request from another thread.
     pub alone: bool,
     /// Whether the server closes the connection after this request.
     pub ends: bool,
@@ -723,7 +723,7 @@ enum Operation {
     Check,
 }
 
-/// The parts of a write, with its own text and data.
+/// The parts of a write request, with its own path and data. A `WriteRequest` only borrows them.
 struct WriteParts {
     operation: Operation,
     path: String,

@@ -49,9 +49,9 @@ pub struct Side {
 /// Which zxids of replies are shown.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Zxids {
-    /// All of them.
+    /// The zxids of all replies.
     Exact,
-    /// Only those of the session's own writes, because other sessions write at the same time.
+    /// Only the zxids of the session's own writes, because other sessions write at the same time.
     OwnWrites,
 }
 

@@ -48,7 +48,7 @@ pub struct Rounds {
     /// Rounds before the counted ones, which warm the servers
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(..=1000))]
     pub warmup: u32,
-    /// How well a ratio is to be known.
+    /// How precisely a ratio must be known.
     #[command(flatten)]
     pub goal: Goal,
 }
@@ -128,9 +128,9 @@ impl Rounds {
     }
 
     /// Like [`Rounds::take_turns`], but with `--until` further rounds follow. They end when `width`
-    /// of the results (half of the interval of the ratio) is at most the goal, or the time is over.
-    /// With one place there is no ratio, so no rounds are added. With `--until` it also returns a
-    /// line that says whether the goal was reached.
+    /// of the results (the half width of the ratio, see [`super::figures`]) is at most the goal, or
+    /// the time is over. With one place there is no ratio, so no rounds are added. With `--until`
+    /// it also returns a line that says whether the goal was reached.
     ///
     /// # Errors
     /// See [`Rounds::take_turns`].
@@ -353,8 +353,8 @@ impl Servers<'_> {
 
     /// Gives each target its turn in each round. Returns a list of results for each target, with
     /// only the rounds that count, and the line about `--until`, if it is set. For `--until`,
-    /// `width` says how well the ratio of the first two targets is known. The labels of the turns
-    /// begin with `label`.
+    /// `width` returns the half width of the ratio between the first two targets. The labels of the
+    /// turns begin with `label`.
     ///
     /// # Errors
     /// A target cannot be measured at all.

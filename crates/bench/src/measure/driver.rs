@@ -492,7 +492,7 @@ impl Driver {
         }
     }
 
-    /// Lets a client send what its load wants to send. True if the client finished by that.
+    /// Lets a client send what its load wants to send. True if the client has finished now.
     fn pump(&mut self, client: usize, load: &mut impl Load) -> bool {
         let started = self.started;
         let mut now_ns = self.now_ns();

@@ -8,7 +8,7 @@ use std::path::Path;
 pub struct FileSystem {
     /// The type, as mount(8) names it.
     kind: String,
-    /// Whether it has a journal; `None` if that is not known. Set only for ext4.
+    /// Whether the file system has a journal; `None` if that is not known. Set only for ext4.
     has_journal: Option<bool>,
 }
 

@@ -40,8 +40,8 @@ impl Pace {
 pub enum End {
     /// After this many requests.
     Requests(u64),
-    /// At a time. It may be set while the load runs. Requests that were due before it are still
-    /// sent.
+    /// At a time, which may be set while the load runs. Requests that were due before that time are
+    /// still sent.
     Time(Arc<OnceLock<Instant>>),
 }
 

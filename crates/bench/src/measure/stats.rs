@@ -57,8 +57,8 @@ impl Latencies {
         self.0.value_at_percentile(percent) as f64 / 1_000.0
     }
 
-    /// The distribution as points of a percentile and its latency in ms. Leaves out each percentile
-    /// that so few latencies cannot tell from the largest one (99.9 % needs 1,000 of them).
+    /// The distribution as points of a percentile and its latency in ms. Leaves out a percentile if
+    /// there are too few latencies to tell it from the largest one (99.9 % needs 1,000).
     pub fn curve(&self, name: &str) -> Curve {
         let count = self.count();
         let is_told =

@@ -43,7 +43,7 @@ fn folder_of(path: &Path) -> Option<PathBuf> {
     (name == "LOCK" || is_log).then(|| folder.to_path_buf())
 }
 
-/// The folders that are inside no other one of them, each once.
+/// Those of `folders` that are not inside another of `folders`, each once.
 fn outermost(folders: impl Iterator<Item = PathBuf>) -> Vec<PathBuf> {
     let all: BTreeSet<PathBuf> = folders.collect();
     let is_inner = |it: &PathBuf| all.iter().any(|other| it != other && it.starts_with(other));

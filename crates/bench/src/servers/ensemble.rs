@@ -179,7 +179,7 @@ impl Member {
     /// Pauses the member by SIGSTOP for `time`, then lets it go on.
     ///
     /// # Errors
-    /// It is gone already.
+    /// The member is gone already.
     pub fn pause_for(&self, time: Duration) -> anyhow::Result<()> {
         self.processes.pause()?;
         std::thread::sleep(time);
@@ -190,7 +190,7 @@ impl Member {
     /// expects. Returns the time since the call.
     ///
     /// # Errors
-    /// It does not come, or answers something else.
+    /// The member does not answer in time, or answers something else.
     pub fn wait_until_it_serves(&self, probe: &Probe) -> anyhow::Result<Duration> {
         let began = Instant::now();
         let nowhere = Path::new("it was not started by this process");

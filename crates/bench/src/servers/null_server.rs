@@ -95,8 +95,8 @@ struct Connection {
     input: Vec<u8>,
     output: Vec<u8>,
     is_open: bool,
-    /// Whether the client has set a watch by `exists`. Each of its own deletes then sends it an
-    /// event.
+    /// Whether the client has set a watch by `exists`. If so, each delete by this client sends it
+    /// an event.
     is_watching: bool,
     is_over: bool,
 }

@@ -217,9 +217,9 @@ fn holds_socket(pid: u32, inodes: &HashSet<u64>) -> bool {
     })
 }
 
-/// The CPU time of a process, by its own clock (clock_getcpuclockid(3)), ns. A sum over
-/// `/proc/PID/task` would be as fine, but would miss threads that have ended, such as those of a
-/// runtime's compiler and garbage collector.
+/// The CPU time of a process in ns, by the CPU clock of that process (clock_getcpuclockid(3)). A
+/// sum over `/proc/PID/task` would be as exact, but would miss threads that have ended, such as
+/// those of a runtime's compiler and garbage collector.
 fn cpu_of(pid: u32) -> Option<u64> {
     let pid = nix::unistd::Pid::from_raw(i32::try_from(pid).ok()?);
     let time = clock_getcpuclockid(pid).ok()?.now().ok()?;

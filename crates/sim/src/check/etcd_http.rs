@@ -436,8 +436,8 @@ impl<'c> Replay<'c> {
         self.floor(call, |other| other.connection == call.connection)
     }
 
-    /// The index after the last change, among the calls that `is_meant` accepts, that was answered
-    /// before this call was sent.
+    /// Looks at the changes by calls that `is_meant` accepts and that were answered before this
+    /// call was sent. Returns the index after the last of these changes; 0 if there is none.
     fn floor(&self, call: &HttpCall, is_meant: impl Fn(&HttpCall) -> bool) -> usize {
         let before = self.calls.iter().filter(|other| is_meant(other)).filter_map(|other| {
             let (answered_us, answer) = other.answered.as_ref()?;

@@ -26,7 +26,7 @@ pub enum AuditSabotage {
 /// The audit log of one etcd connection runtime.
 #[derive(Default)]
 pub(super) struct AuditLog {
-    /// The lines of unfinished calls. The method is `None` for a call of etcd v2.
+    /// The audit lines of unfinished calls, by ticket. The method is `None` for a call of etcd v2.
     begun: BTreeMap<Ticket, (Option<EtcdMethod>, AuditLine)>,
     /// The finished lines since the last `take`.
     logged: Vec<(CallId, String)>,

@@ -114,8 +114,8 @@ impl EtcdRuntime {
         [calls.max(self.waiting.len() - self.v2_waits.len()), commands, bytes]
     }
 
-    /// Tells the Front the time. `contact_at_ms` counts on the machine's clock from the start, as
-    /// in [`Now`].
+    /// Tells the Front the time. `contact_at_ms` is when the member last had contact with those
+    /// that decide who leads: see `Fronts::contact_at_ms`.
     pub fn set_now(
         &mut self,
         world: &World,

@@ -21,8 +21,9 @@ pub(super) struct Fronts {
     pub etcd: Vec<EtcdRuntime>,
     /// The runtime that got the last ZooKeeper connection.
     last: u32,
-    /// The time for `Now::contact_at_ms`, on the runtimes' clock; `None` if the member needs no
-    /// contact.
+    /// When the member last had contact with those that decide who leads (`Now::contact_at_ms`): a
+    /// leader with a quorum, a follower with such a leader. On the runtimes' clock; 0 without
+    /// contact, `None` if the member is alone.
     pub contact_at_ms: Option<u64>,
     /// Whether the runtimes accept connections and deliveries: once the member is ready, or some
     /// time after the start if it may serve reads without a leader.

@@ -61,7 +61,8 @@ pub(super) struct Ground {
     /// The member's id, and the number of this start.
     pub origin: Origin,
     pub clock: Clock,
-    /// The time for `Now::contact_at_ms`, on the runtimes' clock.
+    /// When the member last had contact with those that decide who leads: see
+    /// `Fronts::contact_at_ms`.
     pub contact_at_ms: Option<u64>,
     /// Whether the member serves reads without a leader. Used only by a sabotage.
     pub is_leaderless: bool,

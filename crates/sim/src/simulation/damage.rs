@@ -52,8 +52,8 @@ impl Cluster {
         host.hinder_start(&mut self.world.random);
     }
 
-    /// Flips bits of a file while the process of a member uses it. Keeps the damage only if a start
-    /// would find the directory corrupt. Returns whether it did.
+    /// Flips bits of a file while the process of a member uses it. Undoes that if a start would not
+    /// find the directory corrupt. Returns whether the damage was kept.
     pub fn rot_running(&mut self, member: usize, disks: Disks) -> bool {
         let Some(id) = self.hosts[member].member() else { return false };
         if self.hosts[member].lost.is_some() || !self.hosts.may_lose(member, &self.witness) {

@@ -135,7 +135,8 @@ impl Cluster {
         self.links.on_start(&mut self.world, member);
     }
 
-    /// Keeps an event of a process that is frozen on a machine without its place.
+    /// Keeps an event of a process that is frozen, because its machine does not have the server's
+    /// place now.
     pub fn keep_for_later(&mut self, life: u64, event: Event) {
         let mut others = self.hosts.iter_mut().filter_map(|host| host.other.as_mut());
         let is_it = |other: &&mut OtherMachine| other.life == life && other.server.is_some();

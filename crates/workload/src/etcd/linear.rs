@@ -148,7 +148,8 @@ impl<'h> Sight<'h> {
         floor.at(record.asked.sequence)
     }
 
-    /// Checks that each answer shows a new enough revision, and no write that was sent after it.
+    /// Checks that each answer shows a revision that is new enough, and shows no write that was
+    /// sent after the answer.
     fn check_times(&self) -> Result<(), Violation> {
         // For each revision of a change, the latest time at which a change up to it was sent.
         let mut asked: Vec<(i64, u64)> = Vec::new();

@@ -98,8 +98,8 @@ impl Generator {
         }
     }
 
-    /// A compaction at the newest revision; in seeds that are not wide sometimes at the revision
-    /// before it.
+    /// A compaction at the newest revision. In seeds that are not wide it is sometimes at the
+    /// revision before the newest.
     pub fn compact_all(&mut self) -> Request {
         let is_late = self.is_wide || self.one_in(2);
         let revision = if is_late { self.newest } else { self.newest - 1 };
@@ -219,7 +219,7 @@ impl Generator {
         range
     }
 
-    /// Adds a limit, an order and filters to a range read, and often makes its range all keys.
+    /// Adds a limit, an order and filters to a range read, and often extends its range to all keys.
     fn refine(&mut self, range: &mut pb::RangeRequest) {
         if self.one_in(2) {
             (range.key, range.range_end) = (Bytes::from_static(b"\0"), Bytes::from_static(b"\0"));

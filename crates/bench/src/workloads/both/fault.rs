@@ -35,9 +35,9 @@ pub struct FaultArgs {
 pub struct Outage {
     /// The index of the leader among the servers.
     pub place: usize,
-    /// The address for its clients.
+    /// The address at which clients reach the leader.
     pub address: SocketAddr,
-    /// The file that it prints to, if it was started again.
+    /// The file that the leader prints to; `None` if it was not started again.
     pub output: Option<PathBuf>,
     /// The time from the kill until no thread was left; `None` if the leader was not killed.
     gone: Option<Duration>,

@@ -15,8 +15,8 @@ pub(super) struct Watcher {
     pub wanted: Wanted,
     /// The first revision that the watch may show.
     pub start: i64,
-    /// The cursor: the first revision that it has neither shown nor been promised to have no
-    /// events.
+    /// The cursor: the first revision whose events the watch has not shown, and for which no notice
+    /// of progress has said that there are none.
     pub next: i64,
     /// The revision of the last event that it has shown.
     pub last_event: i64,
@@ -55,7 +55,7 @@ impl Watcher {
         due
     }
 
-    /// The first event up to `until` that it must still show.
+    /// The first event up to revision `until` that the watch must still show.
     pub fn first_due(&self, model: &Model, until: i64, compacted: i64) -> Option<KeyChange> {
         let mut due = self.due(model, self.next, until).into_iter();
         due.find(|change| !may_be_gone(change, model, compacted))

@@ -83,7 +83,8 @@ impl Seen {
         }
     }
 
-    /// How many keys there were at a revision; `None` if changes up to it were not all kept.
+    /// How many keys there were at a revision; `None` if the watcher did not keep all changes up to
+    /// that revision.
     pub fn keys_at(&self, revision: i64) -> Option<u64> {
         let behind = self.sizes.partition_point(|(at, _)| *at <= revision);
         let is_full = self.sizes.len() == KUBE_SIZES_MAX;
