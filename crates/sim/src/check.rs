@@ -401,9 +401,9 @@ fn connections_of(evidence: &Evidence<'_>, session: i64) -> impl Iterator<Item =
     })
 }
 
-/// The timeout of a session in us, and the times of its client's bytes that the leader must have
-/// heard of before it proposed the expiry. A member that has ended a connection, since it lost
-/// contact, hears nothing more on it, even if the client notices late.
+/// The timeout of a session in us, and when its client's bytes arrived: those bytes that the leader
+/// must have heard of before it proposed the expiry. Once a member has ended a connection, because
+/// it lost contact, it hears nothing more on it, even if the client notices the end late.
 fn signs_of_life(
     evidence: &Evidence<'_>,
     session: i64,

@@ -432,8 +432,8 @@ impl Client {
         network.send_up(world, number, &out);
     }
 
-    /// Sometimes sends something other than a connect request on a new connection. Returns whether
-    /// it did.
+    /// Sometimes sends something other than a connect request on a new connection. Returns true if
+    /// it has sent such a frame.
     pub fn maybe_spoil_connect(
         &mut self,
         number: usize,

@@ -243,7 +243,7 @@ const OLD_COPY: u64 = KINDS + 10;
 const TORN_TAIL: u64 = KINDS + 11;
 const WRONG_STATE: u64 = KINDS + 12;
 
-/// Kinds that were added later. A draw of its own decides about them ([`LATER_SEED`]).
+/// Kinds that were added later. A separate draw decides which of them a run has ([`LATER_SEED`]).
 const STUTTER: u64 = KINDS + 13;
 const SUSPEND: u64 = KINDS + 14;
 const CLOCK_JUMP: u64 = KINDS + 15;

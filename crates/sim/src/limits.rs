@@ -26,9 +26,9 @@ pub const ETCD_TICK_IDLE_US: u64 = 5_000_000;
 pub const ETCD_ANSWER_US_MAX: u64 =
     member::fronts::etcd::limits::ETCD_CALL_MS_MAX * 1_000 + 5_000_000;
 
-/// The longest that a client waits until a member promises progress of all watches up to a revision
-/// that it has already shown in a linearizable read. The client asks every 100 ms, and may handle
-/// earlier messages late.
+/// After a client has seen a revision in a linearizable read of a member, the longest that it waits
+/// until that member promises progress of all its watches up to the revision. The client asks every
+/// 100 ms, and may handle earlier messages late.
 pub const ETCD_PROGRESS_US_MAX: u64 = crate::etcd_clients::watcher::TAKEN_LATE_US_MAX + 1_000_000;
 
 /// How long a member must be without a leader until it ends the watch streams that require a
@@ -78,8 +78,8 @@ pub const COMMANDS_MAX_LEAST: u64 = 4;
 /// watches again on each connection would never get on if that request were too large.
 pub const LARGE_REQUEST_BYTES_LEAST: u64 = 8_000;
 
-/// How long a member configured for read-only mode is without a leader before it serves reads. As
-/// in the real server for a `tickTime` of at most two seconds.
+/// How long a member that is configured for read-only mode must be without a leader before it
+/// serves reads: as long as in the real server with a `tickTime` of at most two seconds.
 pub const READ_ONLY_AFTER_MS: u64 = 2_000;
 
 /// The least number of operations per client in a run with read-only mode.

@@ -187,7 +187,7 @@ impl MemberConfig {
     }
 
     /// Derives the secret for the ids of a directory and of a process run. A server that has lost
-    /// its directory gets new ids for the next one, and each process run has its own id.
+    /// its directory gets new ids for the next directory, and each process run has its own id.
     pub fn drawn(&self, life: u64) -> [u8; 32] {
         let is_old = self.sabotage == Some(Sabotage::OldIdAgain);
         let lost_count = if is_old { 0 } else { self.lost_count };
@@ -1401,8 +1401,8 @@ impl Server {
     }
 }
 
-/// Checks that a member holds no more of each thing than it may. Each element of `held` is a name,
-/// the number held and the allowed maximum.
+/// Checks that a member holds at most the allowed amount of each thing. Each element of `held` is a
+/// name, the amount held and the allowed maximum.
 fn check_held(
     member: usize,
     held: impl IntoIterator<Item = (&'static str, usize, usize)>,

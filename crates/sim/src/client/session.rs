@@ -109,7 +109,7 @@ impl Session {
         }
     }
 
-    /// Authentication requests for all users that it has authenticated as.
+    /// The requests that authenticate the client again as all users that it has authenticated as.
     pub fn proofs(&self) -> Vec<Op> {
         self.users.iter().map(|user| Op::Auth { user: *user }).collect()
     }

@@ -164,7 +164,8 @@ impl Streams {
         self.pieces.insert(id, Vec::new());
     }
 
-    /// Joins a result of a streamed read with the pieces before it. Returns whether there were any.
+    /// Joins a result of a streamed read with the pieces before it. Returns whether there were
+    /// earlier pieces.
     ///
     /// # Errors
     /// The client could not understand the piece.
@@ -178,7 +179,7 @@ impl Streams {
         Ok(had_pieces)
     }
 
-    /// A call is over. `is_in_pieces`: it was answered in several pieces.
+    /// A call is over. `is_in_pieces` says that the call was answered in several pieces.
     pub fn close(&mut self, id: CallId, is_in_pieces: bool) {
         self.done_count += usize::from(is_in_pieces);
         self.pieces.remove(&id);

@@ -391,7 +391,7 @@ impl EtcdClient {
             || self.roles.want_connection()
     }
 
-    /// Makes the call that its operator wants, if it is connected.
+    /// Makes the call that the client's operator wants, if the client is connected.
     fn operate(&mut self, world: &mut World, network: &mut EtcdNetwork, history: &mut History) {
         let Some(number) = self.connection else { return };
         let act = self.roles.operator.as_mut().and_then(|operator| operator.poll(world.now_us));
@@ -407,7 +407,7 @@ impl EtcdClient {
         network.send_up(world, number, FromClient::Call { id, method, request, credentials });
     }
 
-    /// Sends the HTTP request that is due, if it is connected.
+    /// Sends the HTTP request that is due, if the client is connected.
     fn use_http(&mut self, world: &mut World, network: &mut EtcdNetwork, history: &mut History) {
         let Some(connection) = self.connection else { return };
         let act = self.roles.http.as_mut().and_then(|http| http.poll(world.now_us));
@@ -434,7 +434,7 @@ impl EtcdClient {
         }
     }
 
-    /// Sends what its etcd v2 client wants, if it is connected.
+    /// Sends the calls that the client's etcd v2 part wants, if the client is connected.
     fn use_v2(&mut self, world: &mut World, network: &mut EtcdNetwork) {
         while let Some(number) = self.connection
             && let Some(act) = self.roles.v2.as_mut().and_then(|v2| v2.poll(world.now_us))
@@ -456,7 +456,7 @@ impl EtcdClient {
         }
     }
 
-    /// Handles what has arrived for its etcd v2 client.
+    /// Handles what has arrived for the client's etcd v2 part.
     fn take_v2(
         &mut self,
         number: usize,
@@ -483,7 +483,7 @@ impl EtcdClient {
         Ok(())
     }
 
-    /// Sends what its users actor wants, if it is connected.
+    /// Sends the call that the client's users actor wants, if the client is connected.
     fn use_users(&mut self, world: &mut World, network: &mut EtcdNetwork, history: &mut History) {
         let Some(number) = self.connection.filter(|_| self.users_call.is_none()) else { return };
         let member = network.connections[number].member;
@@ -563,7 +563,7 @@ impl EtcdClient {
         }
     }
 
-    /// Does what its contender wants, if it is connected.
+    /// Does what the client's contender wants, if the client is connected.
     fn contend(&mut self, world: &mut World, network: &mut EtcdNetwork, history: &mut History) {
         let Some(mut contender) = self.roles.contender.take() else { return };
         while let Some(number) = self.connection.filter(|_| self.paused_until_us.is_none())

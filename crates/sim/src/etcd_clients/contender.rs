@@ -139,15 +139,15 @@ pub enum Role {
     Acquire,
     /// Call the service again for the lock or the election that the contender already holds.
     Repeat,
-    /// Read the last key created before its own.
+    /// Read the last key that was created before the contender's own.
     Look,
-    /// Read its own key.
+    /// Read the contender's own key.
     Confirm,
     /// Make a guarded write in this hold (its position in the history).
     Write(usize),
     /// Put another value, as the leader.
     Proclaim,
-    /// Delete its key.
+    /// Delete the contender's key.
     GiveUp,
     /// Revoke the lease.
     Revoke,
@@ -203,7 +203,7 @@ struct Before {
     key: Vec<u8>,
     /// A revision at which that key existed.
     revision: i64,
-    /// The line of the watch on it; `None` without a watch.
+    /// The line of the watch on that key; `None` without a watch.
     line: Option<usize>,
 }
 
@@ -631,7 +631,7 @@ impl Contender {
         format!("{}:{}", self.client, self.value_count).into_bytes()
     }
 
-    /// The first act after a pause, before it notices how much time has passed.
+    /// The first act after a pause, before the contender notices how much time has passed.
     pub fn act_blindly(&mut self) -> Option<Act> {
         if self.random.one_in(3) { None } else { self.write() }
     }

@@ -92,7 +92,7 @@ impl Share {
         self.others().news > 0
     }
 
-    /// This actor sends a change. `is_switch`: it switches the enforcement.
+    /// This actor sends a change. `is_switch` says that the change switches the enforcement.
     pub fn on_sent(&self, is_switch: bool) {
         let mut ledger = self.ledger.borrow_mut();
         let own = &mut ledger.done[self.part];

@@ -13,7 +13,7 @@ use super::recipe;
 enum Stage {
     /// The observer reads who leads.
     Asking,
-    /// No candidate leads: it watches for a new key from this revision on.
+    /// No candidate leads, so the observer watches for a new key from this revision on.
     Finding(i64),
     /// The observer watches the leader's key from this revision on.
     Following(Vec<u8>, i64),

@@ -243,7 +243,7 @@ impl Users {
         }
     }
 
-    /// Gives it its view of the ledger, before it does anything.
+    /// Gives the actor its view of the ledger. Called before the actor does anything.
     pub fn set_share(&mut self, share: Share) {
         self.share = share;
     }

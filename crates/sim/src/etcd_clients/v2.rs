@@ -63,7 +63,7 @@ pub struct Op {
     pub flag: bool,
 }
 
-/// The condition of a write on the node before it.
+/// The condition that the node must meet before a write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Prev {
     /// No condition.

@@ -115,7 +115,7 @@ impl Server {
         self.wake_at(world, actor, tick_us);
     }
 
-    /// Gives a Front the state of the replica, if it has calls about members.
+    /// Gives a Front the state of the replica, if the Front has calls about members.
     fn tell_of_replica(&mut self, front: usize) {
         if !self.fronts.etcd[front].front().wants_replica() {
             return;
@@ -338,7 +338,7 @@ impl Server {
         }
     }
 
-    /// For a sabotage of streamed reads: removes some pieces, and returns the errors to send
+    /// For a sabotage of streamed reads, removes some pieces, and returns the errors to send
     /// instead.
     fn forge_pieces(
         &mut self,
@@ -370,7 +370,7 @@ impl Server {
         results
     }
 
-    /// For a sabotage of leases: changes what Apply tells Loop about leases.
+    /// For a sabotage of leases, changes what Apply tells Loop about leases.
     pub(super) fn forge_leases(&self, to_loop: &mut [FromApply]) {
         for message in to_loop {
             let FromApply::Applied { news, .. } = message else { continue };
@@ -389,8 +389,8 @@ impl Server {
         }
     }
 
-    /// For a sabotage of keep-alives: answers some for existing leases and removes them from
-    /// `to_loop`.
+    /// For a sabotage of keep-alives, answers some of those for existing leases, and removes them
+    /// from `to_loop`.
     fn answer_keep_alives(
         &self,
         front: usize,
@@ -416,7 +416,7 @@ impl Server {
         }
     }
 
-    /// For a sabotage of hashes: changes some of them.
+    /// For a sabotage of hashes, changes some hashes in `results`.
     fn forge_hashes(&self, front: usize, results: &mut [(Ticket, SentResult)], world: &mut World) {
         for (ticket, result) in results {
             let is_hash = self.fronts.etcd[front].hash_calls.contains(ticket);
@@ -431,7 +431,7 @@ impl Server {
         }
     }
 
-    /// For a sabotage of etcd calls: changes what a Front sends to Loop and to clients.
+    /// For a sabotage of etcd calls, changes what a Front sends to Loop and to clients.
     fn forge_etcd(
         &mut self,
         front: usize,

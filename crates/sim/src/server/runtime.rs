@@ -51,8 +51,9 @@ struct Socket {
     is_paused: bool,
     /// Whether everything is written and the connection can be closed.
     is_done: bool,
-    /// The session that the client asked for in read-only mode: 0 otherwise, and `None` before it
-    /// asked. Used only by a sabotage.
+    /// The session that the client asked for while the member had no leader; 0 if it asked for a
+    /// new session, or the member had a leader. `None` before the client has asked. Used only by a
+    /// sabotage.
     session_asked: Option<i64>,
 }
 

@@ -21,7 +21,7 @@ use crate::witness::renewals::{Asked, Leader};
 use crate::world::{Actor, World};
 
 impl Server {
-    /// Tells Loop how much time has passed, if that is due. Returns whether it was.
+    /// Tells Loop how much time has passed, if that is due. Returns whether it was due.
     fn advance_loop(&mut self, world: &World) -> bool {
         let elapsed_us = self.clock.local_us(world.now_us) - self.times.last_us;
         let is_time =
@@ -133,7 +133,8 @@ impl Server {
         self.queues.to_loop.drain(..some).collect()
     }
 
-    /// For a sabotage: whether this input does not reach Loop.
+    /// Whether a sabotage keeps this input from Loop. If the sabotage is [`Sabotage::RoomDenied`],
+    /// also makes Apply refuse the input's commands.
     fn is_kept_from_loop(&mut self, input: &mut LoopInput, world: &mut World) -> bool {
         match (self.conditions.sabotage, input) {
             (Some(Sabotage::RenewalsOmitted), LoopInput::Front(ToLoop::Heard(_))) => true,

@@ -99,8 +99,8 @@ impl Cluster {
         flipped.is_some()
     }
 
-    /// Ends the process of a member. Returns the index of its last entry: the others may rely on
-    /// all entries up to it.
+    /// Ends the process of a member. Returns the index of the last entry in its log; the other
+    /// members may rely on all entries up to that index.
     fn stop(&mut self, member: usize) -> Option<u64> {
         let last_index = self.hosts[member].server.as_ref()?.status().last_index;
         let power_is_cut = self.world.random.one_in(2);

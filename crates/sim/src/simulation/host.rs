@@ -210,7 +210,8 @@ impl Host {
         self.tell_clock();
     }
 
-    /// Makes the monotonic clock jump ahead, unless the process is paused. Returns whether it did.
+    /// Makes the monotonic clock jump ahead, unless the process is paused. Returns whether the
+    /// clock has jumped.
     pub fn jump_clock(&mut self, now_us: u64, by_us: u64) -> bool {
         let is_running = !self.cpu.is_paused(now_us);
         if is_running {
@@ -308,7 +309,7 @@ impl Host {
 pub(super) struct OtherMachine {
     /// The member id of the machine's directory; `None` if the machine never ran a process.
     pub id: Option<MemberId>,
-    /// The build that is installed on it.
+    /// The levels and messages that the machine's build knows.
     pub known: Known,
     pub disk: SimDisk,
     pub clock: Clock,

@@ -351,9 +351,9 @@ impl Hosts {
         self.servers().any(Server::is_wrong)
     }
 
-    /// Whether a member that deceived the others does so no longer: its directory was replaced, or
-    /// its state is right again, or it has recovered all entries that it forgot and has been
-    /// running for [`HONEST_US_MIN`].
+    /// Whether a member that deceived the others no longer does: its directory was replaced, or its
+    /// state is right again, or it has recovered all entries that it forgot and has been running
+    /// for [`HONEST_US_MIN`].
     pub fn is_honest(&self, member: usize, witness: &Witness, now_us: u64) -> bool {
         let host = &self[member];
         match (&host.server, host.deceives) {

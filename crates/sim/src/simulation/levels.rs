@@ -61,8 +61,8 @@ pub struct LevelCounts {
 pub(super) enum Question {
     /// Restarts this server, maybe with another build.
     Restart(usize),
-    /// Asks for a higher level, and maybe begins a fault close to it: just before, or `apart_us`
-    /// after.
+    /// Asks for a higher level. Maybe a fault begins just before the request, or `apart_us` after
+    /// it.
     Raise { ask: Ask, is_struck_before: bool, is_struck_after: bool, apart_us: u64 },
 }
 
@@ -113,8 +113,9 @@ impl Levels {
 
     // Builds.
 
-    /// Chooses the build for a start of a member. For an old build returns a copy of the disk: a
-    /// newer build may have run on it, and the start must then leave it unchanged.
+    /// Chooses the build for a start of a member. For an old build returns a copy of the disk. If a
+    /// newer build has run on that disk, the start may have to leave it unchanged; the copy serves
+    /// to check that.
     pub fn choose_build(
         &mut self,
         (member, host): (usize, &mut Host),

@@ -134,8 +134,8 @@ impl EtcdClient {
         Ok(R::decode(answer.body)?)
     }
 
-    /// Opens a stream for watches. The server sends its head once it has a request. With
-    /// `requires_leader` the server ends the stream when there is no leader.
+    /// Opens a stream for watches. The server sends the head of its answer only once it has a
+    /// request. With `requires_leader` the server ends the stream when there is no leader.
     ///
     /// # Errors
     /// The connection has ended.

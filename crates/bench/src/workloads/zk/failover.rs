@@ -87,7 +87,7 @@ impl LoadArgs {
     /// Opens the sessions on these servers.
     ///
     /// # Errors
-    /// They cannot be opened.
+    /// The sessions cannot be opened.
     pub fn connect(&self, addresses: &[SocketAddr], seed: u64) -> anyhow::Result<Driver> {
         let mut driver = Driver::connect(addresses, self.sessions, self.timeout)?;
         driver.reconnect_after(Duration::from_millis(self.pause), seed);

@@ -186,7 +186,8 @@ impl Shape {
         Shape { connections, processes: 1, ..*self }
     }
 
-    /// The remark that this test has fewer connections than `other`; `None` if it has as many.
+    /// The remark that this test has fewer connections than `other`; `None` if the numbers are
+    /// equal.
     pub fn remark_beside(&self, other: &Shape) -> Option<String> {
         (self.connections != other.connections).then(|| self.connections.remark())
     }

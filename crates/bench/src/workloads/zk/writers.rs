@@ -65,7 +65,7 @@ impl Stages {
         self.is_over.store(true, Ordering::Relaxed);
     }
 
-    /// How long each stage took, if it has ended.
+    /// The durations of the stages that have ended, in order.
     pub fn durations(&self) -> Vec<Duration> {
         let began = self.began.lock().expect("no thread panics while it holds the lock");
         began.windows(2).map(|pair| pair[1] - pair[0]).collect()

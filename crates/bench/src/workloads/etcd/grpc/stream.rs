@@ -29,7 +29,7 @@ pub enum Received {
 #[derive(Debug)]
 pub struct Stream {
     requests: SendStream<Bytes>,
-    /// The head of the answer while it has not arrived.
+    /// The answer's head, which has not arrived yet; `None` once it has.
     head: Option<ResponseFuture>,
     answers: Option<RecvStream>,
     /// Received bytes that were not yet returned as messages.

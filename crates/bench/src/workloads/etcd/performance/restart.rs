@@ -99,7 +99,8 @@ impl Keys {
         format!("{}{number:08}", self.prefix).into()
     }
 
-    /// The end of the range before key `number`, or of all keys, if it is behind the last.
+    /// The end of a range that covers all keys before key `number`. If there is no such key, the
+    /// range covers all keys.
     fn bound(&self, number: u64) -> Bytes {
         if number < self.count { self.key(number) } else { format!("{}:", self.prefix).into() }
     }

@@ -126,8 +126,8 @@ impl NotifyLoad {
         phase
     }
 
-    /// Sums, over all subscribers, the acknowledged items that the subscriber missed: it saw
-    /// neither the item nor a newer one.
+    /// How many acknowledged items subscribers missed, summed over the subscribers. A subscriber
+    /// has missed an item if it saw neither the item nor a newer one.
     fn missed(&self) -> u64 {
         let missed = |(number, it): (usize, &Subscriber)| {
             let channel = &self.channels[number % self.channels.len()];

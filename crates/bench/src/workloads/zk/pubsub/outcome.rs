@@ -58,17 +58,18 @@ pub struct Outcome {
     pub creates_ns: u64,
     /// Time from the start to the last event or read, ns.
     pub seen_ns: u64,
-    /// CPU time of the servers meanwhile, ns; `None` if it is not known.
+    /// CPU time of the servers while these items were published and seen, ns; `None` if it is not
+    /// known.
     pub server_cpu_ns: Option<u64>,
-    /// CPU time of the generator meanwhile, ns.
+    /// CPU time of the generator in the same time, ns.
     pub own_cpu_ns: u64,
     /// Sessions that were lost.
     pub lost: u64,
 }
 
 impl Outcome {
-    /// Adds what another process saw at the same time. `server_cpu_ns` stays: it already counts the
-    /// load of both.
+    /// Adds the outcome of another process of the same test. `server_cpu_ns` stays: each process
+    /// measures the whole CPU of the servers.
     pub fn add(&mut self, other: &Outcome) {
         self.results.add(&other.results);
         self.creates_ns = self.creates_ns.max(other.creates_ns);

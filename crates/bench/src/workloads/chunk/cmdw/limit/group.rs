@@ -25,7 +25,7 @@ pub struct Group {
 struct GroupState {
     /// How many appends have written their bytes to the page cache.
     written: u64,
-    /// How many of them are durable.
+    /// How many appends are durable.
     durable: u64,
     /// Whether a thread is syncing for all.
     is_syncing: bool,
