@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use machine::Level;
 use member::snapshot::log_rule::SnapshotLog;
 
+use zk::auth::DigestAlgorithm;
 use zk::files::properties;
 
 /// The result of applying a key.
@@ -112,20 +113,6 @@ pub(super) fn list(value: &str) -> BTreeSet<String> {
 pub(super) const RECONFIG_NOT_BUILT: &str = "the servers of a running ensemble cannot be changed: reconfig is \
                                   answered \"unimplemented\"";
 
-/// The hash algorithms for digests: each name that Java knows (in any case), and our name.
-const DIGEST_ALGORITHMS: [(&str, &str); 10] = [
-    ("SHA1", "SHA1"),
-    ("SHA-1", "SHA1"),
-    ("SHA", "SHA1"),
-    ("SHA-224", "SHA-224"),
-    ("SHA-256", "SHA-256"),
-    ("SHA-384", "SHA-384"),
-    ("SHA-512", "SHA-512"),
-    ("SHA3-256", "SHA3-256"),
-    ("SHA3-384", "SHA3-384"),
-    ("SHA3-512", "SHA3-512"),
-];
-
 /// The amount of log after which a snapshot is due, for a configured number of bytes; 0 means that
 /// no amount of log makes a snapshot due.
 pub(super) fn log_rule(bytes: u64) -> SnapshotLog {
@@ -142,13 +129,12 @@ pub(super) fn level_max(number: i64) -> Result<Level, String> {
     known.ok_or_else(|| format!("level {number} is not between 1 and {}", Level::NEWEST))
 }
 
-/// Our name of a digest algorithm.
+/// The name of a digest algorithm in the replicated settings, from any name that Java knows.
 pub(super) fn digest_algorithm(name: &str) -> Result<String, String> {
-    DIGEST_ALGORITHMS
-        .iter()
-        .find(|(java, _)| java.eq_ignore_ascii_case(name))
-        .map(|(_, ours)| ours.to_string())
-        .ok_or_else(|| format!("{name:?} is not a digest algorithm we know"))
+    let algorithm = DigestAlgorithm::from_name(name);
+    let algorithm =
+        algorithm.ok_or_else(|| format!("{name:?} is not a digest algorithm we know"))?;
+    Ok(algorithm.name().to_string())
 }
 
 /// Parses `user:base64(hash)`; `None` for an empty text.

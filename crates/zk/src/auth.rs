@@ -13,32 +13,58 @@ use sha1::Digest;
 pub enum DigestAlgorithm {
     /// SHA-1, ZooKeeper's default.
     Sha1,
+    /// SHA-224.
+    Sha224,
     /// SHA-256.
     Sha256,
+    /// SHA-384.
+    Sha384,
     /// SHA-512.
     Sha512,
     /// SHA3-256.
     Sha3_256,
+    /// SHA3-384.
+    Sha3_384,
+    /// SHA3-512.
+    Sha3_512,
 }
+
+/// The names that Java knows. The first name of an algorithm is the one in the replicated settings.
+const NAMES: [(&str, DigestAlgorithm); 10] = [
+    ("SHA1", DigestAlgorithm::Sha1),
+    ("SHA-1", DigestAlgorithm::Sha1),
+    ("SHA", DigestAlgorithm::Sha1),
+    ("SHA-224", DigestAlgorithm::Sha224),
+    ("SHA-256", DigestAlgorithm::Sha256),
+    ("SHA-384", DigestAlgorithm::Sha384),
+    ("SHA-512", DigestAlgorithm::Sha512),
+    ("SHA3-256", DigestAlgorithm::Sha3_256),
+    ("SHA3-384", DigestAlgorithm::Sha3_384),
+    ("SHA3-512", DigestAlgorithm::Sha3_512),
+];
 
 impl DigestAlgorithm {
     /// The algorithm that Java knows by `name`, in any case; `None` if digests cannot use it.
     pub fn from_name(name: &str) -> Option<DigestAlgorithm> {
-        match name.to_ascii_uppercase().as_str() {
-            "SHA1" | "SHA-1" | "SHA" => Some(DigestAlgorithm::Sha1),
-            "SHA256" | "SHA-256" => Some(DigestAlgorithm::Sha256),
-            "SHA512" | "SHA-512" => Some(DigestAlgorithm::Sha512),
-            "SHA3-256" => Some(DigestAlgorithm::Sha3_256),
-            _ => None,
-        }
+        NAMES.iter().find(|(java, _)| java.eq_ignore_ascii_case(name)).map(|(_, it)| *it)
+    }
+
+    /// The name of the algorithm in the replicated settings.
+    pub fn name(self) -> &'static str {
+        let named = NAMES.iter().find(|(_, algorithm)| *algorithm == self);
+        named.expect("each algorithm has a name").0
     }
 
     fn hash(self, bytes: &[u8]) -> Vec<u8> {
         match self {
             DigestAlgorithm::Sha1 => sha1::Sha1::digest(bytes).to_vec(),
+            DigestAlgorithm::Sha224 => sha2::Sha224::digest(bytes).to_vec(),
             DigestAlgorithm::Sha256 => sha2::Sha256::digest(bytes).to_vec(),
+            DigestAlgorithm::Sha384 => sha2::Sha384::digest(bytes).to_vec(),
             DigestAlgorithm::Sha512 => sha2::Sha512::digest(bytes).to_vec(),
             DigestAlgorithm::Sha3_256 => sha3::Sha3_256::digest(bytes).to_vec(),
+            DigestAlgorithm::Sha3_384 => sha3::Sha3_384::digest(bytes).to_vec(),
+            DigestAlgorithm::Sha3_512 => sha3::Sha3_512::digest(bytes).to_vec(),
         }
     }
 }

@@ -14,7 +14,7 @@ const FRAMES: [(&str, usize); 12] = [
     ("with which", 0),
     ("that it is for", 0),
     ("stands", 10),
-    ("is told", 2),
+    ("is told", 1),
     ("are told", 0),
     ("whoever", 0),
     ("by and by", 0),

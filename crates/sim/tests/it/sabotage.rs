@@ -453,7 +453,7 @@ fn a_wait_that_is_refused_though_its_event_is_there_is_noticed() {
     check_noticed_where(Sabotage::EtcdV2(V2Sabotage::WaitsRefused), why, with_v2);
 }
 
-/// Each line has a mistake, and a part of the message with which the judge reports it.
+/// Each line has a mistake, and a part of the judge's message about it.
 #[test]
 fn mistakes_with_etcd_v2_are_noticed() {
     for (sabotage, why) in [
@@ -501,7 +501,7 @@ fn with_http(options: &mut Options) {
     }
 }
 
-/// Each line has a mistake, and a part of the message with which the judge reports it.
+/// Each line has a mistake, and a part of the judge's message about it.
 #[test]
 fn mistakes_with_requests_of_http_are_noticed() {
     for (sabotage, why) in [

@@ -24,10 +24,21 @@ fn only_the_first_colon_ends_the_user() {
 
 #[test]
 fn every_algorithm_has_its_length() {
-    for (name, characters) in [("SHA1", 28), ("SHA-256", 44), ("SHA-512", 88), ("SHA3-256", 44)] {
+    for (name, bytes) in [
+        ("SHA1", 20),
+        ("SHA-224", 28),
+        ("SHA-256", 32),
+        ("SHA-384", 48),
+        ("SHA-512", 64),
+        ("SHA3-256", 32),
+        ("SHA3-384", 48),
+        ("SHA3-512", 64),
+    ] {
+        let characters = usize::div_ceil(bytes, 3) * 4;
         let algorithm = DigestAlgorithm::from_name(name).unwrap();
         let id = digest_id(algorithm, "u:p");
         assert_eq!(id.len(), 2 + characters, "{name}");
+        assert_eq!(algorithm.name(), name);
     }
 }
 
