@@ -19,7 +19,8 @@ pub struct CallCounts {
     handled: [AtomicU64; CODES],
     /// Messages received and messages sent.
     messages: [AtomicU64; 2],
-    /// Bytes received and bytes sent, without prefixes.
+    /// Bytes of the messages received, and of the messages sent. gRPC's prefix in front of each
+    /// message does not count.
     bytes: [AtomicU64; 2],
     times: Option<Times>,
 }

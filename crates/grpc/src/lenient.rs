@@ -4,14 +4,16 @@
 //! that the library would refuse is replaced by a harmless one of the same length.
 //!
 //! A *block* is the HPACK-encoded headers of a request (RFC 7541), in a HEADERS frame and the
-//! CONTINUATION frames behind it. Only the first fields of the HEADERS frame are looked at: pseudo
-//! headers come first. The boundaries of fields do not depend on HPACK's dynamic table, and a
-//! replaced field has the same size in that table, so both ends evict the same fields. If the first
-//! fields reach into a CONTINUATION frame, they are left as they are.
+//! CONTINUATION frames behind it. This module looks only at the first fields of the HEADERS frame,
+//! because pseudo headers come first. A field that reaches into a CONTINUATION frame stays as it
+//! is. The boundaries of fields do not depend on HPACK's dynamic table, and a replaced field has
+//! the same size in that table, so both ends evict the same fields.
 //!
-//! The library decodes a block as its frames come, and keeps the fields until the block ends. So a
-//! block is held back until it is complete, unless it is too long. Then it passes in parts, and
-//! [`LenientHeads::is_long_open`] says so until its end, because the library's memory grows.
+//! The library decodes each frame of a block when the frame comes, and keeps the fields in memory
+//! until the block ends. Clients that do not end their blocks could fill the memory. So this module
+//! holds a block back until the block is complete. A block that is too long to be held back passes
+//! in parts. While the library has only some of these parts, [`LenientHeads::is_long_open`] is
+//! true, and the socket limits how many connections are in this state, and for how long.
 
 use hyper::http::uri::{Authority, PathAndQuery};
 

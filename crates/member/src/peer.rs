@@ -1,8 +1,11 @@
 //! The messages between members, and their encoding. The driver makes the links, and the frames
 //! around the messages.
 //!
-//! A message from another member is checked completely here: nothing that does not decode reaches
-//! the log. Kind, name and body of each message; all numbers are little-endian:
+//! The decoder here checks a message from another member completely, except the bytes of `replica`:
+//! Loop checks those before the replica takes them. So nothing that does not decode reaches the
+//! log. Kinds from 16 on are bulk ([`PeerFrame::is_bulk`]), and no message has the kind 15. Kind,
+//! name and body of each message; all numbers are little-endian; `(...)?` is present if the flag
+//! before it is 1:
 //!
 //! ```text
 //! 1 raft     bytes of `replica`
@@ -15,11 +18,11 @@
 //! 8 digest   index u64 | digest u128
 //! 9 differs  index u64
 //! 10 lend    member u64 | index u64
-//! 11 lent    member u64 | u8: 0, or 1 and index u64 | term u64 | digest u128
+//! 11 lent    member u64 | u8: 0 or 1 | (index u64 | term u64 | digest u128)?
 //! 12 need level  level u16
 //! 13 ask leases  boot u64 | question count u32 | (number u64 | lease i64 | u8: 1 if it renews)*
 //! 14 lease times boot u64 | index u64 | answer count u32
-//!                | (number u64 | u8: 0, or 1 and granted seconds i64 | left ms u64)*
+//!                | (number u64 | u8: 0 or 1 | (granted seconds i64 | left ms u64)?)*
 //!
 //! 16 want    index u64 | term u64 | offset u64
 //! 17 piece   index u64 | term u64 | offset u64 | bytes of the file u64 | bytes

@@ -1,4 +1,5 @@
-//! Counts the frames and bytes on the links to each other member, for monitoring.
+//! For monitoring, counts the frames and bytes on the links with other members, separately for
+//! every member.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};

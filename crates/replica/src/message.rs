@@ -355,7 +355,8 @@ fn decode_entry(reader: &mut Reader<'_>) -> Result<Entry, MessageError> {
     Ok(Entry { index, term, kind, payload: Bytes::copy_from_slice(reader.take(bytes)?) })
 }
 
-/// Checks that the entries follow each other, and the index before them, and that terms never fall.
+/// Checks one entry of an append message. Its index must be one more than the index before it. Its
+/// term must not be lower than the term before it, or higher than the term of the message.
 fn check_append_entry(
     header: &Header,
     (index_before, term_before): (u64, u64),

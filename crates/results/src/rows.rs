@@ -38,9 +38,9 @@ pub struct Row<'a> {
     pub unit: &'a str,
     /// The document's values of this figure; only in the figure's first row.
     pub published: Vec<&'a Published>,
-    /// The values of the peer.
+    /// The median and the range of the figure at the peer; `None` if the peer has no value.
     pub peer: Option<Spread>,
-    /// The values of our server.
+    /// The median and the range of the figure at our server; `None` if our server has no value.
     pub ours: Option<Spread>,
     /// How many times better our server is than the peer.
     pub ratio: Option<Ratio>,

@@ -64,8 +64,8 @@ const SECOND_USERS_SEED: u64 = 0x7573_6572_0002_db84;
 /// meaning; with this number no kept seed has any.
 const V2_SEED: u64 = 0x7632_6c61_7374_0026;
 
-/// XORed into a seed to draw whether etcd v2 clients make more events than the history keeps. Other
-/// runs keep their meaning.
+/// XORed into a seed to draw whether etcd v2 clients make more events than the history keeps. A run
+/// in which they do not is the same as it would be without this draw.
 const LONG_V2_SEED: u64 = 0x7632_6c6f_6e67_db84;
 
 /// XORed into a seed to draw whether the quota is reached. Other runs keep their meaning.

@@ -1,14 +1,14 @@
 //! A disk in memory that loses what was not synced, and fails on demand.
 //!
-//! Used by storage's own tests and by the simulator. Each file has its bytes as programs see them
-//! (`visible`), its bytes as they would survive a power cut (`durable`), and the list of changes
-//! between the two; file names likewise. One seed drives all randomness, so a failure can be
-//! repeated.
+//! The simulator uses this disk, and so do tests of `storage`, `member` and `chunk`. Each file has
+//! its bytes as programs see them (`visible`), its bytes as they would survive a power cut
+//! (`durable`), and the list of changes between the two. The names of files have the same three
+//! forms. One seed drives all randomness, so a failure can be repeated.
 //!
-//! [`FaultDisk::crash`] cuts the power. Of the unsynced changes to a file, it keeps, loses or tears
-//! each one independently (a torn change keeps a random set of its 512-byte sectors). Of the
-//! unsynced changes to the names in a directory, it keeps a random prefix. That is the weakest
-//! promise of any journaling file system.
+//! [`FaultDisk::crash`] cuts the power. It decides about each unsynced change to a file
+//! independently: it keeps the change, loses it, or keeps a random set of the 512-byte sectors of a
+//! write (a torn write). Of the unsynced changes to the names in a directory, it keeps a random
+//! prefix. That is the weakest promise of any journaling file system.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};

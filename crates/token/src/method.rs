@@ -1,4 +1,4 @@
-//! The methods that sign tokens (RFC 7518, 3.1; RFC 8037).
+//! The methods of signing a token: the names of algorithms (RFC 7518, 3.1; RFC 8037).
 
 /// A signing method. Its name is the same in options and in token headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

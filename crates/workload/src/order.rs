@@ -2,18 +2,22 @@
 //! other, have shown its clients everything that they saw?
 //!
 //! It gets the history and the order in which the server claims to have committed commands. The
-//! judge does not trust that order. A client must have sent every command in it, at most once and
-//! in the order of its connection. Replayed on the model, the order must give every acknowledged
-//! write its zxid and its reply, and every read must equal the model's at the zxid in its header.
-//! If a server lies about the order, nothing fits. If a connection ended before the reply to an
+//! judge does not trust that order. A client must have sent each write in the order. The order has
+//! each write at most once, and the writes of one connection as that connection sent them. The
+//! judge replays the order on the model. The replay must give every acknowledged write its zxid and
+//! its reply, and every read must equal the model's at the zxid in the read's header. If a server
+//! lies about the order, nothing fits. Commands that the server makes itself, such as expiries,
+//! have no sender; the model decides what they change. If a connection ended before the reply to an
 //! operation, the client does not know the operation's fate; the order decides it.
 //!
 //! Then each connection is checked by itself. Zxids never decrease, and a write has a newer zxid
 //! than everything shown before it. Each watch fires once, for the first change after the watch was
 //! set, and before any reply that shows the change; no event is lost. A persistent watch fires once
-//! for each change. Nothing newer than the end of the session, or its move to another connection,
-//! is shown. Finally all connections are checked together: an operation sees everything that
-//! finished before it began.
+//! for each change. A connection loses its session if the session ends, or moves to another
+//! connection. Nothing that the connection shows is newer than this loss. Finally all connections
+//! are checked together: an operation sees everything that finished before it began. If reads may
+//! lag ([`Rules::reads_may_lag`]), a read must see only what its session was shown, and what
+//! finished before a sync on its connection began.
 //!
 //! A server without a leader may serve clients that accept read-only mode. Such a connection has no
 //! place in the order. Its reads are judged like all others, and operations that need a leader must

@@ -200,7 +200,7 @@ pub struct ServerReport {
     pub received: u64,
     /// Frames sent to clients.
     pub sent: u64,
-    /// Requests of all connections that have no reply yet.
+    /// How many requests have no reply yet, over all connections.
     pub outstanding: u64,
     /// The zxid of the last command that this server applied.
     pub zxid: i64,

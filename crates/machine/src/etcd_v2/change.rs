@@ -1,5 +1,6 @@
-//! Changes that etcd v2's commands make. The Fronts pass writes of keys on to clients that wait,
-//! and Loop learns from changes of times to live when each key may expire.
+//! The changes that etcd v2's commands make. A Front shows each write of a key to the clients that
+//! wait for such a write. Loop keeps the deadlines of keys, and each change of a time to live
+//! changes one deadline.
 
 use std::sync::Arc;
 

@@ -20,7 +20,7 @@ pub enum Outcome {
     Configured,
     /// A znode was made. For a sequential create, its path differs from the requested one.
     Created {
-        /// The path of the znode.
+        /// The path of the new znode.
         path: Box<str>,
         /// Its stat.
         stat: Stat,

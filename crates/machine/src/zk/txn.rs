@@ -22,7 +22,7 @@ pub(crate) enum Undo {
     SetAcl { path: Box<str>, old: OldAcl },
 }
 
-/// A transaction that is being applied: its numbers, and the changes that it makes.
+/// A transaction that is being applied: its ordinal and zxid, and the changes that it makes.
 pub(crate) struct Txn<'t> {
     pub(crate) mark: Mark,
     pub(crate) changes: &'t mut Changes,

@@ -1,23 +1,26 @@
-//! Decides the first voters of an ensemble, before it has a log. That is the ensemble's birth.
+//! Decides the *birth* of an ensemble: the first voters, which are fixed before the ensemble has a
+//! log.
 //!
-//! An unborn directory has a member id and nothing else. The server with the lowest number decides,
-//! once all servers that are to vote are linked to it, or a majority of them if the configuration
-//! says that this is enough; all of them must be unborn and have the same configuration. Their
-//! member ids are the first voters. Each absent server gets a placeholder voter that never votes
-//! ([`absent_voter`]), so there are as many voters as servers, and a majority of the voters is a
-//! majority of the servers; a member that comes later as that server replaces the placeholder.
-//! Every server that does not decide copies the birth from a born server. Such a server is born as
-//! a voter if its member id is among the first voters: no other directory has that id, and the id
-//! was durable before any other server knew it, so this server has not voted yet and is only late.
-//! Otherwise the server is born without a vote: it is new, or it has lost its directory and so has
-//! another member id.
+//! An unborn directory has a member id, but no log and no state. [`Attendance`] says how many of
+//! the servers that are to vote must be present. With `All` or `Majority`, the server with the
+//! lowest number decides, once it is linked to all the others, or to enough others for a majority.
+//! With `AnyMajority`, any majority of the servers that are to vote agrees on the birth
+//! ([`agreement`]). In all cases the present servers must be unborn and have the same
+//! configuration. Their member ids are the first voters. Each absent server gets a placeholder
+//! voter that never votes ([`absent_voter`]), so there are as many voters as servers, and a
+//! majority of the voters is a majority of the servers; a member that comes later as that server
+//! replaces the placeholder. Every server that does not decide copies the birth from a born server.
+//! Such a server is born as a voter if its member id is among the first voters: no other directory
+//! has that id, and the id was durable before any other server knew it, so this server has not
+//! voted yet and is only late. Otherwise the server is born without a vote: it is new, or it has
+//! lost its directory and so has another member id.
 //!
-//! If all servers must be present, an ensemble begins twice only if all servers that were born have
-//! lost their directories, and then nothing is left of the first one. If a majority is enough, an
-//! ensemble begins twice if the deciding server has lost its directory, and it and the servers it
-//! sees are a majority without a born server. If any majority may begin it, servers agree on the
-//! birth ([`agreement`]). Nothing here waits or retries: the driver reports the links, makes
-//! durable what this module asks it to keep, and asks again.
+//! An ensemble may begin twice if directories are lost. With `All`, it begins twice only if all
+//! servers that were born have lost their directories, and then nothing is left of the first
+//! ensemble. With `Majority`, it begins twice if the deciding server has lost its directory, and
+//! sees enough others for a majority but no born server. With `AnyMajority`, it begins twice if the
+//! unborn servers are a majority and see no born one. Nothing here waits or retries: the driver
+//! reports the links, makes durable what this module asks it to keep, and asks again.
 
 use core::fmt;
 

@@ -1,12 +1,14 @@
-//! Measures the age of this member's contact to the ensemble. The age decides whether this member
-//! still counts as a member and as the leader, and whether its Fronts may still answer for a
-//! session.
+//! Measures the age of this member's *contact*: the last proof that this member belongs to a
+//! working ensemble. The age decides whether this member's Fronts may still answer for a session or
+//! may only serve reads, and whether etcd's clients find a leader here. After a long time without
+//! contact, this member must apply everything that is committed before it gives a leader its
+//! batches again.
 //!
-//! A leader's contact is the time at which it asked a quorum whether they still follow it, if they
-//! answered yes. The time of the question counts, not that of the answer, so a leader that was
+//! A leader asks a quorum whether they still follow it. If they answer yes, the time of the
+//! question is the leader's contact. The time of the answer does not count, so a leader that was
 //! paused or cut off cannot take old answers for new ones. The question is a ReadIndex round, which
-//! is a heartbeat as well. A follower's contact comes with the answers to its reports
-//! ([`crate::order::hearing`]).
+//! is a heartbeat as well. A follower's contact is the time at which it sent a report that the
+//! leader has answered, minus the age of the leader's own contact ([`crate::order::hearing`]).
 
 use machine::LogIndex;
 

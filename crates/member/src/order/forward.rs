@@ -46,7 +46,8 @@ struct Unapplied {
     callers: Option<Callers>,
 }
 
-/// The callers that wait for the commands of a batch. Their connections are in the batch itself.
+/// The callers that wait for the commands of a batch: a Front, and a ticket for each command. The
+/// batch itself has the connections.
 pub(crate) struct Callers {
     /// The Front that handed the batch over.
     pub front: FrontId,

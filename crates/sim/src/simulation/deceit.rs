@@ -1,16 +1,17 @@
-//! Members that deceive the others: the others rely on data that such a member no longer has. It
-//! runs on an old copy of its directory, or the end of its log was damaged so that it passes for a
-//! torn write, or its state differs from theirs.
+//! Members that deceive the others: the others believe something about such a member that is not
+//! true. They believe that the member has every entry that it acknowledged, but it runs on an old
+//! copy of its directory, or the end of its log was damaged and looks like a torn write. Or they
+//! believe that the member's state is right, but the simulation has changed the state.
 //!
-//! Raft does not tolerate the first two from even one member. A member that has forgotten what it
-//! acknowledged helps to elect a leader that lacks those entries, too, and a new leader does not
-//! know what the one before acknowledged. The server's promise is only that the current leader
-//! detects a member's loss, if no other member has lost anything. So a deceit waits until all
-//! members run and vote, follow one stable leader, hear each other, and have disks without faults.
-//! Then nothing else goes wrong until the member was detected and replaced, or has recovered
-//! everything. A forgetful member is never the leader: its successor might lack entries that only
-//! the old leader had counted as acknowledged. A wrong state waits for such a moment, too, although
-//! less would do, so that no member fetches a snapshot from a leader with a wrong state.
+//! Raft does not tolerate an old copy or a damaged log, not even on one member. A member that has
+//! forgotten what it acknowledged helps to elect a leader that lacks those entries, too, and a new
+//! leader does not know what the one before acknowledged. The server's promise is only that the
+//! current leader detects a member's loss, if no other member has lost anything. So a deceit waits
+//! until all members run and vote, follow one stable leader, hear each other, and have disks
+//! without faults. Then nothing else goes wrong until the member was detected and replaced, or has
+//! recovered everything. A forgetful member is never the leader: its successor might lack entries
+//! that only the old leader had counted as acknowledged. A wrong state waits for the same moment,
+//! since otherwise a member could fetch a snapshot from a leader with a wrong state.
 
 use member::leader::limits::DIGEST_INTERVAL_ENTRIES;
 use replica::LogMemory;

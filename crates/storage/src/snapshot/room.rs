@@ -2,9 +2,9 @@
 //!
 //! On a full disk only a new snapshot frees segments of the log, so the log must not take the space
 //! that the snapshot needs. The snapshot takes over the reserved file, overwrites the file, and
-//! cuts off what is left behind the snapshot's last byte. The old content of a reserved file does
-//! not matter: a process that finds a reserved file at its start replaces the file by a new one of
-//! the same size.
+//! cuts the file off after the snapshot's last byte. Nothing reads the old content of a reserved
+//! file. If a process starts and finds a reserved file, the process empties the file, and reserves
+//! as many bytes again if the disk still has that many.
 
 use crate::disk::Disk;
 use crate::error::StorageError;

@@ -331,7 +331,7 @@ impl Model {
         self.quota.quota_bytes = bytes;
     }
 
-    /// Begins to limit the memory of the store, to a multiple of the quota.
+    /// Limits the memory of the model's store from now on, to a multiple of the quota.
     pub fn bound(&mut self) {
         self.quota.bound(self.leases.len());
     }

@@ -87,7 +87,8 @@ impl EtcdClient {
     /// Opens a new connection. A task of the tokio runtime serves it.
     ///
     /// # Errors
-    /// No server answers, or the server does not speak HTTP/2.
+    /// No server accepts the connection within [`CONNECT_LIMIT`]. A server that does not speak
+    /// HTTP/2 is noticed only at the first call.
     pub async fn connect(address: SocketAddr) -> anyhow::Result<EtcdClient> {
         EtcdClient::connect_with_window(address, ETCD_WINDOW_BYTES).await
     }

@@ -240,8 +240,8 @@ fn is_sustained(phase: &Phase, rate: u64) -> bool {
         && phase.latencies.percentile_us(50.0) <= PROBE_P50_MS_MAX * 1_000.0
 }
 
-/// Sets data at `rate` for `seconds`. The time of the phase counts from the first request to the
-/// last answer.
+/// Sets data in open loop, with `rate` requests a second for `seconds`. Returns the phase, which
+/// lasts from the first due request to the last answer, and the longest gaps between replies.
 fn set(
     driver: &mut Driver,
     target: &Target,

@@ -33,7 +33,7 @@ fn grant<'a>(role: &'a str, kind: PermissionKind, key: &'a str, end: &'a str) ->
     AuthCommand::GrantPermission { role, permission }
 }
 
-/// Applies a command, with an ordinal that differs from those of earlier tokens.
+/// Applies a command with an ordinal that no earlier token has.
 fn apply_to(auth: &mut Auth, command: &AuthCommand<'_>) -> Result<AuthDone, Refusal> {
     let ordinal = Ordinal(auth.revision() + auth.tokens.bytes() as u64);
     auth.apply(ordinal, command)

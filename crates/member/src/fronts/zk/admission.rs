@@ -1,5 +1,6 @@
-//! Keeps the connections that have no session yet, and those whose commands Loop is to give up.
-//! Draws the secret bytes that new session ids, passwords and nonces are made from.
+//! Keeps the connections that have no session yet, and the connections whose commands Loop must
+//! drop because nobody waits for the answers any more. Makes the secret bytes for new session ids,
+//! passwords and nonces, and for the random choices of the throttle.
 
 use std::collections::VecDeque;
 

@@ -43,7 +43,7 @@ impl Gate for Open {
     }
 }
 
-/// The exit status of a part whose parent has ended.
+/// The exit status of a part, which is a process, if its parent process has ended before it.
 const LEFT_ALONE: i32 = 1;
 
 /// The number of gates in a test: before the warm-up items, before the items that count, and after

@@ -1,4 +1,5 @@
-//! Tests of how a connection gets its session, or fails to get one.
+//! Tests of how a connection gets its session, or fails to get one; of four-letter words; and of
+//! what a Front reports about its connections, sessions and watches.
 
 use super::super::*;
 use super::rig::*;
