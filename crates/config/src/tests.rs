@@ -1265,7 +1265,7 @@ fn a_disk_may_hang_for_a_second_unless_configured() {
     assert_eq!(level(&World::toml("level_max = 2")), machine::Level::ETCD);
     assert_eq!(level(&zoo("quorate.levelMax=3")), machine::Level::ETCD_V2);
     assert_eq!(level(&zoo("quorate.levelMax=4")), machine::Level::TOKENS);
-    assert!(zoo("quorate.levelMax=5").error().contains("level 5 is not between 1 and 4"));
+    assert!(zoo("quorate.levelMax=6").error().contains("level 6 is not between 1 and 5"));
     let v2 = "etcd_addr = \"127.0.0.1:1\"\netcd_enable_v2 = true\n";
     assert_eq!(level(&World::toml(v2)), machine::Level::RELEASED);
     let low = World::toml(&format!("{v2}level_max = 2")).error();

@@ -63,8 +63,9 @@ impl Changes {
         let (control, settings) = (machine.control(), machine.zk().settings());
         self.zk.push(mark, ZkChange::Configured(Arc::new(settings.clone())), "");
         self.etcd.push_settings(machine.etcd().settings());
-        self.control.push(ControlChange::Servers(Arc::new(control.servers().clone())));
+        // The level comes first: the ids that etcd's clients see of servers depend on it.
         self.control.push(ControlChange::Raised(control.level().clone()));
+        self.control.push(ControlChange::Servers(Arc::new(control.servers().clone())));
     }
 
     /// Whether the batch holds nothing that a Front has to process.

@@ -98,6 +98,7 @@ impl Command<'_> {
     pub fn level(&self) -> Level {
         match self {
             Command::Control(command) => command.level(),
+            Command::Zk(ZkCommand::Configure(settings)) => settings.level(),
             Command::Zk(_) => Level::FIRST,
             Command::Etcd(_) => Level::ETCD,
             Command::EtcdV2(_) => Level::ETCD_V2,
@@ -105,10 +106,13 @@ impl Command<'_> {
     }
 }
 
-/// Whether these bytes encode a command of the ensemble. Only a leader makes such commands, except
-/// `Nothing` ([`is_nothing`]), which any member may make.
+/// Whether these bytes encode a command of the ensemble that only a leader makes. `Nothing`
+/// ([`is_nothing`]) and a request for a change of the list of servers are for every member to make.
 pub(crate) fn is_of_ensemble(bytes: &[u8]) -> bool {
     match bytes {
+        [KIND_OF_SPACE, space, control::KIND_REQUEST, ..] if *space == Space::Control.number() => {
+            false
+        }
         [KIND_OF_SPACE, space, ..] => *space == Space::Control.number(),
         [kind, ..] => control::KINDS.contains(kind),
         [] => false,

@@ -8,6 +8,9 @@ use crate::codec::{DecodeError, Reader, Write};
 use crate::control::change::Change;
 pub use crate::control::command::Command;
 use crate::control::command::{decode_stated, encode_stated};
+use crate::control::list_change::{
+    ChangeId, ChangeRefused, ChangeRequest, ChangeRules, LeaderRefused, ListChanges, OpenChange,
+};
 use crate::control::servers::{ServerList, Servers};
 use crate::digest::Digest;
 use crate::held::HeldBounds;
@@ -17,6 +20,7 @@ use crate::limits::ORIGINS_MAX;
 
 pub mod change;
 pub(crate) mod command;
+pub mod list_change;
 pub mod servers;
 
 /// The replicated state of the ensemble.
@@ -38,6 +42,8 @@ struct Steady {
     /// Bounds on what etcd's stores hold in memory. `None` below level 4.
     bounds: Option<HeldBounds>,
     servers: Servers,
+    /// Changes of the list of servers. `None` below level 5.
+    changes: Option<ListChanges>,
 }
 
 impl Default for Control {
@@ -45,7 +51,12 @@ impl Default for Control {
     fn default() -> Self {
         Control::new(
             BTreeMap::new(),
-            Steady { level: Level::FIRST.into(), bounds: None, servers: Servers::default() },
+            Steady {
+                level: Level::FIRST.into(),
+                bounds: None,
+                servers: Servers::default(),
+                changes: None,
+            },
         )
     }
 }
@@ -84,14 +95,108 @@ impl Control {
         self.servers_changed()
     }
 
+    /// Replaces the list of servers by that of a configuration, and returns the change. `None` if
+    /// the list is not the configuration's to set any more.
     pub(crate) fn set_servers(
         &mut self,
         list: &ServerList,
         by: MemberId,
         ordinal: Ordinal,
-    ) -> Change {
+    ) -> Option<Change> {
+        if let Some(changes) = &mut self.steady.changes {
+            if changes.is_managed || changes.open.is_some() {
+                return None;
+            }
+            changes.note_numbers(list);
+        }
         self.steady.servers.set(list.clone(), by, ordinal);
-        self.servers_changed()
+        Some(self.servers_changed())
+    }
+
+    /// Judges a request for a change of the list, and opens the change. Below level 5 the request
+    /// is refused: no such command is in an entry of a lower level.
+    pub(crate) fn request_change(
+        &mut self,
+        ordinal: Ordinal,
+        request: &ChangeRequest,
+        rules: ChangeRules,
+    ) -> Result<ChangeId, ChangeRefused> {
+        let Steady { changes, servers, .. } = &mut self.steady;
+        let changes = changes.as_mut().ok_or(ChangeRefused::Disabled)?;
+        let opened = changes.request(ChangeId(ordinal.0), request, servers, rules)?;
+        self.steady_sum = self.steady.sum();
+        Ok(opened)
+    }
+
+    /// The leader's acceptance of the open change; false if no such change is open.
+    pub(crate) fn accept_change(&mut self, id: ChangeId) -> bool {
+        let is_accepted = self.steady.changes.as_mut().is_some_and(|it| it.accept(id));
+        self.steady_sum = self.steady.sum();
+        is_accepted
+    }
+
+    /// Drops the open change, and returns how it ended. `None` if it was not dropped.
+    pub(crate) fn drop_change(&mut self, id: ChangeId, reason: LeaderRefused) -> Option<Change> {
+        let is_given_up = reason == LeaderRefused::GivenUp;
+        let changes = self.steady.changes.as_mut();
+        if !changes.is_some_and(|it| it.drop_open(id, is_given_up)) {
+            return None;
+        }
+        self.steady_sum = self.steady.sum();
+        Some(Change::ListChangeEnded { id, result: Err(reason) })
+    }
+
+    /// The list that the open change leads to, with this version; `None` if no such change is open
+    /// and accepted. The change is over then.
+    pub(crate) fn finish_change(
+        &mut self,
+        id: ChangeId,
+        version: u64,
+        (by, ordinal): (MemberId, Ordinal),
+    ) -> Option<(ServerList, [Change; 2])> {
+        let Steady { changes, servers, .. } = &mut self.steady;
+        let changes = changes.as_mut()?;
+        let list = ServerList { version, ..changes.finish(id)? };
+        changes.note_numbers(&list);
+        servers.set(list.clone(), by, ordinal);
+        servers.is_managed = true;
+        let ended = Change::ListChangeEnded { id, result: Ok(version) };
+        Some((list, [self.servers_changed(), ended]))
+    }
+
+    /// Whether this change is open and accepted.
+    pub(crate) fn is_accepted(&self, id: ChangeId) -> bool {
+        self.open_change().is_some_and(|open| open.id == id && open.is_accepted)
+    }
+
+    /// Forgets a member that is gone for good, and remembers that it is.
+    pub(crate) fn retire(&mut self, member: MemberId, at: Ordinal) -> Change {
+        if let Some(changes) = &mut self.steady.changes {
+            changes.retire(member, at);
+        }
+        self.forget(member)
+    }
+
+    /// The id that etcd's clients see of a member ([`Servers::etcd_id_of`]).
+    pub fn etcd_id_of(&self, member: MemberId) -> u64 {
+        self.steady.servers.etcd_id_of(member, self.steady.level.level)
+    }
+
+    /// The members that etcd's clients see under this id: several if the server with the id has
+    /// lost its directory and the new member has not taken over the vote yet.
+    pub fn members_with_etcd_id(&self, id: u64) -> impl Iterator<Item = MemberId> {
+        let members = self.steady.servers.members().keys().copied();
+        members.filter(move |member| self.etcd_id_of(*member) == id)
+    }
+
+    /// The open change of the list of servers.
+    pub fn open_change(&self) -> Option<&OpenChange> {
+        self.steady.changes.as_ref()?.open.as_ref()
+    }
+
+    /// Whether a member is gone for good, and must end if it comes back.
+    pub fn is_retired(&self, member: MemberId) -> bool {
+        self.steady.changes.as_ref().is_some_and(|changes| changes.is_retired(member))
     }
 
     fn servers_changed(&mut self) -> Change {
@@ -99,18 +204,26 @@ impl Control {
         Change::Servers(Arc::new(self.steady.servers.clone()))
     }
 
-    /// Raises the level, and returns the change. `None` if the level was at least as high before.
-    /// At level 4 or higher, `bounds` apply from now on unless there were bounds before.
-    pub(crate) fn raise(&mut self, stated: &StatedLevel, bounds: HeldBounds) -> Option<Change> {
+    /// Raises the level, and returns the changes; none if the level was at least as high before. At
+    /// level 4 or higher, `bounds` apply from now on unless there were bounds before.
+    pub(crate) fn raise(&mut self, stated: &StatedLevel, bounds: HeldBounds) -> Vec<Change> {
         if stated.level <= self.steady.level.level {
-            return None;
+            return Vec::new();
         }
+        let mut raised = vec![Change::Raised(stated.clone())];
         self.steady.level = stated.clone();
         if stated.level >= Level::TOKENS {
             self.steady.bounds.get_or_insert(bounds);
         }
+        if stated.level >= Level::MEMBERS && self.steady.changes.is_none() {
+            let mut changes = ListChanges::default();
+            changes.note_numbers(self.steady.servers.list());
+            self.steady.changes = Some(changes);
+            self.steady.servers.adopt_member_ids();
+            raised.push(Change::Servers(Arc::new(self.steady.servers.clone())));
+        }
         self.steady_sum = self.steady.sum();
-        Some(Change::Raised(stated.clone()))
+        raised
     }
 
     /// Widens the present bounds to allow at least what `bounds` allow. Does nothing below level 4,
@@ -210,13 +323,20 @@ impl Steady {
             bounds.encode(out);
         }
         self.servers.encode(out);
+        if let Some(changes) = &self.changes {
+            changes.encode(out);
+        }
     }
 
     fn decode(reader: &mut Reader<'_>) -> Result<Steady, DecodeError> {
         let level = decode_stated(reader)?;
         let has_bounds = level.level >= Level::TOKENS;
         let bounds = if has_bounds { Some(HeldBounds::decode(reader)?) } else { None };
-        Ok(Steady { level, bounds, servers: Servers::decode(reader)? })
+        let mut servers = Servers::decode(reader)?;
+        let has_changes = level.level >= Level::MEMBERS;
+        let changes = if has_changes { Some(ListChanges::decode(reader)?) } else { None };
+        servers.is_managed = changes.as_ref().is_some_and(|changes| changes.is_managed);
+        Ok(Steady { level, bounds, servers, changes })
     }
 }
 

@@ -34,7 +34,6 @@ impl Machine {
         let zxid = (image.zk.zxid.0 & !(ZXID_BEYOND_IMAGE - 1)) + ZXID_BEYOND_IMAGE;
         machine.zk.zxid = Zxid(zxid);
         let bounds = machine.bounds_for_stores();
-        // `None` if the level is that of a new ensemble: no change.
         let _ = machine.control.raise(image.control.level(), bounds);
         machine.follow_level();
         machine.prepare_image(PreparedImage { hash: 0, machine: Box::new(image) });
@@ -105,9 +104,8 @@ impl Machine {
     /// Raises the level if the image has brought a space that needs a higher one.
     fn raise_for_image(&mut self, level: Level, changes: &mut Changes) {
         let bounds = self.bounds_for_stores();
-        if let Some(raised) = self.control.raise(&level.into(), bounds) {
-            changes.control.push(raised);
-        }
+        let raised = self.control.raise(&level.into(), bounds);
+        raised.into_iter().for_each(|change| changes.control.push(change));
     }
 
     /// Takes etcd v2's tree of the image. Its index does not fall, and all times to live start

@@ -25,12 +25,15 @@ impl Level {
     /// version 2 of the handshake between members.
     pub const TOKENS: Level = Level(4);
 
+    /// Changes of the list of servers while the ensemble runs.
+    pub const MEMBERS: Level = Level(5);
+
     /// The highest released level: its formats, and those of the levels below, must not change any
     /// more.
     pub const RELEASED: Level = Level::TOKENS;
 
     /// The highest level that this build knows, released or not.
-    pub const NEWEST: Level = Level::TOKENS;
+    pub const NEWEST: Level = Level::MEMBERS;
 
     /// The level with that number; `None` for 0. This build may not know the level.
     pub fn from_number(number: u16) -> Option<Level> {
@@ -50,6 +53,7 @@ impl Level {
             Level::ETCD => "0.2.0",
             Level::ETCD_V2 => "0.3.0",
             Level::TOKENS => "0.4.0",
+            Level::MEMBERS => "0.5.0",
             _ => "",
         }
     }

@@ -65,6 +65,14 @@ pub const QUOTA_TEXT_BYTES_MAX: usize = 1_024;
 /// members were replaced already, and are to be forgotten.
 pub const SERVERS_MAX: usize = 1_000;
 
+/// The most servers of the list after a change of it. A membership of Raft has room for 64 members,
+/// and a server that is being replaced has two. ZooKeeper's clients get BADARGUMENTS beyond it.
+pub const LISTED_SERVERS_MAX: usize = 32;
+
+/// The most members that are remembered as gone for good. The oldest is forgotten first; it then
+/// counts as unknown, and not as a member that must end.
+pub const RETIRED_MAX: usize = 1_000;
+
 /// The most bytes of a server's name, of one of its URLs, or of one of its addresses. DNS names
 /// have up to 253 bytes; etcd has no bound.
 pub const SERVER_TEXT_BYTES_MAX: usize = 1_024;

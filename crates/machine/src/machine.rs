@@ -7,6 +7,8 @@ use std::sync::Arc;
 
 use crate::change::Changes;
 use crate::command::Command;
+use crate::control::change::Change as ControlChange;
+use crate::control::list_change::{Asker, ChangeId, ChangeRules, LeaderRefused};
 use crate::control::{self, Control};
 use crate::digest::Digest;
 use crate::entry::Framed;
@@ -28,7 +30,7 @@ use crate::image::Freeze;
 use crate::level::Level;
 use crate::limits::{LOOK_AHEAD_COMMANDS_MIN, ZNODES_MAX};
 use crate::mark::Mark;
-use crate::reply::{Outcome, Reply};
+use crate::reply::{ControlOutcome, Outcome, Reply};
 use crate::stamp::Stamp;
 use crate::together::Together;
 use crate::zk::pause::Step;
@@ -147,8 +149,7 @@ impl Machine {
         let outcome = match command {
             Command::Control(command) => {
                 self.ordinal = ordinal;
-                self.apply_control(stamp, command, changes);
-                Outcome::Control
+                Outcome::Control(self.apply_control(stamp, command, changes))
             }
             Command::Zk(command) => {
                 let keys_max = step.keys_max;
@@ -186,7 +187,8 @@ impl Machine {
             ConnectionId(0) => Some(AuthInfo::LOOP),
             _ => AuthInfo::of(stamp.identities),
         };
-        let at = At { ordinal, time_ms: stamp.time_ms, who, member: stamp.origin.member };
+        let member_id = self.control.etcd_id_of(stamp.origin.member);
+        let at = At { ordinal, time_ms: stamp.time_ms, who, member_id };
         let outcome = self.etcd.apply_step(at, command, (keys_max, is_taken), changes)?;
         self.ordinal = ordinal;
         changes.note_revision(self.etcd.revision);
@@ -237,30 +239,83 @@ impl Machine {
         stamp: &Stamp<'_>,
         command: &control::Command,
         changes: &mut Changes,
-    ) {
+    ) -> ControlOutcome {
         let change = match command {
             control::Command::InstallImage { hash } => {
-                return self.install_image(stamp, *hash, changes);
+                self.install_image(stamp, *hash, changes);
+                None
             }
             control::Command::Register { member, server } => {
-                self.control.register(*member, *server)
+                Some(self.control.register(*member, *server))
             }
-            control::Command::Forget { member } => self.control.forget(*member),
-            control::Command::Nothing => return,
+            control::Command::Forget { member } => Some(self.control.forget(*member)),
+            control::Command::Nothing => None,
             control::Command::Raise(stated) => {
                 let bounds = self.bounds_for_stores();
-                let Some(raised) = self.control.raise(stated, bounds) else { return };
-                self.follow_level();
-                raised
+                let raised = self.control.raise(stated, bounds);
+                if !raised.is_empty() {
+                    self.follow_level();
+                }
+                raised.into_iter().for_each(|change| changes.control.push(change));
+                None
             }
             control::Command::SetServers(list) => {
                 let set = self.control.set_servers(list, stamp.origin.member, self.ordinal);
-                changes.control.push(set);
-                let changes = &mut changes.zk;
-                return self.zk.show_servers_to_clients(self.ordinal, stamp, list, changes);
+                if set.is_some() {
+                    let changes = &mut changes.zk;
+                    self.zk.show_servers_to_clients(self.ordinal, stamp, list, changes);
+                }
+                set
             }
+            control::Command::Request(request) => {
+                let rules = self.change_rules(stamp, request.by);
+                let opened = self.control.request_change(self.ordinal, request, rules);
+                if let Ok(id) = opened {
+                    changes.control.push(ControlChange::ListChangeMoved(id));
+                }
+                return ControlOutcome::Requested(opened);
+            }
+            control::Command::Accept(id) => {
+                self.control.accept_change(*id).then_some(ControlChange::ListChangeMoved(*id))
+            }
+            control::Command::Refuse { change, reason } => {
+                self.control.drop_change(*change, *reason)
+            }
+            control::Command::GiveUp(id) => self.control.drop_change(*id, LeaderRefused::GivenUp),
+            control::Command::Finish(id) => {
+                self.finish_change(stamp, *id, changes);
+                None
+            }
+            control::Command::Retire(member) => Some(self.control.retire(*member, self.ordinal)),
         };
-        changes.control.push(change);
+        change.into_iter().for_each(|change| changes.control.push(change));
+        ControlOutcome::Done
+    }
+
+    /// The settings that decide about a request of this kind of client.
+    fn change_rules(&self, stamp: &Stamp<'_>, by: Asker) -> ChangeRules {
+        let settings = self.zk.settings();
+        let is_permitted = match by {
+            Asker::Zk => self.zk.may_change_servers(stamp),
+            Asker::Etcd => self.etcd.auth().require_root(AuthInfo::of(stamp.identities)).is_ok(),
+            Asker::Operator => true,
+        };
+        let voters_min = if settings.standalone_enabled { 2 } else { 1 };
+        ChangeRules { is_enabled: settings.reconfig_enabled, voters_min, is_permitted }
+    }
+
+    /// Makes the list of an accepted change the list of servers. The change takes a zxid, which is
+    /// the version of the new list, as in ZooKeeper.
+    fn finish_change(&mut self, stamp: &Stamp<'_>, id: ChangeId, changes: &mut Changes) {
+        if !self.control.is_accepted(id) {
+            return;
+        }
+        let mark = self.zk.consume_zxid(self.ordinal);
+        let by = (stamp.origin.member, self.ordinal);
+        let finished = self.control.finish_change(id, mark.zxid.0 as u64, by);
+        let (list, all) = finished.expect("it is open and accepted");
+        self.zk.show_servers_to_clients(self.ordinal, stamp, &list, &mut changes.zk);
+        all.into_iter().for_each(|change| changes.control.push(change));
     }
 
     /// Switches on what the level of the state allows. Called when the level has risen, and after

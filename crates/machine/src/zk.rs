@@ -9,7 +9,7 @@ use crate::digest::Digest;
 use crate::ids::{Attachment, Ordinal, SessionId, Zxid};
 use crate::mark::Mark;
 use crate::stamp::Stamp;
-use crate::zk::acl::Acl;
+use crate::zk::acl::{Acl, perms};
 use crate::zk::change::{Change, Changes, SessionChange};
 use crate::zk::command::Command;
 use crate::zk::pause::{Paused, PausedAt, Step, Stepped};
@@ -211,6 +211,12 @@ impl Zk {
         let mark = self.mark(call.ordinal);
         changes.push(mark, Change::Configured(Arc::new(settings.clone())), "");
         Outcome::Configured
+    }
+
+    /// Whether the client may change the list of servers: it needs WRITE on `/zookeeper/config`.
+    pub(crate) fn may_change_servers(&self, stamp: &Stamp<'_>) -> bool {
+        let Some(znode) = self.tree.find(CONFIG_PATH) else { return false };
+        acl::allows(&self.settings, znode.acl(), perms::WRITE, stamp.identities)
     }
 
     /// Writes the list of servers to `/zookeeper/config`, and reports the change to its watchers.

@@ -19,6 +19,7 @@ fn settings() -> Settings {
         extended_types: true,
         enforce_quota: true,
         reconfig_enabled: true,
+        standalone_enabled: true,
         x509_enabled: true,
         super_digest: Some("super:x".to_string()),
         digest_algorithm: "SHA3-256".to_string(),

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use crate::control::list_change::{ChangeId, LeaderRefused};
 use crate::control::servers::Servers;
 use crate::level::StatedLevel;
 use crate::mark::Mark;
@@ -14,6 +15,11 @@ pub enum Change {
     Servers(Arc<Servers>),
     /// The level rose.
     Raised(StatedLevel),
+    /// A change of the list of servers was requested or accepted: [`crate::Control::open_change`].
+    ListChangeMoved(ChangeId),
+    /// A change of the list of servers has ended: with the version of the new list, or with the
+    /// reason why the list stays.
+    ListChangeEnded { id: ChangeId, result: Result<u64, LeaderRefused> },
     /// Another state replaced the whole state. What clients saw of the old state does not lead up
     /// to the new one: there are no changes between the two.
     Replaced {
@@ -64,7 +70,10 @@ impl Changes {
     pub fn replaced(&self) -> Option<(Mark, Replacement)> {
         self.list.iter().rev().find_map(|change| match change {
             Change::Replaced { mark, by } => Some((*mark, *by)),
-            Change::Servers(_) | Change::Raised(_) => None,
+            Change::Servers(_)
+            | Change::Raised(_)
+            | Change::ListChangeMoved(_)
+            | Change::ListChangeEnded { .. } => None,
         })
     }
 

@@ -3,6 +3,7 @@
 use core::ops::RangeInclusive;
 
 use crate::codec::{DecodeError, Reader, Write};
+use crate::control::list_change::{ChangeId, ChangeRequest, LeaderRefused};
 use crate::control::servers::ServerList;
 use crate::ids::MemberId;
 use crate::level::{Level, StatedLevel};
@@ -37,7 +38,22 @@ pub enum Command {
     /// already.
     Raise(StatedLevel),
     /// Replace the list of servers. A server that the old list has too keeps its id.
+    /// Does nothing once a change of the list has finished, or while one is open.
     SetServers(ServerList),
+    /// A client asks for a change of the list of servers. It is the only command of the ensemble
+    /// that clients send, and the only one that may be refused.
+    Request(ChangeRequest),
+    /// The leader accepts the open change: from now on it is inevitable, unless it is given up
+    /// before the Raft membership begins to move.
+    Accept(ChangeId),
+    /// The leader refuses the open change. Does nothing behind an accept.
+    Refuse { change: ChangeId, reason: LeaderRefused },
+    /// The Raft membership follows the next list: it becomes the list.
+    Finish(ChangeId),
+    /// A member is gone for good. It is forgotten, and must end if it comes back.
+    Retire(MemberId),
+    /// The leader gives up the open change, accepted or not: nothing has moved yet.
+    GiveUp(ChangeId),
 }
 
 /// The first bytes of the commands that the first format had.
@@ -52,6 +68,12 @@ pub(crate) const KINDS: RangeInclusive<u8> = KIND_INSTALL_IMAGE..=KIND_FORGET;
 pub(crate) const KIND_NOTHING: u8 = 1;
 const KIND_RAISE: u8 = 2;
 const KIND_SET_SERVERS: u8 = 3;
+pub(crate) const KIND_REQUEST: u8 = 4;
+const KIND_ACCEPT: u8 = 5;
+const KIND_REFUSE: u8 = 6;
+const KIND_FINISH: u8 = 7;
+const KIND_RETIRE: u8 = 8;
+const KIND_GIVE_UP: u8 = 9;
 
 impl Command {
     /// Writes the command; `docs/formats.md` gives the bytes. `in_space` holds the first bytes of
@@ -81,6 +103,31 @@ impl Command {
                 put_kind_in_space(KIND_SET_SERVERS);
                 list.encode(out);
             }
+            Command::Request(request) => {
+                put_kind_in_space(KIND_REQUEST);
+                request.encode(out);
+            }
+            Command::Accept(change) => {
+                put_kind_in_space(KIND_ACCEPT);
+                out.put_u64(change.0);
+            }
+            Command::Refuse { change, reason } => {
+                put_kind_in_space(KIND_REFUSE);
+                out.put_u64(change.0);
+                out.put_u8(*reason as u8);
+            }
+            Command::Finish(change) => {
+                put_kind_in_space(KIND_FINISH);
+                out.put_u64(change.0);
+            }
+            Command::Retire(member) => {
+                put_kind_in_space(KIND_RETIRE);
+                out.put_u64(member.0);
+            }
+            Command::GiveUp(change) => {
+                put_kind_in_space(KIND_GIVE_UP);
+                out.put_u64(change.0);
+            }
         }
     }
 
@@ -103,6 +150,15 @@ impl Command {
             KIND_NOTHING => Command::Nothing,
             KIND_RAISE => Command::Raise(decode_stated(reader)?),
             KIND_SET_SERVERS => Command::SetServers(ServerList::decode(reader)?),
+            KIND_REQUEST => Command::Request(ChangeRequest::decode(reader)?),
+            KIND_ACCEPT => Command::Accept(ChangeId(reader.u64()?)),
+            KIND_REFUSE => Command::Refuse {
+                change: ChangeId(reader.u64()?),
+                reason: LeaderRefused::decode(reader)?,
+            },
+            KIND_FINISH => Command::Finish(ChangeId(reader.u64()?)),
+            KIND_RETIRE => Command::Retire(MemberId(reader.u64()?)),
+            KIND_GIVE_UP => Command::GiveUp(ChangeId(reader.u64()?)),
             _ => return Err(reader.bad("command of the ensemble", u64::from(kind))),
         })
     }
@@ -111,7 +167,17 @@ impl Command {
     pub(crate) fn level(&self) -> Level {
         match self {
             Command::Raise(stated) => stated.level,
-            _ => Level::FIRST,
+            Command::InstallImage { .. }
+            | Command::Register { .. }
+            | Command::Forget { .. }
+            | Command::Nothing
+            | Command::SetServers(_) => Level::FIRST,
+            Command::Request(_)
+            | Command::Accept(_)
+            | Command::Refuse { .. }
+            | Command::Finish(_)
+            | Command::Retire(_)
+            | Command::GiveUp(_) => Level::MEMBERS,
         }
     }
 }

@@ -10,6 +10,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::codec::{DecodeError, Reader, Write};
 use crate::ids::{MemberId, Ordinal};
+use crate::level::Level;
 use crate::limits::{SERVER_TEXT_BYTES_MAX, SERVER_URLS_MAX, SERVERS_MAX};
 
 /// The id of a server, fixed while the server is in the list. etcd's clients see it as the member
@@ -45,6 +46,23 @@ impl ServerRole {
             ServerRole::Learner | ServerRole::Observer => "observer",
         }
     }
+
+    pub(crate) fn encode(self, out: &mut Vec<u8>) {
+        out.put_u8(match self {
+            ServerRole::Voter => 0,
+            ServerRole::Learner => 1,
+            ServerRole::Observer => 2,
+        });
+    }
+
+    pub(crate) fn decode(reader: &mut Reader<'_>) -> Result<ServerRole, DecodeError> {
+        match reader.u8()? {
+            0 => Ok(ServerRole::Voter),
+            1 => Ok(ServerRole::Learner),
+            2 => Ok(ServerRole::Observer),
+            role => Err(reader.bad("role of a server", u64::from(role))),
+        }
+    }
 }
 
 /// The addresses of a server in ZooKeeper's configuration, in the form that its znode shows.
@@ -62,6 +80,18 @@ impl ZkAddresses {
         let mut parts = self.servers.rsplitn(3, ':');
         let (election, peer) = (parts.next().unwrap_or(""), parts.next().unwrap_or(""));
         [parts.next().unwrap_or(""), peer, election]
+    }
+
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        put_text(out, &self.servers);
+        out.put_u8(u8::from(self.clients.is_some()));
+        self.clients.iter().for_each(|clients| put_text(out, clients));
+    }
+
+    pub(crate) fn decode(reader: &mut Reader<'_>) -> Result<ZkAddresses, DecodeError> {
+        let servers = text(reader)?;
+        let clients = if is_there(reader)? { Some(text(reader)?) } else { None };
+        Ok(ZkAddresses { servers, clients })
     }
 }
 
@@ -98,6 +128,8 @@ pub struct Servers {
     /// The server number of each member that a leader has registered. A server that has lost its
     /// directory appears as two members until the new member has taken over the old one's vote.
     members: BTreeMap<MemberId, u64>,
+    /// See [`Servers::is_managed`]. It is stored with the changes of the list.
+    pub(crate) is_managed: bool,
 }
 
 impl Servers {
@@ -106,9 +138,44 @@ impl Servers {
         &self.list
     }
 
+    /// Whether a change of the list has ever finished while the ensemble ran (level 5). From then on
+    /// no configuration file decides the list.
+    pub fn is_managed(&self) -> bool {
+        self.is_managed
+    }
+
     /// The id of the server with that number.
     pub fn id_of(&self, number: u64) -> Option<ServerId> {
         self.ids.get(&number).copied()
+    }
+
+    /// The number of the server with that id.
+    pub fn number_with(&self, id: ServerId) -> Option<u64> {
+        self.ids.iter().find(|(_, own)| **own == id).map(|(number, _)| *number)
+    }
+
+    /// The id that etcd's clients see of a member at this level of the state: from level 5 on the
+    /// id of the member's server, which outlives its directory; below, and of a member without a
+    /// server, the member's own id.
+    pub fn etcd_id_of(&self, member: MemberId, level: Level) -> u64 {
+        if level < Level::MEMBERS {
+            return member.0;
+        }
+        let id = self.number_of(member).and_then(|number| self.id_of(number));
+        id.map_or(member.0, |id| id.0)
+    }
+
+    /// Gives each server with exactly one registered member that member's id, so that the ids that
+    /// etcd's clients saw below level 5 stay. Called when the level rises to 5.
+    pub(crate) fn adopt_member_ids(&mut self) {
+        for number in self.list.servers.keys() {
+            let mut of_number = self.members.iter().filter(|(_, server)| *server == number);
+            let (Some((member, _)), None) = (of_number.next(), of_number.next()) else { continue };
+            let id = ServerId(member.0);
+            if self.ids.values().all(|other| *other != id) {
+                self.ids.insert(*number, id);
+            }
+        }
     }
 
     /// The number of the server that this member is; `None` if no leader has registered the member.
@@ -192,11 +259,16 @@ impl Servers {
             }
             members.insert(MemberId(member), reader.u64()?);
         }
-        Ok(Servers { list, ids, members })
+        Ok(Servers { list, ids, members, is_managed: false })
     }
 }
 
 impl ServerList {
+    /// How many servers of the list vote.
+    pub fn voter_count(&self) -> usize {
+        self.servers.values().filter(|record| record.role == ServerRole::Voter).count()
+    }
+
     /// The list as the znode `/zookeeper/config` holds it (`QuorumMaj.toString`): the servers by
     /// number, then the version. `None` if no server has addresses for ZooKeeper.
     pub fn zk_text(&self) -> Option<String> {
@@ -242,12 +314,18 @@ impl ServerList {
 }
 
 impl ServerRecord {
+    /// Gives the server other peer URLs. Its addresses for ZooKeeper follow the first one.
+    pub(crate) fn move_to(&mut self, peer_urls: &[String]) {
+        self.peer_urls = peer_urls.to_vec();
+        let place = peer_urls.first().and_then(|url| url.split_once("://")).map(|(_, place)| place);
+        if let (Some(zk), Some(place)) = (&mut self.zk, place) {
+            let election = zk.parts()[2].to_string();
+            zk.servers = format!("{place}:{election}");
+        }
+    }
+
     fn encode(&self, out: &mut Vec<u8>) {
-        out.put_u8(match self.role {
-            ServerRole::Voter => 0,
-            ServerRole::Learner => 1,
-            ServerRole::Observer => 2,
-        });
+        self.role.encode(out);
         put_text(out, &self.name);
         for urls in [&self.peer_urls, &self.client_urls] {
             assert!(urls.len() <= SERVER_URLS_MAX);
@@ -255,39 +333,26 @@ impl ServerRecord {
             urls.iter().for_each(|url| put_text(out, url));
         }
         out.put_u8(u8::from(self.zk.is_some()));
-        if let Some(ZkAddresses { servers, clients }) = &self.zk {
-            put_text(out, servers);
-            out.put_u8(u8::from(clients.is_some()));
-            clients.iter().for_each(|clients| put_text(out, clients));
+        if let Some(zk) = &self.zk {
+            zk.encode(out);
         }
     }
 
     fn decode(reader: &mut Reader<'_>) -> Result<ServerRecord, DecodeError> {
-        let role = match reader.u8()? {
-            0 => ServerRole::Voter,
-            1 => ServerRole::Learner,
-            2 => ServerRole::Observer,
-            role => return Err(reader.bad("role of a server", u64::from(role))),
-        };
+        let role = ServerRole::decode(reader)?;
         let name = text(reader)?;
         let (peer_urls, client_urls) = (urls(reader)?, urls(reader)?);
-        let zk = if is_there(reader)? {
-            let servers = text(reader)?;
-            let clients = if is_there(reader)? { Some(text(reader)?) } else { None };
-            Some(ZkAddresses { servers, clients })
-        } else {
-            None
-        };
+        let zk = if is_there(reader)? { Some(ZkAddresses::decode(reader)?) } else { None };
         Ok(ServerRecord { name, role, peer_urls, client_urls, zk })
     }
 }
 
-fn put_text(out: &mut Vec<u8>, text: &str) {
+pub(super) fn put_text(out: &mut Vec<u8>, text: &str) {
     assert!(text.len() <= SERVER_TEXT_BYTES_MAX);
     out.put_bytes(text.as_bytes());
 }
 
-fn text(reader: &mut Reader<'_>) -> Result<String, DecodeError> {
+pub(super) fn text(reader: &mut Reader<'_>) -> Result<String, DecodeError> {
     let text = reader.text()?;
     if text.len() > SERVER_TEXT_BYTES_MAX {
         return Err(reader.bad("bytes of a server's text", text.len() as u64));
@@ -295,7 +360,7 @@ fn text(reader: &mut Reader<'_>) -> Result<String, DecodeError> {
     Ok(text.to_string())
 }
 
-fn urls(reader: &mut Reader<'_>) -> Result<Vec<String>, DecodeError> {
+pub(super) fn urls(reader: &mut Reader<'_>) -> Result<Vec<String>, DecodeError> {
     let count = reader.u16()?;
     if usize::from(count) > SERVER_URLS_MAX {
         return Err(reader.bad("count of a server's URLs", u64::from(count)));
@@ -303,11 +368,11 @@ fn urls(reader: &mut Reader<'_>) -> Result<Vec<String>, DecodeError> {
     (0..count).map(|_| text(reader)).collect()
 }
 
-fn is_there(reader: &mut Reader<'_>) -> Result<bool, DecodeError> {
+pub(super) fn is_there(reader: &mut Reader<'_>) -> Result<bool, DecodeError> {
     match reader.u8()? {
         0 => Ok(false),
         1 => Ok(true),
-        other => Err(reader.bad("whether an address is there", u64::from(other))),
+        other => Err(reader.bad("flag", u64::from(other))),
     }
 }
 

@@ -34,9 +34,9 @@ impl AlarmKind {
 pub struct Alarm {
     /// The kind.
     pub kind: AlarmKind,
-    /// The id of the member that has the problem: its [`MemberId`](crate::MemberId) if a refused
-    /// write raised the alarm, else the id in the client's request; 0 if the client named no
-    /// member.
+    /// The id of the member that has the problem, as etcd's clients see it. If a refused write
+    /// raised the alarm, this is [`crate::Control::etcd_id_of`] of the member that handed the write
+    /// over; else the id in the client's request, 0 if the client named no member.
     pub member: u64,
 }
 

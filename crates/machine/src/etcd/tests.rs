@@ -51,7 +51,7 @@ pub(super) fn a_put<'a>(key: &'a str, value: &'a str) -> Put<'a> {
 
 /// Applies a command to a store alone. Leases are tested with a whole machine.
 fn apply(store: &mut Store, command: &Command<'_>) -> Result<Outcome, Refusal> {
-    let at = At { ordinal: Ordinal(1), time_ms: 0, who: None, member: MemberId(9) };
+    let at = At { ordinal: Ordinal(1), time_ms: 0, who: None, member_id: 9 };
     let done = store.apply_step(at, command, (u64::MAX, true), &mut Changes::default().etcd);
     done.expect("a step without a bound is whole")
 }

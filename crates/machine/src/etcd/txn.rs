@@ -26,7 +26,7 @@ use crate::etcd::shown::weight_of;
 use crate::etcd::store::Store;
 use crate::etcd::txn_state::{Checking, Judging};
 use crate::held::{ETCD_LEASE_HELD_BYTES, HeldBounds};
-use crate::ids::{LeaseId, MemberId, Ordinal};
+use crate::ids::{LeaseId, Ordinal};
 use crate::limits::{ETCD_ANSWER_WEIGHT_MAX, ETCD_LEASE_BYTES, ETCD_LEASE_TTL_S_MAX};
 
 /// The context of a command that is applied.
@@ -37,8 +37,8 @@ pub(crate) struct At<'a> {
     pub(crate) time_ms: i64,
     /// The user that sent the command; `None` if none is named.
     pub(crate) who: Option<AuthInfo<'a>>,
-    /// The member that handed over the command.
-    pub(crate) member: MemberId,
+    /// The member that handed over the command, by the id that etcd's clients see of it.
+    pub(crate) member_id: u64,
 }
 
 impl Store {
@@ -343,7 +343,7 @@ impl Store {
         // Raising fails only if there are as many alarms as allowed. Then some member has an alarm
         // of this kind already, because an alarm of the other kind would have refused the command
         // before.
-        let _ = self.alarms.raise(Alarm { kind: AlarmKind::NoSpace, member: at.member.0 });
+        let _ = self.alarms.raise(Alarm { kind: AlarmKind::NoSpace, member: at.member_id });
         Err(Refusal::NoSpace)
     }
 

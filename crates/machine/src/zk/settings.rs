@@ -2,6 +2,7 @@
 //! command changes, so members with different configuration files still reach equal states.
 
 use crate::codec::{DecodeError, Reader, Write};
+use crate::level::Level;
 
 /// The replicated settings. Each field's comment names the ZooKeeper property behind it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,6 +17,8 @@ pub struct Settings {
     pub enforce_quota: bool,
     /// `reconfigEnabled`: whether reconfig is served.
     pub reconfig_enabled: bool,
+    /// `standaloneEnabled`: whether a reconfig must leave two voters. Off only from level 5 on.
+    pub standalone_enabled: bool,
     /// `zookeeper.authProvider.x509`: whether the x509 scheme exists. Using TLS for clients sets it
     /// too.
     pub x509_enabled: bool,
@@ -37,6 +40,7 @@ impl Default for Settings {
             extended_types: false,
             enforce_quota: false,
             reconfig_enabled: false,
+            standalone_enabled: true,
             x509_enabled: false,
             super_digest: None,
             digest_algorithm: "SHA1".to_string(),
@@ -55,9 +59,16 @@ const SASL_ENABLED: u32 = 32;
 const X509_ENABLED: u32 = 64;
 /// The flag that says that the id of `sasl_any_user` follows the other fields.
 const SASL_ANY_USER: u32 = 128;
-const FLAGS_ALL: u32 = 31 | SASL_ENABLED | X509_ENABLED | SASL_ANY_USER;
+/// The flag is set if `standalone_enabled` is off. It needs level 5.
+const STANDALONE_DISABLED: u32 = 256;
+const FLAGS_ALL: u32 = 31 | SASL_ENABLED | X509_ENABLED | SASL_ANY_USER | STANDALONE_DISABLED;
 
 impl Settings {
+    /// The lowest level that knows these settings.
+    pub fn level(&self) -> Level {
+        if self.standalone_enabled { Level::FIRST } else { Level::MEMBERS }
+    }
+
     /// Writes 32 bits of flags, the super digest or none, the name of the hash, and `sasl_any_user`
     /// if its flag is set.
     pub fn encode(&self, out: &mut Vec<u8>) {
@@ -70,7 +81,8 @@ impl Settings {
                 | flag(self.reconfig_enabled, RECONFIG_ENABLED)
                 | flag(self.x509_enabled, X509_ENABLED)
                 | flag(self.sasl_enabled, SASL_ENABLED)
-                | flag(self.sasl_any_user.is_some(), SASL_ANY_USER),
+                | flag(self.sasl_any_user.is_some(), SASL_ANY_USER)
+                | flag(!self.standalone_enabled, STANDALONE_DISABLED),
         );
         out.put_optional_bytes(self.super_digest.as_deref().map(str::as_bytes));
         out.put_bytes(self.digest_algorithm.as_bytes());
@@ -106,6 +118,7 @@ impl Settings {
             extended_types: flags & EXTENDED_TYPES != 0,
             enforce_quota: flags & ENFORCE_QUOTA != 0,
             reconfig_enabled: flags & RECONFIG_ENABLED != 0,
+            standalone_enabled: flags & STANDALONE_DISABLED == 0,
             x509_enabled: flags & X509_ENABLED != 0,
             super_digest,
             digest_algorithm: reader.text()?.to_string(),

@@ -149,7 +149,9 @@ impl Hold {
                     output.to_loop.push(FromApply::Raised(level.clone()));
                 }
                 ControlChange::Replaced { mark, by: Replacement::Image } => installed = Some(*mark),
-                ControlChange::Replaced { by: Replacement::Snapshot, .. } => {}
+                ControlChange::Replaced { by: Replacement::Snapshot, .. }
+                | ControlChange::ListChangeMoved(_)
+                | ControlChange::ListChangeEnded { .. } => {}
             }
         }
         let news = News::from_changes(&output.changes);

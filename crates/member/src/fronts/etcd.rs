@@ -555,7 +555,9 @@ impl EtcdFront {
             match change {
                 ControlChange::Raised(stated) => self.on_level(stated.level),
                 ControlChange::Replaced { .. } => self.on_replaced(),
-                ControlChange::Servers(_) => {}
+                ControlChange::Servers(_)
+                | ControlChange::ListChangeMoved(_)
+                | ControlChange::ListChangeEnded { .. } => {}
             }
         }
         for change in changes.etcd.iter() {

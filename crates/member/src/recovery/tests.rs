@@ -367,7 +367,7 @@ fn a_snapshot_of_a_later_version_is_not_set_aside_whatever_the_others_are() {
         (36, 2, "the image's section of space control has version 2"),
         (37, 5, "the image has a section of space 5"),
         (38, 2, "the image's section of space zk has version 2"),
-        (45, 5, "the image has level 5, and this server knows up to 4: install version 0.1.0"),
+        (45, 6, "the image has level 6, and this server knows up to 5: install version 0.1.0"),
     ] {
         for is_older_damaged in [false, true] {
             let refused = refused_image(|image| image[position] = byte, is_older_damaged);

@@ -360,7 +360,7 @@ fn the_machine_answers_as_the_model_does() {
             let expected = model.apply(&sent);
             let reply = rig.apply(&sent);
             let is_done = expected.as_ref().is_none_or(Result::is_ok);
-            let expected = expected.map_or(Outcome::Control, Outcome::Zk);
+            let expected = expected.map_or(Outcome::DONE, Outcome::Zk);
             assert_eq!(reply.outcome, expected, "seed {seed}: {sent:?}");
             assert_eq!((reply.mark.zxid.0, reply.mark.ordinal.0), (model.zxid, model.ordinal));
             if is_done { done += 1 } else { refused += 1 }

@@ -125,6 +125,10 @@ fn control_text(change: &ControlChange) -> String {
         }
         ControlChange::Raised(level) => format!("raised to {}", level.level),
         ControlChange::Replaced { mark, by } => format!("{}: replaced by {by:?}", mark.zxid.0),
+        ControlChange::ListChangeMoved(id) => format!("change {} moves", id.0),
+        ControlChange::ListChangeEnded { id, result } => {
+            format!("change {} ends: {result:?}", id.0)
+        }
     }
 }
 
@@ -156,7 +160,8 @@ fn change_text((made, path): (&crate::zk::change::Made, &str)) -> String {
 /// An outcome or refusal as a short text.
 pub(crate) fn answer_text(outcome: &Outcome) -> String {
     match outcome {
-        Outcome::Control => "done".to_string(),
+        Outcome::Control(ControlOutcome::Done) => "done".to_string(),
+        Outcome::Control(requested) => format!("{requested:?}"),
         Outcome::Etcd(outcome) => format!("{outcome:?}"),
         Outcome::EtcdV2(outcome) => format!("{outcome:?}"),
         Outcome::Zk(Ok(outcome)) => outcome_text(outcome),

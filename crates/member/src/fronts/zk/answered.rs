@@ -11,7 +11,7 @@ pub(super) type ZkAnswered = Result<Result<ZkOutcome, Refusal>, Unavailable>;
 pub(super) fn of_zk(answered: Answered) -> ZkAnswered {
     answered.map(|outcome| match outcome {
         Outcome::Zk(outcome) => outcome,
-        Outcome::Control | Outcome::Etcd(_) | Outcome::EtcdV2(_) => {
+        Outcome::Control(_) | Outcome::Etcd(_) | Outcome::EtcdV2(_) => {
             unreachable!("ZooKeeper's clients ask for no others")
         }
     })

@@ -135,7 +135,7 @@ fn one_that_an_entry_names_is_prepared_by_every_start() {
         let stamp = Stamp { time_ms: 1, origin, connection, identities: &[] };
         let mut changes = Changes::default();
         let reply = after.machine.apply(&stamp, &framed.command, &mut changes);
-        assert_eq!(reply.outcome, machine::Outcome::Control);
+        assert_eq!(reply.outcome, machine::Outcome::DONE);
         assert!(after.machine.zk().sessions().get(SessionId(9)).is_some());
         assert!(has_received(&disk).expect("the disk works"));
     }
