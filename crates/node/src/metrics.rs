@@ -161,6 +161,12 @@ impl MonitorHandle {
         self.shared.look_at_loop(|member| member.id())
     }
 
+    /// The id that etcd's clients see of this member now.
+    pub fn etcd_id(&self) -> u64 {
+        let own = self.member();
+        self.machine().read().control().etcd_id_of(own)
+    }
+
     /// Starts to hand leadership to `to`, or to the member that is least behind. False if this
     /// member does not lead or the other cannot. [`MonitorHandle::replica`] shows the new leader.
     pub fn hand_over(&self, to: Option<MemberId>) -> bool {

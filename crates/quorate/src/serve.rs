@@ -534,6 +534,7 @@ fn etcd_fronts(config: &ServeConfig, node: &Node) -> anyhow::Result<Vec<(FrontHa
             is_alone: config.cluster.is_none(),
             cluster_id: node.cluster_id() as u64,
             member_id: node.origin().member.0,
+            shown_id: node.monitor_handle().etcd_id(),
             own: config.etcd.as_ref().map(|etcd| etcd.about.own()).unwrap_or_default(),
             txn_ops_max: settings.txn_ops_max as usize,
             request_bytes_max,

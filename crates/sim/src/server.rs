@@ -274,6 +274,8 @@ impl MemberConfig {
             is_alone: self.is_alone() || self.sabotage == Some(Sabotage::EtcdReadsUnconfirmed),
             cluster_id,
             member_id,
+            // No simulated run reaches level 5 yet.
+            shown_id: member_id,
             own: OwnMember::default(),
             txn_ops_max: etcd::limits::TXN_OPS_MAX_DEFAULT,
             request_bytes_max: etcd::limits::REQUEST_BYTES_MAX_DEFAULT,

@@ -207,7 +207,7 @@ impl ListChanges {
     }
 
     /// The checks in ZooKeeper's order (`PrepRequestProcessor.pRequest2Txn`, `OpCode.reconfig`,
-    /// 3.9.5). Only the check of presence, which the leader makes, comes behind the permission here.
+    /// 3.9.5). Only the check of presence, which the leader makes, comes after the permission.
     fn judge_zk(
         &self,
         request: &ChangeRequest,

@@ -138,8 +138,8 @@ impl Servers {
         &self.list
     }
 
-    /// Whether a change of the list has ever finished while the ensemble ran (level 5). From then on
-    /// no configuration file decides the list.
+    /// Whether a change of the list has ever finished while the ensemble ran (level 5). From then
+    /// on no configuration file decides the list.
     pub fn is_managed(&self) -> bool {
         self.is_managed
     }

@@ -111,8 +111,11 @@ pub struct EtcdFrontConfig {
     pub is_alone: bool,
     /// The id of the cluster in the header of each response.
     pub cluster_id: u64,
-    /// The id of this member in the header of each response.
+    /// The id of this member.
     pub member_id: u64,
+    /// The id of this member in the header of each response ([`machine::Control::etcd_id_of`]). A
+    /// delivery with other servers changes it.
+    pub shown_id: u64,
     /// The name and URLs of this member in the list of members.
     pub own: OwnMember,
     /// The most operations in one level of a transaction (`max-txn-ops`). A delivery with new
@@ -555,9 +558,11 @@ impl EtcdFront {
             match change {
                 ControlChange::Raised(stated) => self.on_level(stated.level),
                 ControlChange::Replaced { .. } => self.on_replaced(),
-                ControlChange::Servers(_)
-                | ControlChange::ListChangeMoved(_)
-                | ControlChange::ListChangeEnded { .. } => {}
+                ControlChange::Servers(servers) => {
+                    let own = MemberId(self.config.member_id);
+                    self.config.shown_id = servers.etcd_id_of(own, self.level);
+                }
+                ControlChange::ListChangeMoved(_) | ControlChange::ListChangeEnded { .. } => {}
             }
         }
         for change in changes.etcd.iter() {
@@ -1113,8 +1118,8 @@ impl EtcdFront {
     }
 
     fn header(&self) -> Header {
-        let EtcdFrontConfig { cluster_id, member_id, .. } = self.config;
-        Header { cluster_id, member_id, raft_term: self.now.raft_term }
+        let EtcdFrontConfig { cluster_id, shown_id, .. } = self.config;
+        Header { cluster_id, member_id: shown_id, raft_term: self.now.raft_term }
     }
 }
 

@@ -93,8 +93,8 @@ impl Members {
         is_same
     }
 
-    /// The list of servers that this member's configuration wants in the state; `None` if the state
-    /// has it, or if the list has ever been changed while the ensemble ran: a new leader with an old
+    /// The list of servers that this member's configuration wants in the state, or `None` if the
+    /// state has it, or if the list was changed while the ensemble ran. A new leader with an old
     /// file must not undo such a change.
     fn wants_servers(&self) -> Option<ServerList> {
         if self.servers_wanted.servers.is_empty() || self.servers.registered.is_managed() {

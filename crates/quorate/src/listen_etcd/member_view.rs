@@ -8,7 +8,7 @@ use config::etcd::EtcdConfig;
 use config::tls::ClientAuth;
 use grpc::{CallCounts, CallNumbers};
 use hyper::header::HeaderValue;
-use machine::Machine;
+use machine::{Machine, MemberId};
 use member::CommandCounts;
 use member::fronts::etcd::ReplicaView;
 use member::fronts::etcd::cluster::Site;
@@ -29,7 +29,7 @@ pub struct MemberView {
     pub node: MonitorHandle,
     /// The cluster id in the header of each response.
     pub cluster_id: u64,
-    /// The member id in the header of each response.
+    /// The id of the member. Clients see [`MemberView::shown_id`] of it.
     pub member_id: u64,
     /// Whether the member is a standalone server.
     pub is_alone: bool,
@@ -110,6 +110,11 @@ impl MemberView {
             replica: &replica,
         };
         with(&site, &self.node.machine().read())
+    }
+
+    /// The id that etcd's clients see of a member.
+    pub(super) fn shown_id(&self, member: u64) -> u64 {
+        self.node.machine().read().control().etcd_id_of(MemberId(member))
     }
 
     /// The members of the cluster, as etcd v2 shows them to clients.

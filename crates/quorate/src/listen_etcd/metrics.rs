@@ -21,7 +21,7 @@ pub(super) fn text(member: &MemberView) -> String {
     let facts = MemberFacts::gather(&member.node);
     let mut metrics = of_server(member, &facts);
     metrics.extend(of_replica(member, &facts));
-    metrics.extend(of_peers(&facts.traffic));
+    metrics.extend(of_peers(member, &facts.traffic));
     metrics.extend(of_keys(&facts));
     metrics.extend(of_memory(&facts.state));
     metrics.extend(of_zookeeper(&facts.state));
@@ -63,14 +63,15 @@ fn hex(member: u64) -> String {
 
 fn of_server(member: &MemberView, facts: &MemberFacts) -> Vec<Metric> {
     let about = &member.config.about;
-    let own = hex(member.member_id);
+    let shown = |id: u64| hex(member.shown_id(id));
+    let own = shown(member.member_id);
     let gates = about.gates.iter().map(|(name, stage, is_on)| {
         let labels = [label("name", name), label("stage", stage)].join(",");
         (labels, whole(u64::from(*is_on)))
     });
     let others = facts.replica.voters.iter().chain(&facts.replica.learners);
     let known = others
-        .map(|other| ([label("Local", &own), label("Remote", &hex(*other))].join(","), whole(1)));
+        .map(|other| ([label("Local", &own), label("Remote", &shown(*other))].join(","), whole(1)));
     vec![
         info("etcd_server_id", "Server id, in hexadecimal.", label("server_id", &own)),
         info(
@@ -131,9 +132,11 @@ fn of_replica(member: &MemberView, facts: &MemberFacts) -> Vec<Metric> {
 }
 
 /// The metrics of the traffic with other members.
-fn of_peers(traffic: &[PeerTraffic]) -> Vec<Metric> {
+fn of_peers(member: &MemberView, traffic: &[PeerTraffic]) -> Vec<Metric> {
     let samples = |direction: &str, of: fn(&PeerTraffic) -> u64| {
-        let sample = |it: &PeerTraffic| (label(direction, &hex(it.member.0)), whole(of(it)));
+        let sample = |it: &PeerTraffic| {
+            (label(direction, &hex(member.shown_id(it.member.0))), whole(of(it)))
+        };
         traffic.iter().map(sample).collect()
     };
     vec![

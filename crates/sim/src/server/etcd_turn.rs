@@ -399,7 +399,7 @@ impl Server {
         world: &mut World,
     ) {
         let config = &self.fronts.etcd[front].config;
-        let (cluster_id, member_id, raft_term) = (config.cluster_id, config.member_id, 0);
+        let (cluster_id, member_id, raft_term) = (config.cluster_id, config.shown_id, 0);
         let store = self.machine.etcd();
         let header =
             pb::ResponseHeader { cluster_id, member_id, revision: store.revision(), raft_term };
@@ -442,7 +442,7 @@ impl Server {
         let Some(sabotage) = self.conditions.sabotage else { return };
         let revision = self.machine.etcd().revision();
         let config = &self.fronts.etcd[front].config;
-        let (cluster_id, member_id, raft_term) = (config.cluster_id, config.member_id, 0);
+        let (cluster_id, member_id, raft_term) = (config.cluster_id, config.shown_id, 0);
         let response = |revision| -> SentResult {
             let header = pb::ResponseHeader { cluster_id, member_id, revision, raft_term };
             let header = Some(header);

@@ -12,7 +12,7 @@ use etcd::Error;
 use etcd::pb::{Message, etcdserverpb as pb};
 use etcd::versions::{CLUSTER_VERSION, ETCD_VERSION};
 use machine::etcd::alarm::Alarm;
-use machine::{Control, Machine};
+use machine::{Control, Machine, MemberId};
 
 use super::method::{CallRefused, Need};
 use crate::caller::Ticket;
@@ -181,15 +181,16 @@ impl ClusterCall {
     /// # Errors
     /// etcd's error for a call that cannot be served now.
     pub fn answer(&self, site: &Site<'_>, machine: &Machine) -> Result<ClusterAnswer, CallRefused> {
+        let control = machine.control();
         let header = |revision: i64| {
             Some(pb::ResponseHeader {
                 cluster_id: site.cluster_id,
-                member_id: site.member_id,
+                member_id: control.etcd_id_of(MemberId(site.member_id)),
                 revision,
                 raft_term: site.replica.term,
             })
         };
-        let members = || members(site, machine.control());
+        let members = || members(site, control);
         Ok(ClusterAnswer::Response(match self {
             // As in etcd, a response about members has no revision.
             ClusterCall::List => {
@@ -212,7 +213,7 @@ impl ClusterCall {
             ClusterCall::Status => status(site, machine, header).encode_to_vec(),
             // Compacted versions are freed without a call, and there is no file to make smaller.
             ClusterCall::Defragment => pb::DefragmentResponse::default().encode_to_vec(),
-            ClusterCall::MoveLeader(target) => return move_leader(site, *target),
+            ClusterCall::MoveLeader(target) => return move_leader(site, control, *target),
             ClusterCall::Downgrade(request) => {
                 check_downgrade(request)?;
                 // The first two numbers of the version, as `version.Cluster` of etcd gives them.
@@ -230,20 +231,23 @@ fn decoded<M: Message + Default>(request: Bytes) -> Result<M, CallRefused> {
 
 /// Checks a transfer of leadership (`EtcdServer.MoveLeader`): this member must lead, and the target
 /// must be a voter.
-fn move_leader(site: &Site<'_>, target: u64) -> Result<ClusterAnswer, CallRefused> {
+fn move_leader(
+    site: &Site<'_>,
+    control: &Control,
+    target: u64,
+) -> Result<ClusterAnswer, CallRefused> {
     if site.replica.leader != Some(site.member_id) {
         return Err(Error::NotLeader.into());
     }
-    if !site.is_alone && !site.replica.voters.contains(&target) {
-        return Err(Error::BadLeaderTransferee.into());
-    }
-    if target == site.member_id {
+    if target == control.etcd_id_of(MemberId(site.member_id)) {
         return Ok(ClusterAnswer::Response(moved()));
     }
-    if site.is_alone {
-        return Err(Error::BadLeaderTransferee.into());
-    }
-    Ok(ClusterAnswer::HandOver(target))
+    let may_lead = |member: &MemberId| !site.is_alone && site.replica.voters.contains(&member.0);
+    let named = control.members_with_etcd_id(target).find(may_lead);
+    // Below level 5 a voter that is not registered has an id, too.
+    let target = named.or_else(|| Some(MemberId(target)).filter(may_lead));
+    let target = target.ok_or(Error::BadLeaderTransferee)?;
+    Ok(ClusterAnswer::HandOver(target.0))
 }
 
 /// The response to a transfer. Its header is empty, as in `maintenanceServer.MoveLeader`.
@@ -290,7 +294,7 @@ fn status(
         header: header(store.revision()),
         version: ETCD_VERSION.to_string(),
         db_size: bytes,
-        leader: replica.leader.unwrap_or(0),
+        leader: replica.leader.map_or(0, |leader| machine.control().etcd_id_of(MemberId(leader))),
         raft_index: replica.commit_index,
         raft_term: replica.term,
         raft_applied_index: replica.applied_index,
@@ -313,7 +317,7 @@ fn signed(bytes: u64) -> i64 {
 pub fn members(site: &Site<'_>, control: &Control) -> Vec<pb::Member> {
     let Site { own, replica, .. } = site;
     let own = pb::Member {
-        id: site.member_id,
+        id: control.etcd_id_of(MemberId(site.member_id)),
         name: own.name.clone(),
         peer_ur_ls: own.peer_urls.clone(),
         client_ur_ls: own.client_urls.clone(),
@@ -336,9 +340,10 @@ pub fn members(site: &Site<'_>, control: &Control) -> Vec<pb::Member> {
         if id == Some(site.member_id) {
             return own.clone();
         }
+        let shown_id = id.map(|id| control.etcd_id_of(MemberId(id)));
         let own_id = || servers.id_of(*number).map(|id| id.0);
         pb::Member {
-            id: id.or_else(own_id).unwrap_or(*number),
+            id: shown_id.or_else(own_id).unwrap_or(*number),
             name: id.map(|_| record.name.clone()).unwrap_or_default(),
             peer_ur_ls: record.peer_urls.clone(),
             client_ur_ls: record.client_urls.clone(),

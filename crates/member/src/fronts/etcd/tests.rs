@@ -47,6 +47,7 @@ impl Rig {
             is_alone,
             cluster_id: 5,
             member_id: 6,
+            shown_id: 6,
             own: OwnMember::default(),
             txn_ops_max: 128,
             request_bytes_max: 1_000,

@@ -98,10 +98,11 @@ fn own_statistics(runtime: &Rc<Runtime>) -> Value {
     let is_leader = status.leader == Some(member.member_id);
     let started_ms = node::wall_ms() - member.node.monotonic_ms() as i64;
     let traffic = member.node.peer_traffic();
-    let leader = status.leader.map(hex).unwrap_or_default();
+    let shown = |id: u64| hex(member.shown_id(id));
+    let leader = status.leader.map(shown).unwrap_or_default();
     json!({
         "name": member.config.about.name,
-        "id": hex(member.member_id),
+        "id": shown(member.member_id),
         "state": if is_leader { "StateLeader" } else { "StateFollower" },
         "startTime": v2::time_text(started_ms),
         "leaderInfo": { "leader": leader },
@@ -113,12 +114,13 @@ fn own_statistics(runtime: &Rc<Runtime>) -> Value {
 /// This member's statistics about its followers, while it leads.
 fn leader_statistics(runtime: &Rc<Runtime>) -> Value {
     let member = &runtime.member;
+    let shown = |id: u64| hex(member.shown_id(id));
     let followers = member.node.peer_traffic().into_iter().map(|it| {
         let counts = json!({ "fail": it.sent_failures, "success": it.sent_frames });
-        (hex(it.member.0), json!({ "counts": counts }))
+        (shown(it.member.0), json!({ "counts": counts }))
     });
     let followers: serde_json::Map<String, Value> = followers.collect();
-    json!({ "leader": hex(member.member_id), "followers": followers })
+    json!({ "leader": shown(member.member_id), "followers": followers })
 }
 
 /// How often each kind of operation was run since the member started.

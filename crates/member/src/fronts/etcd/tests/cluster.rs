@@ -1,6 +1,7 @@
 //! Tests of calls about the members.
 
 use etcd::versions::ETCD_VERSION;
+use machine::{ControlCommand, ServerList, ServerRecord, ServerRole, ZkAddresses};
 
 use super::*;
 use crate::fronts::etcd::limits::ETCD_TRANSFER_MS_MAX;
@@ -181,4 +182,73 @@ fn changes_of_members_are_refused_as_etcd_refuses_what_cannot_be_changed_now() {
     rig.take();
     assert_eq!(rig.result::<pb::MemberListResponse>(ticket), Err(CallRefused::Malformed));
     rig.check_empty();
+}
+
+/// Servers 1 and 2 at level 5: member [`OWN`] is server 1, and server 2 has lost the directory of
+/// member 70, so that it is member [`OTHER`] now.
+fn at_level_5() -> (Rig, u64) {
+    let mut rig = Rig::new(false, Level::ETCD);
+    let zk = |number: u64| ZkAddresses { servers: format!("s{number}:1:2"), clients: None };
+    let record = |number: u64| ServerRecord {
+        name: format!("n{number}"),
+        role: ServerRole::Voter,
+        peer_urls: vec![format!("http://s{number}:1")],
+        client_urls: Vec::new(),
+        zk: Some(zk(number)),
+    };
+    let servers = [1, 2].map(|number| (number, record(number)));
+    let list = ServerList { version: 0, servers: servers.into_iter().collect() };
+    let register = |member, server| ControlCommand::Register { member: MemberId(member), server };
+    for command in [
+        ControlCommand::SetServers(list),
+        register(OWN, 1),
+        register(70, 2),
+        ControlCommand::Raise(Level::MEMBERS.into()),
+        register(OTHER, 2),
+        ControlCommand::Forget { member: MemberId(70) },
+    ] {
+        rig.control(command);
+    }
+    rig.front.set_replica(replica(Some(OWN)));
+    (rig, 70)
+}
+
+impl Rig {
+    /// Applies a command of the ensemble, and delivers its changes.
+    fn control(&mut self, command: ControlCommand) {
+        let stamp =
+            Stamp { time_ms: 0, origin: ORIGIN, connection: ConnectionId(0), identities: &[] };
+        let mut changes = Changes::default();
+        self.machine.apply(&stamp, &Command::Control(command), &mut changes);
+        self.deliver(changes, Vec::new());
+    }
+}
+
+#[test]
+fn from_level_5_on_clients_see_ids_that_outlive_a_directory() {
+    let (mut rig, second) = at_level_5();
+    let request = pb::MemberListRequest { linearizable: false };
+    let ticket = ask(&mut rig, ClusterMethod::MemberList, &request);
+    let list: pb::MemberListResponse = rig.result(ticket).unwrap();
+    assert_eq!(list.members.iter().map(|member| member.id).collect::<Vec<_>>(), [OWN, second]);
+    // The list names leaders and targets by these ids, too; Loop knows members.
+    rig.front.set_replica(replica(Some(OTHER)));
+    let ticket = ask(&mut rig, ClusterMethod::Status, &pb::StatusRequest::default());
+    assert_eq!(rig.result::<pb::StatusResponse>(ticket).unwrap().leader, second);
+    rig.front.set_replica(replica(Some(OWN)));
+    let ticket = move_to(&mut rig, second);
+    assert_eq!(rig.hand_overs, [(ticket, MemberId(OTHER))]);
+    rig.front.set_replica(replica(Some(OTHER)));
+    rig.take();
+    assert_eq!(moved(&mut rig, ticket), Ok(()));
+}
+
+#[test]
+fn a_header_names_the_server_once_the_level_and_the_servers_say_so() {
+    let own = |rig: &mut Rig| rig.put("a", "1").header.unwrap().member_id;
+    let (mut rig, second) = at_level_5();
+    assert_eq!(own(&mut rig), OWN);
+    // This member takes the place of the member of server 2.
+    rig.control(ControlCommand::Register { member: MemberId(OWN), server: 2 });
+    assert_eq!(own(&mut rig), second);
 }

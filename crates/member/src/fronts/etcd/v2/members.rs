@@ -8,7 +8,7 @@
 
 use etcd::Error;
 use etcd::pb::etcdserverpb as pb;
-use machine::Control;
+use machine::{Control, MemberId};
 
 use super::super::cluster::{self, Site};
 use super::clients::{Done, Presented, Work};
@@ -32,9 +32,9 @@ pub struct MembersRequest<'r> {
 pub struct MembersView {
     /// All members ([`cluster::members`](super::super::cluster::members)).
     pub members: Vec<pb::Member>,
-    /// The member id of the leader; `None` if no leader is known.
+    /// The id of the leader, as in the list; `None` if no leader is known.
     pub leader: Option<u64>,
-    /// The id of this member.
+    /// The id of this member, as in the list.
     pub own: u64,
 }
 
@@ -42,7 +42,8 @@ impl MembersView {
     /// Reads the members from this member's site and from the replicated state.
     pub fn new(site: &Site<'_>, control: &Control) -> MembersView {
         let members = cluster::members(site, control);
-        MembersView { members, leader: site.replica.leader, own: site.member_id }
+        let shown = |member: u64| control.etcd_id_of(MemberId(member));
+        MembersView { members, leader: site.replica.leader.map(shown), own: shown(site.member_id) }
     }
 }
 
