@@ -1,11 +1,11 @@
 //! The batch of changes that apply hands to every Front and to Loop, with one part for each space.
-//! (A space is the part of the state that belongs to one protocol.)
+//! (A space is the part of the state that belongs to one protocol, or to the ensemble itself.)
 //!
-//! The part of a space whose clients are served holds the events that these clients may watch, and
-//! the changes of *deadlines*. A deadline is a time at which the leader must propose a command, for
-//! example to expire a session. ZooKeeper's part and etcd's part also hold the settings of their
-//! space, if a command set them. The ensemble's own part holds changes of its servers, of its
-//! level, and of the whole state.
+//! The parts of ZooKeeper, etcd and etcd v2 hold the events that clients may watch, and the changes
+//! of *deadlines*. A deadline is a time at which the leader must propose a command, for example to
+//! expire a session. ZooKeeper's part and etcd's part also hold the settings of their space, if a
+//! command set them. The ensemble's part holds changes of its servers and of its level, and says
+//! when the whole state was replaced.
 
 use std::sync::Arc;
 

@@ -4,8 +4,8 @@
 //! (one start of the member's process), and a sequence number. A member that does not know whether
 //! its batch was committed sends the whole batch again. A connection runtime builds a batch in its
 //! final bytes, Loop writes the name into the batch, and the leader's Loop packs waiting batches
-//! into one entry. A command names the identities of its sender by the index of a list in the
-//! batch's identity table, which holds each list once.
+//! into one entry. A batch ends with its identity table, a list of lists of identities, each list
+//! once. A command holds the position of its sender's list in that table.
 //!
 //! ```text
 //! entry  = version u8 | 0 u8 | level u16 | group u32 | time_ms i64 | batch count u32 | batch*
@@ -14,7 +14,7 @@
 //! command = bytes of the rest u32 | identity list u16 | connection u64 | body
 //! identity table = list count u16 | list*;  list = count u16 | (scheme text, id text)*
 //! ```
-//! All little-endian; text is a 32-bit length and UTF-8.
+//! All little-endian; text is a 32-bit length and UTF-8. `group` is always 0.
 
 mod forwarded;
 mod nothing;

@@ -1,10 +1,11 @@
 //! Bounds on the memory that etcd's and etcd v2's data take on every member, from level 4 on.
 //!
 //! The quota counts the encoded bytes of etcd's versions and leases, not the memory that they take.
-//! For example, one version of an 8-byte key counts 17 bytes, and takes 94 in memory: a store
-//! within its quota may take several times as much memory. So a second bound counts bytes in
-//! memory, as an estimate that is linear in totals which the stores keep anyway. Computing it when
-//! the level rises takes no longer for a large store, and all members get the same number.
+//! For example, one version of an 8-byte key counts 17 bytes, and takes 94 bytes in memory: a store
+//! within its quota may take several times as much memory. So a second bound limits an estimate of
+//! the bytes in memory. The estimate is computed from totals that the stores keep anyway (numbers
+//! of versions, leases and nodes, and their bytes). So computing it takes no longer for a large
+//! store, and all members get the same number.
 
 use crate::codec::{DecodeError, Reader, Write};
 use crate::etcd::settings::QUOTA_BYTES_DEFAULT;

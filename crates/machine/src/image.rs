@@ -1,10 +1,12 @@
-//! Freezing: writes an image of the machine at one index, in pieces, while commands go on.
+//! Freezing: writes an image of the machine at one index, in pieces, while commands go on. (An
+//! image is the bytes of a snapshot.)
 //!
-//! [`Machine::freeze`] encodes the small parts at once: the header, and control's section.
-//! ZooKeeper's space encodes its sessions. Apart from that, each other space only prepares a walk
-//! over its state. [`Machine::freeze_step`] then writes one piece at a time. Before apply changes a
-//! value that the walk has not reached, the space keeps the old value for the image. So the image
-//! shows the state at one index, and commands never wait for it.
+//! [`Machine::freeze`] encodes the header, control's section and ZooKeeper's sessions at once, and
+//! starts a walk over the rest of each space. [`Machine::freeze_step`] then writes one piece at a
+//! time. ZooKeeper's znodes change in place: before apply changes one that the walk has not
+//! reached, the old znode is kept for the image. The other spaces need nothing of that kind. So the
+//! image shows the state at one index, and commands never wait for it. If too many old znodes must
+//! be kept, the freeze is given up.
 //!
 //! The module `format` gives the bytes of the frame around the records; each space's own module
 //! gives the bytes of its records.

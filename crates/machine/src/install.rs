@@ -1,4 +1,5 @@
-//! Installing an image: a command that replaces the whole state by the state of a snapshot.
+//! The command that installs an image: it replaces the data of all protocols (trees, keys,
+//! sessions, users) by those of a snapshot. An image is the bytes of a snapshot.
 //!
 //! The command only names the image; the log does not carry the image's bytes. Every member must
 //! have prepared the image before it applies the command. The ensemble keeps its own settings,

@@ -1,4 +1,5 @@
-//! The place of a command in the order of all commands.
+//! The two numbers that give an applied command its place in the order of all commands: the ordinal
+//! and the zxid.
 
 use crate::ids::{Ordinal, Zxid};
 

@@ -1,11 +1,11 @@
 //! Replaces commands that are too large, in batches that fit no entry.
 //!
-//! Another member may run a version that checked the sizes of requests, but not those of the
-//! commands made from them. Such a member sends its oversized batch to each new leader again until
-//! it gets the replies. So a leader puts a command that is refused in every state, and changes
-//! nothing, in place of each command that is too large. The batch keeps its origin, its sequence
-//! number, the connections and the number of commands, so that the other member finds the reply for
-//! each of its waiting clients.
+//! Such a batch can come from a member that runs another version: one that checks the sizes of
+//! requests, but not the sizes of the commands made from them. That member would send its batch to
+//! each new leader again until it gets the replies. So a leader puts a small command in place of
+//! each command that is too large. Every state refuses the small command, which then changes
+//! nothing. The batch keeps its origin, its sequence number, its connections and its number of
+//! commands, so that the other member finds the reply for each of its waiting clients.
 
 use bytes::Bytes;
 

@@ -1,5 +1,5 @@
-//! Alarms. An alarm names the member that has a problem, and makes every member refuse some kinds
-//! of writes ([`AlarmKind`]) until a client disarms the alarm. As in etcd 3.6 `v3alarm.AlarmStore`.
+//! Alarms. An alarm names a member and its problem, and makes every member refuse some kinds of
+//! writes ([`AlarmKind`]) until a client disarms the alarm. As in etcd 3.6 `v3alarm.AlarmStore`.
 
 use std::collections::BTreeSet;
 

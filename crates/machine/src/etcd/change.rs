@@ -1,5 +1,6 @@
-//! Changes that etcd's commands make. The Fronts pass changes of keys on to watchers, and Loop
-//! learns from changes of leases when each lease may expire.
+//! The changes that etcd's commands make. The Fronts pass changes of keys on to watchers. Loop
+//! keeps the deadlines of leases, and learns from these changes which leases were granted or have
+//! ended.
 
 use crate::etcd::Store;
 use crate::etcd::event::Event;

@@ -2,7 +2,7 @@
 //!
 //! A client that waits for a lock asks for the key of a range that was created first, or for the
 //! last one created before its own (`client/v3/concurrency` of etcd 3.6). Without an order, each
-//! such read walks through all waiters; an order answers it at once.
+//! such read walks through all waiters; with an order, it finds the answer at once.
 //!
 //! Orders are not state: they follow from the index, and change no answer. A store begins without
 //! any. A read asks for an order, Apply builds it in steps, and from then on each create and each
@@ -10,7 +10,8 @@
 //!
 //! - An order has exactly the keys of its range that exist. The changes that a partly applied
 //!   command has made so far count. An order that is being built has only the keys below its `next`
-//!   key.
+//!   key. Keys that are too long are only counted, and while there are any, the order answers no
+//!   read.
 //! - A key is in the range of at most one order, so a write updates at most one.
 //! - At most one order is being built, and none is started while a dropped one is being freed.
 

@@ -1,5 +1,6 @@
 //! The events at the compacted revision. A watch can still start from this revision, but from no
-//! older one. Pruning may remove these events from the index and the tail, so they are kept here.
+//! older one. Pruning frees the memory of compacted events, and so may remove these events from
+//! their other places (the index and the tail). That is why they are kept here.
 
 use std::sync::Arc;
 

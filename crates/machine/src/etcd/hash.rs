@@ -1,7 +1,7 @@
-//! The hash of all keys at a revision. etcd's tools compare the hashes of members
-//! (`mvcc.HashStorage`). It is computed from the digest: the digest of the present state, minus the
-//! events above the revision. So all members with equal compacted revisions get equal hashes,
-//! whatever they have pruned.
+//! The hash of all keys at a revision, for etcd's tools, which compare the hashes of members
+//! (`mvcc.HashStorage`). It is computed from the digest: the present digest, minus the
+//! contributions of the events above the revision. So all members with equal compacted revisions
+//! get equal hashes, whatever they have pruned.
 
 use crate::digest::Digest;
 use crate::etcd::event::Place;

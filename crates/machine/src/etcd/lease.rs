@@ -1,9 +1,9 @@
-//! Leases. Each lives until it is revoked or expires; its keys are deleted with it.
+//! Leases. A lease lives until it is revoked or expires; its keys are deleted with it.
 //!
 //! A key belongs to the lease that its newest version names. A lease keeps that version of each of
-//! its keys, sorted by key; it shares the version's bytes with the index, so a leased key costs
-//! only a reference more. The keys of a lease follow from the index alone, so they have no part in
-//! the digest and no records in an image.
+//! its keys, sorted by key. The version's bytes are shared with the index, so a leased key costs
+//! only one more reference. The keys of a lease follow from the index alone, so they have no part
+//! in the digest and no records in an image.
 //!
 //! As in etcd 3.6 `lease.lessor`.
 

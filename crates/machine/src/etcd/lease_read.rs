@@ -1,8 +1,10 @@
-//! Reads the keys of one lease, in steps between which the state's lock is released: to check the
-//! user's permission for all of them, and to show them. A lease may have any number of keys.
+//! Reads the keys of one lease, either to check that the user has permission for all of them, or to
+//! show them. A lease may have any number of keys, so the read goes in steps, and the state's lock
+//! is released between two steps.
 //!
-//! A key is read if it exists when the read reaches it. A key put later, below that point, is not
-//! read: the read then counts as done before that put.
+//! The read goes through the keys in order. A key is read if it exists when the read comes to it. A
+//! key that is put later behind the read's back, at a place already passed, is not read: the read
+//! then counts as done before that put.
 
 use crate::etcd::auth::{Access, AuthInfo};
 use crate::etcd::command::KeyRange;

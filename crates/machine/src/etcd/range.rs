@@ -1,9 +1,10 @@
 //! Reads a range of keys at one revision, at once or in steps.
 //!
-//! A read walks through the keys of its range, unless a creation order has the answer. If the read
-//! has enough keys before the end of the range, it stops the walk and counts all keys of the range.
-//! Then it sorts what it found. The walk, the count and the sorting are each done in steps, all at
-//! one revision. A read with an order and a limit never holds more versions than the limit.
+//! A read walks through the keys of its range, unless an order that the store keeps for this range
+//! (`created.rs`) already has the answer. If the read has enough keys before the end of the range,
+//! it stops the walk and counts all keys of the range. Then it sorts what it found. The walk, the
+//! count and the sorting are each done in steps, all at one revision. A read with an order and a
+//! limit never holds more versions than the limit.
 
 use core::cmp::Ordering;
 use std::collections::BinaryHeap;

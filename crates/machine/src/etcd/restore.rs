@@ -1,4 +1,5 @@
-//! Restoring: builds etcd's store from the records of the image's section for etcd.
+//! Restoring: builds etcd's store from the records of etcd's section of an image (an image is the
+//! bytes of a snapshot).
 //!
 //! A [`RecordDecoder`] checks the form of each record, and needs nothing of the state.
 //! [`StoreRestore`] then puts the records into the store, and checks at the end that they fit

@@ -1,9 +1,10 @@
-//! Reads with a transaction that has no writes, in steps between which the state's lock is
+//! Runs a transaction that has no writes, as a read: in steps, between which the state's lock is
 //! released.
 //!
-//! All steps read at one revision. If that revision is compacted meanwhile, the read starts again.
-//! It also starts again if the store was compacted meanwhile and a range of an older revision is
-//! refused for that reason: at the new revision, the comparisons may choose the other branch.
+//! All steps read at one revision, the store's revision at the first step. If this revision is
+//! compacted meanwhile, the read starts again at the new one. A range of the transaction may name
+//! an older revision; if this one is compacted meanwhile, the read starts again too, because at the
+//! store's new revision the comparisons may choose the other branch.
 
 use crate::etcd::budget::Budget;
 use crate::etcd::command::{Op, RangeOp, Txn};

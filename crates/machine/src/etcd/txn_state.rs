@@ -1,4 +1,5 @@
-//! The progress of a transaction before its operations run, kept between two steps.
+//! How far a transaction has come before its operations run: the state of its comparisons and of
+//! its checks, kept from one step to the next.
 
 use std::collections::BTreeSet;
 

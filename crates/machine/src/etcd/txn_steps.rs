@@ -1,5 +1,5 @@
-//! The parts of a transaction before its operations run, in steps: its comparisons are judged, and
-//! then the operations on its path are checked. They change nothing.
+//! The first two of the three parts of a transaction, in steps: its comparisons are judged, and
+//! then the operations that they choose are checked. Neither part changes the store.
 
 use core::cmp::Ordering;
 use std::collections::BTreeSet;

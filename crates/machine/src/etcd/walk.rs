@@ -1,4 +1,4 @@
-//! The walk that writes etcd's section of an image while commands go on.
+//! The walk that writes etcd's section of an image (the bytes of a snapshot) while commands go on.
 //!
 //! etcd's section of an image, version 1, is a stream of records:
 //!
@@ -10,14 +10,14 @@
 //! alarm = 'N' | alarm (`alarm.rs`)                             in their order
 //! lease = 'L' | lease i64 | time to live i64 | ordinal of the grant u64      in any order
 //! edge  = 'D' | event bytes      each removal at the compacted revision, in order
-//! chunk = 'C' | revision i64 | sub u32    the place of every 512th event of the tail, from the first
+//! chunk = 'C' | revision i64 | sub u32   the place of every 512th event of the tail, from the first
 //! event = 'E' | event bytes      by key, and by place for each key: the version that it had at the
 //!                                compacted revision if it existed then, and each event above
 //! ```
 //!
-//! `event.rs` gives the bytes of an event. The events are sorted by key, so a restore appends to
-//! the index and need not search for a key; the starts of the chunks tell it where in the tail each
-//! event belongs.
+//! `event.rs` gives the bytes of an event; the *tail* is the list of all events above the compacted
+//! revision. The `event` records are sorted by key, so a restore appends to the index and need not
+//! search for a key. The `chunk` records tell it where in the tail each event belongs.
 //!
 //! Versions never change, and nothing is pruned during a walk. So the walk needs no old values of
 //! versions: it only skips events above the revision at which it began. It skips leases granted

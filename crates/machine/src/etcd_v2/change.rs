@@ -1,6 +1,5 @@
-//! The changes that etcd v2's commands make. A Front shows each write of a key to the clients that
-//! wait for such a write. Loop keeps the deadlines of keys, and each change of a time to live
-//! changes one deadline.
+//! The changes that etcd v2's commands make: writes of keys, which a Front shows to the clients
+//! that wait for them; and changes of times to live, from which Loop keeps the deadlines of keys.
 
 use std::sync::Arc;
 

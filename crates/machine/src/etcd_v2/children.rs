@@ -1,8 +1,8 @@
 //! The children of a directory, sorted by name, in reference-counted chunks.
 //!
-//! A reader may share a directory. The first write into such a directory copies only one chunk and
-//! the list of chunks, and not all children: so the copy for a large directory costs little more
-//! than for a small one.
+//! A reader may share a directory. A write into a shared directory copies one chunk and the list of
+//! chunks, and not all children: so the copy costs little more for a large directory than for a
+//! small one.
 
 use std::sync::Arc;
 

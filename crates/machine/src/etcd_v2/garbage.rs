@@ -1,9 +1,10 @@
 //! Frees nodes that are no longer in the tree, in steps: one removed directory may have millions.
 //!
 //! Readers, watchers and images may share such a node. The thread that drops the last reference
-//! frees the node, with everything below it, at once. To avoid that, this module keeps a reference
-//! until the others are gone: a step looks at each kept node again, and takes it apart if nobody
-//! else shares it.
+//! would free the node and everything below it at once. To avoid that, this module keeps a
+//! reference of its own. A step looks at each kept node again, and takes it apart if nobody else
+//! shares it. If more than `ETCD_V2_HELD_NODES_MAX` nodes are kept, the oldest is let go, shared or
+//! not.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

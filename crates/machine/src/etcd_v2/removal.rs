@@ -1,12 +1,13 @@
 //! Removes directories in steps.
 //!
-//! To remove a directory, the tree only takes out one child, however much is below it. But all
-//! times to live below it end, and finding them needs a walk. So a step of a command looks at a
-//! bounded number of nodes, and a command that needs more is *paused* after a step: the caller
-//! passes the same command again before any other, and it continues where it stopped. The removal
-//! follows the walk, so reads between two steps see the whole directory, and the result does not
-//! depend on the size of the steps. A command that expires several keys removes each at an index of
-//! its own; reads between two steps may see only some of them expired.
+//! Taking a directory out of the tree is one change of its parent, however much is below it. But
+//! the times to live of the nodes below it end as well, and finding these nodes needs a walk. So a
+//! step of a command looks at a bounded number of nodes, and a command that needs more is *paused*
+//! after a step: the caller passes the same command again before any other, and the command
+//! continues where it stopped. The directory is taken out only after the walk. So reads between two
+//! steps see the whole directory, and the result does not depend on the size of the steps. A
+//! command that expires several keys removes each at an index of its own; reads between two steps
+//! may see only some of them expired.
 //!
 //! The memory of removed nodes is freed later, also in steps ([`super::garbage`]).
 

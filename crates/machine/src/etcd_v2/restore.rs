@@ -1,4 +1,5 @@
-//! Restoring: builds etcd v2's store from the records of the image's section for etcd v2.
+//! Restoring: builds etcd v2's store from the records of etcd v2's section of an image (an image is
+//! the bytes of a snapshot).
 //!
 //! A [`RecordDecoder`] checks the form and the order of the records, and needs nothing of the
 //! state. [`StoreRestore`] then puts the records into the store, and checks at the end that they

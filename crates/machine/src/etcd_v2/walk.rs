@@ -1,4 +1,5 @@
-//! The walk that writes etcd v2's section of an image while commands go on.
+//! The walk that writes etcd v2's section of an image (the bytes of a snapshot) while commands go
+//! on.
 //!
 //! etcd v2's section of an image, version 1, is a stream of records:
 //!
@@ -9,9 +10,9 @@
 //! event = 'h' | event (`event.rs`)    of each index above the one that is gone, in order
 //! ```
 //!
-//! Shared nodes and events never change. The walk shares those of the state at its beginning, so it
-//! needs no old values. Nodes that commands remove or replace meanwhile stay in memory until the
-//! walk ends, and are then freed in steps.
+//! A node or event that somebody shares never changes. The walk shares all nodes and events that
+//! the state has when the walk begins, so it needs no copies of old values. Nodes that commands
+//! remove or replace meanwhile stay in memory until the walk ends, and are then freed in steps.
 
 use std::sync::Arc;
 

@@ -1,8 +1,8 @@
 //! The format of an image: a header, a section for each space in use, and an end.
 //!
-//! A section is written in frames, each with whole records of its space. Frames of different spaces
-//! may alternate: old values that one space has saved are written even while another space is
-//! walked. A piece of an image holds whole frames.
+//! A section is written in frames, each with whole records of its space. The writer ends one
+//! space's frames before it begins the next space's; the reader accepts them in any order. A piece
+//! of an image holds whole frames.
 //!
 //! ```text
 //! header = 'H' | format version u8 [4] | index u64 | ordinal u64 | digest u128
@@ -12,8 +12,8 @@
 //!          its frames
 //! ```
 //!
-//! Control's section is one frame ([`crate::control::Control::encode`]). The records of ZooKeeper's
-//! section are in `zk/freeze.rs`.
+//! Control's section is one frame ([`crate::control::Control::encode`]). The records of the other
+//! sections are in `zk/freeze.rs`, `etcd/walk.rs` and `etcd_v2/walk.rs`.
 
 use std::collections::BTreeMap;
 

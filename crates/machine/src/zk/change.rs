@@ -1,5 +1,5 @@
-//! The changes that ZooKeeper's commands make: for the watchers of znodes, for connections, and for
-//! the session deadlines that Loop keeps.
+//! The changes that ZooKeeper's commands make, for the watchers of znodes, for connections, and for
+//! the session deadlines that Loop keeps. Reports of exceeded quotas are among them.
 
 use std::sync::Arc;
 

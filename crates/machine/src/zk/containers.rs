@@ -1,10 +1,11 @@
-//! Znodes that the servers remove on their own: containers that have lost their last child, and
-//! znodes whose time to live has passed.
+//! Znodes that the servers remove on their own: containers that have no children, and znodes
+//! without children whose time to live has passed. A container that never had a child is removed
+//! only at a certain age, or never.
 //!
-//! The leader searches for them in bounded steps, and proposes a command with their paths. Apply
-//! decides whether each znode is removed, from the state and the stamp alone: since the search, the
-//! znode may have got a child or new data, or a new znode may have its name. So the command holds
-//! nothing but paths, and all members decide alike.
+//! The leader searches for such znodes in bounded steps, and proposes a command with their paths.
+//! Apply then decides whether each znode is removed, from the state and the stamp alone: since the
+//! search, the znode may have got a child or new data, or a new znode may have its name. So the
+//! command names the znodes only by path, and all members decide alike.
 //!
 //! Source: `ContainerManager.getCandidates` and `PrepRequestProcessor` (`deleteContainer`),
 //! ZooKeeper 3.9.5. There, a found znode is removed if it still has no children, whatever else

@@ -1,5 +1,6 @@
-//! Freezing the tree: encodes the znodes of an image while commands change the tree. Before a
-//! command changes a znode that the walk (`walk.rs`) has not reached, the old znode is encoded.
+//! Freezing the tree: encodes the znodes of an image (the bytes of a snapshot) while commands
+//! change the tree. Before a command changes a znode that the walk (`walk.rs`) has not reached, the
+//! old znode is encoded.
 //!
 //! ZooKeeper's section of an image, version 1, is a stream of records:
 //!
@@ -12,8 +13,8 @@
 //!         | data bytes or none | acl number u32 | [acl, if the number is new]
 //! ```
 //!
-//! The start record comes first, then all sessions, then the znodes in any order. A type that
-//! follows several names applies to each of them.
+//! The start record comes first, then all sessions, then the znodes in any order. Where several
+//! names precede one type, each of them has that type.
 //!
 //! - `slot count`: every znode id is below this number.
 //! - `member`, `boot` and `connection`: the session's connection. `attached` is the ordinal of the

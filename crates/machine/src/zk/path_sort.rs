@@ -1,10 +1,11 @@
 //! Sorts znodes by their paths, in steps.
 //!
-//! All paths of a session's ephemerals together may be far larger than the tree: one long path may
-//! have a million children. So the sort does not hold the paths. Each znode has a short key, cut
-//! from its path behind the prefix that all paths share. Where two keys are equal, the full paths
-//! are compared in the tree. It is a merge sort, which goes through memory in order. It starts from
-//! the sorted runs that the input has: znodes made in the order of their names are one run.
+//! All paths of a session's ephemerals together may be far larger than the tree: a million children
+//! of one znode with a long path each have that long path. So the sort does not hold the paths. It
+//! holds a short key for each znode: some bytes of its path, behind the prefix that all paths
+//! share. Where two keys are equal, the full paths are compared in the tree. It is a merge sort,
+//! which goes through memory in order. It starts from the sorted runs that the input already has:
+//! znodes made in the order of their names are one run.
 
 use core::cmp::Ordering;
 

@@ -5,14 +5,14 @@
 //! where it stopped. So the result does not depend on the size of the steps.
 //!
 //! While a command is paused, the tree may have some of the command's changes, but not all. No
-//! reader may see such a tree ([`crate::Zk::is_amid_change`]): each reply shows the state at the
-//! zxid in its header. ZooKeeper's own servers are less strict when a session ends. They remove the
-//! session's ephemerals one by one, and meanwhile show the remaining ephemerals under the previous
-//! zxid (`DataTree.killSession`, 3.9).
+//! reader may see such a tree ([`crate::Zk::is_amid_change`]), because each reply shows the state
+//! at the zxid in its header. ZooKeeper's own servers are less strict when a session ends: they
+//! remove the session's ephemerals one by one, and meanwhile show the remaining ephemerals under
+//! the previous zxid (`DataTree.killSession`, 3.9).
 //!
-//! Watch events may come before the command is done: the end of a session publishes its changes
-//! after each step, and a client that then reads must wait. A multi publishes its changes only when
-//! it is done, because its last operation may still be refused.
+//! Watch events may be sent before the command is done. For example, the end of a session publishes
+//! its changes after each step; a client that gets such an event and then reads must wait. Only a
+//! multi publishes its changes when it is done, because its last operation may still be refused.
 
 use crate::ids::{SessionId, Zxid};
 use crate::zk::change::{Changes, OpenTransaction};

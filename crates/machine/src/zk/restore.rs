@@ -1,4 +1,5 @@
-//! Restoring: builds ZooKeeper's state from the records of the image's section for ZooKeeper.
+//! Restoring: builds ZooKeeper's state from the records of ZooKeeper's section of an image (an
+//! image is the bytes of a snapshot).
 //!
 //! A [`RecordDecoder`] checks the form of each record, and needs nothing of the state.
 //! [`ZkRestore`] then puts the records into the tree and the sessions, and checks at the end that

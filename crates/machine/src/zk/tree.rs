@@ -1,13 +1,15 @@
 //! ZooKeeper's tree of znodes, laid out for little memory per znode.
 //!
-//! Znodes are in slots, which are named by 32-bit ids. Slots are in chunks of fixed size that never
-//! move, so growing costs as much at ten million znodes as at ten. A znode is found by its parent
-//! and name, in one of many small hash tables of ids. Each table grows on its own: one big table
-//! would stop everything for 100 ms when it doubles. A parent's children are a linked list through
-//! their slots. Fields that only some znodes need are stored apart: those of parents in a
-//! [`Directory`], made with the first child, and those of znodes that are not persistent or were
-//! changed in an [`Extra`]. Name and data share one allocation. So a plain znode takes a cache
-//! line, its name and data, and some ten bytes of the tables.
+//! Znodes are in slots, and a znode's 32-bit id is the number of its slot. Slots are in chunks of
+//! fixed size that never move, so adding a znode costs the same among ten million znodes as among
+//! ten. A znode is found by its parent and name, in one of many small hash tables of ids. Each
+//! table grows on its own: one big table would stop everything for 100 ms when it doubles. A
+//! parent's children are a linked list through their slots.
+//!
+//! Fields that only some znodes need are stored apart. A [`Directory`] has those of a parent, and
+//! is made with its first child. An [`Extra`] has those of a znode that is not persistent, or that
+//! was changed. A znode's name and data share one allocation. So a plain znode takes a cache line,
+//! its name and data, and some ten bytes of the tables.
 //!
 //! Ids, the layout of the tables and the order of children are not state: members may differ in
 //! them.

@@ -1,9 +1,10 @@
-//! The walk that writes ZooKeeper's section of an image while commands go on.
+//! The walk that writes ZooKeeper's section of an image (the bytes of a snapshot) while commands go
+//! on.
 //!
-//! When the walk begins, the zxid, the settings and the sessions are encoded; steps then write them
-//! out, in whole records. After that, each step walks a number of the tree's slots. Before apply
-//! changes a znode that the walk has not reached, the tree saves the znode's old image in
-//! [`TreeFreeze`]. Slots filled since the beginning are not part of the image.
+//! When the walk begins, the zxid, the settings and the sessions are encoded; the first steps write
+//! them out, in whole records. After that, each step goes through a number of the tree's slots.
+//! Before apply changes a znode that the walk has not reached, [`TreeFreeze`] encodes the old
+//! znode. Znodes made since the beginning are not part of the image.
 
 use bytes::Bytes;
 

@@ -1,5 +1,5 @@
 //! Storage for data that only some znodes have, found by 32-bit indices. Its chunks never move, so
-//! growing costs as much at any size.
+//! adding an item costs the same at any size.
 
 /// Items in a chunk.
 const CHUNK_ITEMS: usize = 4096;
