@@ -1,4 +1,5 @@
-//! The address of a request that waits for an answer.
+//! Names a request of a client that waits for an answer: its Front, its connection, and its number
+//! on that connection.
 
 use machine::ConnectionId;
 

@@ -1,5 +1,6 @@
-//! Holds the commands that one Front has gathered for its next batch, and counts the taken commands
-//! that are not answered yet.
+//! Holds the commands that one Front has gathered for its next batch, and counts all commands of
+//! the Front that are not answered yet. A Front that has too many of these takes no more from its
+//! clients.
 
 use machine::ConnectionId;
 use machine::entry::BatchBuilder;

@@ -1,5 +1,5 @@
-//! The Fronts make every decision about the clients of a protocol. Each connection runtime has one
-//! Front.
+//! The Fronts, one for each connection runtime. A Front makes every decision about the clients of
+//! its protocol.
 
 pub mod etcd;
 pub mod zk;

@@ -1,5 +1,5 @@
-//! Clients' questions about etcd leases and the leader's answers, as Fronts, Loop and other members
-//! exchange them.
+//! Clients' questions about etcd leases (keep-alives, and how long a lease still lives), and the
+//! leader's answers, as Fronts, Loop and other members exchange them.
 
 use machine::LeaseId;
 

@@ -8,12 +8,11 @@
 //! - [`Apply`] runs committed commands on the machine and produces answers and changes.
 //! - [`ZkFront`] holds connections of ZooKeeper's clients, the order within each session, and the
 //!   watches. [`EtcdFront`] holds the calls of etcd's clients. Each connection runtime (a thread
-//!   that serves a share of the connections) has one of its own.
+//!   that serves a share of the connections) has one Front of its own.
 //!
-//! Two more do the disk's work that Loop orders, on any `storage::disk::Disk`: [`LogWriter`] writes
-//! the log, [`SnapshotWriter`] the snapshots.
-//!
-//! Before there is a log, [`Bootstrap`] decides the first voters of an ensemble.
+//! Two more types do the work on the disk that Loop asks for, with any `storage::disk::Disk`:
+//! [`LogWriter`] writes the log, [`SnapshotWriter`] the snapshots. Before there is a log,
+//! [`Bootstrap`] decides the first voters of an ensemble.
 //!
 //! None of them knows a socket, a thread or a clock: `node` drives them with real ones and `sim`
 //! with virtual ones. Every decision is here, so the simulator runs the code that ships.

@@ -1,15 +1,16 @@
 //! Does the work of the disk thread: writes all queued jobs to the log in one write and one sync,
-//! makes segments ahead, and has writes refused on a full disk until there is room.
+//! makes log segments in advance, and on a full disk makes Loop refuse writes until there is room.
 //!
 //! The driver feeds it the inputs that have arrived, then calls [`LogWriter::finish`] and passes on
 //! the output. It calls again at [`LogWriter::deadline_ms`] even if nothing has arrived. An error
-//! from any of these ends the process: nothing more can be promised, and the next start recovers.
+//! from any of these calls ends the process, because after a failed write nothing can be promised;
+//! the next start recovers.
 //!
 //! On a full disk, jobs that find no room are held, in order, and tried again: the replica has them
-//! in its log, so they cannot be refused any more. Before that happens, when no segment can be made
-//! ahead and the current one has little room left, Loop is asked to refuse writes. Room comes back
-//! when a snapshot allows the deletion of old log, or when a person frees some. While the next
-//! snapshot lacks room, the log leaves free room to the snapshot.
+//! in its log, so they cannot be refused any more. Loop is asked to refuse writes before that
+//! happens: when no segment can be made in advance and the current one has little room left. Room
+//! comes back when a snapshot allows the deletion of old log, or when a person frees some. While
+//! the next snapshot lacks room, the log leaves free room to the snapshot.
 //!
 //! A process at its limit of open files is treated like a full disk: no segment can be made, and
 //! the work is tried again.

@@ -1,10 +1,10 @@
-//! Recovery: at a start, reads a data directory and makes Loop and Apply from it. A directory that
-//! is empty is born first, that is, it gets its identity and first snapshot. The real server and
-//! the simulator both start this way.
+//! Recovery: at a start, reads a data directory and makes Loop and Apply from it. The real server
+//! and the simulator both start this way.
 //!
-//! The directory of a standalone server is born at once ([`recover`]). The directory of a member of
-//! an ensemble ([`open_member`]) may stay unborn until [`crate::Bootstrap`] has decided the
-//! ensemble's birth.
+//! An empty directory is *born* first, that is, it gets its identity and first snapshot. The
+//! directory of a standalone server is born at once ([`recover`]). The directory of a member of an
+//! ensemble ([`open_member`]) may stay unborn until [`crate::Bootstrap`] has decided the ensemble's
+//! birth.
 
 use machine::image::FreezeStep;
 use machine::image::restore::{DecodedPiece, Decoder, Restore, RestoreError};

@@ -10,7 +10,7 @@
 //! alarm = 'N' | alarm (`alarm.rs`)                             in their order
 //! lease = 'L' | lease i64 | time to live i64 | ordinal of the grant u64      in any order
 //! edge  = 'D' | event bytes      each removal at the compacted revision, in order
-//! chunk = 'C' | revision i64 | sub u32   the place of every 512th event of the tail, from the first
+//! chunk = 'C' | revision i64 | sub u32  the place of every 512th event of the tail, from the first
 //! event = 'E' | event bytes      by key, and by place for each key: the version that it had at the
 //!                                compacted revision if it existed then, and each event above
 //! ```

@@ -1,6 +1,5 @@
-//! Holds a command that is applied in part: each step applies some more of the command. The command
-//! is decoded once, however many steps it takes: a transaction of a thousand operations may take a
-//! million steps.
+//! Holds a command that is applied in part, between two of its steps. The command is decoded once,
+//! however many steps it takes: a transaction of a thousand operations may take a million steps.
 
 use bytes::Bytes;
 use machine::entry::{self, Batch, Framed};

@@ -1,5 +1,5 @@
-//! Gives up commands in Apply: marks their waiters, so that no outcome is sent to a waiter,
-//! whatever is applied in place of its command.
+//! Gives up commands in Apply: marks the clients' requests (waiters) that Loop wants no outcome
+//! for. A marked waiter gets at most an error, even if its command is applied later.
 
 use machine::Mark;
 

@@ -1,5 +1,5 @@
-//! Keeps the batches that this member handed over itself (its *own* batches): their sequences, and
-//! the waiters of the own batches that are not applied yet.
+//! Keeps the batches that this member handed over itself (its *own* batches) and that are not
+//! applied yet: their sequence numbers, and the clients that wait for their outcomes.
 
 use std::collections::VecDeque;
 

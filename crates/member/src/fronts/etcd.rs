@@ -1,4 +1,4 @@
-//! EtcdFront: serves the calls of etcd's clients on one connection runtime. It is a pure step
+//! `EtcdFront`: serves the calls of etcd's clients on one connection runtime. It is a pure step
 //! function: no I/O, no clock.
 //!
 //! The driver (the runtime's thread) hands over each call with the bytes of its request
@@ -17,7 +17,7 @@
 //! Calls are independent of each other: two calls under way at once may run in any order. In an
 //! ensemble, a linearizable read first waits until this member has applied everything that was
 //! committed when the read came (a *sync*). A write must be done within [`ETCD_CALL_MS_MAX`]. After
-//! that time, or when the client cancels, Loop gives the command up, and the error tells the client
+//! that time, or when the client cancels, Loop drops the command, and the error tells the client
 //! whether the command may still take effect.
 
 pub mod audit;

@@ -4,10 +4,11 @@
 //! An offer is the replica's own message that installs the snapshot, with the *holder*: the member
 //! that has the snapshot's file, either the leader or a lender ([`crate::leader::lending`]). The
 //! leader repeats the offer until the follower has the snapshot, or the leader has another one. The
-//! follower asks the holder for one piece after the other, so it sets the pace, and goes on where a
-//! broken link stopped it. Once the file is complete, checked and has its name, the replica gets
-//! the message. The fetch ends early if the holder no longer has the file, does not answer, or has
-//! a file that is not a snapshot; the leader learns this, and offers another snapshot.
+//! follower asks the holder for one piece after the other. So the follower sets the pace, and goes
+//! on where a broken link stopped it. Once the file is complete and checked, and has its final
+//! name, the replica gets the message. The fetch ends early if the holder no longer has the file,
+//! does not answer, or has a file that is not a snapshot; the leader learns this, and offers
+//! another snapshot.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,5 @@
-//! The rule for how much log makes a snapshot due.
+//! The rule that decides how much log must have been written since the last snapshot before the
+//! next one is taken.
 
 use crate::snapshot::limits::{SNAPSHOT_LOG_BYTES_DEFAULT, SNAPSHOT_LOG_SHARE};
 

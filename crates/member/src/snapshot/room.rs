@@ -2,14 +2,15 @@
 //! allows the deletion of old log, so the log and the state may grow only while room for that
 //! snapshot is set aside.
 //!
-//! The snapshot thread sets the room aside. It tells Loop how much there is: after each change, and
-//! in answer to a question.
+//! The snapshot thread sets the room aside. It reports the amount to Loop whenever the amount has
+//! changed, and when Loop asks.
 //!
-//! N + G bytes are reserved: N bounds the next snapshot, and G is the growth of the state since the
-//! newest snapshot. The next snapshot uses N bytes of the reserve. Then the snapshot that was the
-//! newest so far, of N - G bytes, is deleted. So N bytes are free, which the snapshot after the
-//! next needs at that moment. As long as nothing else takes these N bytes before they are set
-//! aside, one snapshot after the other finds room, even on a disk that is full to the last byte.
+//! N + G bytes are set aside: N bounds the bytes of the next snapshot, and G is the growth of the
+//! state since the newest snapshot, which so has N - G bytes. The next snapshot uses N bytes of the
+//! room, which leaves G. When it is finished, the snapshot that was the newest before is deleted,
+//! which frees N - G bytes. Both together are N bytes: enough for the snapshot after it. As long as
+//! nothing else takes these bytes before they are set aside, one snapshot after the other finds
+//! room, even on a disk that is full to the last byte.
 
 use std::collections::VecDeque;
 

@@ -1,14 +1,15 @@
 //! Does the work of the snapshot thread, that is, Loop's jobs on snapshot files, one after the
-//! other: writes the pieces of an image, reads pieces for other members, writes a snapshot that
-//! comes from another member, and sets disk space aside. If a file cannot be written, it is
-//! removed: the log needs its room more.
+//! other: writes the pieces of an image (the bytes of a snapshot), reads pieces for other members,
+//! writes a snapshot that comes from another member, and sets disk space aside. If a snapshot
+//! cannot be written to its end, its file is removed, because the log needs the space more.
 //!
-//! Room for the next snapshot is set aside in advance: before a snapshot uses its own, and again
-//! after each snapshot. If the disk has none, snapshots older than the newest are removed.
+//! The space for the next snapshot is set aside in advance: when a snapshot begins, which uses the
+//! space set aside for it, and again when it ends. If the disk has too little, snapshots older than
+//! the newest are removed.
 //!
-//! A snapshot that another member is reading is kept when the next one is finished, whatever its
-//! age. Under load, snapshots may be taken as fast as one is read, and otherwise no reader would
-//! ever get to the end.
+//! If another member is reading a snapshot, this snapshot is kept when the next one is finished,
+//! whatever its age. Under load, a new snapshot may be taken in the time that a member needs to
+//! read one; without this rule no member would ever get to the end.
 
 use storage::StorageError;
 use storage::disk::Disk;

@@ -2,10 +2,10 @@
 //! unless its client is heard from. A session, lease or node is called an *owner* here. The
 //! deadlines are a part of Loop and are not replicated.
 //!
-//! The deadlines have their own clock. It advances by the time that the driver says has passed, but
-//! at most by the time that was planned: a process that was paused must first hear what waited at
-//! its sockets before it expires anybody. Close to a deadline, at most [`LEASE_ADVANCE_MS_MAX`] is
-//! planned.
+//! The deadlines have their own clock. The driver says how long it planned to sleep, and how much
+//! time has passed; the clock advances by the shorter of the two. (A plan of less than
+//! [`LEASE_ADVANCE_MS_MAX`] counts as that much.) So a process that was paused first hears what
+//! waits at its sockets before it expires anybody.
 //!
 //! Owners are in buckets of one tick, as sessions are in ZooKeeper (`ExpiryQueue`): an owner
 //! expires up to a tick late and never early. To hear from an owner only moves its deadline; the

@@ -2,13 +2,15 @@
 //! alive, and compacts the history. It also answers the questions of clients about leases.
 //!
 //! Only the leader's deadlines count. A member sends the questions of its clients to the leader, in
-//! one message for all that have come since the last. The leader answers a question once a
-//! ReadIndex round that began after the question arrived has returned, and it has applied the index
-//! of that round. So it certainly leads, and it knows every lease that was granted before. A
-//! question about a lease whose expiry is under way waits until the lease has ended.
+//! one message for all that have come since the last. The leader answers a question when two things
+//! have happened: a ReadIndex round that began after the question arrived has returned, and the
+//! leader has applied the index of that round. So it certainly leads, and it knows every lease that
+//! was granted before. A question about a lease whose expiry is under way waits until the lease has
+//! ended.
 //!
-//! A renewal protects its lease from its arrival until it is answered or its client no longer
-//! waits: the answer may come late, if Apply or the round takes long.
+//! A renewal (keep-alive) may be answered late, if Apply or the round takes long. So a renewal that
+//! has arrived protects its lease from expiry at once: until the renewal is answered, or until the
+//! client no longer waits for the answer.
 //!
 //! To ask a question twice has the effect of asking it once. So a member asks again whenever a
 //! question may have been lost, and a new leader needs nothing from the previous one.

@@ -1,5 +1,5 @@
-//! The calls of a Front that are not done ([`Call`] has a variant for each thing that a call waits
-//! for), and the steps that a read makes under the lock of the state ([`Read`]).
+//! The calls of an etcd Front that are not done ([`Call`] has a variant for each thing that a call
+//! waits for), and the steps that a read makes under the lock of the state ([`Read`]).
 
 use std::sync::Arc;
 

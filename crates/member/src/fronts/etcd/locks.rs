@@ -1,5 +1,6 @@
-//! Runs the calls of `Lock` and `Campaign`: begins their parts, and feeds each part's result to the
-//! call's next step ([`super::lock_call`]).
+//! Runs the calls of `Lock` and `Campaign`. Each consists of *parts*, which are calls of their own,
+//! such as a transaction or a watch ([`super::lock_call`]). This module begins each part, and feeds
+//! its result to the next step of the `Lock` or `Campaign`.
 
 use bytes::Bytes;
 use etcd::pb::Message;

@@ -1,5 +1,6 @@
-//! Runs a transaction that only reads, in three stages: count its cost, take room for what it may
-//! find, read. Counting and reading go in steps, so that no hold of the state's lock is long.
+//! Runs a transaction that only reads, in three stages: it counts the transaction's cost, takes
+//! room for the versions that the transaction may find, and reads. Counting and reading go in
+//! steps, so that no hold of the state's lock is long.
 
 use std::sync::Arc;
 

@@ -1,5 +1,6 @@
-//! Lets clients prove their identity, with auth packets, SASL exchanges and the `ensemble` scheme,
-//! and refuses requests from clients that have proved nothing.
+//! Lets clients prove their identity, with auth packets, SASL exchanges and the `ensemble` scheme.
+//! If the configuration names schemes that clients must use, refuses requests from clients that
+//! have used none of them.
 //!
 //! None of this is replicated. As in ZooKeeper, each server has its own list of SASL users. The
 //! identities that a connection has proved are sent with its commands.

@@ -3,7 +3,7 @@
 //!
 //! While the session lives, the commands of a departed connection may take effect, as after a lost
 //! connection in ZooKeeper. Once the session has ended or has moved to another connection, these
-//! commands cannot change anything and nobody waits for them, so Loop is asked to give them up.
+//! commands cannot change anything and nobody waits for them, so Loop is asked to drop them.
 
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;

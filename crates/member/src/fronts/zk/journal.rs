@@ -3,9 +3,10 @@
 //! ephemeral that is removed with its session (`DataTree.killSession`). A multi that succeeds has
 //! one event for each of its operations, but, as in ZooKeeper, none for a check.
 //!
-//! Both are off unless configured; a request then carries only the room of a pointer for them. The
-//! details of a write are kept when it is decoded, and reported when it is answered. If its
-//! connection ends before, the write may take effect or not: its result is `invoked`.
+//! Both reports are off unless configured; while they are off, they cost a request only the room of
+//! a pointer. The details of a write are kept when the write is decoded, and reported when it is
+//! answered. If the connection ends before the answer, the write may take effect or not: its result
+//! is `invoked`.
 
 use core::fmt;
 

@@ -1,7 +1,8 @@
 //! Reads that are too long for one hold of the state's lock: long lists of children, and several
 //! reads in one request. They go in steps. If a child of a list is removed between two steps, the
-//! list begins anew. Several reads begin anew if the tree, the settings or the list of servers may
-//! have changed. The steps are then twice as long, so the read ends however much others write.
+//! list begins anew. Several reads in one request begin anew if the tree, the settings or the list
+//! of servers may have changed. Each time a read begins anew, its steps become twice as long, so
+//! the read ends however much others write.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Holds a connection's output: the bytes that the client's socket has not taken yet.
+//! Holds the output of one connection: bytes that the client's socket has not taken yet.
 
 use crate::fronts::zk::limits::{
     OUTPUT_KEPT_BYTES, OUTPUT_KEPT_IDLE_BYTES, OUTPUT_TAKEN_BYTES_MIN,

@@ -1,5 +1,6 @@
-//! Turns frames into requests in the window: takes a frame from the input, checks it, decodes the
-//! request, and puts its command into the batch or its read into the window.
+//! Turns the frames that a client sends into requests: takes a frame from the input, checks it,
+//! decodes the request, and puts the request into the connection's window (the list of its
+//! unanswered requests). A write's command goes into the Front's batch as well.
 
 use std::sync::Arc;
 

@@ -3,10 +3,11 @@
 //!
 //! All ZooKeeper Fronts of a member and its Apply share one room ([`ReplyRoom`](crate::ReplyRoom)),
 //! a bound on the bytes of replies that clients have not taken. While it is full, a connection gets
-//! only small replies, and only if its client reads them. Other connections are *parked* until
-//! there is room. Each tick looks for room too, because another Front may have freed some. A client
-//! that does not read its replies would keep the room full for ever, so one that has read next to
-//! nothing for some seconds is disconnected.
+//! only small replies, and only if its client reads them. Other connections are *parked*: they wait
+//! until there is room, and after some time their reads are refused. Each tick looks for room too,
+//! because another Front may have freed some. A client that does not read its replies would keep
+//! the room full for ever. So while the room is nearly full, a client that has read next to nothing
+//! for some seconds is disconnected.
 
 use machine::{ConnectionId, SessionId};
 use zk::ErrorCode;

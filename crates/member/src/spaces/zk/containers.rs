@@ -1,6 +1,5 @@
 //! Decides when the leader looks for znodes that the ensemble removes automatically, and how many
-//! it removes: containers that have lost their last child, and znodes whose time to live has
-//! passed.
+//! it removes: containers without children, and znodes whose time to live has passed.
 //!
 //! A round looks at all such znodes once, in bounded steps. In each step Loop asks Apply for some
 //! that are due, and proposes to remove these in one command; when Apply runs the command, it

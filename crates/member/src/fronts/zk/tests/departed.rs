@@ -1,5 +1,5 @@
-//! Tests of departed connections: Loop is asked to give their commands up once the commands can
-//! change nothing.
+//! Tests of departed connections: Loop is asked to drop their commands once the commands can change
+//! nothing.
 
 use machine::{Attachment, BootId, Changes, Mark, Ordinal, ZkChange};
 
