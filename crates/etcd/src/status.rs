@@ -1,7 +1,5 @@
 //! etcd's errors (`api/v3rpc/rpctypes/error.go`), with their codes and texts. Clients tell the
-//! errors apart by both.
-//!
-//! Clients compare the whole text, so a text never changes.
+//! errors apart by the code and the whole text, so a text never changes.
 
 use core::fmt;
 

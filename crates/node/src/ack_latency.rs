@@ -1,5 +1,6 @@
-//! Measures, on a leader, how long members take to have an entry on disk. It follows one entry at a
-//! time, and starts with a new one only now and then, so that measuring costs little.
+//! Measures, on a leader, how long a new entry takes until it is on each member's disk. It follows
+//! one entry at a time, and starts with a new one only now and then, so that measuring costs
+//! little.
 
 use std::time::{Duration, Instant};
 

@@ -1,5 +1,5 @@
-//! Starts a member of an ensemble on real sockets: opens its links, waits for its birth if it is
-//! unborn, and then passes the links' inputs to Loop.
+//! Starts a member of an ensemble on real sockets: opens its links, waits for the birth of the
+//! ensemble if the member's directory is unborn, and then passes the links' inputs to Loop.
 
 use member::message::LoopInput;
 use std::fmt;

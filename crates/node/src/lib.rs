@@ -4,11 +4,12 @@
 //! It moves messages between the member's step functions and has no condition on a term, a session,
 //! an ordinal or a zxid. Every decision is made in `member`, which the simulator runs, too.
 //!
-//! Threads: *loop* (time), *disk* (the log), *apply* (the state), *snapshot* (snapshot files),
-//! *spare* (log segments made ahead), and in an ensemble *peers* (the links to other members) and
-//! *beats* (their signs of life). Loop and Apply run on any thread that has input for them, so that
-//! a lone write wakes only a connection runtime, the disk thread, and the runtime again. A panic
-//! anywhere must end the process: the program installs a hook that does that.
+//! Threads: *loop* (time), *disk* (the log), *apply* (the state), *snapshot* (snapshot files) and
+//! *spare* (log segments made in advance). A member of an ensemble also has *peers* (the links to
+//! other members) and *beats* (the signs of life on these links). The program adds the connection
+//! runtimes. Loop and Apply run on any thread that has input for them, so that a lone write wakes
+//! only a connection runtime, the disk thread, and the runtime again. A panic anywhere must end the
+//! process: the program installs a hook that does that.
 
 mod ack_latency;
 mod cluster;

@@ -1,5 +1,5 @@
-//! Measurements that the threads make, and [`MonitorHandle`], which reads these and other numbers
-//! of a node, and passes an operator's wishes to Loop.
+//! Measurements that the threads make, and [`MonitorHandle`], with which monitoring reads these and
+//! other numbers of a node, and passes an operator's requests to Loop.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

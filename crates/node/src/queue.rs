@@ -1,5 +1,5 @@
 //! The queues between threads. They have no bound of their own, because Loop would have to wait at
-//! a full queue. Other limits bound what is in them: the credits of the Fronts (`member::limits`),
+//! a full queue. Other limits bound their content: the credits of the Fronts (`member::limits`),
 //! `ENTRIES_TO_DISK_MAX`, `PEER_INPUT_BYTES_MAX` for frames of other members, and `MAIL_MAX` for
 //! deliveries.
 //!

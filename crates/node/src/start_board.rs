@@ -1,5 +1,5 @@
-//! Records why a member of an ensemble does not serve while other servers are missing, for people
-//! and orchestrators that ask during the start.
+//! Records why a member of an ensemble does not serve yet and which servers it misses, so that
+//! people and orchestrators can ask for it during the start.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;

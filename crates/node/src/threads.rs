@@ -8,18 +8,18 @@
 //!
 //! | thread | runs | when |
 //! | --- | --- | --- |
-//! | *loop* | Loop | time has passed; or others left it work after a few turns |
-//! | *apply* | Apply | it was woken for committed commands; or others left it work |
+//! | *loop* | Loop | time has passed; or another thread left work to it after a few turns |
+//! | *apply* | Apply | it was woken for committed commands; or another thread left work to it |
 //! | *disk* | the log, then Loop, then Apply while the disk has no job | Loop gave it a job |
 //! | *peers* | Loop, then one hold of Apply | a link delivered something |
 //! | *snapshot* | the snapshot files, then Loop | Loop gave it a job |
-//! | *spare* | log segments made ahead | the log asked for one |
+//! | *spare* | filling log segments in advance | the log asked for one |
 //! | a connection runtime | its Front, then Loop | a client sent something; or Apply gave it mail |
 //!
-//! A lone write on a standalone server: the runtime runs Front and Loop; *disk* writes, runs Loop,
-//! which finds the write committed, and Apply, which mails the answer; the runtime sends the
-//! answer. After the client's bytes woke the runtime, that is two wake-ups: of *disk*, and of the
-//! runtime.
+//! For example, a lone write on a standalone server: the runtime runs Front and Loop. Then *disk*
+//! writes the log, runs Loop, which finds the write committed, and runs Apply, which mails the
+//! answer. Then the runtime sends the answer. So after the client's bytes have woken the runtime,
+//! two wake-ups follow: of *disk*, and of the runtime.
 
 use std::path::PathBuf;
 use std::sync::Arc;

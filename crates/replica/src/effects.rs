@@ -1,5 +1,5 @@
-//! The values that cross the border of this crate: the restored state, and work for the caller. No
-//! type of raft-rs appears in them.
+//! The values that the crate takes from its caller and gives to it: the restored state, and work to
+//! do. No type of raft-rs appears in them.
 
 use bytes::Bytes;
 use raft::eraftpb;

@@ -1,9 +1,9 @@
-//! The part of the log that is in memory, where raft-rs reads it; bounded in size.
+//! The part of the log that is in memory, where raft-rs reads it.
 //!
 //! Invariant: `entries` follow `truncated`, the position before the first of them, without a gap.
-//! Every entry that is not applied yet is here; applied entries are kept up to a limit. The caller
-//! has the log on disk. A follower that needs an entry that is only on disk gets a snapshot
-//! instead.
+//! Every entry that is not applied yet is here. Applied entries are kept up to a limit of bytes.
+//! The caller has the whole log on disk. A follower that needs an entry that is only on disk gets a
+//! snapshot instead.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};

@@ -1,4 +1,5 @@
-//! Persist jobs on their way to disk, and the messages that wait for them.
+//! Keeps the persist jobs that are on their way to the disk, and holds back the messages that wait
+//! for them.
 //!
 //! Invariant: a message that promises entries (a follower's answer) leaves only after everything
 //! that the member knew when it made the message is on disk. Other messages (a leader's) leave at

@@ -1,15 +1,16 @@
 //! Linearizable reads by ReadIndex (Raft thesis, section 6.4). Reads that arrive together form one
 //! *round*, which asks the leader for one index.
 //!
-//! raft-rs silently drops such a request if there is no leader, if the leader has not committed an
-//! entry of its term, or if the leader goes. So this module repeats requests, and fails each read
-//! that has no answer by its deadline.
+//! raft-rs silently drops such a request if there is no leader, if the leader has not yet committed
+//! an entry of its term, or if the leader loses the lead before it answers. So this module repeats
+//! requests, and fails each read that has no answer by its deadline.
 //!
-//! Invariant: a context, which identifies a request to raft-rs, is used only once, ever. A context
-//! holds the member id, the boot id and a counter, and each repetition of a request takes the next
-//! value of the counter. If a context were used again, raft-rs 0.7 would count acknowledgements of
-//! its first use, and so confirm a deposed leader. An answer to any context of a round serves the
-//! reads of the round, since all these contexts were made after the reads arrived.
+//! Invariant: a *context* (the bytes that identify a request to raft-rs) is used only once, ever. A
+//! context holds the member id, the boot id and a counter, and each repetition of a request takes
+//! the next value of the counter. If a context were used again, raft-rs 0.7 would count
+//! acknowledgements of its first use, and so confirm a deposed leader. An answer to any context of
+//! a round serves the reads of the round, since all these contexts were made after the reads
+//! arrived.
 
 use std::collections::VecDeque;
 

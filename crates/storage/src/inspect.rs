@@ -1,8 +1,8 @@
 //! Checks a data directory without changing it: the small files of its birth, every frame of the
 //! log, and every piece and the hash of each snapshot.
 //!
-//! Takes no lock and opens files only for reading, so it may run beside a server. A write of that
-//! server that is under way may then look torn.
+//! Takes no lock and opens files only for reading, so it may run beside a server. If that server
+//! writes meanwhile, an unfinished write may look torn.
 
 use core::fmt;
 

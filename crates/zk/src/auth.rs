@@ -1,5 +1,5 @@
 //! ZooKeeper's digest scheme, which turns the credentials `user:password` into the id
-//! `user:base64(hash(user:password))` (`DigestAuthenticationProvider`, ZooKeeper 3.9.5); and small
+//! `user:base64(hash(user:password))` (`DigestAuthenticationProvider`, ZooKeeper 3.9.5). Also small
 //! helpers for identities and session secrets.
 
 use base64::Engine;

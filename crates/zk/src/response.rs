@@ -1,5 +1,6 @@
-//! The responses of a ZooKeeper server. The server encodes them; of some parts (connect response,
-//! reply header, Stat) this module also has the decoder that our own clients use.
+//! The responses of a ZooKeeper server. The server encodes them. For three parts (the connect
+//! response, the reply header and the Stat) this module also has the decoder, which our own clients
+//! use.
 
 use machine::{AclEntry, Identity, QueryResult, Refusal, Stat, ZkOutcome};
 

@@ -1,5 +1,6 @@
-//! The service `Auth`: turns requests into commands that change users and roles ([`AuthChange`]) or
-//! into reads of users and roles ([`AuthQuestion`]), and answers the reads from the store.
+//! Requests and responses of the service `Auth`: turns requests into commands that change users and
+//! roles ([`AuthChange`]) or into reads of users and roles ([`AuthQuestion`]), and answers the
+//! reads from the store.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;

@@ -1,5 +1,5 @@
-//! The service `Maintenance`: turns requests about alarms into commands, and encodes the responses
-//! about alarms and hashes.
+//! Requests and responses of the service `Maintenance`: turns requests about alarms into commands,
+//! and encodes the responses about alarms and hashes.
 
 use machine::etcd::Store;
 use machine::etcd::alarm::{Alarm, AlarmKind};

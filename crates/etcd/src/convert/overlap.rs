@@ -1,9 +1,9 @@
 //! Refuses a transaction that puts a key which it also puts or deletes elsewhere (`checkIntervals`
 //! in `server/etcdserver/api/v3rpc/key.go`).
 //!
-//! A list of operations counts with everything nested in it. The check goes through a list in this
-//! order: its deletes; its nested transactions, one after the other; its puts. It refuses a put of
-//! a key that an operation earlier in this order puts or deletes. So a nested put may share its key
+//! The check goes through a list of operations in this order: the list's deletes; its nested
+//! transactions, one after the other, each with everything in it; its puts. It refuses a put of a
+//! key that an operation earlier in this order puts or deletes. So a nested put may share its key
 //! with a delete in a later nested transaction, as in etcd. The two branches of a transaction never
 //! both run, so they may share keys; and two deletes may always share keys.
 

@@ -1,9 +1,9 @@
-//! Turns an encoded response into JSON in pieces: takes the bytes of the message as they are made,
-//! and appends their JSON. So a large response is never whole in memory.
+//! Turns an encoded response into JSON in pieces: takes the bytes of the message while the message
+//! is being encoded, and appends their JSON. So a large response is never whole in memory.
 //!
-//! The mapping is that of [`response`](super::response). But here the fields of a message must come
-//! in the order of `proto/`, and a field that is no list only once. Messages that this server
-//! encodes do so.
+//! The mapping is that of [`response`](super::response), with two more rules: the fields of a
+//! message must come in the order of `proto/`, and a field that is no list must come only once. The
+//! messages that this server encodes obey both.
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;

@@ -1,6 +1,7 @@
-//! etcd v2: users and roles. Turns changes into commands, and encodes answers as JSON.
+//! Users and roles of etcd v2: turns requests to change them into commands, and encodes the answers
+//! as JSON.
 //!
-//! etcd 3.4 `v2auth.User`, `v2auth.Role`, `v2http/client_auth.go`.
+//! Source: etcd 3.4, `v2auth.User`, `v2auth.Role`, `v2http/client_auth.go`.
 
 use std::sync::Arc;
 

@@ -1,6 +1,6 @@
 //! The errors of etcd v2. Each has a code, a cause, and the index of the store.
 //!
-//! etcd 3.4 `etcdserver/api/v2error`.
+//! Source: etcd 3.4, `etcdserver/api/v2error`.
 
 use machine::etcd_v2::reply::{Mismatch, Reason, Refusal};
 

@@ -1,8 +1,8 @@
-//! Parses the parameters of a request about keys: those in its body, if the body is a form, and
-//! those in the query of its URL. The caller adds the body before the query. If a parameter occurs
+//! Parses the parameters of a request about keys. They come from the query of the URL, and from the
+//! body if the body is a form. The caller adds the body before the query. If a parameter occurs
 //! twice, the value that was added first counts.
 //!
-//! Go's `net/http.Request.ParseForm`, `net/url.ParseQuery`.
+//! Source: Go's `net/http.Request.ParseForm`, `net/url.ParseQuery`.
 
 use thiserror::Error;
 

@@ -1,6 +1,7 @@
 //! Encodes the answers of etcd v2 as JSON: events, and nodes with everything below them.
 //!
-//! etcd 3.4 `v2store.Event`, `v2store.NodeExtern`; texts as Go's `encoding/json` writes them.
+//! Source: etcd 3.4, `v2store.Event`, `v2store.NodeExtern`. Strings are written as Go's
+//! `encoding/json` writes them.
 
 use std::io::Write as _;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Paths of URLs: decodes and encodes their escapes, and brings them into their shortest form.
+//! Decodes and encodes the escapes in paths of URLs, and brings paths into their shortest form.
 
 use thiserror::Error;
 

@@ -1,7 +1,7 @@
 //! Parses requests of etcd v2: turns method, path and parameters into a read, a wait or a command.
 //!
-//! etcd 3.4 parses requests in `v2http.parseKeyRequest`, and chooses the operation of a write in
-//! `etcdserver.applierV2store`.
+//! Source: etcd 3.4, which parses requests in `v2http.parseKeyRequest`, and chooses the operation
+//! of a write in `etcdserver.applierV2store`.
 
 use std::sync::Arc;
 

@@ -1,11 +1,11 @@
-//! Stores a snapshot that was received from another member or from a person who restores a backup.
-//! A data directory holds at most one.
+//! Stores a snapshot that was received from another member, or from a person who restores a backup.
 //!
 //! Its bytes are written to the file [`RECEIVING_NAME`], and the caller checks them. A snapshot
 //! from another member, which replaces this member's state, is then renamed like an ordinary
 //! snapshot ([`name_received`]). A restored backup is renamed to [`RECEIVED_NAME`]
 //! ([`keep_received`]): from then on an entry of the log may refer to it, and it is removed once a
-//! snapshot that this member took covers that entry.
+//! snapshot that this member took covers that entry. So there is at most one of each of the two
+//! files.
 
 use super::{SNAPSHOT_DIR, path_of, remove, snapshot_name};
 use crate::disk::Disk;

@@ -1,10 +1,10 @@
 //! Shows why a ReadIndex context must be used only once, ever: raft-rs 0.7 mishandles a context
 //! that is used again, and this crate never uses one again.
 //!
-//! The tests of raft-rs and of this crate take the same course. Member 1 leads and serves a read,
-//! for which member 2's acknowledgement is enough; member 3's acknowledgement is delayed. Then
-//! member 1 is cut off, and member 2 leads and commits an entry. Member 1 does not know that, is
-//! asked again, and gets the delayed acknowledgement.
+//! One sequence of events is run twice: with raft-rs alone, and with this crate. Member 1 leads and
+//! serves a read, for which member 2's acknowledgement is enough; member 3's acknowledgement is
+//! delayed. Then member 1 is cut off, and member 2 leads and commits an entry. Member 1 does not
+//! know that, is asked again, and gets the delayed acknowledgement.
 
 use std::collections::BTreeSet;
 
