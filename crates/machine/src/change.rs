@@ -16,7 +16,8 @@ use crate::machine::Machine;
 use crate::mark::Mark;
 use crate::zk::change::{Change as ZkChange, Changes as ZkChanges};
 
-/// Changes of consecutive commands. Within a space they are in the order of the commands.
+/// The changes that a run of consecutive commands has made, by space. Within a space they are in
+/// the order of the commands.
 #[derive(Clone, Debug, Default)]
 pub struct Changes {
     /// Changes of the ensemble.

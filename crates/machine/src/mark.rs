@@ -3,7 +3,7 @@
 
 use crate::ids::{Ordinal, Zxid};
 
-/// The two numbers of an applied command.
+/// The place of an applied command in the order of all commands, as two numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Mark {
     /// The ordinal of the command.

@@ -12,7 +12,8 @@ pub struct FrontId(pub u32);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ticket(pub u64);
 
-/// Where the answer to a request goes.
+/// Where the answer to a request goes: to a Front, to one of its connections, for one of that
+/// connection's requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Caller {
     /// The Front that received the request.

@@ -8,7 +8,7 @@ use machine::entry::BatchBuilder;
 use crate::limits::FRONT_BYTES_MAX;
 use crate::message::{FrontId, Submission, Waiter};
 
-/// The next batch, and how much of the Front's credit unanswered commands use up.
+/// The next batch of a Front, and how much of the Front's credit its unanswered commands use up.
 #[derive(Default)]
 pub(crate) struct Commands {
     pub batch: BatchBuilder,

@@ -73,7 +73,7 @@ impl News {
     }
 }
 
-/// Counts of this member's work for the spaces while it led, since the start.
+/// Counts of the work that this member has done for the spaces while it led, since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Sessions that expired because they were silent for too long.

@@ -1,5 +1,5 @@
-//! Measurements that the threads make, and [`MonitorHandle`], with which monitoring reads these and
-//! other numbers of a node, and passes an operator's requests to Loop.
+//! Measurements that the threads make, and [`MonitorHandle`]: monitoring uses it to read these and
+//! other numbers of a node, and to pass an operator's requests to Loop.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -98,8 +98,8 @@ pub struct ReplicaFacts {
     pub peers: Vec<PeerStatus>,
 }
 
-/// Reads a node's numbers, and passes an operator's wishes to Loop. No request of a client comes
-/// through here.
+/// Lets monitoring read a node's numbers and pass an operator's requests to Loop. No request of a
+/// client comes through here.
 #[derive(Clone)]
 pub struct MonitorHandle {
     pub(crate) shared: Arc<Shared>,

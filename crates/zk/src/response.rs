@@ -99,8 +99,8 @@ pub fn encode_sasl(header: ReplyHeader, token: Option<&[u8]>, out: &mut Vec<u8>)
     end_frame(out, start);
 }
 
-/// The form of the body of a write's reply. While a write is under way, the server keeps nothing
-/// else of its request.
+/// The form of the body of a write's reply. While a write is under way, this is all that the server
+/// keeps of its request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WriteForm {
     /// The body is the path.

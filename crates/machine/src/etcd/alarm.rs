@@ -29,7 +29,7 @@ impl AlarmKind {
     }
 }
 
-/// An alarm.
+/// A problem of a member that was raised as an alarm: its kind, and the member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Alarm {
     /// The kind.

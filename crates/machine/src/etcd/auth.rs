@@ -57,7 +57,7 @@ pub struct Auth {
     bytes: usize,
 }
 
-/// A user.
+/// A user of etcd: the hash of its password, if it has one, and its roles.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct User {
     /// The hash of the password, in a form that only the face knows. `None` for a user without a

@@ -9,7 +9,7 @@ use crate::etcd::reply::Refusal;
 use crate::etcd::store::Store;
 use crate::etcd::tail::Sum;
 
-/// The progress of computing a hash, in steps.
+/// A hash that is being computed, in steps.
 #[derive(Debug)]
 pub struct HashRead {
     /// The revision whose keys are hashed.

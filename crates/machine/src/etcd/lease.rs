@@ -30,7 +30,7 @@ pub struct Grant {
     pub granted: Ordinal,
 }
 
-/// A lease.
+/// A lease: its time to live, and the keys that belong to it.
 #[derive(Debug)]
 pub struct Lease {
     grant: Grant,
@@ -119,7 +119,7 @@ impl Borrow<[u8]> for Attached {
     }
 }
 
-/// All leases.
+/// All leases, by their ids.
 #[derive(Default)]
 pub struct Leases {
     leases: BTreeMap<LeaseId, Lease>,

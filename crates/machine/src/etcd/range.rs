@@ -86,7 +86,8 @@ impl Order {
     }
 }
 
-/// A version that compares by the order of its read; the greatest is the last in the result.
+/// A version, compared with others by the order that its read asks for; the greatest is the last in
+/// the result.
 #[derive(Debug)]
 pub(crate) struct Ranked {
     pub event: Event,

@@ -95,7 +95,7 @@ pub struct TxnDone {
     pub branch: Branch,
 }
 
-/// A branch of a transaction, after it ran.
+/// The outcomes of the operations in the branch that a transaction chose.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Branch {
     /// Whether all comparisons held.
@@ -117,7 +117,8 @@ pub enum OpDone {
     Txn(Branch),
 }
 
-/// The result of a read.
+/// The result of a read of a range: the versions that it found, and the number of keys in the
+/// range.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
     /// The store's revision at the time of the read.

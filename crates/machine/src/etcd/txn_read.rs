@@ -17,7 +17,7 @@ use crate::etcd::store::Store;
 use crate::etcd::txn_state::{Checking, Judging};
 use crate::limits::{ETCD_ANSWER_ITEM_WEIGHT, ETCD_ANSWER_WEIGHT_MAX};
 
-/// The progress of a read with a transaction.
+/// How far the run of a transaction without writes has come.
 #[derive(Debug)]
 pub struct TxnRead {
     /// The store's revision, and its compacted revision, at the first step; `None` before.

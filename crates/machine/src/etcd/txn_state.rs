@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use crate::etcd::path::Level;
 
-/// The progress of judging a transaction's comparisons.
+/// How far the judging of a transaction's comparisons has come.
 #[derive(Debug)]
 pub(crate) struct Judging {
     pub levels: Vec<Level>,
@@ -17,7 +17,8 @@ pub(crate) struct Judging {
     pub compares: Option<Compares>,
 }
 
-/// The progress of judging the comparisons of one transaction.
+/// How far the judging of one transaction's comparisons has come, without those of transactions
+/// nested in it.
 #[derive(Debug, Default)]
 pub(crate) struct Compares {
     /// The position of the comparison that is being judged.
@@ -35,7 +36,7 @@ impl Default for Judging {
     }
 }
 
-/// The progress of checking the operations on a transaction's path.
+/// How far the check of the operations on a transaction's path has come.
 #[derive(Debug, Default)]
 pub(crate) struct Checking {
     pub levels: Vec<Level>,

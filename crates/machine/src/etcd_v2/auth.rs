@@ -61,7 +61,7 @@ struct Sums {
     weight: u64,
 }
 
-/// A user.
+/// A user of etcd v2: the hash of its password, and its roles.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct User {
     /// The hash of the password, in a form that only the face knows.

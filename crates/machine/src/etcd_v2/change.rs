@@ -1,5 +1,6 @@
 //! The changes that etcd v2's commands make: writes of keys, which a Front shows to the clients
-//! that wait for them; and changes of times to live, from which Loop keeps the deadlines of keys.
+//! that wait for them; and changes of times to live. Loop keeps the deadlines of keys by the
+//! latter.
 
 use std::sync::Arc;
 

@@ -23,7 +23,7 @@ pub struct Event {
     pub is_refresh: bool,
 }
 
-/// The kind of a write.
+/// The operation that an event reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// A key was set.

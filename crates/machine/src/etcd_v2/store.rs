@@ -19,7 +19,7 @@ use crate::etcd_v2::walk::Walk;
 /// because clients treat that specially.
 pub const FIRST_INDEX: u64 = 3;
 
-/// The state of etcd v2's space.
+/// The state of etcd v2's space: the tree, the history, the index, and users and roles.
 pub struct Store {
     /// The index of the last write that took effect; [`FIRST_INDEX`] before the first.
     pub(crate) index: u64,

@@ -255,7 +255,7 @@ pub enum Missing<'k> {
     IsFile(Key<'k>),
 }
 
-/// The tree.
+/// The tree of etcd v2, held by its root directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tree {
     root: Arc<Node>,

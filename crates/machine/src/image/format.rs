@@ -39,8 +39,8 @@ pub(crate) const HEADER_AND_END_BYTES: u64 =
 /// Names of the spaces. The space with number N has place N - 1.
 const SPACE_NAMES: [&str; 4] = ["control", "zk", "etcd", "etcd_v2"];
 
-/// A part of the state with its own commands, its own section of the image, and its own terms of
-/// the digest.
+/// A space, that is, a part of the state with its own commands, its own section of the image, and
+/// its own terms of the digest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Space {
     /// The ensemble's own state.

@@ -43,7 +43,7 @@ pub struct Identity<'a> {
     pub id: &'a str,
 }
 
-/// One line of an ACL: clients with this identity have these permissions.
+/// One entry of an ACL: clients with this identity have these permissions.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct AclEntry {
     /// Bits of [`perms`].

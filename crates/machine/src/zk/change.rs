@@ -97,7 +97,8 @@ pub struct QuotaExceeded {
     pub limit: i64,
 }
 
-/// A change, with the numbers of its command.
+/// One change of the tree or of a session, with its path and the numbers of the command that made
+/// it.
 #[derive(Clone, Debug)]
 pub struct Made {
     /// The numbers of the command that made the change. Clients see the zxid.

@@ -145,7 +145,7 @@ impl TreeFreeze {
 /// The parent of the root in an image.
 pub(crate) const NO_PARENT: u32 = u32::MAX;
 
-/// The fields of a znode as an image has them.
+/// The fields of a znode, in the form that the image of the state (the bytes of a snapshot) holds.
 pub(crate) struct Image<'a> {
     pub id: u32,
     pub parent: u32,

@@ -11,7 +11,7 @@ use crate::digest::Digest;
 use crate::ids::{Attachment, Ordinal, SessionId};
 use crate::zk::tree::ZnodeId;
 
-/// One session.
+/// One session of a ZooKeeper client: its timeout, its password, its connection and its ephemerals.
 #[derive(Clone, Debug)]
 pub struct Session {
     /// The negotiated timeout in ms: the leader expires a session that is silent for longer.

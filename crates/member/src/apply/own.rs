@@ -38,7 +38,7 @@ pub(super) struct Refusal {
     pub reason: Unavailable,
 }
 
-/// Those waiters of the own batch being applied that have no answer yet.
+/// The own batch that is being applied: those of its waiters that have no answer yet.
 pub(super) struct Expecting {
     sequence: u64,
     /// The number of waiters when the batch was begun.

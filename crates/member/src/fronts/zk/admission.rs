@@ -9,7 +9,7 @@ use zk::auth::session_secret;
 
 use crate::message::FrontId;
 
-/// The connections that have no session yet, and the connections whose commands Loop is to give up.
+/// The connections that have no session yet, and the connections whose commands Loop must drop.
 #[derive(Default)]
 pub(super) struct Admission {
     /// When each connection was accepted, in ms, oldest first. Connections that have a session by

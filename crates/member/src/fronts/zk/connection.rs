@@ -51,7 +51,8 @@ pub(super) enum State {
     Closing,
 }
 
-/// Whether a connection is read-only: it connected while this member had no contact with a leader.
+/// Whether a connection is read-only. A client that connects while this member has no contact with
+/// a leader, and that accepts this, gets a read-only connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ReadOnly {
     /// The connection may read and write.

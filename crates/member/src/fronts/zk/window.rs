@@ -221,7 +221,7 @@ impl Window {
     }
 }
 
-/// The counts of a window, for tests of its bounds.
+/// How much a window holds, for tests of its bounds.
 #[cfg(test)]
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct WindowCounts {
