@@ -1,7 +1,7 @@
 //! Applies etcd v2's commands to the store. Each command checks everything first. Then it is
-//! refused with a reason, or makes all its changes at once. Two commands take several steps: a
-//! removal of a directory first finds the times to live in it, and an expiry removes one key after
-//! the other ([`super::removal`]).
+//! refused with a reason, or makes all its changes at once. Two commands take several steps
+//! ([`super::removal`]): the removal of a directory, which first finds the times to live in it, and
+//! an expiry of keys, which removes one key after the other.
 
 use std::sync::Arc;
 

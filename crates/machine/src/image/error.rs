@@ -1,4 +1,4 @@
-//! The errors of reading an image.
+//! The errors of reading an image (the bytes of a snapshot).
 
 use thiserror::Error;
 

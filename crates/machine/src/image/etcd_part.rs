@@ -1,5 +1,5 @@
-//! Reads only etcd's section of an image, for programs that convert it to etcd's own format. It
-//! builds no state, and skips the records of the other spaces.
+//! Reads only etcd's section of an image (the bytes of a snapshot), for programs that convert it to
+//! etcd's own format. It builds no state, and skips the records of the other spaces.
 
 pub use crate::etcd::restore::EtcdPart;
 use crate::image::restore::{Decoder, RestoreError};

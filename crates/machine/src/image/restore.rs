@@ -1,4 +1,4 @@
-//! Restoring: builds a machine from the pieces of an image.
+//! Restoring: builds a machine from the pieces of an image (the bytes of a snapshot).
 //!
 //! Each piece takes two steps. A [`Decoder`] reads the piece's frames and checks the form of each
 //! record, which is most of the work and needs nothing of the state. [`Restore::install`] then puts

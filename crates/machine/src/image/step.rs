@@ -1,4 +1,5 @@
-//! The result of one step of the walk that writes a space's section of an image.
+//! The result of one step of the walk that writes a space's section of an image (the bytes of a
+//! snapshot).
 
 /// The result of one step of a walk.
 pub(crate) enum WalkStep {

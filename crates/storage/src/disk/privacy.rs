@@ -1,7 +1,7 @@
 //! Keeps a data directory private to its owner: it holds values, session passwords, tokens and
 //! password hashes. A directory that an earlier version or somebody else made may be open to its
-//! group or to all users. [`RealDisk::close_to_others`] takes the access of all others away and
-//! reports what stays open.
+//! group or to all users. [`RealDisk::close_to_others`] takes the access of users outside the group
+//! away, and reports what stays open: for example the access of the group, which may be intended.
 
 use std::fs::{Metadata, OpenOptions};
 use std::io;

@@ -1,5 +1,6 @@
 //! Opens the log: reads it, makes what was read durable, and continues in a fresh segment. Never
-//! appends to the old last segment, whose end may be torn.
+//! appends to the old last segment, whose end may be torn. ([`super`] explains the words *mark*,
+//! *head* and *seal*.)
 //!
 //! The order of the writes ensures that the log recovers to the same state after a crash at any of
 //! these steps:

@@ -11,7 +11,7 @@
 //! | on one key, or a count | 1 |
 //! | a comparison or a removal of a range | all keys of the range |
 //! | a read with an order or with bounds of revisions | all keys of the range |
-//! | another read | up to one more than its limit |
+//! | another read | all keys of the range; with a limit, up to one more than the limit |
 //!
 //! Both branches count, and so do nested transactions. The largest operation does not count: as a
 //! call of its own it would never be refused for its cost, so a transaction is not refused for it

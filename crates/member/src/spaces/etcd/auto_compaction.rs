@@ -1,7 +1,8 @@
-//! Decides when a leader compacts etcd's history automatically.
+//! Decides when a leader compacts etcd's history automatically. Only the leader compacts, and its
+//! own configuration says how much history remains.
 //!
-//! Every member notes the revision from time to time, by its own clock, so a new leader knows what
-//! the revision was one period ago. The leader's configuration counts. Source: etcd 3.6,
+//! In the mode `periodic`, every member notes the revision from time to time, by its own clock. So
+//! a new leader knows what the revision was one period ago. Source: etcd 3.6,
 //! `v3compactor/periodic.go` and `revision.go`.
 
 use std::collections::VecDeque;
