@@ -3,10 +3,11 @@
 //!
 //! [`Machine::freeze`] encodes the header, control's section and ZooKeeper's sessions at once, and
 //! starts a walk over the rest of each space. [`Machine::freeze_step`] then writes one piece at a
-//! time. ZooKeeper's znodes change in place: before apply changes one that the walk has not
-//! reached, the old znode is kept for the image. The other spaces need nothing of that kind. So the
-//! image shows the state at one index, and commands never wait for it. If too many old znodes must
-//! be kept, the freeze is given up.
+//! time. Before apply changes a znode of ZooKeeper or ends a lease of etcd that the walk has not
+//! reached, the old znode or lease is kept for the image. Everything else that is walked never
+//! changes: etcd's versions of keys, and the shared nodes of etcd v2. So the image shows the state
+//! at one index, and commands never wait for it. If too many old values must be kept, the freeze is
+//! given up.
 //!
 //! The module `format` gives the bytes of the frame around the records; each space's own module
 //! gives the bytes of its records.

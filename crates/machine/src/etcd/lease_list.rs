@@ -1,10 +1,10 @@
-//! Lists all leases, in steps, between which the state's lock is released. There may be any number
-//! of leases. While permissions are enforced, the list also takes long because a user without the
-//! role `root` needs read permission for all keys of all leases.
+//! Lists all leases, in steps, between which the state's lock is released: there may be any number
+//! of leases. While permissions are enforced, a user without the role `root` also needs read
+//! permission for all keys of all leases, and the list checks this in its steps.
 //!
 //! The list has each lease that exists when the list reaches its id. A key is checked if it exists
-//! when the check reaches it. A key that is put later, at a place already passed, is not checked:
-//! the list then counts as read before that put.
+//! when the check reaches it. A key that is put later, at a place that the check has passed, is not
+//! checked: the list then counts as read before that put.
 
 use std::ops::Bound;
 

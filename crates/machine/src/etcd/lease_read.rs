@@ -3,8 +3,8 @@
 //! is released between two steps.
 //!
 //! The read goes through the keys in order. A key is read if it exists when the read comes to it. A
-//! key that is put later behind the read's back, at a place already passed, is not read: the read
-//! then counts as done before that put.
+//! key that is put later, at a place that the read has passed, is not read: the read then counts as
+//! done before that put.
 
 use crate::etcd::auth::{Access, AuthInfo};
 use crate::etcd::command::KeyRange;

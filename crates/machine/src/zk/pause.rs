@@ -11,8 +11,9 @@
 //! the previous zxid (`DataTree.killSession`, 3.9).
 //!
 //! Watch events may be sent before the command is done. For example, the end of a session publishes
-//! its changes after each step; a client that gets such an event and then reads must wait. Only a
-//! multi publishes its changes when it is done, because its last operation may still be refused.
+//! its changes after each step; a client that gets such an event and then reads must wait. A multi
+//! is the exception: it publishes its changes only when it is done, because its last operation may
+//! still be refused.
 
 use crate::ids::{SessionId, Zxid};
 use crate::zk::change::{Changes, OpenTransaction};
