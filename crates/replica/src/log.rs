@@ -2,7 +2,7 @@
 //!
 //! Invariant: `entries` follow `truncated`, the position before the first of them, without a gap.
 //! Every entry that is not applied yet is here. Applied entries are kept up to a limit of bytes.
-//! The caller has the whole log on disk. A follower that needs an entry that is only on disk gets a
+//! The caller has the log on disk. A follower that needs an entry that is only on disk gets a
 //! snapshot instead.
 
 use std::cell::RefCell;

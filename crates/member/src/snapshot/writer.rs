@@ -8,8 +8,8 @@
 //! the newest are removed.
 //!
 //! If another member is reading a snapshot, this snapshot is kept when the next one is finished,
-//! whatever its age. Under load, a new snapshot may be taken in the time that a member needs to
-//! read one; without this rule no member would ever get to the end.
+//! whatever its age, as long as the disk has space. Under load, a new snapshot may be taken in the
+//! time that a member needs to read one; without this rule no member would ever get to the end.
 
 use storage::StorageError;
 use storage::disk::Disk;
