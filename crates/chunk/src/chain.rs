@@ -1,11 +1,13 @@
 //! Finds out which files make up the log: surveys the folder, and links each segment to the one
 //! before.
 //!
-//! The head of a segment names the position in an earlier segment that it *follows*. A segment that
-//! is skipped that way lies behind a place where the log was cut off after a crash. It is kept
-//! until no start will read the log from an earlier position, and its number is never used again.
-//! If a segment's head is lost, the segment is read all the same: its records name their own
-//! positions.
+//! The head of a segment says which segment it *follows*, and where in that segment the log ended.
+//! If the followed segment is not the one with the number before, then the segments between them
+//! are not part of the log: the log was cut off after a crash, and these segments were behind the
+//! cut. Their files are kept until no start will read the log from a position before them, and
+//! their numbers are never used again. A segment whose head is lost is read all the same, because
+//! its records name their own positions. The exception is a segment at the end of the log, if
+//! nothing shows that it was ever durable.
 
 use storage::disk::Disk;
 

@@ -2,7 +2,7 @@
 //!
 //! A chunk has one checksum for every `bytes_per_checksum` bytes, counted from its start; the last
 //! piece may be shorter. As in Ozone 2.2.0 (`Checksum`, `ChecksumByteBufferFactory`), CRC32 has
-//! zlib's polynomial, and both CRCs are four bytes, big-endian.
+//! zlib's polynomial, and a checksum of type CRC32 or CRC32C is four bytes, big-endian.
 
 use crate::crc::{crc32, crc32c};
 use bytes::Bytes;

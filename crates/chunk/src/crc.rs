@@ -1,6 +1,6 @@
-//! Computes CRC-32 and CRC-32C (Castagnoli, RFC 3720). For 64 KiB this takes less than half the
-//! time of a chain of `crc32` instructions. Such a chain would take a fifth of the time of a large
-//! write.
+//! Computes CRC-32 and CRC-32C (Castagnoli, RFC 3720), with the crate `crc_fast`. For 64 KiB it
+//! takes less than half the time of a loop over the CPU's instruction `crc32`, which would take a
+//! fifth of the time of a large write.
 
 use crc_fast::{CrcAlgorithm, Digest};
 

@@ -1,11 +1,12 @@
 //! The damage that a start found, and a note about it that stays until a person accepts it.
 //!
-//! Unreadable data are not deleted: behind damage, the index may lack records that the files still
-//! hold. So a store that was damaged once removes nothing on its own (no segment, checkpoint,
-//! folder or file), at this start and at later ones, until [`accept`] is called. The note is the
-//! file `damaged`, with one line of text for each piece of damage; what counts is that it exists.
-//! Accepted damage is kept in another file: if it is found again it is reported, but does not keep
-//! anything from being removed.
+//! The store keeps what it cannot read. If a part of the log is damaged, the index may lack records
+//! about bytes that are still in the files. So a store that was damaged once removes no segment, no
+//! folder, no block's file and no checkpoint of an earlier start on its own, at this start and at
+//! later ones, until a person calls [`accept`]. The note is the file `damaged`, with one line of
+//! text for each piece of damage; the store only looks whether the file exists. Accepted damage is
+//! kept in another file. If a start finds accepted damage again, it reports that damage, but the
+//! store removes files as usual.
 
 use storage::disk::Disk;
 

@@ -1,9 +1,9 @@
 //! Makes large writes to the files of blocks and chunks: around the page cache, through a few
 //! buffers that all threads share.
 //!
-//! Copying 1000 KiB into the page cache takes twice the CPU time of copying them to memory that is
-//! reused, since each page must be found first. And the dirty pages, of as many files as there are
-//! writers, would be written back in no useful order.
+//! Why not through the page cache: copying 1000 KiB into it takes twice the CPU time of copying
+//! them to memory that is reused, since the kernel must find each page first. And the kernel would
+//! write the dirty pages of many files back in no useful order.
 
 use std::io;
 

@@ -1,5 +1,5 @@
-//! Records where the bytes of a block are in the log: as *extents*, ranges of the block that are
-//! each in one record.
+//! Records where the bytes of a block are in the log. An *extent* is a range of the block that is
+//! in one record.
 //!
 //! Extents are sorted by their offset in the block and do not overlap: a later write replaces what
 //! it covers. A block that is written in order, in chunks of one size, is one *run*: consecutive

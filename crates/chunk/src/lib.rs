@@ -1,10 +1,10 @@
 //! The chunk store: keeps bulk data as containers of blocks of chunks.
 //!
-//! A file system of objects spreads its blocks over many disks, and writes each block in chunks of
-//! a few KiB to a few MiB. This store keeps the blocks of one disk. Its layouts differ in how many
-//! files that makes, what a write costs, and what is left after a crash. Two of the layouts are
-//! Apache Ozone's, name for name. The third keeps the data of all containers in one sequential log
-//! ([`log`]); for the other two, that log holds only metadata.
+//! An object store spreads the blocks of its files over many disks, and writes each block in chunks
+//! of a few KiB to a few MiB. This store keeps the blocks of one disk. It has three layouts, which
+//! differ in the number of files, in the cost of a write, and in what is left after a crash. Two of
+//! the layouts are Apache Ozone's, with the same file names. The third keeps the data of all
+//! containers in one sequential log ([`log`]); for the other two, that log holds only metadata.
 //!
 //! The crate must never serve bytes as data that nobody wrote, never lose data that it reported as
 //! durable, and never name tokio: it blocks the threads that call it.

@@ -1,5 +1,5 @@
-//! Counts how many bytes of each segment are still needed, as the index changes. So nobody has to
-//! walk the index to find out which segments can be given back.
+//! Counts how many bytes of each segment are still needed, as the index changes. So the store finds
+//! the segments that it can remove without a walk over the index.
 
 use std::collections::BTreeMap;
 

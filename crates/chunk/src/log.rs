@@ -2,9 +2,10 @@
 //!
 //! A record is written in two steps. *Reserve*, under the lock of the tail, gives the record its
 //! position; a small record is also copied into the *gathered* buffer, which all threads share.
-//! *Finish*, without the lock, makes the write that is left to this thread, if any: the gathered
-//! buffer that its record filled, or its own large record. A caller with an index reserves under
-//! the index's lock, so that log and index have the same order, and finishes without that lock.
+//! *Finish*, without the lock, makes the writes that are left to this thread, if any: the gathered
+//! buffer, if this record did not fit into it, and the record itself, if it is large. A caller with
+//! an index reserves under the index's lock, so that log and index have the same order, and
+//! finishes without that lock.
 //!
 //! Every write to a file is of whole disk blocks, and each block is written once: a record that
 //! must be durable at once is followed by zeros to the end of its block, and durable bytes are

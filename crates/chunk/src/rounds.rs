@@ -1,16 +1,16 @@
 //! Lets threads wait for the syncs of the log. Each sync is a *round*, and has a number.
 //!
 //! A thread that arrives during a round waits for the next one, which covers what the thread wrote.
-//! The first such thread leads (runs) the next round, and is woken alone when the present round is
-//! over. The others are woken all at once, by one system call, when their own round is over. So
-//! each thread sleeps once, is woken once, and takes no lock for that. (With a condition variable,
-//! the threads woke one after the other, and half of them too early.)
+//! The first such thread is the leader: it will run the next round, and is woken alone when the
+//! present round is over. The others are woken all at once, by one system call, when their own
+//! round is over. So each thread sleeps once, is woken once, and takes no lock for that. (With a
+//! condition variable, the threads woke one after the other, and half of them too early.)
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use rustix::thread::futex;
 
-/// The numbers of the finished rounds, in words that threads wait on.
+/// The numbers of the finished rounds, in atomic words on which threads wait (futexes).
 #[derive(Debug, Default)]
 pub(crate) struct Rounds {
     /// Number of the last finished round. The leader of the next round waits on this.

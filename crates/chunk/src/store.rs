@@ -1,16 +1,17 @@
 //! The store: its operations, and the order of their steps.
 //!
 //! A write takes these steps. The container is found and locked. The request is checked against the
-//! states of the container and the block. The log gives the record its position ([`Log::reserve`]),
-//! and the index records that. The lock is released. The rest is written, and synced if the caller
-//! asked for that. In the layouts with files, the index first records the length, and then the
-//! bytes are written to the file at their offset.
+//! states of the container and the block. In the layout `Log`, the log gives the record its
+//! position ([`Log::reserve`]), and the index records that; in the layouts with files, the index
+//! records the new length of the block. The lock is released. The bytes are written, and synced if
+//! the caller asked for that.
 //!
 //! Everything about containers and blocks is in the log, whatever the layout: a start rebuilds the
 //! index from it.
 //!
-//! Many threads call one store. A container's lock is held only while a small chunk is copied, or
-//! while a few dozen KiB that were gathered for a block's file are written; never during a sync.
+//! Many threads call one store. A container's lock is held while a small chunk is copied, or while
+//! a few dozen KiB that were gathered for a block's file are written. The syncs of writes and
+//! commits run without the lock.
 
 mod blocks;
 mod checkpoints;

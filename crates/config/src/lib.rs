@@ -2,14 +2,14 @@
 //!
 //! A file is ZooKeeper's `zoo.cfg` or our own `quorate.toml`, told apart by its content. In a
 //! `zoo.cfg` every key means what it means in ZooKeeper 3.9 (`QuorumPeerConfig`, and the classes
-//! that read the `zookeeper.*` properties); a key that is unknown, or known and not built, causes a
-//! [`Warning`]. In a `quorate.toml` an unknown key is an error.
+//! that read the `zookeeper.*` properties). A key that ZooKeeper does not know, or that this server
+//! does not implement, causes a [`Warning`]. In a `quorate.toml` an unknown key is an error.
 //!
 //! For each setting, the command line wins over the file, the file over a `-D` property of
-//! `JVMFLAGS` (as in ZooKeeper, which turns the file into properties), and the property over the
-//! default. Without a file, the variables of ZooKeeper's container image (`ZOO_*`) take its place.
-//! Without either, and if no option names a face, the default faces are served. [`load_from`] is
-//! pure: files and environment are its arguments.
+//! `JVMFLAGS` or `SERVER_JVMFLAGS` (as in ZooKeeper, which turns the file into properties), and the
+//! property over the default. If there is no file, the variables of ZooKeeper's container image
+//! (`ZOO_*`) take its place. If there are no such variables either, and no option names a face, the
+//! default faces are served. [`load_from`] is pure: files and environment are its arguments.
 
 pub mod address;
 mod args;

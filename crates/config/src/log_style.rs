@@ -1,4 +1,5 @@
-//! The form, the filter and the destinations of log lines.
+//! How a server writes its log: the form of a line, the filter that chooses lines, and the places
+//! that lines go to.
 
 use std::path::PathBuf;
 

@@ -18,7 +18,8 @@ pub(super) struct ThrottleDraft {
     pub weights_place: Option<Place>,
 }
 
-/// The tokens that each kind of session takes, as configured and not checked yet.
+/// How many tokens of the connection throttle each kind of session takes, as configured and not
+/// checked yet.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct AskedWeights {
     pub global: i64,

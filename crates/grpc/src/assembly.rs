@@ -1,6 +1,7 @@
-//! Assembles messages from the frames of a stream, and puts the prefix on messages to send. A
-//! message may span several frames, and a frame several messages; but most small messages come in
-//! one frame, and are then slices of it, without a copy.
+//! Assembles messages from the frames of a stream, and puts gRPC's prefix (five bytes: a flag and
+//! the length) in front of messages to send. A message may span several frames, and a frame several
+//! messages. But most small messages come in one frame; they are then slices of the frame, without
+//! a copy.
 
 use bytes::{Bytes, BytesMut};
 use grpc_code::Code;

@@ -1,4 +1,4 @@
-//! Reads the headers of a request, which open a call or get a complete response that refuses them.
+//! Reads the headers of a request. They open a call; or they are refused, with a complete response.
 //! The order of the checks and the texts are those of grpc-go (`http2Server.operateHeaders`,
 //! `Server.handleStream`).
 

@@ -1,6 +1,6 @@
-//! Keeps the metadata of a call: those headers, chosen by the client, that the face's handlers
-//! read. Calls may be open for long, so the bytes of large values are limited: for each connection,
-//! and for all connections of the face.
+//! Keeps the metadata of a call: the headers that a client adds to its call, if a handler of the
+//! face reads them. Calls may be open for long, so the bytes of large values are limited: for each
+//! connection, and for all connections of the face.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError, Weak};

@@ -7,7 +7,8 @@ use super::counts::CallCounts;
 use super::status::Status;
 use grpc_code::Code;
 
-/// Which sides of a method send a stream of messages; the other side sends exactly one message.
+/// Which sides of a method (client, server) send a stream of messages. A side without a stream
+/// sends exactly one message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// One request, one answer.

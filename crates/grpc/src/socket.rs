@@ -1,9 +1,10 @@
 //! The socket of a connection, which gathers small writes. A *turn* is one run of the connection's
-//! task. The HTTP/2 library flushes small frames (answers to pings, window updates) in each turn,
-//! before the tasks of new calls have run. grpc-go sends a ping with most requests, so a call would
-//! cost two writes. So a flush is delayed to the next turn, which follows the tasks that this turn
-//! has started. A call that waits for the disk answers long after that. So an answer to a ping
-//! waits even longer: until any other frame is written, but 50 ms at most.
+//! task. In each turn the HTTP/2 library flushes small frames (answers to pings, window updates),
+//! before the tasks of new calls have run. grpc-go sends a ping with most requests, so each call
+//! would cost two writes. Therefore a flush is delayed to the next turn, which runs after the tasks
+//! that this turn has started. A call that waits for the disk answers much later than that.
+//! Therefore an answer to a ping waits even longer, if a call is open: until any other frame is
+//! written, but 50 ms at most.
 
 use std::io;
 use std::pin::Pin;

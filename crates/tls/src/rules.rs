@@ -4,10 +4,10 @@
 //! Source: `transport.TLSInfo` and `checkCRL` of etcd 3.6. As there, the list revokes serial
 //! numbers, whatever the issuer, and each certificate that the peer shows is checked. The signature
 //! and the dates of the list do not matter, because the list is a file of the administrator, as the
-//! trust store is. While the list cannot be read, every certificate is refused.
+//! trust store is.
 //!
 //! A handshake uses the list as it was last read, and never reads the file: a disk that hangs must
-//! not stop the thread of a handshake.
+//! not stop the thread of a handshake. If the last read failed, every certificate is refused.
 
 use std::collections::HashSet;
 use std::fmt;

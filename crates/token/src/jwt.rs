@@ -1,6 +1,6 @@
-//! Makes and verifies JSON Web Tokens. A token is three base64 parts with dots between them. The
-//! header names the signing method, the claims say who the client is, and the signature covers the
-//! first two parts as they are written.
+//! Makes and verifies JSON Web Tokens. A token is three base64 parts with dots between them: a
+//! header, claims, and a signature. The header names the algorithm of the signature, the claims say
+//! who the client is, and the signature covers the first two parts as they are written.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;

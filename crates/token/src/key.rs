@@ -19,7 +19,7 @@ use crate::pem_file::{self, Kind};
 /// The sizes in bits that a public RSA key may have.
 const RSA_BITS: std::ops::RangeInclusive<usize> = 2_048..=8_192;
 
-/// A key for one method.
+/// A key for one signing method ([`SigningMethod`](crate::SigningMethod)).
 pub(crate) enum Key {
     Hmac(hmac::Key),
     Rsa { scheme: RsaScheme, pair: Option<Box<RsaKeyPair>>, public: Vec<u8> },

@@ -1,6 +1,7 @@
-//! The methods of signing a token: the names of algorithms (RFC 7518, 3.1; RFC 8037).
+//! The algorithms that sign a JSON Web Token, by the names that its header gives them (RFC 7518,
+//! 3.1; RFC 8037). JWT calls such an algorithm a *signing method*.
 
-/// A signing method. Its name is the same in options and in token headers.
+/// An algorithm that signs tokens. Its name is the same in options and in token headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the names are those of the RFCs")]
 pub enum SigningMethod {

@@ -1,8 +1,9 @@
-//! Writes the checkpoints of an open store: decides when one is due, and writes it in steps that
-//! leave the disk to others.
+//! Writes the checkpoints of an open store: decides when one is due, and writes it in small steps,
+//! between which the disk is free for other work.
 //!
-//! A step writes some MiB and syncs each, so that no other sync waits for much. The index changes
-//! between the steps: a start reads the log from the position at which the checkpoint was begun.
+//! A step writes some MiB and syncs them, so that a sync of the log never waits for more than one
+//! step. The index changes between the steps. This does no harm, because a start reads the log from
+//! the position at which the checkpoint was begun.
 
 use std::sync::atomic::Ordering;
 

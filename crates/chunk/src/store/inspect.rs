@@ -1,6 +1,6 @@
 //! Checks a store without changing it: reads everything that its index names and compares it with
-//! its checksums, as the scrubber does. Files of containers that are still written to are not
-//! checked.
+//! its checksums, as the scrubber does. If a container still takes writes, only the lengths of its
+//! files are checked, not their bytes.
 
 use core::fmt;
 

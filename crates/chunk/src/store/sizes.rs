@@ -1,6 +1,6 @@
 //! Computes, from the index alone, how much memory an answer about a container or a block takes.
-//! Reads nothing from disk, so a caller with little memory can free some before it asks for the
-//! answer.
+//! Reads nothing from disk. A caller with little memory asks this first, and frees some before it
+//! asks for the answer.
 
 use storage::disk::Disk;
 

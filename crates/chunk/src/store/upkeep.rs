@@ -1,10 +1,12 @@
-//! The background work: gives the space of segments back, and *scrubs* blocks, that is, reads them
+//! The background work: frees the disk space of segments, and *scrubs* blocks, that is, reads them
 //! to check that they are still what was written. ([`super::checkpoints`] writes checkpoints.)
 //!
 //! A segment is *emptied* when half of it or less is needed. Each needed record is written again at
 //! the end of the log, under the lock of its container, and the index then points there. The
-//! segment is removed once the copies are durable and checkpoints exist behind it: a start from an
-//! older checkpoint would look for the segment.
+//! segment is removed once the copies are durable and the store's two checkpoints are of later
+//! positions, because a start from an earlier checkpoint would look for the segment. On a full
+//! disk, one such checkpoint is enough, and the unneeded ranges of segments are punched out of
+//! their files.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;

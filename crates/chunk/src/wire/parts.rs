@@ -1,9 +1,9 @@
 //! Counts how many values a request would become, before it is decoded.
 //!
 //! An empty chunk takes two bytes of a message, and up to [`crate::limits::REQUEST_PART_BYTES`] of
-//! memory: a message within the limit could demand gigabytes. So this module first counts the
-//! *parts* of a message: its repeated values, and every message that may hold such values. The
-//! count costs a walk over the message's tags.
+//! memory: a message within the limit on its length could take gigabytes. So this module first
+//! counts the *parts* of a message: its repeated values, and every message that may hold such
+//! values. The count costs a walk over the message's tags.
 
 use prost::encoding::{DecodeContext, WireType, decode_key, decode_varint, skip_field};
 

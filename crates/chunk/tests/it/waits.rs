@@ -1,4 +1,5 @@
-//! Tests threads that wait for each other, on a disk that waits or is full when the test says so.
+//! Tests of threads that wait for each other. A [`HookedDisk`](super::hooked_disk::HookedDisk)
+//! delays an operation, or reports a full disk, at the moment that the test chooses.
 
 use std::io;
 use std::sync::Arc;

@@ -11,7 +11,7 @@ use crate::report::{Place, Severity, Warning};
 /// The prefix of the names of all variables.
 const PREFIX: &str = "ETCD_";
 
-/// The request on the command line.
+/// What the command line asks for: a text, or a server.
 pub(super) enum Asked {
     /// Print the version.
     Version,

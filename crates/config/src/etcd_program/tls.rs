@@ -35,7 +35,7 @@ const SUITES_LEFT_OUT: [&str; 13] = [
     "TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA256",
 ];
 
-/// The allowed versions and cipher suites.
+/// The allowed TLS versions and cipher suites.
 pub(super) struct Shape {
     pub tls12: bool,
     pub tls13: bool,
