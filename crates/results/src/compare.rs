@@ -1,9 +1,9 @@
 //! Renders the comparison of two runs as one HTML page: each figure before and now, and how sure
 //! the change is.
 //!
-//! The rounds of two runs do not form pairs, so a drift of the machine between the runs is not
-//! cancelled. Differences between the machines come first on the page, because figures of different
-//! machines must not be compared.
+//! The rounds of two runs do not form pairs. So a drift of the machine between the runs changes the
+//! ratios, and nothing cancels it. Differences between the machines come first on the page, because
+//! figures of different machines must not be compared.
 
 use maud::{Markup, html};
 

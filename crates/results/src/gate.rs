@@ -1,9 +1,11 @@
 //! Decides whether a new run is as good as an old one: a gate against regressions.
 //!
-//! A figure has regressed if it is worse by more than the limit and the interval excludes "no
-//! change". If both runs measured the same peer, the ratios of our figures to the peer's are
-//! compared, so a drift of the machine between the runs cancels. A single figure that cannot be
-//! judged does not fail the gate, but a gate that can judge no figure at all fails.
+//! A figure has *regressed* if it is worse by more than the limit that the user chose, and if the
+//! confidence interval of the change excludes "no change". If both runs measured the same peer, the
+//! ratios of our figures to the peer's are compared, so a drift of the machine between the runs
+//! cancels. The gate fails if a headline figure has regressed, if the new run lacks one that the
+//! old run has, or if no figure can be judged. A figure that cannot be judged does not fail the
+//! gate if others can be.
 
 use std::fmt::{Display, Formatter};
 

@@ -1,8 +1,9 @@
 //! Renders a run as one HTML page that is complete in itself: it loads nothing and runs no script.
 //!
-//! [`crate::rows`] puts a figure into a row, and `tables` renders the row. `plots` draws curves and
-//! courses with [`crate::svg`], `details` shows everything about a test, and `machine` shows where
-//! the run was made. The page contains the JSON of the run, so [`results_of`] can read it back.
+//! [`crate::rows`] puts a figure into a row, and `tables` renders the row. `plots` draws curves of
+//! latencies, and the course of each round over time, with [`crate::svg`]; `details` shows
+//! everything about a test, and `machine` shows where the run was made. The page contains the JSON
+//! of the run, so [`results_of`] can read it back.
 
 mod details;
 mod machine;

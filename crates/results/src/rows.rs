@@ -75,7 +75,7 @@ pub struct Cpu<'a> {
     pub ours: Option<f64>,
 }
 
-/// The rows of a group, summarised.
+/// The mean ratio of a group's tests, and how many of its rows have each verdict.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Summary {
     /// The geometric mean of the ratios in the first row of each test; `None` if no test has one.

@@ -91,7 +91,7 @@ pub fn quoted(word: &Word, text: &str) -> String {
 /// The shell's present session, shared with completion; `None` before the first.
 pub type CurrentClient = Rc<RefCell<Option<Rc<Client>>>>;
 
-/// The completion of the line editor.
+/// Proposes completions to the line editor.
 pub struct Completion {
     /// The session whose server is asked for znodes.
     pub client: CurrentClient,

@@ -39,7 +39,7 @@ use show::Answer;
 
 pub use screen::Format;
 
-/// The user's request on the command line.
+/// The parsed command line of `quorate zk`.
 #[derive(Clone, Debug)]
 pub struct Invocation {
     /// The connect string: servers separated by commas, and optionally a path that is the root of

@@ -1,8 +1,8 @@
 //! Prints the output of the shell: answers of commands, and events between them, in whole lines.
 //!
-//! Three threads print: the one that runs commands, the one of the connection, and, while a line is
-//! being edited, one that shows events above that line. No thread holds the lock while it waits for
-//! a server or for the line editor.
+//! Three threads print: the thread that runs commands; the thread of the connection; and, while a
+//! line is being edited, a thread that shows events above that line. No thread holds the lock while
+//! it waits for a server or for the line editor.
 
 use std::collections::VecDeque;
 use std::io::{IsTerminal, Write};

@@ -82,7 +82,7 @@ enum LastWords {
     Answered,
 }
 
-/// A client's request to the simulation.
+/// What a client wants from the simulation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wish {
     /// The client wants nothing.

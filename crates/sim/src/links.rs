@@ -11,8 +11,8 @@
 //!
 //! A link remembers the hello of both ends (`node::peer_sockets`). Frames are addressed to a member
 //! id, not to a machine. If a member's hello changes because the member gets another id, its links
-//! end and are dialled again. If the member only announces a higher level, just its links to
-//! servers that do not know the level end.
+//! end and are dialled again. If the hello changes only because the member announces a higher
+//! level, then only its links to servers that do not know the level end.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -1,9 +1,10 @@
 //! A run of the simulation: the main loop over events, and the end of the run.
 //!
-//! A run has three parts. First, faults come while clients work. Then the faults stop: stopped
-//! processes start again, and within a bounded time every member must serve, all members must have
-//! the same state, and the clients must finish. Last, power is cut once more for all members: each
-//! must come back with exactly the state that it had.
+//! A run has three parts, and some runs have a fourth. First, faults come while clients work. Then
+//! the faults stop: stopped processes start again, and within a bounded time every member must
+//! serve, all members must have the same state, and the clients must finish. In some runs, some
+//! clients then vanish: their sessions must expire, and the others' must not. Last, power is cut
+//! once more for all members: each must come back with exactly the state that it had.
 
 mod cluster;
 mod course;

@@ -23,8 +23,8 @@
 //!   whole or not at all.
 //! - The numbers of sequential znodes below one parent grow with their zxids.
 //! - A session ends at one zxid: its ephemeral znodes exist before and not after, and it writes
-//!   nothing after. No client gets it again, and no client learns of its end before the session
-//!   was silent for its whole timeout.
+//!   nothing after. No client gets it again, and no client learns of its end before the session was
+//!   silent for its whole timeout, less [`Rules::expiry_slack_ms`].
 //! - Each watch fires once, at the first known change after it was set, and before any reply that
 //!   shows the change. Missed changes are reported when watches are set again.
 //!

@@ -3,11 +3,12 @@
 //!
 //! It gets the history and the order in which the server claims to have committed commands. The
 //! judge does not trust that order. A client must have sent each write in the order. The order has
-//! each write at most once, and the writes of one connection as that connection sent them. The
-//! judge replays the order on the model. The replay must give every acknowledged write its zxid and
-//! its reply, and every read must equal the model's at the zxid in the read's header. If a server
-//! lies about the order, nothing fits. Commands that the server makes itself, such as expiries,
-//! have no sender; the model decides what they change. If a connection ended before the reply to an
+//! each write at most once, and the writes of one connection in the order in which that connection
+//! sent them, without gaps except writes that the server may have refused ([`Rules`]). The judge
+//! replays the order on the model. The replay must give every acknowledged write its zxid and its
+//! reply, and every read must equal the model's at the zxid in the read's header. If a server lies
+//! about the order, nothing fits. Commands that the server makes itself, such as expiries, have no
+//! sender; the model decides what they change. If a connection ended before the reply to an
 //! operation, the client does not know the operation's fate; the order decides it.
 //!
 //! Then each connection is checked by itself. Zxids never decrease, and a write has a newer zxid

@@ -1,5 +1,5 @@
-//! Draws the plots of a page: the document's charts, curves of latencies, the courses of rounds,
-//! and the fdatasync times of the disk.
+//! Draws the plots of a page: the charts of the published document, the curves of latencies, the
+//! courses (what was seen over the time of a round), and the fdatasync times of the disk.
 
 use maud::{Markup, html};
 

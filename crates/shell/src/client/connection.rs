@@ -37,8 +37,8 @@ use super::{ClientError, Event};
 /// The function that gets the client's events.
 type Listener = Box<dyn Fn(Event) + Send + Sync>;
 
-/// A session. Dropping it closes the connection without ending the session, which expires on the
-/// server.
+/// A session and its connection. Dropping this closes the connection but does not end the session;
+/// the session then expires on the server.
 pub struct Connection {
     shared: Arc<Shared>,
 }
@@ -105,7 +105,7 @@ struct Pending {
     watch: Option<Asked>,
 }
 
-/// A watch that a request may set.
+/// A watch that a request sets on the server if the request succeeds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Asked {
     what: AskedKind,

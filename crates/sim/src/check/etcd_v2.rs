@@ -1,6 +1,6 @@
 //! The judge of etcd v2 clients. It checks them against the committed order, which is the sequence
-//! of events in the members' histories. A member's state keeps only the newest events, but the
-//! witness has collected all.
+//! of events in the members' histories. A member's state keeps only the newest events; the witness
+//! ([`crate::witness`]) has collected all of them during the run.
 //!
 //! The judge replays the events in order on a tree, and each event must follow from the tree before
 //! it. An event is either the end of a time to live, which must not come too early, or made by

@@ -1,4 +1,5 @@
-//! The judges of expiries, with silences that they must accept or reject.
+//! Tests of the judges of session expiries: clients are silent for times that the judges must
+//! accept, and for times that they must reject.
 
 use super::*;
 

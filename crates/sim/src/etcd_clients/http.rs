@@ -92,7 +92,7 @@ pub enum Change {
     DeleteRole(&'static str),
 }
 
-/// The subject of a request.
+/// What a request asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wish {
     /// The member's health: path and query.

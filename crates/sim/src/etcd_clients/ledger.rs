@@ -1,11 +1,12 @@
-//! A ledger that the two users actors of a run share. It tells each actor what the other one may
-//! have changed, because both change users and roles at the same time.
+//! A ledger that the *users actors* of a run share. Those are the two clients that change etcd's
+//! users and roles ([`super::users`]). It tells each actor what the other one may have changed,
+//! because both change users and roles at the same time.
 //!
-//! Each actor has its own users and roles. So an answer depends on the other actor in only two
-//! ways: the other raises the shared auth revision, and the first actor switches the enforcement of
-//! permissions. The ledger records both, when they are sent and when they are answered. If an actor
-//! finds an answer wrong, but the other's open changes may explain the answer, it drops the
-//! finding.
+//! Each actor has its own users and roles. So the actions of one actor change the answers to the
+//! other in only two ways: both raise the shared auth revision, and the first actor switches the
+//! enforcement of permissions. The ledger records both kinds of changes, when they are sent and
+//! when they are answered. If an actor finds an answer wrong, but open changes of the other actor
+//! may explain the answer, it drops the finding.
 
 use std::cell::RefCell;
 use std::rc::Rc;

@@ -1,10 +1,10 @@
 //! Damage to disks that loses durable data: flipped bits, and directories that an operator empties.
 //!
-//! An ensemble tolerates this for a minority of its members at a time. A member counts as lost
-//! until another directory has its vote, and meanwhile only that minority is damaged. Damage to an
-//! end of the log that was not confirmed as durable passes for a torn write (`storage::wal`): then
-//! the member silently forgets entries that it had acknowledged. That is tested separately
-//! (`super::deceit`).
+//! An ensemble tolerates such a loss as long as a majority of its members has lost nothing. So the
+//! simulation damages a member only if a majority without losses is left. A member counts as lost
+//! until another directory has its vote. Damage to an end of the log that was not confirmed as
+//! durable passes for a torn write (`storage::wal`): then the member silently forgets entries that
+//! it had acknowledged. That is tested separately (`super::deceit`).
 
 use storage::inspect::inspect;
 use storage::snapshot::SNAPSHOT_DIR;

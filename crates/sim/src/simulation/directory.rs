@@ -1,4 +1,4 @@
-//! Finds out what a start makes of a damaged directory.
+//! Finds out whether a start of a member notices the damage to a directory.
 
 use machine::{Level, MemberId};
 use member::recovery::{OpenedMember, Reading, Recovered, open_member};
@@ -7,7 +7,7 @@ use storage::fault_disk::FaultDisk;
 use crate::disk::SimDisk;
 use crate::server::MemberConfig;
 
-/// The result of a start on a damaged directory.
+/// What a start on a damaged directory finds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Found {
     /// The member's id, vote and log are as before.

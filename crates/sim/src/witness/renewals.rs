@@ -22,7 +22,7 @@ pub struct Renewals {
 /// The number of a member, and a term that it leads in.
 pub type Leader = (usize, u64);
 
-/// The name of a renewal at its leader.
+/// Identifies a renewal among those that reached the same leader in the same term.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Asked {
     /// The renewal came from another member: the member's id, its boot, and its number for the

@@ -1,5 +1,5 @@
-//! Members that lose their disk's content return to their server's place, leaders hand over on
-//! request, and members that never met find each other.
+//! Members lose their disk's content, or deceive the others about what they have, and return to
+//! their server's place. Leaders hand over on request. Members that never met find each other.
 
 use crate::steady::{run, steady};
 use member::membership::bootstrap::Attendance;

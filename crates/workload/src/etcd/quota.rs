@@ -2,9 +2,9 @@
 //! want of space.
 //!
 //! It follows `storage.BackendQuota` of etcd 3.6, with two differences: a refused call changes
-//! nothing, and only versions that can still be read count. This project also limits the memory of
-//! the store, from the moment on at which the committed order says so ([`Quota::bound`]). Its
-//! `docs/etcd.md` describes all three.
+//! nothing, and only versions that can still be read count. Quorate also limits the memory of the
+//! store; this limit begins at a command of the committed order ([`Quota::bound`]). `docs/etcd.md`
+//! describes the two differences and the limit.
 
 use std::collections::BTreeSet;
 

@@ -1,5 +1,5 @@
-//! Tests of two judges, with times that they must accept or reject: that of writes that a member
-//! gave up, and that of refusals for want of space.
+//! Tests of two judges: the judge of writes that a member gave up, and the judge of refusals for
+//! want of disk space. Each gets times that it must accept, and times that it must reject.
 
 use super::*;
 
