@@ -1,8 +1,8 @@
 //! SIGHUP makes the server read some of its configuration again, without a restart.
 //!
-//! The server reads the log filter in the configuration file, and the stores of keys and
-//! certificates, even if it does not watch these for changes. Open connections keep their settings.
-//! Every other change of the configuration needs a restart.
+//! The server reads the log filter in the configuration file, the stores of keys and certificates,
+//! and the list of revoked certificates, even if it does not watch these files for changes. Open
+//! connections keep their settings. Every other change of the configuration needs a restart.
 
 use std::sync::Arc;
 use std::{io, sync, thread};

@@ -1,5 +1,5 @@
-//! Prints examples of commands to try next below the ready line, if the server's output is a
-//! terminal.
+//! Prints commands that a new user may try. They come below the ready line, in which `quorate
+//! serve` says that it serves, and only if standard output is a terminal.
 
 use std::io::IsTerminal;
 use std::path::Path;

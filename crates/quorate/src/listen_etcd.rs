@@ -1,10 +1,11 @@
 //! The face for etcd clients. This module has the sockets: it accepts connections, finds out which
 //! protocol each speaks, and hands the calls to an [`EtcdFront`], which gives back the responses.
 //!
-//! There is a connection runtime for each core: a thread with a current-thread tokio runtime and a
-//! Front. The acceptor hands connections to the runtimes in turn, and a connection stays with its
-//! runtime. Each call is a task. The task that drives the Front runs after the calls that one read
-//! of a socket has brought, so that their commands go into one batch.
+//! There is a connection runtime for every two cores, at most 8 in all. A runtime is a thread with
+//! a current-thread tokio runtime and a Front. The acceptor hands connections to the runtimes in
+//! turn, and a connection stays with its runtime. Each call is a task. The task that drives the
+//! Front runs after the calls that one read of a socket has brought, so that their commands go into
+//! one batch.
 
 mod answer;
 mod audit;

@@ -1,9 +1,9 @@
 //! The face for ZooKeeper clients. This module has the sockets: it reads bytes into a [`ZkFront`]
 //! and writes the bytes that the Front returns.
 //!
-//! There is a connection runtime for each core: a thread with a current-thread tokio runtime and a
-//! Front. The acceptor hands connections to the runtimes in turn, and a connection stays with its
-//! runtime.
+//! There is a connection runtime for each core, at most 16 in all. A runtime is a thread with a
+//! current-thread tokio runtime and a Front. The acceptor hands connections to the runtimes in
+//! turn, and a connection stays with its runtime.
 
 mod tls_stream;
 

@@ -1,8 +1,8 @@
 //! Answers four-letter words on ZooKeeper's ports while the server does not serve yet. A member of
 //! an ensemble may wait for other members without limit, and an operator who asks meanwhile whether
-//! the member is alive gets the answer that ZooKeeper gives at that stage. Any other connection is
-//! closed, so that its client tries the next server (`NIOServerCnxn.readConnectRequest`:
-//! "ZooKeeperServer not running").
+//! the member is alive gets the answer that ZooKeeper gives at that stage. All other connections,
+//! and all connections to a TLS port, are closed, so that their clients try the next server
+//! (`NIOServerCnxn.readConnectRequest`: "ZooKeeperServer not running").
 
 use std::sync::Arc;
 use std::time::Duration;

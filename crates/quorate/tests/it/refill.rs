@@ -1,5 +1,7 @@
-//! Tests of members with wrong directories: such a member is detected, sets its directory aside,
-//! and gets the state from the others again. Also tests of ensembles that start from a backup.
+//! Tests of members that get the state from the others. A member with a wrong directory is
+//! detected, sets the directory aside, and gets the state again. A member that has fallen off the
+//! leader's log gets its snapshot from a follower. Also tests of ensembles that start from a
+//! backup.
 
 use std::fs;
 use std::path::Path;

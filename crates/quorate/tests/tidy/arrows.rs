@@ -1,5 +1,5 @@
-//! Dependencies between our crates ("arrows") are listed in three places: ARCHITECTURE.md, the
-//! manifests and `WALLS`. This test fails unless the three agree.
+//! Checks the dependencies between our crates ("arrows"). They are listed in three places:
+//! ARCHITECTURE.md, the manifests and `WALLS`. This test fails unless the three agree.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

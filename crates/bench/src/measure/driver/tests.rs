@@ -1,4 +1,4 @@
-//! How the driver handles connections that end. No workload tests this.
+//! Tests of how the driver handles connections that end. No workload tests this.
 
 use std::net::TcpListener;
 

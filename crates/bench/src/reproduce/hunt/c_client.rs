@@ -1,6 +1,6 @@
-//! Repeats one cell with ZooKeeper's stock C client. The document's script used that client through
-//! its Python binding. The difference between its rates and those of our generator is time that the
-//! client costs.
+//! Repeats one cell (a number of servers, cores and clients) with ZooKeeper's stock C client. The
+//! document's script used that client through its Python binding. The difference between its rates
+//! and those of our generator is time that the client costs.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};

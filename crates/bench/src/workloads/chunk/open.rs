@@ -1,6 +1,6 @@
-//! The workload `chunk-open`: the cost of the chunk store's index. It measures how long a start
-//! takes that reads a checkpoint of many blocks, the memory of each block, and the longest time
-//! that a writer waits while a checkpoint is written.
+//! The workload `chunk-open`: the cost of the chunk store's index. It measures how long a store
+//! with many blocks takes to start from a checkpoint, the memory of each block, and the longest
+//! time that a writer waits while a checkpoint is written.
 //!
 //! Another process fills the store, so that the process that opens it has nothing but the index in
 //! its memory. Each block is written by one thread, in chunks of one size, in order. With several

@@ -5,8 +5,8 @@
 //!
 //! It differs from the original on purpose. All clients are in one process and begin each phase
 //! together, so that the server's CPU can be measured for each phase. Each client has its own root.
-//! A watch is one event on the wire however many watchers a client has; that is so in the original,
-//! too, where the client library then calls every watcher.
+//! If a client has several watchers on a znode, the server sends it one event, as in the original;
+//! but here no watchers are called for that event.
 //!
 //! With `--rate` the phases are an open loop: every request has a time at which it is due, all
 //! clients together send at the rate, and a latency counts from the due time. Servers are then

@@ -1,6 +1,7 @@
 //! A queue of work that gives client addresses turns, and at each address gives users turns. So a
 //! client that guesses a user's passwords only delays those who log in as that user from the same
-//! address. When the queue is full, the address with the most work loses some.
+//! address. When the queue is full, the address with the most work loses some, or the new work is
+//! dropped.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;

@@ -1,5 +1,6 @@
-//! Deliberate differences between this server and the real one, each with its reason. Each case is
-//! sent to both servers, and the answers of both are checked. The random seeds avoid these cases.
+//! Tests of deliberate differences between this server and the real one, each with its reason, and
+//! of odd requests that both answer alike. Each case is sent to both servers, and the answers of
+//! both are checked. The random seeds avoid the differences.
 
 use zk::jute::{JuteWrite, begin_frame, end_frame};
 use zk::request::{CreateKind, ReadKind, ReadRequest, Request, WriteRequest, opcode};

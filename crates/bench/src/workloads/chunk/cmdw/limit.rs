@@ -1,6 +1,6 @@
-//! The limits of the disk and the system without a store: in the same run as the store, plain
-//! system calls write as many bytes. If a figure of the store is near a limit, this kind of writes
-//! leaves little to improve.
+//! Measures the limits that the disk and the system set, without a store: in the same run as the
+//! store, plain system calls write as many bytes. If a figure of the store is near a limit, a
+//! better store could hardly be faster with the same way of writing.
 
 mod gather;
 mod group;
